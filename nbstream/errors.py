@@ -142,6 +142,12 @@ class CheckFailed(NbstreamError):
     """The check of a message failed; ``on_filter_failure`` says what happens to the mail."""
 
 
+class MessageLoops(NbstreamError):
+    """A message has passed so many servers that it goes round in a circle."""
+
+    temporary = False
+
+
 class NotReleased(NbstreamError):
     """A message stays in the quarantine; the text says why."""
 

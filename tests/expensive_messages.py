@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
-from nbstream.mail.mime import MessageLimits
-from nbstream.policy.incoming_message import incoming_message
+from nbstream.policy.incoming_message import MessageReader
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
 
 SIZE = 950_000
@@ -154,7 +153,7 @@ def cpu_seconds(raw: bytes, tries: int = 3, tokenizer: Tokenizer = _TOKENIZER) -
 
 def _cpu_seconds(raw: bytes, tokenizer: Tokenizer) -> float:
     started = time.thread_time()
-    tokenizer.take_apart(incoming_message(raw, MessageLimits()))
+    tokenizer.take_apart(MessageReader().read_incoming(raw))
     return time.thread_time() - started
 
 

@@ -56,6 +56,7 @@ INNER_LAYERS = {
         },
         {"teachers"},
         {"runtime"},
+        {"decisions"},
         {"listener"},
         {"message_service"},
         {"http", "smtp", "spamd", "stream"},

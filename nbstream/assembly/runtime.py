@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nbstream.assembly.filter import message_limits
+from nbstream.assembly.headers import make_header_policy, make_message_reader
 from nbstream.assembly.listeners import LISTENERS
 from nbstream.assembly.policy import make_filter_policy, make_rules
 from nbstream.listeners.runtime import FeedbackAddresses, Runtime
@@ -24,8 +24,7 @@ def make_runtime(settings: Settings, spam_filter: Filter) -> Runtime:
         rules=make_rules(settings),
         teachers={entry.name: entry.teachers(settings) for entry in LISTENERS},
         feedback_addresses=FeedbackAddresses(settings.feedback.spam_address, settings.feedback.ham_address),
-        model_name=settings.model.name,
-        message_limits=message_limits(settings),
-        shows_clues=settings.headers.clues,
+        message_reader=make_message_reader(settings),
+        header_policy=make_header_policy(settings),
         passes_on_failure=settings.on_filter_failure == "pass",
     )

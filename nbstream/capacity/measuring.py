@@ -18,7 +18,6 @@ import numpy as np
 from nbstream.capacity.measurements import LessonCosts, RememberedCosts, TokenMemory
 from nbstream.capacity.redis_costs import entry_bytes, main_thread_seconds, mean_memory_bytes
 from nbstream.errors import StoreUnavailable
-from nbstream.policy.incoming_message import incoming_message
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.learn_script import LessonCommit
 from nbstream.store.model.ledger import LedgerEntry
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from nbstream.bayes.counts import Counts
     from nbstream.capacity.generated_mail import GeneratedMail
     from nbstream.filter import Filter
-    from nbstream.mail.mime import MessageLimits
+    from nbstream.policy.incoming_message import MessageReader
     from nbstream.store.model.model import Model
     from nbstream.store.recent.checked_messages import RecentMessages
     from nbstream.store.replica.mirror import Mirror
@@ -53,7 +52,7 @@ _IDLE_SECONDS = 2
 _STEP_SECONDS = 60.0
 
 
-async def measure_checks(spam_filter: Filter, messages: Sequence[bytes], limits: MessageLimits) -> list[float]:
+async def measure_checks(spam_filter: Filter, messages: Sequence[bytes], reader: MessageReader) -> list[float]:
     """Return the CPU seconds of each check, from the bytes of a message to its verdict: the median of three.
 
     The filter has its counts in memory and no observer, so this is the work of scoring alone.
@@ -63,7 +62,7 @@ async def measure_checks(spam_filter: Filter, messages: Sequence[bytes], limits:
         used = []
         for raw in messages:
             before = time.process_time()
-            await spam_filter.check(incoming_message(raw, limits))
+            await spam_filter.check(reader.read_incoming(raw))
             used.append(time.process_time() - before)
             await asyncio.sleep(0)
         rounds.append(used)
@@ -80,14 +79,14 @@ class TaughtMail:
 
 
 async def teach_mail(
-    spam_filter: Filter, model: Model, mail: Sequence[GeneratedMail], limits: MessageLimits
+    spam_filter: Filter, model: Model, mail: Sequence[GeneratedMail], reader: MessageReader
 ) -> TaughtMail:
     """Teach the messages one after another, each durable before the next; raises ``StoreUnavailable``."""
     round_trips, keys = [], []
     before = await main_thread_seconds(model.client)
     for message in mail:
         started = time.perf_counter()
-        lesson = await spam_filter.learn(incoming_message(message.raw, limits), message.label, _SOURCE)
+        lesson = await spam_filter.learn(reader.read_incoming(message.raw), message.label, _SOURCE)
         round_trips.append(time.perf_counter() - started)
         keys.append(lesson.after.id)
     redis = (await main_thread_seconds(model.client) - before) / len(mail)
@@ -152,7 +151,7 @@ async def measure_remembering(
     recent_messages: RecentMessages,
     model: Model,
     messages: Sequence[bytes],
-    limits: MessageLimits,
+    reader: MessageReader,
 ) -> RememberedCosts:
     """Return what it costs Redis to remember a message.
 
@@ -163,7 +162,7 @@ async def measure_remembering(
     try:
         before = await main_thread_seconds(model.client)
         for number, raw in enumerate(messages, 1):
-            check = await spam_filter.check(incoming_message(raw, limits))
+            check = await spam_filter.check(reader.read_incoming(raw))
             keys.append(model.keys.checked(check.id))
             if number % _REMEMBERED_AT_ONCE == 0:
                 await recent_messages.wait_until_written()

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from nbstream import config
 from nbstream.assembly.counts import make_counts
 from nbstream.assembly.engine import make_engine
-from nbstream.assembly.filter import make_filter, message_limits, tokenizer_options
+from nbstream.assembly.filter import make_filter, tokenizer_options
+from nbstream.assembly.headers import make_message_reader
 from nbstream.assembly.store import make_mirror, make_model, make_recent_messages, open_running_redis
 from nbstream.capacity import measuring
 from nbstream.capacity.http_checks import check_through_http
@@ -26,7 +27,6 @@ from nbstream.capacity.measurements import CheckCosts, MailSample, Measurements,
 from nbstream.capacity.redis_costs import server_name
 from nbstream.cli.measured_daemon import measured_daemon
 from nbstream.filter import RememberingObserver
-from nbstream.policy.incoming_message import incoming_message
 from nbstream.store.model.temporary import temporary_model
 from nbstream.store.redis_errors import store_errors
 from nbstream.tokens.native_tokenizer import make_tokenizer
@@ -123,22 +123,22 @@ class _MachineBench:
         self._model = model
         self._taught = mail[:half]
         self._checked = [message.raw for message in mail[half:]]
-        self._limits = message_limits(settings)
+        self._reader = make_message_reader(settings)
 
     async def measure(self, begin_step: Callable[[str], object]) -> Measurements:
         """Measure all of it."""
         begin_step("lessons, one after another")
         async with measuring.following(self._make_mirror()) as mirror:
             spam_filter = make_filter(self._settings, self._model, mirror, engine=self._engine)
-            taught = await measuring.teach_mail(spam_filter, self._model, self._taught, self._limits)
+            taught = await measuring.teach_mail(spam_filter, self._model, self._taught, self._reader)
             begin_step("checks in process")
-            check_seconds = await measuring.measure_checks(spam_filter, self._checked, self._limits)
+            check_seconds = await measuring.measure_checks(spam_filter, self._checked, self._reader)
             begin_step("remembering")
             memory = make_recent_messages(self._settings, self._model)
             observer = RememberingObserver(memory.remember)
             watched = make_filter(self._settings, self._model, mirror, observer, engine=self._engine)
             remembered = await measuring.measure_remembering(
-                watched, memory, self._model, self._checked, self._limits
+                watched, memory, self._model, self._checked, self._reader
             )
         begin_step("checks through HTTP")
         worker_seconds = await self._measure_worker()
@@ -190,7 +190,7 @@ class _MachineBench:
 
     def _describe_mail(self) -> MailSample:
         tokenizer = make_tokenizer(tokenizer_options(self._settings), self._engine.native_library)
-        tokens = [len(tokenizer.tokenize(incoming_message(raw, self._limits)).all) for raw in self._checked]
+        tokens = [len(tokenizer.tokenize(self._reader.read_incoming(raw)).all) for raw in self._checked]
         sizes = [len(raw) for raw in self._checked]
         return MailSample(
             len(self._checked) + len(self._taught), sum(sizes) / len(sizes), sum(tokens) / len(tokens)

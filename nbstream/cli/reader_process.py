@@ -25,13 +25,12 @@ from nbstream.cli import message_files, message_lists
 from nbstream.cli.exit_codes import EX_SOFTWARE
 from nbstream.errors import InputError, ReaderProcessFailed, ReaderProcessFault
 from nbstream.filter import TokenizedMessage
-from nbstream.policy.incoming_message import taught_message
 from nbstream.store.cancellation import stop_if_cancelled
 
 if TYPE_CHECKING:
     from nbstream.cli.message_files import NamedMessage
     from nbstream.mail.message import Message
-    from nbstream.mail.mime import MessageLimits
+    from nbstream.policy.incoming_message import MessageReader
     from nbstream.tokens.tokenizer import Tokenizer
 
 _MESSAGES_PER_CHUNK = 16  # writing and reading them costs 1 % of tokenizing them
@@ -60,7 +59,7 @@ class MessageChunk:
 
 
 def read_chunks(
-    paths: Sequence[str], label: str | None, tokenizer: Tokenizer, limits: MessageLimits
+    paths: Sequence[str], label: str | None, tokenizer: Tokenizer, reader: MessageReader
 ) -> Iterator[MessageChunk]:
     """Yield the messages of all paths, as ``message_files.read_messages`` reads them.
 
@@ -72,7 +71,7 @@ def read_chunks(
     bare_texts: list[BareText] = []
     for source in message_files.read_messages(paths, errors):
         try:
-            message = _parse_message(source, label, limits)
+            message = _parse_message(source, label, reader)
         except InputError as error:
             errors.append(error)
             continue
@@ -87,11 +86,11 @@ def read_chunks(
     yield MessageChunk(tuple(messages), tuple(bare_texts), tuple(errors), last=True)
 
 
-def _parse_message(source: NamedMessage, label: str | None, limits: MessageLimits) -> Message:
+def _parse_message(source: NamedMessage, label: str | None, reader: MessageReader) -> Message:
     """Return the message. Raises ``InputError`` for a list that was to be learned."""
     if label is not None:
         message_lists.refuse_list(source, label)
-    return taught_message(source.raw, limits)
+    return reader.read_taught(source.raw)
 
 
 @contextmanager

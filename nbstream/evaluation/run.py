@@ -20,7 +20,6 @@ from nbstream.filter import LessonOutcome, TokenizedMessage
 from nbstream.filter.lesson_plan import CountedCheck, LessonPlanner
 from nbstream.filter.message_counts import count_names
 from nbstream.mail.message import Message
-from nbstream.policy.incoming_message import incoming_message
 from nbstream.policy.lesson_source import LessonSource
 from nbstream.policy.verdict import Thresholds
 from nbstream.tokens.tokenizer import Tokenizer
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from nbstream.errors import StoreIncompatible
     from nbstream.evaluation.streams import LabelledContent
     from nbstream.filter import Autolearner, Check, Filter, Lesson, LessonStore
-    from nbstream.mail.mime import MessageLimits
+    from nbstream.policy.incoming_message import MessageReader
     from nbstream.policy.verdict import Verdict
     from nbstream.store.model.history import LessonNote
     from nbstream.store.model.learn_script import LessonBatch
@@ -198,7 +197,7 @@ async def evaluate(
     spam_filter: Filter,
     stream: Iterable[LabelledContent],
     options: EvaluationOptions,
-    limits: MessageLimits,
+    reader: MessageReader,
     autolearner: Autolearner | None = None,
 ) -> EvaluationResult:
     """Check and learn the messages of ``stream``, and return the rows; raises the errors of filter and stream.
@@ -215,7 +214,7 @@ async def evaluate(
         flipped = generator.random() < options.label_noise
         label = _opposite_label(labelled.label) if flipped else labelled.label
         started = time.perf_counter()
-        message = _parse_message(labelled.content, limits)
+        message = _parse_message(labelled.content, reader)
         check = await spam_filter.check(message)
         for case in regime.due_labels(regimes.LabelledCheck(message, label, check, position, draw)):
             lesson = await spam_filter.learn(case.message, case.label, _SOURCE)
@@ -259,10 +258,10 @@ def draw_habits(seed: int) -> Iterator[float]:
         yield generator.random()
 
 
-def _parse_message(content: bytes | str, limits: MessageLimits) -> Message:
+def _parse_message(content: bytes | str, reader: MessageReader) -> Message:
     if isinstance(content, str):
-        return Message.from_text(content, limits)
-    return incoming_message(content, limits)
+        return Message.from_text(content, reader.limits)
+    return reader.read_incoming(content)
 
 
 def _opposite_label(label: str) -> str:

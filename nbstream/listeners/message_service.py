@@ -19,7 +19,6 @@ from nbstream.listeners.message_log import log_message
 from nbstream.listeners.request_errors import REQUEST_ERRORS, is_request_error
 from nbstream.logs import event_fields
 from nbstream.mail.message import Message
-from nbstream.policy.incoming_message import incoming_message, taught_message
 from nbstream.policy.lesson_source import Insistence
 from nbstream.policy.verdict import Verdict
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from nbstream.listeners.peers import Peer
     from nbstream.listeners.runtime import Runtime
     from nbstream.listeners.teachers import Teachers
-    from nbstream.mail.mime import MessageLimits
     from nbstream.policy.recipient_rules import RecipientTreatment
 
 _log = logging.getLogger(__name__)
@@ -119,21 +117,18 @@ class MessageHandler:
 
     async def parse_mail(self, raw: bytes) -> Message:
         """Return the message in ``raw``, whose line ends may be of any kind, without verdict fields."""
-        return await self._parse(incoming_message, raw)
+        return await self._parse(self.runtime.message_reader.read_incoming, raw)
 
     async def parse_taught_mail(self, raw: bytes) -> Message:
         """Return the message in ``raw`` like ``parse_mail``, as it was when it was checked."""
-        return await self._parse(taught_message, raw)
+        return await self._parse(self.runtime.message_reader.read_taught, raw)
 
-    async def _parse(self, parse: Callable[[bytes, MessageLimits], Message], raw: bytes) -> Message:
-        limits = self.runtime.message_limits
-        if len(raw) > _THREAD_BYTES:
-            return await asyncio.to_thread(parse, raw, limits)
-        return parse(raw, limits)
+    async def _parse(self, read: Callable[[bytes], Message], raw: bytes) -> Message:
+        return await asyncio.to_thread(read, raw) if len(raw) > _THREAD_BYTES else read(raw)
 
     async def parse_text(self, content: bytes, charset: str | None) -> Message:
         """Return a text that is no mail, in that charset (None: not known), as a message."""
-        limits = self.runtime.message_limits
+        limits = self.runtime.message_reader.limits
         if len(content) > _TEXT_THREAD_BYTES:
             return await asyncio.to_thread(Message.from_encoded_text, content, charset, limits)
         return Message.from_encoded_text(content, charset, limits)

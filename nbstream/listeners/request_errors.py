@@ -22,6 +22,7 @@ UNEXPECTED_ERRORS: tuple[type[errors.NbstreamError], ...] = (
     errors.DaemonRunning,
     errors.FeedbackRefused,
     errors.InputError,
+    errors.MessageLoops,
     errors.NotReleased,
     errors.NotRunning,
     errors.OutputFailed,

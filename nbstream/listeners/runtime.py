@@ -10,7 +10,8 @@ from nbstream.listeners.teachers import Teachers
 
 if TYPE_CHECKING:
     from nbstream.filter import Filter
-    from nbstream.mail.mime import MessageLimits
+    from nbstream.policy.header_policy import HeaderPolicy
+    from nbstream.policy.incoming_message import MessageReader
     from nbstream.policy.recipient_rules import RecipientRules
 
 _NOBODY = Teachers()
@@ -28,19 +29,19 @@ class FeedbackAddresses:
 class Runtime:
     """Everything of a listener's work that the configuration decides and a reload may change.
 
-    It is the settings turned into objects, and has nothing to do with the event loop.
-    ``spam_filter`` has the policies in force, and ``rules`` are the policies and actions by recipient.
-    ``teachers`` are those who may teach, by the name of the listener. ``shows_clues``: the header of marked mail
-    names the strongest clues. ``passes_on_failure``: mail whose check failed passes unmarked, else it is deferred.
+    It is the settings turned into objects, and has nothing to do with the event loop. ``spam_filter`` has the
+    policies in force, and ``rules`` are the policies and actions by recipient. ``teachers`` are those who may
+    teach, by the name of the listener. ``message_reader`` makes messages of bytes, and ``header_policy`` says what
+    changes in the header of mail. ``passes_on_failure``: mail whose check failed passes unmarked, else it is
+    deferred.
     """
 
     spam_filter: Filter
     rules: RecipientRules
     teachers: Mapping[str, Teachers]
     feedback_addresses: FeedbackAddresses
-    model_name: str
-    message_limits: MessageLimits
-    shows_clues: bool = True
+    message_reader: MessageReader
+    header_policy: HeaderPolicy
     passes_on_failure: bool = True
 
     def teachers_through(self, listener: str) -> Teachers:

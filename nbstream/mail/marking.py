@@ -7,13 +7,9 @@ end after ``lines.normalize_line_ends``, so that every field that was read can b
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-from nbstream.mail import header_fields
+from nbstream.mail.header_edits import HeaderEdits, edit_message
 from nbstream.mail.lines import PIECE_BYTES, normalize_line_ends
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 # The end of a line and the start of an empty line; the CR and LF of one CRLF are not both.
 _EMPTY_LINE_STARTS = (b"\n\n", b"\n\r", b"\r\r")
@@ -40,15 +36,8 @@ def _blank_line_start(raw: bytes) -> int:
     return len(raw)
 
 
-def rewrite_header(header: bytes, new: Iterable[tuple[str, str]], stripped: Iterable[str], guard: str) -> bytes:
-    """Return a header without the fields of the ``stripped`` names, and with the ``new`` fields on top.
-
-    ``header`` is what ``split_header_and_body`` returned. If its first line is a continuation line of no field, it
-    gets an empty field of the name ``guard`` to continue.
-    """
+def rewrite_header(header: bytes, edits: HeaderEdits) -> bytes:
+    """Return a header with the edits; ``header`` is what ``split_header_and_body`` returned."""
     first_line_end = _LINE_END.search(header)
-    guarded = header_fields.guard_first_line(
-        header_fields.strip_fields(normalize_line_ends(header), stripped), guard
-    )
-    rewritten = header_fields.prepend_fields(guarded, new)
+    rewritten = b"".join(edit_message(normalize_line_ends(header), edits))
     return rewritten.replace(b"\r\n", b"\n") if first_line_end and first_line_end[0] == b"\n" else rewritten

@@ -8,52 +8,61 @@ written them.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
-from nbstream.mail.mime import MAX_HEADER_BYTES
-from nbstream.policy.verdict_fields import GUARD_FIELD, OWN_FIELD, VERDICT_FIELDS
-
-if TYPE_CHECKING:
-    from nbstream.mail.mime import MessageLimits
-
-_OWN_FIELD = re.compile(rb"^%s[ \t]*:" % OWN_FIELD.encode(), re.MULTILINE | re.IGNORECASE)
-_RECEIVED_FIELD = re.compile(rb"^Received[ \t]*:", re.MULTILINE | re.IGNORECASE)
+from nbstream.mail.mime import MAX_HEADER_BYTES, MessageLimits
+from nbstream.policy.verdict_fields import OWN_FIELD, VERDICT_FIELDS
 
 
-def incoming_message(raw: bytes, limits: MessageLimits) -> Message:
-    """Return the message in ``raw``, whose line ends may be of any kind; any bytes are a message."""
-    return Message(without_verdict_fields(normalize_line_ends(raw)), limits)
+@lru_cache(maxsize=4)
+def _field_start(name: str) -> re.Pattern[bytes]:
+    return re.compile(rb"^%s[ \t]*:" % re.escape(name.encode("ascii")), re.MULTILINE | re.IGNORECASE)
 
 
-def taught_message(raw: bytes, limits: MessageLimits) -> Message:
-    """Return the message in ``raw``, of which somebody says what it is, as it was when it was checked.
+_RECEIVED_FIELD = _field_start("Received")
 
-    The Received fields above the topmost of our verdicts were added on the way from us to the mailbox. They would
-    hide what our own server had written above the topmost Received field that the check saw. They stay where no
-    Received field stands below the verdict, because then the verdict may stand below all that the check saw. Only
-    what is taught is read like this: of a message that comes in, whoever sent it may have written a verdict field.
-    Where nbstream adds no field to mail, the topmost one may be the sender's; the server has to remove it.
+
+@dataclass(frozen=True, slots=True)
+class MessageReader:
+    """Makes messages of bytes; ``limits`` say how much of a message is looked at.
+
+    ``removed_fields`` are the names of the fields that are removed, and ``own_field`` the one that carries the id.
     """
-    content = normalize_line_ends(raw)
-    header_end = header_fields.body_offset(content[:MAX_HEADER_BYTES])
-    own = _OWN_FIELD.search(content, 0, header_end)
-    if own and _RECEIVED_FIELD.search(content, own.end(), header_end):
-        later = header_fields.strip_fields(content[: own.start()], ("Received",))
-        content = later + content[own.start() :]
-    return Message(without_verdict_fields(content), limits)
 
+    limits: MessageLimits = field(default_factory=MessageLimits)
+    removed_fields: tuple[str, ...] = VERDICT_FIELDS
+    own_field: str = OWN_FIELD
 
-def without_verdict_fields(content: bytes) -> bytes:
-    """Return ``content`` (CRLF line ends) without the header fields that carry our verdict."""
-    return header_fields.strip_fields(content, VERDICT_FIELDS)
+    def read_incoming(self, raw: bytes) -> Message:
+        """Return the message in ``raw``, whose line ends may be of any kind; any bytes are a message."""
+        return self.read_stripped(self.strip(normalize_line_ends(raw)))
 
+    def read_taught(self, raw: bytes) -> Message:
+        """Return the message in ``raw``, of which somebody says what it is, as it was when it was checked.
 
-def with_guarded_first_line(content: bytes) -> bytes:
-    """Return ``content`` (CRLF line ends) such that fields may be put on top of it.
+        The Received fields above the topmost of our verdicts were added on the way from us to the mailbox. They
+        would hide what our own server had written above the topmost Received field that the check saw. They stay
+        where no Received field stands below the verdict, because then the verdict may stand below all that the
+        check saw. Only what is taught is read like this: of a message that comes in, whoever sent it may have
+        written a verdict field. Where nbstream adds no field to mail, the topmost one may be the sender's; the
+        server has to remove it.
+        """
+        content = normalize_line_ends(raw)
+        header_end = header_fields.body_offset(content[:MAX_HEADER_BYTES])
+        own = _field_start(self.own_field).search(content, 0, header_end)
+        if own and _RECEIVED_FIELD.search(content, own.end(), header_end):
+            later = header_fields.strip_fields(content[: own.start()], ("Received",))
+            content = later + content[own.start() :]
+        return self.read_stripped(self.strip(content))
 
-    A first line that continues a field would become part of the last of them: a field of ours is put before it.
-    """
-    return header_fields.guard_first_line(content, GUARD_FIELD)
+    def strip(self, content: bytes) -> bytes:
+        """Return ``content`` (CRLF line ends) without the fields that are removed from all that comes in."""
+        return header_fields.strip_fields(content, self.removed_fields)
+
+    def read_stripped(self, content: bytes) -> Message:
+        """Return the message in what ``strip`` returned."""
+        return Message(content, self.limits)

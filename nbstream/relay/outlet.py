@@ -13,11 +13,12 @@ mistake, and the sender must not learn the address.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nbstream.errors import RelayUnavailable
-from nbstream.mail import header_fields
+from nbstream.mail.header_edits import HeaderEdits, edit_message
 from nbstream.policy.actions import Action, ActionKind
 from nbstream.policy.verdict_fields import RECIPIENT_FIELD
 from nbstream.relay import maildir_files
@@ -27,6 +28,7 @@ from nbstream.relay.quarantine import Quarantine, QuarantineNote
 from nbstream.wire.smtp_reply import SmtpReply
 
 _QUARANTINED_REPLY = SmtpReply(250, "2.0.0 Accepted")
+_THREAD_BYTES = 256 * 1024  # the header of a larger message is edited in a thread
 _MAX_LINE_BYTES = 998  # RFC 5322 2.1.1
 
 
@@ -34,11 +36,11 @@ _MAX_LINE_BYTES = 998  # RFC 5322 2.1.1
 class DeliveryPart:
     """The action for some recipients of a message.
 
-    ``fields`` go on top of it, and ``note`` into the quarantine.
+    ``edits`` change its header, and ``note`` goes into the quarantine.
     """
 
     action: Action
-    fields: tuple[tuple[str, str], ...]
+    edits: HeaderEdits
     envelope: Envelope
     note: QuarantineNote | None = None
 
@@ -67,11 +69,12 @@ class Outlet:
         (part,) = parts
         match part.action.kind:
             case ActionKind.PASS:
-                return await transaction.data(raw, header_fields.prepend_fields(b"", part.fields))
+                fields, content = await _edited(raw, part.edits)
+                return await transaction.data(content, fields)
             case ActionKind.QUARANTINE:
                 await transaction.abort()
-                failure = await maildir_files.write_drafts([self._quarantine_draft(raw, part)])
-                return DataReplies((failure or _QUARANTINED_REPLY,))
+                draft = await self._quarantine_draft(raw, part)
+                return DataReplies((await maildir_files.write_drafts([draft]) or _QUARANTINED_REPLY,))
             case _:
                 await transaction.abort()
                 return await self._redirect(raw, part)
@@ -82,27 +85,28 @@ class Outlet:
         drafts = []
         for part in parts:
             if part.action.kind is ActionKind.QUARANTINE:
-                drafts.append(self._quarantine_draft(raw, part))
+                drafts.append(await self._quarantine_draft(raw, part))
                 continue
             is_redirected = part.action.kind is ActionKind.REDIRECT
             recipients = (SmtpPath(part.action.address),) if is_redirected else part.envelope.recipients
-            drafts.append(
-                next_hop.make_draft(part.envelope.sender, recipients, raw, _render_fields(_next_hop_fields(part)))
-            )
+            fields, content = await _edited(raw, _next_hop_edits(part))
+            drafts.append(next_hop.make_draft(part.envelope.sender, recipients, content, _with_lf(fields)))
         failure = await maildir_files.write_drafts(drafts)
         all_quarantined = all(part.action.kind is ActionKind.QUARANTINE for part in parts)
         return failure or (_QUARANTINED_REPLY if all_quarantined else DELIVERED_REPLY)
 
-    def _quarantine_draft(self, raw: bytes, part: DeliveryPart) -> maildir_files.MaildirDraft:
+    async def _quarantine_draft(self, raw: bytes, part: DeliveryPart) -> maildir_files.MaildirDraft:
         assert part.note is not None
-        return self._quarantine.make_draft(part.note, _render_fields(part.fields), raw)
+        fields, content = await _edited(raw, part.edits)
+        return self._quarantine.make_draft(part.note, _with_lf(fields), content)
 
     async def _redirect(self, raw: bytes, part: DeliveryPart) -> DataReplies:
         transaction = await self._next_hop.begin(part.envelope.sender)
         try:
             reply = await transaction.rcpt(SmtpPath(part.action.address))
             if reply.accepted:
-                return await transaction.data(raw, header_fields.prepend_fields(b"", _next_hop_fields(part)))
+                fields, content = await _edited(raw, _next_hop_edits(part))
+                return await transaction.data(content, fields)
         except BaseException:
             await transaction.abort()
             raise
@@ -110,17 +114,23 @@ class Outlet:
         raise RelayUnavailable(f"the next hop refuses {part.action}: {reply}")
 
 
-def _next_hop_fields(part: DeliveryPart) -> tuple[tuple[str, str], ...]:
-    """Return the fields on top of what goes to the next hop."""
+async def _edited(raw: bytes, edits: HeaderEdits) -> tuple[bytes, bytes]:
+    if len(raw) > _THREAD_BYTES:
+        return await asyncio.to_thread(edit_message, raw, edits)
+    return edit_message(raw, edits)
+
+
+def _next_hop_edits(part: DeliveryPart) -> HeaderEdits:
+    """Return what changes in the header of what goes to the next hop."""
     recipients = part.envelope.recipients
     if part.action.kind is not ActionKind.REDIRECT or len(recipients) != 1:
-        return part.fields
+        return part.edits
     address = recipients[0].address
     fits = len(RECIPIENT_FIELD) + 2 + len(address) <= _MAX_LINE_BYTES
     if not (address.isascii() and address.isprintable() and fits):
-        return part.fields
-    return (*part.fields, (RECIPIENT_FIELD, address))
+        return part.edits
+    return replace(part.edits, added=(*part.edits.added, (RECIPIENT_FIELD, address)))
 
 
-def _render_fields(fields: Sequence[tuple[str, str]]) -> bytes:
-    return header_fields.prepend_fields(b"", fields).replace(b"\r\n", b"\n")
+def _with_lf(fields: bytes) -> bytes:
+    return fields.replace(b"\r\n", b"\n")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nbstream.filter.results import Check, Lesson
+    from nbstream.mail.header_edits import HeaderEdits
     from nbstream.mail.message import Message
     from nbstream.policy.verdict import Thresholds
     from nbstream.store.recent.checked_messages import CheckedMessage
@@ -58,10 +59,11 @@ def message_id_field(message: Message) -> str:
     return (field.text.strip().strip("<>") if field else "") or "undef"
 
 
-def check_to_json(check: Check, message_id: str, seconds: float, model: str) -> dict[str, Any]:
+def check_to_json(check: Check, edits: HeaderEdits, message_id: str, seconds: float) -> dict[str, Any]:
     """Return the answer to ``/checkv2``.
 
-    ``message_id`` is the Message-ID of the message, ``seconds`` the time that the check took, ``model`` a name.
+    ``edits`` is what the client is asked to do to the header, ``message_id`` the Message-ID of the message, and
+    ``seconds`` the time that the check took.
     """
     score = verdict_fields.clamped_log_odds(check.probability)
     name, description = _SYMBOLS[check.verdict]
@@ -83,18 +85,15 @@ def check_to_json(check: Check, message_id: str, seconds: float, model: str) -> 
         "message-id": message_id,
         "time_real": seconds,
         "milter": {
-            "remove_headers": dict.fromkeys(verdict_fields.VERDICT_FIELDS, 0),
-            "add_headers": _verdict_fields(check, model),
+            "remove_headers": dict.fromkeys(edits.removed_names, 0),
+            "add_headers": _added_fields(edits),
         },
     }
 
 
-def _verdict_fields(check: Check, model: str) -> dict[str, Any]:
-    """Return the verdict's header fields, each unfolded to one line, because not every client folds them again."""
-    rendered = verdict_fields.render_verdict_fields(
-        check.id, check.verdict, check.probability, check.reason, model=model, thresholds=check.thresholds
-    )
-    return {name: {"value": value.replace("\r\n\t", " "), "order": 0} for name, value in rendered}
+def _added_fields(edits: HeaderEdits) -> dict[str, Any]:
+    """Return the added fields, each unfolded to one line, because not every client folds them again."""
+    return {name: {"value": value.replace("\r\n\t", " "), "order": 0} for name, value in edits.added}
 
 
 def thresholds_to_json(thresholds: Thresholds) -> dict[str, float]:

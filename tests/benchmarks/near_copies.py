@@ -19,12 +19,12 @@ from email.utils import parseaddr
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nbstream.assembly.filter import make_filter, message_limits
+from nbstream.assembly.filter import make_filter
+from nbstream.assembly.headers import make_message_reader
 from nbstream.config import Settings
 from nbstream.evaluation.regimes import LabelledCheck
 from nbstream.evaluation.run import CachingTokenizer
 from nbstream.evaluation.streams import LabelledContent, read_stream
-from nbstream.policy.incoming_message import incoming_message
 from nbstream.store.model.memory_model import MemoryModel
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ async def count_near_copies(messages: Iterable[LabelledContent]) -> NearCopies:
     spam_filter = make_filter(settings, model, model, wrap_tokenizer=CachingTokenizer)
     for labelled in messages:
         assert isinstance(labelled.content, bytes)
-        message = incoming_message(labelled.content, message_limits(settings))
+        message = make_message_reader(settings).read_incoming(labelled.content)
         case = LabelledCheck(message, labelled.label, await spam_filter.check(message))
         counter.add(case, spam_filter.parts.tokenizer.tokenize(message).all)
         await spam_filter.learn(message, labelled.label, "near_copies")

@@ -15,7 +15,7 @@ from nbstream.capacity import measuring
 from nbstream.capacity.generated_mail import generate_mail
 from nbstream.capacity.redis_costs import main_thread_seconds, server_name
 from nbstream.errors import StoreUnavailable
-from nbstream.mail.mime import MessageLimits
+from nbstream.policy.incoming_message import MessageReader
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
@@ -24,7 +24,7 @@ from tests.engine.native import table_functions
 from tests.filter.filters import make_filter
 
 MAIL = list(generate_mail(24, 3))
-LIMITS = MessageLimits()
+READER = MessageReader()
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ async def readers(client: Redis, shared_redis: RedisServer) -> AsyncIterator[Red
 
 
 async def test_teaching_returns_a_time_and_a_ledger_entry_of_each_lesson(client: Redis, model: Model) -> None:
-    taught = await measuring.teach_mail(make_filter(client), model, MAIL, LIMITS)
+    taught = await measuring.teach_mail(make_filter(client), model, MAIL, READER)
 
     assert len(taught.round_trips) == len(MAIL)
     assert min(taught.round_trips) > 0 < taught.redis
@@ -49,7 +49,7 @@ async def test_teaching_returns_a_time_and_a_ledger_entry_of_each_lesson(client:
 
 
 async def test_copies_of_the_lessons_are_learned_once_more_under_other_keys(client: Redis, model: Model) -> None:
-    taught = await measuring.teach_mail(make_filter(client), model, MAIL, LIMITS)
+    taught = await measuring.teach_mail(make_filter(client), model, MAIL, READER)
     before = await model.totals()
 
     committed = await measuring.commit_copies(model, taught, "-again")
@@ -63,7 +63,7 @@ async def test_copies_of_the_lessons_are_learned_once_more_under_other_keys(clie
 async def test_a_mirror_that_follows_has_all_copies_at_the_end(
     client: Redis, readers: Redis, model: Model
 ) -> None:
-    taught = await measuring.teach_mail(make_filter(client), model, MAIL, LIMITS)
+    taught = await measuring.teach_mail(make_filter(client), model, MAIL, READER)
 
     async with measuring.following(Mirror(Model(readers, "test", 3600), 5.0)) as mirror:
         await measuring.commit_copies(model, taught, "-again", mirror)
@@ -72,7 +72,7 @@ async def test_a_mirror_that_follows_has_all_copies_at_the_end(
 
 
 async def test_the_bytes_of_a_lesson_are_those_of_its_change_and_its_entry(client: Redis, model: Model) -> None:
-    taught = await measuring.teach_mail(make_filter(client), model, MAIL[:1], LIMITS)
+    taught = await measuring.teach_mail(make_filter(client), model, MAIL[:1], READER)
     committed = await measuring.commit_copies(model, taught, "-again")
     newest: Any = await client.xrevrange(model.keys.changes)
     (_, fields), *_ = newest
@@ -89,7 +89,7 @@ async def test_the_bytes_of_a_lesson_are_those_of_its_change_and_its_entry(clien
 async def test_checks_have_a_time_each_and_learn_nothing(client: Redis, model: Model) -> None:
     raws = [message.raw for message in MAIL]
 
-    seconds = await measuring.measure_checks(make_filter(client), raws, LIMITS)
+    seconds = await measuring.measure_checks(make_filter(client), raws, READER)
 
     assert len(seconds) == len(raws)
     assert min(seconds) > 0

@@ -20,8 +20,7 @@ from nbstream.cli.exit_codes import EX_INTERRUPTED, EX_SOFTWARE
 from nbstream.errors import InputError
 from nbstream.filter.bulk import BATCH_SIZE
 from nbstream.mail.message import Message
-from nbstream.mail.mime import MessageLimits
-from nbstream.policy.incoming_message import incoming_message
+from nbstream.policy.incoming_message import MessageReader
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
@@ -116,14 +115,14 @@ async def test_what_comes_by_the_way_is_what_is_read_here_in_order(tmp_path: Pat
     box, missing, binary = tmp_path / "box", tmp_path / "missing", tmp_path / "binary"
     box.write_bytes(mbox(RAWS))
     binary.write_bytes(b"\0\1")
-    tokenizer, limits = Tokenizer(), MessageLimits()
+    tokenizer, reader = Tokenizer(), MessageReader()
     paths = list(map(str, (missing, box, binary)))
 
-    with reader_process.in_own_process(reader_process.read_chunks(paths, "spam", tokenizer, limits)) as chunks:
+    with reader_process.in_own_process(reader_process.read_chunks(paths, "spam", tokenizer, reader)) as chunks:
         result = [chunk async for chunk in chunks]
 
     messages_read = [message for chunk in result for message in chunk.messages]
-    messages = [Message.parse(raw.removesuffix(b"\n") + b"\n", limits) for raw in RAWS]
+    messages = [Message.parse(raw.removesuffix(b"\n") + b"\n", reader.limits) for raw in RAWS]
     assert [message.key for message in messages_read] == [message.key for message in messages]
     assert [message.tokens for message in messages_read] == [tokenizer.tokenize(message) for message in messages]
     errors = [str(error) for chunk in result for error in chunk.errors]
@@ -135,11 +134,11 @@ async def test_what_comes_by_the_way_is_what_is_read_here_in_order(tmp_path: Pat
 def test_a_delivered_message_has_the_tokens_of_its_check(tmp_path: Path) -> None:
     file = tmp_path / "delivered"
     file.write_bytes(DELIVERED)
-    tokenizer, limits = Tokenizer(), MessageLimits()
+    tokenizer, reader = Tokenizer(), MessageReader()
 
-    (chunk,) = reader_process.read_chunks([str(file)], "spam", tokenizer, limits)
+    (chunk,) = reader_process.read_chunks([str(file)], "spam", tokenizer, reader)
 
-    assert chunk.messages[0].tokens == tokenizer.tokenize(incoming_message(ARRIVED, limits))
+    assert chunk.messages[0].tokens == tokenizer.tokenize(reader.read_incoming(ARRIVED))
 
 
 def test_who_wants_no_more_does_not_wait_for_the_rest(tmp_path: Path) -> None:
@@ -147,7 +146,7 @@ def test_who_wants_no_more_does_not_wait_for_the_rest(tmp_path: Path) -> None:
     os.mkfifo(pipe)  # whoever opens it waits for somebody to write
 
     with reader_process.in_own_process(
-        reader_process.read_chunks([str(pipe)], "spam", Tokenizer(), MessageLimits())
+        reader_process.read_chunks([str(pipe)], "spam", Tokenizer(), MessageReader())
     ):
         pass
 
@@ -156,7 +155,7 @@ async def test_who_ignores_the_end_of_children_may_start_it(tmp_path: Path) -> N
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # as a program of Perl may, and what it starts has that
     try:
         with reader_process.in_own_process(
-            reader_process.read_chunks([], None, Tokenizer(), MessageLimits())
+            reader_process.read_chunks([], None, Tokenizer(), MessageReader())
         ) as chunks:
             result = [chunk async for chunk in chunks]
     finally:
@@ -176,7 +175,7 @@ async def test_where_no_process_more_is_allowed_it_reads_itself(
     box.write_bytes(mbox(RAWS))
 
     with reader_process.in_own_process(
-        reader_process.read_chunks([str(box)], "spam", Tokenizer(), MessageLimits())
+        reader_process.read_chunks([str(box)], "spam", Tokenizer(), MessageReader())
     ) as chunks:
         result = [chunk async for chunk in chunks]
 

@@ -21,7 +21,7 @@ from nbstream.engine.native_library import LIBRARY_FILE
 from nbstream.engine.table import TableFunctions
 from nbstream.filter import Filter, SilentObserver
 from nbstream.mail.message import Message
-from nbstream.policy.incoming_message import incoming_message
+from nbstream.policy.incoming_message import MessageReader
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.tokens import TOKENIZER_VERSION
 from tests.letters import letters
@@ -91,7 +91,7 @@ class Site:
         if way.is_bare_text:
             message = Message.from_text(raw.decode("utf-8", "replace"), limits)
         else:
-            message = incoming_message(raw, limits)
+            message = MessageReader(limits).read_incoming(raw)
         check = await spam_filter.check(message)
         tokens = self._observer.tokens
         assert tokens is not None

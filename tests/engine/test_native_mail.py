@@ -21,7 +21,7 @@ from nbstream.mail.mime import MessageLimits
 from nbstream.mail.parameters import parse_parameters
 from nbstream.mail.transfer_encodings import decode_base64
 from nbstream.mail.unread_end import decode_unread_end
-from nbstream.policy.incoming_message import incoming_message
+from nbstream.policy.incoming_message import MessageReader
 from tests.conftest import missing
 from tests.engine.native_mail import NativeMail, build_native_mail, message_difference, running_native_mail
 from tests.expensive_messages import KNOWN
@@ -66,7 +66,7 @@ def test_broken_messages_have_the_same_parts_and_keys(
 ) -> None:
     seeds, words = load_target(target).seeds, load_target(target).words
     for raw in (*seeds, *mutations(seeds, 250, words=words)):
-        assert message_difference(native, incoming_message(raw, limits)) is None, raw
+        assert message_difference(native, MessageReader(limits).read_incoming(raw)) is None, raw
 
 
 def test_a_bare_text_is_one_part(native: NativeMail) -> None:
@@ -79,7 +79,7 @@ def test_a_bare_text_is_one_part(native: NativeMail) -> None:
 def test_messages_that_are_made_to_cost_much_have_the_same_parts(native: NativeMail, name: str) -> None:
     raw = KNOWN[name].message(100_000)
     for limits in (MessageLimits(), MessageLimits(look_bytes=75_000)):
-        assert message_difference(native, incoming_message(raw, limits)) is None
+        assert message_difference(native, MessageReader(limits).read_incoming(raw)) is None
 
 
 @pytest.mark.parametrize(

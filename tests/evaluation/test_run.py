@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.assembly.filter import make_filter, message_limits
+from nbstream.assembly.filter import make_filter
+from nbstream.assembly.headers import make_message_reader
 from nbstream.config import MinLearnedSettings, ModelSettings, Settings
 from nbstream.evaluation import run
 from nbstream.evaluation.regimes import LabelledCheck
@@ -24,7 +25,6 @@ from nbstream.evaluation.run import (
 from nbstream.evaluation.streams import LabelledContent
 from nbstream.filter import Check, Lesson, LessonOutcome
 from nbstream.mail.message import Message
-from nbstream.policy.incoming_message import incoming_message
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.memory_model import MemoryModel
@@ -49,7 +49,7 @@ async def run_over(
     counts = model or MemoryModel()
     lesson_store = LessonCountingStore(counts)
     spam_filter = make_filter(SETTINGS, lesson_store, counts, wrap_tokenizer=CachingTokenizer)
-    return await evaluate(spam_filter, messages, options, message_limits(SETTINGS)), lesson_store
+    return await evaluate(spam_filter, messages, options, make_message_reader(SETTINGS)), lesson_store
 
 
 async def test_a_message_is_scored_before_its_label_is_learned() -> None:
@@ -111,7 +111,7 @@ async def test_the_draws_of_a_message_do_not_depend_on_what_was_labelled_before(
         raws = [raw for _, raw in letters(60)]
         model = MemoryModel()
         await run_over([LabelledContent("spam", raw) for raw in raws], options, model)
-        keys = [incoming_message(raw, message_limits(SETTINGS)).key for raw in raws[20:]]
+        keys = [make_message_reader(SETTINGS).read_incoming(raw).key for raw in raws[20:]]
         moved.append({number for number, key in enumerate(keys) if await model.entry(key)})
 
     assert moved[0] == moved[1]

@@ -10,8 +10,9 @@ from nbstream.filter import Filter
 from nbstream.listeners.peers import Network
 from nbstream.listeners.runtime import FeedbackAddresses, Runtime
 from nbstream.listeners.teachers import Teachers
-from nbstream.mail.mime import MessageLimits
 from nbstream.policy.actions import VerdictActions
+from nbstream.policy.header_policy import HeaderPolicy
+from nbstream.policy.incoming_message import MessageReader
 from nbstream.policy.policy import ThresholdPolicy
 from nbstream.policy.recipient_rules import RecipientRules
 
@@ -27,7 +28,7 @@ def make_runtime(spam_filter: Filter, *, allow_from: Sequence[Network] = LOOPBAC
         "rules": RULES,
         "teachers": {**teachers, "stream": Teachers()},
         "feedback_addresses": FeedbackAddresses(SPAM_ADDRESS, HAM_ADDRESS),
-        "model_name": "test",
-        "message_limits": MessageLimits(),
+        "message_reader": MessageReader(),
+        "header_policy": HeaderPolicy("test"),
     }
     return Runtime(spam_filter, **{**values, **changes})

@@ -7,15 +7,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nbstream.mail import header_fields
+from nbstream.mail.header_edits import HeaderEdits
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.marking import rewrite_header, split_header_and_body
 
-NEW = [("X-Spam-Status", "No,\r\n\tscore=1")]
+EDITS = HeaderEdits((("X-Spam-Status", "No,\r\n\tscore=1"),), ("X-Spam-Flag",), "X-Guard")
 
 
 def mark(raw: bytes) -> bytes:
     header, body = split_header_and_body(raw)
-    return rewrite_header(header, NEW, ["X-Spam-Flag"], "X-Guard") + body
+    return rewrite_header(header, EDITS) + body
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
@@ -67,7 +68,7 @@ def test_what_is_read_and_what_is_rewritten_have_the_same_header(raw: bytes) -> 
 @given(st.lists(_PIECES, max_size=12).map(b"".join))
 def test_no_forged_field_is_left(raw: bytes) -> None:
     header, _ = split_header_and_body(raw)
-    rewritten = normalize_line_ends(rewrite_header(header, NEW, ["X-Spam-Flag"], "X-Guard"))
+    rewritten = normalize_line_ends(rewrite_header(header, EDITS))
 
     names = [field.name for field in header_fields.parse_fields(rewritten, header_fields.body_offset(rewritten))]
     assert "x-spam-flag" not in names

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nbstream.mail.mime import MessageLimits
-from nbstream.policy.incoming_message import (
-    incoming_message,
-    taught_message,
-    with_guarded_first_line,
-    without_verdict_fields,
-)
-from nbstream.policy.verdict_fields import GUARD_FIELD, VERDICT_FIELDS
+from nbstream.policy.incoming_message import MessageReader
+from nbstream.policy.verdict_fields import VERDICT_FIELDS
 
 CLEAN = b"Subject: lunch\r\n\r\nAre you coming?\r\n"
 
@@ -20,27 +14,21 @@ CLEAN = b"Subject: lunch\r\n\r\nAre you coming?\r\n"
 def test_line_ends_of_any_kind_make_the_same_message(line_end: bytes) -> None:
     raw = CLEAN.replace(b"\r\n", line_end)
 
-    assert incoming_message(raw, MessageLimits()).raw == CLEAN
+    assert MessageReader().read_incoming(raw).raw == CLEAN
 
 
 @pytest.mark.parametrize("name", VERDICT_FIELDS)
 def test_a_verdict_that_comes_from_outside_is_removed(name: str) -> None:
     raw = f"{name}: No, score=-99\n folded\n".encode() + CLEAN
 
-    message = incoming_message(raw, MessageLimits())
+    message = MessageReader().read_incoming(raw)
 
     assert message.raw == CLEAN
-    assert message.key == incoming_message(CLEAN, MessageLimits()).key
+    assert message.key == MessageReader().read_incoming(CLEAN).key
 
 
 def test_a_clean_message_is_not_copied() -> None:
-    assert incoming_message(CLEAN, MessageLimits()).raw is CLEAN
-    assert without_verdict_fields(CLEAN) is CLEAN
-
-
-def test_a_first_line_that_continues_a_field_gets_one_of_ours() -> None:
-    assert with_guarded_first_line(b" text\r\n") == GUARD_FIELD.encode() + b":\r\n text\r\n"
-    assert with_guarded_first_line(CLEAN) is CLEAN
+    assert MessageReader().read_incoming(CLEAN).raw is CLEAN
 
 
 ARRIVED = b"Authentication-Results: mx.example.org; spf=pass\r\nReceived: from a.example by mx\r\n" + CLEAN
@@ -52,15 +40,15 @@ DELIVERED = (
 
 def test_a_taught_message_is_the_one_that_was_checked() -> None:
     for line_end in (b"\n", b"\r\n"):
-        taught = taught_message(DELIVERED.replace(b"\r\n", line_end), MessageLimits())
+        taught = MessageReader().read_taught(DELIVERED.replace(b"\r\n", line_end))
         assert taught.raw == b"Return-Path: <a@a.example>\r\n" + ARRIVED
-        assert taught.key == incoming_message(DELIVERED, MessageLimits()).key
+        assert taught.key == MessageReader().read_incoming(DELIVERED).key
 
 
 def test_no_field_of_a_message_that_comes_in_hides_its_way() -> None:
     received = b"Received: from b.example by mx\r\n"
     forged = received + b"X-Nbstream: ham\r\n" + ARRIVED
-    assert incoming_message(forged, MessageLimits()).raw == received + ARRIVED
+    assert MessageReader().read_incoming(forged).raw == received + ARRIVED
 
 
 APPENDED = (
@@ -69,7 +57,7 @@ APPENDED = (
 
 
 def test_a_verdict_below_all_received_fields_removes_none_of_them() -> None:
-    taught = taught_message(APPENDED, MessageLimits())
+    taught = MessageReader().read_taught(APPENDED)
     assert taught.raw == APPENDED.replace(b"X-Nbstream: ham; p=0.01\r\n", b"")
 
 
@@ -77,11 +65,11 @@ def test_a_verdict_that_the_sender_wrote_below_ours_removes_nothing() -> None:
     forged = b"X-Nbstream: ham\r\nAuthentication-Results: mx.example.org; spf=pass\r\nReceived: from b by c\r\n"
     arrived = b"Received: from a.example by mx\r\n" + forged + CLEAN
     delivered = b"Received: from localhost by mx\r\nX-Nbstream: spam; p=0.99\r\n" + arrived
-    assert taught_message(delivered, MessageLimits()).raw == incoming_message(arrived, MessageLimits()).raw
+    assert MessageReader().read_taught(delivered).raw == MessageReader().read_incoming(arrived).raw
 
 
 @pytest.mark.parametrize(
     "raw", [CLEAN, ARRIVED, b"", b"\r\nX-Nbstream: text\r\n", b"Received: x\r\n\r\nX-Nbstream: a\r\n"]
 )
 def test_a_taught_message_without_our_verdict_is_as_it_is(raw: bytes) -> None:
-    assert taught_message(raw, MessageLimits()).raw is raw
+    assert MessageReader().read_taught(raw).raw is raw

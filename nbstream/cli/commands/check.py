@@ -7,11 +7,11 @@ import json
 from typing import TYPE_CHECKING
 
 from nbstream import config
-from nbstream.assembly.filter import message_limits, open_one_shot_filter
+from nbstream.assembly.filter import open_one_shot_filter
+from nbstream.assembly.headers import make_message_reader
 from nbstream.cli import interrupts, message_files
 from nbstream.cli.exit_codes import EX_SPAM, exit_code
 from nbstream.cli.terminal import print_error, printable
-from nbstream.policy.incoming_message import incoming_message
 from nbstream.store.cancellation import stop_if_cancelled
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ async def _run(options: argparse.Namespace) -> int:
     async with open_one_shot_filter(settings) as (spam_filter, _):
         for source in message_files.read_messages(options.paths, errors):
             stop_if_cancelled()
-            check = await spam_filter.check(incoming_message(source.raw, message_limits(settings)))
+            check = await spam_filter.check(make_message_reader(settings).read_incoming(source.raw))
             spam += check.verdict.is_spam
             print(_render_json(source.name, check) if options.json else _render_text(source.name, check))
     for error in errors:

@@ -21,7 +21,8 @@ from nbstream import config
 from nbstream.assembly.autolearn import make_autolearner
 from nbstream.assembly.counts import make_counts
 from nbstream.assembly.engine import make_engine
-from nbstream.assembly.filter import make_filter, message_limits
+from nbstream.assembly.filter import make_filter
+from nbstream.assembly.headers import make_message_reader
 from nbstream.assembly.store import make_autolearn_model, open_temporary_model
 from nbstream.cli import interrupts, message_files, output_files
 from nbstream.cli.exit_codes import exit_code
@@ -148,7 +149,7 @@ async def _run(
         )
         with tqdm(stream.messages, total=stream.count, unit=" messages", disable=not sys.stderr.isatty()) as bar:
             return await evaluate(
-                spam_filter, bar, evaluation_options, message_limits(settings), learner
+                spam_filter, bar, evaluation_options, make_message_reader(settings), learner
             ), counting_store
 
 

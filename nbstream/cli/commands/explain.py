@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbstream import config
-from nbstream.assembly.filter import make_scorer, message_limits, open_one_shot_filter
+from nbstream.assembly.filter import make_scorer, open_one_shot_filter
+from nbstream.assembly.headers import make_message_reader
 from nbstream.assembly.store import make_recent_messages
 from nbstream.cli import interrupts, message_files
 from nbstream.cli.clue_table import TableStyle, render_summary, render_table
@@ -27,7 +28,6 @@ from nbstream.cli.exit_codes import exit_code
 from nbstream.cli.terminal import local_time, print_error, printable
 from nbstream.errors import InputError
 from nbstream.filter.message_record import MessageRecord, find_message_record
-from nbstream.policy.incoming_message import incoming_message
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.wire import explanation_json
@@ -85,7 +85,7 @@ async def _subjects(
             continue
         for source in message_files.read_messages([name], errors):
             stop_if_cancelled()
-            check = await spam_filter.check(incoming_message(source.raw, message_limits(settings)))
+            check = await spam_filter.check(make_message_reader(settings).read_incoming(source.raw))
             memory = make_recent_messages(settings, model)
             # Without waiting for what is still being written: on a folder the waits would take most of the time.
             remembered, then = await memory.recall_with_explanation(check.id, wait=False) or (None, None)

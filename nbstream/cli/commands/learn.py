@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from nbstream import config
 from nbstream.assembly.engine import make_engine
-from nbstream.assembly.filter import message_limits, open_one_shot_filter, tokenizer_options
+from nbstream.assembly.filter import open_one_shot_filter, tokenizer_options
+from nbstream.assembly.headers import make_message_reader
 from nbstream.cli import interrupts, message_files, reader_process
 from nbstream.cli.actor import current_user
 from nbstream.cli.exit_codes import exit_code
@@ -43,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
     tokenizer = make_tokenizer(tokenizer_options(settings), make_engine(settings).native_library)
     with reader_process.in_own_process(
-        reader_process.read_chunks(options.paths, options.label, tokenizer, message_limits(settings))
+        reader_process.read_chunks(options.paths, options.label, tokenizer, make_message_reader(settings))
     ) as chunks:
         return interrupts.run_interruptible(_run(options, settings, chunks))
 

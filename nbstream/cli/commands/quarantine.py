@@ -9,20 +9,20 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nbstream import config
 from nbstream.assembly.delivery import make_next_hop, make_quarantine
-from nbstream.assembly.filter import message_limits, open_one_shot_filter
+from nbstream.assembly.filter import open_one_shot_filter
+from nbstream.assembly.headers import make_header_policy, make_message_reader
 from nbstream.cli import interrupts
 from nbstream.cli.actor import current_user
 from nbstream.cli.exit_codes import EX_NOINPUT, exit_code
 from nbstream.cli.terminal import local_time, print_error, printable
 from nbstream.errors import InputError, NbstreamError, NotReleased
 from nbstream.filter import describe_lesson
-from nbstream.mail import header_fields
-from nbstream.policy import verdict_fields
-from nbstream.policy.incoming_message import incoming_message, with_guarded_first_line
+from nbstream.mail.header_edits import edit_message
 from nbstream.policy.verdict import Verdict
 from nbstream.relay import quarantine
 from nbstream.relay.quarantine_release import IN_DOUBT_TEXT, release_message
@@ -95,7 +95,7 @@ def _render_text(entry: QuarantinedMessage, note: QuarantineNote, subject: str) 
 def _show_message(settings: Settings, waiting: Quarantine, prefix: str) -> int:
     for entry in _messages_by_prefix(waiting, prefix):
         note, content = quarantine.read_message(entry)
-        message = incoming_message(content, message_limits(settings))
+        message = make_message_reader(settings).read_incoming(content)
         for line in _message_lines(entry, note, message):
             print(printable(line.expandtabs()))
     return 0
@@ -180,17 +180,13 @@ async def _release_one(
         if entry.in_doubt and not again:
             raise NotReleased(f"{IN_DOUBT_TEXT}; to deliver it all the same, --again")
         note, content = quarantine.read_message(entry)
-        message = incoming_message(content, message_limits(settings))
+        message = make_message_reader(settings).read_incoming(content)
         lesson = await spam_filter.learn(message, "ham", "cli", current_user())
-        fields = verdict_fields.render_verdict_fields(
-            note.id,
-            Verdict.HAM,
-            lesson.after.probability,
-            "released from the quarantine",
-            model=settings.model.name,
-            thresholds=lesson.after.thresholds,
+        released = replace(
+            lesson.after, id=note.id, verdict=Verdict.HAM, reason="released from the quarantine", clues=()
         )
-        verdict_lines = [field for field in fields if field[0] != _SPAM_LEVEL_FIELD]
-        released = header_fields.prepend_fields(with_guarded_first_line(message.raw), verdict_lines)
-        await release_message(entry, note.envelope, released, next_hop)
+        edits = make_header_policy(settings).edits(released)
+        kept = tuple(field for field in edits.added if field[0] != _SPAM_LEVEL_FIELD)
+        edited = b"".join(edit_message(message.raw, replace(edits, added=kept)))
+        await release_message(entry, note.envelope, edited, next_hop)
     return lesson

@@ -73,9 +73,8 @@ class RspamdApi:
             handler = self._message_service.message_handler()
             message = await handler.parse_mail(content)
             check, seconds = await handler.check(message, handler.treatments_of(_recipients(request)))
-            return json_response(
-                rspamd.check_to_json(check, rspamd.message_id_field(message), seconds, self._lookups.model_name)
-            )
+            edits = handler.runtime.header_policy.edits(check)
+            return json_response(rspamd.check_to_json(check, edits, rspamd.message_id_field(message), seconds))
 
     async def _learn_spam(self, request: web.BaseRequest) -> web.Response:
         return await self._learn(request, "spam")

@@ -15,6 +15,7 @@ from nbstream.wire.smtp_reply import SmtpReply
 TEMPORARY_FAILURE = SmtpReply(451, "4.3.0 Temporary failure, please try again later")
 RELAY_UNAVAILABLE = SmtpReply(451, "4.4.1 The next mail server cannot be reached now, please try again later")
 _STORE_UNAVAILABLE = SmtpReply(451, "4.3.0 Learning is not possible now, please try again later")
+_MESSAGE_LOOPS = SmtpReply(554, "5.4.6 Too many hops: this message has more than 50 Received fields")
 _COUNTS_FULL = SmtpReply(451, "4.3.0 Learning is not possible until this has been seen to, please try again later")
 
 
@@ -31,6 +32,7 @@ ERROR_REPLIES: Mapping[type[NbstreamError], SmtpReply | Callable[[NbstreamError]
     errors.RelayUnavailable: RELAY_UNAVAILABLE,
     errors.RelayRefused: _next_hop_reply,
     errors.CheckFailed: TEMPORARY_FAILURE,
+    errors.MessageLoops: _MESSAGE_LOOPS,
     errors.StoreIncompatible: TEMPORARY_FAILURE,
     # No session meets the following; the client could do nothing about any of them but try again.
     errors.CannotStart: TEMPORARY_FAILURE,

@@ -20,7 +20,6 @@ from nbstream.listeners.lesson_log import log_lesson
 from nbstream.listeners.smtp.error_replies import error_reply
 from nbstream.logs import event_fields
 from nbstream.policy.feedback_mail import FeedbackContent, parse_feedback_mail
-from nbstream.policy.incoming_message import taught_message
 from nbstream.policy.lesson_source import Insistence
 from nbstream.wire.smtp_reply import SmtpReply
 
@@ -50,7 +49,7 @@ class FeedbackMailbox:
 
     def __init__(self, runtime: Runtime, observer: FeedbackObserver) -> None:
         self._filter = runtime.spam_filter
-        self._limits = runtime.message_limits
+        self._message_reader = runtime.message_reader
         self._observer = observer
         addresses = runtime.feedback_addresses
         self._labels = {addresses.spam.lower(): "spam", addresses.ham.lower(): "ham"}
@@ -96,7 +95,7 @@ class FeedbackMailbox:
         return SmtpReply(250, f"2.0.0 {len(lessons)} messages as {label}: {describe_lessons(lessons)}")
 
     async def _parse_feedback(self, content: bytes, label: str) -> FeedbackContent:
-        arguments = (content, label, self._labels.keys(), self._limits)
+        arguments = (content, label, self._labels.keys(), self._message_reader.limits)
         if len(content) > _THREAD_BYTES:
             return await asyncio.to_thread(parse_feedback_mail, *arguments)
         return parse_feedback_mail(*arguments)
@@ -109,9 +108,9 @@ class FeedbackMailbox:
             for raw in feedback.messages:
                 is_large = len(raw) > _THREAD_BYTES
                 yield (
-                    await asyncio.to_thread(taught_message, raw, self._limits)
+                    await asyncio.to_thread(self._message_reader.read_taught, raw)
                     if is_large
-                    else taught_message(raw, self._limits)
+                    else self._message_reader.read_taught(raw)
                 )
             return
         try:

@@ -117,15 +117,13 @@ def _content(command: SpamdCommand, check: Check, body: bytes, runtime: Runtime)
         case SpamdCommand.SYMBOLS:
             return (_SYMBOLS[check.verdict],)
         case SpamdCommand.REPORT:
-            return (_report(check, runtime.model_name),)
+            return (_report(check, runtime.header_policy.model_name),)
         case SpamdCommand.REPORT_IFSPAM:
-            return (_report(check, runtime.model_name),) if check.verdict.is_spam else ()
+            return (_report(check, runtime.header_policy.model_name),) if check.verdict.is_spam else ()
         case SpamdCommand.PROCESS | SpamdCommand.HEADERS:
             head, _ = marking.split_header_and_body(body)
             del _  # a copy of the body
-            marked = marking.rewrite_header(
-                head, _fields(check, runtime), verdict_fields.VERDICT_FIELDS, verdict_fields.GUARD_FIELD
-            )
+            marked = marking.rewrite_header(head, runtime.header_policy.edits(check))
             return (marked, memoryview(body)[len(head) :]) if command is SpamdCommand.PROCESS else (marked,)
     return ()
 
@@ -140,18 +138,6 @@ def _report(check: Check, model_name: str) -> bytes:
     if check.clues:
         lines += ["", *clues_field_value(check.clues).replace("\r\n\t", "\n").split("\n")]
     return ("\n".join(lines) + "\n").encode("ascii", "replace")
-
-
-def _fields(check: Check, runtime: Runtime) -> list[tuple[str, str]]:
-    return verdict_fields.render_verdict_fields(
-        check.id,
-        check.verdict,
-        check.probability,
-        check.reason,
-        model=runtime.model_name,
-        thresholds=check.thresholds,
-        clues=check.clues if runtime.shows_clues else (),
-    )
 
 
 def _actor(peer: Peer, user: str) -> str:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from nbstream.assembly.filter import make_filter, message_limits
+from nbstream.assembly.filter import make_filter
+from nbstream.assembly.headers import make_message_reader
 from nbstream.assembly.store import make_mirror, make_model, open_running_redis
 from nbstream.capacity import measuring
 from nbstream.capacity.generated_mail import GeneratedMail
@@ -59,13 +60,13 @@ async def taught_daemon(mail: Sequence[GeneratedMail]) -> AsyncIterator[Measured
             open_running_redis(private) as clients_of_redis,
             temporary_model(clients_of_redis.client, "capacity", _LEDGER_SECONDS) as model,
         ):
-            settings, limits = with_model_name(private, model.keys.model), message_limits(private)
+            settings, reader = with_model_name(private, model.keys.model), make_message_reader(private)
             mirror = make_mirror(
                 settings, clients_of_redis, make_model(settings, clients_of_redis.blocking_client)
             )
             async with measuring.following(mirror):
                 spam_filter = make_filter(settings, model, mirror)
-                await measuring.teach_mail(spam_filter, model, mail[: len(mail) // 2], limits)
+                await measuring.teach_mail(spam_filter, model, mail[: len(mail) // 2], reader)
             async with measured_daemon(settings) as daemon:
                 yield daemon
 

@@ -12,7 +12,8 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from nbstream.assembly.filter import make_filter, message_limits
+from nbstream.assembly.filter import make_filter
+from nbstream.assembly.headers import make_message_reader
 from nbstream.capacity import measuring
 from nbstream.capacity.generated_mail import GeneratedMail
 from nbstream.capacity.redis_costs import main_thread_seconds
@@ -37,13 +38,13 @@ class ReplicaCosts:
 
 async def measure_replicas(mail: Sequence[GeneratedMail], numbers: Sequence[int]) -> ReplicaCosts:
     """Commit lessons to a primary with each of these numbers of replicas; raises ``CannotMeasure``."""
-    limits, settings = message_limits(Settings()), Settings()
+    reader, settings = make_message_reader(Settings()), Settings()
     primary_costs: dict[int, float] = {}
     replica_cost = 0.0
     for number in numbers:
         async with _servers(number) as (primary, replicas), temporary_model(primary, "replicas", 3600) as model:
             spam_filter = make_filter(settings, model, model)
-            taught = await measuring.teach_mail(spam_filter, model, mail, limits)
+            taught = await measuring.teach_mail(spam_filter, model, mail, reader)
             values, on_replica = [], []
             for turn in range(_ROUNDS):
                 before = [await main_thread_seconds(client) for client in (primary, *replicas)]

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from nbstream import config
-from nbstream.assembly.filter import make_filter, message_limits, open_one_shot_filter
+from nbstream.assembly.filter import make_filter, open_one_shot_filter
+from nbstream.assembly.headers import make_message_reader
 from nbstream.assembly.policy import make_filter_policy
 from nbstream.assembly.store import make_mirror, make_model, make_recent_messages, open_redis
 from nbstream.filter import CompositeObserver, Filter, RememberingObserver
 from nbstream.mail.message import Message
 from nbstream.metrics.daemon import DaemonMetrics
-from nbstream.policy.incoming_message import incoming_message
 from tests.benchmarks.speed.processes import Served, free_port, served
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ async def _teach(settings: Settings, messages: Iterable[Labelled]) -> None:
 
 def arrived(raw: bytes, settings: Settings) -> Message:
     """Return the message as a listener gives it to the filter."""
-    return incoming_message(raw, message_limits(settings))
+    return make_message_reader(settings).read_incoming(raw)
 
 
 @dataclass(frozen=True, slots=True)

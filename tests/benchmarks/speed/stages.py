@@ -15,11 +15,11 @@ from pathlib import Path
 import uvloop
 
 from nbstream.assembly.engine import make_engine
+from nbstream.assembly.headers import make_header_policy
 from nbstream.config import Settings
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import Filter
-from nbstream.mail import header_fields
-from nbstream.policy import verdict_fields
+from nbstream.mail.header_edits import edit_message
 from tests.benchmarks.speed.bench import Bench
 from tests.benchmarks.speed.bogofilter import Bogofilter
 from tests.benchmarks.speed.daemons import InProcessDaemon, arrived, in_process_daemon, taught
@@ -102,6 +102,7 @@ class _Watch:
 async def _stages(ours: InProcessDaemon, raws: Sequence[bytes]) -> dict[str, float]:
     """Microseconds of CPU a message by stage."""
     settings, watch, tokenizer = ours.settings, _Watch(), ours.bare.parts.tokenizer
+    header_policy = make_header_policy(settings)
     scorer = ours.bare.parts.make_scorer(ours.bare.policy)
     for raw in raws:
         await asyncio.sleep(0)  # lets the mirror run
@@ -112,16 +113,6 @@ async def _stages(ours: InProcessDaemon, raws: Sequence[bytes]) -> dict[str, flo
         watch.end("take apart")
         check = await scorer.check_now(taken.key, taken.tokens)
         watch.end("look up, score")
-        fields = verdict_fields.render_verdict_fields(
-            check.id,
-            check.verdict,
-            check.probability,
-            check.reason,
-            model=settings.model.name,
-            thresholds=check.thresholds,
-            clues=check.clues,
-        )
-        content = header_fields.guard_first_line(message.raw, verdict_fields.GUARD_FIELD)
-        header_fields.prepend_fields(content, fields)
+        b"".join(edit_message(message.raw, header_policy.edits(check)))
         watch.end("render")
     return {stage: seconds * _MILLION / len(raws) for stage, seconds in watch.seconds.items()}

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 
 from nbstream.assembly.autolearn import make_autolearner
-from nbstream.assembly.filter import make_filter, message_limits
+from nbstream.assembly.filter import make_filter
+from nbstream.assembly.headers import make_message_reader
 from nbstream.config import Settings
 from nbstream.filter import AutolearnLayer, Filter
 from nbstream.mail.message import Message
-from nbstream.policy.incoming_message import incoming_message
 from nbstream.store.model.memory_model import MemoryModel
 from tests.benchmarks.strangers.mails import (
     Letter,
@@ -102,7 +102,7 @@ async def probabilities_of(spam_filter: Filter, raws: Iterable[bytes]) -> list[f
 
 
 def _message(raw: bytes) -> Message:
-    return incoming_message(raw, message_limits(SETTINGS))
+    return make_message_reader(SETTINGS).read_incoming(raw)
 
 
 def campaigns(stream: Stream) -> dict[str, Stranger]:

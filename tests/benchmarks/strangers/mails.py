@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nbstream.mail.message import Message
-from nbstream.mail.mime import MessageLimits
-from nbstream.policy.incoming_message import incoming_message
+from nbstream.policy.incoming_message import MessageReader
 from nbstream.tokens import html
 from nbstream.tokens.words import distinct_words_utf8
 
@@ -52,7 +51,7 @@ class Letter:
 
 def read_letter(label: str, content: bytes) -> Letter:
     """The letter in these bytes."""
-    message = incoming_message(content, MessageLimits())
+    message = MessageReader().read_incoming(content)
     fields = tuple((field.name, field.text) for field in message.fields)
     return Letter(label, message.raw, fields, _visible_text(message))
 

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from nbstream.mail import header_fields
+from nbstream.mail.header_edits import HeaderEdits
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.marking import rewrite_header, split_header_and_body
-from nbstream.mail.mime import MessageLimits
-from nbstream.policy.incoming_message import incoming_message
+from nbstream.policy.incoming_message import MessageReader
 from nbstream.policy.verdict_fields import GUARD_FIELD, VERDICT_FIELDS
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.fuzz.target import FuzzTarget
 
-_NEW = [("X-Spam-Status", "No, score=-1.0"), ("X-Nbstream", 'ham; reason="x";\r\n\tmodel=m; id=' + "b" * 24)]
-_LIMITS = MessageLimits()
+_NEW = (("X-Spam-Status", "No, score=-1.0"), ("X-Nbstream", 'ham; reason="x";\r\n\tmodel=m; id=' + "b" * 24))
+_REMOVAL = HeaderEdits((), VERDICT_FIELDS, GUARD_FIELD)
+_MARK = HeaderEdits(_NEW, VERDICT_FIELDS, GUARD_FIELD)
+_READER = MessageReader()
 
 
 def _check(data: bytes) -> None:
     head, body = split_header_and_body(data)
     assert head + body == data
-    clean = rewrite_header(head, [], VERDICT_FIELDS, GUARD_FIELD)
-    marked = rewrite_header(head, _NEW, VERDICT_FIELDS, GUARD_FIELD)
+    clean = rewrite_header(head, _REMOVAL)
+    marked = rewrite_header(head, _MARK)
     fields = normalize_line_ends(marked + body)
     parsed = header_fields.parse_fields(fields, header_fields.body_offset(fields))
     own = [field.name for field in parsed if field.name in {name.lower() for name in VERDICT_FIELDS}]
@@ -27,15 +29,15 @@ def _check(data: bytes) -> None:
     assert own[2:] in ([], [GUARD_FIELD.lower()])
     marked_head, marked_body = split_header_and_body(marked + body)
     if not own[2:]:
-        assert rewrite_header(marked_head, [], VERDICT_FIELDS, GUARD_FIELD) + marked_body == clean + body
+        assert rewrite_header(marked_head, _REMOVAL) + marked_body == clean + body
     # A first line that continues no field is removed with the guard; of a text without a header it is a part.
-    if not own[2:] or incoming_message(data, _LIMITS).is_mail:
+    if not own[2:] or _READER.read_incoming(data).is_mail:
         _check_identity(data, marked + body)
 
 
 def _check_identity(sent: bytes, marked: bytes) -> None:
     """Check that a message has the same key and the same tokens when it comes back with our fields."""
-    before, after = incoming_message(sent, _LIMITS), incoming_message(marked, _LIMITS)
+    before, after = _READER.read_incoming(sent), _READER.read_incoming(marked)
     assert after.key == before.key
     assert Tokenizer().tokenize(after) == Tokenizer().tokenize(before)
 

@@ -8,7 +8,7 @@ from nbstream.bayes.counts import is_sum
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
 from nbstream.policy.clues_field import escape_token
-from nbstream.policy.incoming_message import incoming_message
+from nbstream.policy.incoming_message import MessageReader
 from nbstream.store.model.formats import SCHEMA_VERSION, ModelFormats
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.attributes import ATTRIBUTE_VALUES
@@ -35,7 +35,7 @@ def _check(data: bytes) -> None:
     if choices.number(8) == 0:
         messages = [Message.from_text(raw.decode("utf-8", "replace"), limits) for _ in range(2)]
     else:
-        messages = [incoming_message(raw, limits) for _ in range(2)]
+        messages = [MessageReader(limits).read_incoming(raw) for _ in range(2)]
     tokens, again = map(_TOKENIZERS[number].tokenize, messages)
     assert tokens == again
     assert len(set(tokens.all)) == len(tokens.all) <= _MAX_TOKENS[number]

@@ -9,7 +9,7 @@ from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.filter import Check, Filter
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
-from nbstream.policy.incoming_message import incoming_message, taught_message
+from nbstream.policy.incoming_message import MessageReader
 from nbstream.policy.lesson_source import Insistence
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.recent.explanations import pack_explanation, unpack_explanation
@@ -34,7 +34,7 @@ def _check(data: bytes) -> None:
 
 
 async def _learn_and_unlearn(spam_filter: Filter, model: MemoryModel, raws: list[bytes], steps: list[int]) -> None:
-    messages = [taught_message(raw, _LIMITS) for raw in raws]
+    messages = [MessageReader(_LIMITS).read_taught(raw) for raw in raws]
     names: set[bytes] = set()
     for step in steps:
         message = messages[step % len(messages)]
@@ -52,7 +52,7 @@ async def _learn_and_unlearn(spam_filter: Filter, model: MemoryModel, raws: list
             if entry:
                 names |= {*entry.tokens, *(name for name, _ in entry.sums)}
     for raw, message in zip(raws, messages, strict=True):
-        assert (await spam_filter.check(incoming_message(raw, _LIMITS))).id == message.key
+        assert (await spam_filter.check(MessageReader(_LIMITS).read_incoming(raw))).id == message.key
         await spam_filter.unlearn(message, "fuzz")
     counts, totals = await model.look_up(sorted(names))
     assert not counts.any()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import zlib
 
 from nbstream.mail import header_fields, marking
+from nbstream.mail.header_edits import HeaderEdits
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.wire.spamd import SpamdParser, SpamdRefusal, SpamdRequest, decompress
 from nbstream.wire.spamd_replies import SpamdJudgement, render_check
 from tests.fuzz.target import FuzzTarget
 
 _LIMIT = 400
+_EDITS = HeaderEdits((("X-Own", "1"),), ("X-Own",), "X-Guard")
 _MESSAGE = b"Subject: x\r\n\r\ntext\r\n"
 
 
@@ -37,7 +39,7 @@ def _check_request(request: SpamdRequest) -> None:
     assert len(body) <= _LIMIT
     head, rest = marking.split_header_and_body(body)
     assert head + rest == body
-    marked = normalize_line_ends(marking.rewrite_header(head, [("X-Own", "1")], ["X-Own"], "X-Guard"))
+    marked = normalize_line_ends(marking.rewrite_header(head, _EDITS))
     names = [field.name for field in header_fields.parse_fields(marked, header_fields.body_offset(marked))]
     assert names.count("x-own") == 1
     assert render_check(request, SpamdJudgement(spam=False, score=0.0, required=1.0), body).endswith(

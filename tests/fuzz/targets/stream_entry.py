@@ -8,7 +8,7 @@ from __future__ import annotations
 from nbstream.mail.charsets import UTF8_REPLACED
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
-from nbstream.policy.incoming_message import incoming_message
+from nbstream.policy.incoming_message import MessageReader
 from nbstream.tokens.tokenizer import Tokenizer
 from nbstream.wire.stream_entries import (
     ENTRY_FIELDS,
@@ -47,7 +47,7 @@ def _check_request(request: StreamRequest) -> None:
         message = Message.from_encoded_text(request.text, UTF8_REPLACED, MessageLimits())
     else:
         assert request.raw is not None
-        message = incoming_message(request.raw, MessageLimits())
+        message = MessageReader().read_incoming(request.raw)
     assert len(message.key) == 24
     assert len(Tokenizer().tokenize(message).all) <= 2000
 

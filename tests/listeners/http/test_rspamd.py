@@ -15,6 +15,7 @@ from redis.asyncio import Redis
 from nbstream.bayes.clues import Clue
 from nbstream.filter import Check
 from nbstream.mail.message import Message
+from nbstream.policy.header_policy import HeaderPolicy
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.store.model.formats import ModelFormats
 from nbstream.store.model.keys import ModelKeys
@@ -58,6 +59,10 @@ def checked(verdict: Verdict, probability: float, thresholds: Thresholds) -> Che
     return Check("a" * 24, verdict, probability, 1.0, "why", state, (Clue(b"b:x", 1.0),), thresholds)
 
 
+def answer(check: Check) -> dict[str, Any]:
+    return rspamd.check_to_json(check, HeaderPolicy("default").edits(check), "x@y", 0.1)
+
+
 @pytest.mark.parametrize(
     ("verdict", "action", "symbol"),
     [
@@ -68,7 +73,7 @@ def checked(verdict: Verdict, probability: float, thresholds: Thresholds) -> Che
     ],
 )
 def test_each_verdict_is_an_action_and_a_symbol(verdict: Verdict, action: str, symbol: str) -> None:
-    body = rspamd.check_to_json(checked(verdict, 0.75, Thresholds(reject=0.99)), "x@y", 0.1, "default")
+    body = answer(checked(verdict, 0.75, Thresholds(reject=0.99)))
 
     assert (body["action"], list(body["symbols"])) == (action, [symbol])
     assert body["score"] == pytest.approx(1.0986, abs=1e-4)
@@ -77,19 +82,17 @@ def test_each_verdict_is_an_action_and_a_symbol(verdict: Verdict, action: str, s
 
 
 def test_own_fields_are_added_on_one_line_and_forged_ones_removed() -> None:
-    body = rspamd.check_to_json(checked(Verdict.SPAM, 0.99, Thresholds()), "x@y", 0.1, "default")
+    body = answer(checked(Verdict.SPAM, 0.99, Thresholds()))
 
     added = body["milter"]["add_headers"]
-    assert list(added) == ["X-Spam-Flag", "X-Spam-Status", "X-Spam-Level", "X-Nbstream"]
+    assert list(added) == ["X-Spam-Flag", "X-Spam-Status", "X-Spam-Level", "X-Nbstream", "X-Nbstream-Clues"]
     assert not any("\n" in field["value"] or "\r" in field["value"] for field in added.values())
     assert set(added) <= set(body["milter"]["remove_headers"])
     assert "reject" not in body["thresholds"]
 
 
 def test_a_threshold_that_is_never_reached_is_a_finite_number() -> None:
-    body = rspamd.check_to_json(
-        checked(Verdict.UNSURE, 0.99, Thresholds(spam=float("inf"))), "x@y", 0.1, "default"
-    )
+    body = answer(checked(Verdict.UNSURE, 0.99, Thresholds(spam=float("inf"))))
 
     assert "Infinity" not in json.dumps(body)
 

@@ -20,6 +20,7 @@ from nbstream.listeners.smtp.listener_state import SmtpLimits
 from nbstream.listeners.sockets import TcpListenAddress, open_listening_socket
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.actions import VerdictActions
+from nbstream.policy.header_policy import HeaderPolicy
 from nbstream.policy.policy import ThresholdPolicy
 from nbstream.policy.recipient_rules import RecipientRules
 from nbstream.relay.maildir_next_hop import MaildirNextHop
@@ -148,7 +149,7 @@ async def open_smtp_listener(
             rules=rules,
             allow_from=allow_from,
             passes_on_failure=pass_on_failure,
-            shows_clues=clues,
+            header_policy=HeaderPolicy("test", shows_clues=clues),
         )
         listener = SmtpListener(
             SmtpLimits(hostname="listener.example.org", **options),

@@ -20,6 +20,7 @@ from nbstream.listeners.message_service import MessageService
 from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress, open_listening_socket
 from nbstream.listeners.spamd.listener import SpamdLimits, SpamdListener
 from nbstream.metrics.daemon import DaemonMetrics
+from nbstream.policy.header_policy import HeaderPolicy
 from nbstream.policy.policy import ThresholdPolicy
 from tests.listeners.filters import OpenFilter, open_filter
 from tests.listeners.runtimes import LOOPBACK, make_runtime
@@ -121,7 +122,9 @@ async def open_spamd(
     async with AsyncExitStack() as stack:
         follow = options.pop("follow", True)
         opened_filter = await stack.enter_async_context(open_filter(client, metrics, params, follow=follow))
-        runtime = make_runtime(opened_filter.spam_filter, allow_from=allow_from, shows_clues=clues)
+        runtime = make_runtime(
+            opened_filter.spam_filter, allow_from=allow_from, header_policy=HeaderPolicy("test", shows_clues=clues)
+        )
         service = MessageService(names.SPAMD, runtime, metrics.delivery)
         listener = SpamdListener(SpamdLimits(**options), bytes_in_flight, service)
         address = UnixListenAddress(path) if path else TcpListenAddress("127.0.0.1", 0)

@@ -1,0 +1,177 @@
+"""The decision about a message that is on its way to mailboxes, the same for every listener that carries mail.
+
+Rules: the message is checked once, and ``policy.recipient_rules`` decides for its recipients. No mail is lost by a
+check that fails, since ``on_filter_failure`` decides about it. What came from outside as one of our fields is
+removed before anything reads it. Nothing here knows a protocol, a reply or the next hop: a listener carries the
+decision out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Protocol
+
+from nbstream.errors import CheckFailed, MessageLoops, NbstreamError
+from nbstream.mail import header_fields
+from nbstream.mail.lines import split_at_line_ends
+from nbstream.policy.actions import Action, ActionKind
+from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME, PolicyVerdict, group_recipients
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nbstream.filter import Check
+    from nbstream.listeners.runtime import Runtime
+    from nbstream.mail.header_edits import HeaderEdits
+    from nbstream.policy.recipient_rules import Decision, RecipientGroup
+    from nbstream.relay.next_hop import SmtpPath
+
+_log = logging.getLogger(__name__)
+
+_THREAD_BYTES = 256 * 1024  # a larger message is searched, and rewritten, in a thread
+_MAX_RECEIVED = 50  # RFC 5321 6.3 asks for at least 100 hops; here a loop passes twice in each round
+_RECEIVED_FIELD = re.compile(rb"(?i)\nreceived[ \t]*:")  # "^" in place of the line feed: see docs/experiments.md
+
+
+class DecisionObserver(Protocol):
+    """What decisions report, for metrics and others."""
+
+    def action_taken(self, action: str) -> None:
+        """This action was decided for the recipients of a message that have one policy."""
+
+    def filter_failed(self, reason: str) -> None:
+        """One check failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedRecipients:
+    """What happens to a message for some of its recipients.
+
+    ``check`` has the verdict of their policy; it is None where the check failed and the message passes unmarked.
+    ``edits`` is what changes in the header. ``treatment`` is the name of the treatment that decided, and empty
+    where all recipients of the message have the same one.
+    """
+
+    action: Action
+    recipients: tuple[SmtpPath, ...]
+    edits: HeaderEdits
+    check: Check | None = None
+    treatment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedMessage:
+    """A message with what happens to it.
+
+    ``content`` is the message without the fields that are removed from all that comes in. ``groups`` holds each
+    recipient once, with the mildest decision first; there is at least one group.
+    """
+
+    content: bytes
+    groups: tuple[DecidedRecipients, ...]
+
+    @property
+    def check(self) -> Check | None:
+        """The check, with the verdict of the mildest decision; None where there was none."""
+        return self.groups[0].check
+
+    @property
+    def log_details(self) -> dict[str, str | None]:
+        """The fields of the line in the log: what is done, and by which treatments where there are rules."""
+        checked = [(group.action, group.check) for group in self.groups if group.check]
+        treatments = list(dict.fromkeys(check.policy for _, check in checked))
+        return {
+            "action": ", ".join(dict.fromkeys(str(action.kind) for action, _ in checked)) or None,
+            "policy": ", ".join(treatments) if treatments not in ([], [DEFAULT_RULE_NAME]) else None,
+        }
+
+
+class MessageDecisions:
+    """Checks messages and decides about them by one runtime.
+
+    ``can_differ``: the recipients of one message can be treated differently.
+    """
+
+    def __init__(self, runtime: Runtime, observer: DecisionObserver, *, can_differ: bool) -> None:
+        self._runtime = runtime
+        self._filter = runtime.spam_filter
+        self._observer = observer
+        self._can_differ = can_differ
+
+    async def decide(self, content: bytes, recipients: Sequence[SmtpPath]) -> DecidedMessage:
+        """Check ``content`` (CRLF line ends) and return what happens to it for ``recipients``, at least one.
+
+        Raises ``MessageLoops``, and ``CheckFailed`` where the check fails and the client has to try again.
+        """
+        if len(content) > _THREAD_BYTES:
+            stripped = await asyncio.to_thread(self._strip, content)
+        else:
+            stripped = self._strip(content)
+        del content  # of a message with fields of ours there is a copy now
+        groups = tuple(await self._decided_recipients(stripped, recipients))
+        for group in groups:
+            self._observer.action_taken(str(group.action.kind))
+        return DecidedMessage(stripped, groups)
+
+    def _strip(self, content: bytes) -> bytes:
+        """Return the message without fields of ours. Raises ``MessageLoops``."""
+        head = split_at_line_ends(content[: header_fields.body_offset(content)])
+        received = chain.from_iterable(_RECEIVED_FIELD.finditer(b"\n" + lines) for lines in head)
+        if sum(1 for _ in islice(received, _MAX_RECEIVED + 1)) > _MAX_RECEIVED:
+            raise MessageLoops(f"the message has more than {_MAX_RECEIVED} Received fields")
+        return self._runtime.message_reader.strip(content)
+
+    async def _decided_recipients(self, content: bytes, recipients: Sequence[SmtpPath]) -> list[DecidedRecipients]:
+        groups: list[RecipientGroup[SmtpPath]] = []
+
+        async def decide(check: Check) -> Check:
+            groups.extend(await self._recipient_groups(check, recipients))
+            return _check_with_decision(check, groups[0].decision)
+
+        try:
+            check = await self._filter.check(self._runtime.message_reader.read_stripped(content), decide)
+        except Exception as error:
+            is_fault = not isinstance(error, NbstreamError)
+            self._observer.filter_failed("error" if is_fault else "store")
+            _log.error("check failed: %s", error, exc_info=is_fault)
+            if not self._runtime.passes_on_failure:
+                raise CheckFailed("check failed") from error
+            unmarked = self._runtime.header_policy.edits(None)
+            return [DecidedRecipients(Action(ActionKind.PASS), tuple(recipients), unmarked)]
+        return [self._decided_group(check, group) for group in groups]
+
+    async def _recipient_groups(
+        self, check: Check, recipients: Sequence[SmtpPath]
+    ) -> list[RecipientGroup[SmtpPath]]:
+        """Return the recipients in groups that get the same decision, the mildest first."""
+        rules = self._runtime.rules
+        pairs = [(recipient, rules.treatment_of(recipient.address)) for recipient in recipients]
+        policy_verdicts = {rules.default.policy: _policy_verdict(check)}
+        for treatment in {treatment.policy: treatment for _, treatment in pairs}.values():
+            if treatment.policy not in policy_verdicts:
+                policy_verdicts[treatment.policy] = _policy_verdict(
+                    await self._filter.decide_for_treatment(check, treatment)
+                )
+        return group_recipients(pairs, policy_verdicts.__getitem__, can_differ=self._can_differ)
+
+    def _decided_group(self, check: Check, group: RecipientGroup[SmtpPath]) -> DecidedRecipients:
+        group_check = _check_with_decision(check, group.decision)
+        treatment = group.decision.treatment.name if group.has_other_treatments else ""
+        edits = self._runtime.header_policy.edits(group_check, treatment)
+        return DecidedRecipients(group.decision.action, group.recipients, edits, group_check, treatment)
+
+
+def _policy_verdict(check: Check) -> PolicyVerdict:
+    return PolicyVerdict(check.verdict, check.reason, check.thresholds)
+
+
+def _check_with_decision(check: Check, decision: Decision) -> Check:
+    """Return the check with this decision, or the same check where the decision is already in it."""
+    other, name = decision.policy_verdict, decision.treatment.name
+    if other == _policy_verdict(check) and name == check.policy:
+        return check
+    return replace(check, verdict=other.verdict, reason=other.reason, thresholds=other.thresholds, policy=name)

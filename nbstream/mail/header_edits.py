@@ -1,0 +1,35 @@
+"""Changes to the header of a message as data, and their application to raw bytes.
+
+Rules: whoever decides says what changes, and each way out applies it in its own protocol. The body stays as it is,
+byte for byte.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nbstream.mail import header_fields
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderEdits:
+    """What changes in the header of a message.
+
+    ``added`` are fields as (name, value), in the order in which they go on top. A line end in a value is a fold,
+    and a tab follows it. ``removed_names``: every field of these names that the message came with is removed.
+    ``guard`` is the name of the empty field that a first line gets which continues no field; else it would become
+    part of the last of the added ones.
+    """
+
+    added: tuple[tuple[str, str], ...] = ()
+    removed_names: tuple[str, ...] = ()
+    guard: str = "X-Continued"
+
+
+def edit_message(raw: bytes, edits: HeaderEdits) -> tuple[bytes, bytes]:
+    """Return the added fields as bytes, and the rest of the message ``raw`` that goes below them.
+
+    ``raw`` and both results have CRLF line ends. The rest is ``raw`` itself where nothing in it changes.
+    """
+    rest = header_fields.strip_fields(raw, edits.removed_names)
+    return header_fields.prepend_fields(b"", edits.added), header_fields.guard_first_line(rest, edits.guard)
