@@ -134,7 +134,7 @@ def _nobody_by_address(_: Settings) -> Teachers:
 def _make_smtp(section: SmtpListenerSettings, context: ListenerContext) -> Listener:
     # Imported here: where the listener is off, and in all commands, aiosmtpd is not loaded.
     from nbstream.listeners.smtp.listener import SmtpListener  # noqa: PLC0415 - see above
-    from nbstream.listeners.smtp.listener_state import SmtpLimits  # noqa: PLC0415 - see above
+    from nbstream.listeners.smtp.listener_state import SmtpLimits, SmtpOptions  # noqa: PLC0415 - see above
     from nbstream.relay.outlet import Outlet  # noqa: PLC0415 - see above
 
     parts = context.parts
@@ -147,7 +147,8 @@ def _make_smtp(section: SmtpListenerSettings, context: ListenerContext) -> Liste
         max_recipients=section.max_recipients,
     )
     outlet = Outlet(parts.next_hop, parts.quarantine)
-    return SmtpListener(limits, context.bytes_in_flight, parts.next_hop, outlet, context.runtime, parts.metrics)
+    options = SmtpOptions(trusted_proxies=section.trusted_proxies)
+    return SmtpListener(limits, options, context.bytes_in_flight, outlet, context.runtime, parts.metrics)
 
 
 def _make_http(section: HttpListenerSettings, context: ListenerContext) -> Listener:

@@ -23,9 +23,8 @@ class FeedbackSettings(Section):
     """Mail to this address is learned as ham and never delivered. It must differ from ``spam_address``."""
 
     allow_from: Networks = (read_network("127.0.0.0/8"), read_network("::1/128"))
-    """The networks whose peers may teach and see the verdict in the answer; all other peers are refused (550).
-    Behind a mail server every client is that server, and the mail server must then see to it that only your own
-    users write to these addresses.
+    """The networks whose peers may teach; all other peers are refused (550). Behind a mail server every client is
+    that server, and the mail server must then see to it that only your own users write to these addresses.
     """
 
     check_forwarded: bool = False

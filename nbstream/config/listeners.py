@@ -84,6 +84,11 @@ class SmtpListenerSettings(Section):
     second transaction. RFC 5321 asks for at least 100.
     """
 
+    trusted_proxies: Networks = (read_network("127.0.0.0/8"), read_network("::1/128"))
+    """The networks whose peers may say by XFORWARD which client a message comes from, as Postfix does. A peer on a
+    unix socket may say it too.
+    """
+
     @field_validator("max_bytes_in_flight")
     @classmethod
     def _room_for_one(cls, value: int, info: ValidationInfo) -> int:

@@ -49,13 +49,14 @@ class Outlet:
     """The ways out: the next hop, and the quarantine."""
 
     def __init__(self, next_hop: NextHop, quarantine: Quarantine) -> None:
-        self._next_hop = next_hop
+        self.next_hop = next_hop
+        """Where mail goes that is not held back."""
         self._quarantine = quarantine
 
     @property
     def splits_recipients(self) -> bool:
         """Whether the recipients of one message can be treated differently."""
-        return isinstance(self._next_hop, MaildirNextHop)
+        return isinstance(self.next_hop, MaildirNextHop)
 
     async def send(self, raw: bytes, parts: Sequence[DeliveryPart], transaction: Transaction) -> DataReplies:
         """Hand over ``raw`` (CRLF line ends) and return the replies to the client.
@@ -63,9 +64,9 @@ class Outlet:
         Each action is one that takes the message. The order of the replies is that of the parts, and within each
         that of its envelope. Raises ``RelayUnavailable``.
         """
-        if isinstance(self._next_hop, MaildirNextHop):
+        if isinstance(self.next_hop, MaildirNextHop):
             await transaction.abort()
-            return DataReplies((await self._write_to_maildir(raw, parts, self._next_hop),))
+            return DataReplies((await self._write_to_maildir(raw, parts, self.next_hop),))
         (part,) = parts
         match part.action.kind:
             case ActionKind.PASS:
@@ -101,7 +102,7 @@ class Outlet:
         return self._quarantine.make_draft(part.note, _with_lf(fields), content)
 
     async def _redirect(self, raw: bytes, part: DeliveryPart) -> DataReplies:
-        transaction = await self._next_hop.begin(part.envelope.sender)
+        transaction = await self.next_hop.begin(part.envelope.sender)
         try:
             reply = await transaction.rcpt(SmtpPath(part.action.address))
             if reply.accepted:

@@ -16,7 +16,14 @@ _PATH = re.compile(rf'\s*(?:<((?:{_QUOTED}|[^">])*)>|((?:{_QUOTED}|[^\s<>"])+))(
 _ADDRESS = re.compile(rf'(?:{_QUOTED}|[^">])*', re.DOTALL)
 _PARAMETER = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*(?:=[^\s=\x00-\x1f\x7f][^\s\x00-\x1f\x7f]*)?")
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
-_UNKNOWN_ADDRESSES = frozenset({"[UNAVAILABLE]", "[TEMPUNAVAIL]"})
+_UNKNOWN_VALUES = frozenset({"[UNAVAILABLE]", "[TEMPUNAVAIL]"})
+# What RFC 3461 4 encodes is taken as it is too, but for control characters: Postfix sends some of it unencoded.
+_XTEXT = re.compile(r"(?:\+[0-9A-Fa-f]{2}|[^\x00-\x20\x7f+])*")
+_XTEXT_CODE = re.compile(r"\+([0-9A-Fa-f]{2})")
+_MAX_VALUE_CHARACTERS = 255
+
+XFORWARD_ATTRIBUTES = ("NAME", "ADDR", "PORT", "PROTO", "HELO", "IDENT", "SOURCE")
+"""The attributes of a client that a mail server may name by XFORWARD."""
 
 
 def parse_path(keyword: str, argument: str | None) -> tuple[str, tuple[str, ...]] | None:
@@ -49,16 +56,34 @@ def declared_size(parameters: tuple[str, ...]) -> int | None:
     return None
 
 
-def forwarded_address(argument: str | None) -> str | None:
-    """Return the client's address in Postfix's ``XFORWARD ADDR=...``.
+def parse_xforward(argument: str | None) -> dict[str, str] | None:
+    """Return the attributes in Postfix's ``XFORWARD NAME=value ...``, by their names in upper case.
 
-    It is empty where Postfix does not know the address, and None for bad syntax.
+    A value is decoded from xtext (RFC 3461 4), and empty where Postfix does not know it. ``ADDR`` is an address in
+    its canonical form. None is bad syntax, and also an attribute that is not in ``XFORWARD_ATTRIBUTES``.
     """
-    name, _, value = (argument or "").strip().partition("=")
-    if name.upper() != "ADDR":
+    attributes: dict[str, str] = {}
+    for part in (argument or "").split():
+        name, equals, encoded = part.partition("=")
+        name = name.upper()
+        value = "" if encoded.upper() in _UNKNOWN_VALUES else _decode_xtext(encoded)
+        if not equals or name not in XFORWARD_ATTRIBUTES or value is None or len(value) > _MAX_VALUE_CHARACTERS:
+            return None
+        if name == "ADDR" and value:
+            value = _canonical_address(value)
+            if value is None:
+                return None
+        attributes[name] = value
+    return attributes or None
+
+
+def _decode_xtext(text: str) -> str | None:
+    if not _XTEXT.fullmatch(text):
         return None
-    if value.upper() in _UNKNOWN_ADDRESSES:
-        return ""
+    return _XTEXT_CODE.sub(lambda code: chr(int(code[1], 16)), text)
+
+
+def _canonical_address(value: str) -> str | None:
     try:
         address = ip_address(value[len("IPV6:") :] if value.upper().startswith("IPV6:") else value)
     except ValueError:

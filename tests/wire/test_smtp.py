@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.wire.smtp import declared_size, forwarded_address, parse_path, remove_dot_stuffing
+from nbstream.wire.smtp import declared_size, parse_path, parse_xforward, remove_dot_stuffing
 
 
 @pytest.mark.parametrize(
@@ -54,23 +54,35 @@ def test_a_declared_size_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("argument", "address"),
+    ("argument", "attributes"),
     [
-        ("ADDR=192.0.2.7", "192.0.2.7"),
-        ("addr=IPV6:2001:DB8::0:7", "2001:db8::7"),
-        ("ADDR=[UNAVAILABLE]", ""),
-        ("ADDR=[tempunavail]", ""),
+        ("ADDR=192.0.2.7", {"ADDR": "192.0.2.7"}),
+        ("addr=IPV6:2001:DB8::0:7", {"ADDR": "2001:db8::7"}),
+        ("ADDR=[UNAVAILABLE]", {"ADDR": ""}),
+        ("ADDR=[tempunavail] NAME=[UNAVAILABLE]", {"ADDR": "", "NAME": ""}),
+        ("NAME=mx.example ADDR=192.0.2.7 PORT=42", {"NAME": "mx.example", "ADDR": "192.0.2.7", "PORT": "42"}),
+        ("PROTO=ESMTP IDENT=4Q SOURCE=REMOTE", {"PROTO": "ESMTP", "IDENT": "4Q", "SOURCE": "REMOTE"}),
+        ("HELO=a+20b+3D SOURCE=LOCAL", {"HELO": "a b=", "SOURCE": "LOCAL"}),
+        ("HELO=a+2", None),
+        ("HELO=" + "x" * 256, None),
         ("ADDR=example.org", None),
         ("ADDR=fe80::1%a\x1b[2J", None),
-        ("ADDR=192.0.2.7 NAME=x", None),
-        ("NAME=x", None),
+        ("ADDR=192.0.2.7 LOGIN=x", None),
         ("ADDR", None),
         ("", None),
         (None, None),
     ],
 )
-def test_the_address_that_a_mail_server_forwards_is_one_or_none(argument: str | None, address: str | None) -> None:
-    assert forwarded_address(argument) == address
+def test_xforward_names_a_client_by_its_attributes(
+    argument: str | None, attributes: dict[str, str] | None
+) -> None:
+    assert parse_xforward(argument) == attributes
+
+
+@given(st.text(min_size=1, max_size=60).filter(lambda text: text.isascii()))
+def test_an_attribute_of_xforward_is_decoded_from_xtext(value: str) -> None:
+    encoded = "".join(f"+{ord(character):02X}" for character in value)
+    assert parse_xforward(f"HELO={encoded}") == {"HELO": value}
 
 
 def stuff(content: bytes) -> bytes:

@@ -118,16 +118,22 @@ class ReplayClient:
             self._connection = smtplib.SMTP(*self._address, timeout=_TIMEOUT_SECONDS)
             self._connection.ehlo("replay.nbstream.invalid")
         if not self._connection.has_extn("pipelining"):
-            code, text = self._connection.mail(_SENDER, ["BODY=8BITMIME"])
+            code, text = self._connection.mail(_SENDER, self._mail_parameters(self._connection))
             if code < 300:
                 code, text = self._connection.rcpt(recipient)
             return self._connection.data(content) if code < 300 else (code, text)
         return self._pipelined(self._connection, recipient, content)
 
     @staticmethod
-    def _pipelined(connection: smtplib.SMTP, recipient: str, content: bytes) -> tuple[int, bytes]:
+    def _mail_parameters(connection: smtplib.SMTP) -> list[str]:
+        """Return the parameters of MAIL; the second asks for the verdict in the reply."""
+        return ["BODY=8BITMIME", *(["XVERDICT"] if connection.has_extn("xverdict") else [])]
+
+    @classmethod
+    def _pipelined(cls, connection: smtplib.SMTP, recipient: str, content: bytes) -> tuple[int, bytes]:
         """Send MAIL, RCPT and DATA without waiting for the replies in between, as mail servers do (RFC 2920)."""
-        connection.send(f"MAIL FROM:<{_SENDER}> BODY=8BITMIME\r\nRCPT TO:<{recipient}>\r\nDATA\r\n")
+        parameters = " ".join(cls._mail_parameters(connection))
+        connection.send(f"MAIL FROM:<{_SENDER}> {parameters}\r\nRCPT TO:<{recipient}>\r\nDATA\r\n")
         replies = [connection.getreply() for _ in range(3)]
         refused = next((reply for reply in replies[:2] if reply[0] >= 300), None)
         if replies[2][0] != 354:

@@ -10,7 +10,7 @@ from nbstream.listeners import names
 from nbstream.listeners.smtp import replies
 from nbstream.listeners.smtp.delivery import Delivery, DeliveryObserver
 from nbstream.listeners.smtp.feedback import FeedbackMailbox, FeedbackObserver
-from nbstream.listeners.smtp.listener_state import MessageHandlers, SmtpLimits, SmtpListenerState
+from nbstream.listeners.smtp.listener_state import MessageHandlers, SmtpLimits, SmtpListenerState, SmtpOptions
 from nbstream.listeners.smtp.session import SmtpSession
 from nbstream.listeners.sockets import BACKLOG
 from nbstream.wire.smtp_reply import SmtpReply
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from nbstream.listeners.bytes_in_flight import BytesInFlight
     from nbstream.listeners.runtime import Runtime
-    from nbstream.relay.next_hop import NextHop
     from nbstream.relay.outlet import Outlet
 
 _log = logging.getLogger(__name__)
@@ -44,15 +43,17 @@ class SmtpListener:
     def __init__(
         self,
         limits: SmtpLimits,
+        options: SmtpOptions,
         bytes_in_flight: BytesInFlight,
-        next_hop: NextHop,
         outlet: Outlet,
         runtime: Runtime,
         observers: SmtpObservers,
     ) -> None:
         self._outlet = outlet
         self._observers = observers
-        self.state = SmtpListenerState(limits, bytes_in_flight, next_hop, self._message_handlers(runtime))
+        self.state = SmtpListenerState(
+            limits, options, bytes_in_flight, outlet.next_hop, self._message_handlers(runtime)
+        )
         self._servers: list[asyncio.Server] = []
 
     async def start(self, *sockets: socket.socket) -> None:

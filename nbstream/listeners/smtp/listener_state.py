@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 from nbstream.listeners.bytes_in_flight import BytesInFlight
 
 if TYPE_CHECKING:
-    from nbstream.listeners.peers import Peer
+    from collections.abc import Sequence
+
+    from nbstream.listeners.peers import Network
     from nbstream.listeners.smtp.delivery import Delivery
     from nbstream.listeners.smtp.feedback import FeedbackMailbox
     from nbstream.listeners.teachers import Teachers
@@ -29,16 +31,22 @@ class SmtpLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class SmtpOptions:
+    """How the listener treats its clients.
+
+    Those in ``trusted_proxies`` may name clients of their own (XFORWARD).
+    """
+
+    trusted_proxies: Sequence[Network] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class MessageHandlers:
     """What becomes of mail: a transaction goes by one set of rules from MAIL to its end."""
 
     delivery: Delivery
     feedback: FeedbackMailbox
     teachers: Teachers
-
-    def may_name_teacher(self, peer: Peer) -> bool:
-        """Return whether the peer may also say for whom it teaches: a mail server on this machine may."""
-        return peer.is_on_this_machine and self.teachers.may_teach(peer)
 
 
 class OpenSession(Protocol):
@@ -57,11 +65,13 @@ class SmtpListenerState:
     def __init__(
         self,
         limits: SmtpLimits,
+        options: SmtpOptions,
         bytes_in_flight: BytesInFlight,
         next_hop: NextHop,
         message_handlers: MessageHandlers,
     ) -> None:
         self.limits = limits
+        self.options = options
         self.next_hop = next_hop
         self.message_handlers = message_handlers
         self.bytes_in_flight = bytes_in_flight

@@ -17,12 +17,15 @@ class MailTransaction:
     It has one destination: the next hop's transaction, or the label of the feedback address that it is sent to. It
     has none while the next hop is away, and after a fault: each further RCPT and DATA gets a 451 then. With a mere
     503 at DATA the client would bounce mail whose first recipients were accepted.
+
+    ``wants_verdict``: the client asked for the verdict in the reply, and may see it.
     """
 
     handlers: MessageHandlers
     sender: SmtpPath
     next_hop_transaction: Transaction | None
     feedback_label: str | None = None
+    wants_verdict: bool = False
     recipients: list[SmtpPath] = field(default_factory=list)
 
     @property

@@ -33,6 +33,16 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+XFORWARD_EXTENSION = " ".join(("XFORWARD", *wire.XFORWARD_ATTRIBUTES))
+"""The line of EHLO that offers XFORWARD with all of its attributes."""
+
+VERDICT_PARAMETER = "XVERDICT"
+"""The parameter of MAIL, and the keyword of EHLO, by which a program asks for the verdict in the reply to DATA.
+
+A mail server never asks. It copies replies into bounces and delivery reports, and before its queue it gives them
+to the sender: to strangers, who could try a text until it passes.
+"""
+
 _FORWARDED_EXTENSIONS = frozenset({"8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATUSCODES", "PIPELINING", "SIZE"})
 
 
@@ -43,7 +53,7 @@ class SmtpSession(SmtpConnection):
         limits = listener.limits
         super().__init__(limits)
         self._listener = listener
-        self._forwarded_client: Peer | None = None
+        self._forwarded: dict[str, str] | None = None
         self._mail: MailTransaction | None = None
 
     # Beginning and end
@@ -86,7 +96,9 @@ class SmtpSession(SmtpConnection):
 
     async def _reset(self) -> None:
         """Go back to the state after EHLO."""
-        mail, self._mail, self._forwarded_client = self._mail, None, None
+        mail, self._mail = self._mail, None
+        if self._forwarded is not None:  # one XFORWARD is for one mail, but the next one is not the peer's own
+            self._forwarded = {}
         if mail is not None:
             await mail.drop_destination()
 
@@ -108,7 +120,10 @@ class SmtpSession(SmtpConnection):
         self.session.host_name = hostname
         offered = sorted((await self._listener.next_hop.features()) & _FORWARDED_EXTENSIONS)
         size = f"SIZE {self._listener.limits.max_message_bytes}"
-        own_extensions = ["XFORWARD ADDR"] if self._listener.message_handlers.may_name_teacher(self._peer) else []
+        own_extensions = [
+            *([XFORWARD_EXTENSION] if self._is_trusted_proxy else ()),
+            *([VERDICT_PARAMETER] if self._may_see_verdicts else ()),
+        ]
         lines = [self.hostname, *own_extensions, *(size if name == "SIZE" else name for name in offered)]
         await self._send_reply(SmtpReply(250, "\n".join(lines)))
 
@@ -126,16 +141,38 @@ class SmtpSession(SmtpConnection):
         await self._send_reply(replies.VRFY_NOT_SUPPORTED)
 
     async def smtp_XFORWARD(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
-        """XFORWARD: a mail server on this machine says whose the next mail is; whoever it names is the teacher."""
-        address = wire.forwarded_address(arg)
-        reply = replies.SYNTAX_XFORWARD if address is None else replies.OK
-        if not self._listener.message_handlers.may_name_teacher(self._peer):
+        """XFORWARD: a trusted proxy says whose the next mail is; whoever it names is the teacher."""
+        attributes = wire.parse_xforward(arg)
+        if not self._is_trusted_proxy:
             reply = replies.XFORWARD_NOT_ALLOWED
+        elif attributes is None:
+            reply = replies.SYNTAX_XFORWARD
         elif self._mail is not None:
             reply = replies.MAIL_ALREADY_GIVEN
         else:
-            self._forwarded_client = Peer(address or "")
-        await self._send_reply(reply)
+            reply = replies.OK
+            self._forwarded = {**(self._forwarded or {}), **attributes}
+        await self._send_reply(reply, grouped=True)
+
+    @property
+    def _is_trusted_proxy(self) -> bool:
+        """Whether the peer may name clients; on a unix socket its permissions have said so."""
+        proxies = self._listener.options.trusted_proxies
+        return self._peer.address is None or self._peer.is_in_networks(proxies)
+
+    @property
+    def _forwarded_client(self) -> Peer | None:
+        """The client for whom the peer speaks; None where it speaks for itself, or for mail of its own machine."""
+        if self._forwarded is None:
+            return None
+        address = self._forwarded.get("ADDR", "")
+        is_local = not address and self._forwarded.get("SOURCE", "").upper() == "LOCAL"
+        return None if is_local else Peer(address)
+
+    @property
+    def _may_see_verdicts(self) -> bool:
+        """Whether the peer gets verdicts in replies if it asks for them. A client behind it never does."""
+        return self._forwarded is None and self._listener.message_handlers.teachers.may_teach(self._peer)
 
     async def smtp_MAIL(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """MAIL: open the next hop's transaction; its refusal is the reply."""
@@ -156,7 +193,8 @@ class SmtpSession(SmtpConnection):
         size = wire.declared_size(path[1])
         if size is not None and size > self._listener.limits.max_message_bytes:
             return replies.MESSAGE_TOO_BIG
-        mail = MailTransaction(self._listener.message_handlers, SmtpPath(*path), None)
+        sender, wants_verdict = self._without_verdict_parameter(SmtpPath(*path))
+        mail = MailTransaction(self._listener.message_handlers, sender, None, wants_verdict=wants_verdict)
         try:
             mail.next_hop_transaction = await self._listener.next_hop.begin(mail.sender)
         except RelayRefused as refusal:
@@ -165,6 +203,13 @@ class SmtpSession(SmtpConnection):
             _log.warning("smtp: %s", error)
         self._mail = mail
         return replies.SENDER_OK
+
+    def _without_verdict_parameter(self, path: SmtpPath) -> tuple[SmtpPath, bool]:
+        """Return the path as the next hop gets it, and whether the client asks for the verdict and may see it."""
+        if not self._may_see_verdicts:
+            return path, False
+        parameters = tuple(name for name in path.parameters if name.upper() != VERDICT_PARAMETER)
+        return SmtpPath(path.address, parameters), len(parameters) < len(path.parameters)
 
     async def smtp_RCPT(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """RCPT: give the next hop's own reply, or ours for a feedback address."""
@@ -254,7 +299,7 @@ class SmtpSession(SmtpConnection):
             envelope = Envelope(mail.sender, tuple(mail.recipients))
             # Nothing but the delivery holds the content, which may be rewritten there.
             result = await mail.handlers.delivery.deliver(incoming.content(), envelope, transaction, names.SMTP)
-            return result.reply_with_verdict if self._takes_feedback else result.reply
+            return result.reply_with_verdict if mail.wants_verdict and self._may_see_verdicts else result.reply
         finally:
             self.restart_timers()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from ipaddress import ip_address
 
-from nbstream.wire.smtp import declared_size, forwarded_address, parse_path, remove_dot_stuffing
+from nbstream.wire.smtp import XFORWARD_ATTRIBUTES, declared_size, parse_path, parse_xforward, remove_dot_stuffing
 from nbstream.wire.smtp_reply import SmtpReply
 from tests.fuzz.target import FuzzTarget
 
@@ -17,10 +17,14 @@ def _check(data: bytes) -> None:
     text = data.decode("utf-8", "surrogateescape")
     for keyword in ("FROM", "TO"):
         _check_path(keyword, text)
-    address = forwarded_address(text)
-    if address:
-        assert str(ip_address(address)) == address
-        assert forwarded_address(f"ADDR={address}") == address
+    attributes = parse_xforward(text)
+    if attributes is not None:
+        assert set(attributes) <= set(XFORWARD_ATTRIBUTES)
+        assert all(len(value) <= 255 for value in attributes.values())
+        address = attributes.get("ADDR")
+        if address:
+            assert str(ip_address(address)) == address
+            assert parse_xforward(f"ADDR={address}") == {"ADDR": address}
     stuffed = data.replace(b"\r\n.", b"\r\n..")
     assert remove_dot_stuffing(stuffed) == data
     reply = SmtpReply(250, text).render()

@@ -10,7 +10,7 @@ from pathlib import Path
 from nbstream.engine.choice import PYTHON
 from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.smtp.listener import SmtpListener
-from nbstream.listeners.smtp.listener_state import SmtpLimits
+from nbstream.listeners.smtp.listener_state import SmtpLimits, SmtpOptions
 from nbstream.listeners.sockets import TcpListenAddress, open_listening_socket
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.metrics.daemon import DaemonMetrics
@@ -22,7 +22,7 @@ from nbstream.store.model.memory_model import MemoryModel
 from nbstream.wire.smtp_reply import SmtpReply
 from tests.fuzz.memory_filter import memory_filter
 from tests.fuzz.target import FuzzTarget
-from tests.listeners.runtimes import make_runtime
+from tests.listeners.runtimes import LOOPBACK, make_runtime
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="nbstream-fuzz-")
 _MAX_BYTES = 1500
@@ -80,8 +80,8 @@ class _Server:
         metrics = DaemonMetrics.create(PYTHON)
         self.listener = SmtpListener(
             SmtpLimits("listener.example.org", _MAX_BYTES, idle_timeout_seconds=10, max_recipients=3),
+            SmtpOptions(LOOPBACK),
             self.bytes_in_flight,
-            self.next_hop,
             Outlet(self.next_hop, Quarantine(Path(_FOLDER.name))),
             make_runtime(memory_filter(MemoryModel())),
             metrics,
@@ -156,7 +156,8 @@ TARGET = FuzzTarget(
         *(
             b"RSET\r\n",
             b"QUIT\r\n",
-            b"XFORWARD ADDR=[UNAVAILABLE]\r\n",
+            b"XFORWARD ADDR=[UNAVAILABLE] SOURCE=LOCAL NAME=a+20b\r\n",
+            b" XVERDICT",
             b"BDAT 5 LAST\r\n",
             b"EHLO c\r\n",
             b"\r\n..\r\n",

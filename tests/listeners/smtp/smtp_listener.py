@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import smtplib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,7 @@ from nbstream.engine.choice import PYTHON
 from nbstream.filter import Filter, FilterPolicy
 from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.smtp.listener import SmtpListener
-from nbstream.listeners.smtp.listener_state import SmtpLimits
+from nbstream.listeners.smtp.listener_state import SmtpLimits, SmtpOptions
 from nbstream.listeners.sockets import TcpListenAddress, open_listening_socket
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.actions import VerdictActions
@@ -57,15 +57,22 @@ class RunningSmtp:
         return Dialogue(reader, writer)
 
     async def send(
-        self, content: bytes, recipient: str = "to@example.org", sender: str = "from@example.org"
+        self,
+        content: bytes,
+        recipient: str = "to@example.org",
+        sender: str = "from@example.org",
+        parameters: Sequence[str] = (),
     ) -> str:
-        """Send one message with a client of the standard library; the last reply as text."""
-        return await asyncio.to_thread(self._send, content, recipient, sender)
+        """Send one message with a client of the standard library; the last reply as text.
 
-    def _send(self, content: bytes, recipient: str, sender: str) -> str:
+        ``parameters`` are those of MAIL.
+        """
+        return await asyncio.to_thread(self._send, content, recipient, sender, parameters)
+
+    def _send(self, content: bytes, recipient: str, sender: str, parameters: Sequence[str]) -> str:
         with smtplib.SMTP(self.host, self.port, timeout=DEADLINE_SECONDS) as client:
             client.ehlo("client.example.org")
-            code, text = client.mail(sender)
+            code, text = client.mail(sender, parameters)
             if code < 300:
                 code, text = client.rcpt(recipient)
             if code < 300:
@@ -132,6 +139,7 @@ async def open_smtp_listener(
     policy = ThresholdPolicy(reject=options.pop("reject", None))
     rules = RecipientRules.build(policy, options.pop("actions", VerdictActions()), options.pop("rules", ()))
     allow_from = options.pop("allow_from", LOOPBACK)
+    trusted_proxies = options.pop("trusted_proxies", LOOPBACK)
     follow = options.pop("follow", True)
     pass_on_failure = options.pop("pass_on_failure", True)
     clues = options.pop("clues", True)
@@ -153,8 +161,8 @@ async def open_smtp_listener(
         )
         listener = SmtpListener(
             SmtpLimits(hostname="listener.example.org", **options),
+            SmtpOptions(trusted_proxies),
             BytesInFlight(max_bytes_in_flight),
-            next_hop,
             Outlet(next_hop, Quarantine(maildir.with_name("Quarantine"))),
             runtime,
             metrics,

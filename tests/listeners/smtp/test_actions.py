@@ -137,7 +137,7 @@ def own(raw: bytes) -> str:
 async def test_spam_waits_in_the_quarantine_with_its_envelope(client: Redis, tmp_path: pathlib.Path) -> None:
     rules = [rule(0, "*", "quarantine")]
     async with taught(client, tmp_path, rules=rules) as smtp:
-        assert (await send(smtp, "a@x", "b@y")).startswith("250 2.0.0 Accepted nbstream id=")
+        assert (await send(smtp, "a@x", "b@y")) == "250 2.0.0 Accepted"
         assert (await send(smtp, "a@x", content=HAMMY)).startswith("250 2.0.0 Delivered to the Maildir")
 
         ((note, content),) = quarantined(smtp)
@@ -183,7 +183,6 @@ async def test_each_recipient_gets_the_decision_of_its_rule(client: Redis, tmp_p
         )
 
         assert reply.startswith("250 2.0.0 Delivered to the Maildir")
-        assert "verdict=unsure" in reply
         assert envelopes(smtp) == {
             "c@strict.example d@tolerant.example": 'unsure policy="*@tolerant.example"',
             "f@y": 'unsure policy="default"',

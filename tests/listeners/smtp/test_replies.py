@@ -1,0 +1,83 @@
+"""What replies say: nobody but a program that may teach, and asks, learns what the filter thinks of a message."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.policy.actions import Action, VerdictActions
+from tests.listeners.smtp.smtp_listener import HAM, SPAM, RunningSmtp, open_smtp_listener
+
+PRIZE = b"Message-ID: <1@x>\r\nFrom: win@example.com\r\nSubject: prize\r\n\r\nClaim your free prize now\r\n"
+LUNCH = b"Message-ID: <2@x>\r\nFrom: ann@example.org\r\nSubject: lunch\r\n\r\nShall we have lunch on Friday?\r\n"
+NEXT_HOP_REPLY = "250 2.0.0 Delivered to the Maildir"
+VERDICT = re.compile(r" nbstream id=\S+ verdict=\S+ probability=\S+\Z")
+
+
+@asynccontextmanager
+async def taught(client: Redis, tmp_path: Path, spam: str = "pass", **options: Any) -> AsyncIterator[RunningSmtp]:
+    """A listener that knows ``PRIZE`` as spam, and has this action for spam."""
+    actions = VerdictActions(spam=Action.parse(spam))
+    async with open_smtp_listener(client, tmp_path / "m", actions=actions, **options) as smtp:
+        for number in range(40):
+            await smtp.send(PRIZE.replace(b"<1@x>", b"<%d@a>" % number), SPAM)
+            await smtp.send(LUNCH.replace(b"<2@x>", b"<%d@b>" % number), HAM)
+        yield smtp
+
+
+async def converse(smtp: RunningSmtp, *lines: str, content: bytes = PRIZE) -> str:
+    """Say these lines and send the message; the last reply."""
+    talk = await smtp.talk()
+    await talk.hello()
+    for line in (*lines, "RCPT TO:<to@example.org>", "DATA"):
+        assert (await talk.say(line))[0] in "23"
+    talk.writer.write(content + b".\r\n")
+    return await talk.reply()
+
+
+MAIL, ASKING = "MAIL FROM:<a@b>", "MAIL FROM:<a@b> SIZE=1000 xverdict"
+
+
+@pytest.mark.parametrize(
+    ("lines", "sees_verdict"),
+    [
+        ([MAIL], False),
+        ([ASKING], True),
+        (["XFORWARD ADDR=192.0.2.7", ASKING], False),
+        (["XFORWARD ADDR=127.0.0.1", ASKING], False),
+        (["XFORWARD SOURCE=LOCAL", ASKING], False),
+        (["XFORWARD ADDR=127.0.0.1", MAIL, "RSET", ASKING], False),
+    ],
+)
+async def test_only_who_asks_and_has_never_spoken_for_others_gets_the_verdict(
+    client: Redis, tmp_path: Path, lines: Sequence[str], sees_verdict: bool
+) -> None:
+    for action in ("pass", "reject"):
+        await client.flushdb()
+        async with taught(client, tmp_path / action, action) as smtp:
+            reply = await converse(smtp, *lines)
+
+            assert bool(VERDICT.search(reply)) == sees_verdict
+            own = VERDICT.sub("", reply)
+            if action == "pass":
+                assert own == NEXT_HOP_REPLY
+            else:
+                assert own == "550 5.7.1 Message refused as spam"
+
+
+async def test_who_may_not_teach_gets_no_verdict_and_is_not_told_that_there_is_one(
+    client: Redis, tmp_path: Path
+) -> None:
+    elsewhere = (ipaddress.ip_network("192.0.2.0/24"),)
+    async with open_smtp_listener(client, tmp_path / "m", allow_from=elsewhere) as smtp:
+        talk = await smtp.talk()
+        assert "XVERDICT" not in await talk.hello()
+
+        assert await converse(smtp, ASKING) == NEXT_HOP_REPLY
