@@ -13,6 +13,7 @@ from nbstream.daemon import addresses, signals
 from nbstream.daemon.control import serve_control
 from nbstream.daemon.reloader import Reloader
 from nbstream.daemon.server import Server
+from nbstream.daemon.service_manager import ServiceManager, serving_status
 from nbstream.logs import event_fields
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.store.embedded.locks import lock_daemon
@@ -31,15 +32,19 @@ class SingleProcessDaemon:
     Raises ``ConfigError`` where the engine that the settings ask for does not fit.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, service_manager: ServiceManager | None = None) -> None:
         self._settings = settings
+        self._service_manager = service_manager or ServiceManager()
         self._engine = make_engine(settings)
         self._metrics = DaemonMetrics.create(self._engine)
         self._server = Server(settings, self._engine, self._metrics)
-        self._reloader = Reloader(settings, self._apply_settings, self._metrics.process)
+        self._reloader = Reloader(
+            settings, self._apply_settings, self._metrics.process, self._service_manager.reloading
+        )
 
     def stop(self) -> None:
         """Begin to drain."""
+        self._service_manager.stopping()
         self._server.stop()
 
     def reload(self) -> None:
@@ -70,11 +75,13 @@ class SingleProcessDaemon:
         def ready(loaded: bool) -> None:
             bound_addresses = addresses.bound_addresses(listen_addresses, sockets)
             log_ready(bound_addresses, loaded=loaded)
+            self._service_manager.ready(serving_status(loaded=loaded))
             if on_ready:
                 on_ready(bound_addresses)
 
         with lock_daemon(self._settings.state_dir):
             async with (
+                self._service_manager.watched(lambda: True, self._serving_status),
                 serve_control(self._reloader, self._settings.state_dir, self._engine),
                 open_redis(self._settings, self._metrics.store.primary_lost) as clients,
             ):
@@ -83,6 +90,9 @@ class SingleProcessDaemon:
                 finally:
                     addresses.remove_unix_sockets(inodes)
                 _log.info("stopped")
+
+    def _serving_status(self) -> str:
+        return serving_status(loaded=self._server.is_loaded)
 
     async def _apply_settings(self, settings: Settings) -> None:
         self._server.apply_settings(settings)

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -52,16 +53,22 @@ class Reloader:
     """Holds the settings in force, and replaces them by those of the file that the daemon was started with.
 
     ``apply`` gets the new settings and applies all of them, or raises and has applied nothing. In a single process
-    it waits for nothing in between, so that no message meets a mixture of two sets of settings.
+    it waits for nothing in between, so that no message meets a mixture of two sets of settings. Each reload is
+    within a block of ``reloading``.
     """
 
     def __init__(
-        self, settings: Settings, apply: Callable[[Settings], Awaitable[None]], observer: ReloadObserver
+        self,
+        settings: Settings,
+        apply: Callable[[Settings], Awaitable[None]],
+        observer: ReloadObserver,
+        reloading: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.settings = settings
         self._file = settings.source.absolute() if settings.source else None
         self._apply = apply
         self._observer = observer
+        self._reloading = reloading
         self._reload_requested = asyncio.Event()
         self._reload_lock = asyncio.Lock()
         # A thread of its own: where a file system hangs, the threads that parse messages stay free.
@@ -89,19 +96,23 @@ class Reloader:
     async def reload(self) -> ReloadResult:
         """Read the file now and apply it, after a reload that is under way, which may have read an older file."""
         async with self._reload_lock:
-            before = self.settings
-            try:
-                file_settings = await self._read_settings()
-                settings = config.merge_live_settings(before, file_settings)
-                await self._apply(settings)
-            except ConfigError as error:
-                return self._report_refused(str(error).split("\n"))
-            except Exception as error:  # noqa: BLE001 - a fault here is no reason to stop taking mail
-                _log.error("reload failed: %s", error, exc_info=True)
-                return self._report_refused(["a fault in nbstream; the log has it"])
-            self.settings = settings
-            changed = config.changed_keys(before, settings)
-            return self._report_applied(changed, config.keys_awaiting_restart(settings, file_settings))
+            with self._reloading():
+                return await self._reload()
+
+    async def _reload(self) -> ReloadResult:
+        before = self.settings
+        try:
+            file_settings = await self._read_settings()
+            settings = config.merge_live_settings(before, file_settings)
+            await self._apply(settings)
+        except ConfigError as error:
+            return self._report_refused(str(error).split("\n"))
+        except Exception as error:  # noqa: BLE001 - a fault here is no reason to stop taking mail
+            _log.error("reload failed: %s", error, exc_info=True)
+            return self._report_refused(["a fault in nbstream; the log has it"])
+        self.settings = settings
+        changed = config.changed_keys(before, settings)
+        return self._report_applied(changed, config.keys_awaiting_restart(settings, file_settings))
 
     async def _read_settings(self) -> Settings:
         try:

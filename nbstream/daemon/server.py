@@ -83,6 +83,11 @@ class Server:
         """What this process does with the counts: "alone", "writer" or "reader"; "starting" before it has any."""
         return self._parts.mirror.role if self._parts else "starting"
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether there are counts to score mail with."""
+        return self._parts is not None and self._parts.mirror.totals is not None
+
     def stop(self) -> None:
         """Begin to drain."""
         self._stop.set()
@@ -145,7 +150,7 @@ class Server:
             await self._run_until_stopped(_LOAD_SECONDS, parts.mirror.loaded.wait(), *tasks)
             if not self.stopping:
                 tasks += await self._open_listeners(parts, open_sockets())
-                on_ready(parts.mirror.totals is not None)
+                on_ready(self.is_loaded)
                 await self._run_until_stopped(None, self._stop.wait(), *tasks)
         finally:
             await self._drain(parts)

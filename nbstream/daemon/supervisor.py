@@ -24,6 +24,7 @@ from nbstream.daemon import addresses, signals
 from nbstream.daemon.control import serve_control
 from nbstream.daemon.process import log_ready, log_start
 from nbstream.daemon.reloader import Reloader
+from nbstream.daemon.service_manager import ServiceManager, serving_status
 from nbstream.daemon.shared_memory import open_shared_folder
 from nbstream.daemon.shared_sockets import SharedSockets
 from nbstream.daemon.tasks import cancel_and_wait
@@ -58,13 +59,14 @@ class Supervisor:
     Raises ``ConfigError`` where the engine that the settings ask for does not fit.
     """
 
-    def __init__(self, settings: Settings, workers: int) -> None:
+    def __init__(self, settings: Settings, workers: int, service_manager: ServiceManager | None = None) -> None:
         self._settings = settings
+        self._service_manager = service_manager or ServiceManager()
         self._engine = make_engine(settings)  # each worker chooses in the same way
         self._settings_since = time.time()
         self._metrics_folder = settings.state_dir.absolute() / "metrics"
         self._worker_numbers = range(1, workers + 1)
-        self._reloader = Reloader(settings, self._apply_settings, self)
+        self._reloader = Reloader(settings, self._apply_settings, self, self._service_manager.reloading)
         self._slots: list[WorkerSlot] = []
         self._stop = asyncio.Event()
         self._shared_memory: Path | None = None
@@ -72,6 +74,7 @@ class Supervisor:
 
     def stop(self) -> None:
         """Begin to drain."""
+        self._service_manager.stopping()
         self._stop.set()
 
     def reload(self) -> None:
@@ -104,6 +107,7 @@ class Supervisor:
             multiprocess.join_folder(self._metrics_folder, multiprocess.SUPERVISOR)
             self._metrics = DaemonMetrics.create(self._engine, self._metrics_folder)
             async with (
+                self._service_manager.watched(self._lives, self._serving_status),
                 serve_control(self._reloader, state, self._engine, self._worker_roles),
                 self._embedded_redis(),
             ):
@@ -111,6 +115,17 @@ class Supervisor:
                     self._shared_memory = stack.enter_context(open_shared_folder())
                 await self._serve(self._metrics, on_ready)
                 _log.info("stopped")
+
+    @property
+    def _is_loaded(self) -> bool:
+        return all(slot.loaded for slot in self._slots)
+
+    def _serving_status(self) -> str:
+        return serving_status(loaded=self._is_loaded)
+
+    def _lives(self) -> bool:
+        """Return whether a worker serves, or all drain; each one that hangs is replaced by its slot."""
+        return self._stop.is_set() or any(slot.is_serving for slot in self._slots)
 
     async def _worker_roles(self) -> dict[int, str | None]:
         """Return the role of each worker by the id of its process, None where it does not answer."""
@@ -213,7 +228,8 @@ class Supervisor:
             await self._wait_unless_stopped(all_ready, *tasks)
             if not all_ready.done():
                 return
-            log_ready(bound_addresses, loaded=all(slot.loaded for slot in self._slots))
+            log_ready(bound_addresses, loaded=self._is_loaded)
+            self._service_manager.ready(self._serving_status())
             if on_ready:
                 on_ready(bound_addresses)
             await self._wait_unless_stopped(*tasks)

@@ -42,6 +42,9 @@ _log = logging.getLogger(__name__)
 FAILED_FOR_NOW = 75
 FAILED_FOR_GOOD = 78
 
+LOADED = "loaded"
+"""What a worker answers to a ping while it has counts to score mail with."""
+
 
 def start_message(
     settings: Settings,
@@ -146,6 +149,6 @@ def _execute_command(message: ChannelMessage, server: Server, metrics: DaemonMet
             return server.counts_role
         case "state":
             return metrics.registry.state_text().decode()
-        case "ping":  # that there is an answer is all that the supervisor wants to know
-            pass
+        case "ping":
+            return LOADED if server.is_loaded else ""
     return ""

@@ -17,7 +17,7 @@ import nbstream
 from nbstream.daemon import addresses
 from nbstream.daemon.channel import Channel, pack_settings
 from nbstream.daemon.tasks import cancel_and_wait
-from nbstream.daemon.worker import FAILED_FOR_GOOD, start_message
+from nbstream.daemon.worker import FAILED_FOR_GOOD, LOADED, start_message
 from nbstream.errors import WorkerFailed, WorkerFailedForGood
 from nbstream.logs import event_fields
 from nbstream.metrics import multiprocess
@@ -36,8 +36,8 @@ _log = logging.getLogger(__name__)
 _LATE_SECONDS = 5.0  # for a process to end after its channel was closed
 _MAX_PENDING_ANSWERS = 16
 _STEADY_SECONDS = 60.0  # a worker that lived for this long did not end because of how it was started
-_ROUND_SECONDS = 10.0  # between two questions whether the worker still answers
-_SILENCE_SECONDS = 30.0  # of a worker that hangs: connections still come to it, and nobody accepts them
+ROUND_SECONDS = 10.0  # between two questions whether the worker still answers
+SILENCE_SECONDS = 30.0  # of a worker that hangs: connections still come to it, and nobody accepts them
 
 # The worker runs this very copy of nbstream. It imports everything else as any program does, but nothing from the
 # working folder.
@@ -189,17 +189,19 @@ class WorkerSlot:
     async def _watch_worker(self) -> None:
         """End a worker that does not answer any more; another one is started then."""
         while True:
-            await asyncio.sleep(_ROUND_SECONDS)
+            await asyncio.sleep(ROUND_SECONDS)
             try:
-                await self.ask("ping", seconds=_SILENCE_SECONDS)
+                answer = await self.ask("ping", seconds=SILENCE_SECONDS)
             except TimeoutError:
                 _log.error(
                     "worker has not answered for %g s: it is killed",
-                    _SILENCE_SECONDS,
+                    SILENCE_SECONDS,
                     extra=event_fields(worker=self.number, pid=self.pid),
                 )
                 self.kill()
                 return
+            if answer:
+                self.loaded = answer.get("result") == LOADED
 
     def _start_message(self, inherited: Mapping[str, list[int]]) -> ChannelMessage:
         context = self._context

@@ -18,7 +18,7 @@ from tests.waiting import until
 
 
 async def test_a_worker_that_hangs_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_slot, "_ROUND_SECONDS", 0.1)
+    monkeypatch.setattr(worker_slot, "ROUND_SECONDS", 0.1)
     file = tmp_path / "nb.yaml"
     file.write_text(f"state_dir: {tmp_path}\nredis: {{url: 'redis://127.0.0.1:1'}}\n")
     settings, folder, deaths = config.load_settings(file), tmp_path / "metrics", []
@@ -33,7 +33,7 @@ async def test_a_worker_that_hangs_is_replaced(tmp_path: Path, monkeypatch: pyte
     try:
         await until(lambda: slot.pid is not None)
         assert await slot.ask("ping", seconds=20)
-        monkeypatch.setattr(worker_slot, "_SILENCE_SECONDS", 3.0)
+        monkeypatch.setattr(worker_slot, "SILENCE_SECONDS", 3.0)
         # Answers come in turn: a question from before, with the longer limit, has its answer then, too.
         assert await slot.ask("ping", seconds=20)
         hanging = slot.pid
@@ -44,7 +44,7 @@ async def test_a_worker_that_hangs_is_replaced(tmp_path: Path, monkeypatch: pyte
         await until(lambda: slot.pid not in {None, hanging})
         assert len(deaths) == 1
     finally:
-        monkeypatch.setattr(worker_slot, "_SILENCE_SECONDS", 20.0)
+        monkeypatch.setattr(worker_slot, "SILENCE_SECONDS", 20.0)
         slot.stop()
         await asyncio.wait_for(working, 20)
 

@@ -16,6 +16,7 @@ import uvloop
 from nbstream import config, logs
 from nbstream.daemon import thread_switching
 from nbstream.daemon.process import SingleProcessDaemon
+from nbstream.daemon.service_manager import ServiceManager
 from nbstream.daemon.supervisor import Supervisor
 from nbstream.listeners import names
 from nbstream.listeners.sockets import TcpListenAddress
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal comes; return 0 after a clean drain."""
     hangups = _record_hangups()
+    service_manager = ServiceManager.from_environment()
     settings = config.load_settings(config.find_config_file(options.config))
     logs.set_up_logging(settings.log.format, settings.log.level)
 
@@ -42,7 +44,11 @@ def run(options: argparse.Namespace) -> int:
         # Read once, at once: a later SIGHUP waits in the running loop for the handler that the daemon adds.
         reload_wanted = bool(hangups)
         workers = _worker_count(settings)
-        daemon = SingleProcessDaemon(settings) if workers == 1 else Supervisor(settings, workers)
+        daemon = (
+            SingleProcessDaemon(settings, service_manager)
+            if workers == 1
+            else Supervisor(settings, workers, service_manager)
+        )
         if reload_wanted:
             daemon.reload()
         await daemon.run(ready)

@@ -1,0 +1,120 @@
+"""What the daemon tells its service manager: the datagrams of sd_notify(3), and the watchdog of sd_watchdog(3).
+
+Rules: only the main process tells something, and its children get none of the variables. A datagram is sent
+without waiting: a service manager that does not read must not hold up mail. The state is sent again until the
+system took it. The watchdog gets its signs of life from the event loop that serves mail, or that watches over the
+workers: a loop that stands sends none, and the service manager ends the daemon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Self
+
+from nbstream.daemon.tasks import cancel_and_wait
+
+_log = logging.getLogger(__name__)
+
+_READY = "READY=1"
+_STOPPING = "STOPPING=1"
+_LONGEST_ROUND_SECONDS = 10.0
+_PINGS_PER_LIMIT = 3  # sd_watchdog(3) recommends two
+
+
+def serving_status(*, loaded: bool) -> str:
+    """Return the sentence that ``systemctl status`` shows of a daemon that accepts mail."""
+    return "accepts mail" if loaded else "accepts mail, but does not score it: no counts are loaded"
+
+
+class ServiceManager:
+    """The service manager that started this process; without an address there is none, and nothing is sent.
+
+    ``address`` is the path of a datagram socket, or "@" and the name of an abstract one. ``watchdog_seconds`` is
+    the time after which the service manager ends a process that is silent; None where it does not.
+    """
+
+    def __init__(self, address: str | None = None, watchdog_seconds: float | None = None) -> None:
+        self._address = "\0" + address[1:] if address and address.startswith("@") else address
+        self._watchdog_seconds = watchdog_seconds
+        self._state = ""
+        self._status = ""
+        self._is_told = True
+
+    @classmethod
+    def from_environment(cls, environment: MutableMapping[str, str] = os.environ) -> Self:
+        """Take the variables of systemd out of ``environment``, so that no child speaks for this process."""
+        address = environment.pop("NOTIFY_SOCKET", None)
+        microseconds = environment.pop("WATCHDOG_USEC", "")
+        process = environment.pop("WATCHDOG_PID", "")
+        is_watched = microseconds.isdecimal() and process in {"", str(os.getpid())}
+        return cls(address, int(microseconds) / 1_000_000 if is_watched else None)
+
+    def ready(self, status: str) -> None:
+        """Tell that the daemon serves; ``status`` is a sentence for people."""
+        self._tell(_READY, status)
+
+    def stopping(self) -> None:
+        """Tell that the daemon drains, and ends then."""
+        self._tell(_STOPPING, "draining")
+
+    @contextmanager
+    def reloading(self) -> Iterator[None]:
+        """Tell that the configuration is read anew, and at the end of the block that this is over."""
+        if self._state != _READY:
+            yield
+            return
+        reloading = f"RELOADING=1\nMONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}"
+        self._tell(reloading, self._status)
+        try:
+            yield
+        finally:
+            if self._state == reloading:  # otherwise it drains by now
+                self._tell(_READY, self._status)
+
+    @asynccontextmanager
+    async def watched(self, lives: Callable[[], bool], status: Callable[[], str]) -> AsyncIterator[None]:
+        """Within the block, tell each change of ``status``, and send signs of life while ``lives()``."""
+        task = asyncio.create_task(self._watch(lives, status), name="service manager")
+        try:
+            yield
+        finally:
+            await cancel_and_wait(task)
+
+    async def _watch(self, lives: Callable[[], bool], status: Callable[[], str]) -> None:
+        limit = self._watchdog_seconds
+        seconds = min(_LONGEST_ROUND_SECONDS, limit / _PINGS_PER_LIMIT if limit else _LONGEST_ROUND_SECONDS)
+        while self._address:
+            if self._state == _READY and self._status != (now := status()):
+                self._tell(_READY, now)
+            elif not self._is_told:
+                self._tell(self._state, self._status)
+            if limit and lives():
+                self._send("WATCHDOG=1")
+            await asyncio.sleep(seconds)
+
+    def _tell(self, state: str, status: str) -> None:
+        """Send the whole state: whatever of it was not taken before is no loss."""
+        self._state, self._status = state, status
+        self._is_told = self._send(f"{state}\nSTATUS={status}")
+
+    def _send(self, text: str) -> bool:
+        """Send a datagram; return whether the system took it."""
+        if not self._address:
+            return True
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending:
+                sending.setblocking(False)
+                sending.sendto(text.encode(), self._address)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if self._is_told:
+                _log.warning("NOTIFY_SOCKET cannot be used: %s", error.strerror)
+            return False
+        return True

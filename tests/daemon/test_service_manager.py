@@ -1,0 +1,184 @@
+"""What the service manager is told, with a datagram socket as its side."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from nbstream.daemon.service_manager import ServiceManager
+from tests.waiting import until
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "notify")
+
+
+@pytest.fixture
+def manager(path: str) -> Iterator[socket.socket]:
+    with bound(path) as listening:
+        yield listening
+
+
+def bound(address: str) -> socket.socket:
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    listening.settimeout(20)
+    listening.bind(address)
+    return listening
+
+
+def received(manager: socket.socket) -> list[str]:
+    """Return the lines of the next datagram."""
+    return manager.recv(4096).decode().split("\n")
+
+
+def waiting(manager: socket.socket) -> list[str]:
+    """Return the datagrams that were sent so far."""
+    manager.setblocking(False)
+    datagrams = []
+    try:
+        while True:
+            datagrams.append(manager.recv(4096).decode())
+    except BlockingIOError:
+        manager.settimeout(20)
+        return datagrams
+
+
+def test_it_is_told_what_the_daemon_does(manager: socket.socket, path: str) -> None:
+    told = ServiceManager(path)
+
+    told.ready("accepts mail")
+    with told.reloading():
+        assert received(manager) == ["READY=1", "STATUS=accepts mail"]
+        reloading, since, status = received(manager)
+        assert (reloading, status) == ("RELOADING=1", "STATUS=accepts mail")
+        assert since.startswith("MONOTONIC_USEC=")
+        assert since.partition("=")[2].isdecimal()
+        assert waiting(manager) == []
+    assert received(manager) == ["READY=1", "STATUS=accepts mail"]
+    told.stopping()
+    assert received(manager) == ["STOPPING=1", "STATUS=draining"]
+
+
+def test_a_reload_before_it_serves_or_while_it_drains_is_no_news(manager: socket.socket, path: str) -> None:
+    told = ServiceManager(path)
+
+    with told.reloading():
+        assert waiting(manager) == []
+    told.ready("accepts mail")
+    with told.reloading():
+        told.stopping()
+    with told.reloading():
+        pass
+
+    assert [text.partition("=")[0] for text in waiting(manager)] == ["READY", "RELOADING", "STOPPING"]
+
+
+def test_an_abstract_socket() -> None:
+    name = f"nbstream-{secrets.token_hex(8)}"
+    with bound(f"\0{name}") as manager:
+        ServiceManager(f"@{name}").ready("accepts mail")
+
+        assert received(manager)[0] == "READY=1"
+
+
+async def test_children_get_none_of_the_variables(manager: socket.socket, path: str) -> None:
+    environment = {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "30000", "WATCHDOG_PID": str(os.getpid()), "HOME": "/"}
+
+    told = ServiceManager.from_environment(environment)
+
+    assert environment == {"HOME": "/"}
+    async with told.watched(lambda: True, str):
+        await until(lambda: waiting(manager) == ["WATCHDOG=1"])
+
+
+@pytest.mark.parametrize(
+    "variables", [{"WATCHDOG_USEC": "30000", "WATCHDOG_PID": "1"}, {"WATCHDOG_USEC": "soon"}, {}]
+)
+async def test_a_watchdog_over_another_process_gets_nothing(
+    manager: socket.socket, path: str, variables: dict[str, str]
+) -> None:
+    told = ServiceManager.from_environment({"NOTIFY_SOCKET": path, **variables})
+
+    async with told.watched(lambda: pytest.fail("nobody asks"), lambda: "accepts mail"):
+        told.ready("accepts mail")
+        await asyncio.sleep(0)
+
+    assert waiting(manager) == ["READY=1\nSTATUS=accepts mail"]
+
+
+async def test_the_watchdog_gets_signs_of_life_only_while_the_daemon_lives(
+    manager: socket.socket, path: str
+) -> None:
+    lives, asked = True, 0
+
+    def asking() -> bool:
+        nonlocal asked
+        asked += 1
+        return lives
+
+    async with ServiceManager(path, 0.03).watched(asking, str):
+        await until(lambda: waiting(manager) == ["WATCHDOG=1"])
+        lives = False
+        waiting(manager)
+        before = asked
+        await until(lambda: asked >= before + 3)
+        assert waiting(manager) == []
+        lives = True
+        await until(lambda: waiting(manager) == ["WATCHDOG=1"])
+
+
+async def test_a_new_status_is_told_once(manager: socket.socket, path: str) -> None:
+    status = "no counts"
+    told = ServiceManager(path, 0.03)
+    async with told.watched(lambda: False, lambda: status):
+        told.ready(status)
+        assert waiting(manager) == ["READY=1\nSTATUS=no counts"]
+
+        status = "counts"
+
+        await until(lambda: waiting(manager) == ["READY=1\nSTATUS=counts"])
+
+
+async def test_one_that_does_not_read_holds_up_nothing_and_learns_the_state_later(
+    manager: socket.socket, path: str
+) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        other.setblocking(False)
+        with suppress(BlockingIOError):
+            while True:
+                other.sendto(b"FULL=1", path)
+    told = ServiceManager(path, 0.03)
+    async with told.watched(lambda: False, lambda: "accepts mail"):
+        told.ready("accepts mail")
+        told.stopping()
+        assert set(waiting(manager)) == {"FULL=1"}
+
+        await until(lambda: waiting(manager) == ["STOPPING=1\nSTATUS=draining"])
+
+
+async def test_one_that_is_not_there_is_told_when_it_comes_back(path: str) -> None:
+    told = ServiceManager(path, 0.03)
+    told.ready("accepts mail")
+    async with told.watched(lambda: False, lambda: "accepts mail"):
+        with bound(path) as manager:
+            await until(lambda: waiting(manager) == ["READY=1\nSTATUS=accepts mail"])
+
+
+async def test_without_a_service_manager_nothing_happens(caplog: pytest.LogCaptureFixture) -> None:
+    told = ServiceManager.from_environment({})
+
+    told.ready("accepts mail")
+    async with told.watched(lambda: pytest.fail("nobody asks"), str):
+        with told.reloading():
+            await asyncio.sleep(0)
+    told.stopping()
+
+    assert caplog.records == []
