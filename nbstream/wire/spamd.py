@@ -63,6 +63,7 @@ class SpamdRequest:
     """A complete request; ``minor`` is the 5 of version 1.5, ``user`` is printable ASCII or empty.
 
     Where ``compressed`` is set, ``decompress`` reads ``body``. ``tell`` is NOTHING for all commands but TELL.
+    ``wants_verdict`` asks for a field in the answer that SpamAssassin's protocol does not have.
     """
 
     command: SpamdCommand
@@ -71,6 +72,7 @@ class SpamdRequest:
     user: str = ""
     compressed: bool = False
     tell: TellRequest = TellRequest.NOTHING
+    wants_verdict: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +265,8 @@ class _RequestHead:
         """Return the complete request with this body."""
         raw_user = self._fields.get("user")
         user = _UNPRINTABLE.sub("?", raw_user.decode("utf-8", "replace"))[:_MAX_USER_LENGTH] if raw_user else ""
-        return SpamdRequest(self.command, self.minor, body, user, "compress" in self._fields, self._tell)
+        is_compressed, wants_verdict = "compress" in self._fields, "verdict" in self._fields
+        return SpamdRequest(self.command, self.minor, body, user, is_compressed, self._tell, wants_verdict)
 
 
 def _tell_targets(value: bytes) -> set[str]:

@@ -112,12 +112,17 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_has_the_package_and_no_tests(dist: Path) -> None:
     (wheel,) = dist.glob("*.whl")
-    names = zipfile.ZipFile(wheel).namelist()
+    archive = zipfile.ZipFile(wheel)
+    names = archive.namelist()
 
     assert {"nbstream/py.typed", "nbstream/__init__.py"} <= set(names)
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"nbstream"}
     shared = {name.partition(".data/data/")[2] for name in names} - {""}
     assert shared == {*MANUALS, *INSTALLED.values()}
+    (script,) = (name for name in names if ".data/scripts/" in name)
+    first_line, _, rest = archive.read(script).partition(b"\n")
+    assert first_line == b"#!python -IS"  # the installer puts its own interpreter there, and keeps the options
+    assert rest == (DEPLOY / "pipe/nbstream-filter").read_bytes().partition(b"\n")[2]
 
 
 def test_the_source_archive_has_what_its_tests_need(dist: Path) -> None:
@@ -153,6 +158,7 @@ def test_it_works_where_nothing_else_is_installed(
     with serving(nbstream, settings, tmp_path):
         status, body = fetch(http_socket, "/v1/openapi.json")
         assert (status, json.loads(body)["info"]["title"]) == (200, "nbstream")
+    assert "usage: nbstream-filter" in run(prefix / "bin/nbstream-filter", "--help", cwd=tmp_path)
     for name in (*MANUALS, *INSTALLED.values()):
         assert (prefix / name).stat().st_size > 1000
 

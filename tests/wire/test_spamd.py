@@ -97,6 +97,11 @@ def test_lines_may_end_with_lf() -> None:
     assert only(events([data])) == SpamdRequest(SpamdCommand.CHECK, 5, MESSAGE, "ann")
 
 
+def test_a_client_may_ask_for_the_verdict_by_its_name() -> None:
+    assert only(events([request("Verdict: yes")])).wants_verdict
+    assert not only(events([request()])).wants_verdict
+
+
 def test_a_user_is_printable_and_short() -> None:
     assert only(events([request("User: a\x1b[2J\tn\xe9")])).user == "a?[2J?n?"
     assert only(events([request("User: " + "n" * 500)])).user == "n" * 100

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nbstream.policy.verdict import Verdict
 from nbstream.wire.spamd import SpamdCommand, SpamdRequest
 from nbstream.wire.spamd_replies import SpamdJudgement, render_check, render_tell
 
-JUDGEMENT = SpamdJudgement(spam=True, score=15.04, required=5.0)
+JUDGEMENT = SpamdJudgement(Verdict.SPAM, score=15.04, required=5.0)
 OK = "SPAMD/1.1 0 EX_OK\r\n"
 SPAM = "Spam: True ; 15.0 / 5.0\r\n"
 
@@ -36,9 +37,20 @@ def test_before_version_1_3_the_answer_has_a_verdict_or_a_message(version: int) 
 
 
 def test_the_answer_about_ham() -> None:
-    ham = render_check(SpamdRequest(SpamdCommand.CHECK, 5), SpamdJudgement(spam=False, score=-2.0, required=2.94))
+    judgement = SpamdJudgement(Verdict.HAM, score=-2.0, required=2.94)
+    ham = render_check(SpamdRequest(SpamdCommand.CHECK, 5), judgement)
 
     assert ham.decode() == f"{OK}Spam: False ; -2.0 / 2.9\r\n\r\n"
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_a_client_that_asks_gets_the_verdict_by_its_name(verdict: Verdict) -> None:
+    judgement = SpamdJudgement(verdict, score=0.0, required=1.0)
+    spam = "True" if verdict.is_spam else "False"
+    for version, more in ((5, f"Verdict: {verdict}\r\n"), (2, "")):
+        request = SpamdRequest(SpamdCommand.CHECK, version, wants_verdict=True)
+        expected = f"{OK}Spam: {spam} ; 0.0 / 1.0\r\n{more}\r\n"
+        assert render_check(request, judgement).decode() == expected
 
 
 def test_the_answer_to_tell_says_what_was_changed() -> None:

@@ -76,7 +76,7 @@ class SpamdHandler:
             _log_fault("check", error)
             return CHECK_FAILED.render()
         score, required = verdict_fields.comparable_scores(check.verdict, check.probability, check.thresholds)
-        judgement = wire.SpamdJudgement(check.verdict.is_spam, score, required)
+        judgement = wire.SpamdJudgement(check.verdict, score, required)
         arguments = (request, judgement, check, body, handler.runtime)
         if len(body) > _THREAD_BYTES:
             return await asyncio.to_thread(_render_check, *arguments)

@@ -7,6 +7,7 @@ import zlib
 from nbstream.mail import header_fields, marking
 from nbstream.mail.header_edits import HeaderEdits
 from nbstream.mail.lines import normalize_line_ends
+from nbstream.policy.verdict import Verdict
 from nbstream.wire.spamd import SpamdParser, SpamdRefusal, SpamdRequest, decompress
 from nbstream.wire.spamd_replies import SpamdJudgement, render_check
 from tests.fuzz.target import FuzzTarget
@@ -42,7 +43,7 @@ def _check_request(request: SpamdRequest) -> None:
     marked = normalize_line_ends(marking.rewrite_header(head, _EDITS))
     names = [field.name for field in header_fields.parse_fields(marked, header_fields.body_offset(marked))]
     assert names.count("x-own") == 1
-    assert render_check(request, SpamdJudgement(spam=False, score=0.0, required=1.0), body).endswith(
+    assert render_check(request, SpamdJudgement(Verdict.UNSURE, score=0.0, required=1.0), body).endswith(
         body if request.minor >= 3 else b""
     )
 
@@ -53,6 +54,7 @@ TARGET = FuzzTarget(
         b"CHECK SPAMC/1.5\r\nContent-length: 20\r\nUser: ann\r\n\r\n" + _MESSAGE,
         b"PROCESS SPAMC/1.2\nContent-length: 20\n\n" + _MESSAGE,
         b"HEADERS SPAMC/1.3\r\n\r\n" + _MESSAGE.replace(b"\r", b""),
+        b"HEADERS SPAMC/1.5\r\nVerdict: yes\r\n\r\n" + _MESSAGE,
         b"REPORT_IFSPAM SPAMC/1.0\r\nCONTENT-LENGTH:19\r\n\r\n" + _MESSAGE,
         b"TELL SPAMC/1.4\r\nMessage-class: spam\r\nSet: local, remote\r\nContent-length: 20\r\n\r\n" + _MESSAGE,
         b"TELL SPAMC/1.4\r\nRemove: local\r\nContent-length: 20\r\n\r\n" + _MESSAGE,
