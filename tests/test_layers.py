@@ -29,7 +29,7 @@ LAYERS = [
     {"metrics"},
     {"config"},
     {"assembly", "capacity", "evaluation"},
-    {"daemon"},
+    {"daemon", "doctor"},
     {"cli", "serving"},
 ]
 

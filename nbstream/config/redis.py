@@ -230,6 +230,11 @@ class RedisSettings(Section):
         return self.sentinel_password_file.secret if self.sentinel_password_file else None
 
     @property
+    def url_has_secret(self) -> bool:
+        """Whether the URL itself carries a password."""
+        return url_has_password(self.url)
+
+    @property
     def warnings(self) -> list[str]:
         """One sentence for each thing that is allowed and dangerous."""
         if not url_is_unchecked(self.url):

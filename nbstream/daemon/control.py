@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from nbstream import config
+from nbstream import __version__, config
 from nbstream.daemon.tasks import cancel_and_wait
 from nbstream.listeners.control_socket import ControlListener
 
@@ -42,18 +42,22 @@ async def serve_control(
     async def answer_reload() -> dict[str, object]:
         return asdict(await reloader.reload())
 
+    async def answer_pending() -> dict[str, object]:
+        return asdict(await reloader.pending())
+
     async def answer_policy() -> dict[str, object]:
         policy, roles = config.policy_hash(reloader.settings), await worker_roles()
         return {
             "file": reloader.file,
             "policy": policy,
             "engine": engine.name,
+            "version": __version__,
             "workers": list(roles),
             "roles": list(roles.values()),
         }
 
     task = asyncio.create_task(reloader.run(), name="reloading")
-    control = ControlListener({"reload": answer_reload, "policy": answer_policy})
+    control = ControlListener({"reload": answer_reload, "pending": answer_pending, "policy": answer_policy})
     try:
         await control.start(state_dir)
     except OSError as error:

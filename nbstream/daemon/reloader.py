@@ -114,6 +114,20 @@ class Reloader:
         changed = config.changed_keys(before, settings)
         return self._report_applied(changed, config.keys_awaiting_restart(settings, file_settings))
 
+    async def pending(self) -> ReloadResult:
+        """Return what a reload would do now, and do nothing."""
+        async with self._reload_lock:
+            policy = config.policy_hash(self.settings)
+            try:
+                file_settings = await self._read_settings()
+                settings = config.merge_live_settings(self.settings, file_settings)
+            except ConfigError as error:
+                return ReloadResult(self.file, policy, _first_problems(str(error).split("\n")))
+            changed = config.changed_keys(self.settings, settings)
+            return ReloadResult(
+                self.file, policy, (), changed, config.keys_awaiting_restart(settings, file_settings)
+            )
+
     async def _read_settings(self) -> Settings:
         try:
             async with asyncio.timeout(_READ_SECONDS):
@@ -136,11 +150,15 @@ class Reloader:
 
     def _report_refused(self, problems: list[str]) -> ReloadResult:
         self._observer.reloaded(applied=False)
-        more = len(problems) - _MAX_PROBLEMS
-        lines = [*problems[:_MAX_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
+        lines = _first_problems(problems)
         for problem in lines:
             _log.error("reload refused, nothing is changed: %s", problem)
-        return ReloadResult(self.file, config.policy_hash(self.settings), tuple(lines))
+        return ReloadResult(self.file, config.policy_hash(self.settings), lines)
+
+
+def _first_problems(problems: list[str]) -> tuple[str, ...]:
+    more = len(problems) - _MAX_PROBLEMS
+    return (*problems[:_MAX_PROBLEMS], *([f"and {more} more"] if more > 0 else []))
 
 
 def _load_settings(file: Path | None) -> Settings:

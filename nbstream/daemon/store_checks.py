@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from nbstream.errors import StoreUnavailable
-from nbstream.store.connection import durability_warnings
+from nbstream.store.connection import durability_risks
 from nbstream.store.model.formats import SCHEMA_VERSION
 from nbstream.store.redis_errors import readable_replies
 
@@ -43,7 +43,7 @@ async def warn_about_durability(parts: ServerParts) -> None:
         return
     await parts.mirror.loaded.wait()
     try:
-        for warning in await durability_warnings(parts.clients.client):
-            _log.warning("%s", warning)
+        for risk in await durability_risks(parts.clients.client):
+            _log.warning("%s", risk)
     except StoreUnavailable as error:
         _log.warning("Redis was not asked whether it persists: %s", error)

@@ -53,6 +53,22 @@ async def test_the_answer_says_what_changed_and_what_waits(file: Path) -> None:
     assert (await reloader.reload()).waiting == ("model.name",)
 
 
+async def test_what_a_reload_would_do_is_said_and_not_done(file: Path) -> None:
+    server = FakeServer()
+    reloader = Reloader(config.load_settings(file), server.apply, server)
+    before = reloader.settings
+    file.write_text("verdict: {spam: 0.8}\nmodel: {name: other}\n")
+
+    pending = await reloader.pending()
+
+    assert (pending.changed, pending.waiting, pending.problems) == (("verdict.spam",), ("model.name",), ())
+    assert (reloader.settings, server.applied, server.outcomes) == (before, [], [])
+    file.write_text("verdict: {spam: none}\n")
+    (problem,) = (await reloader.pending()).problems
+    assert "verdict.spam" in problem
+    assert server.outcomes == []
+
+
 async def test_one_error_anywhere_changes_nothing(file: Path) -> None:
     server = FakeServer()
     reloader = Reloader(config.load_settings(file), server.apply, server)

@@ -10,7 +10,7 @@ import pytest
 
 from nbstream.cli.exit_codes import EX_CONFIG, exit_code
 from nbstream.errors import StoreForbids, StoreUnavailable
-from nbstream.store.connection import ConnectionOptions, durability_warnings, open_client
+from nbstream.store.connection import ConnectionOptions, durability_risks, open_client
 from nbstream.store.embedded.server_programs import find_servers
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
@@ -73,12 +73,12 @@ async def test_each_version_of_redis_gets_warnings_about_what_it_could_lose(serv
     redis.start("--maxmemory-policy", "allkeys-lru")
     try:
         async with open_client(ConnectionOptions(redis.url)) as client:
-            not_persistent, may_evict = await durability_warnings(client)
+            not_persistent, may_evict = map(str, await durability_risks(client))
             await client.config_set("appendonly", "yes")
             await client.config_set("maxmemory-policy", "noeviction")
-            (synced_too_seldom,) = await durability_warnings(client)
+            (synced_too_seldom,) = map(str, await durability_risks(client))
             await client.config_set("appendfsync", "always")
-            assert await durability_warnings(client) == []
+            assert await durability_risks(client) == []
     finally:
         redis.stop()
     assert "a restart loses everything learned" in not_persistent

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nbstream import config
+from nbstream.assembly.daemon_status import DaemonStatus, WorkerStatus, ask_daemon_status
 from nbstream.assembly.engine import make_engine
 from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.assembly.policy import make_rules
@@ -25,10 +26,8 @@ from nbstream.bayes.largest_count import LARGE_SUMS, largest_count
 from nbstream.cli import interrupts
 from nbstream.engine.choice import ENVIRONMENT
 from nbstream.errors import ConfigError
-from nbstream.listeners import control_socket
 from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.verdict import ModelState, Thresholds, format_threshold
-from nbstream.store.embedded.locks import daemon_pid
 from nbstream.store.model.time_base import utc_time
 from nbstream.wire.explanation_json import iso_time
 
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from nbstream.engine.choice import Engine
     from nbstream.store.model.model import Model
 
-_ASK_SECONDS = 2.0
 _ROLES = {
     "writer": "writes the shared counts",
     "reader": "reads the shared counts",
@@ -45,30 +43,6 @@ _ROLES = {
     "starting": "starts",
     None: "does not answer",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerStatus:
-    """A worker of the daemon: its process, and what it does with the counts.
-
-    ``role`` is None where the worker does not answer, and empty where the daemon does not say it.
-    """
-
-    pid: int
-    role: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class DaemonStatus:
-    """The daemon on the state folder: ``pid`` is None where none runs.
-
-    ``workers`` is empty and ``policy_hash`` and ``engine`` are None where it does not answer.
-    """
-
-    pid: int | None
-    workers: tuple[WorkerStatus, ...] = ()
-    policy_hash: str | None = None
-    engine: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +110,7 @@ async def collect_status(settings: Settings) -> Status:
 
     Raises ``ConfigError``, ``StoreIncompatible`` or ``StoreUnavailable`` where Redis cannot be used.
     """
-    daemon = _ask_daemon(settings)
+    daemon = ask_daemon_status(settings.state_dir)
     async with open_one_shot_filter(settings) as (_, model):
         model_status = await _collect_model_status(settings, model)
         thresholds, recipient_thresholds = await _read_thresholds(settings, model)
@@ -152,20 +126,6 @@ async def collect_status(settings: Settings) -> Status:
         policy_hash=config.policy_hash(settings),
         engine=make_engine(settings),
     )
-
-
-def _ask_daemon(settings: Settings) -> DaemonStatus:
-    pid = daemon_pid(settings.state_dir)
-    if pid is None:
-        return DaemonStatus(None)
-    try:
-        answer = control_socket.ask_daemon(settings.state_dir, "policy", _ASK_SECONDS)
-    except (OSError, ValueError):
-        return DaemonStatus(pid)
-    pids = answer.get("workers") or ()
-    roles = answer.get("roles") or [""] * len(pids)  # a daemon of 0.4.0 does not say them
-    workers = tuple(WorkerStatus(pid, role) for pid, role in zip(pids, roles, strict=True))
-    return DaemonStatus(pid, workers, answer.get("policy"), answer.get("engine"))
 
 
 async def _collect_model_status(settings: Settings, model: Model) -> ModelStatus:

@@ -10,6 +10,7 @@ def add_commands(commands: Commands) -> None:
     """Add them in the order of the help."""
     _add_serve(commands)
     _add_reload(commands)
+    _add_doctor(commands)
     _add_config(commands)
 
 
@@ -33,6 +34,31 @@ def _add_reload(commands: Commands) -> None:
     )
     reload.add_argument("--json", action="store_true", help="the daemon's answer as one JSON object")
     reload.set_defaults(module="reload")
+
+
+def _add_doctor(commands: Commands) -> None:
+    doctor = add_command(
+        commands,
+        "doctor",
+        "examine the site, and say what is wrong and what to do about it",
+        details="It asks the daemon, its listeners, Redis, the next hop, Postfix and Dovecot, changing nothing. "
+        "Run it as the daemon's user.",
+    )
+    doctor.add_argument("--json", action="store_true", help="the findings as one JSON object")
+    doctor.add_argument("--quiet", action="store_true", help="print warnings and problems alone")
+    doctor.add_argument(
+        "--postfix",
+        type=arguments.file_path,
+        metavar="FOLDER",
+        help="the folder of Postfix's main.cf (default: that of postconf)",
+    )
+    doctor.add_argument(
+        "--dovecot",
+        type=arguments.file_path,
+        metavar="FILE",
+        help="Dovecot's dovecot.conf (default: that of doveconf)",
+    )
+    doctor.set_defaults(module="doctor")
 
 
 def _add_config(commands: Commands) -> None:

@@ -18,6 +18,11 @@ EXIT_CODES = {
 
 COMMAND_EXIT_CODES = {
     "serve": {0: "The daemon was stopped by SIGTERM or SIGINT."},
+    "doctor": {
+        0: "Nothing is wrong; notes may be printed.",
+        3: "There are warnings, and no problems.",
+        4: "There are problems, which may be those of the configuration.",
+    },
     "check": {0: "No message is spam.", 1: "At least one message is spam."},
     "learn": {0: "All messages are learned, or were learned before."},
     "unlearn": {0: "None of the messages is learned any more, or ever was."},

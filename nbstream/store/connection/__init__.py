@@ -1,7 +1,7 @@
 """Connections to Redis: where the primary is, the client that uses it, and what a server could lose."""
 
 from nbstream.store.connection.client import is_named_after, open_client
-from nbstream.store.connection.durability import durability_warnings
+from nbstream.store.connection.durability import DurabilityRisk, FoundRisk, durability_risks
 from nbstream.store.connection.options import (
     ClusterNodes,
     ConnectionOptions,
@@ -15,13 +15,15 @@ from nbstream.store.connection.watch import PrimaryWatch
 __all__ = [
     "ClusterNodes",
     "ConnectionOptions",
+    "DurabilityRisk",
+    "FoundRisk",
     "Login",
     "Primary",
     "PrimaryWatch",
     "SentinelNodes",
     "ServerGuard",
     "TlsOptions",
-    "durability_warnings",
+    "durability_risks",
     "is_named_after",
     "open_client",
     "open_primary",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from nbstream.store.redis_errors import store_errors
@@ -10,11 +12,51 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
 
-async def durability_warnings(client: Redis) -> list[str]:
-    """One sentence for each thing that this server could lose; empty where an acknowledged lesson is durable.
+class DurabilityRisk(Enum):
+    """A way to lose what was acknowledged: what is the case (``{value}``: of the setting), and what to do."""
 
-    For a server that does not allow CONFIG there is one sentence that says what to check. Raises
-    ``StoreUnavailable``.
+    UNKNOWN = (
+        "Redis does not allow CONFIG GET",
+        "make sure that it has an AOF and maxmemory-policy noeviction",
+    )
+    NO_PERSISTENCE = (
+        "Redis has no persistence (appendonly no, save empty): a restart loses everything learned",
+        "set appendonly to yes and appendfsync to always",
+    )
+    SNAPSHOTS_ONLY = (
+        "Redis has no append-only file (appendonly no): a crash loses what was learned since the last snapshot",
+        "set appendonly to yes and appendfsync to always",
+    )
+    SYNCED_LATE = (
+        "Redis syncs its append-only file {value} (appendfsync): "
+        "a power loss loses the last acknowledged feedback",
+        "set appendfsync to always",
+    )
+    EVICTION = (
+        "Redis may evict keys (maxmemory-policy {value}): counts would vanish silently",
+        "set maxmemory-policy to noeviction",
+    )
+
+    def __init__(self, what: str, remedy: str) -> None:
+        self.what = what
+        self.remedy = remedy
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRisk:
+    """A risk that a server has, and the value of the setting that it comes from."""
+
+    risk: DurabilityRisk
+    value: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.risk.what.format(value=self.value)}; {self.risk.remedy}"
+
+
+async def durability_risks(client: Redis) -> list[FoundRisk]:
+    """Return what this server could lose; empty where an acknowledged lesson is durable.
+
+    Raises ``StoreUnavailable``.
     """
     replies: dict[Any, Any] = {}
     with store_errors():
@@ -24,28 +66,18 @@ async def durability_warnings(client: Redis) -> list[str]:
         except Exception as error:  # managed servers refuse CONFIG with errors of their own kinds
             if "CONFIG" not in str(error).upper() and "PERM" not in str(error).upper():
                 raise
-            return [
-                "Redis does not allow CONFIG GET: make sure that it has an AOF and maxmemory-policy noeviction"
-            ]
+            return [FoundRisk(DurabilityRisk.UNKNOWN)]
     settings = {_text(name): _text(value) for name, value in replies.items()}
-    warnings = []
+    risks = []
     if settings.get("appendonly") != "yes":
-        warnings.append(
-            "Redis has no append-only file (appendonly no): a crash loses what was learned since the last snapshot"
-            if settings.get("save")
-            else "Redis has no persistence (appendonly no, save empty): a restart loses everything learned"
-        )
+        has_snapshots = bool(settings.get("save"))
+        risks.append(FoundRisk(DurabilityRisk.SNAPSHOTS_ONLY if has_snapshots else DurabilityRisk.NO_PERSISTENCE))
     elif settings.get("appendfsync") != "always":
-        warnings.append(
-            f"Redis syncs its append-only file {settings.get('appendfsync')} (appendfsync): "
-            "a power loss loses the last acknowledged feedback"
-        )
-    if settings.get("maxmemory-policy", "noeviction") != "noeviction":
-        warnings.append(
-            f"Redis may evict keys (maxmemory-policy {settings['maxmemory-policy']}): "
-            "counts would vanish silently; set it to noeviction"
-        )
-    return warnings
+        risks.append(FoundRisk(DurabilityRisk.SYNCED_LATE, str(settings.get("appendfsync"))))
+    policy = settings.get("maxmemory-policy", "noeviction")
+    if policy != "noeviction":
+        risks.append(FoundRisk(DurabilityRisk.EVICTION, policy))
+    return risks
 
 
 def _text(value: Any) -> str:

@@ -7,7 +7,8 @@ import json
 import os
 from dataclasses import replace
 
-from nbstream.cli.commands.status import DaemonStatus, WorkerStatus, collect_status, render_text, status_to_json
+from nbstream.assembly.daemon_status import DaemonStatus, WorkerStatus
+from nbstream.cli.commands.status import collect_status, render_text, status_to_json
 from nbstream.config import load_settings
 from tests.cli.taught import Taught
 

@@ -1,0 +1,52 @@
+"""``nbstream doctor``: examine the site, and say what is wrong and what to do about it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from nbstream import __version__, config
+from nbstream.cli import interrupts
+from nbstream.cli.exit_codes import EX_PROBLEMS, EX_WARNINGS
+from nbstream.cli.terminal import printable
+from nbstream.doctor.checks import examine
+from nbstream.doctor.configuration import invalid_configuration
+from nbstream.doctor.findings import Severity, worst_severity
+from nbstream.doctor.report import findings_to_json, render_text
+from nbstream.doctor.site import MailServerFiles
+from nbstream.errors import ConfigError
+
+if TYPE_CHECKING:
+    from nbstream.doctor.findings import Finding
+
+_EXIT_CODES = {Severity.PROBLEM: EX_PROBLEMS, Severity.WARNING: EX_WARNINGS}
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the findings: 0 nothing is wrong, 3 warnings, 4 problems."""
+    findings = _examine(options)
+    if options.json:
+        print(json.dumps(findings_to_json(findings, __version__, time.time())))
+    else:
+        colours = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        for line in render_text(_printable(findings), colours=colours, quiet=options.quiet):
+            print(line)
+    return _EXIT_CODES.get(worst_severity(findings), 0)
+
+
+def _examine(options: argparse.Namespace) -> tuple[Finding, ...]:
+    try:
+        settings = config.load_settings(config.find_config_file(options.config))
+    except ConfigError as error:
+        return invalid_configuration(error)
+    return interrupts.run_interruptible(examine(settings, MailServerFiles(options.postfix, options.dovecot)))
+
+
+def _printable(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Return the findings for a terminal: what servers answered may be in them."""
+    return tuple(replace(finding, what=printable(finding.what)) for finding in findings)

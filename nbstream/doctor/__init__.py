@@ -1,0 +1,1 @@
+"""``nbstream doctor``: what is the case at this site, and where something is wrong, what to do about it."""

@@ -1,0 +1,44 @@
+"""The table of all checks, in the order in which their findings are shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nbstream.assembly.daemon_status import DaemonStatus, ask_daemon_status
+from nbstream.doctor.configuration import examine_configuration
+from nbstream.doctor.examination import Check, in_thread, run_checks
+from nbstream.doctor.listeners import examine_listeners
+from nbstream.doctor.machine import examine_machine
+from nbstream.doctor.model import examine_model
+from nbstream.doctor.next_hop import examine_next_hop
+from nbstream.doctor.permissions import examine_permissions
+from nbstream.doctor.redis_server import examine_redis
+from nbstream.doctor.running_daemon import STATE_UNUSABLE, examine_daemon
+from nbstream.doctor.site import Site
+from nbstream.errors import NbstreamError
+
+if TYPE_CHECKING:
+    from nbstream.config import Settings
+    from nbstream.doctor.findings import Finding
+    from nbstream.doctor.site import MailServerFiles
+
+CHECKS = (
+    Check("config", examine_configuration),
+    Check("permissions", examine_permissions),
+    Check("daemon", examine_daemon),
+    Check("listeners", examine_listeners),
+    Check("next_hop", examine_next_hop),
+    Check("redis", examine_redis),
+    Check("model", examine_model),
+    Check("machine", examine_machine),
+)
+
+
+async def examine(settings: Settings, mail_servers: MailServerFiles) -> tuple[Finding, ...]:
+    """Examine the site of these settings."""
+    daemon, findings = DaemonStatus(None), []
+    try:
+        daemon = await in_thread(lambda: ask_daemon_status(settings.state_dir))
+    except NbstreamError as error:
+        findings.append(STATE_UNUSABLE(error=str(error).rstrip(".")))
+    return (*findings, *await run_checks(Site(settings, daemon, mail_servers), CHECKS))

@@ -1,0 +1,77 @@
+"""What an examination finds, and the sentences in which it is said.
+
+Rules: the sentences of all findings are data (``FindingKind``), so that the handbook lists them and a test knows
+them. A sentence says what is the case; a remedy says what to do, and is empty where nothing is to be done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """How bad a finding is, the mildest first.
+
+    ``ok`` and ``note`` need nobody; a ``warning`` will hurt some day, or hurts little; a ``problem`` hurts now.
+    """
+
+    OK = "ok"
+    NOTE = "note"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+    @property
+    def rank(self) -> int:
+        """The position in the order, 0 for the mildest."""
+        return list(Severity).index(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is the case. ``check`` is the dotted name of what was examined, such as ``redis.memory``."""
+
+    check: str
+    severity: Severity
+    what: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FindingKind:
+    """A finding before its values are known: they stand as ``{name}`` in ``check``, ``what`` and ``remedy``."""
+
+    check: str
+    severity: Severity
+    what: str
+    remedy: str = ""
+
+    def __call__(self, **values: object) -> Finding:
+        """Return the finding with these values. Raises ``KeyError`` where one is missing."""
+        check, what, remedy = (text.format(**values) for text in (self.check, self.what, self.remedy))
+        return Finding(check, self.severity, what, remedy)
+
+
+def ok(check: str, what: str) -> FindingKind:
+    """Return the kind of a finding that all is well."""
+    return FindingKind(check, Severity.OK, what)
+
+
+def note(check: str, what: str, remedy: str = "") -> FindingKind:
+    """Return the kind of a finding that somebody may want to know."""
+    return FindingKind(check, Severity.NOTE, what, remedy)
+
+
+def warning(check: str, what: str, remedy: str) -> FindingKind:
+    """Return the kind of a finding that is to be mended some day."""
+    return FindingKind(check, Severity.WARNING, what, remedy)
+
+
+def problem(check: str, what: str, remedy: str) -> FindingKind:
+    """Return the kind of a finding that is to be mended now."""
+    return FindingKind(check, Severity.PROBLEM, what, remedy)
+
+
+def worst_severity(findings: tuple[Finding, ...]) -> Severity:
+    """Return the worst of the findings, ``ok`` where there are none."""
+    return max((finding.severity for finding in findings), key=lambda severity: severity.rank, default=Severity.OK)

@@ -1,0 +1,116 @@
+"""The machine: room on disks and in shared memory, and what waits in the quarantine."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nbstream.assembly.delivery import make_quarantine
+from nbstream.assembly.engine import make_engine
+from nbstream.doctor.examination import in_thread
+from nbstream.doctor.findings import note, ok, problem, warning
+from nbstream.doctor.redis_server import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from nbstream.doctor.findings import Finding
+    from nbstream.doctor.site import Site
+
+DISK_FULL = problem(
+    "machine.disk",
+    "The disk of {folder} has {free} left.",
+    "Make room: a full disk puts off mail, feedback, and all writes of an embedded Redis.",
+)
+DISK_SHORT = warning("machine.disk", "The disk of {folder} has {free} left.", "Make room before it is full.")
+DISK = ok("machine.disk", "The disk of {folder} has {free} left.")
+INODES = problem(
+    "machine.disk",
+    "The file system of {folder} has {count} inodes left.",
+    "Remove files: without inodes no message can be written.",
+)
+SHARED_MEMORY_SHORT = warning(
+    "machine.shared_memory",
+    "{folder} has {free} left, and the workers share their counts there.",
+    "Make {folder} larger (in a container by --shm-size), or each worker keeps a copy of its own.",
+)
+SHARED_MEMORY = ok("machine.shared_memory", "{folder} has {free} left.")
+MANY_WORKERS = note(
+    "machine.workers",
+    "There are {workers} workers for {cpus} CPUs.",
+    "Set workers to auto: more workers than CPUs only take memory.",
+)
+WORKERS = ok("machine.workers", "There are {workers} workers for {cpus} CPUs.")
+QUARANTINE_OLD = warning(
+    "machine.quarantine",
+    "The quarantine has messages that are {days} days old, and quarantine.days is {wanted}.",
+    "See that a daemon runs, which removes them, and that it may write there.",
+)
+QUARANTINE = ok("machine.quarantine", "The quarantine has {count} messages.")
+
+_FULL_BYTES = 100 << 20
+_SHORT_BYTES = 1 << 30
+_FEW_INODES = 1000
+_SHARED_FOLDER = Path("/dev/shm")  # noqa: S108 - the workers have their counts there; nothing is written
+_SHARED_BYTES = 256 << 20
+_DAY_SECONDS = 86_400.0
+_GRACE_DAYS = 1  # expired messages are removed now and then
+
+
+async def examine_machine(site: Site) -> Sequence[Finding]:
+    """Look at the machine."""
+    return await in_thread(lambda: list(_findings(site)))
+
+
+def _findings(site: Site) -> Iterator[Finding]:
+    settings = site.settings
+    folders = [settings.state_dir, settings.quarantine_folder]
+    if settings.maildir_folder:
+        folders.append(settings.maildir_folder)
+    yield from _disks(folders)
+    workers, cpus = settings.workers, len(os.sched_getaffinity(0))
+    if isinstance(workers, int):
+        kind = MANY_WORKERS if workers > cpus and workers > 1 else WORKERS
+        yield kind(workers=workers, cpus=cpus)
+    if workers not in {1} and make_engine(settings).native_library:
+        yield shared_memory_finding(_SHARED_FOLDER, os.statvfs(_SHARED_FOLDER))
+    yield from _quarantine(site)
+
+
+def _disks(folders: Sequence[Path]) -> Iterator[Finding]:
+    seen: set[int] = set()
+    for folder in folders:
+        existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+        device = existing.stat().st_dev
+        if device in seen:
+            continue
+        seen.add(device)
+        yield disk_finding(folder, os.statvfs(existing))
+
+
+def disk_finding(folder: Path, status: os.statvfs_result) -> Finding:
+    """Return what is to be said of the file system of a folder."""
+    free = status.f_bavail * status.f_frsize
+    if status.f_files and status.f_favail < _FEW_INODES:  # some file systems count none
+        return INODES(folder=folder, count=status.f_favail)
+    kind = DISK_FULL if free < _FULL_BYTES else DISK_SHORT if free < _SHORT_BYTES else DISK
+    return kind(folder=folder, free=format_bytes(free))
+
+
+def shared_memory_finding(folder: Path, status: os.statvfs_result) -> Finding:
+    """Return what is to be said of the file system in which workers share their counts."""
+    free = status.f_bavail * status.f_frsize
+    kind = SHARED_MEMORY_SHORT if free < _SHARED_BYTES else SHARED_MEMORY
+    return kind(folder=folder, free=format_bytes(free))
+
+
+def _quarantine(site: Site) -> Iterator[Finding]:
+    messages = make_quarantine(site.settings).messages()
+    days = site.settings.quarantine.days
+    oldest = (time.time() - messages[0].at) / _DAY_SECONDS if messages else 0.0
+    if days is not None and oldest > days + _GRACE_DAYS:
+        yield QUARANTINE_OLD(days=int(oldest), wanted=days)
+    else:
+        yield QUARANTINE(count=len(messages))

@@ -1,0 +1,200 @@
+"""Who may read and write what nbstream has: the state folder, passwords, sockets, and the folders of mail."""
+
+from __future__ import annotations
+
+import grp
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from nbstream.assembly.listeners import LISTENERS
+from nbstream.config import SecretFile
+from nbstream.doctor.examination import in_thread
+from nbstream.doctor.findings import note, ok, problem, warning
+from nbstream.doctor.site import user_name
+from nbstream.listeners.sockets import UnixListenAddress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from nbstream.doctor.findings import Finding
+    from nbstream.doctor.site import Site
+
+OTHER_USER = note(
+    "permissions.user",
+    "This examination runs as {own}, and the daemon as {daemon}: what the daemon may do can differ.",
+    "Run it as {daemon}: runuser -u {daemon} -- nbstream doctor.",
+)
+NO_STATE = note(
+    "permissions.state_dir", "The state folder {folder} does not exist yet.", "A daemon makes it when it starts."
+)
+STATE_OPEN = warning(
+    "permissions.state_dir",
+    "Others may look into the state folder {folder} (mode {mode:04o}).",
+    "Run chmod 700 {folder}.",
+)
+STATE_OF_OTHER = problem(
+    "permissions.state_dir",
+    "The state folder {folder} belongs to {owner}, and the daemon runs as {daemon}.",
+    "Run chown -R {daemon} {folder}.",
+)
+STATE = ok("permissions.state_dir", "The state folder {folder} is for {owner} alone.")
+SECRET_OPEN = problem(
+    "permissions.secrets",
+    "Everybody on this machine may read {file} ({key}, mode {mode:04o}).",
+    "Run chmod 600 {file}, and give it to the daemon's user.",
+)
+SECRET_OF_GROUP = warning(
+    "permissions.secrets",
+    "The group {group} may read {file} ({key}, mode {mode:04o}).",
+    "Run chmod 600 {file}, and give it to the daemon's user.",
+)
+SECRETS = ok("permissions.secrets", "Only their owner may read the {count} files with passwords and keys.")
+SOCKET_MISSING = problem(
+    "permissions.sockets",
+    "The unix socket {path} of listeners.{listener} is not there.",
+    "See in the log of the daemon why; something may have removed it, and then a restart makes it again.",
+)
+SOCKET_DIFFERS = warning(
+    "permissions.sockets",
+    "The socket {path} has the mode {mode:04o} and the group {group}, and listeners.{listener} says {wanted}.",
+    "Restart the daemon, which makes the socket anew.",
+)
+SOCKETS = ok("permissions.sockets", "The {count} unix sockets have the modes and groups of the configuration.")
+NOT_WRITABLE = problem(
+    "permissions.folders",
+    "{owner} may not write into {folder} ({purpose}).",
+    "Give the folder to the daemon's user.",
+)
+FOLDER_OPEN = warning(
+    "permissions.folders",
+    "Others may look into {folder} ({purpose}, mode {mode:04o}).",
+    "Run chmod 700 {folder}.",
+)
+FOLDERS = ok("permissions.folders", "The folders of mail can be written by the daemon alone.")
+
+_OTHERS = 0o007
+_GROUP_OR_OTHERS = 0o077
+
+
+async def examine_permissions(site: Site) -> Sequence[Finding]:
+    """Look at owners and modes."""
+    return await in_thread(lambda: list(_findings(site)))
+
+
+def _findings(site: Site) -> Iterator[Finding]:
+    user = site.daemon_user
+    if user is not None and user != os.geteuid():
+        yield OTHER_USER(own=user_name(os.geteuid()), daemon=user_name(user))
+    yield from _state_folder(site, user)
+    yield from _secrets(site)
+    if site.daemon.pid is not None:
+        yield from _sockets(site)
+    yield from _mail_folders(site, user)
+
+
+def _state_folder(site: Site, user: int | None) -> Iterator[Finding]:
+    folder = site.settings.state_dir
+    try:
+        status = folder.stat()
+    except FileNotFoundError:
+        yield NO_STATE(folder=folder)
+        return
+    mode = stat.S_IMODE(status.st_mode)
+    if user is not None and status.st_uid != user:
+        yield STATE_OF_OTHER(folder=folder, owner=user_name(status.st_uid), daemon=user_name(user))
+    elif mode & _GROUP_OR_OTHERS:
+        yield STATE_OPEN(folder=folder, mode=mode)
+    else:
+        yield STATE(folder=folder, owner=user_name(status.st_uid))
+
+
+def _secrets(site: Site) -> Iterator[Finding]:
+    files = dict(_secret_files(site.settings, ""))
+    if site.settings.source and site.settings.redis.url_has_secret:
+        files["redis.url"] = site.settings.source
+    findings = [finding for key, file in files.items() for finding in _secret_file(key, file)]
+    yield from findings
+    if files and not findings:
+        yield SECRETS(count=len(files))
+
+
+def _secret_files(section: BaseModel, prefix: str) -> Iterator[tuple[str, Path]]:
+    """Yield the dotted key and the path of each file with a password, and of each key file of TLS."""
+    for name in type(section).model_fields:
+        value: Any = getattr(section, name)
+        if isinstance(value, BaseModel):
+            yield from _secret_files(value, f"{prefix}{name}.")
+        elif isinstance(value, SecretFile):
+            yield prefix + name, value.path
+        elif name == "key_file" and isinstance(value, Path):
+            yield prefix + name, value
+
+
+def _secret_file(key: str, file: Path) -> Iterator[Finding]:
+    with suppress(FileNotFoundError):  # it was there when the configuration was read
+        status = file.stat()
+        mode = stat.S_IMODE(status.st_mode)
+        if mode & _OTHERS:
+            yield SECRET_OPEN(file=file, key=key, mode=mode)
+        elif mode & _GROUP_OR_OTHERS and status.st_uid != 0:
+            # Of a file of root the group is the only way to the daemon's user.
+            yield SECRET_OF_GROUP(file=file, key=key, mode=mode, group=_group_name(status.st_gid))
+
+
+def _sockets(site: Site) -> Iterator[Finding]:
+    count, wrong = 0, False
+    for listener in LISTENERS:
+        address = listener.listen_address(site.settings)
+        if not isinstance(address, UnixListenAddress):
+            continue
+        count += 1
+        for finding in _socket(listener.name, address):
+            wrong = True
+            yield finding
+    if count and not wrong:
+        yield SOCKETS(count=count)
+
+
+def _socket(listener: str, address: UnixListenAddress) -> Iterator[Finding]:
+    try:
+        status = address.path.stat()
+    except FileNotFoundError:
+        yield SOCKET_MISSING(path=address.path, listener=listener)
+        return
+    mode, group = stat.S_IMODE(status.st_mode), _group_name(status.st_gid)
+    if mode != address.mode or address.group not in {None, group}:
+        wanted = f"{address.mode:04o}{f' and {address.group}' if address.group else ''}"
+        yield SOCKET_DIFFERS(path=address.path, mode=mode, group=group, listener=listener, wanted=wanted)
+
+
+def _mail_folders(site: Site, user: int | None) -> Iterator[Finding]:
+    folders = {"the quarantine": site.settings.quarantine_folder}
+    if site.settings.maildir_folder:
+        folders["the Maildir of relay.next_hop"] = site.settings.maildir_folder
+    existing = {purpose: folder for purpose, folder in folders.items() if folder.exists()}
+    findings = [finding for purpose, folder in existing.items() for finding in _mail_folder(purpose, folder, user)]
+    yield from findings
+    if existing and not findings:
+        yield FOLDERS()
+
+
+def _mail_folder(purpose: str, folder: Path, user: int | None) -> Iterator[Finding]:
+    status = folder.stat()
+    mode = stat.S_IMODE(status.st_mode)
+    is_writable = os.access(folder, os.W_OK | os.X_OK) if user == os.geteuid() else status.st_uid == user
+    if user is not None and not is_writable:
+        yield NOT_WRITABLE(owner=user_name(user), folder=folder, purpose=purpose)
+    elif mode & _OTHERS:
+        yield FOLDER_OPEN(folder=folder, purpose=purpose, mode=mode)
+
+
+def _group_name(group: int) -> str:
+    try:
+        return grp.getgrgid(group).gr_name
+    except KeyError:
+        return str(group)

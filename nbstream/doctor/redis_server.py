@@ -1,0 +1,197 @@
+"""Redis: whether it answers, keeps what it acknowledges, and has room."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from nbstream.assembly.store import open_running_redis
+from nbstream.doctor.findings import FindingKind, Severity, note, ok, problem, warning
+from nbstream.errors import ConfigError, StoreUnavailable
+from nbstream.store.connection import DurabilityRisk, durability_risks
+from nbstream.store.redis_errors import store_errors
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+
+    from redis.asyncio import Redis
+
+    from nbstream.doctor.findings import Finding
+    from nbstream.doctor.site import Site
+
+NOT_ASKED = note(
+    "redis.reachable", "The embedded Redis was not asked: it runs only while a daemon does.", "Start the daemon."
+)
+UNREACHABLE = problem(
+    "redis.reachable",
+    "Redis cannot be used: {error}.",
+    "Start Redis, or correct the section redis of the configuration; mail is scored from memory until then, and "
+    "feedback is put off.",
+)
+REACHABLE = ok("redis.reachable", "Redis {version} at {url} answers, as a {role}.")
+OLD = problem(
+    "redis.version",
+    "Redis is version {version}, and nbstream needs 6.2.",
+    "Install Redis 6.2 or newer, or Valkey.",
+)
+REPLICA = problem(
+    "redis.role",
+    "The server at {url} is a replica, which takes no lessons.",
+    "Point redis.url to the primary, or name the sentinels in redis.sentinels.",
+)
+TOO_FEW_REPLICAS = problem(
+    "redis.replicas",
+    "{connected} replicas are connected, and {needed} are needed ({by}): feedback is put off.",
+    "Start the missing replicas, or lower {by}.",
+)
+REPLICAS = ok("redis.replicas", "{connected} replicas are connected, and {needed} are needed.")
+DURABILITY_RISKS = {
+    risk: FindingKind(
+        "redis.durability",
+        Severity.NOTE if risk is DurabilityRisk.UNKNOWN else Severity.WARNING,
+        f"{risk.what}.",
+        f"{risk.remedy[0].upper()}{risk.remedy[1:]}.",
+    )
+    for risk in DurabilityRisk
+}
+"""Of a setting that the server has; the daemon says the same when it starts."""
+DURABLE = ok("redis.durability", "Redis syncs each lesson to its disk before it is acknowledged.")
+WRITE_FAILED = problem(
+    "redis.disk",
+    "Redis could not write to its disk the last time ({field}: {status}).",
+    "Make room on the disk of Redis, or mend it; the log of Redis says what failed.",
+)
+MEMORY_FULL = problem(
+    "redis.memory",
+    "Redis uses {used} of the {limit} that maxmemory allows ({share:.0%}).",
+    "Raise maxmemory, or set model.max_tokens or memory.messages lower; a full Redis takes no lessons.",
+)
+MEMORY_SHORT = warning(
+    "redis.memory",
+    "Redis uses {used} of the {limit} that maxmemory allows ({share:.0%}).",
+    "Raise maxmemory before it is full, for a full Redis takes no lessons.",
+)
+MEMORY = ok("redis.memory", "Redis uses {used}, and {limit}.")
+SLOW = warning(
+    "redis.latency",
+    "Redis answers in {milliseconds:.0f} ms (median of {count} pings), and a lesson waits for several answers.",
+    "Bring Redis nearer to nbstream, or see what keeps it busy (SLOWLOG, or a slow disk with appendfsync always).",
+)
+FAST = ok("redis.latency", "Redis answers in {milliseconds:.1f} ms (median of {count} pings).")
+CLOCK_DIFFERS = warning(
+    "redis.clock",
+    "The clock of Redis differs from that of this machine by {seconds:.0f} s.",
+    "Synchronise both clocks (NTP): the history, budgets and half-lives go by them.",
+)
+CLOCK = ok("redis.clock", "The clocks of Redis and of this machine agree.")
+
+_PINGS = 9
+_SLOW_SECONDS = 0.02
+_CLOCK_SECONDS = 2.0
+_SHORT_SHARE, _FULL_SHARE = 0.8, 0.95
+_OLDEST_VERSION = (6, 2)
+_DISK_FIELDS = ("aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status")
+
+
+async def examine_redis(site: Site) -> Sequence[Finding]:
+    """Ask Redis about itself."""
+    if not site.has_redis_to_ask:
+        return [NOT_ASKED()]
+    try:
+        async with open_running_redis(site.settings) as clients:
+            return [finding async for finding in _ask(site, clients.client)]
+    except (StoreUnavailable, ConfigError) as error:
+        return [UNREACHABLE(error=error)]
+
+
+async def _ask(site: Site, client: Redis) -> AsyncIterator[Finding]:
+    settings = site.settings.redis
+    latency, clock_difference = await _measure(client)
+    with store_errors():
+        info: Mapping[str, Any] = await client.info()
+    version, role = str(info["redis_version"]), "primary" if info["role"] == "master" else "replica"
+    yield REACHABLE(version=version, url=settings.display_url, role=role)
+    if is_too_old(version):
+        yield OLD(version=version)
+    if role == "replica":
+        yield REPLICA(url=settings.display_url)
+    async for finding in _replicas(client, settings.wait_replicas, info):
+        yield finding
+    for finding in (*_disk(info), _memory(info)):
+        yield finding
+    if not settings.is_embedded:  # nbstream starts the embedded server with all that is needed
+        risks = await durability_risks(client)
+        for found in risks:
+            yield DURABILITY_RISKS[found.risk](value=found.value)
+        if not risks:
+            yield DURABLE()
+    kind = SLOW if latency > _SLOW_SECONDS else FAST
+    yield kind(milliseconds=1000 * latency, count=_PINGS)
+    yield clock_finding(clock_difference)
+
+
+def is_too_old(version: str) -> bool:
+    """Return whether nbstream cannot use a Redis of that version."""
+    return tuple(int(part) for part in version.split(".")[:2]) < _OLDEST_VERSION
+
+
+def clock_finding(seconds: float) -> Finding:
+    """Return what is to be said of a clock that is ahead by so much."""
+    return CLOCK_DIFFERS(seconds=seconds) if abs(seconds) > _CLOCK_SECONDS else CLOCK()
+
+
+async def _measure(client: Redis) -> tuple[float, float]:
+    """Return the median time of a ping, and by how much the clock of Redis is ahead; both in seconds."""
+    times = []
+    with store_errors():
+        await client.ping()  # which connects
+        for _ in range(_PINGS):
+            started = time.perf_counter()
+            await client.ping()
+            times.append(time.perf_counter() - started)
+        before = time.time()
+        seconds, microseconds = await client.time()
+    return statistics.median(times), seconds + microseconds / 1e6 - (before + time.time()) / 2
+
+
+async def _replicas(client: Redis, wait_replicas: int, info: Mapping[str, Any]) -> AsyncIterator[Finding]:
+    connected, good = int(info.get("connected_slaves", 0)), int(info.get("min_slaves_good_slaves", 0))
+    by_server = 0
+    with suppress(StoreUnavailable), store_errors():  # a managed server may refuse CONFIG
+        replies: Any = await client.config_get("min-replicas-to-write")
+        by_server = int(next(iter(replies.values()), 0))
+    if connected < wait_replicas:
+        yield TOO_FEW_REPLICAS(connected=connected, needed=wait_replicas, by="redis.wait_replicas")
+    elif good < by_server:
+        yield TOO_FEW_REPLICAS(connected=good, needed=by_server, by="min-replicas-to-write of Redis")
+    elif needed := max(wait_replicas, by_server):
+        yield REPLICAS(connected=connected, needed=needed)
+
+
+def _disk(info: Mapping[str, Any]) -> Iterator[Finding]:
+    for field in _DISK_FIELDS:
+        status = str(info.get(field, "ok"))
+        if status != "ok":
+            yield WRITE_FAILED(field=field, status=status)
+
+
+def _memory(info: Mapping[str, Any]) -> Finding:
+    used, limit = int(info["used_memory"]), int(info.get("maxmemory", 0))
+    if not limit:
+        return MEMORY(used=format_bytes(used), limit="maxmemory is no limit")
+    share = used / limit
+    kind = MEMORY_FULL if share >= _FULL_SHARE else MEMORY_SHORT
+    if share >= _SHORT_SHARE:
+        return kind(used=format_bytes(used), limit=format_bytes(limit), share=share)
+    return MEMORY(used=format_bytes(used), limit=f"maxmemory allows {format_bytes(limit)}")
+
+
+def format_bytes(count: float) -> str:
+    """Return a number of bytes in the largest unit that gives at least 1, such as ``1.5 GB``."""
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} GB"

@@ -1,0 +1,55 @@
+"""What is examined: the settings, the daemon that should run by them, and the mail servers beside it."""
+
+from __future__ import annotations
+
+import pwd
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nbstream.assembly.daemon_status import DaemonStatus
+    from nbstream.config import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class MailServerFiles:
+    """Where the configurations of the mail servers are; None is where each of them looks itself.
+
+    ``postfix`` is the folder of ``main.cf`` and ``master.cf``, ``dovecot`` the file ``dovecot.conf``.
+    """
+
+    postfix: Path | None = None
+    dovecot: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The settings of the file, what the daemon on their state folder said, and the mail servers beside it."""
+
+    settings: Settings
+    daemon: DaemonStatus
+    mail_servers: MailServerFiles = MailServerFiles()
+
+    @property
+    def has_redis_to_ask(self) -> bool:
+        """Whether Redis may be asked: the embedded one runs only with its daemon, and is not started for this."""
+        return self.daemon.pid is not None or not self.settings.redis.is_embedded
+
+    @property
+    def daemon_user(self) -> int | None:
+        """The user id of the running daemon, else that of the owner of the state folder; None where neither is."""
+        pid = self.daemon.pid
+        for path in ([Path(f"/proc/{pid}")] if pid else []) + [self.settings.state_dir]:
+            with suppress(OSError):
+                return path.stat().st_uid
+        return None
+
+
+def user_name(user: int) -> str:
+    """Return the name of a user id, or the id itself where it has none."""
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return str(user)

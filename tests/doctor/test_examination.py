@@ -1,0 +1,72 @@
+"""Checks run at once, have deadlines, and are findings themselves where they fail."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from nbstream.doctor import examination, running_daemon
+from nbstream.doctor.checks import examine
+from nbstream.doctor.examination import Check, in_thread, run_checks
+from nbstream.doctor.findings import Finding, Severity
+from nbstream.doctor.site import MailServerFiles, Site
+from tests.doctor.sites import make_site, the
+
+FINE = Finding("fine", Severity.OK, "All is well.")
+
+
+async def test_checks_run_at_once_and_keep_their_order(tmp_path: Path) -> None:
+    second_ran = asyncio.Event()
+
+    async def first(_: Site) -> Sequence[Finding]:
+        await second_ran.wait()
+        return [Finding("first", Severity.OK, "First.")]
+
+    async def second(_: Site) -> Sequence[Finding]:
+        second_ran.set()
+        return [FINE]
+
+    found = await run_checks(make_site(tmp_path), [Check("first", first), Check("second", second)])
+
+    assert [finding.check for finding in found] == ["first", "fine"]
+
+
+@pytest.mark.parametrize("error", [OSError("gone"), ZeroDivisionError("fault"), TimeoutError("slow")])
+async def test_a_check_that_fails_is_a_finding_and_hides_no_other(tmp_path: Path, error: Exception) -> None:
+    async def fail(_: Site) -> Sequence[Finding]:
+        raise error
+
+    async def work(_: Site) -> Sequence[Finding]:
+        return [FINE]
+
+    found = await run_checks(make_site(tmp_path), [Check("broken", fail), Check("other", work)])
+
+    assert str(error) in the(found, examination.FAILED).what
+    assert found[1] == FINE
+
+
+async def test_a_check_that_hangs_in_a_thread_is_a_finding(tmp_path: Path) -> None:
+    end = threading.Event()
+
+    async def hang(_: Site) -> Sequence[Finding]:
+        await in_thread(end.wait)
+        return []
+
+    found = await run_checks(make_site(tmp_path), [Check("hanging", hang, seconds=0.05)])
+    end.set()
+
+    assert the(found, examination.LATE).check == "doctor.hanging"
+
+
+async def test_a_state_folder_that_cannot_be_used_is_a_finding(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "daemon.lock").mkdir()  # nobody can open it as a file
+
+    found = await examine(site.settings, MailServerFiles())
+
+    assert "daemon.lock" in the(found, running_daemon.STATE_UNUSABLE).what

@@ -1,0 +1,73 @@
+"""All findings: their sentences, and that each one is made to appear by a test."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from nbstream.doctor.findings import Finding, Severity, worst_severity
+from nbstream.doctor.report import findings_to_json, render_text
+from tools.reference.findings import finding_kinds
+
+KINDS = finding_kinds()
+FINDINGS = (
+    Finding("redis.memory", Severity.PROBLEM, "Redis is full.", "Make room."),
+    Finding("redis.clock", Severity.OK, "The clocks agree."),
+)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_finding_says_what_is_and_where_it_is_wrong_what_to_do(name: str) -> None:
+    kind = KINDS[name]
+
+    assert kind.what.endswith(".")
+    assert not kind.remedy or kind.remedy.endswith(".")
+    assert kind.severity in {Severity.OK, Severity.NOTE} or kind.remedy
+    assert kind.severity is not Severity.OK or not kind.remedy
+
+
+def test_each_finding_is_made_to_appear_by_a_test() -> None:
+    tests = "\n".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    tests = re.sub(r"\bRISKS\[DurabilityRisk\.(\w+)\]", r"redis_server.DURABILITY_RISKS.\1", tests)
+
+    assert [name for name in KINDS if not re.search(rf"\b{re.escape(name)}\b", tests)] == []
+
+
+def test_the_worst_finding_counts() -> None:
+    assert worst_severity(()) is Severity.OK
+    assert worst_severity(FINDINGS) is Severity.PROBLEM
+
+
+def test_the_text_has_a_line_for_what_is_and_one_for_what_to_do() -> None:
+    assert list(render_text(FINDINGS, colours=False, quiet=False)) == [
+        "problem  redis.memory  Redis is full.",
+        "                       -> Make room.",
+        "ok       redis.clock   The clocks agree.",
+        "1 problem",
+    ]
+
+
+def test_a_quiet_text_shows_only_what_is_wrong() -> None:
+    assert list(render_text(FINDINGS, colours=False, quiet=True))[:1] == ["problem  redis.memory  Redis is full."]
+    assert list(render_text(FINDINGS[1:], colours=False, quiet=True)) == []
+    assert list(render_text(FINDINGS[1:], colours=False, quiet=False))[-1] == "nothing is wrong"
+
+
+def test_the_severity_alone_is_coloured() -> None:
+    first, *_ = render_text(FINDINGS, colours=True, quiet=False)
+
+    assert first == "\x1b[31mproblem\x1b[0m  redis.memory  Redis is full."
+
+
+def test_the_json_has_the_same() -> None:
+    assert findings_to_json(FINDINGS, "1.2.3", 0.0) == {
+        "version": "1.2.3",
+        "time": "1970-01-01T00:00:00.000+00:00",
+        "worst": "problem",
+        "findings": [
+            {"check": "redis.memory", "severity": "problem", "what": "Redis is full.", "remedy": "Make room."},
+            {"check": "redis.clock", "severity": "ok", "what": "The clocks agree.", "remedy": None},
+        ],
+    }

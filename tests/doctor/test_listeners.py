@@ -1,0 +1,183 @@
+"""The listeners: a running daemon, and servers that give wrong answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.assembly.daemon_status import DaemonStatus, ask_daemon_status
+from nbstream.config import load_settings
+from nbstream.doctor import listener_probes, listeners
+from nbstream.doctor.findings import Finding, FindingKind
+from nbstream.doctor.listener_probes import Conversation, probe_lmtp, probe_milter
+from nbstream.doctor.listeners import examine_listeners, examine_stream, probe_listener
+from nbstream.doctor.site import Site
+from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress
+from nbstream.store.model.keys import ModelKeys
+from tests.conftest import RedisServer
+from tests.doctor.sites import kind_names, make_site, the, wrong
+from tests.integration.daemon import DaemonProcess, free_port
+from tests.waiting import until
+
+RUNNING = DaemonStatus(os.getpid())
+
+
+@asynccontextmanager
+async def server(path: Path, *answers: bytes) -> AsyncIterator[UnixListenAddress]:
+    """A server that sends the first answer at once, and each further one when something came."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answers[0])
+        for answer in answers[1:]:
+            if await reader.read(1 << 16):
+                writer.write(answer)
+        writer.close()
+
+    async with await asyncio.start_unix_server(serve, path):
+        yield UnixListenAddress(path)
+
+
+async def test_all_listeners_of_a_running_daemon_answer(
+    client: Redis, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    file = tmp_path / "nbstream.yaml"
+    ports = [free_port() for _ in range(2)]
+    file.write_text(
+        f"""\
+state_dir: {tmp_path}/state
+redis: {{url: '{shared_redis.url}'}}
+model: {{name: doctor-listeners}}
+listeners:
+  smtp: {{listen: "127.0.0.1:{ports[0]}"}}
+  http: {{listen: "unix:{tmp_path}/http.sock"}}
+  metrics: {{listen: "127.0.0.1:{ports[1]}"}}
+  spamd: {{listen: "unix:{tmp_path}/spamd.sock"}}
+  stream: {{}}
+log: {{format: json}}
+"""
+    )
+    with DaemonProcess(file):
+
+        async def is_read() -> bool:
+            return bool(await client.exists(ModelKeys("doctor-listeners").incoming))
+
+        await until(is_read)  # the group is made beside the start
+        settings = load_settings(file)
+        found = await examine_listeners(Site(settings, ask_daemon_status(settings.state_dir)))
+
+    assert wrong(found) == []
+    assert [finding.check for finding in found] == [
+        f"listener.{name}" for name in ("smtp", "http", "spamd", "stream", "metrics")
+    ]
+    assert kind_names(found) == {"listener_probes.WORKS", "listeners.STREAM"}
+
+
+async def test_a_listener_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+
+    found = await examine_listeners(
+        make_site(tmp_path, f"listeners: {{smtp: {{listen: '{address}'}}, http: null}}\n", RUNNING)
+    )
+
+    assert address in the(found, listeners.UNREACHABLE).what
+
+
+async def test_a_port_that_the_system_chose_is_not_asked(tmp_path: Path) -> None:
+    text = "listeners: {smtp: {listen: '127.0.0.1:0'}, http: null}\n"
+
+    the(await examine_listeners(make_site(tmp_path, text, RUNNING)), listeners.PORT_UNKNOWN)
+    assert await examine_listeners(make_site(tmp_path, text)) == []
+
+
+async def test_a_site_without_listeners_takes_no_mail(tmp_path: Path) -> None:
+    found = await examine_listeners(make_site(tmp_path, "listeners: {smtp: null, http: null}\n", RUNNING))
+
+    the(found, listeners.NONE)
+
+
+@pytest.mark.parametrize(
+    ("name", "answers", "kind"),
+    [
+        ("smtp", [b"220 mx ESMTP\r\n", b"250-mx\r\n250 SIZE\r\n", b"221 bye\r\n"], listener_probes.WORKS),
+        ("smtp", [b"421 4.3.2 Too many connections\r\n"], listener_probes.BUSY),
+        ("smtp", [b"220 mx\r\n", b"502 no\r\n", b"221 bye\r\n"], listener_probes.WRONG_ANSWER),
+        ("smtp", [b"SSH-2.0-OpenSSH_9\r\n"], listener_probes.WRONG_ANSWER),
+        ("smtp", [b""], listeners.UNREACHABLE),
+        ("smtp", [b"x" * 100_000], listeners.UNREACHABLE),
+        ("http", [b"", b"HTTP/1.1 404 Not Found\r\n\r\n"], listener_probes.WRONG_ANSWER),
+        ("http", [b"", b"HTTP/1.1 200 OK\r\n\r\n[]"], listener_probes.WRONG_ANSWER),
+        ("http", [b"", b"220 mx ESMTP\r\n"], listener_probes.WRONG_ANSWER),
+        ("metrics", [b"", b"HTTP/1.1 200 OK\r\n\r\nother_total 1\n"], listener_probes.WRONG_ANSWER),
+        ("spamd", [b"", b"SPAMD/1.5 76 Bad header line\r\n"], listener_probes.WRONG_ANSWER),
+        ("other", [b""], listener_probes.WORKS),
+    ],
+)
+async def test_answers(tmp_path: Path, name: str, answers: list[bytes], kind: FindingKind) -> None:
+    async with server(tmp_path / "s", *answers) as address:
+        found = await probe_listener(name, address)
+
+    assert the(found, kind).check == f"listener.{name}"
+
+
+async def test_what_a_daemon_says_of_itself_is_passed_on(tmp_path: Path) -> None:
+    health = {"ready": False, "degraded": {"redis": "not followed, no counts are loaded; feedback is deferred"}}
+    body = json.dumps(health).encode()
+    async with server(tmp_path / "s", b"", b"HTTP/1.1 503 Service Unavailable\r\n\r\n" + body) as address:
+        found = await probe_listener("http", address)
+
+    the(found, listener_probes.NOT_READY)
+    assert health["degraded"]["redis"] in the(found, listener_probes.DEGRADED).what  # type: ignore[index]  # a mapping
+
+
+async def test_an_lmtp_server_is_greeted_as_one(tmp_path: Path) -> None:
+    async with server(tmp_path / "s", b"220 mx LMTP\r\n", b"250 mx\r\n", b"221 bye\r\n") as address:
+        reader, writer = await listeners.connect(address)
+        found = await probe_lmtp(Conversation("lmtp", address, reader, writer))
+        writer.close()
+
+    assert "LHLO" in the(found, listener_probes.WORKS).what
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (struct.pack("!IcIII", 13, b"O", 6, 1, 2), listener_probes.WORKS),
+        (struct.pack("!Ic", 1, b"r"), listener_probes.WRONG_ANSWER),
+        (b"220 mx.example.org ESMTP\r\n", listener_probes.WRONG_ANSWER),
+    ],
+)
+async def test_a_milter_negotiates(tmp_path: Path, answer: bytes, kind: FindingKind) -> None:
+    async with server(tmp_path / "s", b"", answer) as address:
+        reader, writer = await listeners.connect(address)
+        found: list[Finding] = list(await probe_milter(Conversation("milter", address, reader, writer)))
+        writer.close()
+
+    the(found, kind)
+
+
+async def test_a_listener_at_all_addresses_is_asked_at_loopback() -> None:
+    async with await asyncio.start_server(lambda _, writer: writer.close(), "0.0.0.0", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        found = await probe_listener("other", TcpListenAddress("0.0.0.0", port))
+
+    the(found, listener_probes.WORKS)
+
+
+async def test_entries_of_the_stream_that_were_given_up(
+    client: Redis, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    keys = ModelKeys("doctor-stream")
+    site = make_site(tmp_path, f"redis: {{url: '{shared_redis.url}'}}\nmodel: {{name: doctor-stream}}\n")
+
+    the(await examine_stream(site), listeners.STREAM_MISSING)
+    await client.xgroup_create(keys.incoming, "nbstream", mkstream=True)
+    await client.xadd(keys.dead_letters, {"raw": "x"})
+    assert keys.dead_letters in the(await examine_stream(site), listeners.DEAD_LETTERS).what

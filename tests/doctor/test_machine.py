@@ -1,0 +1,56 @@
+"""The machine: room on disks and in shared memory, workers, and the quarantine."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from nbstream.doctor import machine
+from nbstream.doctor.findings import FindingKind
+from nbstream.doctor.machine import disk_finding, examine_machine, shared_memory_finding
+from tests.doctor.sites import is_of, make_site, the
+
+
+def file_system(free_bytes: int, files: int = 10**6, free_files: int = 10**6) -> os.statvfs_result:
+    """What statvfs(3) says of a file system with so much room."""
+    blocks = free_bytes // 4096
+    return os.statvfs_result((4096, 4096, blocks * 2, blocks, blocks, files, free_files, free_files, 0, 255))
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (file_system(5 << 30), machine.DISK),
+        (file_system(5 << 30, files=0, free_files=0), machine.DISK),
+        (file_system(500 << 20), machine.DISK_SHORT),
+        (file_system(50 << 20), machine.DISK_FULL),
+        (file_system(5 << 30, free_files=12), machine.INODES),
+    ],
+)
+def test_room_on_a_disk(status: os.statvfs_result, kind: FindingKind) -> None:
+    assert is_of(disk_finding(Path("/var/lib/nbstream"), status), kind)
+
+
+def test_room_in_shared_memory() -> None:
+    folder = Path("/shared")
+    assert is_of(shared_memory_finding(folder, file_system(64 << 20)), machine.SHARED_MEMORY_SHORT)
+    assert is_of(shared_memory_finding(folder, file_system(1 << 30)), machine.SHARED_MEMORY)
+
+
+async def test_more_workers_than_cpus_are_noted(tmp_path: Path) -> None:
+    the(await examine_machine(make_site(tmp_path, "workers: 128\n")), machine.MANY_WORKERS)
+    the(await examine_machine(make_site(tmp_path, "workers: 1\n")), machine.WORKERS)
+
+
+@pytest.mark.parametrize(("days", "kind"), [(2, machine.QUARANTINE), (40, machine.QUARANTINE_OLD)])
+async def test_messages_that_should_be_gone_from_the_quarantine(
+    tmp_path: Path, days: int, kind: FindingKind
+) -> None:
+    folder = tmp_path / "state" / "Quarantine" / "new"
+    folder.mkdir(parents=True)
+    (folder / f"{time.time() - days * 86_400:.6f}.P1Q1.host,I={'a' * 24}").write_text("Subject: waits\n")
+
+    the(await examine_machine(make_site(tmp_path)), kind)

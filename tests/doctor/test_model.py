@@ -1,0 +1,160 @@
+"""The model: what it has learned, and whether people still teach it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.assembly.filter import open_one_shot_filter
+from nbstream.doctor import model
+from nbstream.doctor.findings import Finding
+from nbstream.doctor.model import examine_model
+from nbstream.doctor.site import Site
+from nbstream.mail.message import Message
+from nbstream.policy.lesson_source import LessonSource
+from nbstream.store.model.keys import ModelKeys
+from tests.conftest import RedisServer
+from tests.doctor.sites import NO_DAEMON, make_site, the, wrong
+
+KEYS = ModelKeys("default")
+
+
+class TaughtSite:
+    """A site whose model is taught; ``settings`` are lines of its configuration."""
+
+    def __init__(self, server: RedisServer, folder: Path) -> None:
+        self._url = server.url
+        self._folder = folder
+
+    def site(self, settings: str = "", needed: int = 1) -> Site:
+        model_settings = f"model: {{min_learned: {{spam: {needed}, ham: {needed}}}}}\n"
+        text = settings if "model:" in settings else model_settings + settings
+        return make_site(self._folder, f"redis: {{url: '{self._url}'}}\n{text}", NO_DAEMON)
+
+    async def teach(self, label: str, count: int, settings: str = "", text: str = "") -> None:
+        async def messages() -> AsyncIterator[Message]:
+            for number in range(count):
+                yield Message.parse(f"Subject: {label} {number}\n\n{text or label} word{number}\n".encode())
+
+        async with open_one_shot_filter(self.site(settings).settings, sign=True) as (spam_filter, _):
+            await spam_filter.learn_many(messages(), label, LessonSource("learn", "ann"), lambda _: None)
+
+    async def findings(self, settings: str = "", needed: int = 1) -> list[Finding]:
+        return list(await examine_model(self.site(settings, needed)))
+
+
+@pytest.fixture
+async def taught(client: Redis, shared_redis: RedisServer, tmp_path: Path) -> TaughtSite:
+    return TaughtSite(shared_redis, tmp_path)
+
+
+async def test_a_model_that_both_classes_are_taught_to_is_fine(taught: TaughtSite) -> None:
+    await taught.teach("spam", 2)
+    await taught.teach("ham", 2)
+
+    found = await taught.findings()
+
+    assert wrong(found) == []
+    assert "50%" in the(found, model.LEARNED).what
+    assert (
+        "2 spam and 2 ham" in the(found, model.FEEDBACK).what
+        or "2 ham and 2 spam" in the(found, model.FEEDBACK).what
+    )
+    for kind in (model.FORMATS, model.LAST_LESSON, model.REMEMBERED):
+        the(found, kind)
+
+
+async def test_a_model_that_nobody_taught_says_what_it_needs(taught: TaughtSite) -> None:
+    found = await taught.findings(needed=50)
+
+    assert "50 spam and 50 ham" in the(found, model.LEARNING).what
+    the(found, model.NOT_TAUGHT)
+
+
+async def test_a_model_of_one_class_is_one_sided(taught: TaughtSite) -> None:
+    await taught.teach("spam", 30)
+
+    found = await taught.findings(needed=0)
+
+    assert "0%" in the(found, model.ONE_SIDED).what
+    assert "30 messages were taught as spam" in the(found, model.ONLY_ONE_CLASS).what
+
+
+async def test_a_model_of_another_tokenizer_cannot_be_used(taught: TaughtSite, client: Redis) -> None:
+    await taught.teach("spam", 1)
+    await client.hset(KEYS.schema, "tokenizer", "1")
+
+    assert "tokenizer 1" in the(await taught.findings(), model.UNUSABLE).what
+
+
+async def test_a_model_of_the_former_schema_can_be_migrated(taught: TaughtSite, client: Redis) -> None:
+    await taught.teach("spam", 1)
+    await client.hset(KEYS.schema, "schema", "2")
+
+    the(await taught.findings(), model.FORMER_SCHEMA)
+
+
+async def test_a_vocabulary_at_its_limit_is_noted(taught: TaughtSite, client: Redis) -> None:
+    await taught.teach("spam", 1)
+    await client.hset(KEYS.totals, "vocabulary", "9990")
+
+    the(await taught.findings("model: {max_tokens: 10000}\n"), model.TOKENS_FULL)
+
+
+async def test_a_half_life_that_comes_to_its_end_is_a_warning(taught: TaughtSite, client: Redis) -> None:
+    settings = "model: {half_life_days: 1}\n"
+    await taught.teach("spam", 1, settings)
+    stored: Any = await client.hget(KEYS.schema, "half_life")
+    days, _, since = stored.decode().partition(" ")
+    await client.hset(KEYS.schema, "half_life", f"{days} {float(since) - 41 * 86_400!r}")
+
+    the(await taught.findings(settings), model.HALF_LIFE_ENDS)
+
+
+BUDGET = "verdict: {max_false_positive_rate: 0.1}\n"
+
+
+async def test_a_budget_needs_labelled_ham(taught: TaughtSite) -> None:
+    await taught.teach("ham", 3, BUDGET)
+
+    assert "26 more" in the(await taught.findings(BUDGET), model.BUDGET_LEARNING).what
+
+
+async def test_a_budget_is_promised_with_enough_ham(taught: TaughtSite) -> None:
+    await taught.teach("spam", 5, BUDGET)
+    await taught.teach("ham", 40, BUDGET)
+
+    the(await taught.findings(BUDGET), model.BUDGET)
+
+
+def first_score(number: int, probability: float, is_spam: bool) -> bytes:
+    return f"{1000.0 + number!r} m{number} {probability!r} 0.1:{int(is_spam)}".encode()
+
+
+async def test_labels_that_are_corrections_alone_promise_nothing(taught: TaughtSite, client: Redis) -> None:
+    await taught.teach("ham", 1, BUDGET)
+    await client.zadd(KEYS.first_scores[0], {first_score(number, 0.9, False): number for number in range(40)})
+
+    the(await taught.findings(BUDGET), model.BUDGET_BIASED)
+
+
+async def test_a_budget_that_lost_more_than_it_allowed_is_a_warning(taught: TaughtSite, client: Redis) -> None:
+    await taught.teach("ham", 1, BUDGET)
+    scores = {first_score(number, 0.1, number < 10): number for number in range(40)}
+    await client.zadd(KEYS.first_scores[0], scores)
+
+    assert "10 ham messages" in the(await taught.findings(BUDGET), model.BUDGET_EXCEEDED).what
+
+
+async def test_messages_that_are_forgotten_early_are_noted(taught: TaughtSite, client: Redis) -> None:
+    await taught.teach("spam", 1)
+    seconds, _ = await client.time()
+    await client.zadd(KEYS.recent, {"m1": seconds - 3600, "m2": seconds})
+
+    found = await taught.findings("memory: {messages: 2, hours: 72}\n")
+
+    assert "1 hours" in the(found, model.REMEMBERED_BRIEFLY).what

@@ -1,0 +1,124 @@
+"""Owners and modes: real files, each with something that is wrong."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nbstream.assembly.daemon_status import DaemonStatus
+from nbstream.doctor import permissions
+from nbstream.doctor.permissions import examine_permissions
+from tests.doctor.sites import kind_names, make_site, the, wrong
+
+STRANGER = 65534
+RUNNING = DaemonStatus(os.getpid())
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+
+
+async def test_a_folder_that_does_not_exist_yet_is_fine(tmp_path: Path) -> None:
+    found = await examine_permissions(make_site(tmp_path))
+
+    the(found, permissions.NO_STATE)
+    assert wrong(found) == []
+
+
+async def test_a_state_folder_for_its_owner_alone_is_fine(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir(mode=0o700)
+
+    assert kind_names(await examine_permissions(make_site(tmp_path))) == {"permissions.STATE"}
+
+
+async def test_a_state_folder_that_others_may_read_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state").chmod(0o755)
+
+    assert "0755" in the(await examine_permissions(make_site(tmp_path)), permissions.STATE_OPEN).what
+
+
+@needs_root
+async def test_a_state_folder_of_another_user_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir(mode=0o700)
+    os.chown(tmp_path / "state", STRANGER, STRANGER)
+
+    found = await examine_permissions(make_site(tmp_path, daemon=RUNNING))
+
+    assert "nobody" in the(found, permissions.STATE_OF_OTHER).what
+
+
+@needs_root
+async def test_an_examination_by_another_user_than_the_daemons_says_so(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir(mode=0o700)
+    os.chown(tmp_path / "state", STRANGER, STRANGER)
+
+    found = await examine_permissions(make_site(tmp_path))
+
+    assert "runuser -u nobody" in the(found, permissions.OTHER_USER).remedy
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner", "kind"),
+    [
+        (0o600, 0, permissions.SECRETS),
+        (0o640, 0, permissions.SECRETS),
+        (0o640, STRANGER, permissions.SECRET_OF_GROUP),
+        (0o644, 0, permissions.SECRET_OPEN),
+    ],
+)
+@needs_root
+async def test_passwords_are_for_the_daemon_alone(tmp_path: Path, mode: int, owner: int, kind: object) -> None:
+    password = tmp_path / "password"
+    password.write_text("secret\n")
+    password.chmod(mode)
+    os.chown(password, owner, owner)
+
+    found = await examine_permissions(make_site(tmp_path, f"listeners: {{http: {{password_file: {password}}}}}\n"))
+
+    the(found, kind)  # type: ignore[arg-type]  # a FindingKind
+
+
+async def test_a_configuration_with_a_password_in_it_is_a_file_with_a_password(tmp_path: Path) -> None:
+    site = make_site(tmp_path, "redis: {url: 'redis://:secret@127.0.0.1:1'}\n")
+    assert site.settings.source
+    site.settings.source.chmod(0o644)
+
+    assert "redis.url" in the(await examine_permissions(site), permissions.SECRET_OPEN).what
+
+
+async def test_sockets_have_the_modes_of_the_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "spamd.sock"
+    site = make_site(tmp_path, f"listeners: {{spamd: {{listen: 'unix:{path}', socket_mode: '0660'}}}}\n", RUNNING)
+
+    the(await examine_permissions(site), permissions.SOCKET_MISSING)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        path.chmod(0o666)
+        assert "0666" in the(await examine_permissions(site), permissions.SOCKET_DIFFERS).what
+        path.chmod(0o660)
+        the(await examine_permissions(site), permissions.SOCKETS)
+    assert "SOCKET" not in str(kind_names(await examine_permissions(replace(site, daemon=DaemonStatus(None)))))
+
+
+async def test_folders_of_mail_are_for_the_daemon_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "quarantine"
+    folder.mkdir(mode=0o700)
+    site = make_site(tmp_path, f"quarantine: {{path: {folder}}}\n", RUNNING)
+
+    the(await examine_permissions(site), permissions.FOLDERS)
+    folder.chmod(0o755)
+    assert str(folder) in the(await examine_permissions(site), permissions.FOLDER_OPEN).what
+
+
+@needs_root
+async def test_a_folder_that_the_daemon_may_not_write_is_a_problem(tmp_path: Path) -> None:
+    state, maildir = tmp_path / "state", tmp_path / "mail"
+    for folder in (state, maildir):
+        folder.mkdir(mode=0o700)
+    os.chown(state, STRANGER, STRANGER)
+
+    found = await examine_permissions(make_site(tmp_path, f"relay: {{next_hop: 'maildir:{maildir}'}}\n"))
+
+    assert "nobody may not write" in the(found, permissions.NOT_WRITABLE).what

@@ -1,0 +1,198 @@
+"""Redis: real servers, each with something that is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.doctor import redis_server
+from nbstream.doctor.findings import Finding
+from nbstream.doctor.redis_server import clock_finding, examine_redis, format_bytes, is_too_old
+from nbstream.store.connection import ConnectionOptions, DurabilityRisk, open_client
+from tests.conftest import RedisServer
+from tests.doctor.sites import kind_names, make_site, the, wrong
+from tests.integration.daemon import free_port
+from tests.waiting import until
+
+RISKS = redis_server.DURABILITY_RISKS
+
+
+async def examine(url: str, folder: Path, settings: str = "") -> list[Finding]:
+    return list(await examine_redis(make_site(folder, f"redis: {{url: '{url}'{settings}}}\n")))
+
+
+@asynccontextmanager
+async def client_of(server: RedisServer) -> AsyncIterator[Redis]:
+    client = open_client(ConnectionOptions(server.url))
+    try:
+        yield client
+    finally:
+        await client.aclose()
+
+
+async def test_a_server_that_keeps_all_and_has_room_is_fine(own_redis: RedisServer, tmp_path: Path) -> None:
+    async with client_of(own_redis) as client:
+        await client.config_set("appendfsync", "always")
+        await client.config_set("appendonly", "yes")
+
+    found = await examine(own_redis.url, tmp_path)
+
+    assert wrong(found) == []
+    assert kind_names(found) == {
+        "redis_server.REACHABLE",
+        "redis_server.MEMORY",
+        "redis_server.DURABLE",
+        "redis_server.FAST",
+        "redis_server.CLOCK",
+    }
+
+
+async def test_a_server_that_is_away_is_a_problem(own_redis: RedisServer, tmp_path: Path) -> None:
+    own_redis.stop()
+
+    (finding,) = await examine(own_redis.url, tmp_path)
+
+    assert finding == the([finding], redis_server.UNREACHABLE)
+
+
+async def test_an_embedded_server_is_not_started_to_be_asked(tmp_path: Path) -> None:
+    found = await examine_redis(make_site(tmp_path))
+
+    the(found, redis_server.NOT_ASKED)
+    assert not (tmp_path / "state").exists()
+
+
+async def test_what_a_server_may_lose_is_said(own_redis: RedisServer, tmp_path: Path) -> None:
+    the(await examine(own_redis.url, tmp_path), RISKS[DurabilityRisk.NO_PERSISTENCE])
+    async with client_of(own_redis) as client:
+        await client.config_set("save", "3600 1")
+        the(await examine(own_redis.url, tmp_path), RISKS[DurabilityRisk.SNAPSHOTS_ONLY])
+        await client.config_set("appendonly", "yes")
+        await client.config_set("maxmemory-policy", "allkeys-lru")
+        found = await examine(own_redis.url, tmp_path)
+    assert "everysec" in the(found, RISKS[DurabilityRisk.SYNCED_LATE]).what
+    assert "allkeys-lru" in the(found, RISKS[DurabilityRisk.EVICTION]).what
+
+
+async def test_a_server_that_hides_its_settings_is_to_be_looked_at(own_redis: RedisServer, tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("secret")
+    async with client_of(own_redis) as client:
+        await client.acl_setuser(
+            "nb",
+            enabled=True,
+            passwords=["+secret"],
+            keys=["*"],
+            channels=["*"],
+            categories=["+@all"],
+            commands=["-config"],
+        )
+
+    found = await examine(own_redis.url, tmp_path, f", user: nb, password_file: {password}")
+
+    the(found, RISKS[DurabilityRisk.UNKNOWN])
+
+
+async def test_memory_that_runs_out_is_a_warning_and_then_a_problem(
+    own_redis: RedisServer, tmp_path: Path
+) -> None:
+    async with client_of(own_redis) as client:
+        await client.setrange("large", 20_000_000, "x")
+        used = (await client.info("memory"))["used_memory"]
+        await client.config_set("maxmemory", int(used / 0.87))
+        the(await examine(own_redis.url, tmp_path), redis_server.MEMORY_SHORT)
+        await client.config_set("maxmemory", used)
+        the(await examine(own_redis.url, tmp_path), redis_server.MEMORY_FULL)
+
+
+async def test_a_disk_that_failed_is_a_problem(redis_binary: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    server = RedisServer(redis_binary, tmp_path)
+    server.start("--dir", str(data))
+    try:
+        async with client_of(server) as client:
+            shutil.rmtree(data)
+            await client.bgsave()
+
+            async def has_failed() -> bool:
+                return bool((await client.info("persistence"))["rdb_last_bgsave_status"] == "err")
+
+            await until(has_failed)
+            found = await examine(server.url, tmp_path)
+    finally:
+        server.stop()
+    assert "rdb_last_bgsave_status" in the(found, redis_server.WRITE_FAILED).what
+
+
+async def test_a_replica_takes_no_lessons(own_redis: RedisServer, tmp_path: Path) -> None:
+    async with client_of(own_redis) as client:
+        await client.replicaof("127.0.0.1", free_port())
+
+    found = await examine(own_redis.url, tmp_path)
+
+    the(found, redis_server.REPLICA)
+
+
+async def test_missing_replicas_are_a_problem_until_they_follow(redis_binary: Path, tmp_path: Path) -> None:
+    port = free_port()
+    (tmp_path / "replica").mkdir()
+    primary, replica = RedisServer(redis_binary, tmp_path), RedisServer(redis_binary, tmp_path / "replica")
+    primary.start("--port", str(port), "--repl-diskless-sync-delay", "0")
+    try:
+        by_nbstream = the(
+            await examine(primary.url, tmp_path, ", wait_replicas: 1"), redis_server.TOO_FEW_REPLICAS
+        )
+        async with client_of(primary) as client:
+            await client.config_set("min-replicas-to-write", 1)
+            by_redis = the(await examine(primary.url, tmp_path), redis_server.TOO_FEW_REPLICAS)
+            replica.start("--replicaof", f"127.0.0.1 {port}")
+
+            async def follows() -> bool:
+                return (await client.info("replication")).get("min_slaves_good_slaves") == 1
+
+            await until(follows)
+            the(await examine(primary.url, tmp_path, ", wait_replicas: 1"), redis_server.REPLICAS)
+    finally:
+        replica.stop()
+        primary.stop()
+    assert "redis.wait_replicas" in by_nbstream.what
+    assert "min-replicas-to-write" in by_redis.what
+
+
+async def test_a_server_behind_a_slow_line_is_slow(own_redis: RedisServer, tmp_path: Path) -> None:
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seconds: float) -> None:
+        while data := await reader.read(1 << 16):
+            await asyncio.sleep(seconds)  # the slow line
+            writer.write(data)
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        redis_reader, redis_writer = await asyncio.open_unix_connection(str(own_redis.socket))
+        await asyncio.gather(forward(reader, redis_writer, 0.03), forward(redis_reader, writer, 0.0))
+
+    line = await asyncio.start_unix_server(serve, tmp_path / "slow.sock")
+    async with line:
+        found = await examine(f"unix://{tmp_path / 'slow.sock'}", tmp_path)
+
+    the(found, redis_server.SLOW)
+
+
+@pytest.mark.parametrize(("seconds", "kind"), [(0.5, redis_server.CLOCK), (-90, redis_server.CLOCK_DIFFERS)])
+def test_a_clock_that_differs_by_seconds_is_a_warning(seconds: float, kind: object) -> None:
+    assert clock_finding(seconds).severity is kind.severity  # type: ignore[attr-defined]  # a FindingKind
+
+
+def test_old_versions_are_told_from_newer_ones() -> None:
+    assert [is_too_old(version) for version in ("6.0.16", "6.2.0", "7.0.15", "8.1.3")] == [True] + 3 * [False]
+    assert "6.0.16" in redis_server.OLD(version="6.0.16").what
+
+
+def test_bytes_are_said_in_the_largest_unit() -> None:
+    assert [format_bytes(count) for count in (12, 1500, 2_000_000, 3.5e9)] == ["12 B", "1.5 kB", "2 MB", "3.5 GB"]

@@ -1,0 +1,66 @@
+"""The reference of the findings of ``nbstream doctor``: their sentences and remedies."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator, Mapping
+
+import nbstream.doctor
+from nbstream.doctor.checks import CHECKS
+from nbstream.doctor.findings import FindingKind
+from tools.reference.markup import NOTICE, table
+
+
+def page() -> str:
+    """Return the page as Markdown: a table for each subject, the findings in the order of the code."""
+    subjects: dict[str, list[FindingKind]] = {}
+    for kind in finding_kinds().values():
+        subjects.setdefault(kind.check.partition(".")[0], []).append(kind)
+    return (
+        NOTICE + _INTRODUCTION + "".join(f"\n## {subject}\n\n{_table(subjects[subject])}" for subject in subjects)
+    )
+
+
+def finding_kinds() -> dict[str, FindingKind]:
+    """Return all kinds of findings by the names of their constants, such as ``redis_server.SLOW``."""
+    return dict(_kinds())
+
+
+def _kinds() -> Iterator[tuple[str, FindingKind]]:
+    seen: set[int] = set()
+    for module in _modules():
+        for name, value in vars(importlib.import_module(f"nbstream.doctor.{module}")).items():
+            named = {name: value}
+            if isinstance(value, Mapping) and name.isupper():
+                named = {f"{name}.{getattr(key, 'name', key)}": kind for key, kind in value.items()}
+            for full_name, kind in named.items():
+                if isinstance(kind, FindingKind) and id(kind) not in seen:
+                    seen.add(id(kind))
+                    yield f"{module}.{full_name}", kind
+
+
+def _modules() -> list[str]:
+    """Return the names of the modules: those of the checks in their order, then the others."""
+    of_checks = [check.examine.__module__.rpartition(".")[2] for check in CHECKS]
+    others = [module.name for module in pkgutil.iter_modules(nbstream.doctor.__path__)]
+    return list(dict.fromkeys([*of_checks, *others]))
+
+
+def _table(kinds: list[FindingKind]) -> str:
+    rows = [(f"`{kind.check}`", str(kind.severity), _plain(kind.what), _plain(kind.remedy)) for kind in kinds]
+    return table(("check", "severity", "what", "remedy"), rows)
+
+
+def _plain(text: str) -> str:
+    """Return a sentence whose placeholders have no format, such as ``{share}`` for ``{share:.0%}``."""
+    return re.sub(r"\{(\w+)[^}]*\}", r"{\1}", text)
+
+
+_INTRODUCTION = """
+# Findings of nbstream doctor
+
+All that [`nbstream doctor`](../guides/doctor.md) may say, by what is examined. `{...}` stands for a value.
+The names of the checks are a contract; the sentences may be improved.
+"""
