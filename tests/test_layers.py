@@ -79,7 +79,6 @@ WORLD = {
     "socket",
     "redis",
     "aiosmtpd",
-    "aiosmtplib",
     "aiohttp",
     "prometheus_client",
     "yaml",

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nbstream.config import SmtpNextHopSetting
+from nbstream.config import ServerNextHopSetting, TcpAddress
 from nbstream.relay.maildir_next_hop import MaildirNextHop
 from nbstream.relay.quarantine import Quarantine
 
 if TYPE_CHECKING:
-    from nbstream.config import Settings
+    from nbstream.config import RelaySettings, Settings
     from nbstream.relay.next_hop import NextHop
+    from nbstream.relay.smtp_server import SmtpServer
 
 
 def make_next_hop(settings: Settings) -> NextHop:
     """Return where mail goes next."""
     next_hop = settings.relay.next_hop
-    if isinstance(next_hop, SmtpNextHopSetting):
+    if isinstance(next_hop, ServerNextHopSetting):
         # Imported here, since commands for a quarantine before a Maildir need no SMTP client.
         from nbstream.relay import smtp_connections  # noqa: PLC0415 - see above
         from nbstream.relay.smtp_next_hop import SmtpNextHop  # noqa: PLC0415 - see above
@@ -26,9 +27,32 @@ def make_next_hop(settings: Settings) -> NextHop:
             reply_timeout_seconds=settings.relay.reply_timeout_seconds,
             max_connections=settings.relay.max_connections,
         )
-        return SmtpNextHop(next_hop.address.host, next_hop.address.port, limits)
+        return SmtpNextHop(_server(settings.relay, next_hop), limits)
     assert settings.maildir_folder is not None
     return MaildirNextHop(settings.maildir_folder)
+
+
+def _server(relay: RelaySettings, next_hop: ServerNextHopSetting) -> SmtpServer:
+    from nbstream.relay.smtp_server import RelayLogin, RelayTls, SmtpServer, TlsMode  # noqa: PLC0415 - see above
+
+    login = None
+    if relay.user_file and relay.password_file:
+        login = RelayLogin(
+            relay.user_file.secret.get_secret_value(), relay.password_file.secret.get_secret_value()
+        )
+    is_lmtp = next_hop.protocol == "lmtp"
+    if not isinstance(next_hop.address, TcpAddress):
+        return SmtpServer(socket_path=str(next_hop.address.path), lmtp=is_lmtp, login=login)
+    host, port = next_hop.address.host, next_hop.address.port
+    tls = None
+    if relay.tls != "off":
+        tls = RelayTls(
+            TlsMode(relay.tls),
+            relay.tls_server_name or host,
+            str(relay.tls_ca_file) if relay.tls_ca_file else None,
+            implicit=next_hop.protocol == "smtps",
+        )
+    return SmtpServer(host, port, lmtp=is_lmtp, tls=tls, login=login)
 
 
 def make_quarantine(settings: Settings) -> Quarantine:

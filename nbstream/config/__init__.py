@@ -34,13 +34,13 @@ from nbstream.config.live_settings import (
 from nbstream.config.loading import find_config_file, load_settings
 from nbstream.config.recipients import RecipientRuleSettings
 from nbstream.config.redis import RedisSettings
+from nbstream.config.relay import RelaySettings
 from nbstream.config.settings import (
     AutolearnSettings,
     LimitsSettings,
     LogSettings,
     MinLearnedSettings,
     ModelSettings,
-    RelaySettings,
     Settings,
 )
 from nbstream.config.values import (
@@ -49,7 +49,7 @@ from nbstream.config.values import (
     MaildirNextHopSetting,
     Network,
     SecretFile,
-    SmtpNextHopSetting,
+    ServerNextHopSetting,
 )
 from nbstream.config.verdict import VerdictSettings
 
@@ -80,9 +80,9 @@ __all__ = [
     "RedisSettings",
     "RelaySettings",
     "SecretFile",
+    "ServerNextHopSetting",
     "Settings",
     "SmtpListenerSettings",
-    "SmtpNextHopSetting",
     "StreamListenerSettings",
     "TcpAddress",
     "VerdictSettings",

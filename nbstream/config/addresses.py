@@ -18,6 +18,7 @@ _ADDRESS = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:\[\]]+)):(?P<port>[0-9
 # Underscores are no part of host names (RFC 1123 2.1), but container networks give such names.
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _HOST = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
+_ANY_HOST = {"0.0.0.0", "::"}  # noqa: S104 - recognised here, not listened on
 _ALLOWED_ADDRESS = "must be HOST:PORT or [IPV6]:PORT, the port from 0 to 65535"
 MAX_SOCKET_PATH = 99  # unix(7) allows 107, and a socket is first made under a name that may be eight bytes longer
 DEFAULT_SOCKET_MODE = 0o660
@@ -42,6 +43,12 @@ class TcpAddress:
         if not isinstance(other, TcpAddress) or self.port != other.port or self.port == 0:
             return False
         return any(_hosts_overlap(host, other_host) for host in self._hosts for other_host in other._hosts)
+
+    def is_reached_at(self, target: TcpAddress | UnixAddress) -> bool:
+        """Return whether a client on this machine may reach a socket that listens here at ``target``."""
+        if not isinstance(target, TcpAddress) or self.port != target.port or not target.is_loopback:
+            return False
+        return self.is_loopback or self.host in _ANY_HOST
 
     @property
     def _hosts(self) -> list[IPv4Address | IPv6Address | str]:
@@ -78,6 +85,10 @@ class UnixAddress:
     def overlaps(self, other: TcpAddress | UnixAddress) -> bool:
         """Return whether no two sockets can listen at both addresses."""
         return self == other
+
+    def is_reached_at(self, target: TcpAddress | UnixAddress) -> bool:
+        """Return whether a client on this machine may reach a socket that listens here at ``target``."""
+        return self == target
 
 
 def _hosts_overlap(one: IPv4Address | IPv6Address | str, other: IPv4Address | IPv6Address | str) -> bool:
@@ -140,3 +151,10 @@ def read_host_name(value: object) -> str:
     if not isinstance(value, str) or _HOST.fullmatch(value) is None:
         raise ValueError("must be a host name such as mx.example.org")
     return value
+
+
+def read_server_name(value: object) -> str:
+    """Read the name of a server as its certificate has it: a host name, or an IP address without brackets."""
+    with suppress(ValueError):
+        return str(ip_address(value)) if isinstance(value, str) else read_host_name(value)
+    return read_host_name(value)

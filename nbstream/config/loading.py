@@ -101,7 +101,7 @@ def _config_problem(document: Document, details: ErrorDetails) -> ConfigProblem:
 def _describe_given_value(details: ErrorDetails) -> str:
     value = details["input"]
     name = str(details["loc"][-1])
-    if name == "url" or name.endswith("password_file"):
+    if name == "url" or name.endswith(("password_file", "user_file")):
         return _describe_value_near_secret(value, is_path=name != "url")
     # A value where a section belongs may well be a URL or a password.
     return describe_kind(value) if details["type"] in {"model_type", "tuple_type"} else format_value(value)

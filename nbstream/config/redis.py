@@ -20,7 +20,7 @@ from nbstream.config.redis_url import (
     url_has_user,
     url_is_unchecked,
 )
-from nbstream.config.section import PasswordFile, Seconds, Section
+from nbstream.config.section import CaFile, PasswordFile, Seconds, Section
 from nbstream.config.values import SecretFile
 
 _NAME = re.compile(r"[^\s\x00-\x1f\x7f]{1,200}")
@@ -40,18 +40,6 @@ def read_redis_name(value: object) -> str:
     if not isinstance(value, str) or _NAME.fullmatch(value) is None:
         raise ValueError("must be a name without spaces")
     return value
-
-
-def read_ca_file(value: object) -> Path:
-    """Read the path of a file with certificates (PEM)."""
-    import ssl  # noqa: PLC0415 - commands start without it, and few files name a certificate
-
-    path = read_path(value)
-    try:
-        ssl.create_default_context(cafile=path)
-    except OSError as error:
-        raise ValueError(f"must be a readable file with certificates in PEM ({error.strerror})") from None
-    return path
 
 
 NodeAddresses = Annotated[
@@ -95,7 +83,7 @@ class RedisSettings(Section):
     says that by ``rediss://``.
     """
 
-    ca_file: Annotated[Path, BeforeValidator(read_ca_file)] | None = None
+    ca_file: CaFile | None = None
     """A file with the certificate authorities whose servers are trusted; without it those of the system are."""
 
     cert_file: TlsFile | None = None

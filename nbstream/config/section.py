@@ -8,9 +8,10 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from nbstream.config.paths import read_path
-from nbstream.config.values import SecretFile, read_secret_file
+from nbstream.config.values import SecretFile, read_ca_file, read_secret_file
 
 FilePath = Annotated[Path, BeforeValidator(read_path)]
+CaFile = Annotated[Path, BeforeValidator(read_ca_file)]
 PasswordFile = Annotated[SecretFile, BeforeValidator(read_secret_file)]
 Seconds = Annotated[float, Field(gt=0, le=86400, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]

@@ -29,48 +29,15 @@ from nbstream.config.listeners import ListenersSettings
 from nbstream.config.memory import MemorySettings
 from nbstream.config.recipients import RecipientRuleSettings
 from nbstream.config.redis import RedisSettings
-from nbstream.config.section import ByteCount, Count, FilePath, Probability, Seconds, Section
-from nbstream.config.values import (
-    MaildirNextHopSetting,
-    SmtpNextHopSetting,
-    read_authserv_id,
-    read_model_name,
-    read_next_hop,
-    read_workers,
-)
+from nbstream.config.relay import RelaySettings
+from nbstream.config.section import ByteCount, Count, FilePath, Probability, Section
+from nbstream.config.values import ServerNextHopSetting, read_authserv_id, read_model_name, read_workers
 from nbstream.config.verdict import VerdictSettings
 from nbstream.engine.choice import EngineChoice
 
 AuthservIds = Annotated[
     tuple[Annotated[str, BeforeValidator(read_authserv_id)], ...], Strict(False), Field(max_length=100)
 ]
-_ANY_HOST = {"0.0.0.0", "::"}  # noqa: S104 - recognised here, not listened on
-
-
-class RelaySettings(Section):
-    """Where mail goes next, and how long its answers may take."""
-
-    next_hop: Annotated[MaildirNextHopSetting | SmtpNextHopSetting, BeforeValidator(read_next_hop)] = (
-        MaildirNextHopSetting()
-    )
-    """Where mail goes next. ``maildir`` is the folder ``Maildir`` in ``state_dir``, ``maildir:PATH`` is another
-    Maildir, and ``smtp://HOST:PORT`` is an SMTP server.
-    """
-
-    connect_timeout_seconds: Seconds = 10
-    """A next hop that cannot be reached in this time is away: the client gets 451 and tries again later. It is
-    also the longest wait for a free connection.
-    """
-
-    reply_timeout_seconds: Seconds = 300
-    """The longest wait for each reply of the next hop. A mail server may take its time after the final dot, and a
-    filter that gives up early doubles mail.
-    """
-
-    max_connections: Count = 200
-    """The connections to the next hop at once; further messages wait for one of them. A client that has begun a
-    message holds one, and therefore it should be no less than ``listeners.smtp.max_connections``.
-    """
 
 
 class MinLearnedSettings(Section):
@@ -300,13 +267,11 @@ class Settings(Section):
     @classmethod
     def _next_hop_is_another_server(cls, value: RelaySettings, info: ValidationInfo) -> RelaySettings:
         listeners = info.data.get("listeners")
-        own = listeners.smtp.listen if listeners and listeners.smtp else None
-        next_hop = value.next_hop.address if isinstance(value.next_hop, SmtpNextHopSetting) else None
-        if own is None or next_hop is None:
+        if listeners is None or not isinstance(value.next_hop, ServerNextHopSetting):
             return value
-        is_reached_by_loopback = next_hop.is_loopback and (own.is_loopback or own.host in _ANY_HOST)
-        if own.port == next_hop.port and is_reached_by_loopback:
-            raise ValueError("next_hop must be another server: listeners.smtp.listen is this daemon's own")
+        for name, own in listeners.listen_addresses:
+            if own.is_reached_at(value.next_hop.address):
+                raise ValueError(f"next_hop must be another server: listeners.{name}.listen is this daemon's own")
         return value
 
     @field_validator("verdict")
@@ -362,7 +327,7 @@ class Settings(Section):
     @classmethod
     def _quarantine_is_not_maildir(cls, value: QuarantineSettings, info: ValidationInfo) -> QuarantineSettings:
         relay, state = info.data.get("relay"), info.data.get("state_dir")
-        if relay is None or state is None or isinstance(relay.next_hop, SmtpNextHopSetting):
+        if relay is None or state is None or isinstance(relay.next_hop, ServerNextHopSetting):
             return value
         if value.folder(state) == (relay.next_hop.path or state / "Maildir"):
             path = str(value.path) if value.path else None
@@ -380,7 +345,7 @@ class Settings(Section):
     def maildir_folder(self) -> Path | None:
         """The Maildir that mail is delivered into, or None where the next hop is a server."""
         next_hop = self.relay.next_hop
-        return None if isinstance(next_hop, SmtpNextHopSetting) else next_hop.path or self.state_dir / "Maildir"
+        return None if isinstance(next_hop, ServerNextHopSetting) else next_hop.path or self.state_dir / "Maildir"
 
     @property
     def quarantine_folder(self) -> Path:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from pydantic import SecretStr
 
-from nbstream.config.addresses import TcpAddress, read_address
+from nbstream.config.addresses import TcpAddress, UnixAddress, read_address, read_listen_address
 from nbstream.config.paths import read_path, read_text_file
 from nbstream.policy.actions import Action
 from nbstream.policy.address_patterns import AddressPattern
@@ -34,7 +34,10 @@ _ALLOWED_REJECT = (
     "must be null, a number above 0 and at most 1, {false_positive_cost: C} with C above 0, "
     f"or {{max_false_positive_rate: R}} with R above 0 and at most {MAX_FALSE_POSITIVE_RATE}"
 )
-_ALLOWED_NEXT_HOP = "must be maildir, maildir:PATH or smtp://HOST:PORT"
+_ALLOWED_NEXT_HOP = (
+    "must be maildir, maildir:PATH, smtp://HOST:PORT, smtps://HOST:PORT, lmtp://HOST:PORT, smtp:unix:/PATH or "
+    "lmtp:unix:/PATH"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +48,16 @@ class MaildirNextHopSetting:
 
 
 @dataclass(frozen=True, slots=True)
-class SmtpNextHopSetting:
-    """The next hop is the SMTP server at this address."""
+class ServerNextHopSetting:
+    """The next hop is a server; ``protocol`` is ``smtp``, ``smtps`` (SMTP within TLS) or ``lmtp``."""
 
-    address: TcpAddress
+    protocol: str
+    address: TcpAddress | UnixAddress
+
+    @property
+    def is_on_network(self) -> bool:
+        """Whether it is reached by TCP."""
+        return isinstance(self.address, TcpAddress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +110,9 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def read_next_hop(value: object) -> MaildirNextHopSetting | SmtpNextHopSetting:
-    """Read ``maildir``, ``maildir:PATH`` or ``smtp://HOST:PORT``."""
-    if isinstance(value, MaildirNextHopSetting | SmtpNextHopSetting):
+def read_next_hop(value: object) -> MaildirNextHopSetting | ServerNextHopSetting:
+    """Read a Maildir, or a server as ``PROTOCOL://HOST:PORT`` or ``PROTOCOL:unix:/PATH``."""
+    if isinstance(value, MaildirNextHopSetting | ServerNextHopSetting):
         return value
     text = value if isinstance(value, str) else ""
     kind, _, rest = text.partition(":")
@@ -111,8 +120,10 @@ def read_next_hop(value: object) -> MaildirNextHopSetting | SmtpNextHopSetting:
         return MaildirNextHopSetting()
     if kind == "maildir" and rest:
         return MaildirNextHopSetting(read_path(rest))
-    if kind == "smtp" and rest.startswith("//"):
-        return SmtpNextHopSetting(_server_address(rest.removeprefix("//")))
+    if kind in {"smtp", "smtps", "lmtp"} and rest.startswith("//"):
+        return ServerNextHopSetting(kind, _server_address(rest.removeprefix("//")))
+    if kind in {"smtp", "lmtp"} and rest.startswith("unix:"):
+        return ServerNextHopSetting(kind, read_listen_address(rest))
     raise ValueError(_ALLOWED_NEXT_HOP)
 
 
@@ -126,6 +137,15 @@ def _server_address(text: str) -> TcpAddress:
     return address
 
 
+def read_tls_mode(value: object) -> str:
+    """Read ``off``, ``may``, ``encrypt`` or ``verify``. Without quotes ``off`` is a boolean in YAML."""
+    if value is False:
+        return "off"
+    if isinstance(value, str) and value in {"off", "may", "encrypt", "verify"}:
+        return value
+    raise ValueError("must be off, may, encrypt or verify")
+
+
 def read_secret_file(value: object) -> SecretFile:
     """Read the path of a file that contains one secret. The line end after the secret is no part of it."""
     if isinstance(value, SecretFile):
@@ -135,6 +155,18 @@ def read_secret_file(value: object) -> SecretFile:
     if not secret.strip():
         raise ValueError("must be a file with a secret in it (it is empty)")
     return SecretFile(path, SecretStr(secret))
+
+
+def read_ca_file(value: object) -> Path:
+    """Read the path of a file with certificates (PEM)."""
+    import ssl  # noqa: PLC0415 - commands start without it, and few files name a certificate
+
+    path = read_path(value)
+    try:
+        ssl.create_default_context(cafile=path)
+    except OSError as error:
+        raise ValueError(f"must be a readable file with certificates in PEM ({error.strerror})") from None
+    return path
 
 
 def read_authserv_id(value: object) -> str:

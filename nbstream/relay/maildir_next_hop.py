@@ -27,6 +27,8 @@ _CONTROL_CHARACTER = re.compile(rb"[\x00-\x1f\x7f]")
 class MaildirNextHop:
     """The Maildir at ``path``, which is made when it is first needed."""
 
+    answers_each_recipient = False
+
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
         self._room = MaildirRoom(path)

@@ -85,6 +85,10 @@ class Transaction(Protocol):
 class NextHop(Protocol):
     """The server or Maildir to which checked mail goes."""
 
+    @property
+    def answers_each_recipient(self) -> bool:
+        """Whether a message gets a reply for each recipient, and may reach some and not the others."""
+
     async def features(self) -> frozenset[str]:
         """Return the EHLO keywords of the next hop in upper case, or the usual ones before it was reached.
 

@@ -19,7 +19,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TypeAlias
 
 from nbstream.errors import InputError, NotReleased
@@ -184,6 +184,17 @@ def read_message(message: QuarantinedMessage) -> tuple[QuarantineNote, bytes]:
     """Return the note, and the message with CRLF line ends and the verdict that it got. Raises ``InputError``."""
     with _open_file(message) as file:
         return _read_note(message, file), normalize_line_ends(file.read())
+
+
+def draft_for_recipients(
+    message: QuarantinedMessage, recipients: tuple[SmtpPath, ...]
+) -> tuple[maildir_files.MaildirDraft, QuarantinedMessage]:
+    """Return the same message for these recipients alone, as a file that waits. Raises ``InputError``."""
+    note, content = read_message(message)
+    note = replace(note, envelope=replace(note.envelope, recipients=recipients))
+    folder, name = message.path.parent.parent, message.path.name.partition(":")[0]
+    draft = maildir_files.MaildirDraft(folder, name, _NOTE_FIELD_START + _render_note(note) + b"\n", content)
+    return draft, QuarantinedMessage(message.id, message.at, folder / "new" / name, in_doubt=False)
 
 
 def read_subject(message: QuarantinedMessage) -> tuple[QuarantineNote, str]:

@@ -1,14 +1,8 @@
-"""A next hop that is reached over SMTP (RFC 5321), on connections that stay open between messages.
+"""A next hop that is reached over SMTP (RFC 5321) or LMTP (RFC 2033), on connections that stay open.
 
-Rules: a command has one reply and one deadline. Whatever ends the wait early, cancellation included, closes the
-connection, so that a late reply is never taken for the reply to the next command. A connection is lent to one
-transaction at a time. An idle connection may have died: nothing is delivered before the final dot, and until then
-the transaction is repeated, once, on a new connection. Nothing is repeated after a deadline that passed, nor after
-the dot.
-
-Commands are written as bytes: the library's ``mail`` and ``rcpt`` rewrite addresses (source routes, comments) and
-refuse non-ASCII parameters. Its ``data`` would stop the loop for seconds at a large message: see
-docs/experiments.md.
+Rules: a connection is lent to one transaction at a time. An idle connection may have died: nothing is delivered
+before the final dot, and until then the transaction is repeated, once, on a new connection. Nothing is repeated
+after a deadline that passed, nor after the dot.
 """
 
 from __future__ import annotations
@@ -19,7 +13,11 @@ import re
 from nbstream.errors import RelayRefused, RelayUnavailable
 from nbstream.mail.lines import PIECE_BYTES, line_spans
 from nbstream.relay.next_hop import DataReplies, SmtpPath
-from nbstream.relay.smtp_connections import ConnectionLost, ConnectionPool, NextHopConnection, NextHopLimits
+from nbstream.relay.next_hop_connection import NextHopConnection
+from nbstream.relay.smtp_connections import ConnectionPool, NextHopLimits
+from nbstream.relay.smtp_opening import UNREACHABLE, NotOpened
+from nbstream.relay.smtp_server import SmtpServer
+from nbstream.relay.smtp_stream import ConnectionLost
 from nbstream.wire.smtp_reply import SmtpReply
 
 # Offered while the next hop was never reached: mail for it gets a 451 anyway, while a client that misses SMTPUTF8
@@ -27,16 +25,17 @@ from nbstream.wire.smtp_reply import SmtpReply
 USUAL_FEATURES = frozenset({"8BITMIME", "DSN", "ENHANCEDSTATUSCODES", "PIPELINING", "SIZE", "SMTPUTF8"})
 
 _CONTROL_CHARACTER = re.compile(rb"[\x00-\x1f\x7f]")
-_UNREACHABLE = "cannot be reached"
 _CONTROL_REFUSED = SmtpReply(501, "5.5.4 Control characters are not allowed in an address or a parameter")
 
 
 class SmtpNextHop:
-    """The server at ``host`` and ``port``, over plain SMTP."""
+    """A server that speaks SMTP or LMTP."""
 
-    def __init__(self, host: str, port: int, limits: NextHopLimits | None = None) -> None:
+    def __init__(self, server: SmtpServer, limits: NextHopLimits | None = None) -> None:
+        self.server = server
+        self.answers_each_recipient = server.lmtp
         self._limits = limits or NextHopLimits()
-        self._pool = ConnectionPool(host, port, self._limits)
+        self._pool = ConnectionPool(server, self._limits)
 
     async def features(self) -> frozenset[str]:
         """Return the keywords of the last EHLO; connect where there was none yet. Never raises."""
@@ -61,10 +60,12 @@ class SmtpNextHop:
             async with asyncio.timeout(self._limits.connect_timeout_seconds):
                 transaction = SmtpTransaction(self._pool, await self._pool.lease())
                 reply = await transaction.exchange(b"NOOP")
+        except NotOpened as error:
+            return error.problem
         except (RelayUnavailable, TimeoutError):
-            return _UNREACHABLE
+            return UNREACHABLE
         transaction.end(keep=True)
-        return None if reply.accepted else _UNREACHABLE
+        return None if reply.accepted else UNREACHABLE
 
     async def close(self) -> None:
         """Close the idle connections; a lent one is closed when it comes back."""
@@ -84,7 +85,7 @@ class SmtpTransaction:
         return await self.send_path(b"RCPT TO:", recipient)
 
     async def data(self, content: bytes, fields: bytes = b"") -> DataReplies:
-        """Return the next hop's final reply, to DATA or to the message. Raises ``RelayUnavailable``."""
+        """Return the next hop's final replies, to DATA or to the message. Raises ``RelayUnavailable``."""
         try:
             stuffed_pieces = await dot_stuffed_pieces(content, fields)
             reply = await self.exchange(b"DATA", positive=3)
@@ -92,12 +93,15 @@ class SmtpTransaction:
                 await self.abort()
                 return DataReplies((reply,))
             assert self._connection is not None
-            reply = await self._connection.send_content(stuffed_pieces)
+            recipient_count = len(self._accepted_commands) - 1  # the first one is MAIL
+            replies = await self._connection.send_content(
+                stuffed_pieces, recipient_count if self._pool.server.lmtp else 1
+            )
         except BaseException:
             self.end(keep=False)
             raise
         self.end(keep=True)
-        return DataReplies((reply,))
+        return DataReplies(replies)
 
     async def abort(self) -> None:
         """Reset the transaction and keep the connection, or else close it."""

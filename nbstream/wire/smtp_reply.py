@@ -1,11 +1,16 @@
-"""The reply of an SMTP server, and how it is written on the wire (RFC 5321 4.2)."""
+"""The reply of an SMTP or LMTP server, and how it is written and read on the wire (RFC 5321 4.2)."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
+MAX_REPLY_BYTES = 32 * 1024
+"""A longer reply is malformed. RFC 5321 asks for lines of 512 bytes; a reply to EHLO has some dozen of them."""
+
 _UNSAFE = re.compile(r"[^\x20-\x7e\n]")
+
+_LINE = re.compile(rb"(?P<code>[2-5][0-9]{2})(?:(?P<separator>[ -])(?P<text>[^\n]*))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +41,46 @@ class SmtpReply:
 
     def __str__(self) -> str:
         return self.render().decode("ascii")
+
+
+class MalformedReply(ValueError):
+    """A server sent something that is no reply."""
+
+
+class SmtpReplyReader:
+    """Makes replies of the bytes of a server, in whatever pieces they come."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._searched = 0  # bytes of the buffer in which there is no line feed
+        self._texts: list[str] = []  # the lines of a reply that has more of them
+        self._reply_bytes = 0  # of those lines
+
+    @property
+    def unread_bytes(self) -> int:
+        """How many bytes have come that belong to no reply which was read."""
+        return self._reply_bytes + len(self._buffer)
+
+    def feed(self, data: bytes) -> None:
+        """Take what the server sent."""
+        self._buffer += data
+
+    def next_reply(self) -> SmtpReply | None:
+        """Return the next whole reply, or None where more has to come. Raises ``MalformedReply``."""
+        while (end := self._buffer.find(b"\n", self._searched)) >= 0:
+            line = bytes(self._buffer[:end]).removesuffix(b"\r")
+            del self._buffer[: end + 1]
+            self._searched = 0
+            self._reply_bytes += end + 1
+            parts = _LINE.fullmatch(line)
+            if parts is None or self._reply_bytes > MAX_REPLY_BYTES:
+                raise MalformedReply(ascii(line[:100].decode("latin-1")))
+            self._texts.append((parts["text"] or b"").strip().decode("utf-8", "surrogateescape"))
+            if parts["separator"] != b"-":
+                reply = SmtpReply(int(parts["code"]), "\n".join(self._texts))
+                self._texts, self._reply_bytes = [], 0
+                return reply
+        self._searched = len(self._buffer)
+        if self.unread_bytes > MAX_REPLY_BYTES:
+            raise MalformedReply("too long")
+        return None

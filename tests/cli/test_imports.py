@@ -21,7 +21,7 @@ HEAVY = {
     if {name.lower().replace("_", "-") for name in distributions} & DEPENDENCIES
 } | {"asyncio", "matplotlib", "ssl"}
 
-SERVING = {"aiohttp", "aiosmtpd", "aiosmtplib", "uvloop", "prometheus_client", "matplotlib"}
+SERVING = {"aiohttp", "aiosmtpd", "uvloop", "prometheus_client", "matplotlib"}
 
 
 def loaded(*words: str, code: int = 0) -> set[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nbstream import config
-from nbstream.config import SmtpNextHopSetting
+from nbstream.config import ServerNextHopSetting
 from tests.deploy.postfix import DEPLOY, FRIEND, MESSAGE_SIZE_LIMIT, STRANGER, Postfix, logins, open_folder
 from tests.integration.daemon import DaemonProcess, command, wait_until
 
@@ -70,7 +70,7 @@ def test_the_way_back_refuses_nothing_and_does_nothing_twice(postfix: Postfix) -
 def test_the_settings_fit_the_services() -> None:
     settings = config.load_settings(SETTINGS)
     next_hop = settings.relay.next_hop
-    assert isinstance(next_hop, SmtpNextHopSetting)
+    assert isinstance(next_hop, ServerNextHopSetting)
     assert f"\n{next_hop.address} inet" in (DEPLOY / "postfix" / "master.cf").read_text()
     assert settings.listeners.smtp is not None
     assert str(settings.listeners.smtp.listen) == "127.0.0.1:10025"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,17 +20,22 @@ class Certificates:
     key: Path
 
     @classmethod
-    def make(cls, openssl: str, folder: Path) -> Certificates:
-        """Make an authority and sign a certificate for all ``HOSTS`` and 127.0.0.1."""
+    def make(
+        cls,
+        openssl: str,
+        folder: Path,
+        names: Sequence[str] = ("IP:127.0.0.1", *(f"IP:{host}" for host in HOSTS)),
+        days: int = 2,
+    ) -> Certificates:
+        """Make an authority and sign a certificate for these names; with negative ``days`` it has expired."""
         files = cls(folder / "ca.pem", folder / "certificate.pem", folder / "key.pem")
         authority_key, request, extensions = folder / "ca.key", folder / "request.pem", folder / "extensions"
-        names = ",".join(f"IP:{host}" for host in ("127.0.0.1", *HOSTS))
-        extensions.write_text(f"subjectAltName={names}\nextendedKeyUsage=serverAuth,clientAuth\n")
+        extensions.write_text(f"subjectAltName={','.join(names)}\nextendedKeyUsage=serverAuth,clientAuth\n")
         new_key = "-newkey rsa:2048 -nodes"
         commands = [
             f"req -x509 {new_key} -days 2 -subj /CN=authority -keyout {authority_key} -out {files.authority}",
             f"req {new_key} -subj /CN=server -keyout {files.key} -out {request}",
-            f"x509 -req -in {request} -CA {files.authority} -CAkey {authority_key} -CAcreateserial -days 2"
+            f"x509 -req -in {request} -CA {files.authority} -CAkey {authority_key} -CAcreateserial -days {days}"
             f" -extfile {extensions} -out {files.certificate}",
         ]
         for words in commands:

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 
 from nbstream.relay.smtp_connections import NextHopLimits
 from nbstream.relay.smtp_next_hop import SmtpNextHop
+from nbstream.relay.smtp_server import SmtpServer
 
 from .scripted_server import ScriptedServer
 
@@ -19,8 +21,8 @@ async def play() -> AsyncIterator[Play]:
     """Start a server that plays these transcripts."""
     async with AsyncExitStack() as stack:
 
-        async def start(*transcripts: str) -> ScriptedServer:
-            server = ScriptedServer(transcripts)
+        async def start(*transcripts: str, **options: Any) -> ScriptedServer:
+            server = ScriptedServer(transcripts, **options)
             await server.start()
             stack.push_async_callback(server.stop)
             return server
@@ -34,7 +36,7 @@ async def relay_to() -> AsyncIterator[Relay]:
     async with AsyncExitStack() as stack:
 
         def make(server: ScriptedServer, **limits: float) -> SmtpNextHop:
-            next_hop = SmtpNextHop(server.host, server.port, NextHopLimits(**limits))  # type: ignore[arg-type]  # by name
+            next_hop = SmtpNextHop(SmtpServer(server.host, server.port), NextHopLimits(**limits))  # type: ignore[arg-type]  # by name
             stack.push_async_callback(next_hop.close)
             return next_hop
 

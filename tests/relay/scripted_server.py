@@ -1,16 +1,19 @@
-"""An SMTP server that plays transcripts over a real socket: the first connection plays the first one, and so on.
+"""An SMTP or LMTP server that plays transcripts over a real socket: each connection plays the next one.
 
 A transcript has one step a line. ``C: x``: the client says exactly x. ``S: x``: the server says x.
 ``S: drop``: the server closes. ``S: nothing``: it neither speaks nor reads until ``go_on`` is set.
 ``C: some``: the client says something. ``C: gone``: the client closes, and ``last_words`` has what it said
-before. Greeting and EHLO come before the first line by themselves.
+before. ``S: tls``: the server begins TLS. Greeting and EHLO (LHLO of an LMTP server) come before the first line by
+themselves, unless the server is made ``without_opening``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 import textwrap
 from collections.abc import Sequence
+from pathlib import Path
 
 DEADLINE_SECONDS = 20
 
@@ -21,7 +24,17 @@ FEATURES = b"250-server.test\r\n250-PIPELINING\r\n250-size 1000\r\n250 DSN\r\n"
 class ScriptedServer:
     """The server; ``played`` waits until every transcript has been played to its end, and says what differed."""
 
-    def __init__(self, transcripts: Sequence[str]) -> None:
+    def __init__(
+        self,
+        transcripts: Sequence[str],
+        *,
+        lmtp: bool = False,
+        without_opening: bool = False,
+        tls: ssl.SSLContext | None = None,
+        socket_path: Path | None = None,
+    ) -> None:
+        self._hello = b"" if without_opening else b"LHLO" if lmtp else b"EHLO"
+        self._tls, self._socket_path = tls, socket_path
         self._transcripts = [textwrap.dedent(transcript).strip().split("\n") for transcript in transcripts]
         self._ended = [asyncio.get_running_loop().create_future() for _ in transcripts]
         self._connections: list[asyncio.StreamWriter] = []
@@ -32,6 +45,9 @@ class ScriptedServer:
         self.host, self.port = "127.0.0.1", 0
 
     async def start(self) -> None:
+        if self._socket_path:
+            self._server = await asyncio.start_unix_server(self._serve, self._socket_path)
+            return
         self._server = await asyncio.start_server(self._serve, self.host, self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
@@ -64,9 +80,11 @@ class ScriptedServer:
             writer.close()
 
     async def _play(self, steps: list[str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(GREETING)
-        assert await reader.readline() == b"EHLO [127.0.0.1]\r\n"
-        writer.write(FEATURES)
+        if self._hello:
+            own_name = b"localhost" if self._socket_path else b"[127.0.0.1]"
+            writer.write(GREETING)
+            assert await reader.readline() == self._hello + b" " + own_name + b"\r\n"
+            writer.write(FEATURES)
         for step in steps:
             side, _, line = step.partition(": ")
             if step == "S: drop":
@@ -74,6 +92,9 @@ class ScriptedServer:
             if step == "C: gone":
                 self.silent.set()
                 self.last_words = await _read_to_the_end(reader)
+            elif step == "S: tls":
+                assert self._tls is not None
+                await writer.start_tls(self._tls)
             elif step == "S: nothing":
                 self.silent.set()
                 await self.go_on.wait()

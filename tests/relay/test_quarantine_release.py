@@ -15,6 +15,8 @@ from nbstream.relay.maildir_next_hop import MaildirNextHop
 from nbstream.relay.next_hop import Envelope, SmtpPath
 from nbstream.relay.quarantine import Quarantine, QuarantinedMessage, QuarantineNote
 from nbstream.relay.quarantine_release import release_message
+from nbstream.relay.smtp_next_hop import SmtpNextHop
+from nbstream.relay.smtp_server import SmtpServer
 from tests.relay.conftest import Play, Relay
 
 CONTENT = b"Subject: x\r\n\r\nhello\r\n"
@@ -91,6 +93,34 @@ async def test_a_message_that_the_next_hop_refuses_waits_on(
 
     await server.played()
     assert folder.messages() == [message]
+
+
+async def test_a_next_hop_that_answers_each_recipient_gets_one_after_the_other(
+    play: Play, tmp_path: pathlib.Path
+) -> None:
+    folder, message = await put(tmp_path)
+    begun = "C: MAIL FROM:<a@a.test> SIZE=9 X-odd=Y\nS: 250 ok\n"
+    to_b, to_c = (f"{begun}C: RCPT TO:{path}" for path in ("<b@b.test>", "<c@c.test> NOTIFY=NEVER"))
+    server = await play(
+        script(f"{to_b}{DATA}S: 250 saved\n{to_c}{DATA}S: 452 full\n{to_c}{DATA}S: 250 saved"), lmtp=True
+    )
+    next_hop = SmtpNextHop(SmtpServer(server.host, server.port, lmtp=True))
+
+    rest = await release_message(message, ENVELOPE, CONTENT, next_hop)
+
+    assert rest is not None
+    assert folder.messages() == [rest]
+    assert not rest.in_doubt
+    note, content = quarantine.read_message(rest)
+    assert (note.envelope.sender, note.envelope.recipients) == (ENVELOPE.sender, ENVELOPE.recipients[1:])
+    assert (note.id, note.probability, content) == ("a" * 24, 0.9, CONTENT)
+    with pytest.raises(RelayRefused):
+        await release_message(rest, note.envelope, CONTENT, next_hop)
+    assert folder.messages() == [rest]
+    assert await release_message(rest, note.envelope, CONTENT, next_hop) is None
+    assert folder.messages() == []
+    await server.played()
+    await next_hop.close()
 
 
 async def test_a_next_hop_that_is_away_changes_nothing(

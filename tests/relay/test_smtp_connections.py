@@ -12,8 +12,10 @@ import pytest
 from nbstream.errors import RelayRefused, RelayUnavailable
 from nbstream.listeners.smtp.error_replies import error_reply
 from nbstream.relay.next_hop import SmtpPath
-from nbstream.relay.smtp_connections import NextHopConnection, NextHopLimits
+from nbstream.relay.next_hop_connection import NextHopConnection
+from nbstream.relay.smtp_connections import NextHopLimits
 from nbstream.relay.smtp_next_hop import USUAL_FEATURES, SmtpNextHop
+from nbstream.relay.smtp_server import SmtpServer
 from nbstream.wire.smtp_reply import SmtpReply
 from tests.waiting import until
 
@@ -280,7 +282,7 @@ async def test_a_message_given_up_never_reaches_its_final_dot(
     assert asyncio.all_tasks() <= before  # nobody writes any more
 
 
-@pytest.mark.parametrize("line", ["hello?", "250 " + "x" * 9000, "354 Go", "150 Wait"])
+@pytest.mark.parametrize("line", ["hello?", "250 " + "x" * 40_000, "354 Go", "150 Wait"])
 async def test_a_malformed_reply_closes_the_connection(line: str, play: Play, relay_to: Relay) -> None:
     server = await play(ASK_MAIL + f"S: {line}\n" + GONE)
 
@@ -402,7 +404,7 @@ async def test_a_next_hop_that_cannot_be_reached(listening: bool) -> None:
         if listening:
             server.listen()
         host, port = server.getsockname()
-        relay = SmtpNextHop(host, port, NextHopLimits(connect_timeout_seconds=0.2))
+        relay = SmtpNextHop(SmtpServer(host, port), NextHopLimits(connect_timeout_seconds=0.2))
 
         assert await relay.problem() == "cannot be reached"
         assert await relay.features() == USUAL_FEATURES

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from aiosmtpd.smtp import SMTP, Envelope, Session
-from aiosmtplib.protocol import SMTPProtocol
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nbstream.mail.lines import PIECE_BYTES, split_at_line_ends
 from nbstream.relay.next_hop import SmtpPath
 from nbstream.relay.smtp_next_hop import SmtpNextHop
+from nbstream.relay.smtp_server import SmtpServer
+from nbstream.relay.smtp_stream import SmtpStream
 
 lines = st.lists(
     st.one_of(
@@ -63,7 +64,7 @@ async def received() -> AsyncIterator[Received]:
     sink = Sink()
     options: dict[str, Any] = {"data_size_limit": None, "hostname": "sink.test"}
     server = await asyncio.get_running_loop().create_server(lambda: LongLines(sink, **options), "127.0.0.1", 0)
-    relay = SmtpNextHop(*server.sockets[0].getsockname())
+    relay = SmtpNextHop(SmtpServer(*server.sockets[0].getsockname()))
     yield Received(relay, sink)
     await relay.close()
     server.close()
@@ -89,7 +90,7 @@ async def test_a_message_of_several_pieces_arrives_whole(line: bytes, received: 
 async def test_other_tasks_run_between_two_pieces_of_a_large_message(
     content: bytes, received: Received, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    turn, written, write = 0, Counter[int](), SMTPProtocol.write
+    turn, written, write = 0, Counter[int](), SmtpStream.write
 
     async def count_turns() -> None:
         nonlocal turn
@@ -97,11 +98,11 @@ async def test_other_tasks_run_between_two_pieces_of_a_large_message(
             await asyncio.sleep(0)
             turn += 1
 
-    def count_bytes(protocol: SMTPProtocol, data: bytes) -> None:
+    def count_bytes(protocol: SmtpStream, data: bytes) -> None:
         written[turn] += len(data)
         write(protocol, data)
 
-    monkeypatch.setattr(SMTPProtocol, "write", count_bytes)
+    monkeypatch.setattr(SmtpStream, "write", count_bytes)
     counting = asyncio.create_task(count_turns())
     await received.of(content)
     counting.cancel()

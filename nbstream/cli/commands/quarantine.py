@@ -148,7 +148,11 @@ async def _release_messages(settings: Settings, waiting: Quarantine, options: ar
             for prefix in options.ids:
                 for entry in _messages_to_release(waiting, prefix, errors):
                     try:
-                        lesson = await _release_one(settings, spam_filter, next_hop, entry, again=options.again)
+                        lesson, rest = await _release_one(
+                            settings, spam_filter, next_hop, entry, again=options.again
+                        )
+                        while rest:  # of one recipient after the other, where the next hop speaks LMTP
+                            _, rest = await _release_one(settings, spam_filter, next_hop, rest, again=False)
                     except NbstreamError as error:
                         _report_error(error, entry.id, errors)
                     else:
@@ -175,7 +179,8 @@ def _report_error(error: NbstreamError, message_id: str, errors: list[NbstreamEr
 
 async def _release_one(
     settings: Settings, spam_filter: Filter, next_hop: NextHop, entry: QuarantinedMessage, *, again: bool
-) -> Lesson:
+) -> tuple[Lesson, QuarantinedMessage | None]:
+    """Teach the message as ham and deliver it; return the file that waits for other recipients, or None."""
     with quarantine.locked(entry):
         if entry.in_doubt and not again:
             raise NotReleased(f"{IN_DOUBT_TEXT}; to deliver it all the same, --again")
@@ -188,5 +193,5 @@ async def _release_one(
         edits = make_header_policy(settings).edits(released)
         kept = tuple(field for field in edits.added if field[0] != _SPAM_LEVEL_FIELD)
         edited = b"".join(edit_message(message.raw, replace(edits, added=kept)))
-        await release_message(entry, note.envelope, edited, next_hop)
-    return lesson
+        rest = await release_message(entry, note.envelope, edited, next_hop)
+    return lesson, rest

@@ -232,6 +232,8 @@ class SmtpSession(SmtpConnection):
             return replies.FEEDBACK_MIXED_WITH_MAIL
         if mail.next_hop_transaction is None:
             return RELAY_UNAVAILABLE
+        if mail.recipients and self._listener.next_hop.answers_each_recipient:
+            return replies.TOO_MANY_RECIPIENTS  # one reply to DATA cannot say what became of two recipients
         reply = await mail.next_hop_transaction.rcpt(recipient)
         if reply.accepted:
             mail.recipients.append(recipient)

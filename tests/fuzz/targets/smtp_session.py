@@ -33,6 +33,8 @@ _TAKEN = re.compile(rb"(?m)^250 2\.0\.0 taken as (\d+)")
 class _NextHop:
     """A next hop in memory, which takes every message for all recipients that have an at sign."""
 
+    answers_each_recipient = False
+
     def __init__(self) -> None:
         self.messages: list[bytes] = []
         self.open_transactions = 0

@@ -28,6 +28,7 @@ from nbstream.relay import quarantine
 from nbstream.relay.quarantine import Quarantine, QuarantineNote
 from nbstream.relay.smtp_connections import NextHopLimits
 from nbstream.relay.smtp_next_hop import SmtpNextHop
+from nbstream.relay.smtp_server import SmtpServer
 from tests.listeners.smtp.smtp_listener import HAM, SPAM, RunningSmtp, open_smtp_listener
 
 SPAMMY = b"From: w@offers.example\r\nSubject: prize\r\n\r\nClaim your free prize now, this offer ends today.\r\n"
@@ -87,7 +88,7 @@ async def before_server(
     )
     try:
         port = server.sockets[0].getsockname()[1]
-        next_hop = SmtpNextHop("127.0.0.1", port, NextHopLimits(connect_timeout_seconds=5))
+        next_hop = SmtpNextHop(SmtpServer("127.0.0.1", port), NextHopLimits(connect_timeout_seconds=5))
         async with taught(client, folder, next_hop=next_hop, **options) as smtp:
             yield smtp
     finally:

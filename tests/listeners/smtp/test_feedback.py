@@ -15,6 +15,7 @@ from nbstream.listeners.runtime import Runtime
 from nbstream.listeners.teachers import Teachers
 from nbstream.relay.smtp_connections import NextHopLimits
 from nbstream.relay.smtp_next_hop import SmtpNextHop
+from nbstream.relay.smtp_server import SmtpServer
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
 from tests.filter.disputes import DISPUTED, SIMILAR, teach_dispute
@@ -143,7 +144,7 @@ async def test_feedback_is_not_delivered(smtp: RunningSmtp) -> None:
 
 
 async def test_feedback_is_learned_while_the_next_hop_is_away(client: Redis, tmp_path: Path) -> None:
-    away = SmtpNextHop("127.0.0.1", 1, NextHopLimits(connect_timeout_seconds=1))
+    away = SmtpNextHop(SmtpServer("127.0.0.1", 1), NextHopLimits(connect_timeout_seconds=1))
     async with open_smtp_listener(client, tmp_path / "m", away) as smtp:
         assert (await smtp.send(wrap_as_forward(PRIZE), SPAM)).startswith("250 2.0.0 learned")
 

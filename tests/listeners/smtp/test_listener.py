@@ -21,6 +21,7 @@ from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.relay.smtp_connections import NextHopLimits
 from nbstream.relay.smtp_next_hop import SmtpNextHop
+from nbstream.relay.smtp_server import SmtpServer
 from tests.listeners.smtp.smtp_listener import RunningSmtp, open_smtp_listener
 from tests.relay.scripted_server import ScriptedServer
 from tests.waiting import DEADLINE_SECONDS, until
@@ -298,12 +299,53 @@ async def open_smtp_listener_before(transcript: str, client: Redis, maildir: Pat
     server = ScriptedServer(["C: NOOP\nS: 250 ok\n" + textwrap.dedent(transcript).strip()])
     await server.start()
     try:
-        next_hop = SmtpNextHop(server.host, server.port, NextHopLimits(connect_timeout_seconds=5))
+        next_hop = SmtpNextHop(SmtpServer(server.host, server.port), NextHopLimits(connect_timeout_seconds=5))
         async with open_smtp_listener(client, maildir, next_hop) as smtp:
             yield smtp
             await server.played()
     finally:
         await server.stop()
+
+
+@asynccontextmanager
+async def open_smtp_listener_before_lmtp(
+    transcript: str, client: Redis, maildir: Path
+) -> AsyncIterator[RunningSmtp]:
+    """The same with a next hop that speaks LMTP."""
+    server = ScriptedServer(["C: NOOP\nS: 250 ok\n" + textwrap.dedent(transcript).strip()], lmtp=True)
+    await server.start()
+    try:
+        next_hop = SmtpNextHop(SmtpServer(server.host, server.port, lmtp=True))
+        async with open_smtp_listener(client, maildir, next_hop) as smtp:
+            yield smtp
+            await server.played()
+    finally:
+        await server.stop()
+
+
+async def test_before_lmtp_each_recipient_has_a_transaction_of_its_own(client: Redis, tmp_path: Path) -> None:
+    transcript = """
+        C: MAIL FROM:<a@b>
+        S: 250 2.1.0 Ok
+        C: RCPT TO:<unknown@b>
+        S: 550 5.1.1 Unknown
+        C: RCPT TO:<one@b>
+        S: 250 2.1.5 Ok
+        C: DATA
+        S: 354 go
+        C: some
+        S: 250 2.0.0 saved
+    """
+    async with open_smtp_listener_before_lmtp(transcript, client, tmp_path) as smtp:
+        dialogue = await smtp.talk()
+        await dialogue.hello()
+        await dialogue.say("MAIL FROM:<a@b>")
+        replies = [await dialogue.say(f"RCPT TO:<{name}@b>") for name in ("unknown", "one", "two", "three")]
+        await dialogue.say("DATA")
+        dialogue.writer.write(MESSAGE + b".\r\n")
+
+        assert [reply[:9] for reply in replies] == ["550 5.1.1", "250 2.1.5", "452 4.5.3", "452 4.5.3"]
+        assert (await dialogue.reply()).startswith("250 2.0.0 saved")
 
 
 async def test_answers_of_the_next_hop_pass_through_and_parameters_go_on_verbatim(
@@ -376,7 +418,7 @@ async def test_a_message_refused_by_the_next_hop_is_refused(client: Redis, tmp_p
 async def test_while_the_next_hop_is_away_recipients_get_a_451_without_its_name(
     client: Redis, tmp_path: Path
 ) -> None:
-    away = SmtpNextHop("127.0.0.1", 1, NextHopLimits(connect_timeout_seconds=1))
+    away = SmtpNextHop(SmtpServer("127.0.0.1", 1), NextHopLimits(connect_timeout_seconds=1))
     async with open_smtp_listener(client, tmp_path / "m", away) as smtp:
         reply = await smtp.send(MESSAGE)
 
@@ -391,7 +433,7 @@ async def test_a_next_hop_that_goes_away_between_recipients_is_451_to_the_end(
     server = ScriptedServer(["C: NOOP\nS: 250 ok\n" + begun, "C: MAIL FROM:<a@b>\nS: drop"])
     await server.start()
     try:
-        next_hop = SmtpNextHop(server.host, server.port, NextHopLimits(connect_timeout_seconds=5))
+        next_hop = SmtpNextHop(SmtpServer(server.host, server.port), NextHopLimits(connect_timeout_seconds=5))
         async with open_smtp_listener(client, tmp_path / "m", next_hop) as smtp:
             dialogue = await smtp.talk()
             await dialogue.hello()
@@ -427,7 +469,7 @@ async def test_the_next_hop_may_take_longer_than_a_client_may(client: Redis, tmp
     )
     await server.start()
     try:
-        next_hop = SmtpNextHop(server.host, server.port, NextHopLimits(connect_timeout_seconds=5))
+        next_hop = SmtpNextHop(SmtpServer(server.host, server.port), NextHopLimits(connect_timeout_seconds=5))
         async with open_smtp_listener(client, tmp_path / "m", next_hop, **{name: 0.2}) as smtp:
             dialogue = await smtp.talk()
             await dialogue.begin()
@@ -642,7 +684,7 @@ async def test_a_reply_that_took_its_time_does_not_wait_for_the_next(
     )
     server = ScriptedServer([transcript])
     await server.start()
-    async with open_smtp_listener(client, tmp_path, SmtpNextHop(server.host, server.port)) as smtp:
+    async with open_smtp_listener(client, tmp_path, SmtpNextHop(SmtpServer(server.host, server.port))) as smtp:
         dialogue = await smtp.talk()
         await dialogue.hello()
 

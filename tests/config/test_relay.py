@@ -1,0 +1,192 @@
+"""The way out: servers over TCP and unix sockets, TLS, the login, and no way back into this daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from nbstream.assembly.delivery import make_next_hop
+from nbstream.config import ServerNextHopSetting, TcpAddress, load_settings
+from nbstream.config.addresses import UnixAddress
+from nbstream.errors import ConfigError
+from nbstream.relay.smtp_next_hop import SmtpNextHop
+from nbstream.relay.smtp_server import RelayLogin, RelayTls, SmtpServer, TlsMode
+
+Write: TypeAlias = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write a configuration file."""
+
+    def write_text(text: str) -> Path:
+        file = tmp_path / "nb.yaml"
+        file.write_text(text)
+        return file
+
+    return write_text
+
+
+def refusal_of(file: Path) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load_settings(file)
+    return str(caught.value)
+
+
+@pytest.fixture
+def secrets(tmp_path: Path) -> str:
+    """The two settings of a login."""
+    (tmp_path / "user").write_text("ann\n")
+    (tmp_path / "password").write_text("open sesame\n")
+    return f"user_file: {tmp_path / 'user'}, password_file: {tmp_path / 'password'}"
+
+
+@pytest.mark.parametrize(
+    ("text", "setting"),
+    [
+        ("smtp://mx:25", ServerNextHopSetting("smtp", TcpAddress("mx", 25))),
+        ("lmtp://[::1]:24", ServerNextHopSetting("lmtp", TcpAddress("::1", 24))),
+        ("lmtp:unix:/run/dovecot/lmtp", ServerNextHopSetting("lmtp", UnixAddress(Path("/run/dovecot/lmtp")))),
+        ("smtp:unix:/run/mx", ServerNextHopSetting("smtp", UnixAddress(Path("/run/mx")))),
+    ],
+)
+def test_servers(write: Write, text: str, setting: ServerNextHopSetting) -> None:
+    assert load_settings(write(f"relay: {{next_hop: '{text}'}}")).relay.next_hop == setting
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "lmtp://h",
+        "lmtp://h:0",
+        "lmtps://h:24",
+        "lmtp:unix:run",
+        "smtps:unix:/run/x",
+        "lmtp://unix:/x",
+        "lmtp:/run/x",
+    ],
+)
+def test_what_is_no_server(write: Write, text: str) -> None:
+    assert "relay.next_hop: " in refusal_of(write(f"relay: {{next_hop: '{text}'}}"))
+
+
+@pytest.mark.parametrize(
+    ("text", "mode"), [("off", "off"), ("'off'", "off"), ("may", "may"), ("verify", "verify")]
+)
+def test_modes_of_tls(write: Write, text: str, mode: str) -> None:
+    assert load_settings(write(f"relay: {{next_hop: smtp://mx:25, tls: {text}}}")).relay.tls == mode
+
+
+REFUSALS = {
+    "on": (
+        "next_hop: smtp://mx:25, tls: on",
+        "relay.tls: found true, must be off, may, encrypt or verify",
+    ),
+    "a list": ("next_hop: smtp://mx:25, tls: [may]", "relay.tls: found a list, must be off, may, "),
+    "Maildir": ("tls: may", "relay.tls: found 'may', must be off: relay.next_hop is no server at HOST:PORT"),
+    "unix": ("next_hop: 'lmtp:unix:/x', tls: verify", "relay.tls: found 'verify', must be off: "),
+    "smtps in plain text": (
+        "next_hop: smtps://mx:465",
+        "relay.tls: found 'off' (the default), must be encrypt or verify: smtps://",
+    ),
+    "smtps perhaps": ("next_hop: smtps://mx:465, tls: may", "relay.tls: found 'may', must be encrypt or verify: "),
+    "authority": ("next_hop: smtp://mx:25, tls: encrypt, tls_ca_file: /dev/null", "relay.tls_ca_file: "),
+    "no authority": (
+        "next_hop: smtp://mx:25, tls: verify, tls_ca_file: /x/y",
+        "must be a readable file with cert",
+    ),
+    "name": (
+        "next_hop: smtp://mx:25, tls_server_name: mx",
+        "relay.tls_server_name: found 'mx', must be left out: ",
+    ),
+    "no name": ("next_hop: smtp://mx:25, tls: verify, tls_server_name: 'a b'", "must be a host name such as"),
+}
+
+
+@pytest.mark.parametrize(("relay", "refusal"), REFUSALS.values(), ids=REFUSALS)
+def test_refused_tls(write: Write, relay: str, refusal: str) -> None:
+    assert refusal in refusal_of(write(f"relay: {{{relay}}}"))
+
+
+@pytest.mark.parametrize(
+    "relay",
+    ["smtp://127.0.0.1:26", "lmtp:unix:/run/x", "smtp://mx:25, tls: encrypt", "smtps://mx:465, tls: verify"],
+)
+def test_a_login_where_nobody_overhears_it(write: Write, secrets: str, relay: str) -> None:
+    text = f"'{relay}'" if "unix" in relay else relay
+    settings = load_settings(write(f"relay: {{next_hop: {text}, {secrets}}}"))
+
+    assert settings.relay.user_file is not None
+    assert settings.relay.user_file.secret.get_secret_value() == "ann"
+
+
+@pytest.mark.parametrize("relay", ["smtp://mx:25", "lmtp://mx:24, tls: may", "maildir"])
+def test_a_login_that_anyone_could_read_is_refused(write: Write, secrets: str, relay: str) -> None:
+    refusal = refusal_of(write(f"relay: {{next_hop: {relay}, {secrets}}}"))
+
+    assert "relay.user_file: " in refusal
+    assert "sesame" not in refusal
+
+
+@pytest.mark.parametrize("missing", ["user_file", "password_file"])
+def test_a_login_has_user_and_password(write: Write, secrets: str, missing: str) -> None:
+    given = next(part for part in secrets.split(", ") if missing not in part)
+
+    assert "must be given together with relay.user_file" in refusal_of(
+        write(f"relay: {{next_hop: smtp://127.0.0.1:26, {given}}}")
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "relay: {next_hop: smtp://127.0.0.1:10025}",
+        "relay: {next_hop: lmtp://localhost:10025}",
+        "listeners: {spamd: {listen: 127.0.0.1:783}}\nrelay: {next_hop: smtp://127.0.0.1:783}",
+        "listeners: {spamd: {listen: 'unix:/run/a'}}\nrelay: {next_hop: 'lmtp:unix:/run/a'}",
+        "listeners: {smtp: {listen: 0.0.0.0:25}}\nrelay: {next_hop: 'smtp://[::1]:25'}",
+    ],
+)
+def test_mail_never_goes_back_into_this_daemon(write: Write, text: str) -> None:
+    assert "next_hop must be another server: listeners." in refusal_of(write(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "relay: {next_hop: smtp://127.0.0.1:10026}",
+        "relay: {next_hop: smtp://mx:10025}",
+        "listeners: {spamd: {listen: 'unix:/run/a'}}\nrelay: {next_hop: 'lmtp:unix:/run/b'}",
+    ],
+)
+def test_other_servers_are_next_hops(write: Write, text: str) -> None:
+    load_settings(write(text))
+
+
+@pytest.mark.parametrize(
+    ("relay", "server"),
+    [
+        ("next_hop: smtp://mx:25", SmtpServer("mx", 25)),
+        ("next_hop: lmtp://mx:24, tls: may", SmtpServer("mx", 24, lmtp=True, tls=RelayTls(TlsMode.MAY, "mx"))),
+        (
+            "next_hop: smtps://10.0.0.1:465, tls: verify, tls_server_name: mx.test",
+            SmtpServer("10.0.0.1", 465, tls=RelayTls(TlsMode.VERIFY, "mx.test", implicit=True)),
+        ),
+        ("next_hop: 'lmtp:unix:/run/x'", SmtpServer(socket_path="/run/x", lmtp=True)),
+    ],
+)
+async def test_the_server_of_the_settings(write: Write, relay: str, server: SmtpServer) -> None:
+    next_hop = make_next_hop(load_settings(write(f"relay: {{{relay}}}")))
+
+    assert isinstance(next_hop, SmtpNextHop)
+    assert next_hop.server == server
+
+
+async def test_the_login_of_the_settings(write: Write, secrets: str) -> None:
+    next_hop = make_next_hop(load_settings(write(f"relay: {{next_hop: 'lmtp:unix:/run/x', {secrets}}}")))
+
+    assert isinstance(next_hop, SmtpNextHop)
+    assert next_hop.server.login == RelayLogin("ann", "open sesame")

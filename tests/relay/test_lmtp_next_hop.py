@@ -1,0 +1,185 @@
+"""LMTP (RFC 2033): a reply for each recipient after the message, whatever the server does between them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from nbstream.errors import RelayUnavailable
+from nbstream.relay.next_hop import DataReplies, SmtpPath
+from nbstream.relay.smtp_connections import NextHopLimits
+from nbstream.relay.smtp_next_hop import SmtpNextHop
+from nbstream.relay.smtp_server import SmtpServer
+from nbstream.wire.smtp_reply import SmtpReply
+
+from .conftest import Play
+from .scripted_server import DEADLINE_SECONDS, ScriptedServer
+
+ALICE, BOB, CAROL, DAVE = (SmtpPath(f"{name}@a.test") for name in ("alice", "bob", "carol", "dave"))
+
+LmtpTo = Callable[..., SmtpNextHop]
+
+
+@pytest.fixture
+async def lmtp_to() -> AsyncIterator[LmtpTo]:
+    """Make a next hop that speaks LMTP to a server, with these limits."""
+    async with AsyncExitStack() as stack:
+
+        def make(port: int, **limits: float) -> SmtpNextHop:
+            server = SmtpServer("127.0.0.1", port, lmtp=True)
+            next_hop = SmtpNextHop(server, NextHopLimits(**limits))  # type: ignore[arg-type]  # by name
+            stack.push_async_callback(next_hop.close)
+            return next_hop
+
+        yield make
+
+
+async def send(next_hop: SmtpNextHop, *recipients: SmtpPath) -> DataReplies:
+    transaction = await next_hop.begin(ALICE)
+    for recipient in recipients:
+        await transaction.rcpt(recipient)
+    return await transaction.data(b"hello\r\n")
+
+
+ASK = "C: MAIL FROM:<alice@a.test>\nS: 250 2.1.0 Ok\n"
+ASK_BOB, ASK_CAROL = (f"C: RCPT TO:<{name}@a.test>\nS: 250 2.1.5 Ok\n" for name in ("bob", "carol"))
+ASK_DAVE = "C: RCPT TO:<dave@a.test>\nS: 550 5.1.1 Unknown\n"
+DATA = "C: DATA\nS: 354 Go\nC: hello\nC: .\n"
+TO_BOB_AND_CAROL = ASK + ASK_BOB + ASK_CAROL + DATA
+SAVED = "S: 250 2.0.0 Saved\n"
+SAVED_REPLY, MISSING = SmtpReply(250, "2.0.0 Saved"), 451
+
+
+async def test_each_accepted_recipient_has_a_reply_of_its_own(play: Play, lmtp_to: LmtpTo) -> None:
+    first = ASK + ASK_BOB + ASK_DAVE + ASK_CAROL + DATA + "S: 250-2.0.0 Saved\nS: 250 2.0.0 for bob\n"
+    server = await play(first + "S: 452 4.2.2 Mailbox full\n" + ASK + ASK_BOB + DATA + SAVED, lmtp=True)
+    next_hop = lmtp_to(server.port)
+
+    assert await send(next_hop, BOB, DAVE, CAROL) == DataReplies(
+        (SmtpReply(250, "2.0.0 Saved\n2.0.0 for bob"), SmtpReply(452, "4.2.2 Mailbox full"))
+    )
+    assert await send(next_hop, BOB) == DataReplies((SAVED_REPLY,))  # on the same connection
+    await server.played()
+
+
+async def test_a_unix_socket(tmp_path: Path) -> None:
+    path = tmp_path / "lmtp"
+    server = ScriptedServer([ASK + ASK_BOB + DATA + SAVED], lmtp=True, socket_path=path)
+    await server.start()
+    next_hop = SmtpNextHop(SmtpServer(socket_path=str(path), lmtp=True))
+
+    assert await send(next_hop, BOB) == DataReplies((SAVED_REPLY,))
+    await server.played()
+    await server.stop()
+    await next_hop.close()
+    with pytest.raises(RelayUnavailable):
+        await next_hop.begin(ALICE)
+
+
+async def test_a_refusal_of_data_holds_for_all_recipients(play: Play, lmtp_to: LmtpTo) -> None:
+    refused = ASK + ASK_BOB + ASK_CAROL + "C: DATA\nS: 451 4.3.0 Not now\nC: RSET\nS: 250 2.0.0 Ok\n"
+    server = await play(refused, lmtp=True)
+
+    replies = await send(lmtp_to(server.port), BOB, CAROL)
+
+    assert replies.for_each(2) == (SmtpReply(451, "4.3.0 Not now"),) * 2
+    await server.played()
+
+
+@pytest.mark.parametrize(
+    "rest",
+    ["S: drop\n", "S: hello?\nC: gone\n", "S: 354 Go\nC: gone\n", "C: gone\n"],
+    ids=["close", "garbage", "out of turn", "silence"],
+)
+async def test_what_was_accepted_stays_accepted(rest: str, play: Play, lmtp_to: LmtpTo) -> None:
+    server = await play(TO_BOB_AND_CAROL + SAVED + rest, ASK + ASK_BOB + DATA + SAVED, lmtp=True)
+    next_hop = lmtp_to(server.port, reply_timeout_seconds=0.5)
+
+    replies = (await send(next_hop, BOB, CAROL)).for_each(2)
+
+    assert [reply.code for reply in replies] == [250, MISSING]
+    assert await send(next_hop, BOB) == DataReplies((SAVED_REPLY,))  # on another connection
+    await server.played()
+
+
+async def test_a_421_is_the_last_reply(play: Play, lmtp_to: LmtpTo) -> None:
+    server = await play(TO_BOB_AND_CAROL + "S: 421 4.3.2 Shutting down\n" + SAVED + "C: gone\n", lmtp=True)
+
+    replies = (await send(lmtp_to(server.port), BOB, CAROL)).for_each(2)
+
+    assert [reply.code for reply in replies] == [421, MISSING]
+    await server.played()
+
+
+async def test_a_reply_too_many_answers_no_later_command(play: Play, lmtp_to: LmtpTo) -> None:
+    server = await play(TO_BOB_AND_CAROL + SAVED * 3 + "C: gone\n", ASK + ASK_BOB + DATA + SAVED, lmtp=True)
+    next_hop = lmtp_to(server.port)
+
+    assert (await send(next_hop, BOB, CAROL)).for_each(2) == (SAVED_REPLY,) * 2
+    assert await send(next_hop, BOB) == DataReplies((SAVED_REPLY,))
+    await server.played()
+
+
+class RawServer:
+    """A server that takes every recipient, and answers the message with these bytes, in pieces of this size."""
+
+    def __init__(self, answer: bytes, piece_bytes: int) -> None:
+        self._answer, self._piece_bytes = answer, piece_bytes
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 hello\r\n")
+        while not (command := await reader.readline()).startswith(b"DATA"):
+            assert command
+            writer.write(b"250 2.0.0 Ok\r\n")
+        writer.write(b"354 Go\r\n")
+        await reader.readuntil(b"\r\n.\r\n")
+        for start in range(0, len(self._answer), self._piece_bytes):
+            writer.write(self._answer[start : start + self._piece_bytes])
+            await writer.drain()
+        writer.close()
+
+
+async def codes_after(answer: bytes, piece_bytes: int, recipients: int) -> list[int]:
+    """The codes for the recipients of a message after which the server says that and goes away; 0 for no reply."""
+    server = await asyncio.start_server(RawServer(answer, piece_bytes).serve, "127.0.0.1", 0)
+    next_hop = SmtpNextHop(SmtpServer("127.0.0.1", server.sockets[0].getsockname()[1], lmtp=True))
+    try:
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            replies = await send(next_hop, *[BOB] * recipients)
+        return [reply.code for reply in replies.for_each(recipients)]
+    except RelayUnavailable:
+        return [0] * recipients
+    finally:
+        await next_hop.close()
+        server.close()
+
+
+ANSWER = b"250 2.0.0 Saved\r\n452-4.2.2 Mailbox\r\n452 4.2.2 full\r\n250 2.0.0 Saved\r\n"
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 1000])
+async def test_a_server_that_leaves_at_any_byte_of_its_replies(piece_bytes: int) -> None:
+    ends = [ANSWER.index(b"\n") + 1, ANSWER.index(b"full\r\n") + 6, len(ANSWER)]
+
+    for length in range(len(ANSWER) + 1):
+        whole = sum(length >= end for end in ends)
+        expected = ([250, 452, 250][:whole] + [MISSING] * (3 - whole)) if whole else [0] * 3
+        assert await codes_after(ANSWER[:length], piece_bytes, 3) == expected, length
+
+
+@pytest.mark.parametrize("piece_bytes", [7, 1 << 20])
+async def test_replies_to_many_recipients_that_come_at_once(piece_bytes: int) -> None:
+    answer = b"".join(b"%d 2.0.0 <bob@a.test> %s\r\n" % (250 + number % 2, b"x" * 60) for number in range(2000))
+
+    assert await codes_after(answer, piece_bytes, 2000) == [250, 251] * 1000
+
+
+def test_the_next_hop_says_that_it_answers_each_recipient() -> None:
+    async def answers(lmtp: bool) -> bool:
+        return SmtpNextHop(SmtpServer("127.0.0.1", 1, lmtp=lmtp)).answers_each_recipient
+
+    assert [asyncio.run(answers(lmtp)) for lmtp in (True, False)] == [True, False]
