@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from nbstream.assembly.daemon_status import DaemonStatus, ask_daemon_status
 from nbstream.doctor.configuration import examine_configuration
+from nbstream.doctor.dovecot import examine_dovecot
 from nbstream.doctor.examination import Check, in_thread, run_checks
 from nbstream.doctor.listeners import examine_listeners
 from nbstream.doctor.machine import examine_machine
 from nbstream.doctor.model import examine_model
 from nbstream.doctor.next_hop import examine_next_hop
 from nbstream.doctor.permissions import examine_permissions
+from nbstream.doctor.postfix import examine_postfix
 from nbstream.doctor.redis_server import examine_redis
 from nbstream.doctor.running_daemon import STATE_UNUSABLE, examine_daemon
 from nbstream.doctor.site import Site
@@ -31,6 +33,8 @@ CHECKS = (
     Check("redis", examine_redis),
     Check("model", examine_model),
     Check("machine", examine_machine),
+    Check("postfix", examine_postfix),
+    Check("dovecot", examine_dovecot),
 )
 
 

@@ -29,7 +29,11 @@ def test_a_finding_says_what_is_and_where_it_is_wrong_what_to_do(name: str) -> N
 
 
 def test_each_finding_is_made_to_appear_by_a_test() -> None:
-    tests = "\n".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    # A test may call the module that it is for "doctor".
+    tests = "\n".join(
+        re.sub(r"\bdoctor\.(?=[A-Z])", f"{path.stem.removeprefix('test_')}.", path.read_text())
+        for path in Path(__file__).parent.glob("test_*.py")
+    )
     tests = re.sub(r"\bRISKS\[DurabilityRisk\.(\w+)\]", r"redis_server.DURABILITY_RISKS.\1", tests)
 
     assert [name for name in KINDS if not re.search(rf"\b{re.escape(name)}\b", tests)] == []

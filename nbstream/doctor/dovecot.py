@@ -1,0 +1,154 @@
+"""Dovecot: whether what people move to Junk, and out of it, reaches nbstream."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nbstream.doctor.dovecot_configuration import parse_dovecot
+from nbstream.doctor.examination import in_thread
+from nbstream.doctor.findings import note, ok, problem, warning
+from nbstream.doctor.postfix import run_program
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from nbstream.doctor.dovecot_configuration import DovecotConfiguration
+    from nbstream.doctor.findings import Finding
+    from nbstream.doctor.site import Site
+
+NOT_FOUND = note("dovecot", "Dovecot was not examined: {why}.")
+NEWER = note(
+    "dovecot",
+    "Dovecot {version} has settings that are not examined.",
+    "Move a message to Junk, and see by nbstream history that it was learned.",
+)
+NOT_CONNECTED = note(
+    "dovecot.sieve",
+    "Moving messages to Junk teaches nothing: Dovecot has no rules of imapsieve.",
+    "See docs/guides/dovecot.md, if people should teach by moving messages.",
+)
+CONNECTED = ok("dovecot.sieve", "Moving messages to {mailboxes}, and out of it, runs the scripts of imapsieve.")
+NO_IMAP_SIEVE = problem(
+    "dovecot.plugins",
+    "IMAP has the plugins {plugins} without imap_sieve, so that the rules of imapsieve do nothing.",
+    "Write mail_plugins = $mail_plugins imap_sieve in protocol imap, where another file overrides it.",
+)
+NO_SIEVE_PLUGIN = problem(
+    "dovecot.plugins",
+    "sieve_plugins is {plugins}, and {missing} is missing.",
+    "Name sieve_imapsieve and sieve_extprograms together: a later setting replaces an earlier one.",
+)
+NO_PIPE = problem(
+    "dovecot.plugins",
+    "vnd.dovecot.pipe is not among sieve_global_extensions ({extensions}).",
+    "Add +vnd.dovecot.pipe to sieve_global_extensions.",
+)
+NO_JUNK_RULE = warning(
+    "dovecot.junk",
+    "No rule of imapsieve is for messages that come into {mailbox}: they teach nothing.",
+    "Add an imapsieve_mailboxN_name = {mailbox} with the causes COPY APPEND.",
+)
+NO_HAM_RULE = warning(
+    "dovecot.junk",
+    "No rule of imapsieve is for messages that leave {mailbox}: nobody can say there that mail was good.",
+    "Add an imapsieve_mailboxN_from = {mailbox} with the name * and the cause COPY.",
+)
+NO_SCRIPT = problem(
+    "dovecot.scripts",
+    "The file {file} of {setting} is not there.",
+    "Install the files of deploy/dovecot, as docs/guides/dovecot.md says.",
+)
+
+_RULE = re.compile(r"imapsieve_mailbox(\d+)_(name|from|causes|before|after)")
+_SIEVE_PLUGINS = ("sieve_imapsieve", "sieve_extprograms")
+_JUNK_NAMES = frozenset({"junk", "spam", "inbox.junk", "inbox.spam"})
+
+
+@dataclass(frozen=True, slots=True)
+class ImapSieveRule:
+    """A rule of imapsieve: the mailbox that messages come into, and the one that they leave; ``*`` is any."""
+
+    target: str
+    source: str
+
+
+async def examine_dovecot(site: Site) -> Sequence[Finding]:
+    """Read the configuration by ``doveconf -n``, and see whether messages that are moved teach."""
+    program = shutil.which("doveconf")
+    if program is None:
+        return [NOT_FOUND(why="it is not installed here")]
+    file = site.mail_servers.dovecot
+    try:
+        output = await run_program([program, "-n", *(["-c", str(file)] if file else [])])
+    except OSError as error:
+        return [NOT_FOUND(why=error)]
+    dovecot = parse_dovecot(output)
+    return [*judge(dovecot), *await in_thread(lambda: list(_scripts(dovecot)))]
+
+
+def judge(dovecot: DovecotConfiguration) -> Iterator[Finding]:
+    """Yield what is to be said of a configuration. Pure."""
+    if dovecot.version >= (2, 4):
+        yield NEWER(version=".".join(map(str, dovecot.version)))
+        return
+    rules = _rules(dovecot.plugin)
+    if not rules:
+        yield NOT_CONNECTED()
+        return
+    findings = [*_plugins(dovecot), *_junk(dovecot, rules)]
+    yield from findings
+    if not findings:
+        yield CONNECTED(mailboxes=", ".join(sorted({rule.target for rule in rules if rule.target != "*"})))
+
+
+def _rules(plugin: dict[str, str]) -> list[ImapSieveRule]:
+    parts: dict[str, dict[str, str]] = {}
+    for name, value in plugin.items():
+        if rule := _RULE.fullmatch(name):
+            parts.setdefault(rule[1], {})[rule[2]] = value
+    return [ImapSieveRule(part.get("name", ""), part.get("from", "*")) for part in parts.values()]
+
+
+def _plugins(dovecot: DovecotConfiguration) -> Iterator[Finding]:
+    imap_plugins = dovecot.imap_plugins()
+    if "imap_sieve" not in imap_plugins:
+        yield NO_IMAP_SIEVE(plugins=" ".join(imap_plugins) or "(none)")
+    sieve_plugins = dovecot.plugin.get("sieve_plugins", "")
+    missing = [name for name in _SIEVE_PLUGINS if name not in sieve_plugins.split()]
+    if missing:
+        yield NO_SIEVE_PLUGIN(plugins=sieve_plugins or "empty", missing=" and ".join(missing))
+    extensions = dovecot.plugin.get("sieve_global_extensions", "") + dovecot.plugin.get("sieve_extensions", "")
+    if "vnd.dovecot.pipe" not in extensions:
+        yield NO_PIPE(extensions=extensions or "empty")
+
+
+def _junk(dovecot: DovecotConfiguration, rules: Sequence[ImapSieveRule]) -> Iterator[Finding]:
+    """Yield the mailboxes for junk without rules; where a rule is for all mailboxes, its script decides."""
+    mailboxes = [
+        mailbox.name for mailbox in dovecot.root.find("mailbox") if _is_junk(mailbox.settings, mailbox.name)
+    ]
+    targets = {rule.target for rule in rules if rule.source == "*"}
+    sources = {rule.source for rule in rules}
+    for mailbox in mailboxes or ["Junk"]:
+        if not targets & {mailbox, "*"}:
+            yield NO_JUNK_RULE(mailbox=mailbox)
+        elif mailbox not in sources:
+            yield NO_HAM_RULE(mailbox=mailbox)
+
+
+def _is_junk(settings: dict[str, str], name: str) -> bool:
+    return "\\junk" in settings.get("special_use", "").lower() or name.lower() in _JUNK_NAMES
+
+
+def _scripts(dovecot: DovecotConfiguration) -> Iterator[Finding]:
+    """Yield the scripts and folders that the settings name and that are not there."""
+    for name, value in dovecot.plugin.items():
+        rule = _RULE.fullmatch(name)
+        is_script = (rule is not None and rule[2] in {"before", "after"}) or name == "sieve_pipe_bin_dir"
+        path = Path(value.removeprefix("file:").partition(";")[0])
+        if is_script and path.is_absolute() and not path.exists():
+            yield NO_SCRIPT(file=path, setting=name)

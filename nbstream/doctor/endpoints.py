@@ -1,0 +1,44 @@
+"""Where programs listen, in one form: so that what two configurations say can be compared. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from nbstream.listeners.sockets import UnixListenAddress
+
+if TYPE_CHECKING:
+    from nbstream.listeners.sockets import ListenAddress
+
+LOOPBACK = "loopback"
+"""The host of all addresses by which this machine reaches itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A host and a port, or the path of a unix socket with port 0."""
+
+    host_or_path: str
+    port: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.host_or_path}:{self.port}" if self.port else f"unix:{self.host_or_path}"
+
+
+def tcp_endpoint(host: str, port: int) -> Endpoint:
+    """Return the endpoint of a host, which may be in brackets; without a host it is every address."""
+    name = host.strip("[]").lower()
+    try:
+        address = ip_address(name)
+        is_local = address.is_loopback or address.is_unspecified
+    except ValueError:
+        is_local = name in {"", "localhost"}
+    return Endpoint(LOOPBACK if is_local else name, port)
+
+
+def listener_endpoint(address: ListenAddress) -> Endpoint:
+    """Return the endpoint at which a listener is reached from this machine."""
+    if isinstance(address, UnixListenAddress):
+        return Endpoint(str(address.path))
+    return tcp_endpoint(address.host, address.port)

@@ -1,0 +1,284 @@
+"""Postfix: whether mail goes to nbstream once, comes back without a loop, and strangers cannot teach."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from nbstream.assembly.listeners import LISTENERS
+from nbstream.doctor.endpoints import Endpoint, listener_endpoint, tcp_endpoint
+from nbstream.doctor.findings import note, ok, problem, warning
+from nbstream.doctor.postfix_configuration import filter_endpoint, inline_values, parse_postfix
+from nbstream.policy.actions import ActionKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from nbstream.config import Settings
+    from nbstream.doctor.findings import Finding
+    from nbstream.doctor.postfix_configuration import PostfixConfiguration, PostfixService
+    from nbstream.doctor.site import Site
+
+NOT_FOUND = note("postfix", "Postfix was not examined: {why}.")
+NOT_CONNECTED = note(
+    "postfix.filter",
+    "No service of Postfix leads mail to nbstream.",
+    "See docs/guides/postfix.md, if mail should come from this Postfix.",
+)
+CONNECTED = ok("postfix.filter", "Mail of the service {service} goes to nbstream ({ways}).")
+TWO_WAYS = problem(
+    "postfix.filter",
+    "Mail of the service {service} goes to nbstream more than once ({ways}).",
+    "Keep one of them: the others only cost time, and their header fields are removed again.",
+)
+LOOP = problem(
+    "postfix.return",
+    "The service {service}, to which nbstream hands mail back, leads it to nbstream again ({ways}).",
+    "Give that service -o content_filter= -o smtpd_proxy_filter= and -o receive_override_options=no_milters.",
+)
+MILTERS_TWICE = warning(
+    "postfix.return",
+    "The service {service}, to which nbstream hands mail back, runs milters on it again.",
+    "Give that service -o receive_override_options=no_milters, or they see each message twice.",
+)
+FEEDBACK_OPEN = problem(
+    "postfix.feedback",
+    "Strangers may write to {address} through the service {service}, and so teach.",
+    "Put the check_recipient_access of deploy/postfix/main.cf in front of smtpd_relay_restrictions.",
+)
+FEEDBACK_GUARDED = ok("postfix.feedback", "Strangers may not write to the feedback addresses.")
+TOO_LARGE = problem(
+    "postfix.size",
+    "The service {service} takes messages of up to {postfix}, and listeners.{listener} of up to {limit}.",
+    "Lower message_size_limit or raise max_message_bytes, or large mail is refused after it was accepted.",
+)
+SIZE = ok("postfix.size", "Postfix takes no larger messages than nbstream.")
+MILTER_FAILURE = warning(
+    "postfix.milter",
+    "While nbstream is away Postfix does {action} with mail, and on_filter_failure says {policy}.",
+    "Set milter_default_action to {wanted}, or on_filter_failure to what Postfix does.",
+)
+REFUSED_LATE = problem(
+    "postfix.refusal",
+    "nbstream may refuse mail ({setting}) that Postfix has accepted, so that bounces go to forged senders.",
+    "Leave verdict.reject at null and use neither reject nor defer behind content_filter.",
+)
+
+_WAYS = ("content_filter", "smtpd_proxy_filter", "smtpd_milters")
+_FAILURE_ACTIONS = {"pass": "accept", "defer": "tempfail"}
+_LOCAL_DOMAINS = ("mydestination", "relay_domains", "virtual_mailbox_domains", "virtual_alias_domains")
+_RESTRICTIONS = ("smtpd_relay_restrictions", "smtpd_recipient_restrictions")
+_NO_RELAYING = {"reject_unauth_destination", "defer_unauth_destination"}
+_SECONDS = 10.0
+_SYSTEM_PATH = f"{os.defpath}:/usr/sbin:/usr/local/sbin:/sbin"
+
+
+@dataclass(frozen=True, slots=True)
+class FilterSide:
+    """What matters to Postfix of the settings of nbstream.
+
+    ``listeners`` are the endpoints by the names of the listeners, ``size_limits`` the bytes that each takes.
+    ``next_hop`` is None for a Maildir, ``late_refusal`` the setting by which mail may be refused, or empty.
+    """
+
+    listeners: Mapping[str, Endpoint]
+    size_limits: Mapping[str, int]
+    next_hop: Endpoint | None
+    feedback_addresses: tuple[str, ...]
+    on_filter_failure: str
+    late_refusal: str
+
+    def listener_at(self, endpoint: Endpoint | None, queue_directory: str) -> str | None:
+        """Return the name of the listener there; a path may be seen from the chroot of Postfix."""
+        for name, own in self.listeners.items():
+            in_chroot = not own.port and endpoint is not None and not endpoint.port
+            seen = Endpoint(f"{queue_directory}{endpoint.host_or_path}") if in_chroot and endpoint else endpoint
+            if own in {endpoint, seen}:
+                return name
+        return None
+
+
+async def examine_postfix(site: Site) -> Sequence[Finding]:
+    """Read the configuration by ``postconf``, and compare it with that of nbstream."""
+    program = shutil.which("postconf") or shutil.which("postconf", path=_SYSTEM_PATH)
+    if program is None:
+        return [NOT_FOUND(why="it is not installed here")]
+    folder = site.mail_servers.postfix
+    words = [program, *(["-c", str(folder)] if folder else [])]
+    try:
+        main, services, options = [await run_program([*words, option]) for option in ("-nx", "-M", "-P")]
+    except OSError as error:
+        return [NOT_FOUND(why=error)]
+    return list(compare(parse_postfix(main, services, options), filter_side(site.settings)))
+
+
+async def run_program(words: Sequence[str | Path]) -> str:
+    """Return what a program prints. Raises ``OSError`` where it fails or takes too long."""
+    process = await asyncio.create_subprocess_exec(
+        *words, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(_SECONDS):
+            output, errors = await process.communicate()
+    except TimeoutError:
+        raise OSError(f"{words[0]} took longer than {_SECONDS:g} s") from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode:
+        lines = errors.decode("utf-8", "replace").strip().splitlines() or [f"exit code {process.returncode}"]
+        raise OSError(lines[-1][:300].rstrip("."))
+    return output.decode("utf-8", "replace")
+
+
+def filter_side(settings: Settings) -> FilterSide:
+    """Return what matters to Postfix of these settings."""
+    endpoints, limits = {}, {}
+    for listener in LISTENERS:
+        address = listener.listen_address(settings)
+        if address is not None:
+            endpoints[listener.name] = listener_endpoint(address)
+            limits[listener.name] = getattr(listener.section(settings.listeners), "max_message_bytes", 0)
+    refusals = [f"actions.{name}" for name, action in settings.actions if _refuses(action, name)]
+    if settings.verdict.reject is not None:
+        refusals.append("verdict.reject")
+    return FilterSide(
+        endpoints,
+        limits,
+        _next_hop(settings),
+        (settings.feedback.spam_address, settings.feedback.ham_address),
+        settings.on_filter_failure,
+        ", ".join(refusals),
+    )
+
+
+def _refuses(action: object, verdict: str) -> bool:
+    """Whether the action refuses mail; that of ``reject`` counts with ``verdict.reject`` alone."""
+    return verdict != "reject" and getattr(action, "kind", None) in {ActionKind.REJECT, ActionKind.DEFER}
+
+
+def _next_hop(settings: Settings) -> Endpoint | None:
+    address = getattr(settings.relay.next_hop, "address", None)
+    if address is None:
+        return None
+    return tcp_endpoint(address.host, address.port) if hasattr(address, "host") else Endpoint(str(address.path))
+
+
+def compare(postfix: PostfixConfiguration, ours: FilterSide) -> Iterator[Finding]:
+    """Yield what is to be said of a Postfix beside this nbstream. Pure."""
+    ways = {service: _ways(postfix, service, ours) for service in postfix.smtp_servers}
+    returns = {service for service in ways if ours.next_hop is not None and service.endpoint == ours.next_hop}
+    leading = {service: found for service, found in ways.items() if found and service not in returns}
+    if not leading:
+        yield NOT_CONNECTED()
+    for service, found in leading.items():
+        kind = TWO_WAYS if len(found) > 1 else CONNECTED
+        yield kind(service=service, ways=", ".join(found))
+    for service in returns:
+        yield from _return_service(postfix, service, ways[service])
+    yield from _feedback(postfix, ways, returns, ours)
+    if leading:
+        yield from _sizes(postfix, leading, ours)
+        yield from _failures(postfix, leading, ours)
+
+
+def _ways(postfix: PostfixConfiguration, service: PostfixService, ours: FilterSide) -> dict[str, str]:
+    """Return the listener to which each parameter of a service leads, by the name of the parameter."""
+    queue, found = postfix.value("queue_directory"), {}
+    for way in _WAYS:
+        if way == "smtpd_milters" and not _runs_milters(postfix, service):
+            continue
+        values = postfix.words(way, service) if way == "smtpd_milters" else [postfix.value(way, service)]
+        for value in values:
+            listener = ours.listener_at(filter_endpoint(value, queue), queue)
+            if listener is not None:
+                found[way] = listener
+    return found
+
+
+def _runs_milters(postfix: PostfixConfiguration, service: PostfixService) -> bool:
+    has_milters = bool(postfix.words("smtpd_milters", service))
+    return has_milters and "no_milters" not in postfix.words("receive_override_options", service)
+
+
+def _return_service(
+    postfix: PostfixConfiguration, service: PostfixService, ways: Mapping[str, str]
+) -> Iterator[Finding]:
+    if ways:
+        yield LOOP(service=service, ways=", ".join(ways))
+    elif _runs_milters(postfix, service):
+        yield MILTERS_TWICE(service=service)
+
+
+def _feedback(
+    postfix: PostfixConfiguration,
+    ways: Mapping[PostfixService, Mapping[str, str]],
+    returns: set[PostfixService],
+    ours: FilterSide,
+) -> Iterator[Finding]:
+    """Yield the services by which strangers reach a feedback address, if such mail goes to nbstream at all."""
+    queue = postfix.value("queue_directory")
+    transports = [
+        ours.listener_at(filter_endpoint(way, queue), queue)
+        for way in inline_values(postfix.value("transport_maps"))
+    ]
+    # A milter takes no feedback by mail.
+    if not any(transports) and not any(set(found) - {"smtpd_milters"} for found in ways.values()):
+        return
+    is_open = False
+    for service in ways:
+        for address in ours.feedback_addresses:
+            if service not in returns and not _is_guarded(postfix, service, address.lower()):
+                is_open = True
+                yield FEEDBACK_OPEN(service=service, address=address)
+    if not is_open:
+        yield FEEDBACK_GUARDED()
+
+
+def _is_guarded(postfix: PostfixConfiguration, service: PostfixService, address: str) -> bool:
+    """Whether the restrictions of a service keep strangers from writing to an address.
+
+    A table that is no ``inline:`` one is believed: what is in it is not read.
+    """
+    domain = address.rpartition("@")[2]
+    words = [word for name in _RESTRICTIONS for word in postfix.words(name, service)]
+    tables = [table for check, table in pairwise(words) if check == "check_recipient_access"]
+    if any(domain in table.lower() or not table.startswith("inline:") for table in tables):
+        return True
+    is_local = any(domain in map(str.lower, postfix.words(name, service)) for name in _LOCAL_DOMAINS)
+    return "reject" in words or (not is_local and bool(_NO_RELAYING & set(words)))
+
+
+def _sizes(
+    postfix: PostfixConfiguration, leading: Mapping[PostfixService, Mapping[str, str]], ours: FilterSide
+) -> Iterator[Finding]:
+    exceeds = False
+    for service, ways in leading.items():
+        size = int(postfix.value("message_size_limit", service) or 0)
+        for listener in ways.values():
+            limit = ours.size_limits[listener]
+            if limit and (size == 0 or size > limit):
+                exceeds = True
+                shown = f"{size} bytes" if size else "any size"
+                yield TOO_LARGE(service=service, postfix=shown, listener=listener, limit=f"{limit} bytes")
+    if not exceeds:
+        yield SIZE()
+
+
+def _failures(
+    postfix: PostfixConfiguration, leading: Mapping[PostfixService, Mapping[str, str]], ours: FilterSide
+) -> Iterator[Finding]:
+    wanted = _FAILURE_ACTIONS[ours.on_filter_failure]
+    for service, ways in leading.items():
+        action = postfix.value("milter_default_action", service)
+        if "smtpd_milters" in ways and action != wanted:
+            yield MILTER_FAILURE(action=action, policy=ours.on_filter_failure, wanted=wanted)
+            break
+    if ours.late_refusal and any("content_filter" in ways for ways in leading.values()):
+        yield REFUSED_LATE(setting=ours.late_refusal)

@@ -1,0 +1,194 @@
+"""Postfix: the real ``postconf``, on the configuration of the handbook and on what people make of it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nbstream.doctor import postfix as doctor
+from nbstream.doctor.endpoints import Endpoint, tcp_endpoint
+from nbstream.doctor.findings import Finding
+from nbstream.doctor.postfix import FilterSide, compare, examine_postfix, filter_side
+from nbstream.doctor.postfix_configuration import parse_postfix
+from nbstream.doctor.site import MailServerFiles, Site
+from tests.deploy.postfix import Postfix, open_folder
+from tests.doctor.sites import kind_names, make_site, the, wrong
+
+MILTER = Endpoint("loopback", 11332)
+
+
+class ExaminedPostfix:
+    """A Postfix with the pieces of ``deploy/postfix``, and the nbstream that belongs to it."""
+
+    def __init__(self, postfix: Postfix, folder: Path, program: Callable[[str], str]) -> None:
+        self._postfix = postfix
+        self._folder = folder
+        self._program = program
+        self.outside = f"127.0.0.1:{postfix.outside}/inet"
+        self.back = f"127.0.0.1:{postfix.reinjection}/inet"
+
+    def set(self, *settings: str) -> None:
+        """Set parameters of main.cf."""
+        self._edit("-e", *settings)
+
+    def set_service(self, service: str, *settings: str) -> None:
+        """Set parameters of a service in master.cf."""
+        self._edit("-P", *(f"{service}/{setting}" for setting in settings))
+
+    def _edit(self, option: str, *settings: str) -> None:
+        folder = str(self._postfix.folder / "etc")
+        subprocess.run([self._program("postconf"), "-c", folder, option, *settings], check=True, timeout=30)
+
+    def site(self, text: str = "") -> Site:
+        """The site with the addresses of this Postfix."""
+        limits = "" if "listeners:" in text else "listeners: {smtp: {listen: '%s'}}\n"
+        address = f"127.0.0.1:{self._postfix.filter}"
+        next_hop = f"relay: {{next_hop: 'smtp://127.0.0.1:{self._postfix.reinjection}'}}\n"
+        files = MailServerFiles(postfix=self._postfix.folder / "etc")
+        return make_site(self._folder, (limits + next_hop + text).replace("%s", address), mail_servers=files)
+
+    async def findings(self, text: str = "") -> list[Finding]:
+        """What the examination by the real program finds."""
+        return list(await examine_postfix(self.site(text)))
+
+    def compared(self, **changes: object) -> list[Finding]:
+        """What it finds with another nbstream than that of the settings."""
+        outputs = [self._postfix.postconf(option) for option in ("-nx", "-M", "-P")]
+        ours: FilterSide = filter_side(self.site().settings)
+        return list(compare(parse_postfix(*outputs), replace(ours, **changes)))  # type: ignore[arg-type]  # any field
+
+    @property
+    def with_milter(self) -> Mapping[str, Endpoint]:
+        """Listeners with a milter."""
+        return {"smtp": tcp_endpoint("127.0.0.1", self._postfix.filter), "milter": MILTER}
+
+
+@pytest.fixture
+def postfix(program: Callable[[str], str], tmp_path: Path) -> Iterator[ExaminedPostfix]:
+    with open_folder() as folder:
+        yield ExaminedPostfix(Postfix(folder, program), tmp_path, program)
+
+
+async def test_the_configuration_of_the_handbook_is_fine(postfix: ExaminedPostfix) -> None:
+    found = await postfix.findings()
+
+    assert wrong(found) == []
+    assert kind_names(found) == {"postfix.CONNECTED", "postfix.FEEDBACK_GUARDED", "postfix.SIZE"}
+
+
+async def test_a_way_back_that_leads_to_nbstream_again_is_a_loop(postfix: ExaminedPostfix) -> None:
+    filtered = f"nbstream:[127.0.0.1]:{postfix.site().settings.listeners.smtp.listen.port}"  # type: ignore[union-attr]
+    postfix.set_service(postfix.back, f"content_filter={filtered}")
+
+    assert postfix.back in the(await postfix.findings(), doctor.LOOP).what
+
+
+async def test_a_next_hop_that_is_the_filtered_service_is_a_loop(postfix: ExaminedPostfix) -> None:
+    port = int(postfix.outside.partition("/")[0].rpartition(":")[2])
+
+    the(postfix.compared(next_hop=tcp_endpoint("127.0.0.1", port)), doctor.LOOP)
+
+
+async def test_milters_on_the_way_back_run_twice(postfix: ExaminedPostfix) -> None:
+    postfix.set("smtpd_milters=inet:127.0.0.1:8891")
+    assert "postfix.MILTERS_TWICE" not in kind_names(await postfix.findings())
+    postfix.set_service(postfix.back, "receive_override_options=no_header_body_checks")
+
+    the(await postfix.findings(), doctor.MILTERS_TWICE)
+
+
+async def test_a_service_that_leads_to_nbstream_by_two_ways(postfix: ExaminedPostfix) -> None:
+    port = postfix.site().settings.listeners.smtp.listen.port  # type: ignore[union-attr]  # it is on
+    postfix.set_service(postfix.outside, f"smtpd_proxy_filter=127.0.0.1:{port}")
+
+    finding = the(await postfix.findings(), doctor.TWO_WAYS)
+
+    assert "content_filter, smtpd_proxy_filter" in finding.what
+
+
+async def test_a_proxy_and_a_milter_are_two_ways(postfix: ExaminedPostfix) -> None:
+    postfix.set("smtpd_milters=inet:localhost:11332")
+
+    the(postfix.compared(listeners=postfix.with_milter, size_limits={"smtp": 0, "milter": 0}), doctor.TWO_WAYS)
+
+
+async def test_a_postfix_that_leads_nothing_to_nbstream_is_noted(postfix: ExaminedPostfix) -> None:
+    found = postfix.compared(listeners={"smtp": Endpoint("loopback", 1)})
+
+    the(found, doctor.NOT_CONNECTED)
+    assert wrong(found) == []
+
+
+@pytest.mark.parametrize(
+    "restrictions",
+    ["permit_mynetworks, permit_sasl_authenticated", "permit_mynetworks, reject_unauth_destination"],
+)
+async def test_feedback_addresses_without_their_guard_are_open(
+    postfix: ExaminedPostfix, restrictions: str
+) -> None:
+    postfix.set(f"smtpd_relay_restrictions={restrictions}", "relay_domains=nbstream.invalid")
+
+    found = [finding for finding in await postfix.findings() if finding.check == "postfix.feedback"]
+
+    assert {"postfix.FEEDBACK_OPEN"} == kind_names(found)
+    assert {"spam@nbstream.invalid", "ham@nbstream.invalid"} == {
+        word for finding in found for word in finding.what.split() if "@" in word
+    }
+    assert doctor.FEEDBACK_OPEN.check == "postfix.feedback"
+
+
+async def test_a_domain_that_strangers_may_not_relay_to_needs_no_table(postfix: ExaminedPostfix) -> None:
+    postfix.set("smtpd_relay_restrictions=permit_mynetworks, reject_unauth_destination")
+
+    the(await postfix.findings(), doctor.FEEDBACK_GUARDED)
+
+
+async def test_feedback_that_a_transport_leads_to_nbstream_needs_the_guard_too(postfix: ExaminedPostfix) -> None:
+    postfix.set_service(postfix.outside, "content_filter=")
+    postfix.set("smtpd_relay_restrictions=permit_mynetworks", "relay_domains=nbstream.invalid")
+
+    found = await postfix.findings()
+
+    assert {"postfix.NOT_CONNECTED", "postfix.FEEDBACK_OPEN"} == kind_names(found)
+
+
+@pytest.mark.parametrize("limit", [200_000, 0])
+async def test_mail_that_is_too_large_for_nbstream(postfix: ExaminedPostfix, limit: int) -> None:
+    postfix.set(f"message_size_limit={limit}")
+
+    found = await postfix.findings(
+        "listeners: {smtp: {listen: '%s', max_message_bytes: 100000, max_bytes_in_flight: 100000}}\n"
+    )
+
+    assert "100000" in the(found, doctor.TOO_LARGE).what
+
+
+async def test_what_postfix_does_without_its_milter_is_what_nbstream_would_do(postfix: ExaminedPostfix) -> None:
+    postfix.set_service(postfix.outside, "content_filter=")
+    postfix.set("smtpd_milters={ inet:localhost:11332, connect_timeout=5s }")
+    milter = {"listeners": postfix.with_milter, "size_limits": {"smtp": 0, "milter": 0}}
+
+    assert "tempfail" in the(postfix.compared(**milter), doctor.MILTER_FAILURE).what
+    assert "postfix.MILTER_FAILURE" not in kind_names(postfix.compared(**milter, on_filter_failure="defer"))
+    postfix.set("milter_default_action=accept")
+    assert "postfix.MILTER_FAILURE" not in kind_names(postfix.compared(**milter))
+
+
+@pytest.mark.parametrize("text", ["verdict: {reject: 0.99}\n", "actions: {spam: defer}\n"])
+async def test_mail_that_postfix_has_accepted_is_not_refused(postfix: ExaminedPostfix, text: str) -> None:
+    setting = "verdict.reject" if "verdict" in text else "actions.spam"
+
+    assert setting in the(await postfix.findings(text), doctor.REFUSED_LATE).what
+
+
+async def test_a_configuration_that_cannot_be_read_is_noted(tmp_path: Path) -> None:
+    if shutil.which("postconf", path="/usr/sbin:/usr/bin") is None:
+        pytest.skip("postconf is missing")
+    site = make_site(tmp_path, mail_servers=MailServerFiles(postfix=tmp_path / "none"))
+
+    the(await examine_postfix(site), doctor.NOT_FOUND)
