@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nbstream import config
+from tests.deploy.containerfile import read_instructions
 from tests.deploy.postfix import DEPLOY
 
 TOP = DEPLOY.parent
@@ -19,11 +19,7 @@ SETTINGS = config.load_settings(DEPLOY / "container" / "nbstream.yaml")
 
 @pytest.fixture(scope="module")
 def instructions() -> list[tuple[str, str]]:
-    """Each instruction and its arguments, on one line."""
-    text = (DEPLOY / "container" / "Containerfile").read_text()
-    lines = [line for line in text.splitlines() if not line.startswith("#")]
-    joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
-    return [(name, rest) for name, _, rest in (line.partition(" ") for line in joined.splitlines() if line)]
+    return read_instructions(DEPLOY / "container" / "Containerfile")
 
 
 def every(instructions: list[tuple[str, str]], name: str) -> Iterator[str]:

@@ -1,0 +1,177 @@
+"""``deploy/compose``: its structure, its files by the programs that read them, and all of it without an engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nbstream import config
+from tests.deploy.compose import USER, read_project
+from tests.deploy.containerfile import read_instructions
+from tests.deploy.postfix import DEPLOY
+
+COMPOSE = DEPLOY / "compose"
+PROJECT = read_project(COMPOSE)
+SERVICES: dict[str, dict[str, Any]] = PROJECT["services"]
+# The attributes of a service in the Compose Specification that are in use here.
+ATTRIBUTES = {
+    *("build", "image", "command", "environment", "configs", "secrets", "volumes", "tmpfs", "networks", "ports"),
+    *("depends_on", "healthcheck", "stop_grace_period", "restart", "init", "user", "hostname", "shm_size"),
+    *("read_only", "cap_drop", "cap_add", "security_opt"),
+}
+
+
+def test_every_attribute_is_one_of_the_specification() -> None:
+    assert set(PROJECT) - {"x-confined"} == {"name", "services", "networks", "volumes", "configs", "secrets"}
+    assert {attribute for service in SERVICES.values() for attribute in service} == ATTRIBUTES
+
+
+@pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES)
+def test_a_service_may_do_only_what_is_named(service: dict[str, Any]) -> None:
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["healthcheck"]["test"][0] in {"CMD", "CMD-SHELL"}
+    assert service["restart"] == "unless-stopped"
+
+
+def test_only_this_machine_reaches_mail_and_the_dashboard() -> None:
+    ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
+    assert sorted(port.rpartition(":")[0] for port in ports) == [
+        *("127.0.0.1:143", "127.0.0.1:25", "127.0.0.1:3000", "127.0.0.1:587")
+    ]
+    published = {name for name, service in SERVICES.items() if "outside" in service["networks"]}
+    assert published == {name for name, service in SERVICES.items() if "ports" in service}
+    assert [name for name, network in PROJECT["networks"].items() if not (network or {}).get("internal")] == [
+        "outside"
+    ]
+
+
+def test_what_is_declared_is_used_and_the_other_way_round() -> None:
+    for kind in ("configs", "secrets", "volumes", "networks"):
+        used = set()
+        for service in SERVICES.values():
+            for entry in service.get(kind, []):
+                used.add(entry["source"] if isinstance(entry, dict) else entry.partition(":")[0])
+        assert used == set(PROJECT[kind]), kind
+    assert {name for service in SERVICES.values() for name in service.get("depends_on", [])} <= set(SERVICES)
+
+
+def test_images_have_a_version_and_ours_are_built_from_files_that_exist() -> None:
+    for name, service in SERVICES.items():
+        image, _, tag = service["image"].partition(":")
+        assert "." not in image, "the engine's own registry"
+        if "build" not in service:
+            assert re.search(r"\d+\.\d+", tag), name
+            continue
+        context = (COMPOSE / service["build"]["context"]).resolve()
+        instructions = read_instructions(context / service["build"]["dockerfile"])
+        assert {rest.split()[0] for kind, rest in instructions if kind == "FROM"} <= {
+            *("debian:bookworm-slim", "python:3.12-slim-bookworm")
+        }
+        copied = [rest.split()[:-1] for kind, rest in instructions if kind == "COPY" and "--from=" not in rest]
+        assert [
+            word
+            for words in copied
+            for word in words
+            if not word.startswith("--") and not (context / word).exists()
+        ] == []
+
+
+@pytest.fixture
+def prepared(tmp_path: Path, program: Callable[[str], str]) -> tuple[Path, str]:
+    """A copy of the folder after ``prepare``, and the user's password."""
+    program("openssl")
+    shutil.copytree(DEPLOY, tmp_path / "deploy", ignore=shutil.ignore_patterns("secrets"))
+    compose = tmp_path / "deploy" / "compose"
+    done = subprocess.run([compose / "prepare", USER], check=True, timeout=60, capture_output=True, text=True)
+    return compose, done.stdout.split()[-1]
+
+
+def test_prepare_writes_each_secret_once_and_adds_users(prepared: tuple[Path, str]) -> None:
+    compose, _ = prepared
+    files = {compose / kind["file"] for kind in (*PROJECT["secrets"].values(), *PROJECT["configs"].values())}
+    assert [file for file in files if not file.is_file()] == []
+    before = {path: path.read_bytes() for path in (compose / "secrets").iterdir() if path.name != "users"}
+
+    subprocess.run([compose / "prepare", "bob@example.org"], check=True, timeout=60, capture_output=True)
+
+    assert before == {path: path.read_bytes() for path in before}
+    users = (compose / "secrets" / "users").read_text().splitlines()
+    assert [line.partition(":")[0] for line in users] == [USER, "bob@example.org"]
+    assert oct((compose / "secrets").stat().st_mode)[-3:] == "700"
+
+
+def test_nbstream_accepts_its_configuration(prepared: tuple[Path, str], tmp_path: Path) -> None:
+    compose, _ = prepared
+    file = tmp_path / "nbstream.yaml"
+    file.write_text((compose / "nbstream.yaml").read_text().replace("/run/secrets", str(compose / "secrets")))
+
+    settings = config.load_settings(file)
+
+    addresses = {name: SERVICES[name]["networks"]["mail"]["ipv4_address"] for name in ("postfix", "dovecot")}
+    assert [str(network) for network in settings.feedback.allow_from] == [
+        f"{host}/32" for host in addresses.values()
+    ]
+    assert settings.listeners.smtp is not None
+    assert [str(network) for network in settings.listeners.smtp.trusted_proxies] == [f"{addresses['postfix']}/32"]
+    reinjection = f"mynetworks={SERVICES['nbstream']['networks']['mail']['ipv4_address']}/32"
+    assert reinjection in (compose / "postfix" / "master.cf").read_text()
+
+
+def test_prometheus_accepts_its_configuration(program: Callable[[str], str], tmp_path: Path) -> None:
+    for target in (PROJECT["configs"]["prometheus"], PROJECT["configs"]["prometheus_rules"]):
+        shutil.copy(COMPOSE / target["file"], tmp_path)
+    done = subprocess.run(
+        [program("promtool"), "check", "config", tmp_path / "prometheus.yml"],
+        check=False,
+        timeout=60,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    scraped = yaml.safe_load((tmp_path / "prometheus.yml").read_text())["scrape_configs"]
+    assert [job["static_configs"] for job in scraped] == [[{"targets": ["nbstream:9464"]}]]
+
+
+def test_grafana_finds_its_prometheus_and_its_dashboard() -> None:
+    (source,) = yaml.safe_load((COMPOSE / "grafana/datasources/prometheus.yaml").read_text())["datasources"]
+    assert (source["type"], source["url"], source["isDefault"]) == ("prometheus", "http://prometheus:9090", True)
+    (provider,) = yaml.safe_load((COMPOSE / "grafana/dashboards/nbstream.yaml").read_text())["providers"]
+    targets = {entry["source"]: Path(entry["target"]) for entry in SERVICES["grafana"]["configs"]}
+    assert targets["grafana_dashboard"].parent == Path(provider["options"]["path"])
+    json.loads((COMPOSE / PROJECT["configs"]["grafana_dashboard"]["file"]).read_text())
+
+
+def test_mail_goes_through_all_of_it_and_users_teach(
+    prepared: tuple[Path, str], program: Callable[[str], str], tmp_path: Path
+) -> None:
+    """A stranger's mail arrives with a verdict; Junk and a feedback address teach; nothing else gets in."""
+    for name in ("postfix", "dovecot", "redis-server", "sievec", "ip"):
+        program(name)
+    alone = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child"]
+    if os.geteuid() or subprocess.run([*alone, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("namespaces need the rights of root")
+    compose, password = prepared
+    (tmp_path / "containers").mkdir()
+
+    done = subprocess.run(
+        [*alone, sys.executable, "-m", "tests.deploy.compose", compose, tmp_path / "containers", password],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        cwd=DEPLOY.parent,
+    )
+
+    assert done.returncode == 0, done.stderr
