@@ -60,6 +60,7 @@ INNER_LAYERS = {
         {"listener"},
         {"message_service"},
         {"http", "smtp", "spamd", "stream"},
+        {"milter"},
     ],
     "cli": [
         {"actor", "arguments", "exit_codes", "interrupts", "output_files", "standard_streams"},

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from nbstream.config.listeners import (
         ListenersSettings,
         MetricsListenerSettings,
+        MilterListenerSettings,
         SocketListenerSettings,
         SpamdListenerSettings,
         StreamListenerSettings,
@@ -172,6 +173,19 @@ def _make_spamd(section: SpamdListenerSettings, context: ListenerContext) -> Lis
     return SpamdListener(limits, context.bytes_in_flight, context.message_service())
 
 
+def _make_milter(section: MilterListenerSettings, context: ListenerContext) -> Listener:
+    from nbstream.listeners.milter.listener import MilterListener  # noqa: PLC0415 - as for SMTP
+    from nbstream.listeners.milter.listener_state import MilterLimits  # noqa: PLC0415 - as for SMTP
+
+    limits = MilterLimits(
+        max_message_bytes=section.max_message_bytes,
+        idle_timeout_seconds=section.idle_timeout_seconds,
+        message_timeout_seconds=section.message_timeout_seconds,
+        max_connections=section.max_connections,
+    )
+    return MilterListener(limits, context.bytes_in_flight, context.runtime, context.parts.metrics)
+
+
 def _make_stream(section: StreamListenerSettings, context: ListenerContext) -> Listener:
     settings, clients = context.settings, context.parts.clients
     queue = stream_queue.StreamQueue(
@@ -222,6 +236,14 @@ LISTENERS: tuple[ListenerEntry[Any], ...] = (
         names.SPAMD,
         section=lambda listeners: listeners.spamd,
         make=_make_spamd,
+        address=_socket_address,
+        byte_limit=lambda section: section.max_bytes_in_flight,
+        teachers=_peers_that_may_teach,
+    ),
+    ListenerEntry(
+        names.MILTER,
+        section=lambda listeners: listeners.milter,
+        make=_make_milter,
         address=_socket_address,
         byte_limit=lambda section: section.max_bytes_in_flight,
         teachers=_peers_that_may_teach,

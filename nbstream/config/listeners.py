@@ -209,6 +209,45 @@ class SpamdListenerSettings(SocketListenerSettings):
         return require_room_for_one_message(value, info, "spamd")
 
 
+class MilterListenerSettings(SocketListenerSettings):
+    """The listener for mail servers that ask a milter about each message, and its limits.
+
+    The mail server edits the header, refuses or holds the message itself. It connects to nbstream; no next hop is
+    needed.
+    """
+
+    listen: TcpOrUnixAddressSetting = TcpAddress("127.0.0.1", 11332)
+    """Where the listener accepts connections."""
+
+    max_message_bytes: ByteCount = 50 << 20
+    """A larger message is judged by its beginning. One whose header alone is larger is refused for good (552)."""
+
+    idle_timeout_seconds: Seconds = 7200
+    """A connection on which nothing comes for this long is closed. It lives as long as the session of an SMTP
+    client, which may be silent for 300 seconds with Postfix, and for an hour with Sendmail.
+    """
+
+    message_timeout_seconds: Seconds = 300
+    """The time within which the header and the body of a message must arrive. After that the connection is closed.
+    """
+
+    max_connections: Count = 500
+    """A further connection is closed, and the mail server does what it is told to do without its milter. Each SMTP
+    client of the mail server has a connection of its own.
+    """
+
+    max_bytes_in_flight: ByteCount = 256 << 20
+    """The bytes of mail in memory over all connections, with the copy that is made of each message: twice their
+    size. Mail beyond that is put off (452), but never a message that is alone. It must be at least
+    ``max_message_bytes``.
+    """
+
+    @field_validator("max_bytes_in_flight")
+    @classmethod
+    def _room_for_one(cls, value: int, info: ValidationInfo) -> int:
+        return require_room_for_one_message(value, info, "milter")
+
+
 class MetricsListenerSettings(Section):
     """A listener for ``/metrics`` alone, for a scraper on another machine."""
 
@@ -267,6 +306,9 @@ class ListenersSettings(Section):
     spamd: SpamdListenerSettings | None = None
     """The protocol of SpamAssassin's server, for spamc, Exim's ``spam =`` and others."""
 
+    milter: MilterListenerSettings | None = None
+    """The milter protocol, for Postfix (``smtpd_milters``, ``non_smtpd_milters``), Sendmail and others."""
+
     stream: StreamListenerSettings | None = None
     """Programs add entries to the stream ``nbstream:{MODEL}:in`` in Redis and read the answers in
     ``nbstream:{MODEL}:out``.
@@ -275,5 +317,11 @@ class ListenersSettings(Section):
     @property
     def listen_addresses(self) -> list[tuple[str, TcpAddress | UnixAddress]]:
         """The names of the listeners that have an address and are not closed, with their addresses."""
-        by_name = {"smtp": self.smtp, "http": self.http, "metrics": self.metrics, "spamd": self.spamd}
+        by_name = {
+            "smtp": self.smtp,
+            "http": self.http,
+            "metrics": self.metrics,
+            "spamd": self.spamd,
+            "milter": self.milter,
+        }
         return [(name, listener.listen) for name, listener in by_name.items() if listener]

@@ -9,5 +9,6 @@ from __future__ import annotations
 SMTP = "smtp"
 HTTP = "http"
 SPAMD = "spamd"
+MILTER = "milter"
 STREAM = "stream"
 METRICS = "metrics"

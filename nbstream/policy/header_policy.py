@@ -7,15 +7,17 @@ own protocol.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from nbstream.mail.header_edits import HeaderEdits
-from nbstream.policy.verdict_fields import GUARD_FIELD, VERDICT_FIELDS, render_verdict_fields
+from nbstream.policy.verdict_fields import GUARD_FIELD, RECIPIENT_FIELD, VERDICT_FIELDS, render_verdict_fields
 
 if TYPE_CHECKING:
     from nbstream.bayes.clues import Clue
     from nbstream.policy.verdict import Thresholds, Verdict
+
+_MAX_LINE_BYTES = 998  # RFC 5322 2.1.1
 
 
 class CheckedMail(Protocol):
@@ -80,3 +82,19 @@ class HeaderPolicy:
             clues=check.clues if self.shows_clues else (),
         )
         return HeaderEdits(tuple(fields), self.removed_from_incoming, GUARD_FIELD)
+
+
+def redirected_edits(edits: HeaderEdits, recipients: Sequence[str]) -> HeaderEdits:
+    """Return the edits of a message that goes to another address instead of to these recipients.
+
+    The message names its recipient only where it had one. With several of them, whoever reads the message would
+    learn of the others, and some of them may be recipients by Bcc. A field is ASCII: an address that is not is
+    left out.
+    """
+    if len(recipients) != 1:
+        return edits
+    (address,) = recipients
+    fits = len(RECIPIENT_FIELD) + 2 + len(address) <= _MAX_LINE_BYTES
+    if not (address.isascii() and address.isprintable() and fits):
+        return edits
+    return replace(edits, added=(*edits.added, (RECIPIENT_FIELD, address)))

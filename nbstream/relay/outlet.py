@@ -5,22 +5,20 @@ the client gets a 250 after the file is synced. With a Maildir as the next hop, 
 file of its own, and either all files are written or none. With SMTP as the next hop a message has one part,
 because the transaction has one reply for all recipients. The given transaction is closed in every case.
 
-A redirected message names its recipient only where it had one. With several of them, whoever reads the message
-would learn of the others, and some of them may be recipients by Bcc. A field is ASCII: an address that is not is
-left out. Where the next hop refuses the address of a redirection the reply is a 451: it is not the sender's
-mistake, and the sender must not learn the address.
+Where the next hop refuses the address of a redirection the reply is a 451: it is not the sender's mistake, and the
+sender must not learn the address.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from nbstream.errors import RelayUnavailable
 from nbstream.mail.header_edits import HeaderEdits, edit_message
 from nbstream.policy.actions import Action, ActionKind
-from nbstream.policy.verdict_fields import RECIPIENT_FIELD
+from nbstream.policy.header_policy import redirected_edits
 from nbstream.relay import maildir_files
 from nbstream.relay.maildir_next_hop import DELIVERED_REPLY, MaildirNextHop
 from nbstream.relay.next_hop import DataReplies, Envelope, NextHop, SmtpPath, Transaction
@@ -29,7 +27,6 @@ from nbstream.wire.smtp_reply import SmtpReply
 
 _QUARANTINED_REPLY = SmtpReply(250, "2.0.0 Accepted")
 _THREAD_BYTES = 256 * 1024  # the header of a larger message is edited in a thread
-_MAX_LINE_BYTES = 998  # RFC 5322 2.1.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +120,9 @@ async def _edited(raw: bytes, edits: HeaderEdits) -> tuple[bytes, bytes]:
 
 def _next_hop_edits(part: DeliveryPart) -> HeaderEdits:
     """Return what changes in the header of what goes to the next hop."""
-    recipients = part.envelope.recipients
-    if part.action.kind is not ActionKind.REDIRECT or len(recipients) != 1:
+    if part.action.kind is not ActionKind.REDIRECT:
         return part.edits
-    address = recipients[0].address
-    fits = len(RECIPIENT_FIELD) + 2 + len(address) <= _MAX_LINE_BYTES
-    if not (address.isascii() and address.isprintable() and fits):
-        return part.edits
-    return replace(part.edits, added=(*part.edits.added, (RECIPIENT_FIELD, address)))
+    return redirected_edits(part.edits, [recipient.address for recipient in part.envelope.recipients])
 
 
 def _with_lf(fields: bytes) -> bytes:

@@ -55,15 +55,6 @@ class ContinueReply:
 
 
 @dataclass(frozen=True, slots=True)
-class AcceptReply:
-    """Accept the message without any further step."""
-
-    def render(self) -> bytes:
-        """Return the frame."""
-        return _frame(b"a")
-
-
-@dataclass(frozen=True, slots=True)
 class DiscardReply:
     """Accept the message towards its sender, and deliver it to nobody."""
 
@@ -169,7 +160,7 @@ class QuarantineReply:
 
 
 MilterChange: TypeAlias = InsertHeader | ChangeHeader | AddRecipient | DeleteRecipient | QuarantineReply
-MilterDecision: TypeAlias = ContinueReply | AcceptReply | DiscardReply | SkipReply | RefusalReply
+MilterDecision: TypeAlias = ContinueReply | DiscardReply | SkipReply | RefusalReply
 MilterReply: TypeAlias = NegotiationReply | MilterChange | MilterDecision | ProgressReply
 
 

@@ -62,6 +62,7 @@ def test_a_listener_that_is_off_or_has_no_socket_has_no_address() -> None:
         "smtp": TcpListenAddress("::1", 25),
         "http": None,
         "spamd": UnixListenAddress(Path("/run/spamd.sock")),
+        "milter": None,
         "stream": None,
         "metrics": None,
     }
@@ -75,7 +76,7 @@ def test_who_may_teach_is_the_same_for_all_listeners_with_messages_and_a_socket(
         name: [entry.teachers(settings).may_teach(peer) for peer in peers] for name, entry in ENTRIES.items()
     }
 
-    assert believed["smtp"] == believed["http"] == believed["spamd"] == [True, False, True]
+    assert [believed[name] for name in ("smtp", "http", "spamd", "milter")] == [[True, False, True]] * 4
     assert believed["stream"] == [False, False, True]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from nbstream.wire.milter import MilterActions, MilterMessageEnd, MilterNegotiation, MilterParser, MilterSteps
-from nbstream.wire.milter_replies import AcceptReply, InsertHeader, NegotiationReply
+from nbstream.wire.milter_replies import ContinueReply, InsertHeader, NegotiationReply
 from tests.integration.daemon import DEADLINE_SECONDS
 
 _SKIPPED_STEPS = (
@@ -34,7 +34,7 @@ class _Milter(socketserver.BaseRequestHandler):
                         self.request.sendall(NegotiationReply(options).render())
                     elif isinstance(event, MilterMessageEnd):
                         field = InsertHeader(self.server.position, "Authentication-Results", self.server.results)
-                        self.request.sendall(field.render() + AcceptReply().render())
+                        self.request.sendall(field.render() + ContinueReply().render())
 
 
 class Milters(socketserver.ThreadingTCPServer):

@@ -23,7 +23,7 @@ RULES = RecipientRules.build(ThresholdPolicy(), VerdictActions())
 
 def make_runtime(spam_filter: Filter, *, allow_from: Sequence[Network] = LOOPBACK, **changes: Any) -> Runtime:
     """A runtime in which peers of ``allow_from`` may teach through every listener with a socket."""
-    teachers = dict.fromkeys(("smtp", "http", "spamd"), Teachers(allow_from))
+    teachers = dict.fromkeys(("smtp", "http", "spamd", "milter"), Teachers(allow_from))
     values: dict[str, Any] = {
         "rules": RULES,
         "teachers": {**teachers, "stream": Teachers()},

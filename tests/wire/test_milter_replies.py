@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from nbstream.wire.milter import MilterActions, MilterOptions, MilterSteps
 from nbstream.wire.milter_replies import (
-    AcceptReply,
     AddRecipient,
     ChangeHeader,
     ContinueReply,
@@ -38,7 +37,6 @@ OPTIONS = MilterOptions(6, MilterActions.ADDHDRS | MilterActions.SETSYMLIST, Mil
             b"\0\0\0\x27O\0\0\0\6\0\0\1\1\0\x10\0\0\0\0\0\2i {auth_authen}\0\0\0\0\5i\0",
         ),
         (ContinueReply(), b"\0\0\0\1c"),
-        (AcceptReply(), b"\0\0\0\1a"),
         (DiscardReply(), b"\0\0\0\1d"),
         (SkipReply(), b"\0\0\0\1s"),
         (ProgressReply(), b"\0\0\0\1p"),

@@ -15,6 +15,7 @@ from nbstream.errors import NbstreamError, RelayUnavailable
 from nbstream.listeners.decisions import DecisionObserver, MessageDecisions
 from nbstream.listeners.message_log import log_message
 from nbstream.listeners.smtp.error_replies import error_reply
+from nbstream.listeners.smtp.replies import REFUSALS
 from nbstream.policy.actions import ActionKind
 from nbstream.relay.next_hop import DataReplies, Envelope
 from nbstream.relay.outlet import DeliveryPart
@@ -31,11 +32,6 @@ if TYPE_CHECKING:
     from nbstream.relay.outlet import Outlet
 
 _log = logging.getLogger(__name__)
-
-_REFUSAL_REPLIES = {
-    ActionKind.REJECT: SmtpReply(550, "5.7.1 Message refused as spam"),
-    ActionKind.DEFER: SmtpReply(451, "4.7.1 Message deferred, please try again later"),
-}
 
 
 class DeliveryObserver(DecisionObserver, Protocol):
@@ -115,7 +111,7 @@ class Delivery:
     async def _send(self, decided: DecidedMessage, sender: SmtpPath, transaction: Transaction) -> DataReplies:
         kinds = [group.action.kind for group in decided.groups]
         if not kinds[0].takes_message:
-            raise _MessageRefused(_REFUSAL_REPLIES[kinds[0]])
+            raise _MessageRefused(REFUSALS[kinds[0]])
         raw, parts = decided.content, [_delivery_part(group, sender) for group in decided.groups]
         if all(kind is ActionKind.QUARANTINE for kind in kinds):
             return await self._outlet.send(raw, parts, transaction)

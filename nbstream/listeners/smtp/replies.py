@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nbstream.policy.actions import ActionKind
 from nbstream.wire.smtp_reply import SmtpReply
 
 SYNTAX_EHLO = SmtpReply(501, "5.5.4 Syntax: EHLO hostname")
@@ -27,3 +28,8 @@ VRFY_NOT_SUPPORTED = SmtpReply(252, "2.5.2 Send some mail, it will be tried")
 TOO_MANY_CONNECTIONS = SmtpReply(421, "4.3.2 Too many connections, please try again later")
 CLOSING = SmtpReply(421, "4.3.2 Shutting down, please try again later")
 GO_AHEAD = SmtpReply(354, "End data with <CR><LF>.<CR><LF>")
+REFUSALS = {
+    ActionKind.REJECT: SmtpReply(550, "5.7.1 Message refused as spam"),
+    ActionKind.DEFER: SmtpReply(451, "4.7.1 Message deferred, please try again later"),
+}
+"""The replies to a message that is refused because of its verdict."""

@@ -1,0 +1,167 @@
+"""The answer to a complete message of the milter protocol: what changes in it, and what becomes of it.
+
+Rules: ``listeners.decisions`` decides, as for SMTP. The mail server carries the decision out: it holds a message
+in its own queue for the action ``quarantine``, and sends a redirected one to its new recipient. It has one copy of
+a message for all recipients, so the mildest decision holds for all of them. What the mail server does not offer is
+left out, and the message passes with its fields.
+
+A message to a feedback address is learned, and discarded only when the lesson is durable. The mail server says
+whether its client has authenticated: a user may teach, and anybody else has to be in ``feedback.allow_from``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from nbstream.errors import NbstreamError
+from nbstream.listeners import names
+from nbstream.listeners.decisions import MessageDecisions
+from nbstream.listeners.message_log import log_message
+from nbstream.listeners.milter.header_changes import header_changes
+from nbstream.listeners.peers import Peer
+from nbstream.listeners.smtp import replies
+from nbstream.listeners.smtp.error_replies import TEMPORARY_FAILURE, error_reply
+from nbstream.listeners.smtp.feedback import FeedbackMailbox
+from nbstream.mail.lines import normalize_line_ends
+from nbstream.policy.actions import ActionKind
+from nbstream.policy.header_policy import redirected_edits
+from nbstream.wire.milter import MilterActions, MilterSteps
+from nbstream.wire.milter_replies import (
+    AddRecipient,
+    ContinueReply,
+    DeleteRecipient,
+    DiscardReply,
+    MilterReply,
+    QuarantineReply,
+    RefusalReply,
+)
+from nbstream.wire.smtp_reply import SmtpReply
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nbstream.listeners.decisions import DecidedMessage, DecidedRecipients
+    from nbstream.listeners.milter.incoming_message import MilterMessage
+    from nbstream.listeners.runtime import Runtime
+    from nbstream.listeners.smtp.listener import SmtpObservers
+    from nbstream.wire.milter import MilterOptions
+
+_log = logging.getLogger(__name__)
+
+_THREAD_BYTES = 256 * 1024
+_FEEDBACK_MIXED_WITH_MAIL = SmtpReply(550, "5.5.3 Feedback travels alone, send it in a message of its own")
+_TOO_MANY_FORGED_FIELDS = SmtpReply(554, "5.6.0 Message has too many header fields that filters write")
+_REDIRECTION = MilterActions.ADDRCPT | MilterActions.DELRCPT
+
+
+@dataclass(frozen=True, slots=True)
+class MilterSender:
+    """Who brought a message to the mail server: the SMTP client, and the user as whom it has authenticated.
+
+    Both are empty where the mail server names none. ``queue_id`` is the mail server's name for the message.
+    """
+
+    client: str = ""
+    user: str = ""
+    queue_id: str = ""
+
+    @property
+    def log_details(self) -> dict[str, str | None]:
+        """The fields of the line in the log."""
+        return {"queue_id": self.queue_id or None, "client": self.client or None, "user": self.user or None}
+
+
+class MilterAnswers:
+    """Answers messages by one runtime."""
+
+    def __init__(self, runtime: Runtime, observers: SmtpObservers) -> None:
+        self._decisions = MessageDecisions(runtime, observers.delivery, can_differ=False)
+        self._feedback = FeedbackMailbox(runtime, observers.feedback)
+        self._teachers = runtime.teachers_through(names.MILTER)
+        self._observer = observers.delivery
+
+    async def answer(
+        self, message: MilterMessage, sender: MilterSender, peer: Peer, options: MilterOptions
+    ) -> Sequence[MilterReply]:
+        """Return the replies to the end of a message with at least one recipient; the last one decides.
+
+        ``peer`` is the mail server, and ``options`` are those that were agreed on with it. Raises nothing but
+        cancellation.
+        """
+        labels = {self._feedback.label_of(recipient.address) for recipient in message.recipients}
+        try:
+            if labels == {None}:
+                return await self._decide(message, sender, options)
+            (label,) = labels if len(labels) == 1 else (None,)
+            if label is None:
+                return [RefusalReply(_FEEDBACK_MIXED_WITH_MAIL)]
+            return [await self._learn(await _content_of(message), label, sender, peer)]
+        except Exception:  # noqa: BLE001 - a fault in an answer must not lose mail or end the session
+            _log.exception("milter: a message was not answered")
+            return [RefusalReply(TEMPORARY_FAILURE)]
+
+    async def _decide(
+        self, message: MilterMessage, sender: MilterSender, options: MilterOptions
+    ) -> Sequence[MilterReply]:
+        started = time.perf_counter()
+        decided: DecidedMessage | None = None
+        try:
+            decided = await self._decisions.decide(await _content_of(message), message.recipients)
+            answer = _render(decided.groups[0], message, options)
+        except NbstreamError as error:
+            _log.warning("milter: message not passed on: %s", error)
+            answer = [RefusalReply(error_reply(error))]
+        check = decided.check if decided else None
+        self._observer.delivered(names.MILTER, str(check.verdict) if check else "none")
+        last = answer[-1]
+        details = decided.log_details if decided else {"action": None, "policy": None}
+        reply = str(last.reply) if isinstance(last, RefusalReply) else None
+        seconds = time.perf_counter() - started
+        log_message(names.MILTER, check, seconds, **details, reply=reply, **sender.log_details)
+        return answer
+
+    async def _learn(self, content: bytes, label: str, sender: MilterSender, peer: Peer) -> MilterReply:
+        """Learn ``content``, which was sent to the feedback address of the label."""
+        client = Peer(sender.client)
+        # Of an authenticated user the mail server knows who it is; any other client may be a stranger.
+        must_be_known = self._teachers.checks_forwarded or not sender.user
+        if not replace(self._teachers, checks_forwarded=must_be_known).may_teach_for(peer, client):
+            return RefusalReply(self._feedback.refuse(label, names.MILTER, client))
+        actor = f"user {sender.user}" if sender.user else sender.client
+        reply = await self._feedback.learn(content, label, names.MILTER, actor)
+        return DiscardReply() if reply.accepted else RefusalReply(reply)
+
+
+async def _content_of(message: MilterMessage) -> bytes:
+    """Return the message with CRLF line ends."""
+    content = message.take_content()
+    if len(content) > _THREAD_BYTES:
+        return await asyncio.to_thread(normalize_line_ends, content)
+    return normalize_line_ends(content)
+
+
+def _render(group: DecidedRecipients, message: MilterMessage, options: MilterOptions) -> list[MilterReply]:
+    kind, edits = group.action.kind, group.edits
+    if not kind.takes_message:
+        return [RefusalReply(replies.REFUSALS[kind])]
+    needed = {ActionKind.REDIRECT: _REDIRECTION, ActionKind.QUARANTINE: MilterActions.QUARANTINE}.get(kind)
+    if needed and needed & ~options.actions:
+        _log.warning("milter: the mail server does not offer what the action %s needs: a message passes", kind)
+        kind = ActionKind.PASS
+    if kind is ActionKind.REDIRECT:
+        edits = redirected_edits(edits, [recipient.address for recipient in group.recipients])
+    has_leading_space = MilterSteps.HDR_LEADSPC in options.steps
+    changes = header_changes(edits, message.take_field_names(), has_leading_space=has_leading_space)
+    if changes is None:
+        return [RefusalReply(_TOO_MANY_FORGED_FIELDS)]
+    answer: list[MilterReply] = [*changes]
+    if kind is ActionKind.REDIRECT:
+        answer.append(AddRecipient(f"<{group.action.address}>"))
+        answer += [DeleteRecipient(given) for given in message.given_recipients]
+    elif kind is ActionKind.QUARANTINE and group.check:
+        answer.append(QuarantineReply(f"nbstream: {group.check.verdict}, id={group.check.id}"))
+    return [*answer, ContinueReply()]

@@ -1,0 +1,288 @@
+"""One connection of the milter protocol: a mail server's SMTP session, with any number of messages.
+
+Rules:
+- The filter asks for the steps that it needs: client, envelope, header, body. Only pieces of the body and the end
+  of a message get a reply: these may refuse it.
+- While a message is worked on, the mail server is told so every few seconds, and waits.
+- Nothing is read meanwhile. Work that has begun is finished even if the mail server goes away: it may be a lesson.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from nbstream.listeners.milter.answers import MilterSender
+from nbstream.listeners.milter.incoming_message import MilterMessage
+from nbstream.listeners.peers import Peer
+from nbstream.wire.milter import (
+    MilterAbort,
+    MilterActions,
+    MilterBody,
+    MilterConnect,
+    MilterEvent,
+    MilterHeaderField,
+    MilterMacros,
+    MilterMail,
+    MilterMessageEnd,
+    MilterNegotiation,
+    MilterOptions,
+    MilterParser,
+    MilterQuit,
+    MilterRecipient,
+    MilterSteps,
+    MilterViolation,
+    without_ipv6_tag,
+)
+from nbstream.wire.milter_replies import (
+    ContinueReply,
+    MacroStage,
+    MilterReply,
+    NegotiationReply,
+    ProgressReply,
+    RefusalReply,
+    SkipReply,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from nbstream.listeners.milter.listener_state import MilterListenerState
+
+_log = logging.getLogger(__name__)
+
+_READ_BYTES = 32 * 1024  # the shortest commands in so many bytes take 15 ms
+_MAX_TEXT_CHARACTERS = 1000  # of a macro or an address; those of real mail servers are much shorter
+_UNKNOWN_HOST = "unknown"
+
+_ACTIONS = (
+    MilterActions.ADDHDRS | MilterActions.CHGHDRS | MilterActions.SETSYMLIST | MilterActions.QUARANTINE
+) | (MilterActions.ADDRCPT | MilterActions.DELRCPT)
+_STEPS = (
+    (MilterSteps.NOHELO | MilterSteps.NODATA | MilterSteps.NOEOH | MilterSteps.NOUNKNOWN)
+    | (MilterSteps.NR_CONN | MilterSteps.NR_MAIL | MilterSteps.NR_RCPT | MilterSteps.NR_HDR)
+    | (MilterSteps.HDR_LEADSPC | MilterSteps.SKIP)
+)
+_CLIENT, _USER, _RECIPIENT, _QUEUE_ID = "{client_addr}", "{auth_authen}", "{rcpt_addr}", "i"
+_STAGES = {MilterConnect: b"C", MilterMail: b"M", MilterRecipient: b"R", MilterMessageEnd: b"E"}
+_MACROS = {
+    MacroStage.CONNECT: _CLIENT,
+    MacroStage.HELO: "",
+    MacroStage.ENVFROM: _USER,
+    MacroStage.ENVRCPT: _RECIPIENT,
+    MacroStage.DATA: "",
+    MacroStage.EOM: _QUEUE_ID,
+    MacroStage.EOH: "",
+}
+
+
+class _ProtocolBroken(Exception):
+    """The mail server broke the protocol."""
+
+
+class MilterSession:
+    """The session of one connection."""
+
+    def __init__(
+        self, listener: MilterListenerState, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._listener = listener
+        self._reader, self._writer = reader, writer
+        self._parser = MilterParser()
+        self._pending_bytes = 0
+        self._options: MilterOptions | None = None
+        self._client = self._user = self._queue_id = ""
+        self._macros: dict[bytes, dict[str, str]] = {}
+        self._message: MilterMessage | None = None
+        self._content_deadline = 0.0
+        self._ended = False
+
+    async def run(self) -> None:
+        """Serve until one side ends the connection. Raises nothing but cancellation."""
+        try:
+            while not self._ended and (data := await self._read()):
+                await self._handle_all(self._parser.feed(data))
+                self._count_pending_bytes(self._parser.pending_bytes)
+                await asyncio.sleep(0)  # what is here already is read without a wait, and others want to run
+        except TimeoutError:
+            _log.info("milter: a mail server was silent for too long, or sent no whole message in time")
+            self.abort()
+        except ConnectionError:
+            _log.info("milter: a mail server went away")
+        except _ProtocolBroken as broken:
+            _log.warning("milter: a connection was closed: %s", broken)
+        finally:
+            self._drop_message()
+            self._count_pending_bytes(0)
+            self._writer.close()
+
+    def close_if_idle(self) -> None:
+        """Close the connection, for the daemon drains, unless a message is under way."""
+        if self._message is None:
+            self._writer.close()
+
+    def abort(self) -> None:
+        """Drop the connection."""
+        self._writer.transport.abort()
+
+    async def _read(self) -> bytes:
+        seconds = self._listener.limits.idle_timeout_seconds
+        if self._message and self._message.content_has_begun:
+            seconds = min(seconds, self._content_deadline - asyncio.get_running_loop().time())
+        async with asyncio.timeout(seconds):
+            return await self._reader.read(_READ_BYTES)
+
+    def _count_pending_bytes(self, count: int) -> None:
+        """Count the bytes of an unfinished command among those in flight."""
+        in_flight = self._listener.bytes_in_flight
+        in_flight.release(self._pending_bytes)
+        in_flight.reserve_anyway(count)
+        self._pending_bytes = count
+
+    async def _handle_all(self, events: Sequence[MilterEvent]) -> None:
+        """Handle events up to the one that ends the session."""
+        for event in events:
+            if not self._ended:
+                await self._handle(event)
+
+    async def _handle(self, event: MilterEvent) -> None:
+        if isinstance(event, MilterViolation):
+            raise _ProtocolBroken(event.text)
+        if isinstance(event, MilterNegotiation):
+            await self._negotiate(event.offer)
+            return
+        if self._options is None:
+            raise _ProtocolBroken("a command came before the negotiation")
+        answer = await self._replies(event, self._options)
+        if self._options.wants_reply(event):
+            await self._send(answer or [ContinueReply()])
+        if isinstance(event, MilterMessageEnd):
+            self._drop_message()
+            self._ended |= self._listener.draining
+
+    async def _negotiate(self, offer: MilterOptions) -> None:
+        self._drop_message()
+        self._options = options = offer.agree(_ACTIONS, _STEPS)
+        wants_macros = MilterActions.SETSYMLIST in options.actions
+        await self._send([NegotiationReply(options, _MACROS if wants_macros else {})])
+
+    async def _replies(self, event: MilterEvent, options: MilterOptions) -> Sequence[MilterReply]:
+        """Return the replies to a command; none stands for "continue"."""
+        match event:
+            case MilterMacros():
+                if event.stage in _STAGES.values():
+                    self._macros[event.stage] = _short_texts(event.values)
+            case MilterConnect():
+                self._client = _printable(without_ipv6_tag(self._macros_for(event).get(_CLIENT) or event.address))
+            case MilterMail():
+                self._begin_message(event, options)
+            case MilterRecipient():
+                self._add_recipient(event)
+            case MilterHeaderField() | MilterBody() | MilterMessageEnd():
+                return await self._add_content(event, options)
+            case MilterAbort():
+                self._drop_message()
+            case MilterQuit():
+                self._end_session(reuses_connection=event.reuses_connection)
+        return []
+
+    async def _add_content(
+        self, event: MilterHeaderField | MilterBody | MilterMessageEnd, options: MilterOptions
+    ) -> Sequence[MilterReply]:
+        message = self._message_with_content()
+        if isinstance(event, MilterHeaderField):
+            message.add_field(event.name, event.value)
+        else:
+            message.add_body(event.content)
+        if message.problem:
+            return [RefusalReply(message.problem)]
+        if isinstance(event, MilterMessageEnd):
+            self._note_queue_id(self._macros_for(event))
+            return await self._answer(message, options)
+        return [SkipReply()] if message.is_full and MilterSteps.SKIP in options.steps else []
+
+    def _macros_for(self, event: MilterEvent) -> dict[str, str]:
+        """Return the macros that came for this command, which hold for no other one."""
+        return self._macros.pop(_STAGES[type(event)], {})
+
+    def _note_queue_id(self, macros: Mapping[str, str]) -> None:
+        self._queue_id = _printable(macros.get(_QUEUE_ID, "")) or self._queue_id
+
+    def _begin_message(self, event: MilterMail, options: MilterOptions) -> None:
+        self._drop_message()
+        macros = self._macros_for(event)
+        self._user = _printable(macros.get(_USER, ""))
+        self._note_queue_id(macros)
+        self._message = MilterMessage(
+            self._listener.limits.max_message_bytes,
+            self._listener.bytes_in_flight,
+            has_leading_space=MilterSteps.HDR_LEADSPC in options.steps,
+        )
+
+    def _add_recipient(self, event: MilterRecipient) -> None:
+        if self._message is None:
+            raise _ProtocolBroken("RCPT came before MAIL")
+        # Postfix completes an address in the macro; Sendmail leaves only the user of a local one there.
+        macros = self._macros_for(event)
+        self._note_queue_id(macros)
+        completed = macros.get(_RECIPIENT, "")
+        address = completed if "@" in completed else event.recipient.removeprefix("<").removesuffix(">")
+        self._message.add_recipient(address, event.recipient)
+
+    def _message_with_content(self) -> MilterMessage:
+        """Return the message that has content now; its time begins with the first of it."""
+        message = self._message
+        if message is None or not (message.recipients or message.problem):
+            raise _ProtocolBroken("content came before MAIL and RCPT")
+        if not message.content_has_begun:
+            limits = self._listener.limits
+            self._content_deadline = asyncio.get_running_loop().time() + limits.message_timeout_seconds
+        return message
+
+    def _end_session(self, *, reuses_connection: bool) -> None:
+        """End the session of one SMTP client; that of another one may follow."""
+        self._drop_message()
+        self._client = ""
+        self._macros.clear()
+        self._ended |= not reuses_connection
+
+    def _drop_message(self) -> None:
+        if self._message:
+            self._message.release()
+        self._message = None
+        self._user = self._queue_id = ""
+
+    async def _answer(self, message: MilterMessage, options: MilterOptions) -> Sequence[MilterReply]:
+        """Return the replies to the end of a message, and ask for patience meanwhile."""
+        sender = MilterSender(self._client, self._user, self._queue_id)
+        answer = asyncio.create_task(self._listener.answers.answer(message, sender, self._peer(), options))
+        try:
+            while not (await asyncio.wait({answer}, timeout=self._listener.limits.progress_seconds))[0]:
+                self._writer.write(ProgressReply().render())
+            return answer.result()
+        finally:
+            answer.cancel()
+            await asyncio.wait({answer})
+
+    async def _send(self, answer: Sequence[MilterReply]) -> None:
+        self._writer.write(b"".join(reply.render() for reply in answer))
+        async with asyncio.timeout(self._listener.limits.idle_timeout_seconds):
+            await self._writer.drain()
+
+    def _peer(self) -> Peer:
+        if self._listener.is_unix_socket:
+            return Peer()
+        name = self._writer.get_extra_info("peername")  # uvloop has no address of a client that has disconnected
+        return Peer(str(name[0]) if isinstance(name, tuple) and name else _UNKNOWN_HOST)
+
+
+def _short_texts(macros: Mapping[str, str]) -> dict[str, str]:
+    """Return the macros that are used, without any that is too long to be true."""
+    used = {name: macros.get(name, "") for name in (_CLIENT, _USER, _RECIPIENT, _QUEUE_ID)}
+    return {name: value for name, value in used.items() if value and len(value) <= _MAX_TEXT_CHARACTERS}
+
+
+def _printable(text: str) -> str:
+    """Return a text for logs and the history."""
+    return "".join(char if char.isprintable() else "?" for char in text[:_MAX_TEXT_CHARACTERS])
