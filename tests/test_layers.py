@@ -25,6 +25,7 @@ LAYERS = [
     {"filter"},
     {"wire"},
     {"relay"},
+    {"spool"},
     {"listeners"},
     {"metrics"},
     {"config"},
@@ -36,7 +37,7 @@ LAYERS = [
 # The same within the packages that have packages of their own.
 INNER_LAYERS = {
     "store": [
-        {"backoff", "cancellation", "embedded", "lua", "redis_errors"},
+        {"backoff", "cancellation", "embedded", "frames", "lua", "redis_errors"},
         {"connection"},
         {"model"},
         {"recent", "replica", "transfer", "undo"},
@@ -53,13 +54,14 @@ INNER_LAYERS = {
             "peers",
             "request_errors",
             "sockets",
+            "system_users",
         },
         {"teachers"},
         {"runtime"},
         {"decisions"},
         {"listener"},
         {"message_service"},
-        {"http", "smtp", "spamd", "stream"},
+        {"dovecot", "http", "smtp", "spamd", "stream"},
         {"milter"},
     ],
     "cli": [

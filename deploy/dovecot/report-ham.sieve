@@ -1,5 +1,5 @@
 # A message that a user took out of Junk is ham, unless it went to Trash, or to another folder for junk. The address is
-# feedback.ham_address; the one before it is where nbstream takes mail, listeners.smtp.listen.
+# feedback.ham_address. The one before it is where nbstream takes mail, listeners.smtp.listen: only the program needs it.
 require ["copy", "environment", "imapsieve", "special-use", "variables", "vnd.dovecot.pipe"];
 
 if environment :matches "imap.mailbox" "*" {

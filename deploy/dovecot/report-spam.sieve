@@ -1,5 +1,5 @@
-# A message that a user put into Junk is spam. The address is feedback.spam_address; the one before it is where
-# nbstream takes mail, listeners.smtp.listen.
+# A message that a user put into Junk is spam. The address is feedback.spam_address. The one before it is where
+# nbstream takes mail, listeners.smtp.listen: only the program needs it, and not nbstream's socket.
 require ["copy", "imapsieve", "vnd.dovecot.pipe"];
 
 # Without :copy Dovecot would take the message for delivered elsewhere, and mark the one in Junk as deleted.

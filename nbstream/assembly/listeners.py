@@ -8,6 +8,7 @@ workers (``daemon.supervisor``); and ``nbstream serve`` names the SMTP listener 
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,14 +16,20 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from nbstream.assembly.http import make_http_listener, make_metrics_listener
 from nbstream.config import TcpAddress
+from nbstream.errors import ConfigError
 from nbstream.listeners import names
 from nbstream.listeners.bytes_in_flight import BytesInFlight
+from nbstream.listeners.dovecot.listener import DovecotLimits, DovecotListener
 from nbstream.listeners.message_service import MessageService
 from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress
 from nbstream.listeners.spamd.listener import SpamdLimits, SpamdListener
 from nbstream.listeners.stream.listener import StreamLimits, StreamListener
+from nbstream.listeners.system_users import user_number
 from nbstream.listeners.teachers import Teachers
+from nbstream.metrics.spool import SpoolMetrics
 from nbstream.metrics.stream import StreamMetrics
+from nbstream.spool.message_spool import MessageSpool
+from nbstream.spool.segments import FOLDER as SPOOL_FOLDER
 from nbstream.store import stream_queue
 from nbstream.store.model.keys import ModelKeys
 
@@ -30,6 +37,7 @@ if TYPE_CHECKING:
     from nbstream.assembly.parts import ServerParts
     from nbstream.config import HttpListenerSettings, Settings, SmtpListenerSettings
     from nbstream.config.listeners import (
+        DovecotListenerSettings,
         ListenersSettings,
         MetricsListenerSettings,
         MilterListenerSettings,
@@ -117,6 +125,10 @@ def _tcp_address(section: SmtpListenerSettings | MetricsListenerSettings) -> Lis
 def _socket_address(section: SocketListenerSettings | HttpListenerSettings) -> ListenAddress:
     if isinstance(section.listen, TcpAddress):
         return TcpListenAddress(section.listen.host, section.listen.port)
+    return UnixListenAddress(section.listen.path, section.socket_mode, section.socket_group)
+
+
+def _unix_address(section: DovecotListenerSettings) -> ListenAddress:
     return UnixListenAddress(section.listen.path, section.socket_mode, section.socket_group)
 
 
@@ -209,6 +221,28 @@ def _make_stream(section: StreamListenerSettings, context: ListenerContext) -> L
     return StreamListener(queue, limits, context.bytes_in_flight, context.message_service(), observer)
 
 
+def _make_dovecot(section: DovecotListenerSettings, context: ListenerContext) -> Listener:
+    limits = DovecotLimits(
+        max_message_bytes=section.max_message_bytes,
+        idle_timeout_seconds=section.idle_timeout_seconds,
+        request_timeout_seconds=section.request_timeout_seconds,
+        max_connections=section.max_connections,
+    )
+    spool = MessageSpool(context.settings.state_dir / SPOOL_FOLDER, section.spool_max_bytes)
+    observer = SpoolMetrics(context.parts.metrics.registry)
+    trusted_users = frozenset((0, os.getuid(), *map(_user_number, section.trusted_users)))
+    return DovecotListener(
+        limits, trusted_users, spool, context.bytes_in_flight, context.message_service(), observer
+    )
+
+
+def _user_number(name: str) -> int:
+    try:
+        return user_number(name)
+    except LookupError as error:
+        raise ConfigError(f"listeners.dovecot.trusted_users: there is no user {name}") from error
+
+
 def _make_metrics(_: MetricsListenerSettings, context: ListenerContext) -> Listener:
     return make_metrics_listener(context.parts.metrics.registry.render_for_listener)
 
@@ -254,6 +288,14 @@ LISTENERS: tuple[ListenerEntry[Any], ...] = (
         make=_make_stream,
         address=None,
         counts_connections=False,
+        byte_limit=lambda section: section.max_bytes_in_flight,
+        teachers=_nobody_by_address,
+    ),
+    ListenerEntry(
+        names.DOVECOT,
+        section=lambda listeners: listeners.dovecot,
+        make=_make_dovecot,
+        address=_unix_address,
         byte_limit=lambda section: section.max_bytes_in_flight,
         teachers=_nobody_by_address,
     ),

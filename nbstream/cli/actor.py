@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import pwd
+
+from nbstream.listeners.system_users import actor_of_system_user
 
 
 def current_user() -> str:
     """Return ``user`` and the user's name, or its number where it has none; no peer's address looks like this."""
-    number = os.getuid()
-    try:
-        return f"user {pwd.getpwuid(number).pw_name}"
-    except KeyError:
-        return f"user {number}"
+    return actor_of_system_user(os.getuid())

@@ -137,6 +137,15 @@ def read_listen_address(value: object) -> TcpAddress | UnixAddress:
     return UnixAddress(path)
 
 
+def read_unix_address(value: object) -> UnixAddress:
+    """Read ``unix:/PATH``."""
+    if not isinstance(value, UnixAddress) and not str(value).startswith("unix:"):
+        raise ValueError("must be unix:/PATH, since it is a unix socket in any case")
+    address = read_listen_address(value)
+    assert isinstance(address, UnixAddress)
+    return address
+
+
 def read_socket_mode(value: object) -> int:
     """Read permissions in quotes, such as ``"0660"``. Without quotes YAML may read a decimal number."""
     if isinstance(value, int) and not isinstance(value, bool) and value == DEFAULT_SOCKET_MODE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field, SecretStr, Strict, ValidationInfo, field_validator
@@ -14,15 +15,21 @@ from nbstream.config.addresses import (
     read_host_name,
     read_listen_address,
     read_socket_mode,
+    read_unix_address,
 )
 from nbstream.config.section import ByteCount, Count, PasswordFile, Seconds, Section
-from nbstream.config.values import Network, SecretFile, read_network
+from nbstream.config.values import Network, SecretFile, read_network, read_system_user
 
 TcpAddressSetting = Annotated[TcpAddress, BeforeValidator(read_address)]
 TcpOrUnixAddressSetting = Annotated[TcpAddress | UnixAddress, BeforeValidator(read_listen_address)]
+UnixAddressSetting = Annotated[UnixAddress, BeforeValidator(read_unix_address)]
 SocketMode = Annotated[int, BeforeValidator(read_socket_mode)]
+SystemUser = Annotated[str, BeforeValidator(read_system_user)]
 SocketGroup = Annotated[str, Field(min_length=1, max_length=100)]
 Networks = Annotated[tuple[Annotated[Network, BeforeValidator(read_network)], ...], Strict(False)]
+
+
+_LEARNED_BYTES = 16 << 20  # of the spool: two segments
 
 
 def require_room_for_one_message(value: int, info: ValidationInfo, listener: str) -> int:
@@ -286,6 +293,64 @@ class StreamListenerSettings(Section):
     """About this many dead entries are kept, the newest ones."""
 
 
+class DovecotListenerSettings(Section):
+    """The listener for Dovecot's Sieve scripts, and the spool of what they report.
+
+    A message is on the disk when Dovecot gets its answer, and is learned after that.
+    """
+
+    listen: UnixAddressSetting = UnixAddress(Path("/run/nbstream/nbstream-report"))
+    """The unix socket. Its name is that of the program in the Sieve scripts, and ``sieve_pipe_socket_dir`` names
+    its folder, as seen from Dovecot's ``base_dir``.
+    """
+
+    socket_mode: SocketMode = DEFAULT_SOCKET_MODE
+    """The permissions of the unix socket, in quotes. Who may connect may teach."""
+
+    socket_group: SocketGroup | None = None
+    """The name of the group that the unix socket is given to. ``null`` leaves the group of the process."""
+
+    trusted_users: Annotated[tuple[SystemUser, ...], Strict(False)] = ()
+    """The system users who may say whose mail they report, by name or number: the one that owns the mail of
+    virtual users, such as ``vmail``. Root and the user of nbstream always may. Any other one reports for itself.
+    """
+
+    max_message_bytes: ByteCount = 50 << 20
+    """A larger message is refused."""
+
+    idle_timeout_seconds: Seconds = 30
+    """The time within which the next bytes of a message must arrive."""
+
+    request_timeout_seconds: Seconds = 60
+    """The time within which a whole message must arrive. After that it is refused."""
+
+    max_connections: Count = 200
+    """A further connection is refused."""
+
+    max_bytes_in_flight: ByteCount = 256 << 20
+    """The bytes of messages in memory over all connections, with the copy that is made of each: twice their size.
+    A message beyond that is refused, but never one that is alone. It must be at least ``max_message_bytes``.
+    """
+
+    spool_max_bytes: ByteCount = 1 << 30
+    """The bytes of the spool on the disk, in ``state_dir``. A message beyond that is refused. It must be at least
+    ``max_message_bytes`` and 16 MiB more, for what was learned and is not removed yet.
+    """
+
+    @field_validator("max_bytes_in_flight")
+    @classmethod
+    def _room_for_one(cls, value: int, info: ValidationInfo) -> int:
+        return require_room_for_one_message(value, info, "dovecot")
+
+    @field_validator("spool_max_bytes")
+    @classmethod
+    def _spool_for_one(cls, value: int, info: ValidationInfo) -> int:
+        least = int(info.data.get("max_message_bytes", 0)) + _LEARNED_BYTES
+        if value < least:
+            raise ValueError(f"must be at least listeners.dovecot.max_message_bytes and 16 MiB more ({least})")
+        return value
+
+
 class ListenersSettings(Section):
     """The listeners. None stands for one that is closed."""
 
@@ -314,6 +379,10 @@ class ListenersSettings(Section):
     ``nbstream:{MODEL}:out``.
     """
 
+    dovecot: DovecotListenerSettings | None = None
+    """Dovecot's Sieve scripts hand over what people move to Junk, and out of it. Nobody waits until it is learned.
+    """
+
     @property
     def listen_addresses(self) -> list[tuple[str, TcpAddress | UnixAddress]]:
         """The names of the listeners that have an address and are not closed, with their addresses."""
@@ -323,5 +392,6 @@ class ListenersSettings(Section):
             "metrics": self.metrics,
             "spamd": self.spamd,
             "milter": self.milter,
+            "dovecot": self.dovecot,
         }
         return [(name, listener.listen) for name, listener in by_name.items() if listener]

@@ -25,6 +25,7 @@ Network: TypeAlias = IPv4Network | IPv6Network
 
 _MODEL_NAME = re.compile(r"[a-z0-9._-]+")
 _MAIL_ADDRESS = re.compile(r"[^\s<>@\x00-\x1f\x7f]{1,64}@[^\s<>@\x00-\x1f\x7f]{1,253}")
+_SYSTEM_USER = re.compile(r"[^\s:/,\x00-\x1f\x7f]{1,100}")
 _AUTHSERV_ID = re.compile(r"[^\s\x00-\x1f\x7f;()\"\\=/@,<>\[\]]{1,253}")
 
 MAX_FALSE_POSITIVE_COST = 1e9
@@ -174,6 +175,15 @@ def read_authserv_id(value: object) -> str:
     if not isinstance(value, str) or _AUTHSERV_ID.fullmatch(value) is None:
         raise ValueError("must be the name that a server writes first in Authentication-Results: mx.example.org")
     return value.lower()
+
+
+def read_system_user(value: object) -> str:
+    """Read the name of a user of this machine, or its number; whether there is one is not looked up."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return str(value)
+    if not isinstance(value, str) or not _SYSTEM_USER.fullmatch(value):
+        raise ValueError("must be the name or the number of a user of this machine, such as vmail")
+    return value
 
 
 def read_network(value: object) -> Network:

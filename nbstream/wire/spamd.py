@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from nbstream.mail.content_buffer import ContentBuffer
+from nbstream.wire.user_names import printable_user
 
 EX_DATAERR, EX_UNAVAILABLE, EX_SOFTWARE, EX_TEMPFAIL, EX_PROTOCOL, EX_TIMEOUT = 65, 69, 70, 75, 76, 79
 
@@ -26,8 +27,6 @@ _INPUT_BYTES = 64 * 1024
 
 _REQUEST_LINE = re.compile(rb"([A-Z_]{1,20}) SPAMC/1\.([0-9])[ \t]*")
 _NUMBER = re.compile(rb"[0-9]{1,15}")
-_UNPRINTABLE = re.compile(r"[^!-~]")
-_MAX_USER_LENGTH = 100
 
 
 class SpamdCommand(StrEnum):
@@ -264,7 +263,7 @@ class _RequestHead:
     def request(self, body: bytes) -> SpamdRequest:
         """Return the complete request with this body."""
         raw_user = self._fields.get("user")
-        user = _UNPRINTABLE.sub("?", raw_user.decode("utf-8", "replace"))[:_MAX_USER_LENGTH] if raw_user else ""
+        user = printable_user(raw_user) if raw_user else ""
         is_compressed, wants_verdict = "compress" in self._fields, "verdict" in self._fields
         return SpamdRequest(self.command, self.minor, body, user, is_compressed, self._tell, wants_verdict)
 

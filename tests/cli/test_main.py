@@ -78,6 +78,7 @@ def test_teach_check_take_back(run: Run, tmp_path: Path) -> None:
     assert status["learned"] == {"ham": 4, "spam": 3}
     assert status["state"] == "ready"
     assert status["daemon_pid"] is None
+    assert status["spool"] == {"waiting": 0, "oldest_seconds": 0, "failed": 0}
     assert "ready (learned/needed: spam 3/3, ham 4/3)" in run("status").stdout
 
 

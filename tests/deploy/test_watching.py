@@ -23,7 +23,11 @@ COUNT = 40
 
 ALL_ON = """
 state_dir: {state}
-listeners: {{smtp: {{listen: 127.0.0.1:0}}, http: {{listen: 127.0.0.1:0}}, stream: {{}}}}
+listeners:
+  smtp: {{listen: 127.0.0.1:0}}
+  http: {{listen: 127.0.0.1:0}}
+  stream: {{}}
+  dovecot: {{listen: 'unix:{state}.report'}}
 model: {{min_learned: {{spam: 5, ham: 5}}, half_life_days: 180}}
 verdict: {{max_false_positive_rate: 0.3, reject: {{max_false_positive_rate: 0.2}}}}
 autolearn: {{ham: 0.3, spam: 0.7}}
@@ -34,6 +38,7 @@ workers: {workers}
 NO_DATA = {
     "Policy changes": "nothing was reloaded",
     "Refused to teach": "nobody was",
+    "Spool, mean delay": "no Dovecot handed anything over",
 }
 """Queries that find nothing in this test, and why."""
 

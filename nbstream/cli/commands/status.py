@@ -28,6 +28,8 @@ from nbstream.engine.choice import ENVIRONMENT
 from nbstream.errors import ConfigError
 from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.verdict import ModelState, Thresholds, format_threshold
+from nbstream.spool import segments
+from nbstream.spool.backlog import SpoolBacklog, measure_backlog
 from nbstream.store.model.time_base import utc_time
 from nbstream.wire.explanation_json import iso_time
 
@@ -77,6 +79,7 @@ class Status:
     daemon: DaemonStatus
     redis_url: str
     state_dir: Path
+    spool: SpoolBacklog
     config_file: Path | None
     policy_hash: str
     engine: Engine
@@ -122,10 +125,19 @@ async def collect_status(settings: Settings) -> Status:
         daemon=daemon,
         redis_url=settings.redis.display_url,
         state_dir=settings.state_dir,
+        spool=_measure_spool(settings.state_dir),
         config_file=settings.source,
         policy_hash=config.policy_hash(settings),
         engine=make_engine(settings),
     )
+
+
+def _measure_spool(state_dir: Path) -> SpoolBacklog:
+    folder = state_dir / segments.FOLDER
+    try:
+        return measure_backlog(folder)
+    except OSError as error:
+        raise ConfigError(f"the spool {folder} cannot be read: {error}") from error
 
 
 async def _collect_model_status(settings: Settings, model: Model) -> ModelStatus:
@@ -175,6 +187,11 @@ def status_to_json(status: Status) -> dict[str, Any]:
             for match, thresholds in status.recipient_thresholds.items()
         ],
         "redis": status.redis_url,
+        "spool": {
+            "waiting": status.spool.waiting,
+            "oldest_seconds": round(status.spool.oldest_seconds(time.time())),
+            "failed": status.spool.failed,
+        },
         "daemon_pid": status.daemon.pid,
         "worker_pids": [worker.pid for worker in status.daemon.workers],
         "worker_roles": [worker.role for worker in status.daemon.workers],
@@ -216,6 +233,8 @@ def render_text(status: Status) -> Iterator[str]:
     yield f"daemon   {_describe_daemon(status.daemon)}"
     yield f"engine   {_describe_engine(status)}"
     yield f"state    {status.state_dir}"
+    if status.spool != SpoolBacklog():
+        yield f"spool    {_describe_spool(status.spool)}"
     yield f"config   {status.config_file.absolute() if status.config_file else 'defaults'}"
     stale = f", but {status.daemon.policy_hash} is in force: nbstream reload" if status.is_policy_stale else ""
     yield f"policy   {status.policy_hash}{stale}"
@@ -230,6 +249,11 @@ def _describe_daemon(daemon: DaemonStatus) -> str:
 
 def _describe_worker(worker: WorkerStatus) -> str:
     return str(worker.pid) if worker.role == "" else f"{worker.pid} ({_ROLES.get(worker.role, worker.role)})"
+
+
+def _describe_spool(spool: SpoolBacklog) -> str:
+    since = f", the first for {spool.oldest_seconds(time.time()):.0f} s" if spool.waiting else ""
+    return f"{spool.waiting} messages wait to be learned{since}; {spool.failed} could not be learned"
 
 
 def _describe_engine(status: Status) -> str:

@@ -1,23 +1,20 @@
 """How an acknowledged lesson is written in a file: bytes in, bytes out.
 
-Rules: a frame is the length and the CRC-32 of its content, four bytes each, big-endian, then the content: the
-length of each byte string and the string. The first one is the version of this format; the others come in the
+Rules: the first byte string of a frame (``store.frames``) is the version of this format; the others come in the
 order of ``AcknowledgedLesson``, with the number of note fields before them. A frame of another version is regarded
-as damaged. The last frame of a writer that was killed may be cut, so what is no whole frame at the end of a file
-is no error.
+as damaged. What is no whole frame at the end of a file is no error.
 """
 
 from __future__ import annotations
 
-import struct
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
+from nbstream.store import frames
+from nbstream.store.frames import NoFrame
 from nbstream.store.model.acknowledgement import AcknowledgedLesson
 
-_HEADER = struct.Struct(">II")
-_LENGTH = struct.Struct(">I")
 _MAX_CONTENT_BYTES = 16 << 20  # an entry has at most some thousand tokens; its text takes a few times 10 kB
 _FORMAT_VERSION = b"1"
 _NAMED_STRINGS = 7  # before the fields: format, model, identity, change, message key, former version, note fields
@@ -49,38 +46,28 @@ def pack_frame(lesson: AcknowledgedLesson) -> bytes:
         *lesson.note_fields,
         *lesson.entry_fields,
     )
-    content = b"".join([_LENGTH.pack(len(string)) + string for string in strings])
-    return _HEADER.pack(len(content), zlib.crc32(content)) + content
+    return frames.pack_frame(strings)
 
 
 def unpack_frames(data: bytes) -> LessonFrames:
     """The lessons of all whole frames at the beginning of ``data``."""
     lessons: list[tuple[int, AcknowledgedLesson]] = []
     start = 0
-    while start + _HEADER.size <= len(data):
-        length, checksum = _HEADER.unpack_from(data, start)
-        content = data[start + _HEADER.size : start + _HEADER.size + length]
-        if not 0 < length <= _MAX_CONTENT_BYTES:  # 0: a file that a crash of the machine left full of zeros
+    while True:
+        size = frames.frame_bytes(data[start : start + frames.HEADER_BYTES])
+        if size is NoFrame.CUT:
+            return LessonFrames(tuple(lessons), start, is_damaged=False)
+        if size is NoFrame.DAMAGED or size > frames.HEADER_BYTES + _MAX_CONTENT_BYTES:
             return LessonFrames(tuple(lessons), start, is_damaged=True)
-        if len(content) < length:
-            break
-        try:
-            lesson = _unpack_lesson(list(_unpack_strings(content))) if zlib.crc32(content) == checksum else None
-        except (ValueError, struct.error):
-            lesson = None
+        strings = frames.unpack_frame(data[start : start + size])
+        lesson = None
+        if isinstance(strings, list):
+            with suppress(ValueError):
+                lesson = _unpack_lesson(strings)
         if lesson is None:
-            return LessonFrames(tuple(lessons), start, is_damaged=True)
+            return LessonFrames(tuple(lessons), start, is_damaged=strings is not NoFrame.CUT)
         lessons.append((start, lesson))
-        start += _HEADER.size + length
-    return LessonFrames(tuple(lessons), start, is_damaged=False)
-
-
-def _unpack_strings(content: bytes) -> Iterator[bytes]:
-    start = 0
-    while start < len(content):
-        (length,) = _LENGTH.unpack_from(content, start)
-        start += _LENGTH.size + length
-        yield content[start - length : start]
+        start += size
 
 
 def _unpack_lesson(strings: Sequence[bytes]) -> AcknowledgedLesson:

@@ -39,6 +39,10 @@ class FileLock:
             return False
         return True
 
+    def wait_for_lock(self, mode: int) -> None:
+        """Take the lock (``fcntl.LOCK_SH`` or ``LOCK_EX``), and wait for it: only for one that is held briefly."""
+        fcntl.flock(self._descriptor, mode)
+
     def unlock(self) -> None:
         """Release the lock and keep the file open."""
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)

@@ -1,0 +1,189 @@
+"""Learns what is in the spool, in its order, in one process at a time.
+
+Rules:
+
+- Of several workers the one that has the learner's lock learns. When it ends, however it ends, another one takes
+  the lock.
+- While Redis is away, or refuses to write, the message stays where it is and is tried again. An attempt that ends
+  by a fault, or with the process, is counted; after ``MAX_TRIES`` of them the message is set aside.
+- A label insists only in its first attempt, and only if it came to the spool since this process learns from it:
+  what may be a repetition of ours must not be taken for a person who says it again (``policy.lesson_source``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import random
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+from nbstream.errors import CountsFull, StoreUnavailable
+from nbstream.listeners import names
+from nbstream.logs import event_fields
+from nbstream.policy.lesson_source import Insistence
+from nbstream.spool.backlog import measure_backlog
+from nbstream.spool.reader import SpoolReader
+from nbstream.spool.segments import create_folder, open_learner_lock
+from nbstream.store.backoff import Backoff
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nbstream.listeners.message_service import MessageService
+    from nbstream.spool.backlog import SpoolBacklog
+    from nbstream.spool.reader import SpoolEntry
+    from nbstream.store.embedded.locks import FileLock
+
+_log = logging.getLogger(__name__)
+
+MAX_TRIES = 3
+_POLL_SECONDS = 0.5  # until a message is seen that another worker has accepted, or a lock that was given back
+_TIDY_SECONDS = 10.0  # after the last message: learned mail is removed then
+_MEASURE_SECONDS = 2.0
+
+
+class SpoolObserver(Protocol):
+    """What is reported of the spool; metrics are the reader."""
+
+    def spooled(self) -> None:
+        """Report a message that is in the spool."""
+
+    def spool_refused(self) -> None:
+        """Report a message that was not taken: the spool is full, or the disk fails."""
+
+    def learned_from_spool(self, seconds: float) -> None:
+        """Report a message that was learned so many seconds after it had come."""
+
+    def set_aside(self) -> None:
+        """Report a message that was set aside after ``MAX_TRIES``."""
+
+    def backlog_measured(self, backlog: SpoolBacklog) -> None:
+        """Report how much waits."""
+
+
+class SpoolLearner:
+    """Learns from the spool in ``folder`` until it is drained."""
+
+    def __init__(self, folder: Path, message_service: MessageService, observer: SpoolObserver) -> None:
+        self._folder = folder
+        self._message_service = message_service
+        self._observer = observer
+        self._wake = asyncio.Event()
+        self._draining = asyncio.Event()
+        self._is_failing = False
+
+    def wake(self) -> None:
+        """Note that there is a message."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Learn whenever this process has the lock. It ends after ``drain``, and fails for no reason."""
+        backoff = Backoff(draw=random.random)
+        while not self._draining.is_set():
+            try:
+                await self._learn_with_lock(backoff)
+            except Exception as error:  # noqa: BLE001 - a disk that fails must not end the daemon
+                self._log_failure(error)
+                await self._pause(backoff.next_wait())
+
+    def drain(self) -> None:
+        """End after the message in hand; what waits is learned after the next start."""
+        self._draining.set()
+        self._wake.set()
+
+    async def _learn_with_lock(self, backoff: Backoff) -> None:
+        await asyncio.to_thread(create_folder, self._folder)
+        with open_learner_lock(self._folder) as lock:
+            if not await self._has_lock(lock):
+                return
+            reader = await asyncio.to_thread(SpoolReader, self._folder)
+            measuring = asyncio.create_task(self._measure(), name="spool: backlog")
+            try:
+                await self._learn_all(reader, backoff)
+            finally:
+                measuring.cancel()
+
+    async def _has_lock(self, lock: FileLock) -> bool:
+        """Wait for the lock; return False if draining begins before."""
+        while not lock.try_lock(fcntl.LOCK_EX):
+            await self._pause(_POLL_SECONDS)
+            if self._draining.is_set():
+                return False
+        return True
+
+    async def _learn_all(self, reader: SpoolReader, backoff: Backoff) -> None:
+        idle_since = time.monotonic()
+        while not self._draining.is_set():
+            self._wake.clear()
+            entry = await asyncio.to_thread(reader.take)
+            if entry is not None:
+                await self._try_entry(reader, entry, backoff)
+                idle_since = time.monotonic()
+                continue
+            if time.monotonic() - idle_since > _TIDY_SECONDS:
+                await asyncio.to_thread(reader.remove_learned)
+                idle_since = time.monotonic()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_POLL_SECONDS):
+                    await self._wake.wait()
+
+    async def _try_entry(self, reader: SpoolReader, entry: SpoolEntry, backoff: Backoff) -> None:
+        """Make one attempt, write down what became of it, and wait where it has to be made again."""
+        if entry.tries >= MAX_TRIES:
+            reader.set_aside(entry)
+            self._observer.set_aside()
+            fields = event_fields(listener=names.DOVECOT, label=entry.message.label, actor=entry.message.actor)
+            _log.error("a message of the spool was set aside: it cannot be learned", extra=fields)
+            return
+        try:
+            await self._learn(entry)
+        except asyncio.CancelledError:
+            reader.put_back(entry)
+            raise
+        except (StoreUnavailable, CountsFull) as error:
+            reader.put_back(entry)
+            self._log_failure(error)
+            await self._pause(backoff.next_wait())
+            return
+        except Exception as error:  # noqa: BLE001 - a fault in one message must not stop the others
+            reader.count_fault(entry)
+            self._message_service.report_fault()
+            _log.error("%s: a lesson failed: %s", names.DOVECOT, error, exc_info=True)
+            await self._pause(backoff.next_wait())
+            return
+        reader.finish(entry)
+        backoff.reset()
+        self._observer.learned_from_spool(max(0.0, time.time() - entry.message.received_at))
+        if self._is_failing:
+            self._is_failing = False
+            _log.info("messages are learned from the spool again")
+
+    async def _learn(self, entry: SpoolEntry) -> None:
+        message = entry.message
+        handler = self._message_service.message_handler()
+        insistence = Insistence.NEVER if entry.may_be_repeated else Insistence.AFTER_PAUSE
+        parsed = await handler.parse_taught_mail(message.content)
+        await handler.try_learn(parsed, message.label, message.actor, insistence)
+
+    async def _measure(self) -> None:
+        """Report the backlog from time to time, until cancelled; a long one less often."""
+        while True:
+            started = time.monotonic()
+            with suppress(OSError):  # learning logs it
+                self._observer.backlog_measured(await asyncio.to_thread(measure_backlog, self._folder))
+            await asyncio.sleep(_MEASURE_SECONDS + 20 * (time.monotonic() - started))
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._draining.wait()
+
+    def _log_failure(self, error: Exception) -> None:
+        """Log the first of several failures."""
+        if not self._is_failing:
+            is_expected = isinstance(error, OSError | StoreUnavailable | CountsFull)
+            _log.warning("messages wait in the spool: %s", error, exc_info=not is_expected)
+        self._is_failing = True

@@ -1,0 +1,235 @@
+"""The listener for Dovecot: takes a message, puts it into the spool, and answers.
+
+Rules:
+
+- A connection has one message. It is answered after the client has closed its side, because the protocol marks the
+  end of a message in no other way. A client that is gone by then may have sent half a message, which is not taken.
+- A client is answered that its message was taken when the message is on the disk, and before it is learned.
+- The kernel says which user of this machine connects. The client may name the user whose mail it is only if its
+  own user is one of the trusted ones; else it reports for itself.
+- Connections, bytes in memory, time without data and the time of a whole request are bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import select
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nbstream.listeners import names
+from nbstream.listeners.dovecot.learner import SpoolLearner
+from nbstream.listeners.peers import Peer
+from nbstream.listeners.sockets import BACKLOG
+from nbstream.listeners.system_users import actor_of_system_user, peer_user
+from nbstream.logs import event_fields
+from nbstream.mail.lines import is_blank
+from nbstream.spool.spooled_message import SpooledMessage
+from nbstream.wire.dovecot_script import ACCEPTED, REFUSED, ScriptParser, ScriptRefusal, ScriptRequest
+
+if TYPE_CHECKING:
+    import socket
+
+    from nbstream.listeners.bytes_in_flight import BytesInFlight
+    from nbstream.listeners.dovecot.learner import SpoolObserver
+    from nbstream.listeners.message_service import MessageService
+    from nbstream.listeners.runtime import Runtime
+    from nbstream.spool.message_spool import MessageSpool
+
+_log = logging.getLogger(__name__)
+
+_READ_BYTES = 256 << 10
+_READ_LIMIT_FACTOR = 2  # a refused client may send this many times the permitted size
+_ANSWER_SECONDS = 10.0
+_FEEDBACK_ADDRESS = 1  # the place of the address among the arguments; the one before it is for nbstream-report
+
+
+@dataclass(frozen=True, slots=True)
+class DovecotLimits:
+    """Limits of a message, of a client's time, and of the connections."""
+
+    max_message_bytes: int = 50 << 20
+    idle_timeout_seconds: float = 30
+    request_timeout_seconds: float = 60
+    max_connections: int = 200
+
+
+class DovecotListener:
+    """Accepts connections, and learns from the spool.
+
+    ``trusted_users`` are the numbers of the system users who may name the user whose mail they report.
+    """
+
+    def __init__(
+        self,
+        limits: DovecotLimits,
+        trusted_users: frozenset[int],
+        spool: MessageSpool,
+        bytes_in_flight: BytesInFlight,
+        message_service: MessageService,
+        observer: SpoolObserver,
+    ) -> None:
+        self._limits = limits
+        self._trusted_users = trusted_users
+        self._spool = spool
+        self._bytes_in_flight = bytes_in_flight
+        self._message_service = message_service
+        self._observer = observer
+        self._learner = SpoolLearner(spool.folder, message_service, observer)
+        self._learning: asyncio.Task[None] | None = None
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+
+    async def start(self, *sockets: socket.socket) -> asyncio.Task[None]:
+        """Serve on the socket, which has to be exactly one; return the task that learns."""
+        (listening,) = sockets
+        self._server = await asyncio.start_unix_server(
+            self._serve, sock=listening, backlog=BACKLOG, limit=_READ_BYTES
+        )
+        self._learning = asyncio.create_task(self._learner.run(), name="spool: learning")
+        return self._learning
+
+    def apply(self, runtime: Runtime) -> None:
+        """Use ``runtime`` from the next message on."""
+        self._message_service.apply(runtime)
+
+    async def drain(self, seconds: float) -> None:
+        """Stop accepting, finish what is in hand within ``seconds``, then close; what waits stays in the spool."""
+        if self._server is not None:
+            self._server.close()
+        self._learner.drain()
+        under_way = {*self._connections, *([self._learning] if self._learning else ())}
+        if under_way:
+            _, late = await asyncio.wait(under_way, timeout=seconds)
+            for task in late:
+                task.cancel()
+            if late:
+                _log.warning("%s: work under way did not finish in %g s", names.DOVECOT, seconds)
+                await asyncio.wait(late)
+        await self._spool.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        is_admitted = len(self._connections) < self._limits.max_connections
+        self._message_service.connected(accepted=is_admitted)
+        if not is_admitted:
+            writer.write(REFUSED)
+            writer.close()
+            return
+        self._connections.add(task)
+        try:
+            with suppress(ConnectionError):
+                await self._answer(reader, writer)
+        except Exception as error:  # noqa: BLE001 - a fault with one client must not stop the others
+            _log.error("%s: a message failed: %s", names.DOVECOT, error, exc_info=True)
+        finally:
+            self._connections.discard(task)
+            writer.transport.abort()  # a close would wait for a client that does not take its answer
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        started = time.perf_counter()
+        descriptor = writer.get_extra_info("socket").fileno()
+        user = peer_user(descriptor)
+        parser = ScriptParser(self._limits.max_message_bytes)
+        reserved = 0
+        try:
+            try:
+                async with asyncio.timeout(self._limits.request_timeout_seconds):
+                    reserved = await self._receive(reader, parser)
+            except TimeoutError:
+                parser.refuse("the request is not complete in time")
+            event = parser.end()
+            if isinstance(event, ScriptRequest) and _is_gone(descriptor):
+                event = ScriptRefusal("the client is gone, and may have sent half a message")
+            answer = await self._answer_to(event, user, started)
+        finally:
+            self._bytes_in_flight.release(reserved)
+        writer.write(answer)
+        writer.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                await writer.wait_closed()
+
+    async def _receive(self, reader: asyncio.StreamReader, parser: ScriptParser) -> int:
+        """Feed the parser until the client closes its side; return how many bytes are reserved in memory.
+
+        Raises ``TimeoutError``, and ``ConnectionError`` for a refused client that goes on sending.
+        """
+        received = reserved = 0
+        try:
+            while True:
+                async with asyncio.timeout(self._limits.idle_timeout_seconds):
+                    data = await reader.read(_READ_BYTES)
+                if not data:
+                    return reserved
+                received += len(data)
+                if received > _READ_LIMIT_FACTOR * self._limits.max_message_bytes + _READ_BYTES:
+                    raise ConnectionAbortedError  # noqa: TRY301 - the bytes are released below in any case
+                if not parser.is_refused and not self._bytes_in_flight.reserve(len(data), held=reserved):
+                    parser.refuse("there is too much mail at once")
+                if not parser.is_refused:
+                    reserved += len(data)
+                    parser.feed(data)
+                if parser.is_refused:
+                    self._bytes_in_flight.release(reserved)
+                    reserved = 0
+        except BaseException:
+            self._bytes_in_flight.release(reserved)
+            raise
+
+    async def _answer_to(self, event: ScriptRequest | ScriptRefusal, user: int, started: float) -> bytes:
+        """Put the message into the spool, and return the answer."""
+        if isinstance(event, ScriptRefusal):
+            self._message_service.feedback_refused(why=event.text, fields={"peer": f"uid {user}"})
+            return REFUSED
+        actor = await self._actor(user, event.user)
+        label = self._label(event.arguments)
+        problem = None
+        if not self._message_service.may_teach(Peer()):
+            problem = "its sender is not allowed to teach"
+        elif label is None:
+            problem = "its second argument is neither feedback.spam_address nor feedback.ham_address"
+        elif not event.content[:1].strip() and await asyncio.to_thread(is_blank, event.content):
+            problem = "the message is empty"
+        if problem or label is None:
+            self._message_service.feedback_refused(label or "none", problem or "", {"actor": actor})
+            return REFUSED
+        try:
+            await self._spool.add(SpooledMessage(label, actor, int(time.time()), event.content))
+        except OSError as error:
+            self._observer.spool_refused()
+            _log.error("%s: a message was not taken: %s", names.DOVECOT, error, extra=event_fields(actor=actor))
+            return REFUSED
+        self._observer.spooled()
+        self._learner.wake()
+        milliseconds = round((time.perf_counter() - started) * 1000, 2)
+        fields = event_fields(
+            listener=names.DOVECOT,
+            actor=actor,
+            label=label,
+            bytes=len(event.content),
+            milliseconds=milliseconds,
+        )
+        _log.info("feedback spooled", extra=fields)
+        return ACCEPTED
+
+    def _label(self, arguments: tuple[str, ...]) -> str | None:
+        addresses = self._message_service.runtime.feedback_addresses
+        labels = {addresses.spam.casefold(): "spam", addresses.ham.casefold(): "ham"}
+        return labels.get(arguments[_FEEDBACK_ADDRESS].casefold()) if len(arguments) > _FEEDBACK_ADDRESS else None
+
+    async def _actor(self, user: int, named_user: str) -> str:
+        if named_user and user in self._trusted_users:
+            return f"user {named_user}"
+        return await asyncio.to_thread(actor_of_system_user, user)
+
+
+def _is_gone(descriptor: int) -> bool:
+    """Whether the client has closed its socket, and not only its side of the connection."""
+    poll = select.poll()
+    poll.register(descriptor, 0)  # POLLHUP is reported in any case
+    return bool(poll.poll(0))

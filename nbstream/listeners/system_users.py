@@ -1,0 +1,35 @@
+"""The users of this machine as actors in the history, and the one at the other end of a unix socket."""
+
+from __future__ import annotations
+
+import pwd
+import socket
+import struct
+from functools import lru_cache
+
+_CREDENTIALS = struct.Struct("iII")  # struct ucred of unix(7): process, user, group
+
+
+@lru_cache(maxsize=256)
+def actor_of_system_user(number: int) -> str:
+    """Return ``user`` and the user's name, or its number where it has none; no peer's address looks like this.
+
+    A look-up may ask another machine, and take its time.
+    """
+    try:
+        return f"user {pwd.getpwuid(number).pw_name}"
+    except KeyError:
+        return f"user {number}"
+
+
+def user_number(name: str) -> int:
+    """Return the number of the user of this name or number. Raises ``LookupError`` where there is none."""
+    return int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
+
+
+def peer_user(descriptor: int) -> int:
+    """Return the number of the user who connected this unix socket, as the kernel has noted it (SO_PEERCRED)."""
+    with socket.fromfd(descriptor, socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, user, _ = _CREDENTIALS.unpack(credentials)
+    return int(user)

@@ -1,0 +1,1 @@
+"""The spool: messages on disk that were acknowledged as feedback and wait to be learned."""

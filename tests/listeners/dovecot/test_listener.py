@@ -1,0 +1,348 @@
+"""The Dovecot listener over real sockets: a message is in the spool when it is acknowledged, and learned then."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+import resource
+import stat
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.errors import StoreUnavailable
+from nbstream.filter import Filter
+from nbstream.listeners.dovecot import learner
+from nbstream.mail.message import Message
+from nbstream.spool.reader import SpoolReader
+from nbstream.spool.segments import segment_numbers
+from nbstream.spool.spooled_message import SpooledMessage
+from nbstream.spool.writer import SpoolWriter
+from nbstream.store.connection import ConnectionOptions, open_client
+from tests.conftest import RedisServer
+from tests.filter.disputes import DISPUTED, teach_dispute
+from tests.listeners.delivered import DELIVERED, assert_learned_as_it_was_checked
+from tests.listeners.dovecot.dovecot_listener import (
+    PRIZE,
+    REFUSED,
+    TAKEN,
+    RunningDovecotListener,
+    open_dovecot,
+    report,
+)
+from tests.waiting import DEADLINE_SECONDS, until
+
+
+@pytest.fixture
+async def dovecot(client: Redis, tmp_path: Path) -> AsyncIterator[RunningDovecotListener]:
+    async with open_dovecot(client, tmp_path) as running:
+        yield running
+    assert running.bytes_in_flight.reserved == 0
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def numbered(number: int) -> bytes:
+    return b"Subject: offer %d\r\n\r\nClaim prize %d now.\r\n" % (number, number)
+
+
+# What is learned
+
+
+async def test_what_is_reported_is_learned(dovecot: RunningDovecotListener) -> None:
+    assert await dovecot.send(report("spam")) == TAKEN
+    await dovecot.until_learned()
+    assert dovecot.learned == {"spam": 1, "ham": 0}
+
+    assert await dovecot.send(report("ham")) == TAKEN
+    await dovecot.until_learned()
+    assert dovecot.learned == {"spam": 0, "ham": 1}
+    assert dovecot.metric("nbstream_feedback_total", source="dovecot", label="ham", outcome="relearned") == 1
+    assert dovecot.metric("nbstream_spool_messages_total", outcome="spooled") == 2
+    assert dovecot.metric("nbstream_spool_messages_total", outcome="learned") == 2
+
+
+async def test_a_delivered_message_is_learned_as_it_was_checked(
+    dovecot: RunningDovecotListener, client: Redis
+) -> None:
+    assert await dovecot.send(report("spam", DELIVERED)) == TAKEN
+    await dovecot.until_learned()
+    await assert_learned_as_it_was_checked(client)
+
+
+async def test_labels_of_one_message_are_learned_in_their_order(dovecot: RunningDovecotListener) -> None:
+    for label in ["spam", "ham"] * 10:
+        assert await dovecot.send(report(label)) == TAKEN
+    await dovecot.until_learned()
+    assert dovecot.learned == {"spam": 0, "ham": 1}
+    assert dovecot.metric("nbstream_feedback_total", source="dovecot", label="ham", outcome="relearned") == 10
+
+
+async def test_many_at_once_are_all_learned(dovecot: RunningDovecotListener) -> None:
+    answers = await asyncio.gather(*(dovecot.send(report("spam", numbered(n))) for n in range(100)))
+    assert set(answers) == {TAKEN}
+    await dovecot.until_learned()
+    assert dovecot.learned == {"spam": 100, "ham": 0}
+
+
+async def test_what_waits_is_learned_after_a_restart(client: Redis, tmp_path: Path) -> None:
+    SpoolWriter(tmp_path / "spool", 1 << 20).append([SpooledMessage("spam", "user ann", 1, PRIZE)])
+    async with open_dovecot(client, tmp_path) as dovecot:
+        await dovecot.until_learned()
+        assert dovecot.learned == {"spam": 1, "ham": 0}
+
+
+# Who says it
+
+
+@pytest.mark.parametrize("is_trusted", [True, False])
+async def test_a_user_is_believed_from_a_trusted_peer_alone(
+    client: Redis, tmp_path: Path, is_trusted: bool
+) -> None:
+    trusted = frozenset({os.getuid()} if is_trusted else ())
+    async with open_dovecot(client, tmp_path, trusted_users=trusted) as dovecot:
+        await dovecot.send(report("spam", user="ann"))
+        await dovecot.until_learned()
+        entry = await dovecot.opened_filter.model.entry(Message.parse(PRIZE).key)
+
+    assert entry is not None
+    assert entry.source == "dovecot"
+    own_name = pwd.getpwuid(os.getuid()).pw_name
+    assert entry.actor == f"user {'ann' if is_trusted else own_name}"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        report("someone@example.org"),
+        report("spam", b""),
+        report("spam", b"\r\n \r\n"),
+        report("spam", option="noreply"),
+        b"VERSION\tscript\t4\t0\n-\n\n" + PRIZE,
+        b"\0" * 100_000,
+        b"EHLO client\r\n",
+        b"",
+    ],
+    ids=range(8),
+)
+async def test_what_says_nothing_is_refused_and_the_listener_goes_on(
+    dovecot: RunningDovecotListener, data: bytes
+) -> None:
+    assert await dovecot.send(data) == REFUSED
+    assert await dovecot.send(report("spam")) == TAKEN
+    await dovecot.until_learned()
+    assert dovecot.learned == {"spam": 1, "ham": 0}
+
+
+# A repetition is no person who insists
+
+
+async def test_a_person_insists_by_saying_it_again(dovecot: RunningDovecotListener) -> None:
+    await teach_dispute(dovecot.opened_filter.spam_filter, source="smtp")
+
+    for _ in range(2):
+        assert await dovecot.send(report("ham", DISPUTED.raw)) == TAKEN
+    await dovecot.until_learned()
+
+    assert dovecot.metric("nbstream_feedback_total", source="dovecot", label="ham", outcome="insisted") == 1
+    assert dovecot.metric("nbstream_feedback_total", source="dovecot", label="ham", outcome="already") == 1
+
+
+async def test_what_may_be_a_repetition_of_the_spool_does_not_insist(client: Redis, tmp_path: Path) -> None:
+    async with open_dovecot(client, tmp_path) as dovecot:
+        await teach_dispute(dovecot.opened_filter.spam_filter, source="smtp")
+    SpoolWriter(tmp_path / "spool", 1 << 20).append([SpooledMessage("ham", "user ann", 1, DISPUTED.raw)])
+    SpoolReader(tmp_path / "spool").take()  # a process that learned it, and died before it wrote that down
+
+    async with open_dovecot(client, tmp_path) as dovecot:
+        await dovecot.until_learned()
+        assert dovecot.metric("nbstream_feedback_total", source="dovecot", label="ham", outcome="already") == 1
+
+
+# Redis, faults, disks
+
+
+async def test_messages_wait_while_redis_is_away(
+    own_redis: RedisServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = open_client(ConnectionOptions(own_redis.url))
+    async with open_dovecot(client, tmp_path) as dovecot:
+        own_redis.stop()
+        for number in range(5):
+            assert await dovecot.send(report("spam", numbered(number))) == TAKEN
+        await until(lambda: "messages wait in the spool" in caplog.text)
+        assert dovecot.backlog.waiting == 5
+
+        own_redis.start()
+        await dovecot.until_learned()
+        await until(lambda: dovecot.learned == {"spam": 5, "ham": 0})
+        assert dovecot.metric("nbstream_spool_messages_total", outcome="failed") == 0
+    await client.aclose()
+
+
+async def test_a_message_that_cannot_be_learned_is_set_aside_and_the_others_are_learned(
+    dovecot: RunningDovecotListener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn = Filter.learn
+
+    async def learn_unless_poison(self: Filter, message: Message, *arguments: object) -> object:
+        if b"poison" in message.raw:
+            raise ZeroDivisionError
+        return await learn(self, message, *arguments)  # type: ignore[arg-type] # passed on as they came
+
+    monkeypatch.setattr(Filter, "learn", learn_unless_poison)
+    poison = b"Subject: poison\r\n\r\ntext\r\n"
+    for message in (numbered(1), poison, numbered(2)):
+        assert await dovecot.send(report("spam", message)) == TAKEN
+    await dovecot.until_learned()
+
+    assert dovecot.learned == {"spam": 2, "ham": 0}
+    assert dovecot.metric("nbstream_spool_messages_total", outcome="failed") == 1
+    (kept,) = (dovecot.folder / "failed" / "spam").iterdir()
+    assert kept.read_bytes() == poison
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+
+
+async def test_a_full_spool_refuses_and_takes_again_when_it_has_room(client: Redis, tmp_path: Path) -> None:
+    large = PRIZE + b"x" * 2000
+    async with open_dovecot(client, tmp_path, spool_max_bytes=2000) as dovecot:
+        assert await dovecot.send(report("spam", large)) == REFUSED
+        assert dovecot.metric("nbstream_spool_messages_total", outcome="refused") == 1
+        assert await dovecot.send(report("spam")) == TAKEN
+        await dovecot.until_learned()
+
+
+async def test_learned_mail_is_removed_from_the_disk(
+    client: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learner, "_TIDY_SECONDS", 0)
+    async with open_dovecot(client, tmp_path) as dovecot:
+        for number in range(3):
+            assert await dovecot.send(report("spam", numbered(number))) == TAKEN
+            await until(lambda: segment_numbers(dovecot.folder) == [])
+        assert dovecot.learned == {"spam": 3, "ham": 0}
+
+
+async def test_another_process_learns_when_the_first_has_ended(client: Redis, tmp_path: Path) -> None:
+    async with open_dovecot(client, tmp_path) as first, open_dovecot(client, tmp_path) as second:
+        assert first.listener._learning is not None
+        first.listener._learning.cancel()
+        assert await second.send(report("spam")) == TAKEN
+        await second.until_learned()
+        assert second.metric("nbstream_spool_messages_total", outcome="learned") == 1
+
+
+# Clients
+
+
+async def test_one_byte_at_a_time(dovecot: RunningDovecotListener) -> None:
+    assert await dovecot.send(*(bytes([byte]) for byte in report("spam"))) == TAKEN
+
+
+@pytest.mark.parametrize("abruptly", [False, True])
+async def test_a_client_that_leaves_at_any_byte_has_reported_nothing(
+    dovecot: RunningDovecotListener, abruptly: bool
+) -> None:
+    data = report("spam")
+    for length in range(len(data) + 1):
+        _, writer = await dovecot.connect()
+        writer.write(data[:length])
+        await writer.drain()
+        writer.transport.abort() if abruptly else writer.close()
+    await until(lambda: not dovecot.listener._connections)
+
+    assert dovecot.metric("nbstream_spool_messages_total", outcome="spooled") == 0
+    assert await dovecot.send(data) == TAKEN
+
+
+async def test_a_message_that_is_too_large_is_refused_after_its_end(client: Redis, tmp_path: Path) -> None:
+    async with open_dovecot(client, tmp_path, max_message_bytes=1 << 20) as dovecot:
+        assert await dovecot.send(report("spam", b"x" * (1_100_000))) == REFUSED
+        assert await dovecot.send(report("spam", PRIZE + b"x" * 1_000_000)) == TAKEN
+
+
+async def test_a_client_that_never_ends_is_disconnected(client: Redis, tmp_path: Path) -> None:
+    async with open_dovecot(client, tmp_path, max_message_bytes=1 << 16) as dovecot:
+        _, writer = await dovecot.connect()
+
+        async def send() -> None:
+            while True:
+                writer.write(b"\0" * (1 << 16))
+                await writer.drain()
+
+        with pytest.raises(ConnectionError):
+            await asyncio.wait_for(send(), DEADLINE_SECONDS)
+        writer.close()
+
+
+@pytest.mark.parametrize("limit", ["idle_timeout_seconds", "request_timeout_seconds"])
+async def test_a_silent_client_is_refused(client: Redis, tmp_path: Path, limit: str) -> None:
+    async with open_dovecot(client, tmp_path, **{limit: 0.05}) as dovecot:
+        reader, writer = await dovecot.connect()
+        writer.write(report("spam"))
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            assert await reader.read() == REFUSED
+        writer.close()
+        assert dovecot.backlog.waiting == 0
+
+
+async def test_mail_beyond_the_bytes_in_flight_is_refused(client: Redis, tmp_path: Path) -> None:
+    async with open_dovecot(client, tmp_path, max_bytes_in_flight=2 << 20) as dovecot:
+        data = report("spam", b"m" * (600 << 10))
+        reader, writer = await dovecot.connect()
+        writer.write(data)
+        await writer.drain()
+        await until(lambda: dovecot.bytes_in_flight.reserved == len(data))
+
+        assert await dovecot.send(data) == REFUSED
+        assert await dovecot.finish(reader, writer, []) == TAKEN
+        writer.close()
+        await until(lambda: dovecot.bytes_in_flight.reserved == 0)
+
+
+async def test_five_hundred_connections(client: Redis, tmp_path: Path, many_files: None) -> None:
+    async with open_dovecot(client, tmp_path, max_connections=500) as dovecot:
+        connections = [await dovecot.connect() for _ in range(500)]
+        await until(lambda: len(dovecot.listener._connections) == 500)
+        with suppress(ConnectionError):  # it may be closed before all is sent
+            assert await dovecot.send(report("spam")) == REFUSED
+        finished = [
+            dovecot.finish(reader, writer, [report("spam", numbered(number))])
+            for number, (reader, writer) in enumerate(connections)
+        ]
+        assert set(await asyncio.gather(*finished)) == {TAKEN}
+        for _, writer in connections:
+            writer.close()
+
+
+async def test_draining_finishes_what_is_in_hand_and_keeps_what_waits(
+    client: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unavailable(*_: object) -> None:
+        raise StoreUnavailable("away")
+
+    async with open_dovecot(client, tmp_path) as dovecot:
+        monkeypatch.setattr(Filter, "learn", unavailable)
+        reader, writer = await dovecot.connect()
+        writer.write(report("spam"))
+        await until(lambda: dovecot.bytes_in_flight.reserved > 0)
+        draining = asyncio.create_task(dovecot.drain())
+        assert await dovecot.finish(reader, writer, []) == TAKEN
+        await draining
+        with pytest.raises(ConnectionError):
+            await dovecot.connect()
+        assert dovecot.backlog.waiting == 1
+        writer.close()
+    monkeypatch.undo()
+    async with open_dovecot(client, tmp_path) as dovecot:
+        await dovecot.until_learned()

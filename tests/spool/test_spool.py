@@ -1,0 +1,376 @@
+"""The spool on a real disk: what was acknowledged is read once, in its order, whenever a process dies."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from nbstream.spool.backlog import SpoolBacklog, measure_backlog
+from nbstream.spool.failed_messages import MAX_FAILED
+from nbstream.spool.position import SpoolPosition, read_position, write_position
+from nbstream.spool.reader import SpoolReader
+from nbstream.spool.segments import FIRST_LINE, open_append_lock, segment_numbers, segment_path
+from nbstream.spool.spooled_message import SpooledMessage, pack_message
+from nbstream.spool.writer import SpoolWriter
+
+MAX_BYTES = 1 << 20
+MEMORY = Path("/dev/shm")
+
+
+def message(number: int, content: bytes = b"Subject: x\r\n\r\nprize\r\n") -> SpooledMessage:
+    return SpooledMessage("spam", f"user ann{number}", 1_700_000_000 + number, content)
+
+
+def read_all(reader: SpoolReader) -> list[SpooledMessage]:
+    messages = []
+    while (entry := reader.take()) is not None:
+        messages.append(entry.message)
+        reader.finish(entry)
+    return messages
+
+
+def segment_usage(folder: Path) -> int:
+    return sum(segment_path(folder, number).stat().st_size for number in segment_numbers(folder))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "spool"
+
+
+@pytest.fixture
+def writer(folder: Path) -> SpoolWriter:
+    return SpoolWriter(folder, MAX_BYTES)
+
+
+def test_messages_are_read_in_the_order_of_their_answers(folder: Path, writer: SpoolWriter) -> None:
+    writer.append([message(1), message(2)])
+    writer.append([message(3)])
+
+    assert read_all(SpoolReader(folder)) == [message(1), message(2), message(3)]
+
+
+def test_several_writers_share_one_order(folder: Path) -> None:
+    writers = [SpoolWriter(folder, MAX_BYTES, segment_bytes=300) for _ in range(3)]
+    for number in range(30):
+        writers[number % 3].append([message(number)])
+
+    assert read_all(SpoolReader(folder)) == [message(number) for number in range(30)]
+
+
+def test_what_was_read_is_not_read_again(folder: Path, writer: SpoolWriter) -> None:
+    writer.append([message(1), message(2)])
+    reader = SpoolReader(folder)
+    entry = reader.take()
+    assert entry is not None
+    reader.finish(entry)
+
+    assert read_all(SpoolReader(folder)) == [message(2)]
+    assert measure_backlog(folder) == SpoolBacklog()
+
+
+def test_the_folder_is_open_to_its_owner_alone(folder: Path, writer: SpoolWriter) -> None:
+    writer.append([message(1)])
+    SpoolReader(folder).take()
+
+    for path in (folder, *folder.iterdir()):
+        assert not stat.S_IMODE(path.stat().st_mode) & 0o077, path
+
+
+def test_learned_segments_are_removed(folder: Path) -> None:
+    writer = SpoolWriter(folder, MAX_BYTES, segment_bytes=1)
+    for number in range(5):
+        writer.append([message(number)])
+    assert len(segment_numbers(folder)) == 5
+    reader = SpoolReader(folder)
+
+    read_all(reader)
+    assert len(segment_numbers(folder)) == 1
+    reader.remove_learned()
+    assert segment_numbers(folder) == []
+
+    writer.append([message(6)])
+    assert read_all(reader) == [message(6)]
+
+
+def test_what_waits_is_never_removed(folder: Path, writer: SpoolWriter) -> None:
+    reader = SpoolReader(folder)
+    writer.append([message(1)])
+    assert read_all(reader) == [message(1)]
+    writer.append([message(2)])
+    reader.remove_learned()
+
+    assert read_all(reader) == [message(2)]
+
+
+@pytest.mark.parametrize("rest", [b"", FIRST_LINE[:5], FIRST_LINE, FIRST_LINE + pack_message(message(9))[:-1]])
+def test_what_a_killed_writer_has_begun_is_no_message_and_hinders_nobody(folder: Path, rest: bytes) -> None:
+    SpoolWriter(folder, MAX_BYTES).append([message(1)])
+    segment_path(folder, 1).write_bytes(rest)
+    SpoolWriter(folder, MAX_BYTES).append([message(2)])
+
+    assert read_all(SpoolReader(folder)) == [message(1), message(2)]
+
+
+def test_a_damaged_message_is_kept_aside_and_the_others_are_read(folder: Path, writer: SpoolWriter) -> None:
+    writer.append([message(1), message(2), message(3)])
+    path = segment_path(folder, 0)
+    frames = [pack_message(message(number)) for number in (1, 2, 3)]
+    path.write_bytes(FIRST_LINE + frames[0] + frames[1][:-1] + b"?" + frames[2])
+
+    assert read_all(SpoolReader(folder)) == [message(1), message(3)]
+    (kept,) = (folder / "failed" / "damaged").iterdir()
+    assert kept.read_bytes() == frames[1][:-1] + b"?"
+
+
+def test_zeros_after_a_crash_of_the_machine_are_skipped(folder: Path, writer: SpoolWriter) -> None:
+    writer.append([message(1)])
+    with segment_path(folder, 0).open("ab") as file:
+        file.write(bytes(4096))
+    SpoolWriter(folder, MAX_BYTES).append([message(2)])
+
+    assert read_all(SpoolReader(folder)) == [message(1), message(2)]
+
+
+def test_another_version_is_not_touched(folder: Path, writer: SpoolWriter) -> None:
+    writer.append([message(1)])
+    path = segment_path(folder, 0)
+    other = path.read_bytes().replace(b"spool 1", b"spool 2")
+    path.write_bytes(other)
+
+    SpoolWriter(folder, MAX_BYTES).append([message(2)])
+    with pytest.raises(OSError, match="another version"):
+        SpoolReader(folder).take()
+
+    assert path.read_bytes() == other
+    assert segment_numbers(folder) == [0, 1]
+
+
+def test_a_position_that_cannot_be_read_means_the_beginning(folder: Path, writer: SpoolWriter) -> None:
+    writer.append([message(1)])
+    read_all(SpoolReader(folder))
+    (folder / "position").write_bytes(b"0 17 0 00000000")
+
+    assert read_all(SpoolReader(folder)) == [message(1)]
+
+
+def test_a_full_spool_takes_nothing_until_there_is_room(folder: Path) -> None:
+    writer = SpoolWriter(folder, 5000, segment_bytes=1000)
+    writer.append([message(1)])
+    count = 1
+    while segment_usage(folder) + len(pack_message(message(count + 1))) <= 5000:
+        count += 1
+        writer.append([message(count)])
+    with pytest.raises(OSError, match="the spool is full") as caught:
+        writer.append([message(count + 1)])
+    assert caught.value.errno == errno.ENOSPC
+
+    assert read_all(SpoolReader(folder)) == [message(number + 1) for number in range(count)]
+    writer.append([message(count + 1)])
+
+
+def test_the_backlog_says_how_much_waits_and_since_when(folder: Path) -> None:
+    assert measure_backlog(folder) == SpoolBacklog()
+    writer = SpoolWriter(folder, MAX_BYTES, segment_bytes=200)
+    writer.append([message(1)])
+    writer.append([message(2)])
+    writer.append([message(3)])
+    reader = SpoolReader(folder)
+    entry = reader.take()
+    assert entry is not None
+    reader.set_aside(entry)
+
+    backlog = measure_backlog(folder)
+    assert backlog == SpoolBacklog(waiting=2, failed=1, oldest_since=message(2).received_at)
+    assert backlog.oldest_seconds(message(2).received_at + 7) == 7
+
+
+def test_what_is_set_aside_is_a_file_that_can_be_learned(folder: Path, writer: SpoolWriter) -> None:
+    writer.append([message(1)])
+    reader = SpoolReader(folder)
+    entry = reader.take()
+    assert entry is not None
+    reader.set_aside(entry)
+
+    (kept,) = (folder / "failed" / "spam").iterdir()
+    assert kept.read_bytes() == message(1).content
+    assert reader.take() is None
+
+
+def test_too_many_failed_messages_stop_the_spool_and_lose_nothing(folder: Path, writer: SpoolWriter) -> None:
+    writer.append([message(1)])
+    failed = folder / "failed" / "spam"
+    failed.mkdir(parents=True)
+    for number in range(MAX_FAILED):
+        (failed / str(number)).touch()
+    reader = SpoolReader(folder)
+    entry = reader.take()
+    assert entry is not None
+
+    with pytest.raises(OSError, match="look at them"):
+        reader.set_aside(entry)
+    assert read_all(SpoolReader(folder)) == [message(1)]
+
+
+def test_attempts_that_do_not_end_are_counted_and_others_are_not(folder: Path, writer: SpoolWriter) -> None:
+    writer.append([message(1)])
+    SpoolReader(folder).take()
+    SpoolReader(folder).take()  # two processes have died
+
+    reader = SpoolReader(folder)
+    entry = reader.take()
+    assert entry is not None
+    assert entry.tries == 2
+    reader.put_back(entry)
+    entry = reader.take()
+    assert entry is not None
+    assert entry.tries == 2
+    reader.count_fault(entry)
+
+    entry = SpoolReader(folder).take()
+    assert entry is not None
+    assert entry.tries == 3
+
+
+def test_only_the_first_attempt_of_this_process_at_a_new_message_is_no_repetition(
+    folder: Path, writer: SpoolWriter
+) -> None:
+    writer.append([message(1)])
+    reader = SpoolReader(folder)
+    writer.append([message(2)])
+
+    entry = reader.take()
+    assert entry is not None
+    assert entry.may_be_repeated  # by whoever had the spool before
+    reader.finish(entry)
+    entry = reader.take()
+    assert entry is not None
+    assert not entry.may_be_repeated
+    reader.put_back(entry)
+    entry = reader.take()
+    assert entry is not None
+    assert entry.may_be_repeated
+
+
+def test_a_writer_waits_for_another_one(folder: Path, writer: SpoolWriter) -> None:
+    writer.append([message(1)])
+    child = os.fork()
+    if child == 0:
+        SpoolWriter(folder, MAX_BYTES).append([message(2)])
+        os._exit(0)
+    with open_append_lock(folder) as lock:
+        lock.wait_for_lock(fcntl.LOCK_EX)
+        seen = measure_backlog(folder).waiting
+    assert os.waitpid(child, 0)[1] == 0
+
+    assert seen in {1, 2}
+    assert read_all(SpoolReader(folder)) == [message(1), message(2)]
+
+
+@pytest.mark.parametrize("position", [SpoolPosition(), SpoolPosition(3, 99, 1), SpoolPosition(10**11, 10**12, 10)])
+def test_a_position_is_read_as_it_was_written(tmp_path: Path, position: SpoolPosition) -> None:
+    write_position(tmp_path, SpoolPosition(10**11, 10**13, 100))
+    write_position(tmp_path, position)
+    assert read_position(tmp_path) == position
+
+
+class CrashingSpool(RuleBasedStateMachine):
+    """Writers and readers that die between any two operations, and within a write at any byte."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.temporary = TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)  # a sync costs nothing there
+        self.folder = Path(self.temporary.name) / "spool"
+        self.writers = [self.new_writer(), self.new_writer()]
+        self.reader = SpoolReader(self.folder)
+        self.acknowledged: list[SpooledMessage] = []
+        self.learned: list[SpooledMessage] = []
+        self.numbers = 0
+
+    def new_writer(self) -> SpoolWriter:
+        return SpoolWriter(self.folder, MAX_BYTES, segment_bytes=400)
+
+    def new_messages(self, sizes: list[int]) -> list[SpooledMessage]:
+        self.numbers += len(sizes)
+        return [message(self.numbers - index, b"x" * size) for index, size in enumerate(sizes)]
+
+    @rule(which=st.integers(0, 1), sizes=st.lists(st.integers(1, 300), min_size=1, max_size=4))
+    def append(self, which: int, sizes: list[int]) -> None:
+        messages = self.new_messages(sizes)
+        self.writers[which].append(messages)
+        self.acknowledged += messages
+
+    @rule(which=st.integers(0, 1), size=st.integers(1, 300), part=st.floats(0, 1))
+    def die_while_appending(self, which: int, size: int, part: float) -> None:
+        before = {number: segment_path(self.folder, number).stat().st_size for number in self.segments}
+        (lost,) = self.new_messages([size])
+        self.writers[which].append([lost])
+        number = self.segments[-1]
+        path = segment_path(self.folder, number)
+        start, end = before.get(number, 0), path.stat().st_size
+        cut = start + round(part * (end - start))
+        os.truncate(path, cut)
+        self.writers[which] = self.new_writer()
+        if cut == end:
+            self.acknowledged.append(lost)  # it is there as a whole, and may be learned: nobody can know
+
+    @property
+    def segments(self) -> list[int]:
+        return segment_numbers(self.folder)
+
+    @rule()
+    def learn(self) -> None:
+        if (entry := self.reader.take()) is not None:
+            assert entry.message not in self.learned or entry.may_be_repeated
+            self.learned.append(entry.message)
+            self.reader.finish(entry)
+
+    @rule(learns=st.booleans())
+    def die_while_learning(self, learns: bool) -> None:
+        if (entry := self.reader.take()) is not None and learns:
+            assert entry.message not in self.learned or entry.may_be_repeated
+            self.learned.append(entry.message)
+        self.reader = SpoolReader(self.folder)
+
+    @rule()
+    def fail(self) -> None:
+        if (entry := self.reader.take()) is not None:
+            self.reader.count_fault(entry)
+
+    @rule()
+    def tidy(self) -> None:
+        self.reader.remove_learned()
+
+    @rule()
+    def the_machine_dies(self) -> None:
+        write_position(self.folder, replace(read_position(self.folder), offset=len(FIRST_LINE), tries=0))
+        self.reader = SpoolReader(self.folder)
+        self.writers = [self.new_writer(), self.new_writer()]
+
+    @invariant()
+    def each_is_learned_in_its_turn(self) -> None:
+        first_times = list(dict.fromkeys(self.learned))
+        assert first_times == self.acknowledged[: len(first_times)]
+
+    def teardown(self) -> None:
+        reader = SpoolReader(self.folder)
+        self.learned += read_all(reader)
+        assert list(dict.fromkeys(self.learned)) == self.acknowledged
+        reader.remove_learned()
+        assert measure_backlog(self.folder) == SpoolBacklog()
+        assert self.segments == []
+        self.temporary.cleanup()
+
+
+TestCrashingSpool = CrashingSpool.TestCase
+TestCrashingSpool.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
