@@ -1,6 +1,6 @@
-"""A Postfix in a folder of its own, with the pieces of ``deploy/postfix`` added as its guide says.
+"""A Postfix in a folder of its own, with the pieces of ``deploy/postfix``, or others, added as their guide says.
 
-It serves example.org with the mailbox ann@example.org, to which team@example.org is an alias. 127.0.0.1 is its
+It serves example.org with the mailboxes ann, bob and full; team@example.org is an alias of ann's. 127.0.0.1 is its
 network; 127.0.0.2, which Linux takes for loopback as well, is a stranger.
 """
 
@@ -14,7 +14,7 @@ import socketserver
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import chown, rmtree
@@ -51,7 +51,7 @@ smtpd_sasl_path = {folder}/auth
 virtual_alias_maps = inline:{{ team@example.org=ann@example.org }}
 virtual_mailbox_domains = example.org
 virtual_mailbox_base = {folder}/mail
-virtual_mailbox_maps = inline:{{ ann@example.org=ann/ }}
+virtual_mailbox_maps = inline:{{ ann@example.org=ann/, bob@example.org=bob/, full@example.org=full/ }}
 virtual_uid_maps = static:65534
 virtual_gid_maps = static:65534
 """
@@ -81,14 +81,22 @@ postlog unix-dgram n - n - 1 postlogd
 class Postfix:
     """The configuration in ``folder`` and, within ``running``, the processes; ``program`` finds Postfix's own."""
 
-    def __init__(self, folder: Path, program: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        program: Callable[[str], str],
+        main: Sequence[Path] = (DEPLOY / "postfix" / "main.cf",),
+        master: Path = DEPLOY / "postfix" / "master.cf",
+        guide: str = "guides/postfix.md",
+    ) -> None:
         self.folder = folder
         self._program = program
+        self._guide = guide
         self.outside, self.submission, self.filter, self.reinjection = (free_port() for _ in range(4))
         for name in ("etc", "queue", "data", "mail"):
             (folder / name).mkdir()
-        self._write("main.cf", MAIN.format(folder=folder, limit=MESSAGE_SIZE_LIMIT))
-        self._write("master.cf", MASTER.format(outside=self.outside, submission=self.submission))
+        self._write("main.cf", MAIN.format(folder=folder, limit=MESSAGE_SIZE_LIMIT), *main)
+        self._write("master.cf", MASTER.format(outside=self.outside, submission=self.submission), master)
         for name, *options in self._commands():
             subprocess.run(self._command(name, *options), check=True, timeout=30)
 
@@ -99,15 +107,14 @@ class Postfix:
         text = text.replace("127.0.0.1:10026", f"127.0.0.1:{self.reinjection}")
         return text.replace("smtp/inet/", f"127.0.0.1:{self.outside}/inet/")
 
-    def _write(self, name: str, base: str) -> None:
-        piece = (DEPLOY / "postfix" / name).read_text()
+    def _write(self, name: str, base: str, *pieces: Path) -> None:
         path = self.folder / "etc" / name
-        path.write_text(base + self.own(piece))
+        path.write_text(base + self.own("".join(piece.read_text() for piece in pieces)))
         os.utime(path, (0, 0))  # Postfix waits two seconds for a file that has just been written to cool down
 
     def _commands(self) -> Iterator[list[str]]:
         """The commands of the guide that change a service."""
-        for line in page("guides/postfix.md").splitlines():
+        for line in page(self._guide).splitlines():
             if line.strip().startswith("postconf -P"):
                 yield shlex.split(self.own(line))
 

@@ -98,6 +98,8 @@ CONFIGURATIONS = [(name_of(path), block) for path in PAGES for block in fenced(p
 
 @pytest.mark.parametrize(("name", "block"), CONFIGURATIONS)
 def test_the_configurations_that_are_shown_are_accepted(name: str, block: str, tmp_path: Path) -> None:
-    (tmp_path / "nbstream.yaml").write_text(block)
+    for path in re.findall(r"_file: /etc/nbstream/(\S+)", block):  # secrets
+        (tmp_path / path).write_text("secret\n")
+    (tmp_path / "nbstream.yaml").write_text(block.replace("/etc/nbstream", str(tmp_path)))
 
     load_settings(tmp_path / "nbstream.yaml")
