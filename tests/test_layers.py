@@ -69,7 +69,7 @@ INNER_LAYERS = {
         {"terminal"},
         {"clue_table", "message_files", "parser"},
         {"measured_daemon", "message_lists"},
-        {"machine_bench", "reader_process"},
+        {"imap", "machine_bench", "reader_process"},
         {"commands"},
         {"main"},
         {"__main__"},

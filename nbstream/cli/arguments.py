@@ -7,6 +7,10 @@ import re
 import time
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nbstream.wire.imap_url import ImapFolder
 
 _MAX_MESSAGE_COUNT = 999_999_999
 _SECONDS = {"m": 60, "h": 3600, "d": 86_400}
@@ -36,6 +40,16 @@ def nonempty_path(text: str) -> str:
 def file_path(text: str) -> Path:
     """Return the path of one file, which may not be empty either."""
     return Path(nonempty_path(text))
+
+
+def imap_folder(text: str) -> ImapFolder:
+    """Return a folder of an IMAP server."""
+    from nbstream.wire.imap_url import parse_imap_url  # noqa: PLC0415 - only this argument needs it
+
+    try:
+        return parse_imap_url(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"the URL {error}") from None
 
 
 def server_address(text: str) -> tuple[str, int]:

@@ -32,11 +32,24 @@ _MBOX_SEPARATOR = re.compile(rb"From .*\d\d:\d\d")  # with its date; "From the t
 
 
 @dataclass(frozen=True, slots=True)
+class FolderPosition:
+    """Where a message is in an IMAP folder: the folder's URL and UIDVALIDITY, and the message's UID."""
+
+    folder: str
+    uid_validity: int
+    uid: int
+
+
+@dataclass(frozen=True, slots=True)
 class NamedMessage:
-    """A message and the path that it came from; a message of an mbox is named ``file#number``, counted from 1."""
+    """A message and the path that it came from; a message of an mbox is named ``file#number``, counted from 1.
+
+    ``position`` is None where the message is in no IMAP folder.
+    """
 
     name: str
     raw: bytes
+    position: FolderPosition | None = None
 
 
 def read_messages(paths: Iterable[str], errors: list[InputError]) -> Iterator[NamedMessage]:
@@ -44,7 +57,11 @@ def read_messages(paths: Iterable[str], errors: list[InputError]) -> Iterator[Na
 
     A folder without messages is a line on standard error but no error: a Junk folder may well be empty.
     """
-    sources = _read_paths(paths, errors)
+    return interruptible(_read_paths(paths, errors))
+
+
+def interruptible(sources: Iterator[NamedMessage]) -> Iterator[NamedMessage]:
+    """Yield the same messages; Ctrl-C raises ``KeyboardInterrupt`` while the next one is read."""
     while True:
         with interrupts.interrupt_at_once():
             source = next(sources, None)

@@ -16,25 +16,27 @@ import select
 import signal
 import threading
 import traceback
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, BinaryIO, NoReturn, TypeAlias
 
-from nbstream.cli import message_files, message_lists
+from nbstream.cli import message_lists
 from nbstream.cli.exit_codes import EX_SOFTWARE
 from nbstream.errors import InputError, ReaderProcessFailed, ReaderProcessFault
 from nbstream.filter import TokenizedMessage
 from nbstream.store.cancellation import stop_if_cancelled
 
 if TYPE_CHECKING:
-    from nbstream.cli.message_files import NamedMessage
+    from nbstream.cli.message_files import FolderPosition, NamedMessage
     from nbstream.mail.message import Message
     from nbstream.policy.incoming_message import MessageReader
     from nbstream.tokens.tokenizer import Tokenizer
 
 _MESSAGES_PER_CHUNK = 16  # writing and reading them costs 1 % of tokenizing them
 _SIZE_BYTES = 8
+
+MessageSource: TypeAlias = "Callable[[list[InputError]], Iterator[NamedMessage]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,27 +51,30 @@ class BareText:
 class MessageChunk:
     """Some messages in order, which of them are bare texts, and what could not be read on the way to them.
 
-    ``last`` is true for the chunk after which nothing comes.
+    ``positions`` says of each message where it is in an IMAP folder. ``last`` is true for the chunk after which
+    nothing comes.
     """
 
     messages: Sequence[TokenizedMessage]
+    positions: Sequence[FolderPosition | None]
     bare_texts: Sequence[BareText]
     errors: Sequence[InputError]
     last: bool
 
 
 def read_chunks(
-    paths: Sequence[str], label: str | None, tokenizer: Tokenizer, reader: MessageReader
+    read_sources: MessageSource, label: str | None, tokenizer: Tokenizer, reader: MessageReader
 ) -> Iterator[MessageChunk]:
-    """Yield the messages of all paths, as ``message_files.read_messages`` reads them.
+    """Yield the messages of a source, which adds to a list what it could not read.
 
     ``label`` is the class that they are learned into: a list of messages is an error then. None stands for
     unlearning, which takes back whatever an older version has learned.
     """
     errors: list[InputError] = []
     messages: list[TokenizedMessage] = []
+    positions: list[FolderPosition | None] = []
     bare_texts: list[BareText] = []
-    for source in message_files.read_messages(paths, errors):
+    for source in read_sources(errors):
         try:
             message = _parse_message(source, label, reader)
         except InputError as error:
@@ -77,13 +82,14 @@ def read_chunks(
             continue
         taken = tokenizer.take_apart(message)
         messages.append(TokenizedMessage(taken.key, taken.tokens, taken.former_key))
+        positions.append(source.position)
         if not taken.is_mail:
             bare_texts.append(BareText(source.name, taken.key))
         if len(messages) == _MESSAGES_PER_CHUNK:
-            yield MessageChunk(tuple(messages), tuple(bare_texts), tuple(errors), last=False)
-            for items in (messages, bare_texts, errors):
+            yield MessageChunk(tuple(messages), tuple(positions), tuple(bare_texts), tuple(errors), last=False)
+            for items in (messages, positions, bare_texts, errors):
                 items.clear()
-    yield MessageChunk(tuple(messages), tuple(bare_texts), tuple(errors), last=True)
+    yield MessageChunk(tuple(messages), tuple(positions), tuple(bare_texts), tuple(errors), last=True)
 
 
 def _parse_message(source: NamedMessage, label: str | None, reader: MessageReader) -> Message:

@@ -10,12 +10,13 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.cli import reader_process
+from nbstream.cli import message_files, reader_process
 from nbstream.cli.exit_codes import EX_INTERRUPTED, EX_SOFTWARE
 from nbstream.errors import InputError
 from nbstream.filter.bulk import BATCH_SIZE
@@ -107,6 +108,10 @@ async def ended(process: int) -> None:
     await until(is_gone)
 
 
+def source(*paths: Path) -> reader_process.MessageSource:
+    return partial(message_files.read_messages, list(map(str, paths)))
+
+
 def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
@@ -116,9 +121,10 @@ async def test_what_comes_by_the_way_is_what_is_read_here_in_order(tmp_path: Pat
     box.write_bytes(mbox(RAWS))
     binary.write_bytes(b"\0\1")
     tokenizer, reader = Tokenizer(), MessageReader()
-    paths = list(map(str, (missing, box, binary)))
 
-    with reader_process.in_own_process(reader_process.read_chunks(paths, "spam", tokenizer, reader)) as chunks:
+    with reader_process.in_own_process(
+        reader_process.read_chunks(source(missing, box, binary), "spam", tokenizer, reader)
+    ) as chunks:
         result = [chunk async for chunk in chunks]
 
     messages_read = [message for chunk in result for message in chunk.messages]
@@ -136,7 +142,7 @@ def test_a_delivered_message_has_the_tokens_of_its_check(tmp_path: Path) -> None
     file.write_bytes(DELIVERED)
     tokenizer, reader = Tokenizer(), MessageReader()
 
-    (chunk,) = reader_process.read_chunks([str(file)], "spam", tokenizer, reader)
+    (chunk,) = reader_process.read_chunks(source(file), "spam", tokenizer, reader)
 
     assert chunk.messages[0].tokens == tokenizer.tokenize(reader.read_incoming(ARRIVED))
 
@@ -146,7 +152,7 @@ def test_who_wants_no_more_does_not_wait_for_the_rest(tmp_path: Path) -> None:
     os.mkfifo(pipe)  # whoever opens it waits for somebody to write
 
     with reader_process.in_own_process(
-        reader_process.read_chunks([str(pipe)], "spam", Tokenizer(), MessageReader())
+        reader_process.read_chunks(source(pipe), "spam", Tokenizer(), MessageReader())
     ):
         pass
 
@@ -155,7 +161,7 @@ async def test_who_ignores_the_end_of_children_may_start_it(tmp_path: Path) -> N
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # as a program of Perl may, and what it starts has that
     try:
         with reader_process.in_own_process(
-            reader_process.read_chunks([], None, Tokenizer(), MessageReader())
+            reader_process.read_chunks(source(), None, Tokenizer(), MessageReader())
         ) as chunks:
             result = [chunk async for chunk in chunks]
     finally:
@@ -175,7 +181,7 @@ async def test_where_no_process_more_is_allowed_it_reads_itself(
     box.write_bytes(mbox(RAWS))
 
     with reader_process.in_own_process(
-        reader_process.read_chunks([str(box)], "spam", Tokenizer(), MessageReader())
+        reader_process.read_chunks(source(box), "spam", Tokenizer(), MessageReader())
     ) as chunks:
         result = [chunk async for chunk in chunks]
 
@@ -191,7 +197,7 @@ from nbstream.cli.exit_codes import exit_code
 from nbstream.errors import ReaderProcessFailed
 
 def failing():
-    yield reader_process.MessageChunk((), (), (), last=False)
+    yield reader_process.MessageChunk((), (), (), (), last=False)
     raise ZeroDivisionError("so it is")
 
 async def read(chunks):

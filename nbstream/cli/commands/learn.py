@@ -1,4 +1,4 @@
-"""``nbstream learn`` and ``nbstream unlearn``: teach from files or by id, and take it back."""
+"""``nbstream learn`` and ``nbstream unlearn``: teach from files, IMAP folders or by id, and take it back."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nbstream import config
@@ -17,8 +18,9 @@ from nbstream.assembly.headers import make_message_reader
 from nbstream.cli import interrupts, message_files, reader_process
 from nbstream.cli.actor import current_user
 from nbstream.cli.exit_codes import exit_code
-from nbstream.cli.terminal import print_error
-from nbstream.errors import NbstreamError, StoreIncompatible
+from nbstream.cli.imap.positions import LearnedPositions, PositionFiles
+from nbstream.cli.terminal import print_error, print_note
+from nbstream.errors import InputError, NbstreamError, StoreIncompatible
 from nbstream.filter import LessonOutcome, describe_known_messages, describe_lesson
 from nbstream.policy.lesson_source import Insistence, LessonSource
 from nbstream.tokens.native_tokenizer import make_tokenizer
@@ -26,7 +28,8 @@ from nbstream.tokens.native_tokenizer import make_tokenizer
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nbstream.cli.reader_process import BareText, MessageChunk
+    from nbstream.cli.message_files import NamedMessage
+    from nbstream.cli.reader_process import BareText, MessageChunk, MessageSource
     from nbstream.config import Settings
     from nbstream.filter import Filter, LearnableMessage, Lesson, TokenizedMessage
 
@@ -39,17 +42,43 @@ def run(options: argparse.Namespace) -> int:
     It is 0 also where nothing had to change, 66 for unreadable paths, lists of messages and unknown ids, 75 when
     Redis is away, and 78 where this program cannot read what the ledger holds of a message. The rest is learned.
     """
-    if not options.paths and not options.ids:
-        options.wrong_usage("a PATH or --id ID is needed")
+    if not options.paths and not options.ids and not options.folders:
+        options.wrong_usage(f"a PATH{', --imap URL' if options.label else ''} or --id ID is needed")
     settings = config.load_settings(config.find_config_file(options.config))
     tokenizer = make_tokenizer(tokenizer_options(settings), make_engine(settings).native_library)
+    files = PositionFiles(settings.state_dir, settings.model.name, options.label or "")
+    source = _message_source(options, files)
     with reader_process.in_own_process(
-        reader_process.read_chunks(options.paths, options.label, tokenizer, make_message_reader(settings))
+        reader_process.read_chunks(source, options.label, tokenizer, make_message_reader(settings))
     ) as chunks:
-        return interrupts.run_interruptible(_run(options, settings, chunks))
+        return interrupts.run_interruptible(_run(options, settings, chunks, LearnedPositions(files)))
 
 
-async def _run(options: argparse.Namespace, settings: Settings, chunks: AsyncGenerator[MessageChunk, None]) -> int:
+def _message_source(options: argparse.Namespace, files: PositionFiles) -> MessageSource:
+    """Return what reads all messages that are named: of the paths, and after them of the IMAP folders."""
+    if not options.folders:
+        return partial(message_files.read_messages, options.paths)
+    from nbstream.cli.imap import folders, passwords  # noqa: PLC0415 - TLS takes a tenth of the time to start
+
+    requests = [
+        folders.FolderRequest(folder, None if options.all else files.read(str(folder)))
+        for folder in dict.fromkeys(options.folders)
+    ]
+    by_account = passwords.read_passwords([folder.account for folder in options.folders], options.password_file)
+
+    def read_all(errors: list[InputError]) -> Iterator[NamedMessage]:
+        yield from message_files.read_messages(options.paths, errors)
+        yield from message_files.interruptible(folders.read_folders(requests, by_account, options.ca_file, errors))
+
+    return read_all
+
+
+async def _run(
+    options: argparse.Namespace,
+    settings: Settings,
+    chunks: AsyncGenerator[MessageChunk, None],
+    positions: LearnedPositions,
+) -> int:
     errors: list[NbstreamError] = []
     summary, interrupted = LessonSummary(errors, options.label), ""
     insistence = Insistence.AT_ONCE if options.insist else Insistence.NEVER
@@ -58,21 +87,25 @@ async def _run(options: argparse.Namespace, settings: Settings, chunks: AsyncGen
         async with (
             open_one_shot_filter(settings, sign=True) as (spam_filter, _),
             aclosing(chunks),
-            aclosing(_subjects(options, spam_filter, chunks, errors, bare_texts)) as subjects,
+            aclosing(_subjects(options, spam_filter, chunks, positions, errors, bare_texts)) as subjects,
         ):
             interrupted = "; a few more may be, the same command goes on"  # those that Redis has not answered for
             with _lesson_progress(options) as advance:
 
                 def add_lesson(lesson: Lesson | StoreIncompatible) -> None:
                     summary.add(lesson)
+                    positions.finish(is_learned=not isinstance(lesson, StoreIncompatible))
                     advance(1)
 
                 await spam_filter.learn_many(subjects, options.label, source, add_lesson)
             interrupted = ""
     finally:
+        positions.save()
         print(summary.describe() + interrupted)
         for error in errors:
             print_error(error)
+        if options.folders and not options.all and not errors and summary.last is None:
+            print_note("nbstream: nothing is new in the folders; --all learns what was learned before, too")
         if errors and summary.last:
             print_error(f"{len(errors)} could not be read, the rest was")
         if options.label and bare_texts.count and summary.last:
@@ -84,6 +117,7 @@ async def _subjects(
     options: argparse.Namespace,
     spam_filter: Filter,
     chunks: AsyncGenerator[MessageChunk, None],
+    positions: LearnedPositions,
     errors: list[NbstreamError],
     bare_texts: BareTextCount,
 ) -> AsyncGenerator[LearnableMessage | TokenizedMessage, None]:
@@ -95,13 +129,15 @@ async def _subjects(
             errors.append(StoreIncompatible(f"{message_key}: {error}"))
             continue
         if checked:
+            positions.begin(None)
             yield checked
         else:
             errors.append(message_files.unknown_id_error(message_key))
     async for chunk in chunks:
         errors += chunk.errors
         bare_texts.add(chunk.bare_texts)
-        for message in chunk.messages:
+        for message, position in zip(chunk.messages, chunk.positions, strict=True):
+            positions.begin(position)
             yield message
 
 
@@ -113,7 +149,7 @@ def _lesson_progress(options: argparse.Namespace) -> Iterator[Callable[[int], ob
         return
     from tqdm import tqdm  # noqa: PLC0415 - a twentieth of the time to start
 
-    count = message_files.count_messages(options.paths)
+    count = None if options.folders else message_files.count_messages(options.paths)
     with tqdm(total=None if count is None else count + len(options.ids), unit=" messages") as bar:
         yield bar.update
 

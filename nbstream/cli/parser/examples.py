@@ -15,7 +15,7 @@ EXAMPLES = {
     ),
     "learn": (
         "nbstream learn spam ~/Maildir/.Junk",
-        "nbstream learn ham --id edchtru3oofnfvfqwqz7j2fq",
+        "nbstream learn ham --imap imaps://ann@mail.example.org/Archive",
     ),
     "unlearn": ("nbstream unlearn message.eml", "nbstream unlearn --id edchtru3oofnfvfqwqz7j2fq"),
     "quarantine": ("nbstream quarantine list", "nbstream quarantine release edch"),

@@ -68,7 +68,7 @@ def _add_learn(commands: Commands) -> None:
         commands,
         "learn",
         "learn messages as spam or as ham",
-        usage=f"spam|ham {_LEARN_USAGE}",
+        usage=f"spam|ham {_LEARN_USAGE} [--imap URL ...]",
         details="A message that was learned with the other label is relearned; one that was learned with the same "
         "label changes nothing. With --insist such a message gets more weight, up to that of three messages, "
         "if its verdict still contradicts the label.",
@@ -79,6 +79,31 @@ def _add_learn(commands: Commands) -> None:
         action="store_true",
         help="a message that has the label, and still the other verdict, gets more weight",
     )
+    learn.add_argument(
+        "--imap",
+        dest="folders",
+        action="append",
+        type=arguments.imap_folder,
+        default=[],
+        metavar="URL",
+        help="an IMAP folder, from the last message on that was learned before: imaps://USER@HOST/FOLDER with TLS "
+        "from the beginning, imap:// with STARTTLS; may be given again",
+    )
+    learn.add_argument(
+        "--all", action="store_true", help="all messages of the folders, also what was learned before"
+    )
+    learn.add_argument(
+        "--password-file",
+        type=arguments.file_path,
+        metavar="FILE",
+        help="holds the password of the IMAP accounts; without it the terminal is asked",
+    )
+    learn.add_argument(
+        "--ca-file",
+        type=arguments.file_path,
+        metavar="FILE",
+        help="certificates (PEM) that are trusted for IMAP, instead of the system's",
+    )
     learn.set_defaults(module="learn", wrong_usage=learn.error)
     unlearn = add_command(
         commands,
@@ -87,7 +112,7 @@ def _add_learn(commands: Commands) -> None:
         usage=_LEARN_USAGE,
         details="Exactly what was added is subtracted.",
     )
-    unlearn.set_defaults(module="learn", label=None, insist=False, wrong_usage=unlearn.error)
+    unlearn.set_defaults(module="learn", label=None, insist=False, folders=[], wrong_usage=unlearn.error)
     for parser in (learn, unlearn):
         paths = parser.add_argument(
             "paths",

@@ -1,0 +1,1 @@
+"""Messages in the folders of an IMAP server."""

@@ -1,0 +1,190 @@
+"""A connection to a server that does what it wants: everything ends, in time and in memory."""
+
+from __future__ import annotations
+
+import socket
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from nbstream.cli.imap import folders, session
+from nbstream.cli.imap.folders import FolderRequest, read_folders
+from nbstream.cli.imap.session import ImapError, ImapSession
+from nbstream.cli.message_files import FolderPosition, NamedMessage
+from nbstream.errors import InputError
+from nbstream.wire.imap_url import ImapAccount, ImapFolder
+from tests.cli.imap.server import Server
+
+GREETING = b"* OK hello\r\n"
+CAPABILITY = b"* CAPABILITY IMAP4rev1 AUTH=PLAIN\r\n%b OK\r\n"
+LOGGED_IN = b"%b OK\r\n"
+EXAMINED = b"* 2 EXISTS\r\n* OK [UIDVALIDITY 7] valid\r\n%b OK [READ-ONLY]\r\n"
+FOUND = b"* SEARCH 3 5\r\n%b OK\r\n"
+SIZES = b"* 1 FETCH (UID 3 RFC822.SIZE 20)\r\n* 2 FETCH (UID 5 RFC822.SIZE 20)\r\n%b OK\r\n"
+RAW = b"Subject: x\r\n\r\ntext\r\n"
+CONTENTS = (
+    b"* 1 FETCH (UID 3 BODY[] {20}\r\n" + RAW + b")\r\n* 2 FETCH (BODY[] {20}\r\n" + RAW + b" UID 5)\r\n%b OK\r\n"
+)
+WHOLE = (GREETING, CAPABILITY, LOGGED_IN, EXAMINED, FOUND, SIZES, CONTENTS)
+
+
+def read(
+    *answers: bytes, known: FolderPosition | None = None, password: str = "secret"
+) -> tuple[list[NamedMessage], list[str], Server]:
+    """What is read of a folder at a server with these answers, the errors, and the server."""
+    server = Server(answers)
+    errors: list[InputError] = []
+    with server.running():
+        folder = ImapFolder(server.account, "Gelöscht")
+        passwords = {server.account: password}
+        messages = list(read_folders([FolderRequest(folder, known)], passwords, None, errors))
+    prefix = f"{folder}: "
+    return messages, [str(error).removeprefix(prefix) for error in errors], server
+
+
+def test_messages_come_in_the_order_of_their_uids_with_their_positions() -> None:
+    messages, errors, server = read(*WHOLE)
+
+    assert errors == []
+    assert [message.raw for message in messages] == [RAW, RAW]
+    assert [message.position and message.position.uid for message in messages] == [3, 5]
+    assert [message.position and message.position.uid_validity for message in messages] == [7, 7]
+    words = [line.partition(b" ")[2] for line in server.lines if line.startswith(b"n")]
+    assert words == [
+        b"CAPABILITY\r\n",
+        b"AUTHENTICATE PLAIN\r\n",
+        b'EXAMINE "Gel&APY-scht"\r\n',
+        b"UID SEARCH UID 1:* UNDELETED\r\n",
+        b"UID FETCH 3,5 (UID RFC822.SIZE)\r\n",
+        b"UID FETCH 3,5 (UID BODY.PEEK[])\r\n",
+    ]
+
+
+@pytest.mark.parametrize(("uid_validity", "first"), [(7, 6), (8, 1)])
+def test_what_is_known_of_the_same_folder_is_not_read_again(uid_validity: int, first: int) -> None:
+    _, errors, server = read(*WHOLE, known=FolderPosition("", uid_validity, 5))
+
+    assert errors == []
+    assert any(b"UID SEARCH UID %d:*" % first in line for line in server.lines)
+    # The last message of a folder is found whatever the first UID is.
+    assert any(b"FETCH" in line for line in server.lines) is (first == 1)
+
+
+def test_without_uidvalidity_nothing_is_known() -> None:
+    messages, _, server = read(*WHOLE[:3], b"%b OK\r\n", *WHOLE[4:], known=FolderPosition("", 7, 5))
+
+    assert [message.position for message in messages] == [None, None]
+    assert any(b"UID SEARCH UID 1:*" in line for line in server.lines)
+
+
+def test_a_server_that_leaves_at_any_byte_is_an_error_and_what_came_is_read() -> None:
+    for index, answer in enumerate(WHOLE):
+        for end in range(0, len(answer) - 2, 7):
+            messages, errors, _ = read(*WHOLE[:index], answer[:end])
+
+            assert errors == ["the server has closed the connection"]
+            assert messages == []
+
+
+@pytest.mark.parametrize(
+    ("answers", "error"),
+    [
+        ([b"* BYE go away\r\n"], "the server does not greet: * BYE go away"),
+        ([b"SSH-2.0-OpenSSH\r\n"], "the server does not greet: SSH-2.0-OpenSSH"),
+        ([b"x" * 100_000], "this is not IMAP: a response is larger than 65536 bytes"),
+        ([*WHOLE[:2], b"%b NO [AUTHENTICATIONFAILED] wrong\r\n"], "the server refuses AUTHENTICATE: NO [AUTHENT"),
+        ([*WHOLE[:3], b"%b NO no such folder\r\n"], "the server refuses EXAMINE: NO no such folder"),
+        ([*WHOLE[:3], b"%b BAD\r\n"], "the server refuses EXAMINE: BAD"),
+        ([*WHOLE[:3], b"* BYE shutting down\r\n"], "the server ends the connection: shutting down"),
+        ([*WHOLE[:3], b"* 1 EXISTS\r\n" * 10_000], "the answer is larger than 1048576 bytes"),
+        ([*WHOLE[:4], b"* SEARCH" + b" 1" * 10_000_000], "this is not IMAP: a response is larger than 16777216 b"),
+        (
+            [*WHOLE[:6], b"* 1 FETCH (UID 3 BODY[] {4294967296}\r\n"],
+            "this is not IMAP: a response is larger than ",
+        ),
+        ([*WHOLE[:6], b"\0\xff" * 5_000_000], "this is not IMAP: a response is larger than "),
+        ([GREETING, b"* CAPABILITY LOGINDISABLED\r\n%b OK\r\n"], "the server has no way to log in by a password"),
+    ],
+)
+def test_what_a_hostile_server_sends_is_bounded(answers: list[bytes], error: str) -> None:
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    messages, errors, _ = read(*answers)
+    peak = tracemalloc.get_traced_memory()[1] - before
+    tracemalloc.stop()
+
+    assert messages == []
+    assert len(errors) == 1
+    assert errors[0].startswith(error)
+    assert peak < 100 << 20  # with the answer itself, which the server has in memory too
+
+
+def test_a_message_that_is_too_large_or_empty_or_gone_is_left_out() -> None:
+    sizes = b"* 1 FETCH (UID 3 RFC822.SIZE 99999999)\r\n* 2 FETCH (UID 5 RFC822.SIZE 2)\r\n%b OK\r\n"
+    content = b"* 2 FETCH (UID 5 BODY[] {2}\r\n\r\n)\r\n* 1 FETCH (UID 3 BODY[] {1}\r\nx)\r\n%b OK\r\n"
+
+    messages, errors, server = read(*WHOLE[:5], sizes, content)
+    name = ImapFolder(server.account, "Gelöscht")
+    assert (messages, errors) == ([], [f"{name}#3: larger than 50 MiB", f"{name}#5: empty, that is no message"])
+    assert server.lines[-1].endswith(b" UID FETCH 5 (UID BODY.PEEK[])\r\n")
+
+    assert read(*WHOLE[:6], b"* 2 EXPUNGE\r\n%b OK\r\n")[:2] == ([], [])
+    assert read(*WHOLE[:5], b"%b OK\r\n")[:2] == ([], [])
+
+
+def test_large_messages_are_fetched_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "_BYTES_PER_COMMAND", 30)
+    first, second = CONTENTS.split(b"* 2")
+    messages, errors, server = read(*WHOLE[:6], first + b"%b OK\r\n", b"* 2" + second)
+
+    assert (len(messages), errors) == (2, [])
+    assert [line.split()[3] for line in server.lines[-2:]] == [b"3", b"5"]
+
+
+def test_a_server_that_sends_little_by_little_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_COMMAND_SECONDS", 0.3)
+    _, errors, _ = read(*WHOLE[:3], b"...")
+    assert errors == ["timed out"]
+
+
+def test_a_server_without_auth_plain_gets_login_with_quoted_words() -> None:
+    capability = b"* CAPABILITY IMAP4rev1\r\n%b OK\r\n"
+    _, errors, server = read(GREETING, capability, *WHOLE[2:], password='a"b\\')
+    assert errors == []
+    assert server.lines[1] == b'n2 LOGIN "ann" "a\\"b\\\\"\r\n'
+
+    _, errors, server = read(GREETING, capability, password="pässwörd")
+    assert errors == ["user name and password must be ASCII at this server"]
+    _, errors, server = read(GREETING, capability, password="x\r\nn3 DELETE INBOX")
+    assert errors == ["user name and password must be ASCII at this server"]
+    assert len(server.lines) == 1
+
+
+def test_a_password_does_not_go_to_another_machine_without_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ImapSession, "_is_on_this_machine", lambda _: False)
+    _, errors, server = read(*WHOLE)
+    assert errors == ["the server has no TLS, and is not on this machine: the password would be readable"]
+    assert server.lines == [b"n1 CAPABILITY\r\n"]
+
+    offered = b"* CAPABILITY STARTTLS AUTH=PLAIN\r\n%b OK\r\n"
+    _, errors, server = read(GREETING, offered, b"%b OK begin\r\n* OK injected\r\n")
+    assert errors == ["the server, or somebody on the way, sends text before TLS begins"]
+    _, errors, server = read(GREETING, offered, b"%b OK begin\r\nn3 O")
+    assert errors == ["the server, or somebody on the way, sends text before TLS begins"]
+    _, errors, server = read(GREETING, offered, b"%b NO\r\n")
+    assert errors == ["the server refuses STARTTLS: NO"]
+    assert not any(b"AUTH" in line for line in server.lines)
+
+
+def test_nobody_listens(unused_account: ImapAccount, tmp_path: Path) -> None:
+    with pytest.raises(ImapError, match="Connection refused"):
+        ImapSession(unused_account)
+    with pytest.raises(ImapError, match="no certificates can be read"):
+        ImapSession(unused_account, tmp_path / "missing.pem")
+
+
+@pytest.fixture
+def unused_account() -> ImapAccount:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return ImapAccount("127.0.0.1", listening.getsockname()[1], True, "ann")

@@ -1,0 +1,259 @@
+"""``nbstream learn --imap`` from a real Dovecot, over TLS."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from nbstream.cli.imap.folders import FolderRequest, read_folders
+from nbstream.cli.imap.session import ImapSession
+from nbstream.errors import InputError
+from nbstream.filter.bulk import BATCH_SIZE
+from nbstream.wire.imap_url import parse_imap_url
+from tests.cli.imap.server import Server
+from tests.conftest import RedisServer
+from tests.deploy.dovecot import DELETED
+from tests.deploy.postfix import open_folder
+from tests.integration.daemon import command, wait_until
+from tests.integration.imap_server import ImapServer
+
+
+@pytest.fixture(scope="module")
+def running(program: Callable[[str], str]) -> Iterator[ImapServer]:
+    program("dovecot")
+    if os.geteuid() != 0:
+        pytest.skip("only root can start Dovecot")
+    with open_folder() as folder:
+        server = ImapServer(folder, program)
+        with server.running():
+            yield server
+
+
+@pytest.fixture
+def server(running: ImapServer) -> ImapServer:
+    """With three messages in Junk, and two in the folder whose name is not ASCII."""
+    running.put("Junk", *(message("prize", number) for number in range(3)))
+    running.put(DELETED, *(message("lunch", number) for number in range(2)))
+    return running
+
+
+def message(word: str, number: int) -> bytes:
+    return f"Subject: {word}\nMessage-ID: <{word}{number}@example.org>\n\nThe {word} number {number}.\n".encode()
+
+
+class Learn:
+    """The command with a model of its own."""
+
+    def __init__(self, redis: RedisServer, server: ImapServer, folder: Path) -> None:
+        self._config = folder / "nb.yaml"
+        self._config.write_text(
+            f"redis: {{url: '{redis.url}'}}\nmodel: {{name: {folder.name.lower()[:40]}}}\n"
+            f"state_dir: {folder / 'state'}\n"
+        )
+        self._password_file = folder / "password"
+        self._password_file.write_text("secret\n")
+        self._ca_file = server.certificates.authority
+
+    def words(self, label: str, *options: str | Path) -> list[str | Path]:
+        return ["learn", label, "-c", self._config, "--ca-file", self._ca_file, *options]
+
+    def __call__(self, label: str, *options: str | Path, code: int = 0) -> tuple[str, str]:
+        done = command(*self.words(label, "--password-file", self._password_file, *options))
+        assert done.returncode == code, done
+        return done.stdout, done.stderr
+
+
+@pytest.fixture
+def learn(shared_redis: RedisServer, server: ImapServer, tmp_path: Path) -> Learn:
+    return Learn(shared_redis, server, tmp_path)
+
+
+def test_folders_are_learned_and_a_further_run_learns_what_is_new(learn: Learn, server: ImapServer) -> None:
+    junk, lunch = server.url("Junk"), server.url("Gel%C3%B6scht", tls=False)
+
+    assert learn("spam", "--imap", junk)[0].startswith("3 learned as spam; ")
+    assert learn("ham", "--imap", lunch, "--imap", server.url("Archive"))[0].startswith("2 learned as ham; ")
+    assert learn("spam", "--imap", junk) == (
+        "nothing learned\n",
+        "nbstream: nothing is new in the folders; --all learns what was learned before, too\n",
+    )
+    assert learn("spam", "--imap", junk, "--all")[0].startswith("3 already learned as spam; ")
+    with server._login() as session:
+        session.append("Junk", "", "", message("prize", 4).replace(b"\n", b"\r\n"))
+    assert learn("spam", "--imap", junk)[0].startswith("1 learned as spam: ")
+    # For the other label it is another question.
+    assert learn("ham", "--imap", junk)[0].startswith("4 relearned as ham; ")
+
+
+def test_what_is_read_is_what_is_there_and_nothing_changes(server: ImapServer) -> None:
+    folder = parse_imap_url(server.url("Junk"))
+    errors: list[InputError] = []
+    with server._login() as session:
+        session.select("Junk", readonly=True)
+        before = session.fetch("1:*", "(FLAGS UID)")
+
+    ca_file = server.certificates.authority
+    found = list(read_folders([FolderRequest(folder)], {folder.account: "secret"}, ca_file, errors))
+
+    assert errors == []
+    assert [one.raw.replace(b"\r\n", b"\n") for one in found] == [message("prize", number) for number in range(3)]
+    with server._login() as session:
+        session.select("Junk", readonly=True)
+        assert session.fetch("1:*", "(FLAGS UID)") == before
+        assert b"\\Seen" not in str(before).encode()
+
+
+def test_deleted_messages_are_no_lesson(server: ImapServer, learn: Learn) -> None:
+    with server._login() as session:
+        session.select("Junk")
+        session.store("2", "+FLAGS", r"(\Deleted)")
+
+    assert learn("spam", "--imap", server.url("Junk"))[0].startswith("2 learned as spam; ")
+
+
+def test_after_uidvalidity_has_changed_all_is_read_again(server: ImapServer, learn: Learn) -> None:
+    junk = server.url("Junk.old")
+    server.put("Junk.old", message("prize", 1))
+    assert learn("spam", "--imap", junk)[0].startswith("1 learned as spam: ")
+    with server._login() as session:
+        session.delete("Junk.old")
+        session.create("Junk.old")
+    server.put("Junk.old", message("prize", 1), message("prize", 2))
+
+    assert learn("spam", "--imap", junk)[0].startswith("1 already learned as spam, 1 learned as spam; ")
+
+
+def test_starttls(server: ImapServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ImapSession, "_is_on_this_machine", lambda _: False)
+    folder = parse_imap_url(server.url("Junk", tls=False))
+    for ca_file, count, error in (
+        (server.certificates.authority, 3, []),
+        (None, 0, [f"{folder}: the certificate of the server cannot be trusted: "]),
+    ):
+        errors: list[InputError] = []
+        messages = list(read_folders([FolderRequest(folder)], {folder.account: "secret"}, ca_file, errors))
+        assert len(messages) == count
+        assert [str(one)[: len(start)] for one, start in zip(errors, error, strict=True)] == error
+
+
+def test_a_certificate_that_is_not_trusted_gets_no_password(
+    server: ImapServer, learn: Learn, tmp_path: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    other = type(server.certificates).make("openssl", tmp_path / "other")
+    for url, why in (
+        (server.url("Junk"), "cannot be trusted"),
+        (server.url("Junk").replace("127.0.0.1", "localhost"), "cannot be trusted"),
+    ):
+        ca_file = other.authority if "127" in url else server.certificates.authority
+        out, err = learn("spam", "--imap", url, "--ca-file", ca_file, code=66)
+        assert (out, why in err) == ("nothing learned\n", True)
+
+
+def test_what_the_server_refuses_is_said_and_the_rest_is_learned(
+    server: ImapServer, learn: Learn, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_bytes(message("prize", 9))
+    missing = server.url("Missing")
+
+    out, err = learn("spam", tmp_path / "file", "--imap", missing, "--imap", server.url("Junk"), code=66)
+
+    assert out.startswith("4 learned as spam; ")
+    assert err.startswith(f"nbstream: {missing}: the server refuses EXAMINE: NO ")
+    (tmp_path / "password").write_text("wrong\n")
+    out, err = learn("spam", "--imap", server.url("Junk"), code=66)
+    assert "the server refuses AUTHENTICATE: NO [AUTHENTICATIONFAILED]" in err
+    assert "wrong" not in err
+
+
+def test_the_password_is_asked_on_a_terminal_alone(server: ImapServer, learn: Learn) -> None:
+    words = learn.words("spam", "--imap", server.url("Junk"))
+    refused = command(*words, stdin=subprocess.DEVNULL)
+    assert (refused.returncode, refused.stderr) == (
+        78,
+        "nbstream: without a terminal --password-file is needed\n",
+    )
+
+    own, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "nbstream.cli", *map(str, words)],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        with suppress(OSError):  # EIO: the command has gone, and with it the terminal's other side
+            while part := os.read(own, 4096):
+                shown += part
+                if shown.endswith(b": ") and b"secret" not in shown:
+                    os.write(own, b"secret\n")
+        os.close(own)
+        assert process.wait(60) == 0
+    assert re.search(rb"Password of imaps://ann@127.0.0.1:\d+: ", shown)
+    assert b"3 learned as spam" in shown
+
+
+# A server that leaves
+
+
+def answers(raws: Mapping[int, bytes], windows: int) -> Iterator[bytes]:
+    """What a server sends that has these messages, by UID, up to the end of some windows of 200 messages."""
+    yield b"* OK hello\r\n"
+    yield b"* CAPABILITY IMAP4rev1 AUTH=PLAIN\r\n%b OK\r\n"
+    yield b"%b OK\r\n"
+    yield b"* OK [UIDVALIDITY 7] valid\r\n%b OK\r\n"
+    uids = list(raws)
+    yield b"* SEARCH " + " ".join(map(str, uids)).encode() + b"\r\n%b OK\r\n"
+    for window in range(windows):
+        some = uids[200 * window : 200 * window + 200]
+        sizes = (b"* 1 FETCH (UID %d RFC822.SIZE %d)\r\n" % (uid, len(raws[uid])) for uid in some)
+        contents = (b"* 1 FETCH (UID %d BODY[] {%d}\r\n%b)\r\n" % (uid, len(raws[uid]), raws[uid]) for uid in some)
+        yield b"".join(sizes) + b"%b OK\r\n"
+        yield b"".join(contents) + b"%b OK\r\n"
+
+
+@pytest.mark.parametrize(("ending", "code"), [(b"...", 130), (b"", 66)], ids=["Ctrl-C", "the server leaves"])
+def test_the_next_run_goes_on_after_what_was_learned(
+    shared_redis: RedisServer, tmp_path: Path, ending: bytes, code: int
+) -> None:
+    config, password_file = tmp_path / "nb.yaml", tmp_path / "password"
+    config.write_text(f"redis: {{url: '{shared_redis.url}'}}\nmodel: {{name: m{code}}}\nstate_dir: {tmp_path}\n")
+    password_file.write_text("secret\n")
+    raws = {uid: message("prize", uid) for uid in range(1, 601)}
+
+    def learned() -> int:
+        return int(json.loads(command("status", "-c", config, "--json").stdout)["learned"]["spam"])
+
+    server = Server([*answers(raws, 2), ending])
+    words = ("learn", "spam", "-c", config, "--password-file", password_file, "--imap")
+    url = f"{server.account}/Junk"
+    with (
+        server.running(),
+        subprocess.Popen([sys.executable, "-m", "nbstream.cli", *map(str, words), url]) as process,
+    ):
+        if ending:
+            wait_until(lambda: learned() >= BATCH_SIZE)
+            process.send_signal(signal.SIGINT)
+        assert process.wait(60) == code
+    count = learned()
+    assert count == (BATCH_SIZE if ending else 400)
+
+    rest = {uid: raw for uid, raw in raws.items() if uid > count}
+    again = Server(list(answers(rest, 2)), server.account.port)
+    with again.running():
+        done = command(*words, url)
+    assert done.stdout.startswith(f"{600 - count} learned as spam; ")
+    assert again.lines[4].endswith(b" UID SEARCH UID %d:* UNDELETED\r\n" % (count + 1))
+    assert learned() == 600
