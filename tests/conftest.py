@@ -159,3 +159,18 @@ async def client(shared_redis: RedisServer) -> AsyncIterator[Redis]:
     await redis.flushall()
     yield redis
     await redis.aclose()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path, program: Callable[[str], str]) -> Iterator[Path]:
+    """A file system of 4 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small file system")
+    options = ["-t", "tmpfs", "-o", "size=4m", "tmpfs"]
+    result = subprocess.run([program("mount"), *options, folder], capture_output=True, text=True, check=False)
+    if result.returncode:
+        missing(f"the right to mount ({result.stderr.strip()})")
+    yield folder
+    subprocess.run([program("umount"), "--lazy", folder], check=True)

@@ -103,11 +103,16 @@ class ScriptParser:
             return
         self._content.append(data)
 
-    def end(self) -> ScriptEvent:
-        """Return the request, or why there is none, once the client has closed its side."""
+    def end(self) -> ScriptEvent | None:
+        """Return the request, or why there is none, once the client has closed its side.
+
+        None is the answer to nothing at all: such a client only wants to see whether somebody listens.
+        """
         if self._refusal:
             return self._refusal
         if self._arguments is None:
+            if not self._head:
+                return None
             return ScriptRefusal("the request has no head")
         return ScriptRequest(self._arguments, self._user, self._content.take())
 

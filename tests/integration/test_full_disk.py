@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
-
-from tests.conftest import missing
 from tests.integration.daemon import DaemonProcess, wait_until
 from tests.integration.test_life import send
 
 SPAM = "spam@nbstream.invalid"
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path, program: Callable[[str], str]) -> Iterator[Path]:
-    """A file system of 4 MB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a small file system")
-    options = ["-t", "tmpfs", "-o", "size=4m", "tmpfs"]
-    result = subprocess.run([program("mount"), *options, folder], capture_output=True, text=True, check=False)
-    if result.returncode:
-        missing(f"the right to mount ({result.stderr.strip()})")
-    yield folder
-    subprocess.run([program("umount"), "--lazy", folder], check=True)
 
 
 def fill(folder: Path) -> Path:

@@ -143,6 +143,8 @@ class DovecotListener:
             except TimeoutError:
                 parser.refuse("the request is not complete in time")
             event = parser.end()
+            if event is None:
+                return
             if isinstance(event, ScriptRequest) and _is_gone(descriptor):
                 event = ScriptRefusal("the client is gone, and may have sent half a message")
             answer = await self._answer_to(event, user, started)

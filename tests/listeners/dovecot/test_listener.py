@@ -131,9 +131,8 @@ async def test_a_user_is_believed_from_a_trusted_peer_alone(
         b"VERSION\tscript\t4\t0\n-\n\n" + PRIZE,
         b"\0" * 100_000,
         b"EHLO client\r\n",
-        b"",
     ],
-    ids=range(8),
+    ids=range(7),
 )
 async def test_what_says_nothing_is_refused_and_the_listener_goes_on(
     dovecot: RunningDovecotListener, data: bytes
@@ -142,6 +141,13 @@ async def test_what_says_nothing_is_refused_and_the_listener_goes_on(
     assert await dovecot.send(report("spam")) == TAKEN
     await dovecot.until_learned()
     assert dovecot.learned == {"spam": 1, "ham": 0}
+
+
+async def test_who_only_connects_is_no_event(
+    dovecot: RunningDovecotListener, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert await dovecot.send() == b""
+    assert "refused" not in caplog.text
 
 
 # A repetition is no person who insists

@@ -22,11 +22,9 @@ from nbstream.store.acknowledged.lesson_frames import pack_frame, unpack_frames
 from nbstream.store.acknowledged.lesson_journal import LessonJournal
 from nbstream.store.acknowledged.recorded_lessons import LessonFileReader
 from nbstream.store.model.acknowledgement import KEPT_SECONDS
-from tests.integration.test_full_disk import fill, small_disk
+from tests.integration.test_full_disk import fill
 from tests.store.acknowledged.test_lesson_frames import acknowledged
 from tests.waiting import until
-
-__all__ = ["small_disk"]
 
 
 @pytest.fixture

@@ -1,0 +1,158 @@
+"""The spool of a real daemon: what was acknowledged is learned once, whatever ends in between."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nbstream.spool.backlog import SpoolBacklog, measure_backlog
+from tests.integration.daemon import DaemonProcess, command, wait_until
+from tests.integration.spool_client import REFUSED, TAKEN, numbered, report
+from tests.integration.test_full_disk import fill
+from tests.integration.workers import Site, logged_events, replaced
+
+PACE_SECONDS = 0.03  # of a client: no more messages than are learned in the time of a test
+
+
+class Reporter:
+    """Reports one message after the other in a thread, and writes down which were taken."""
+
+    def __init__(self, path: Path, numbers: Iterator[int]) -> None:
+        self.taken: list[int] = []
+        self._path, self._numbers = path, numbers
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(PACE_SECONDS):
+            number = next(self._numbers)
+            if report(self._path, numbered(number)) == TAKEN:
+                self.taken.append(number)
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+def site_with_spool(folder: Path, **options: object) -> tuple[Site, Path]:
+    site, path = Site(folder), folder / "nbstream-report"
+    listeners = "smtp: {listen: '127.0.0.1:0'}, http: {listen: '127.0.0.1:0'}, metrics: {listen: '127.0.0.1:0'}"
+    site.write(listeners=f"{listeners}, dovecot: {{listen: 'unix:{path}'}}", **options)  # type: ignore[arg-type] # as they are
+    return site, path
+
+
+def is_learned(daemon: DaemonProcess, site: Site, count: int) -> bool:
+    learned = daemon.metric('nbstream_model_messages{class="spam"}')
+    return learned == count and measure_backlog(site.state / "spool") == SpoolBacklog()
+
+
+def test_workers_that_are_killed_lose_nothing_and_another_one_learns(tmp_path: Path, redis_binary: Path) -> None:
+    site, path = site_with_spool(tmp_path)
+    numbers = itertools.count()
+    with site.running() as daemon:
+        reporters = [Reporter(path, numbers) for _ in range(2)]
+        try:
+            for times in range(1, 4):
+                wanted = 25 * times
+                wait_until(lambda wanted=wanted: sum(len(reporter.taken) for reporter in reporters) >= wanted)
+                os.kill(random.Random(times).choice(site.pids()), signal.SIGKILL)
+                replaced(daemon, times)
+        finally:
+            for reporter in reporters:
+                reporter.stop()
+        taken = {number for reporter in reporters for number in reporter.taken}
+        wait_until(lambda: measure_backlog(site.state / "spool").waiting == 0)
+
+        # All of them are known: to say it again changes nothing. What was not answered may be known, too.
+        known = daemon.metric('nbstream_model_messages{class="spam"}')
+        assert len(taken) <= known <= next(numbers)
+        for number in taken:
+            assert report(path, numbered(number)) == TAKEN
+        wait_until(lambda: is_learned(daemon, site, int(known)))
+
+
+def test_a_killed_daemon_learns_after_its_start_what_waited(tmp_path: Path, redis_binary: Path) -> None:
+    site, path = site_with_spool(tmp_path, workers=1, text="redis: {timeout_seconds: 1}")
+    with DaemonProcess(site.file) as daemon:
+        os.kill(int((site.state / "redis.server").read_text()), signal.SIGSTOP)
+        for number in range(50):
+            assert report(path, numbered(number)) == TAKEN
+        assert measure_backlog(site.state / "spool").waiting == 50
+        wait_until(lambda: daemon.metric("nbstream_spool_waiting") == 50)
+        os.kill(int((site.state / "redis.server").read_text()), signal.SIGCONT)
+        daemon.process.kill()
+
+    with DaemonProcess(site.file) as daemon:
+        wait_until(lambda: is_learned(daemon, site, 50))
+        assert '"failed": 0' in command("status", "--json", "-c", site.file).stdout
+
+
+def test_a_reload_and_a_drain_under_load_lose_nothing(tmp_path: Path, redis_binary: Path) -> None:
+    site, path = site_with_spool(tmp_path)
+    numbers = itertools.count()
+    with site.running() as daemon:
+        reporters = [Reporter(path, numbers) for _ in range(2)]
+        try:
+            wait_until(lambda: all(reporter.taken for reporter in reporters))
+            daemon.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: bool(logged_events(daemon, "reloaded")))
+            assert daemon.stop() == 0
+        finally:
+            for reporter in reporters:
+                reporter.stop()
+    taken = sum(len(reporter.taken) for reporter in reporters)
+    assert not path.exists()
+
+    with DaemonProcess(site.file) as daemon:
+        wait_until(lambda: measure_backlog(site.state / "spool").waiting == 0)
+        wait_until(lambda: daemon.metric('nbstream_model_messages{class="spam"}') >= taken)
+        assert daemon.metric('nbstream_model_messages{class="spam"}') == taken  # each was answered
+
+
+def test_a_full_disk_refuses_and_loses_nothing_acknowledged(
+    small_disk: Path, tmp_path: Path, redis_binary: Path, program: Callable[[str], str]
+) -> None:
+    path, config = tmp_path / "nbstream-report", tmp_path / "nb.yaml"
+    state = tmp_path / "state"
+    state.mkdir()
+    (state / "spool").symlink_to(small_disk / "spool")
+    (small_disk / "spool").mkdir()
+    config.write_text(
+        f"state_dir: {state}\nlog: {{format: json}}\n"
+        f"listeners: {{http: {{listen: 127.0.0.1:0}}, dovecot: {{listen: 'unix:{path}'}}}}\n"
+    )
+    with DaemonProcess(config) as daemon:
+        assert report(path, numbered(0)) == TAKEN
+        wait_until(lambda: daemon.metric('nbstream_model_messages{class="spam"}') == 1)
+        filler = fill(small_disk)
+        answers = [report(path, numbered(number) + b"x" * 3000) for number in range(1, 20)]
+        assert answers[-1] == REFUSED
+        assert daemon.metric('nbstream_spool_messages_total{outcome="refused"}') >= 1
+
+        filler.unlink()
+        taken = 1 + answers.count(TAKEN)
+        wait_until(lambda: daemon.metric('nbstream_model_messages{class="spam"}') == taken)
+        assert report(path, numbered(99)) == TAKEN
+        wait_until(lambda: daemon.metric('nbstream_model_messages{class="spam"}') == taken + 1)
+
+
+@pytest.mark.parametrize("label", ["spam", "ham"])
+def test_the_last_label_of_a_message_holds(tmp_path: Path, redis_binary: Path, label: str) -> None:
+    """Two workers accept, one learns, and the order is that of the answers."""
+    site, path = site_with_spool(tmp_path)
+    with site.running() as daemon:
+        other = {"spam": "ham", "ham": "spam"}[label]
+        for _ in range(10):
+            for each in (other, label):
+                assert report(path, numbered(1), each) == TAKEN
+        wait_until(lambda: measure_backlog(site.state / "spool").waiting == 0)
+        wait_until(lambda: daemon.metric(f'nbstream_model_messages{{class="{label}"}}') == 1)
+        assert daemon.metric(f'nbstream_model_messages{{class="{other}"}}') == 0
