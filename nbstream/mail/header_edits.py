@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nbstream.mail import header_fields
+from nbstream.mail.subject_tag import tag_as_value, tag_subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class HeaderEdits:
     added: tuple[tuple[str, str], ...] = ()
     removed_names: tuple[str, ...] = ()
     guard: str = "X-Continued"
+    subject_tag: str = ""
 
 
 def edit_message(raw: bytes, edits: HeaderEdits) -> tuple[bytes, bytes]:
@@ -32,4 +34,11 @@ def edit_message(raw: bytes, edits: HeaderEdits) -> tuple[bytes, bytes]:
     ``raw`` and both results have CRLF line ends. The rest is ``raw`` itself where nothing in it changes.
     """
     rest = header_fields.strip_fields(raw, edits.removed_names)
-    return header_fields.prepend_fields(b"", edits.added), header_fields.guard_first_line(rest, edits.guard)
+    added = edits.added
+    if edits.subject_tag:
+        tagged = tag_subject(rest, edits.subject_tag)
+        if tagged is None:
+            added = (*added, ("Subject", tag_as_value(edits.subject_tag).decode("ascii")))
+        else:
+            rest = tagged
+    return header_fields.prepend_fields(b"", added), header_fields.guard_first_line(rest, edits.guard)

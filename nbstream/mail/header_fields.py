@@ -86,6 +86,30 @@ def find_field(raw: bytes, end: int, name: str) -> HeaderField | None:
     return HeaderField(name, match[2].strip(), match[1].decode("ascii")) if match else None
 
 
+class FieldSpan(NamedTuple):
+    """Where a header field stands: its name begins at ``start``, its value behind the colon.
+
+    ``end`` is behind the value with its folds, before the line end.
+    """
+
+    start: int
+    value_start: int
+    end: int
+
+
+def find_value_span(raw: bytes, name: str) -> FieldSpan | None:
+    """Return where the first header field of this name stands in ``raw``, or None."""
+    pattern = _field_pattern(name)
+    position = 0
+    for block in _field_blocks(raw[: body_offset(raw)]):
+        if match := pattern.search(b"\n" + block):  # the first line feed is no part of the block
+            value = match[2].removesuffix(b"\r")
+            value_start = position + match.start(2) - 1
+            return FieldSpan(position + match.start(1) - 1, value_start, value_start + len(value))
+        position += len(block)
+    return None
+
+
 @lru_cache(maxsize=16)
 def _field_pattern(name: str) -> re.Pattern[bytes]:
     """Return a pattern for the whole field with the line feed before it: only line feeds are looked at closely."""
