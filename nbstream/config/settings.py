@@ -24,6 +24,7 @@ from nbstream.config import inheritance
 from nbstream.config.actions import ActionsSettings, QuarantineSettings
 from nbstream.config.event_models import EventModelsSettings
 from nbstream.config.feedback import FeedbackSettings
+from nbstream.config.headers import HeadersSettings
 from nbstream.config.inheritance import located_error
 from nbstream.config.listeners import ListenersSettings
 from nbstream.config.memory import MemorySettings
@@ -123,16 +124,6 @@ class AutolearnSettings(Section):
     """How many more messages of one class than of the other may be learned this way."""
 
 
-class HeadersSettings(Section):
-    """What the header of a delivered message contains besides the verdict."""
-
-    clues: bool = True
-    """Write ``X-Nbstream-Clues``: the eight strongest clues with their weights, in at most 500 bytes. Set it to
-    ``false`` where marked mail goes on to strangers (mailing lists, forwarding, bounces by the next hop), because
-    they would learn which words pass here. ``nbstream explain ID`` shows all clues in any case.
-    """
-
-
 class LogSettings(Section):
     """Format and level of the log."""
 
@@ -218,7 +209,7 @@ class Settings(Section):
     """
 
     headers: HeadersSettings = HeadersSettings()
-    """What the header of a delivered message says beside the verdict."""
+    """What the header of a delivered message says, what is removed from it, and how the Subject of spam begins."""
 
     feedback: FeedbackSettings = FeedbackSettings()
     """Corrections by mail: a message that is forwarded to one of two addresses is learned. Both addresses must
@@ -335,6 +326,11 @@ class Settings(Section):
         return value
 
     _source: Path | None = PrivateAttr(default=None)
+
+    @property
+    def warnings(self) -> list[str]:
+        """One sentence for each thing that is allowed and may not be meant."""
+        return [*self.redis.warnings, *self.headers.warnings]
 
     @property
     def source(self) -> Path | None:

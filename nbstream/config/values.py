@@ -18,6 +18,9 @@ from nbstream.config.addresses import TcpAddress, UnixAddress, read_address, rea
 from nbstream.config.paths import read_path, read_text_file
 from nbstream.policy.actions import Action
 from nbstream.policy.address_patterns import AddressPattern
+from nbstream.policy.field_names import require_own_name
+from nbstream.policy.field_templates import require_field_value
+from nbstream.policy.filter_marks import MAX_TAG_BYTES
 
 MAX_SECRET_BYTES = 4096
 
@@ -222,6 +225,27 @@ def read_address_pattern(value: object) -> AddressPattern:
     if not pattern.matches_any_address:
         raise ValueError("must be a pattern that an address can match, such as *@example.org")
     return pattern
+
+
+def read_field_name(value: object) -> str:
+    """Read the name of a header field that no mail server acts on, of at most 60 letters, digits and hyphens."""
+    return require_own_name(value if isinstance(value, str) else "")
+
+
+def read_field_value(value: object) -> str:
+    """Read one line of text with the placeholders of a field's value: ``{verdict}`` and others."""
+    if not isinstance(value, str):
+        raise ValueError("must be text (true, YES and numbers need quotes)")  # noqa: TRY004 - a problem of the file
+    return require_field_value(value)
+
+
+def read_subject_tag(value: object) -> str:
+    """Read a text of at most 44 bytes without line ends, such as ``"[SPAM] "``; one space always follows it."""
+    tag = value.strip() if isinstance(value, str) else ""
+    fits = 0 < len(tag.encode("utf-8", "replace")) <= MAX_TAG_BYTES
+    if not fits or not tag.isprintable() or "=?" in tag:
+        raise ValueError(f'must be printable text of at most {MAX_TAG_BYTES} bytes in UTF-8, such as "[SPAM] "')
+    return tag
 
 
 def read_workers(value: object) -> int | str:

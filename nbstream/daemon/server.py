@@ -129,7 +129,7 @@ class Server:
         raises.
         """
         if self._does_chores:
-            for warning in self.settings.redis.warnings:
+            for warning in self.settings.warnings:
                 _log.warning("%s", warning)
         parts = make_parts(self.settings, self._engine, clients, self._metrics, self._shared_memory)
         await self._run_until_stopped(_REDIS_SECONDS, open_store(parts))

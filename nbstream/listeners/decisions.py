@@ -22,11 +22,12 @@ from nbstream.policy.actions import Action, ActionKind
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME, PolicyVerdict, group_recipients
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from nbstream.filter import Check
     from nbstream.listeners.runtime import Runtime
     from nbstream.mail.header_edits import HeaderEdits
+    from nbstream.mail.message import Message
     from nbstream.policy.recipient_rules import Decision, RecipientGroup
     from nbstream.relay.next_hop import SmtpPath
 
@@ -42,6 +43,9 @@ class DecisionObserver(Protocol):
 
     def action_taken(self, action: str) -> None:
         """This action was decided for the recipients of a message that have one policy."""
+
+    def action_observed(self, action: str) -> None:
+        """This action would have been taken, but this is a trial."""
 
     def filter_failed(self, reason: str) -> None:
         """One check failed."""
@@ -61,6 +65,7 @@ class DecidedRecipients:
     edits: HeaderEdits
     check: Check | None = None
     treatment: str = ""
+    observed: Action | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +87,12 @@ class DecidedMessage:
     @property
     def log_details(self) -> dict[str, str | None]:
         """The fields of the line in the log: what is done, and by which treatments where there are rules."""
-        checked = [(group.action, group.check) for group in self.groups if group.check]
-        treatments = list(dict.fromkeys(check.policy for _, check in checked))
+        checked = [group for group in self.groups if group.check]
+        treatments = list(dict.fromkeys(group.check.policy for group in checked if group.check))
+        observed = _kinds(group.observed for group in checked)
         return {
-            "action": ", ".join(dict.fromkeys(str(action.kind) for action, _ in checked)) or None,
+            "action": _kinds(group.action for group in checked),
+            **({"observed": observed} if observed else {}),
             "policy": ", ".join(treatments) if treatments not in ([], [DEFAULT_RULE_NAME]) else None,
         }
 
@@ -108,24 +115,29 @@ class MessageDecisions:
         Raises ``MessageLoops``, and ``CheckFailed`` where the check fails and the client has to try again.
         """
         if len(content) > _THREAD_BYTES:
-            stripped = await asyncio.to_thread(self._strip, content)
+            stripped, message = await asyncio.to_thread(self._read, content)
         else:
-            stripped = self._strip(content)
+            stripped, message = self._read(content)
         del content  # of a message with fields of ours there is a copy now
-        groups = tuple(await self._decided_recipients(stripped, recipients))
+        groups = tuple(await self._decided_recipients(message, recipients))
         for group in groups:
             self._observer.action_taken(str(group.action.kind))
+            if group.observed:
+                self._observer.action_observed(str(group.observed.kind))
         return DecidedMessage(stripped, groups)
 
-    def _strip(self, content: bytes) -> bytes:
-        """Return the message without fields of ours. Raises ``MessageLoops``."""
+    def _read(self, content: bytes) -> tuple[bytes, Message]:
+        """Return the content without fields of ours, and the message in it. Raises ``MessageLoops``."""
         head = split_at_line_ends(content[: header_fields.body_offset(content)])
         received = chain.from_iterable(_RECEIVED_FIELD.finditer(b"\n" + lines) for lines in head)
         if sum(1 for _ in islice(received, _MAX_RECEIVED + 1)) > _MAX_RECEIVED:
             raise MessageLoops(f"the message has more than {_MAX_RECEIVED} Received fields")
-        return self._runtime.message_reader.strip(content)
+        stripped = self._runtime.message_reader.strip(content)
+        return stripped, self._runtime.message_reader.read_stripped(stripped)
 
-    async def _decided_recipients(self, content: bytes, recipients: Sequence[SmtpPath]) -> list[DecidedRecipients]:
+    async def _decided_recipients(
+        self, message: Message, recipients: Sequence[SmtpPath]
+    ) -> list[DecidedRecipients]:
         groups: list[RecipientGroup[SmtpPath]] = []
 
         async def decide(check: Check) -> Check:
@@ -133,14 +145,14 @@ class MessageDecisions:
             return _check_with_decision(check, groups[0].decision)
 
         try:
-            check = await self._filter.check(self._runtime.message_reader.read_stripped(content), decide)
+            check = await self._filter.check(message, decide)
         except Exception as error:
             is_fault = not isinstance(error, NbstreamError)
             self._observer.filter_failed("error" if is_fault else "store")
             _log.error("check failed: %s", error, exc_info=is_fault)
-            if not self._runtime.passes_on_failure:
+            if not (self._runtime.passes_on_failure or self._runtime.header_policy.observes):
                 raise CheckFailed("check failed") from error
-            unmarked = self._runtime.header_policy.edits(None)
+            unmarked = self._runtime.header_policy.removal_edits
             return [DecidedRecipients(Action(ActionKind.PASS), tuple(recipients), unmarked)]
         return [self._decided_group(check, group) for group in groups]
 
@@ -161,8 +173,17 @@ class MessageDecisions:
     def _decided_group(self, check: Check, group: RecipientGroup[SmtpPath]) -> DecidedRecipients:
         group_check = _check_with_decision(check, group.decision)
         treatment = group.decision.treatment.name if group.has_other_treatments else ""
-        edits = self._runtime.header_policy.edits(group_check, treatment)
-        return DecidedRecipients(group.decision.action, group.recipients, edits, group_check, treatment)
+        header_policy, action, observed = self._runtime.header_policy, group.decision.action, None
+        if header_policy.observes:
+            action, observed = Action(ActionKind.PASS), action
+        is_redirected = action.kind is ActionKind.REDIRECT and len(group.recipients) == 1
+        redirected_from = group.recipients[0].address if is_redirected else ""
+        edits = header_policy.edits(group_check, treatment, redirected_from)
+        return DecidedRecipients(action, group.recipients, edits, group_check, treatment, observed)
+
+
+def _kinds(actions: Iterable[Action | None]) -> str | None:
+    return ", ".join(dict.fromkeys(str(action.kind) for action in actions if action)) or None
 
 
 def _policy_verdict(check: Check) -> PolicyVerdict:

@@ -59,6 +59,12 @@ class DeliveryMetrics:
             buckets=_RELAY_BUCKETS,
             registry=registry.counts,
         )
+        self._observed = Counter(
+            "nbstream_observed_actions",
+            "Actions that would have been taken; headers.mode is observe, and everything passes.",
+            ["action"],
+            registry=registry.counts,
+        )
         self._relay_replies = Counter(
             "nbstream_relay_replies",
             "Replies of the next hop to messages, by code; none where it went away.",
@@ -80,10 +86,12 @@ class DeliveryMetrics:
             self._failures.labels(reason)
         for action in ActionKind:
             self._actions.labels(str(action))
+            self._observed.labels(str(action))
         # A look-up of a child by its labels takes longer than the count itself: each child is looked up once.
         self._connection_counter = cache(self._connections.labels)
         self._verdict_counter = cache(self._messages.labels)
         self._action_counter = cache(self._actions.labels)
+        self._observed_counter = cache(self._observed.labels)
         self._reply_counter = cache(self._relay_replies.labels)
 
     def verdicts(self) -> Mapping[str, int]:
@@ -106,6 +114,10 @@ class DeliveryMetrics:
     def action_taken(self, action: str) -> None:
         """Count an action that was decided for some recipients of a message."""
         self._action_counter(action).inc()
+
+    def action_observed(self, action: str) -> None:
+        """Count an action that a trial did not take."""
+        self._observed_counter(action).inc()
 
     def filter_failed(self, reason: str) -> None:
         """Count one check that failed."""

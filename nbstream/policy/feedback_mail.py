@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from nbstream.errors import FeedbackRefused, FeedbackTooLarge
 from nbstream.mail import forwards
 from nbstream.mail.message import Message
-from nbstream.mail.mime import MessageLimits
+from nbstream.policy.incoming_message import MessageReader
 from nbstream.policy.quoted_ids import quoted_ids
-from nbstream.policy.verdict_fields import OWN_FIELD, parse_own_id
+from nbstream.policy.verdict_fields import parse_own_id
 
 MAX_MESSAGES = 1000
 """The largest number of messages that one feedback mail may have attached."""
@@ -51,11 +51,12 @@ class FeedbackContent:
 
 
 def parse_feedback_mail(
-    content: bytes, label: str, addresses: Collection[str], limits: MessageLimits
+    content: bytes, label: str, addresses: Collection[str], reader: MessageReader
 ) -> FeedbackContent:
     """Return what ``content`` (CRLF line ends) teaches, which was sent to the address of ``label``.
 
-    ``addresses`` are the feedback addresses in lower case. Raises ``FeedbackRefused``.
+    ``addresses`` are the feedback addresses in lower case, and ``reader`` says how much of a message is looked at
+    and which field carries the id. Raises ``FeedbackRefused``.
     """
     if not content.strip():
         raise FeedbackRefused("This mail is empty, there is nothing to learn from")
@@ -72,8 +73,8 @@ def parse_feedback_mail(
             raise FeedbackRefused("An attached message is empty, there is nothing to learn from")
         return FeedbackContent(carried.messages)
     if carried.feedback_type is not None:
-        return FeedbackContent(id=_reported_id(carried.headers_only, limits))
-    return _content_without_attachment(Message(content, limits), is_written_to_us=is_written_to_us)
+        return FeedbackContent(id=_reported_id(carried.headers_only, reader))
+    return _content_without_attachment(content, reader, is_written_to_us=is_written_to_us)
 
 
 def _require_matching_label(feedback_type: str | None, label: str) -> None:
@@ -85,26 +86,32 @@ def _require_matching_label(feedback_type: str | None, label: str) -> None:
         )
 
 
-def _reported_id(headers: tuple[bytes, ...], limits: MessageLimits) -> str:
-    message_id = _single_id(set().union(*(_own_ids(Message(header, limits)) for header in headers)))
+def _reported_id(headers: tuple[bytes, ...], reader: MessageReader) -> str:
+    own_field = reader.marks.own_field
+    message_id = _single_id(
+        set().union(*(_own_ids(Message(header, reader.limits), own_field) for header in headers))
+    )
     if message_id is None:
-        missing = f"neither a message nor the {OWN_FIELD} field of one" if headers else "no message"
+        missing = f"neither a message nor the {own_field} field of one" if headers else "no message"
         raise FeedbackRefused(f"This report carries {missing} to learn from")
     return message_id
 
 
-def _content_without_attachment(mail: Message, *, is_written_to_us: bool) -> FeedbackContent:
-    if forwards.is_redirected(mail.raw) or (_own_ids(mail) and not is_written_to_us):
-        return FeedbackContent((mail.raw,))
-    message_id = _single_id(quoted_ids(mail))
+def _content_without_attachment(
+    content: bytes, reader: MessageReader, *, is_written_to_us: bool
+) -> FeedbackContent:
+    mail, own_field = Message(content, reader.limits), reader.marks.own_field
+    if forwards.is_redirected(content) or (_own_ids(mail, own_field) and not is_written_to_us):
+        return FeedbackContent((content,))
+    message_id = _single_id(quoted_ids(mail, own_field))
     if message_id is not None:
         return FeedbackContent(id=message_id)
     if is_written_to_us:
         raise FeedbackRefused(
-            f"This mail neither attaches a message nor quotes its {OWN_FIELD} field; "
+            f"This mail neither attaches a message nor quotes its {own_field} field; "
             f"to teach one, {_ATTACH_ADVICE}"
         )
-    return FeedbackContent((mail.raw,))
+    return FeedbackContent((content,))
 
 
 def _single_id(ids: Collection[str]) -> str | None:
@@ -116,6 +123,6 @@ def _single_id(ids: Collection[str]) -> str | None:
     return next(iter(ids), None)
 
 
-def _own_ids(message: Message) -> set[str]:
-    ids = (parse_own_id(field.text) for field in message.fields if field.name == OWN_FIELD.lower())
+def _own_ids(message: Message, own_field: str) -> set[str]:
+    ids = (parse_own_id(field.text) for field in message.fields if field.name == own_field.lower())
     return {message_id for message_id in ids if message_id is not None}

@@ -1,8 +1,8 @@
 """From the bytes of a message, as they came in, to the message that is looked at.
 
 Rules: every way in ends here, so that the same message has the same tokens and the same key whichever way it came.
-Line ends become CRLF. The fields that carry our verdict are removed, since whoever sent the message may have
-written them.
+Line ends become CRLF. The fields that carry our verdict, and the tag in the Subject, are removed, since whoever
+sent the message may have written them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MAX_HEADER_BYTES, MessageLimits
-from nbstream.policy.verdict_fields import OWN_FIELD, VERDICT_FIELDS
+from nbstream.mail.subject_tag import untag_subject
+from nbstream.policy.filter_marks import FilterMarks
 
 
 @lru_cache(maxsize=4)
@@ -30,12 +31,11 @@ _RECEIVED_FIELD = _field_start("Received")
 class MessageReader:
     """Makes messages of bytes; ``limits`` say how much of a message is looked at.
 
-    ``removed_fields`` are the names of the fields that are removed, and ``own_field`` the one that carries the id.
+    ``marks`` is what is removed.
     """
 
     limits: MessageLimits = field(default_factory=MessageLimits)
-    removed_fields: tuple[str, ...] = VERDICT_FIELDS
-    own_field: str = OWN_FIELD
+    marks: FilterMarks = field(default_factory=FilterMarks)
 
     def read_incoming(self, raw: bytes) -> Message:
         """Return the message in ``raw``, whose line ends may be of any kind; any bytes are a message."""
@@ -53,7 +53,7 @@ class MessageReader:
         """
         content = normalize_line_ends(raw)
         header_end = header_fields.body_offset(content[:MAX_HEADER_BYTES])
-        own = _field_start(self.own_field).search(content, 0, header_end)
+        own = _field_start(self.marks.own_field).search(content, 0, header_end)
         if own and _RECEIVED_FIELD.search(content, own.end(), header_end):
             later = header_fields.strip_fields(content[: own.start()], ("Received",))
             content = later + content[own.start() :]
@@ -61,8 +61,9 @@ class MessageReader:
 
     def strip(self, content: bytes) -> bytes:
         """Return ``content`` (CRLF line ends) without the fields that are removed from all that comes in."""
-        return header_fields.strip_fields(content, self.removed_fields)
+        return header_fields.strip_fields(content, self.marks.names)
 
     def read_stripped(self, content: bytes) -> Message:
-        """Return the message in what ``strip`` returned."""
-        return Message(content, self.limits)
+        """Return the message in what ``strip`` returned, without the tag in its Subject."""
+        tag = self.marks.subject_tag
+        return Message(untag_subject(content, tag) if tag else content, self.limits)

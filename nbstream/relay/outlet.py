@@ -5,20 +5,20 @@ the client gets a 250 after the file is synced. With a Maildir as the next hop, 
 file of its own, and either all files are written or none. With SMTP as the next hop a message has one part,
 because the transaction has one reply for all recipients. The given transaction is closed in every case.
 
-Where the next hop refuses the address of a redirection the reply is a 451: it is not the sender's mistake, and the
-sender must not learn the address.
+A message in the quarantine stays as it came, but for the added fields: it may be released as ham. Where the next
+hop refuses the address of a redirection the reply is a 451: it is not the sender's mistake, and the sender must
+not learn the address.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nbstream.errors import RelayUnavailable
 from nbstream.mail.header_edits import HeaderEdits, edit_message
 from nbstream.policy.actions import Action, ActionKind
-from nbstream.policy.header_policy import redirected_edits
 from nbstream.relay import maildir_files
 from nbstream.relay.maildir_next_hop import DELIVERED_REPLY, MaildirNextHop
 from nbstream.relay.next_hop import DataReplies, Envelope, NextHop, SmtpPath, Transaction
@@ -87,7 +87,7 @@ class Outlet:
                 continue
             is_redirected = part.action.kind is ActionKind.REDIRECT
             recipients = (SmtpPath(part.action.address),) if is_redirected else part.envelope.recipients
-            fields, content = await _edited(raw, _next_hop_edits(part))
+            fields, content = await _edited(raw, part.edits)
             drafts.append(next_hop.make_draft(part.envelope.sender, recipients, content, _with_lf(fields)))
         failure = await maildir_files.write_drafts(drafts)
         all_quarantined = all(part.action.kind is ActionKind.QUARANTINE for part in parts)
@@ -95,7 +95,7 @@ class Outlet:
 
     async def _quarantine_draft(self, raw: bytes, part: DeliveryPart) -> maildir_files.MaildirDraft:
         assert part.note is not None
-        fields, content = await _edited(raw, part.edits)
+        fields, content = await _edited(raw, replace(part.edits, removed_names=(), subject_tag=""))
         return self._quarantine.make_draft(part.note, _with_lf(fields), content)
 
     async def _redirect(self, raw: bytes, part: DeliveryPart) -> DataReplies:
@@ -103,7 +103,7 @@ class Outlet:
         try:
             reply = await transaction.rcpt(SmtpPath(part.action.address))
             if reply.accepted:
-                fields, content = await _edited(raw, _next_hop_edits(part))
+                fields, content = await _edited(raw, part.edits)
                 return await transaction.data(content, fields)
         except BaseException:
             await transaction.abort()
@@ -116,13 +116,6 @@ async def _edited(raw: bytes, edits: HeaderEdits) -> tuple[bytes, bytes]:
     if len(raw) > _THREAD_BYTES:
         return await asyncio.to_thread(edit_message, raw, edits)
     return edit_message(raw, edits)
-
-
-def _next_hop_edits(part: DeliveryPart) -> HeaderEdits:
-    """Return what changes in the header of what goes to the next hop."""
-    if part.action.kind is not ActionKind.REDIRECT:
-        return part.edits
-    return redirected_edits(part.edits, [recipient.address for recipient in part.envelope.recipients])
 
 
 def _with_lf(fields: bytes) -> bytes:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nbstream.store.recent.checked_messages import CheckedMessage
     from nbstream.wire.api_v1 import ModelStatus
 
-NO_ACTION, ADD_HEADER, REJECT = "no action", "add header", "reject"
+NO_ACTION, ADD_HEADER, REWRITE_SUBJECT, REJECT = "no action", "add header", "rewrite subject", "reject"
 _ACTIONS = {
     Verdict.HAM: NO_ACTION,
     Verdict.UNSURE: NO_ACTION,
@@ -59,11 +59,13 @@ def message_id_field(message: Message) -> str:
     return (field.text.strip().strip("<>") if field else "") or "undef"
 
 
-def check_to_json(check: Check, edits: HeaderEdits, message_id: str, seconds: float) -> dict[str, Any]:
+def check_to_json(
+    check: Check, edits: HeaderEdits, message: Message, seconds: float, *, acts: bool = True
+) -> dict[str, Any]:
     """Return the answer to ``/checkv2``.
 
-    ``edits`` is what the client is asked to do to the header, ``message_id`` the Message-ID of the message, and
-    ``seconds`` the time that the check took.
+    ``edits`` is what the client is asked to do to the header, and ``seconds`` the time that the check took. Where
+    ``acts`` is not set, this is a trial, and the client is asked for no action.
     """
     score = verdict_fields.clamped_log_odds(check.probability)
     name, description = _SYMBOLS[check.verdict]
@@ -78,17 +80,26 @@ def check_to_json(check: Check, edits: HeaderEdits, message_id: str, seconds: fl
         "is_skipped": False,
         "score": score,
         "required_score": verdict_fields.clamped_log_odds(check.thresholds.spam),
-        "action": action_of_verdict(check.verdict),
+        **(_requested_action(check.verdict, edits, message) if acts else {"action": NO_ACTION}),
         "thresholds": thresholds_to_json(check.thresholds),
         "symbols": {name: symbol},
         "messages": {},
-        "message-id": message_id,
+        "message-id": message_id_field(message),
         "time_real": seconds,
         "milter": {
             "remove_headers": dict.fromkeys(edits.removed_names, 0),
             "add_headers": _added_fields(edits),
         },
     }
+
+
+def _requested_action(verdict: Verdict, edits: HeaderEdits, message: Message) -> dict[str, str]:
+    """Return the action, and the new subject where the client is asked to rewrite it."""
+    action = action_of_verdict(verdict)
+    if action != ADD_HEADER or not edits.subject_tag:
+        return {"action": action}
+    field = message.find_field("subject")
+    return {"action": REWRITE_SUBJECT, "subject": f"{edits.subject_tag} {field.text if field else ''}".rstrip()}
 
 
 def _added_fields(edits: HeaderEdits) -> dict[str, Any]:

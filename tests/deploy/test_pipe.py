@@ -16,7 +16,7 @@ import pytest
 
 from nbstream.mail import marking
 from nbstream.mail.header_edits import HeaderEdits
-from nbstream.policy import verdict_fields
+from nbstream.policy.filter_marks import FilterMarks
 from tests.deploy.filter_script import PIECES, SCRIPT, run
 from tests.deploy.postfix import open_folder
 from tests.handbook.pages import page
@@ -180,7 +180,7 @@ def test_every_byte_but_the_fields_stays(running: Site, message: bytes) -> None:
     assert done.stdout.endswith(body)
     marked = done.stdout.removesuffix(body)
     assert b"X-Nbstream: " in marked
-    removal = HeaderEdits(removed_names=verdict_fields.VERDICT_FIELDS)
+    removal = HeaderEdits(removed_names=FilterMarks().names)
     assert marking.rewrite_header(marked, removal) == marking.rewrite_header(header, removal)
 
 

@@ -15,7 +15,7 @@ from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
-from nbstream.policy.verdict_fields import VERDICT_FIELDS
+from nbstream.policy.filter_marks import FilterMarks
 from tests.conftest import RedisServer
 from tests.integration.daemon import DaemonProcess, command, free_port, wait_until
 from tests.letters import letters, write_corpus
@@ -54,7 +54,7 @@ def bodies(maildir: Path) -> list[bytes]:
     for path in (maildir / "new").iterdir():
         raw = normalize_line_ends(path.read_bytes())
         found.append(
-            header_fields.strip_fields(raw, ("Return-Path", "X-Envelope-To", *VERDICT_FIELDS)).replace(
+            header_fields.strip_fields(raw, ("Return-Path", "X-Envelope-To", *FilterMarks().names)).replace(
                 b"\r\n", b"\n"
             )
         )

@@ -24,11 +24,12 @@ RULES = RecipientRules.build(ThresholdPolicy(), VerdictActions())
 def make_runtime(spam_filter: Filter, *, allow_from: Sequence[Network] = LOOPBACK, **changes: Any) -> Runtime:
     """A runtime in which peers of ``allow_from`` may teach through every listener with a socket."""
     teachers = dict.fromkeys(("smtp", "http", "spamd", "milter"), Teachers(allow_from))
+    header_policy = changes.get("header_policy", HeaderPolicy("test"))
     values: dict[str, Any] = {
         "rules": RULES,
         "teachers": {**teachers, "stream": Teachers()},
         "feedback_addresses": FeedbackAddresses(SPAM_ADDRESS, HAM_ADDRESS),
-        "message_reader": MessageReader(),
-        "header_policy": HeaderPolicy("test"),
+        "message_reader": MessageReader(marks=header_policy.marks),
+        "header_policy": header_policy,
     }
     return Runtime(spam_filter, **{**values, **changes})

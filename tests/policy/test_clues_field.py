@@ -15,10 +15,14 @@ from nbstream.bayes.clues import Clue
 from nbstream.mail import header_fields
 from nbstream.mail.message import Message
 from nbstream.policy.clues_field import MAX_CLUES, MAX_VALUE_BYTES, clues_field_value
+from nbstream.policy.filter_marks import FilterMarks
+from nbstream.policy.header_policy import HeaderPolicy
 from nbstream.policy.quoted_ids import quoted_ids
-from nbstream.policy.verdict import Thresholds, Verdict
-from nbstream.policy.verdict_fields import CLUES_FIELD, VERDICT_FIELDS, parse_own_id, render_verdict_fields
+from nbstream.policy.verdict import Verdict
+from nbstream.policy.verdict_fields import parse_own_id
+from tests.policy.checked_mail import Checked
 
+MARKS = FilterMarks()
 ID = "abcdefghijklmnopqrstuvwx"
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 # Any bytes, and such as would break out of a field, a line or a word.
@@ -41,9 +45,7 @@ MAIL = b"Subject: x\r\n\r\nbody\r\n"
 
 
 def fields(clues: list[Clue]) -> list[tuple[str, str]]:
-    return render_verdict_fields(
-        ID, Verdict.SPAM, 0.99, "because", model="default", thresholds=Thresholds(), clues=clues
-    )
+    return list(HeaderPolicy("default").edits(Checked(ID, Verdict.SPAM, 0.99, clues)).added)
 
 
 def test_the_field_has_token_and_weight_the_strongest_clue_first() -> None:
@@ -56,7 +58,7 @@ def test_the_field_has_token_and_weight_the_strongest_clue_first() -> None:
 
 
 def test_without_clues_there_is_no_field() -> None:
-    assert CLUES_FIELD not in dict(fields([]))
+    assert MARKS.clues_field not in dict(fields([]))
 
 
 def test_unsafe_bytes_are_written_as_hexadecimal_digits() -> None:
@@ -84,13 +86,13 @@ def test_a_weight_takes_no_more_than_nine_characters(ratio: float) -> None:
 @example([Clue(b"\xff" * 64, -1.7e308)] * 20)
 @example([Clue(b"x" * 64, -9999.994)] * 20)
 def test_any_tokens_make_one_ascii_field_of_bounded_length_and_lines(clues: list[Clue]) -> None:
-    value = dict(fields(clues))[CLUES_FIELD]
+    value = dict(fields(clues))[MARKS.clues_field]
 
     assert len(value.encode("ascii")) <= MAX_VALUE_BYTES
     assert set(value) <= set(string.ascii_letters + string.digits + string.punctuation + " \t\r\n") - set(
         '"\\()<=?;&`'
     )
-    assert all(len(line) <= 78 for line in f"{CLUES_FIELD}: {value}".split("\r\n"))
+    assert all(len(line) <= 78 for line in f"{MARKS.clues_field}: {value}".split("\r\n"))
     assert re.sub(r",\r\n\t", "", value).isprintable()
     assert 1 <= len(value.split(",")) == min(len(clues), MAX_CLUES)
 
@@ -102,11 +104,11 @@ def test_with_any_tokens_all_fields_of_the_message_are_read_back_as_they_were(cl
 
     for parsed in (message_from_bytes(raw), message_from_bytes(raw, policy=policy.default)):
         assert parsed.keys() == [*(name for name, _ in written), "Subject"]
-        parts = str(parsed[CLUES_FIELD]).replace("\r\n", "").split(",")
+        parts = str(parsed[MARKS.clues_field]).replace("\r\n", "").split(",")
         assert [" ".join(field.split()) for field in parts] == clues_field_value(clues).split(",\r\n\t")
         assert str(parsed.get_payload()).strip() == "body"
     assert [field.name for field in Message(raw).fields] == [*(name.lower() for name, _ in written), "subject"]
-    assert header_fields.strip_fields(raw, VERDICT_FIELDS) == MAIL
+    assert header_fields.strip_fields(raw, MARKS.names) == MAIL
 
 
 @given(st.lists(st.builds(Clue, TOKENS.map(lambda token: token[:14]), FINITE), min_size=1, max_size=MAX_CLUES))
@@ -123,5 +125,5 @@ def test_no_token_is_taken_for_an_id_that_a_mail_quotes(clues: list[Clue]) -> No
     written = fields(clues)
     quoted = "".join(f"> {name}: {value}\n".replace("\r\n", "\n") for name, value in written)
 
-    assert quoted_ids(Message.parse(f"Subject: Fwd\n\n{quoted}".encode())) == {ID}
-    assert parse_own_id(dict(written)[CLUES_FIELD]) is None
+    assert quoted_ids(Message.parse(f"Subject: Fwd\n\n{quoted}".encode()), MARKS.own_field) == {ID}
+    assert parse_own_id(dict(written)[MARKS.clues_field]) is None

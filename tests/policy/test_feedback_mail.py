@@ -6,8 +6,8 @@ import pytest
 
 from nbstream.errors import FeedbackRefused
 from nbstream.listeners.smtp.error_replies import error_reply
-from nbstream.mail.mime import MessageLimits
 from nbstream.policy.feedback_mail import MAX_MESSAGES, FeedbackContent, parse_feedback_mail
+from nbstream.policy.incoming_message import MessageReader
 from tests.mutation import mutations
 
 SPAM, HAM = "spam@nbstream.invalid", "ham@nbstream.invalid"
@@ -20,7 +20,7 @@ QUOTED = f"\r\n> Subject: prize\r\n> {OWN}{ID}\r\n>\r\n> buy now\r\n"
 
 def read(raw: str | bytes, label: str = "spam") -> FeedbackContent:
     content = raw if isinstance(raw, bytes) else raw.encode()
-    return parse_feedback_mail(content, label, {SPAM, HAM}, MessageLimits())
+    return parse_feedback_mail(content, label, {SPAM, HAM}, MessageReader())
 
 
 def refusal(raw: str | bytes, label: str = "spam") -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from nbstream.policy.filter_marks import FilterMarks
 from nbstream.policy.incoming_message import MessageReader
-from nbstream.policy.verdict_fields import VERDICT_FIELDS
 
 CLEAN = b"Subject: lunch\r\n\r\nAre you coming?\r\n"
 
@@ -17,7 +17,7 @@ def test_line_ends_of_any_kind_make_the_same_message(line_end: bytes) -> None:
     assert MessageReader().read_incoming(raw).raw == CLEAN
 
 
-@pytest.mark.parametrize("name", VERDICT_FIELDS)
+@pytest.mark.parametrize("name", FilterMarks().names)
 def test_a_verdict_that_comes_from_outside_is_removed(name: str) -> None:
     raw = f"{name}: No, score=-99\n folded\n".encode() + CLEAN
 
@@ -73,3 +73,28 @@ def test_a_verdict_that_the_sender_wrote_below_ours_removes_nothing() -> None:
 )
 def test_a_taught_message_without_our_verdict_is_as_it_is(raw: bytes) -> None:
     assert MessageReader().read_taught(raw).raw is raw
+
+
+SITE = MessageReader(marks=FilterMarks("X-Site", ("X-Verdict",), "[SPAM]"))
+
+
+def test_the_names_of_a_site_are_removed_and_those_of_another_filter_stay() -> None:
+    others = b"X-Nbstream: ham\r\nX-Spam-Flag: NO\r\n"
+
+    assert SITE.read_incoming(
+        b"x-site: ham\r\nX-Site-Clues: a\r\nX-VERDICT: a\r\n b\r\n" + others + CLEAN
+    ).raw == (others + CLEAN)
+
+
+def test_a_taught_message_is_told_by_the_name_of_our_own_field() -> None:
+    for own, is_stripped in ((b"X-Site", True), (b"X-Nbstream", False)):
+        delivered = b"Received: from localhost by mx\r\n" + own + b": ham\r\n" + ARRIVED
+        assert SITE.read_taught(delivered).raw.startswith(b"Received: from localhost") is not is_stripped
+
+
+def test_a_tagged_subject_is_read_without_its_tag() -> None:
+    tagged = CLEAN.replace(b"Subject: ", b"Subject: [SPAM] ")
+
+    for message in (SITE.read_incoming(tagged), SITE.read_taught(tagged)):
+        assert message.raw == CLEAN
+    assert SITE.strip(tagged) is tagged  # what is delivered keeps a tag that it came with

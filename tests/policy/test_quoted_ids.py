@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from nbstream.mail.message import Message
 from nbstream.policy.budget import BudgetPromise
+from nbstream.policy.filter_marks import OWN_FIELD
 from nbstream.policy.quoted_ids import quoted_ids
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict, decide_verdict
-from nbstream.policy.verdict_fields import own_field_value, parse_own_id, render_verdict_fields
+from nbstream.policy.verdict_fields import own_field_value, parse_own_id
 
 ID, OTHER = "abcdefghijklmnopqrstuvwx", "234567abcdefghijklmnopqr"
 VALUE = own_field_value(ID, Verdict.HAM, 0.2, "probability < 0.5 (unsure)", "default")
@@ -26,7 +27,7 @@ def ids(text: str, kind: str = "plain", disposition: str | None = None) -> set[s
     mail.set_content(text, subtype=kind, cte="quoted-printable")
     if disposition:
         mail["Content-Disposition"] = disposition
-    return set(quoted_ids(Message.parse(mail.as_bytes())))
+    return set(quoted_ids(Message.parse(mail.as_bytes()), OWN_FIELD))
 
 
 def test_a_quoted_field_is_found() -> None:
@@ -46,11 +47,12 @@ def test_the_field_of_any_verdict_is_read(probability: float, learned: tuple[int
     thresholds = Thresholds(reject=0.99)
     state = ModelState({"ham": learned[0], "spam": learned[1]}, {"ham": 200, "spam": 200})
     verdict, reason = decide_verdict(probability, thresholds, state)
-    fields = render_verdict_fields(ID, verdict, probability, reason, model=model, thresholds=thresholds)
-    mail = "".join(f"> {name}: {value}\n".replace("\r\n", "\n") for name, value in fields)
+    value = own_field_value(ID, verdict, probability, reason, model)
+    message = Message.parse(f"Subject: Fwd\n\n> X-Own: {value}\n".replace("\r\n", "\n").encode())
 
-    assert quoted_ids(Message.parse(f"Subject: Fwd\n\n{mail}".encode())) == {ID}
-    assert parse_own_id(dict(fields)["X-Nbstream"]) == ID
+    assert quoted_ids(message, "X-Own") == {ID}
+    assert quoted_ids(message, OWN_FIELD) == set()
+    assert parse_own_id(value) == ID
 
 
 def test_in_html_the_visible_text_is_read() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from nbstream.mail.message import Message
 from nbstream.policy.actions import Action, VerdictActions
 from nbstream.policy.address_patterns import AddressPattern
+from nbstream.policy.filter_marks import OWN_FIELD
 from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.policy import ThresholdPolicy
 from nbstream.policy.quoted_ids import quoted_ids
@@ -160,5 +161,5 @@ def test_a_rule_is_named_by_its_pattern_unless_that_names_one_mailbox(text: str,
     value = own_field_value("k" * 24, Verdict.SPAM, 0.99, "why", "default", rule.treatment.name)
     assert parse_own_id(value) == "k" * 24
     quoting = f"Subject: fw\r\n\r\n> X-Nbstream: {value}\r\n".replace("\r\n\t", "\r\n> \t")
-    assert quoted_ids(Message.parse(quoting.encode())) == {"k" * 24}
+    assert quoted_ids(Message.parse(quoting.encode()), OWN_FIELD) == {"k" * 24}
     assert f'\r\n\tpolicy="{name}";\r\n\tmodel=default; id=' in value

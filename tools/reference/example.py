@@ -46,8 +46,12 @@ def _mapping(section: SettingsSection, sections: list[SettingsSection]) -> Itera
     if section.repeated:
         for setting in section.settings:
             yield from _comment(f"{_name(setting.key)}: {setting.meaning} Values: {setting.values}.")
-        yield f"# {_RULE}"
-        yield f"{name}: []"
+        if section.items:
+            yield f"{name}:"
+            yield from (f"  - {item}" for item in section.items)
+        else:
+            yield f"# {_RULE}"
+            yield f"{name}: []"
     elif section.off:
         yield f"{name}: null"
         yield from (f"# {line}" for line in body)

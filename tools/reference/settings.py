@@ -16,6 +16,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import yaml
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 from pydantic import BaseModel, BeforeValidator, SecretStr
 from pydantic.fields import FieldInfo
@@ -43,7 +44,7 @@ class Setting:
 class SettingsSection:
     """One mapping of the file, which may be null if ``optional``, and is null by default if ``off``.
 
-    The top of the file has no key.
+    The top of the file has no key. ``items`` are those of a list by default, each in one line of YAML.
     """
 
     key: str
@@ -51,7 +52,12 @@ class SettingsSection:
     settings: tuple[Setting, ...]
     optional: bool = False
     off: bool = False
-    repeated: bool = False
+    items: tuple[str, ...] = ()
+
+    @property
+    def repeated(self) -> bool:
+        """Whether the section is an item of a list."""
+        return self.key.endswith("[]")
 
     @property
     def live(self) -> bool:
@@ -71,7 +77,7 @@ def _sections(
     *,
     optional: bool = False,
     off: bool = False,
-    repeated: bool = False,
+    items: tuple[str, ...] = (),
 ) -> Iterator[SettingsSection]:
     prefix = f"{key}." if key else ""
     settings: list[Setting] = []
@@ -91,10 +97,10 @@ def _sections(
                 _meaning(model, name, path),
                 optional=NoneType in get_args(hint),
                 off=field.default is None,
-                repeated=listed,
+                items=tuple(map(_yaml_item, field.default)) if listed else (),
             )
         )
-    yield SettingsSection(key, meaning, tuple(settings), optional, off, repeated)
+    yield SettingsSection(key, meaning, tuple(settings), optional, off, items)
     yield from nested_sections
 
 
@@ -156,6 +162,12 @@ def _yaml(hint: Any, value: Any) -> str:
     if value is None or isinstance(value, bool):
         return str(value).lower().replace("none", "null")
     return str(value)
+
+
+def _yaml_item(item: BaseModel) -> str:
+    """Return an item of a list as one line of YAML, without the keys that have their default."""
+    given = item.model_dump(mode="json", exclude_defaults=True)
+    return str(yaml.safe_dump(given, default_flow_style=True, sort_keys=False, width=1000)).strip()
 
 
 def _values(hint: Any, limits: tuple[Any, ...] = ()) -> str:
@@ -244,7 +256,11 @@ def _section_text(section: SettingsSection) -> str:
 def notes(section: SettingsSection) -> list[str]:
     """Return what the reference says of a section besides its meaning, as Markdown sentences."""
     remarks = []
-    if section.repeated:
+    if section.items:
+        remarks.append(
+            "The list has these items by default: " + ", ".join(f"`{item}`" for item in section.items) + "."
+        )
+    elif section.repeated:
         remarks.append("The list is empty by default.")
     elif section.off:
         required = [

@@ -16,7 +16,7 @@ def run(options: argparse.Namespace) -> int:
     path = config.find_config_file(options.file or options.config)
     settings = config.load_settings(path)
     make_engine(settings)  # one that was asked for and does not fit is an error
-    for warning in settings.redis.warnings:
+    for warning in settings.warnings:
         print_note(f"warning: {warning}")
     print(f"{path or 'defaults'}: ok")
     return 0

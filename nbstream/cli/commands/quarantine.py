@@ -23,6 +23,7 @@ from nbstream.cli.terminal import local_time, print_error, printable
 from nbstream.errors import InputError, NbstreamError, NotReleased
 from nbstream.filter import describe_lesson
 from nbstream.mail.header_edits import edit_message
+from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.verdict import Verdict
 from nbstream.relay import quarantine
 from nbstream.relay.quarantine_release import IN_DOUBT_TEXT, release_message
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 _SHOWN_FIELDS = ("from", "to", "cc", "date", "subject")
 _SHOWN_CHARACTERS = 20_000
 _MAX_SHOWN_LENGTH = 100
-_SPAM_LEVEL_FIELD = "X-Spam-Level"  # sieve scripts file by it, and the message is ham now
 
 
 def run(options: argparse.Namespace) -> int:
@@ -187,11 +187,8 @@ async def _release_one(
         note, content = quarantine.read_message(entry)
         message = make_message_reader(settings).read_incoming(content)
         lesson = await spam_filter.learn(message, "ham", "cli", current_user())
-        released = replace(
-            lesson.after, id=note.id, verdict=Verdict.HAM, reason="released from the quarantine", clues=()
-        )
-        edits = make_header_policy(settings).edits(released)
-        kept = tuple(field for field in edits.added if field[0] != _SPAM_LEVEL_FIELD)
-        edited = b"".join(edit_message(message.raw, replace(edits, added=kept)))
+        released = replace(lesson.after, id=note.id, verdict=Verdict.HAM, reason="released from the quarantine")
+        edits = make_header_policy(settings).release_edits(released)
+        edited = b"".join(edit_message(normalize_line_ends(content), edits))
         rest = await release_message(entry, note.envelope, edited, next_hop)
     return lesson, rest

@@ -73,8 +73,9 @@ class RspamdApi:
             handler = self._message_service.message_handler()
             message = await handler.parse_mail(content)
             check, seconds = await handler.check(message, handler.treatments_of(_recipients(request)))
-            edits = handler.runtime.header_policy.edits(check)
-            return json_response(rspamd.check_to_json(check, edits, rspamd.message_id_field(message), seconds))
+            header_policy = handler.runtime.header_policy
+            edits, acts = header_policy.edits(check), not header_policy.observes
+            return json_response(rspamd.check_to_json(check, edits, message, seconds, acts=acts))
 
     async def _learn_spam(self, request: web.BaseRequest) -> web.Response:
         return await self._learn(request, "spam")

@@ -27,8 +27,8 @@ from nbstream.listeners.smtp import replies
 from nbstream.listeners.smtp.error_replies import TEMPORARY_FAILURE, error_reply
 from nbstream.listeners.smtp.feedback import FeedbackMailbox
 from nbstream.mail.lines import normalize_line_ends
+from nbstream.mail.subject_tag import TaggedSubject, tagged_subject
 from nbstream.policy.actions import ActionKind
-from nbstream.policy.header_policy import redirected_edits
 from nbstream.wire.milter import MilterActions, MilterSteps
 from nbstream.wire.milter_replies import (
     AddRecipient,
@@ -111,7 +111,8 @@ class MilterAnswers:
         decided: DecidedMessage | None = None
         try:
             decided = await self._decisions.decide(await _content_of(message), message.recipients)
-            answer = _render(decided.groups[0], message, options)
+            subject = await _tagged_subject(decided)
+            answer = _render(decided.groups[0], subject, message, options)
         except NbstreamError as error:
             _log.warning("milter: message not passed on: %s", error)
             answer = [RefusalReply(error_reply(error))]
@@ -144,7 +145,19 @@ async def _content_of(message: MilterMessage) -> bytes:
     return normalize_line_ends(content)
 
 
-def _render(group: DecidedRecipients, message: MilterMessage, options: MilterOptions) -> list[MilterReply]:
+async def _tagged_subject(decided: DecidedMessage) -> TaggedSubject | None:
+    """Return the Subject of the message with its tag, or None where it stays."""
+    tag = decided.groups[0].edits.subject_tag
+    if not tag:
+        return None
+    if len(decided.content) > _THREAD_BYTES:
+        return await asyncio.to_thread(tagged_subject, decided.content, tag)
+    return tagged_subject(decided.content, tag)
+
+
+def _render(
+    group: DecidedRecipients, subject: TaggedSubject | None, message: MilterMessage, options: MilterOptions
+) -> list[MilterReply]:
     kind, edits = group.action.kind, group.edits
     if not kind.takes_message:
         return [RefusalReply(replies.REFUSALS[kind])]
@@ -152,10 +165,8 @@ def _render(group: DecidedRecipients, message: MilterMessage, options: MilterOpt
     if needed and needed & ~options.actions:
         _log.warning("milter: the mail server does not offer what the action %s needs: a message passes", kind)
         kind = ActionKind.PASS
-    if kind is ActionKind.REDIRECT:
-        edits = redirected_edits(edits, [recipient.address for recipient in group.recipients])
     has_leading_space = MilterSteps.HDR_LEADSPC in options.steps
-    changes = header_changes(edits, message.take_field_names(), has_leading_space=has_leading_space)
+    changes = header_changes(edits, message.take_field_names(), subject, has_leading_space=has_leading_space)
     if changes is None:
         return [RefusalReply(_TOO_MANY_FORGED_FIELDS)]
     answer: list[MilterReply] = [*changes]

@@ -14,6 +14,7 @@ from nbstream.wire.milter_replies import ChangeHeader, InsertHeader
 
 if TYPE_CHECKING:
     from nbstream.mail.header_edits import HeaderEdits
+    from nbstream.mail.subject_tag import TaggedSubject
 
 MAX_DELETED_FIELDS = 1000
 """No message has so many. Postfix reads its header anew for each of them, so 100,000 would stop it for minutes."""
@@ -22,11 +23,12 @@ _BELOW_OWN_RECEIVED = 1
 
 
 def header_changes(
-    edits: HeaderEdits, field_names: bytes, *, has_leading_space: bool
+    edits: HeaderEdits, field_names: bytes, subject: TaggedSubject | None = None, *, has_leading_space: bool
 ) -> list[InsertHeader | ChangeHeader] | None:
     """Return what changes a header by ``edits``, in the order in which it has to be sent.
 
-    ``field_names`` are those of ``MilterMessage.take_field_names``. None where more than ``MAX_DELETED_FIELDS``
+    ``field_names`` are those of ``MilterMessage.take_field_names``, and ``subject`` is the Subject with its tag
+    where it changes. None where more than ``MAX_DELETED_FIELDS``
     would have to be deleted.
     """
     counts = {name: field_names.count(b"\0%s\0" % name.lower().encode("ascii")) for name in edits.removed_names}
@@ -38,4 +40,17 @@ def header_changes(
         InsertHeader(_BELOW_OWN_RECEIVED, name, space + value.replace("\r\n", "\n"))
         for name, value in reversed(edits.added)
     ]
-    return [*deleted, *inserted]
+    return [*deleted, *inserted, *_subject_changes(subject, has_leading_space=has_leading_space)]
+
+
+def _subject_changes(
+    subject: TaggedSubject | None, *, has_leading_space: bool
+) -> list[InsertHeader | ChangeHeader]:
+    if subject is None:
+        return []
+    value = subject.value.replace(b"\r\n", b"\n")
+    if not has_leading_space:
+        value = value.removeprefix(b" ")
+    if subject.is_new:
+        return [InsertHeader(_BELOW_OWN_RECEIVED, "Subject", value.decode("ascii"))]
+    return [ChangeHeader(1, "Subject", value)]

@@ -95,7 +95,7 @@ class FeedbackMailbox:
         return SmtpReply(250, f"2.0.0 {len(lessons)} messages as {label}: {describe_lessons(lessons)}")
 
     async def _parse_feedback(self, content: bytes, label: str) -> FeedbackContent:
-        arguments = (content, label, self._labels.keys(), self._message_reader.limits)
+        arguments = (content, label, self._labels.keys(), self._message_reader)
         if len(content) > _THREAD_BYTES:
             return await asyncio.to_thread(parse_feedback_mail, *arguments)
         return parse_feedback_mail(*arguments)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from nbstream.errors import FeedbackRefused
 from nbstream.mail.lines import normalize_line_ends
-from nbstream.mail.mime import MessageLimits
 from nbstream.policy.feedback_mail import MAX_MESSAGES, FeedbackContent, parse_feedback_mail
+from nbstream.policy.incoming_message import MessageReader
 from nbstream.wire.api_v1 import is_message_id
 from tests.fuzz.target import FuzzTarget
 
 _ADDRESSES = ("spam@nbstream.invalid", "ham@nbstream.invalid")
-_LIMITS = MessageLimits()
+_READER = MessageReader()
 _ID = b"abcdefghijklmnopqrstuvwx"
 _OWN = b"X-Nbstream: spam; probability=0.990000;\r\n\tmodel=m; id=" + _ID
 
@@ -19,7 +19,7 @@ def _check(data: bytes) -> None:
     content = normalize_line_ends(data)
     for label in ("spam", "ham"):
         try:
-            taught = parse_feedback_mail(content, label, _ADDRESSES, _LIMITS)
+            taught = parse_feedback_mail(content, label, _ADDRESSES, _READER)
         except FeedbackRefused as refusal:
             problem = refusal
         else:
@@ -28,7 +28,7 @@ def _check(data: bytes) -> None:
         assert len(str(problem)) < 500
         assert not problem.temporary
     if content.strip() and b"--outer" not in content:
-        assert parse_feedback_mail(_forwarded(content), "spam", _ADDRESSES, _LIMITS).messages == (content,)
+        assert parse_feedback_mail(_forwarded(content), "spam", _ADDRESSES, _READER).messages == (content,)
 
 
 def _check_taught(taught: FeedbackContent) -> None:

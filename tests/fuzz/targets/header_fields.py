@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from nbstream.mail.header_fields import body_offset, guard_first_line, parse_fields, prepend_fields, strip_fields
 from nbstream.mail.lines import normalize_line_ends, split_at_line_ends
-from nbstream.policy.verdict_fields import GUARD_FIELD, VERDICT_FIELDS
+from nbstream.policy.filter_marks import FilterMarks
 from tests.fuzz.target import FuzzTarget
 
-_OWN = {name.lower() for name in VERDICT_FIELDS}
+MARKS = FilterMarks()
+
+_OWN = {name.lower() for name in MARKS.names}
 _NEW = [("X-Spam-Flag", "YES"), ("X-Nbstream", 'spam; reason="x";\r\n\tmodel=m; id=' + "a" * 24)]
 
 
@@ -22,17 +24,17 @@ def _check(data: bytes) -> None:
         assert isinstance(field.text, str)
         assert field.name == field.name_as_written.lower()
 
-    clean = strip_fields(raw, VERDICT_FIELDS)
-    assert strip_fields(clean, VERDICT_FIELDS) == clean
+    clean = strip_fields(raw, MARKS.names)
+    assert strip_fields(clean, MARKS.names) == clean
     assert clean.endswith(raw[offset:])
     assert parse_fields(clean, body_offset(clean)) == tuple(field for field in fields if field.name not in _OWN)
 
-    marked = prepend_fields(guard_first_line(clean, GUARD_FIELD), _NEW)
+    marked = prepend_fields(guard_first_line(clean, MARKS.guard_field), _NEW)
     names = [field.name for field in parse_fields(marked, body_offset(marked))]
     assert names[: len(_NEW)] == [name.lower() for name, _ in _NEW]
     assert marked.endswith(clean)
     if clean[:1] not in {b" ", b"\t"}:
-        assert strip_fields(marked, VERDICT_FIELDS) == clean
+        assert strip_fields(marked, MARKS.names) == clean
 
 
 TARGET = FuzzTarget(

@@ -6,14 +6,16 @@ from nbstream.mail import header_fields
 from nbstream.mail.header_edits import HeaderEdits
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.marking import rewrite_header, split_header_and_body
+from nbstream.policy.filter_marks import FilterMarks
 from nbstream.policy.incoming_message import MessageReader
-from nbstream.policy.verdict_fields import GUARD_FIELD, VERDICT_FIELDS
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.fuzz.target import FuzzTarget
 
+MARKS = FilterMarks()
+
 _NEW = (("X-Spam-Status", "No, score=-1.0"), ("X-Nbstream", 'ham; reason="x";\r\n\tmodel=m; id=' + "b" * 24))
-_REMOVAL = HeaderEdits((), VERDICT_FIELDS, GUARD_FIELD)
-_MARK = HeaderEdits(_NEW, VERDICT_FIELDS, GUARD_FIELD)
+_REMOVAL = HeaderEdits((), MARKS.names, MARKS.guard_field)
+_MARK = HeaderEdits(_NEW, MARKS.names, MARKS.guard_field)
 _READER = MessageReader()
 
 
@@ -24,9 +26,9 @@ def _check(data: bytes) -> None:
     marked = rewrite_header(head, _MARK)
     fields = normalize_line_ends(marked + body)
     parsed = header_fields.parse_fields(fields, header_fields.body_offset(fields))
-    own = [field.name for field in parsed if field.name in {name.lower() for name in VERDICT_FIELDS}]
+    own = [field.name for field in parsed if field.name in {name.lower() for name in MARKS.names}]
     assert own[:2] == [name.lower() for name, _ in _NEW]
-    assert own[2:] in ([], [GUARD_FIELD.lower()])
+    assert own[2:] in ([], [MARKS.guard_field.lower()])
     marked_head, marked_body = split_header_and_body(marked + body)
     if not own[2:]:
         assert rewrite_header(marked_head, _REMOVAL) + marked_body == clean + body

@@ -14,7 +14,7 @@ from nbstream.listeners.smtp.listener_state import SmtpLimits, SmtpOptions
 from nbstream.listeners.sockets import TcpListenAddress, open_listening_socket
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.metrics.daemon import DaemonMetrics
-from nbstream.policy.verdict_fields import OWN_FIELD
+from nbstream.policy.filter_marks import OWN_FIELD
 from nbstream.relay.next_hop import DataReplies, SmtpPath
 from nbstream.relay.outlet import Outlet
 from nbstream.relay.quarantine import Quarantine

@@ -59,8 +59,13 @@ def checked(verdict: Verdict, probability: float, thresholds: Thresholds) -> Che
     return Check("a" * 24, verdict, probability, 1.0, "why", state, (Clue(b"b:x", 1.0),), thresholds)
 
 
-def answer(check: Check) -> dict[str, Any]:
-    return rspamd.check_to_json(check, HeaderPolicy("default").edits(check), "x@y", 0.1)
+DEFAULT_HEADERS = HeaderPolicy("default")
+
+
+def answer(
+    check: Check, headers: HeaderPolicy = DEFAULT_HEADERS, raw: bytes = b"Subject: x\r\n\r\n"
+) -> dict[str, Any]:
+    return rspamd.check_to_json(check, headers.edits(check), Message(raw), 0.1, acts=not headers.observes)
 
 
 @pytest.mark.parametrize(
@@ -89,6 +94,30 @@ def test_own_fields_are_added_on_one_line_and_forged_ones_removed() -> None:
     assert not any("\n" in field["value"] or "\r" in field["value"] for field in added.values())
     assert set(added) <= set(body["milter"]["remove_headers"])
     assert "reject" not in body["thresholds"]
+
+
+def test_a_tagged_subject_is_one_that_the_client_rewrites() -> None:
+    headers = HeaderPolicy("default", subject_tag="[SPAM]")
+    spam = checked(Verdict.SPAM, 0.99, Thresholds())
+
+    for raw, subject in (
+        (b"Subject: =?utf-8?q?caf=C3=A9?=\r\n\r\n", "[SPAM] café"),
+        (b"From: a@b\r\n\r\n", "[SPAM]"),
+    ):
+        body = answer(spam, headers, raw)
+        assert (body["action"], body["subject"]) == ("rewrite subject", subject)
+    for verdict in (Verdict.REJECT, Verdict.HAM):
+        assert "subject" not in answer(checked(verdict, 0.99, Thresholds()), headers)
+
+
+def test_a_trial_asks_for_no_action_and_for_its_own_field_alone() -> None:
+    headers = HeaderPolicy("default", subject_tag="[SPAM]", observes=True)
+
+    body = answer(checked(Verdict.REJECT, 0.999, Thresholds(reject=0.99)), headers)
+
+    assert (body["action"], "subject" in body) == ("no action", False)
+    assert list(body["milter"]["add_headers"]) == ["X-Nbstream"]
+    assert not any(name.startswith("X-Spam") for name in body["milter"]["remove_headers"])
 
 
 def test_a_threshold_that_is_never_reached_is_a_finite_number() -> None:

@@ -181,8 +181,9 @@ def edited(message: bytes, answer: Sequence[Reply]) -> bytes:
     for reply in answer:
         if reply.command == b"m":
             same = [place for place, field in enumerate(fields) if _name(field) == reply.words[0].lower()]
-            assert reply.words[1:] == [b""]
-            del fields[same[reply.index - 1]]
+            name, value = reply.words
+            place = same[reply.index - 1]
+            fields[place : place + 1] = [name + b":" + value.replace(b"\n", b"\r\n") + b"\r\n"] if value else []
         elif reply.command == b"i":
             name, value = reply.words
             fields.insert(reply.index, name + b":" + value.replace(b"\n", b"\r\n") + b"\r\n")

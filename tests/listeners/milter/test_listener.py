@@ -15,10 +15,12 @@ from nbstream.listeners.teachers import Teachers
 from nbstream.mail.message import Message
 from nbstream.policy.actions import Action, VerdictActions
 from nbstream.policy.address_patterns import AddressPattern
+from nbstream.policy.filter_marks import OWN_FIELD
+from nbstream.policy.header_policy import HeaderPolicy
 from nbstream.policy.incoming_message import MessageReader
 from nbstream.policy.policy import ThresholdPolicy
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
-from nbstream.policy.verdict_fields import OWN_FIELD, parse_own_id
+from nbstream.policy.verdict_fields import parse_own_id
 from tests.listeners.milter.milter_listener import HAM, SPAM, RunningMilter, edited, open_milter
 from tests.listeners.runtimes import HAM_ADDRESS, LOOPBACK, SPAM_ADDRESS
 from tests.wire import milter_frames as wire
@@ -26,6 +28,7 @@ from tests.wire.milter_frames import Reply
 
 UNSURE, LOW = 0.51, 0.52  # a model of one message of each class is sure of little
 STRANGER = "192.0.2.7"
+RECEIVED = b"Received: from a.example by b.example\r\n"
 
 
 def verdict_of(answer: list[Reply]) -> str:
@@ -133,6 +136,60 @@ async def test_forged_fields_are_deleted_by_index_and_nothing_else_changes(milte
     assert only_deleted.endswith(
         b"\r\nFrom: a@b.example\r\nX-Spam-Flags: stay\r\nSubject: x\r\n\r\nX-Spam-Flag: body\r\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("subject", "tagged"),
+    [
+        (b"Subject: You have won\r\n", b"Subject: [SPAM] You have won\r\n"),
+        (b"Subject:\r\n You have won\r\n", b"Subject: [SPAM]\r\n You have won\r\n"),
+        (b"Subject: [SPAM] You have won\r\n", b"Subject: [SPAM] You have won\r\n"),
+        (b"Subject: w\xf6n\r\nSubject: two\r\n", b"Subject: [SPAM] w\xf6n\r\nSubject: two\r\n"),
+    ],
+)
+async def test_the_subject_of_spam_is_changed_and_the_message_stays_the_same(
+    client: Redis, subject: bytes, tagged: bytes
+) -> None:
+    options = spam_action("pass")
+    options["runtime"]["header_policy"] = HeaderPolicy("test", templates=(), subject_tag="[SPAM]")
+    message = RECEIVED + SPAM.replace(b"Subject: You have won\r\n", subject)
+    async with open_milter(client, **options) as milter:
+        await milter.teach()
+
+        delivered = edited(message, await (await milter.server()).deliver(message))
+
+        assert delivered.endswith(message.replace(subject, tagged))
+        reader = milter.runtime.message_reader
+        assert reader.read_taught(delivered).raw == reader.read_incoming(message).raw
+
+
+async def test_a_message_without_a_subject_gets_one_for_its_tag(client: Redis) -> None:
+    options = spam_action("pass")
+    options["runtime"]["header_policy"] = HeaderPolicy("test", subject_tag="[SPAM]")
+    message = RECEIVED + SPAM.replace(b"Subject: You have won\r\n", b"")
+    async with open_milter(client, **options) as milter:
+        await milter.teach()
+
+        delivered = edited(message, await (await milter.server()).deliver(message))
+
+        assert delivered.count(b"Subject: [SPAM]\r\n") == 1
+        reader = milter.runtime.message_reader
+        assert reader.read_taught(delivered).raw == message
+
+
+@pytest.mark.parametrize("action", ["reject", "quarantine", "redirect:abuse@example.org"])
+async def test_in_a_trial_one_field_is_inserted_and_nothing_else_happens(client: Redis, action: str) -> None:
+    options = spam_action(action)
+    options["runtime"]["header_policy"] = HeaderPolicy("test", subject_tag="[SPAM]", observes=True)
+    message = b"X-Spam-Flag: NO\r\n" + SPAM
+    async with open_milter(client, **options) as milter:
+        await milter.teach()
+
+        answer = await (await milter.server()).deliver(message)
+
+        assert (commands(answer), verdict_of(answer)) == (b"ic", "spam")
+        assert edited(message, answer).endswith(message)
+        assert milter.metric("nbstream_observed_actions_total", action=action.partition(":")[0]) == 1
 
 
 async def test_what_only_looks_like_a_field_hides_no_forged_one(milter: RunningMilter) -> None:

@@ -142,7 +142,7 @@ async def open_smtp_listener(
     trusted_proxies = options.pop("trusted_proxies", LOOPBACK)
     follow = options.pop("follow", True)
     pass_on_failure = options.pop("pass_on_failure", True)
-    clues = options.pop("clues", True)
+    headers = options.pop("headers", HeaderPolicy("test"))
     max_bytes_in_flight = options.pop("max_bytes_in_flight", 256 << 20)
     min_learned = options.pop("min_learned", {"spam": 1, "ham": 1})
     metrics = DaemonMetrics.create(PYTHON)
@@ -157,7 +157,7 @@ async def open_smtp_listener(
             rules=rules,
             allow_from=allow_from,
             passes_on_failure=pass_on_failure,
-            header_policy=HeaderPolicy("test", shows_clues=clues),
+            header_policy=headers,
         )
         listener = SmtpListener(
             SmtpLimits(hostname="listener.example.org", **options),

@@ -19,9 +19,9 @@ from redis.asyncio import Redis
 from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
-from nbstream.policy import verdict_fields
 from nbstream.policy.actions import Action, VerdictActions
 from nbstream.policy.address_patterns import AddressPattern
+from nbstream.policy.filter_marks import FilterMarks
 from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
 from nbstream.policy.recipient_rules import RecipientRule
 from nbstream.relay import quarantine
@@ -154,7 +154,7 @@ async def test_spam_waits_in_the_quarantine_with_its_envelope(client: Redis, tmp
         (file,) = (
             tmp_path / "Quarantine" / "new"
         ).iterdir()  # to be learned as it lies there, it is the same message
-        stored = header_fields.strip_fields(normalize_line_ends(file.read_bytes()), verdict_fields.VERDICT_FIELDS)
+        stored = header_fields.strip_fields(normalize_line_ends(file.read_bytes()), FilterMarks().names)
         assert Message.parse(stored).key == note.id
         assert stored == SPAMMY
         assert len(smtp.delivered()) == 1

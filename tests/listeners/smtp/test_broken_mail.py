@@ -8,10 +8,12 @@ from pathlib import Path
 
 from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
-from nbstream.policy.verdict_fields import GUARD_FIELD, VERDICT_FIELDS
+from nbstream.policy.filter_marks import FilterMarks
 from tests.integration.daemon import DaemonProcess
 from tests.letters import letters
 from tests.mutation import mutations
+
+MARKS = FilterMarks()
 
 RICH = b"""\
 From: =?utf-8?q?caf=C3=A9?= <a@example.org>
@@ -41,9 +43,7 @@ JVBERi0xLjQK
 
 def expected(raw: bytes) -> bytes:
     """Return what has to arrive, up to the final line end: without forged verdicts, with LF in the file."""
-    return (
-        header_fields.strip_fields(normalize_line_ends(raw), VERDICT_FIELDS).replace(b"\r\n", b"\n").rstrip(b"\n")
-    )
+    return header_fields.strip_fields(normalize_line_ends(raw), MARKS.names).replace(b"\r\n", b"\n").rstrip(b"\n")
 
 
 def arrived(file: Path) -> bytes:
@@ -52,8 +52,8 @@ def arrived(file: Path) -> bytes:
     content = file.read_bytes()
     assert content.startswith(envelope)
     raw = normalize_line_ends(content.removeprefix(envelope))
-    own = [name for name in VERDICT_FIELDS if name != GUARD_FIELD]
-    raw = header_fields.strip_fields(raw, own).removeprefix(GUARD_FIELD.encode() + b":\r\n")
+    own = [name for name in MARKS.names if name != MARKS.guard_field]
+    raw = header_fields.strip_fields(raw, own).removeprefix(MARKS.guard_field.encode() + b":\r\n")
     return raw.replace(b"\r\n", b"\n").rstrip(b"\n")
 
 

@@ -117,14 +117,13 @@ async def open_spamd(
     metrics = DaemonMetrics.create(PYTHON)
     policy = ThresholdPolicy(spam=options.pop("spam", 0.95))
     params = FilterPolicy(policy, options.pop("min_learned", {"spam": 1, "ham": 1}))
-    allow_from, clues = options.pop("allow_from", LOOPBACK), options.pop("clues", False)
+    allow_from = options.pop("allow_from", LOOPBACK)
+    headers = options.pop("headers", HeaderPolicy("test", shows_clues=False))
     bytes_in_flight = BytesInFlight(options.pop("max_bytes_in_flight", 256 << 20))
     async with AsyncExitStack() as stack:
         follow = options.pop("follow", True)
         opened_filter = await stack.enter_async_context(open_filter(client, metrics, params, follow=follow))
-        runtime = make_runtime(
-            opened_filter.spam_filter, allow_from=allow_from, header_policy=HeaderPolicy("test", shows_clues=clues)
-        )
+        runtime = make_runtime(opened_filter.spam_filter, allow_from=allow_from, header_policy=headers)
         service = MessageService(names.SPAMD, runtime, metrics.delivery)
         listener = SpamdListener(SpamdLimits(**options), bytes_in_flight, service)
         address = UnixListenAddress(path) if path else TcpListenAddress("127.0.0.1", 0)

@@ -18,6 +18,7 @@ from nbstream.errors import ConfigError
 from nbstream.filter import Check, CheckDecider, FilterPolicy
 from nbstream.mail import marking
 from nbstream.mail.message import Message
+from nbstream.policy.header_policy import HeaderPolicy
 from nbstream.policy.policy import ThresholdPolicy
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
@@ -142,8 +143,34 @@ async def test_forged_verdicts_are_removed_before_the_check(
     assert checked_messages == [SPAM]
 
 
+async def test_a_processed_message_has_the_fields_and_the_tag_of_the_site(client: Redis) -> None:
+    site = HeaderPolicy("test", shows_clues=False, own_field="X-Site", templates=(), subject_tag="[SPAM]")
+    async with open_spamd(client, headers=site, spam=0.51) as spamd:
+        await spamd.teach(("spam", SPAM), ("ham", HAM))
+        for message in (SPAM, lf(SPAM)):
+            _, whole = reply(await spamd.ask(request("PROCESS", message=message)))
+            _, again = reply(await spamd.ask(request("PROCESS", message=whole)))
+
+            assert whole.startswith(b"X-Site: spam;")
+            assert whole.endswith(message.replace(b"Subject: ", b"Subject: [SPAM] "))
+            assert again == whole
+
+
+async def test_in_a_trial_a_processed_message_has_one_field_more(client: Redis) -> None:
+    async with open_spamd(
+        client, headers=HeaderPolicy("test", subject_tag="[SPAM]", observes=True), spam=0.51
+    ) as spamd:
+        await spamd.teach(("spam", SPAM), ("ham", HAM))
+        message = b"X-Spam-Status: No, score=1\r\n" + SPAM
+
+        _, whole = reply(await spamd.ask(request("PROCESS", message=message)))
+
+        assert whole.startswith(b"X-Nbstream: spam;")
+        assert whole.endswith(b"\r\n" + message)
+
+
 async def test_clues_are_in_the_header_where_the_configuration_says_so(client: Redis) -> None:
-    async with open_spamd(client, clues=True) as spamd:
+    async with open_spamd(client, headers=HeaderPolicy("test")) as spamd:
         await spamd.teach(("spam", SPAM), ("ham", HAM))
 
         assert b"\nX-Nbstream-Clues: " in await spamd.ask(request("PROCESS"))

@@ -1,0 +1,115 @@
+"""The settings of header fields."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from nbstream.assembly.headers import make_header_policy, make_message_reader
+from nbstream.config import Settings, policy_hash
+from nbstream.policy.header_policy import HeaderPolicy
+from nbstream.policy.verdict import Verdict
+from tests.integration.daemon import command
+
+OTHER_FIELDS = [{"name": "X-Site-Spam", "value": "{verdict}"}]
+
+
+def settings(**headers: Any) -> Settings:
+    return Settings.model_validate({"headers": headers})
+
+
+def refusal(**headers: Any) -> list[tuple[tuple[int | str, ...], str]]:
+    with pytest.raises(ValidationError) as caught:
+        settings(**headers)
+    return [(error["loc"][1:], error["msg"]) for error in caught.value.errors()]
+
+
+def test_the_defaults_are_those_of_the_policy() -> None:
+    assert make_header_policy(Settings()) == HeaderPolicy("default")
+    assert make_message_reader(Settings()).marks == HeaderPolicy("default").marks
+
+
+def test_the_policy_is_what_the_settings_say() -> None:
+    policy = make_header_policy(
+        settings(
+            mode="observe",
+            own_field="X-Trial",
+            clues=False,
+            subject_tag=" [SPAM] ",
+            fields=[{"name": "X-Spam", "value": "{verdict}", "verdicts": ["spam", "reject"]}],
+            remove={"spam": ["X-Other"]},
+        )
+    )
+
+    assert (policy.observes, policy.own_field, policy.shows_clues, policy.subject_tag) == (
+        *(True, "X-Trial", False),
+        "[SPAM]",
+    )
+    assert policy.templates[0].verdicts == {Verdict.SPAM, Verdict.REJECT}
+    assert policy.removals == {Verdict.SPAM: ("X-Other",)}
+
+
+@pytest.mark.parametrize(
+    ("headers", "key"),
+    [
+        ({"fields": [{"name": "Subject", "value": "x"}]}, ("fields", 0, "name")),
+        ({"fields": [{"name": "X-A", "value": "{subject}"}]}, ("fields", 0, "value")),
+        ({"fields": [{"name": "X-A", "value": True}]}, ("fields", 0, "value")),
+        ({"fields": [{"name": "X-A", "value": "x", "verdicts": []}]}, ("fields", 0, "verdicts")),
+        ({"fields": [*OTHER_FIELDS, {"name": "x-site-spam", "value": ""}]}, ("fields", 1, "verdicts")),
+        ({"fields": [{"name": "x-nbstream-clues", "value": ""}]}, ("fields", 0, "name")),
+        ({"own_field": "X-A", "fields": [{"name": "x-a", "value": ""}]}, ("fields", 0, "name")),
+        ({"own_field": "DKIM-Signature"}, ("own_field",)),
+        ({"own_field": "X-" + "a" * 39}, ("own_field",)),
+        ({"remove": {"spam": ["Received"]}}, ("remove", "spam", 0)),
+        ({"remove": {"spam": ["X-A", "x-spam-flag"]}}, ("remove", "spam", 1)),
+        ({"subject_tag": "a\r\nb"}, ("subject_tag",)),
+        ({"subject_tag": " "}, ("subject_tag",)),
+        ({"subject_tag": ["SPAM"]}, ("subject_tag",)),
+        ({"subject_tag": "ä" * 23}, ("subject_tag",)),
+        ({"subject_tag": "=?utf-8?q?x?="}, ("subject_tag",)),
+    ],
+)
+def test_what_would_break_mail_is_refused_by_its_key(headers: dict[str, Any], key: tuple[int | str, ...]) -> None:
+    problems = refusal(**headers)
+
+    assert [loc for loc, _ in problems] == [key]
+    assert "must" in problems[0][1] or "at least" in problems[0][1]
+
+
+@pytest.mark.parametrize(
+    ("headers", "names"),
+    [
+        ({}, []),
+        ({"fields": []}, []),
+        ({"fields": OTHER_FIELDS, "own_field": "X-Ours"}, []),
+        ({"fields": [{"name": "X-Bogosity", "value": "x"}]}, ["X-Bogosity is a field of bogofilter"]),
+        ({"fields": [{"name": "X-Spam-Flag", "value": "x"}]}, ["X-Spam-Flag is a field of SpamAssassin"]),
+        ({"own_field": "X-Spam", "fields": OTHER_FIELDS}, ["X-Spam is a field of rspamd"]),
+        ({"own_field": "X-Second"}, ["a second nbstream"]),
+        ({"own_field": "X-Second", "mode": "observe"}, []),
+    ],
+)
+def test_two_filters_with_one_name_are_a_warning(headers: dict[str, Any], names: list[str]) -> None:
+    warnings = settings(**headers).warnings
+
+    assert len(warnings) == len(names)
+    assert all(name in warning for name, warning in zip(names, warnings, strict=True))
+
+
+def test_the_policy_hash_tells_headers_apart() -> None:
+    assert policy_hash(settings()) != policy_hash(settings(mode="observe"))
+    assert policy_hash(settings(fields=OTHER_FIELDS)) == policy_hash(settings(fields=OTHER_FIELDS))
+
+
+def test_a_warning_leaves_the_exit_code_at_0(tmp_path: Path) -> None:
+    file = tmp_path / "nb.yaml"
+    file.write_text("headers: {fields: [{name: X-Bogosity, value: '{verdict}'}]}\n")
+
+    result = command("config", "check", file)
+
+    assert (result.returncode, result.stdout) == (0, f"{file}: ok\n")
+    assert "warning: headers.fields: X-Bogosity is a field of bogofilter" in result.stderr

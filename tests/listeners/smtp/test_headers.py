@@ -1,0 +1,120 @@
+"""The header of delivered mail as a site wants it, and trials in which nothing else happens."""
+
+from __future__ import annotations
+
+import logging
+import pathlib
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.mail.header_fields import body_offset, parse_fields
+from nbstream.mail.lines import normalize_line_ends
+from nbstream.policy.field_templates import FieldTemplate
+from nbstream.policy.header_policy import HeaderPolicy
+from nbstream.policy.verdict import Verdict
+from tests.listeners.runtimes import make_runtime
+from tests.listeners.smtp.smtp_listener import SPAM, open_smtp_listener
+from tests.listeners.smtp.test_actions import HAMMY, SPAMMY, Sink, before_server, quarantined, rule, send, taught
+
+SITE = HeaderPolicy(
+    "test",
+    shows_clues=False,
+    own_field="X-Site",
+    templates=(FieldTemplate("X-Verdict", "{verdict}"),),
+    removals={Verdict.SPAM: ("X-Other",)},
+    subject_tag="[SPAM]",
+)
+TRIAL = HeaderPolicy("test", subject_tag="[SPAM]", observes=True)
+OTHERS = b"X-Spam-Flag: NO\r\nX-Spam-Status: No, score=1\r\nX-Other: a\r\n"
+FORGED = b"X-Site: ham\r\nX-Verdict: ham\r\n"
+
+
+def names_and_subject(raw: bytes) -> tuple[list[str], str]:
+    content = normalize_line_ends(raw)
+    fields = parse_fields(content, body_offset(content))
+    return (
+        [
+            field.name_as_written
+            for field in fields
+            if field.name.startswith("x-") and "envelope" not in field.name
+        ],
+        next(field.text for field in fields if field.name == "subject"),
+    )
+
+
+async def test_a_site_has_its_fields_and_spam_a_tag_and_the_message_stays_the_same(
+    client: Redis, tmp_path: pathlib.Path
+) -> None:
+    async with taught(client, tmp_path, headers=SITE, rules=[rule(0, "*", "pass")]) as smtp:
+        for content in (SPAMMY, HAMMY):
+            assert (await smtp.send(FORGED + OTHERS + content)).startswith("250")
+        spam, ham = smtp.delivered()
+
+        assert names_and_subject(spam) == (["X-Verdict", "X-Site", "X-Spam-Flag", "X-Spam-Status"], "[SPAM] prize")
+        assert names_and_subject(ham)[0] == ["X-Verdict", "X-Site", "X-Spam-Flag", "X-Spam-Status", "X-Other"]
+        assert names_and_subject(ham)[1] == "lunch"
+        # Tagged and marked, it comes in again and is taught again: it is the message that is known already.
+        assert "already" in await smtp.send(spam, SPAM)
+        assert (await smtp.send(spam)).startswith("250")
+        assert names_and_subject(smtp.delivered()[-1]) == names_and_subject(spam)
+
+
+async def test_a_server_gets_the_same_and_the_quarantine_keeps_the_subject(
+    client: Redis, tmp_path: pathlib.Path
+) -> None:
+    sink = Sink()
+    rules = [rule(0, "q@*", "quarantine"), rule(1, "*", "pass")]
+    async with before_server(client, tmp_path, sink, headers=SITE, rules=rules) as smtp:
+        assert (await send(smtp, "a@x", content=OTHERS + SPAMMY)).startswith("250")
+        assert (await send(smtp, "q@x", content=OTHERS + SPAMMY)).startswith("250")
+
+        ((_, _, content),) = sink.taken
+        assert names_and_subject(content)[1] == "[SPAM] prize"
+        assert "X-Other" not in names_and_subject(content)[0]
+        ((_, waiting),) = quarantined(smtp)
+        assert normalize_line_ends(waiting).endswith(OTHERS + SPAMMY)
+
+
+@pytest.mark.parametrize("action", ["reject", "defer", "quarantine", "redirect:abuse@example.org"])
+async def test_in_a_trial_everything_passes_and_only_our_own_field_is_written(
+    action: str, client: Redis, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    tagged = (OTHERS + SPAMMY).replace(b"Subject: ", b"Subject: [SPAM] ")
+    async with taught(client, tmp_path, headers=TRIAL, rules=[rule(0, "*", action)]) as smtp:
+        for content in (OTHERS + SPAMMY, tagged):
+            assert (await send(smtp, "a@x", "b@y", content=content)).startswith("250")
+
+            raw = normalize_line_ends(smtp.delivered()[-1])
+            assert raw.endswith(content)
+            assert names_and_subject(raw)[0] == ["X-Nbstream", "X-Spam-Flag", "X-Spam-Status", "X-Other"]
+
+        kind = action.partition(":")[0]
+        assert smtp.metric("nbstream_observed_actions_total", action=kind) == 2
+        assert smtp.metric("nbstream_actions_total", action="pass") == 2
+        assert smtp.metric("nbstream_actions_total", action=kind) == 0
+        assert quarantined(smtp) == []
+        lines = [vars(record)["fields"] for record in caplog.records if record.message == "message"]
+        assert [(line["action"], line["observed"]) for line in lines] == [("pass", kind)] * 2
+
+
+async def test_in_a_trial_mail_passes_also_where_the_check_fails(client: Redis, tmp_path: pathlib.Path) -> None:
+    async with open_smtp_listener(
+        client, tmp_path / "m", follow=False, headers=TRIAL, pass_on_failure=False
+    ) as smtp:
+        assert (await smtp.send(FORGED + SPAMMY)).startswith("250")
+
+        assert normalize_line_ends(smtp.delivered()[0]).endswith(FORGED + SPAMMY)
+
+
+async def test_a_reload_changes_the_fields_of_the_next_message(client: Redis, tmp_path: pathlib.Path) -> None:
+    async with taught(client, tmp_path) as smtp:
+        dialogue = await smtp.talk()
+        await dialogue.hello()
+        smtp.listener.apply(make_runtime(smtp.spam_filter, header_policy=SITE))
+        for line in ("MAIL FROM:<from@example.org>", "RCPT TO:<to@example.org>", "DATA"):
+            assert (await dialogue.say(line))[0] in "23"
+        assert (await dialogue.say(HAMMY + b".")).startswith("250")
+
+        assert names_and_subject(smtp.delivered()[-1])[0] == ["X-Verdict", "X-Site"]

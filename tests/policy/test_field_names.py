@@ -1,0 +1,40 @@
+"""Names of header fields that may be written."""
+
+from __future__ import annotations
+
+import pytest
+
+from nbstream.policy.field_names import other_filter_of, require_own_name
+
+
+@pytest.mark.parametrize("name", ["X-Spam", "X-Spam-Flag", "X-Site-Verdict", "Spam", "x-nbstream"])
+def test_a_name_that_only_filters_use_is_allowed(name: str) -> None:
+    assert require_own_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Subject", "from", "RECEIVED", "DKIM-Signature", "Content-Type", "List-Id", "ARC-Seal", "X-Status"),
+        *("", "X Spam", "X-Späm", "X:", "-X", "X" * 61, "X-\r\n"),
+    ],
+)
+def test_a_name_that_others_act_on_or_that_is_none_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        require_own_name(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("X-Bogosity", "bogofilter"),
+        ("x-spam", "rspamd"),
+        ("X-Spam-Report", "SpamAssassin"),
+        ("X-Spamd-Result", "rspamd"),
+        ("X-Virus-Scanned", "ClamAV and amavis"),
+        ("X-Nbstream", None),
+        ("X-Spammer", None),
+    ],
+)
+def test_the_fields_of_other_filters_are_known(name: str, other: str | None) -> None:
+    assert other_filter_of(name) == other

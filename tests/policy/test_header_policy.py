@@ -1,0 +1,140 @@
+"""What is done to the header of checked mail."""
+
+from __future__ import annotations
+
+import pytest
+
+from nbstream.bayes.clues import Clue
+from nbstream.policy.field_templates import (
+    MAX_TEMPLATE_CHARACTERS,
+    PLACEHOLDERS,
+    FieldTemplate,
+    require_field_value,
+)
+from nbstream.policy.header_policy import HeaderPolicy
+from nbstream.policy.verdict import Verdict
+from tests.policy.checked_mail import Checked
+
+DEFAULT = HeaderPolicy("default")
+OWN_VALUE = 'because";\r\n\tmodel=default; id=abc'
+SPAM = Checked("abc", Verdict.SPAM, 0.99)
+SITE = HeaderPolicy(
+    "default",
+    shows_clues=False,
+    own_field="X-Site",
+    templates=(
+        FieldTemplate("X-Spam", "Yes", frozenset({Verdict.SPAM, Verdict.REJECT})),
+        FieldTemplate("X-Spam", "No", frozenset({Verdict.HAM})),
+        FieldTemplate("X-All", " ".join(f"{{{name}}}" for name in PLACEHOLDERS)),
+    ),
+    removals={Verdict.SPAM: ("X-Other",)},
+    subject_tag="[SPAM]",
+)
+
+
+def added(policy: HeaderPolicy, verdict: Verdict, probability: float = 0.3) -> dict[str, str]:
+    fields = policy.edits(Checked("abc", verdict, probability)).added
+    assert len(dict(fields)) == len(fields)
+    return dict(fields)
+
+
+def test_by_default_spam_is_flagged_as_spamassassin_does() -> None:
+    assert added(DEFAULT, Verdict.SPAM, 0.99) == {
+        "X-Spam-Flag": "YES",
+        "X-Spam-Status": "Yes, score=4.6 required=2.9",
+        "X-Spam-Level": "****",
+        "X-Nbstream": f'spam; probability=0.990000; reason="{OWN_VALUE}',
+    }
+
+
+@pytest.mark.parametrize("verdict", [Verdict.HAM, Verdict.UNSURE])
+def test_what_is_not_spam_has_no_flag(verdict: Verdict) -> None:
+    fields = added(DEFAULT, verdict)
+
+    assert "X-Spam-Flag" not in fields
+    assert fields["X-Spam-Status"].startswith("No, score=-0.8 ")
+    assert fields["X-Spam-Level"] == ""
+
+
+def test_a_site_has_its_own_fields_by_verdict() -> None:
+    assert added(SITE, Verdict.REJECT, 0.99) == {
+        "X-Spam": "Yes",
+        "X-All": "reject Yes 0.990000 4.6 2.9 **** abc because default",
+        "X-Site": f'reject; probability=0.990000; reason="{OWN_VALUE}',
+    }
+    assert added(SITE, Verdict.HAM)["X-Spam"] == "No"
+    assert "X-Spam" not in added(SITE, Verdict.UNSURE)
+
+
+@pytest.mark.parametrize("policy", [DEFAULT, SITE])
+@pytest.mark.parametrize("verdict", Verdict)
+def test_every_field_that_is_written_is_also_removed_from_outside(policy: HeaderPolicy, verdict: Verdict) -> None:
+    edits = policy.edits(Checked("abc", verdict, 0.5, [Clue(b"x", 1.0)]), redirected_from="ann@example.org")
+
+    assert {name for name, _ in edits.added} <= set(policy.marks.names) <= set(edits.removed_names)
+
+
+def test_others_fields_are_removed_and_the_subject_is_tagged_by_verdict() -> None:
+    spam, ham = SITE.edits(SPAM), SITE.edits(Checked("abc", Verdict.HAM, 0.1))
+
+    assert ("X-Other" in spam.removed_names, spam.subject_tag) == (True, "[SPAM]")
+    assert ("X-Other" in ham.removed_names, ham.subject_tag) == (False, "")
+
+
+def test_a_trial_writes_its_own_field_alone_and_changes_nothing_else() -> None:
+    trial = HeaderPolicy(
+        "default", templates=SITE.templates, removals=SITE.removals, subject_tag="[SPAM]", observes=True
+    )
+
+    edits = trial.edits(Checked("abc", Verdict.SPAM, 0.99, [Clue(b"x", 1.0)]), redirected_from="ann@example.org")
+
+    assert [name for name, _ in edits.added] == ["X-Nbstream"]
+    assert all(name.startswith("X-Nbstream") for name in edits.removed_names)
+    assert edits.subject_tag == ""
+    assert trial.marks.subject_tag == "[SPAM]"  # the filter beside may write it
+
+
+def test_a_message_that_fails_its_check_loses_forged_fields_alone() -> None:
+    edits = SITE.removal_edits
+
+    assert (edits.added, edits.subject_tag) == ((), "")
+    assert edits.removed_names == SITE.marks.names
+
+
+def test_a_redirected_message_names_its_recipient_where_a_field_can_hold_it() -> None:
+    assert (
+        dict(DEFAULT.edits(SPAM, redirected_from="ann@example.org").added)["X-Nbstream-Recipient"]
+        == "ann@example.org"
+    )
+    for address in ("ä@example.org", "a\n@example.org", "a" * 1000, ""):
+        assert "X-Nbstream-Recipient" not in dict(DEFAULT.edits(SPAM, redirected_from=address).added)
+
+
+def test_a_released_message_shows_no_stars_and_no_clues() -> None:
+    released = DEFAULT.release_edits(Checked("abc", Verdict.HAM, 0.99, [Clue(b"x", 1.0)]))
+
+    assert [name for name, _ in released.added] == ["X-Spam-Status", "X-Nbstream"]
+
+
+def test_a_line_is_never_longer_than_a_header_may_have() -> None:
+    template = FieldTemplate("X-Long", "{reason}" * 20)
+    long = Checked("abc", Verdict.HAM, 0.1, reason="r" * 100)
+
+    assert len("X-Long: " + dict(HeaderPolicy("m", templates=(template,)).edits(long).added)["X-Long"]) == 998
+
+
+@pytest.mark.parametrize("value", ["", "YES", "{verdict}, {score}", "a {{b}}"])
+def test_values_that_a_field_may_have(value: str) -> None:
+    assert require_field_value(value) == value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("{subject}", "{}", "{0}", "{score:.9}", "{id!r}", "{id.x}", "{", "}", "a\r\nb", "a\n", "ä", "\t"),
+        "x" * (MAX_TEMPLATE_CHARACTERS + 1),
+    ],
+)
+def test_values_that_a_field_may_not_have(value: str) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        require_field_value(value)
