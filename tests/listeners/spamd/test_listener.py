@@ -157,9 +157,8 @@ async def test_a_processed_message_has_the_fields_and_the_tag_of_the_site(client
 
 
 async def test_in_a_trial_a_processed_message_has_one_field_more(client: Redis) -> None:
-    async with open_spamd(
-        client, headers=HeaderPolicy("test", subject_tag="[SPAM]", observes=True), spam=0.51
-    ) as spamd:
+    trial = HeaderPolicy("test", subject_tag="[SPAM]", observes=True)
+    async with open_spamd(client, headers=trial, spam=0.51) as spamd:
         await spamd.teach(("spam", SPAM), ("ham", HAM))
         message = b"X-Spam-Status: No, score=1\r\n" + SPAM
 
