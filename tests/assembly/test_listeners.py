@@ -63,6 +63,7 @@ def test_a_listener_that_is_off_or_has_no_socket_has_no_address() -> None:
         "http": None,
         "spamd": UnixListenAddress(Path("/run/spamd.sock")),
         "milter": None,
+        "dovecot": None,
         "stream": None,
         "metrics": None,
     }
