@@ -37,7 +37,7 @@ LAYERS = [
 # The same within the packages that have packages of their own.
 INNER_LAYERS = {
     "store": [
-        {"backoff", "cancellation", "embedded", "frames", "lua", "redis_errors"},
+        {"backoff", "canaries", "cancellation", "embedded", "frames", "lua", "redis_errors"},
         {"connection"},
         {"model"},
         {"recent", "replica", "transfer", "undo"},

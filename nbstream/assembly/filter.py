@@ -89,6 +89,7 @@ def make_filter(  # noqa: PLR0913 - most have a default, and are named where the
     checked_messages: filter_.CheckedMessageSource | None = None,
     autolearn_layer: filter_.AutolearnLayer | None = None,
     check_queue: filter_.CheckQueue | None = None,
+    canaries: filter_.CanarySource | None = None,
     engine: Engine = PYTHON,
 ) -> filter_.Filter:
     """Return the filter over a model.
@@ -109,6 +110,7 @@ def make_filter(  # noqa: PLR0913 - most have a default, and are named where the
         checked_messages=checked_messages,
         autolearn_layer=autolearn_layer,
         check_queue=check_queue,
+        canaries=canaries,
     )
     return filter_.Filter(parts, make_filter_policy(settings))
 

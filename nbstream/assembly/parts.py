@@ -12,6 +12,8 @@ from nbstream.assembly.store import make_autolearn_model, make_mirror, make_mode
 from nbstream.filter import CheckQueue, CompositeObserver, RememberingObserver
 from nbstream.relay.quarantine_retention import QuarantineRetention
 from nbstream.store.acknowledged.lesson_restorer import LessonRestorer
+from nbstream.store.canaries import FOLDER as CANARY_FOLDER
+from nbstream.store.canaries import Canaries
 from nbstream.store.connection import PrimaryWatch
 from nbstream.store.replica.eviction import Evictor
 
@@ -99,6 +101,7 @@ def make_parts(
         checked_messages=recent_messages,
         autolearn_layer=autolearn.layer if autolearn else None,
         check_queue=CheckQueue(),
+        canaries=Canaries(settings.state_dir / CANARY_FOLDER),
         engine=engine,
     )
     return ServerParts(

@@ -30,6 +30,13 @@ def message_id_prefix(text: str) -> str:
     return text
 
 
+def mail_address(text: str) -> str:
+    """Return a mail address of printable ASCII, without display name and angle brackets."""
+    if not re.fullmatch(r"[!-;=?A-~]{1,64}@[!-;=?A-~]{1,253}", text):
+        raise argparse.ArgumentTypeError(f"{text} is no mail address such as ann@example.org")
+    return text
+
+
 def nonempty_path(text: str) -> str:
     """Return a path. An empty one, such as a shell variable that is not set, would mean the current folder."""
     if not text:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nbstream.assembly.daemon_status import DaemonStatus, ask_daemon_status
+from nbstream.doctor.canary import SECONDS as CANARY_SECONDS
+from nbstream.doctor.canary import send_canary
 from nbstream.doctor.configuration import examine_configuration
 from nbstream.doctor.dovecot import examine_dovecot
 from nbstream.doctor.examination import Check, in_thread, run_checks
@@ -38,11 +41,16 @@ CHECKS = (
 )
 
 
-async def examine(settings: Settings, mail_servers: MailServerFiles) -> tuple[Finding, ...]:
-    """Examine the site of these settings."""
+async def examine(
+    settings: Settings, mail_servers: MailServerFiles, canary_address: str | None = None
+) -> tuple[Finding, ...]:
+    """Examine the site of these settings, and send a canary where it has an address."""
     daemon, findings = DaemonStatus(None), []
     try:
         daemon = await in_thread(lambda: ask_daemon_status(settings.state_dir))
     except NbstreamError as error:
         findings.append(STATE_UNUSABLE(error=str(error).rstrip(".")))
-    return (*findings, *await run_checks(Site(settings, daemon, mail_servers), CHECKS))
+    checks = list(CHECKS)
+    if canary_address is not None:
+        checks.append(Check("canary", partial(send_canary, address=canary_address), CANARY_SECONDS + 5))
+    return (*findings, *await run_checks(Site(settings, daemon, mail_servers), checks))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from dataclasses import dataclass
@@ -63,6 +64,13 @@ NO_SCRIPT = problem(
     "Install the files of deploy/dovecot, as docs/guides/dovecot.md says.",
 )
 
+NO_SOCKET_FOLDER = problem(
+    "dovecot.scripts",
+    "The folder {folder} of sieve_pipe_socket_dir is not there, so that no script reaches nbstream.",
+    "Start nbstream with listeners.dovecot.listen in that folder; the path begins at base_dir of Dovecot.",
+)
+
+_DEFAULT_BASE = "/run/dovecot"
 _RULE = re.compile(r"imapsieve_mailbox(\d+)_(name|from|causes|before|after)")
 _SIEVE_PLUGINS = ("sieve_imapsieve", "sieve_extprograms")
 _JUNK_NAMES = frozenset({"junk", "spam", "inbox.junk", "inbox.spam"})
@@ -152,3 +160,8 @@ def _scripts(dovecot: DovecotConfiguration) -> Iterator[Finding]:
         path = Path(value.removeprefix("file:").partition(";")[0])
         if is_script and path.is_absolute() and not path.exists():
             yield NO_SCRIPT(file=path, setting=name)
+    socket_folder = dovecot.plugin.get("sieve_pipe_socket_dir")
+    if socket_folder:
+        folder = Path(os.path.normpath(Path(dovecot.root.settings.get("base_dir", _DEFAULT_BASE), socket_folder)))
+        if not folder.exists():
+            yield NO_SOCKET_FOLDER(folder=folder)

@@ -98,19 +98,19 @@ async def probe_lmtp(conversation: Conversation) -> Sequence[Finding]:
 
 
 async def _probe_smtp(conversation: Conversation, greeting: str) -> Sequence[Finding]:
-    answer = await _smtp_reply(conversation)
+    answer = await smtp_reply(conversation)
     if answer.startswith("421"):
         return [BUSY(name=conversation.name, address=conversation.address, answer=answer)]
     if answer.startswith("220"):
         conversation.send(f"{greeting} doctor.nbstream.invalid\r\n".encode())
-        answer = await _smtp_reply(conversation)
+        answer = await smtp_reply(conversation)
         conversation.send(b"QUIT\r\n")
-        if answer.startswith("250") and (await _smtp_reply(conversation)).startswith("221"):
+        if answer.startswith("250") and (await smtp_reply(conversation)).startswith("221"):
             return conversation.works(greeting)
     return conversation.wrong(greeting, answer)
 
 
-async def _smtp_reply(conversation: Conversation) -> str:
+async def smtp_reply(conversation: Conversation) -> str:
     """Return the last line of a reply."""
     line = await conversation.receive_line()
     while line[:3].isdigit() and line[3:4] == "-":

@@ -12,6 +12,9 @@ from nbstream.assembly.engine import make_engine
 from nbstream.doctor.examination import in_thread
 from nbstream.doctor.findings import note, ok, problem, warning
 from nbstream.doctor.redis_server import format_bytes
+from nbstream.spool import segments
+from nbstream.spool.backlog import measure_backlog
+from nbstream.spool.failed_messages import FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,11 +53,24 @@ QUARANTINE_OLD = warning(
 )
 QUARANTINE = ok("machine.quarantine", "The quarantine has {count} messages.")
 
+SPOOL_LATE = warning(
+    "machine.spool",
+    "{count} reported messages wait to be learned, the first one for {minutes:.0f} minutes.",
+    "See the findings about Redis: they are learned when it takes lessons again.",
+)
+SPOOL_FAILED = warning(
+    "machine.spool",
+    "{count} reported messages could not be learned and lie in {folder}.",
+    "Look at them, teach them by nbstream learn, and remove them.",
+)
+SPOOL = ok("machine.spool", "{count} reported messages wait to be learned.")
+
 _FULL_BYTES = 100 << 20
 _SHORT_BYTES = 1 << 30
 _FEW_INODES = 1000
 _SHARED_FOLDER = Path("/dev/shm")  # noqa: S108 - the workers have their counts there; nothing is written
 _SHARED_BYTES = 256 << 20
+_LATE_SECONDS = 60.0
 _DAY_SECONDS = 86_400.0
 _GRACE_DAYS = 1  # expired messages are removed now and then
 
@@ -77,6 +93,7 @@ def _findings(site: Site) -> Iterator[Finding]:
     if workers not in {1} and make_engine(settings).native_library:
         yield shared_memory_finding(_SHARED_FOLDER, os.statvfs(_SHARED_FOLDER))
     yield from _quarantine(site)
+    yield from _spool(settings.state_dir / segments.FOLDER)
 
 
 def _disks(folders: Sequence[Path]) -> Iterator[Finding]:
@@ -114,3 +131,17 @@ def _quarantine(site: Site) -> Iterator[Finding]:
         yield QUARANTINE_OLD(days=int(oldest), wanted=days)
     else:
         yield QUARANTINE(count=len(messages))
+
+
+def _spool(folder: Path) -> Iterator[Finding]:
+    """Yield what waits in the spool of reported messages, where there is one."""
+    if not folder.exists():
+        return
+    backlog = measure_backlog(folder)
+    seconds = backlog.oldest_seconds(time.time())
+    if seconds > _LATE_SECONDS:
+        yield SPOOL_LATE(count=backlog.waiting, minutes=seconds / 60)
+    else:
+        yield SPOOL(count=backlog.waiting)
+    if backlog.failed:
+        yield SPOOL_FAILED(count=backlog.failed, folder=folder / FAILED)

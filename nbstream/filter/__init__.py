@@ -13,6 +13,7 @@ from nbstream.filter.lesson_text import describe_known_messages, describe_lesson
 from nbstream.filter.observers import CompositeObserver, RememberingObserver
 from nbstream.filter.parts import FilterParts
 from nbstream.filter.protocols import (
+    CanarySource,
     CheckedMessageSource,
     CountSource,
     FilterObserver,
@@ -25,6 +26,7 @@ __all__ = [
     "AutolearnLayer",
     "AutolearnReconciler",
     "Autolearner",
+    "CanarySource",
     "Check",
     "CheckDecider",
     "CheckQueue",

@@ -73,10 +73,13 @@ class Filter:
         check = await self._scorer.check_now(taken.key, taken.tokens)
         if taken.former_key:
             check = replace(check, former_id=taken.former_key)
+        if self.parts.canaries and self.parts.canaries.redeem(check.id):
+            check = check.as_canary()
         seconds = CheckSeconds(seconds.wait, seconds.tokenize, time.perf_counter() - started)
         if decide:
             check = await decide(check)
-        self.parts.observer.checked(check, taken.tokens, seconds)
+        if not check.is_canary:
+            self.parts.observer.checked(check, taken.tokens, seconds)
         return check
 
     async def learn(
@@ -143,8 +146,10 @@ class Filter:
     async def decide_for_treatment(self, check: Check, treatment: RecipientTreatment) -> Check:
         """Decide a check again by the policy of a treatment, one of ``FilterPolicy.other_policies``.
 
-        Raises ``StoreUnavailable`` while no counts are loaded.
+        The answer to a canary is the same for all. Raises ``StoreUnavailable`` while no counts are loaded.
         """
+        if check.is_canary:
+            return check
         thresholds = self._scorer.thresholds(treatment.policy, await self._scorer.first_scores())
         return replace(decide_check(check, thresholds), policy=treatment.name)
 

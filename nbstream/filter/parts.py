@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nbstream.bayes.classifier import Classifier
     from nbstream.filter.check_queue import CheckQueue
     from nbstream.filter.protocols import (
+        CanarySource,
         CheckedMessageSource,
         CountSource,
         FilterObserver,
@@ -33,10 +34,10 @@ class FilterParts:
     """What a filter works with. A filter with another policy has the very same parts.
 
     ``counts`` are those that people taught; ``model`` is where lessons are stored. ``checked_messages``
-    is None where no message is remembered, ``autolearn_layer`` where nothing is learned without people, and
-    ``check_queue`` where checks do not wait for each other. ``clock`` gives the seconds since the epoch. What is
-    tokenized in a thread passes ``large_messages``: threads that compute do not help each other, and each of them
-    holds up the event loop.
+    is None where no message is remembered, ``autolearn_layer`` where nothing is learned without people,
+    ``check_queue`` where checks do not wait for each other, and ``canaries`` where no message is one. ``clock``
+    gives the seconds since the epoch. What is tokenized in a thread passes ``large_messages``: threads that
+    compute do not help each other, and each of them holds up the event loop.
     """
 
     tokenizer: Tokenizer
@@ -49,6 +50,7 @@ class FilterParts:
     clock: Callable[[], float] = time.time
     autolearn_layer: WithdrawableLayer | None = None
     check_queue: CheckQueue | None = None
+    canaries: CanarySource | None = None
     large_messages: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     half_life_monitor: HalfLifeMonitor = field(default_factory=HalfLifeMonitor)
 

@@ -94,6 +94,13 @@ class CheckedMessageSource(Protocol):
         """Return the message if it is remembered, else None. Raises ``StoreUnavailable``."""
 
 
+class CanarySource(Protocol):
+    """What knows which messages are canaries."""
+
+    def redeem(self, message_key: str) -> bool:
+        """Return whether the message with this key is a canary: True once at most for each of them."""
+
+
 class WithdrawableLayer(Protocol):
     """What was autolearned, and is taken back when a person gives a label."""
 

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 from nbstream.policy.explanation import Explanation, ScoreCounts
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
-from nbstream.policy.verdict import Thresholds, contradicts_label
+from nbstream.policy.verdict import Thresholds, Verdict, contradicts_label
 
 if TYPE_CHECKING:
     from nbstream.bayes.clues import Clue
     from nbstream.policy.policy import ThresholdPolicy
-    from nbstream.policy.verdict import ModelState, Verdict
+    from nbstream.policy.verdict import ModelState
+
+CANARY_REASON = "canary of nbstream doctor"
 
 
 class LessonOutcome(StrEnum):
@@ -35,7 +37,8 @@ class Check:
     ``score`` is the log-odds in nats before calibration, ``probability`` is P(spam) after it. ``prior`` and the
     clues sum to the score, and ``evidence`` has the counts behind them. ``thresholds`` are those that decided, and
     ``policy`` is the name of the treatment that they belong to. ``former_id`` is the message's id in
-    an older version, where that differs; see ``Message.former_key``.
+    an older version, where that differs; see ``Message.former_key``. ``is_canary``: the message is one of
+    ``nbstream doctor``, see ``as_canary``.
     """
 
     id: str
@@ -50,6 +53,20 @@ class Check:
     evidence: ScoreCounts = field(default=ScoreCounts(), repr=False, compare=False)  # an array has no truth value
     policy: str = DEFAULT_RULE_NAME
     former_id: str | None = None
+    is_canary: bool = False
+
+    @property
+    def outcome(self) -> str:
+        """What log and metrics call it: the verdict, or ``canary``."""
+        return "canary" if self.is_canary else str(self.verdict)
+
+    def as_canary(self) -> Check:
+        """Return the check of a canary: it is spam whatever the model says, so that the answer is known.
+
+        A canary was scored like any other message. Nobody reports or remembers its check, nothing is learned from
+        it, and it is delivered whatever the actions are.
+        """
+        return replace(self, verdict=Verdict.SPAM, probability=1.0, reason=CANARY_REASON, is_canary=True)
 
     def contradicts(self, label: str) -> bool:
         """Return whether this check contradicts ``label``; see ``contradicts_label``."""

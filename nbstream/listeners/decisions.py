@@ -67,6 +67,11 @@ class DecidedRecipients:
     treatment: str = ""
     observed: Action | None = None
 
+    @property
+    def is_canary(self) -> bool:
+        """Whether the message is one of ``nbstream doctor``, which is delivered whatever the actions are."""
+        return self.check is not None and self.check.is_canary
+
 
 @dataclass(frozen=True, slots=True)
 class DecidedMessage:
@@ -121,6 +126,8 @@ class MessageDecisions:
         del content  # of a message with fields of ours there is a copy now
         groups = tuple(await self._decided_recipients(message, recipients))
         for group in groups:
+            if group.is_canary:
+                continue
             self._observer.action_taken(str(group.action.kind))
             if group.observed:
                 self._observer.action_observed(str(group.observed.kind))
@@ -174,7 +181,9 @@ class MessageDecisions:
         group_check = _check_with_decision(check, group.decision)
         treatment = group.decision.treatment.name if group.has_other_treatments else ""
         header_policy, action, observed = self._runtime.header_policy, group.decision.action, None
-        if header_policy.observes:
+        if group_check.is_canary:
+            action = Action(ActionKind.PASS)
+        elif header_policy.observes:
             action, observed = Action(ActionKind.PASS), action
         is_redirected = action.kind is ActionKind.REDIRECT and len(group.recipients) == 1
         redirected_from = group.recipients[0].address if is_redirected else ""

@@ -25,7 +25,7 @@ def log_message(
         "listener": listener,
         **({"entry": entry} if entry is not None else {}),
         "id": check.id if check else None,
-        "verdict": str(check.verdict) if check else "none",
+        "verdict": check.outcome if check else "none",
         "probability": round(check.probability, 6) if check else None,
         **details,
         "milliseconds": round(seconds * 1000, 2),

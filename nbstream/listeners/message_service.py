@@ -217,5 +217,5 @@ class MessageHandler:
         self, check: Check | None, seconds: float, *, entry: str | None = None, **details: str | None
     ) -> None:
         """Count and log a message that was answered; ``entry`` and ``details`` are as in ``log_message``."""
-        self._observer.delivered(self._listener_name, str(check.verdict) if check else "none")
+        self._observer.delivered(self._listener_name, check.outcome if check else "none")
         log_message(self._listener_name, check, seconds, entry=entry, **details)

@@ -29,7 +29,8 @@ class DeliveryMetrics:
         self._feedback = feedback
         self._messages = Counter(
             "nbstream_messages",
-            "Messages checked and answered, by listener and verdict; the verdict is none where the check failed.",
+            "Messages checked and answered, by listener and verdict; the verdict is none where the check failed, "
+            "and canary for a message of nbstream doctor.",
             ["listener", "verdict"],
             registry=registry.counts,
         )

@@ -29,6 +29,9 @@ class ExaminedDovecot:
         # Mailboxes of the special use \Junk that no rule is for are of other tests.
         self._file.write_text(self._file.read_text().replace("special_use = \\Junk", "special_use = \\Archive"))
 
+        self.socket_folder = folder / "nbstream"
+        self.socket_folder.mkdir()
+
     def add(self, text: str) -> None:
         """Add settings behind all others."""
         with self._file.open("a") as file:
@@ -51,6 +54,12 @@ async def test_the_configuration_of_the_handbook_is_fine(dovecot: ExaminedDoveco
 
     assert wrong(found) == []
     assert "Junk" in the(found, doctor.CONNECTED).what
+
+
+async def test_a_folder_of_sockets_that_is_not_there(dovecot: ExaminedDovecot) -> None:
+    dovecot.socket_folder.rmdir()
+
+    assert str(dovecot.socket_folder) in the(await dovecot.findings(), doctor.NO_SOCKET_FOLDER).what
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,10 @@ import pytest
 from nbstream.doctor import machine
 from nbstream.doctor.findings import FindingKind
 from nbstream.doctor.machine import disk_finding, examine_machine, shared_memory_finding
+from nbstream.spool import segments
+from nbstream.spool.failed_messages import keep_failed
+from nbstream.spool.spooled_message import SpooledMessage
+from nbstream.spool.writer import SpoolWriter
 from tests.doctor.sites import is_of, make_site, the
 
 
@@ -54,3 +58,24 @@ async def test_messages_that_should_be_gone_from_the_quarantine(
     (folder / f"{time.time() - days * 86_400:.6f}.P1Q1.host,I={'a' * 24}").write_text("Subject: waits\n")
 
     the(await examine_machine(make_site(tmp_path)), kind)
+
+
+async def test_reported_messages_that_wait_or_were_set_aside(tmp_path: Path) -> None:
+    folder = tmp_path / "state" / segments.FOLDER
+    (tmp_path / "state").mkdir(mode=0o700)
+    writer = SpoolWriter(folder, 1 << 20)
+    writer.append([SpooledMessage("spam", "user ann", int(time.time()), b"Subject: x\r\n\r\nprize\r\n")])
+    the(await examine_machine(make_site(tmp_path)), machine.SPOOL)
+    writer.close()
+
+    old = tmp_path / "old"
+    old.mkdir()
+    writer = SpoolWriter(old / "state" / segments.FOLDER, 1 << 20)
+    writer.append([SpooledMessage("spam", "user ann", int(time.time()) - 600, b"Subject: x\r\n\r\nprize\r\n")])
+    writer.close()
+    keep_failed(old / "state" / segments.FOLDER, "spam", b"Subject: x\r\n\r\nprize\r\n")
+
+    found = await examine_machine(make_site(old))
+
+    assert "10 minutes" in the(found, machine.SPOOL_LATE).what
+    assert "1 reported" in the(found, machine.SPOOL_FAILED).what

@@ -44,7 +44,9 @@ def _examine(options: argparse.Namespace) -> tuple[Finding, ...]:
         settings = config.load_settings(config.find_config_file(options.config))
     except ConfigError as error:
         return invalid_configuration(error)
-    return interrupts.run_interruptible(examine(settings, MailServerFiles(options.postfix, options.dovecot)))
+    return interrupts.run_interruptible(
+        examine(settings, MailServerFiles(options.postfix, options.dovecot), options.canary)
+    )
 
 
 def _printable(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:

@@ -58,6 +58,12 @@ def _add_doctor(commands: Commands) -> None:
         metavar="FILE",
         help="Dovecot's dovecot.conf (default: that of doveconf)",
     )
+    doctor.add_argument(
+        "--canary",
+        type=arguments.mail_address,
+        metavar="ADDRESS",
+        help="send a message to ADDRESS on the way of mail; it is checked, marked as spam and never learned",
+    )
     doctor.set_defaults(module="doctor")
 
 

@@ -117,7 +117,7 @@ class MilterAnswers:
             _log.warning("milter: message not passed on: %s", error)
             answer = [RefusalReply(error_reply(error))]
         check = decided.check if decided else None
-        self._observer.delivered(names.MILTER, str(check.verdict) if check else "none")
+        self._observer.delivered(names.MILTER, check.outcome if check else "none")
         last = answer[-1]
         details = decided.log_details if decided else {"action": None, "policy": None}
         reply = str(last.reply) if isinstance(last, RefusalReply) else None

@@ -103,7 +103,7 @@ class Delivery:
             await transaction.abort()
             raise
         check = decided.check if decided else None
-        self._observer.delivered(listener, str(check.verdict) if check else "none")
+        self._observer.delivered(listener, check.outcome if check else "none")
         details = decided.log_details if decided else {"action": None, "policy": None}
         log_message(listener, check, time.perf_counter() - started, **details, reply=str(replies))
         return DeliveryResult(replies, check)

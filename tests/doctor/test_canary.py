@@ -1,0 +1,173 @@
+"""The canary: sent through a running daemon, and refused on its way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import smtplib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from nbstream.assembly.daemon_status import DaemonStatus
+from nbstream.doctor import canary
+from nbstream.doctor.canary import make_canary, send_canary
+from nbstream.doctor.site import Site
+from nbstream.mail.message import Message
+from tests.conftest import RedisServer
+from tests.doctor.sites import make_site, the
+from tests.integration.daemon import DaemonProcess, command, free_port
+
+CONFIG = """\
+state_dir: {folder}/state
+redis: {{url: '{url}'}}
+model: {{name: canary, min_learned: {{spam: 0, ham: 0}}}}
+listeners: {{smtp: {{listen: "127.0.0.1:{port}"}}, http: {{listen: "127.0.0.1:0"}}}}
+autolearn: {{ham: 0.4}}
+actions: {{spam: reject}}
+log: {{format: json}}
+"""
+TRACES = (
+    "nbstream_score_probability_count",
+    'nbstream_actions_total{action="pass"}',
+    'nbstream_actions_total{action="reject"}',
+)
+RUNNING = DaemonStatus(os.getpid())
+ADDRESS = "ann@example.org"
+
+
+@asynccontextmanager
+async def smtp_server(*replies: bytes) -> AsyncIterator[int]:
+    """A server that gives these replies, one for each command; the port."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for number, reply in enumerate(replies):
+            if number:
+                data = await reader.readline()
+                if replies[number - 1].startswith(b"354"):
+                    while data and data != b".\r\n":
+                        data = await reader.readline()
+            writer.write(reply)
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        yield server.sockets[0].getsockname()[1]
+
+
+def the_canary(report: str) -> dict[str, str]:
+    (finding,) = [finding for finding in json.loads(report)["findings"] if finding["check"] == "canary"]
+    return dict(finding)
+
+
+def send(daemon: DaemonProcess, raw: bytes) -> None:
+    with smtplib.SMTP("127.0.0.1", int(daemon.address("smtp").rpartition(":")[2])) as client:
+        client.sendmail("", [ADDRESS], raw)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_canary_is_delivered_as_spam_and_leaves_no_trace(
+    own_redis: RedisServer, tmp_path: Path, workers: int
+) -> None:
+    file = tmp_path / "nbstream.yaml"
+    file.write_text(CONFIG.format(folder=tmp_path, url=own_redis.url, port=free_port()) + f"workers: {workers}\n")
+    maildir = tmp_path / "state" / "Maildir" / "new"
+    counted = 'nbstream_messages_total{listener="smtp",verdict="canary"}'
+
+    with DaemonProcess(file) as daemon:
+        finding = the_canary(command("doctor", "-c", file, "--json", "--canary", ADDRESS).stdout)
+        (delivered,) = maildir.iterdir()
+        raw = delivered.read_bytes()
+        figures = [daemon.metric(name) for name in (counted, *TRACES)]
+        send(daemon, raw)  # a stranger who has seen it
+        later_figures = [daemon.metric(name) for name in (counted, *TRACES)]
+        daemon.stop()
+
+    assert finding["severity"] == "ok", finding
+    assert ADDRESS in finding["what"]
+    assert b"X-Spam-Flag: YES" in raw
+    assert b'reason="canary of nbstream doctor"' in raw
+    assert figures == [1, 0, 0, 0]
+    assert later_figures == [1, 1, 1, 0]  # by then it is a message like any other
+    assert list((tmp_path / "state" / "canaries").iterdir()) == []
+
+
+def test_a_canary_is_neither_remembered_nor_learned(own_redis: RedisServer, tmp_path: Path) -> None:
+    file = tmp_path / "nbstream.yaml"
+    file.write_text(CONFIG.format(folder=tmp_path, url=own_redis.url, port=free_port()))
+
+    with DaemonProcess(file) as daemon:
+        finding = the_canary(command("doctor", "-c", file, "--json", "--canary", ADDRESS).stdout)
+        daemon.stop()  # which writes what is to be remembered
+
+    assert finding["severity"] == "ok", finding
+    with Redis(unix_socket_path=str(own_redis.socket)) as client:
+        assert [key for key in client.scan_iter("nbstream:*") if b":schema" not in key] == []
+
+
+def site_of(folder: Path, port: int, text: str = "") -> Site:
+    return make_site(folder, f"listeners: {{smtp: {{listen: '127.0.0.1:{port}'}}, http: null}}\n{text}", RUNNING)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "state").mkdir(mode=0o700)
+    return tmp_path
+
+
+async def test_a_server_that_does_not_know_the_canary_does_not_check_it(folder: Path) -> None:
+    replies = (b"220 mx\r\n", b"250 mx\r\n", b"250 ok\r\n", b"250 ok\r\n", b"354 go\r\n", b"250 ok\r\n")
+    async with smtp_server(*replies) as port:
+        found = await send_canary(site_of(folder, port), ADDRESS)
+
+    the(found, canary.NOT_CHECKED)
+    assert list((folder / "state" / "canaries").iterdir()) == []
+
+
+async def test_a_recipient_that_the_next_hop_refuses(folder: Path) -> None:
+    async with smtp_server(
+        b"220 mx\r\n", b"250-mx\r\n250 SIZE\r\n", b"250 ok\r\n", b"550 5.1.1 unknown\r\n"
+    ) as port:
+        found = await send_canary(site_of(folder, port), ADDRESS)
+
+    assert "RCPT: 550 5.1.1 unknown" in the(found, canary.REFUSED).what
+    assert list((folder / "state" / "canaries").iterdir()) == []
+
+
+async def test_a_listener_that_is_not_there(folder: Path) -> None:
+    the(await send_canary(site_of(folder, free_port()), ADDRESS), canary.NOT_SENT)
+
+
+@pytest.mark.parametrize("address", ["spam@nbstream.invalid", "HAM@nbstream.invalid"])
+async def test_a_feedback_address_would_learn_it(folder: Path, address: str) -> None:
+    the(await send_canary(site_of(folder, 1), address), canary.FEEDBACK_ADDRESS)
+
+
+async def test_a_state_folder_that_does_not_exist_cannot_announce_it(tmp_path: Path) -> None:
+    the(await send_canary(site_of(tmp_path, 1), ADDRESS), canary.NOT_ANNOUNCED)
+
+
+async def test_a_site_without_a_way_for_mail(folder: Path) -> None:
+    the(await send_canary(make_site(folder, "listeners: {smtp: null}\n", RUNNING), ADDRESS), canary.NO_WAY)
+
+
+async def test_a_site_without_a_daemon(folder: Path) -> None:
+    the(await send_canary(make_site(folder), ADDRESS), canary.NO_DAEMON)
+
+
+def test_no_two_canaries_are_the_same_message() -> None:
+    one, other = make_canary(ADDRESS), make_canary(ADDRESS)
+
+    assert Message(one).key != Message(other).key
+    assert b"\n" not in one.replace(b"\r\n", b"")
+    assert not any(line.startswith(b".") for line in one.split(b"\r\n"))
+
+
+def test_only_a_mail_address_gets_one(tmp_path: Path) -> None:
+    done = command("doctor", "--canary", "ann@example.org> SIZE=1\r\nRSET")
+
+    assert done.returncode == 64
+    assert canary.DELIVERED.check == "canary"
