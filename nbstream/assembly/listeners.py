@@ -35,10 +35,11 @@ from nbstream.store.model.keys import ModelKeys
 
 if TYPE_CHECKING:
     from nbstream.assembly.parts import ServerParts
-    from nbstream.config import HttpListenerSettings, Settings, SmtpListenerSettings
+    from nbstream.config import HttpListenerSettings, Settings
     from nbstream.config.listeners import (
         DovecotListenerSettings,
         ListenersSettings,
+        MailListenerSettings,
         MetricsListenerSettings,
         MilterListenerSettings,
         SocketListenerSettings,
@@ -118,7 +119,7 @@ class ListenerEntry(Generic[Section]):
         )
 
 
-def _tcp_address(section: SmtpListenerSettings | MetricsListenerSettings) -> ListenAddress:
+def _tcp_address(section: MetricsListenerSettings) -> ListenAddress:
     return TcpListenAddress(section.listen.host, section.listen.port)
 
 
@@ -144,10 +145,11 @@ def _nobody_by_address(_: Settings) -> Teachers:
     return Teachers()
 
 
-def _make_smtp(section: SmtpListenerSettings, context: ListenerContext) -> Listener:
+def _make_mail(section: MailListenerSettings, context: ListenerContext) -> Listener:
+    """Return the SMTP listener, or the LMTP listener."""
     # Imported here: where the listener is off, and in all commands, aiosmtpd is not loaded.
     from nbstream.listeners.smtp.listener import SmtpListener  # noqa: PLC0415 - see above
-    from nbstream.listeners.smtp.listener_state import SmtpLimits, SmtpOptions  # noqa: PLC0415 - see above
+    from nbstream.listeners.smtp.listener_state import SmtpLimits, SmtpOptions, TlsMode  # noqa: PLC0415 - see above
     from nbstream.relay.outlet import Outlet  # noqa: PLC0415 - see above
 
     parts = context.parts
@@ -160,7 +162,12 @@ def _make_smtp(section: SmtpListenerSettings, context: ListenerContext) -> Liste
         max_recipients=section.max_recipients,
     )
     outlet = Outlet(parts.next_hop, parts.quarantine)
-    options = SmtpOptions(trusted_proxies=section.trusted_proxies)
+    options = SmtpOptions(
+        context.listener_name,
+        section.trusted_proxies,
+        TlsMode(section.tls),
+        is_lmtp=context.listener_name == names.LMTP,
+    )
     return SmtpListener(limits, options, context.bytes_in_flight, outlet, context.runtime, parts.metrics)
 
 
@@ -251,8 +258,17 @@ LISTENERS: tuple[ListenerEntry[Any], ...] = (
     ListenerEntry(
         names.SMTP,
         section=lambda listeners: listeners.smtp,
-        make=_make_smtp,
-        address=_tcp_address,
+        make=_make_mail,
+        address=_socket_address,
+        byte_limit=lambda section: section.max_bytes_in_flight,
+        teachers=_peers_that_may_teach,
+        binds_all_addresses=True,
+    ),
+    ListenerEntry(
+        names.LMTP,
+        section=lambda listeners: listeners.lmtp,
+        make=_make_mail,
+        address=_socket_address,
         byte_limit=lambda section: section.max_bytes_in_flight,
         teachers=_peers_that_may_teach,
         binds_all_addresses=True,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from nbstream.assembly.headers import make_header_policy, make_message_reader
 from nbstream.assembly.listeners import LISTENERS
 from nbstream.assembly.policy import make_filter_policy, make_rules
+from nbstream.assembly.tls import make_tls_contexts
 from nbstream.listeners.runtime import FeedbackAddresses, Runtime
 
 if TYPE_CHECKING:
@@ -26,5 +27,6 @@ def make_runtime(settings: Settings, spam_filter: Filter) -> Runtime:
         feedback_addresses=FeedbackAddresses(settings.feedback.spam_address, settings.feedback.ham_address),
         message_reader=make_message_reader(settings),
         header_policy=make_header_policy(settings),
+        tls_contexts=make_tls_contexts(settings),
         passes_on_failure=settings.on_filter_failure == "pass",
     )

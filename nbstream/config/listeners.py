@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, Strict, ValidationInfo, field_validator
 
@@ -17,8 +17,15 @@ from nbstream.config.addresses import (
     read_socket_mode,
     read_unix_address,
 )
-from nbstream.config.section import ByteCount, Count, PasswordFile, Seconds, Section
-from nbstream.config.values import Network, SecretFile, read_network, read_system_user
+from nbstream.config.section import ByteCount, Count, FilePath, PasswordFile, Seconds, Section
+from nbstream.config.values import (
+    Network,
+    SecretFile,
+    read_listener_tls_mode,
+    read_network,
+    read_system_user,
+    require_usable_certificate,
+)
 
 TcpAddressSetting = Annotated[TcpAddress, BeforeValidator(read_address)]
 TcpOrUnixAddressSetting = Annotated[TcpAddress | UnixAddress, BeforeValidator(read_listen_address)]
@@ -56,18 +63,17 @@ class SocketListenerSettings(Section):
     """The name of the group that the unix socket is given to. ``null`` leaves the group of the process."""
 
 
-class SmtpListenerSettings(Section):
-    """The SMTP listener and its limits."""
+class MailListenerSettings(SocketListenerSettings):
+    """What the listeners that take mail to its next hop have in common."""
 
-    listen: TcpAddressSetting = TcpAddress("127.0.0.1", 10025)
-    """Where the listener accepts connections. Port 0 lets the system choose a port."""
+    _listener_name: ClassVar[str]
 
     max_message_bytes: ByteCount = 50 << 20
     """A larger message is refused for good (552). It should be no less than what the mail server itself accepts.
     """
 
     hostname: Annotated[str, BeforeValidator(read_host_name)] | None = None
-    """The name in the greeting and in EHLO. ``null`` is the name of this machine."""
+    """The name in the greeting and in the first answer. ``null`` is the name of this machine."""
 
     idle_timeout_seconds: Seconds = 300
     """A client that sends nothing for this long is disconnected. RFC 5321 asks for at least 300."""
@@ -96,10 +102,62 @@ class SmtpListenerSettings(Section):
     unix socket may say it too.
     """
 
+    tls_cert_file: FilePath | None = None
+    """A file with the certificate of this listener and those that lead to its authority (PEM). A reload reads it
+    again, also where nothing else has changed.
+    """
+
+    tls_key_file: FilePath | None = None
+    """A file with the key of that certificate, unless the same file has it. The key must have no passphrase."""
+
+    tls: Annotated[Literal["off", "may", "require", "implicit"], BeforeValidator(read_listener_tls_mode)] = "off"
+    """Whether clients use TLS, of version 1.2 at least. With ``may`` they can begin it (STARTTLS), with
+    ``require`` they must before they send mail, and with ``implicit`` a connection begins with it. All but
+    ``off`` need ``tls_cert_file``.
+    """
+
     @field_validator("max_bytes_in_flight")
     @classmethod
     def _room_for_one(cls, value: int, info: ValidationInfo) -> int:
-        return require_room_for_one_message(value, info, "smtp")
+        return require_room_for_one_message(value, info, cls._listener_name)
+
+    @field_validator("tls_key_file")
+    @classmethod
+    def _usable_certificate(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        certificate = info.data.get("tls_cert_file")
+        if certificate is None:
+            if value is not None and "tls_cert_file" in info.data:
+                raise ValueError(f"must be left out where listeners.{cls._listener_name}.tls_cert_file is")
+            return value
+        require_usable_certificate(certificate, value, f"listeners.{cls._listener_name}.tls_cert_file")
+        return value
+
+    @field_validator("tls")
+    @classmethod
+    def _tls_needs_a_certificate(cls, value: str, info: ValidationInfo) -> str:
+        if value != "off" and info.data.get("tls_cert_file", "refused") is None:
+            raise ValueError(f"must be off, or listeners.{cls._listener_name}.tls_cert_file must be set")
+        return value
+
+
+class SmtpListenerSettings(MailListenerSettings):
+    """The SMTP listener and its limits."""
+
+    _listener_name: ClassVar[str] = "smtp"
+
+    listen: TcpOrUnixAddressSetting = TcpAddress("127.0.0.1", 10025)
+    """Where the listener accepts connections. Port 0 lets the system choose a port. Postfix cannot send SMTP to a
+    unix socket.
+    """
+
+
+class LmtpListenerSettings(MailListenerSettings):
+    """The LMTP listener and its limits."""
+
+    _listener_name: ClassVar[str] = "lmtp"
+
+    listen: TcpOrUnixAddressSetting = TcpAddress("127.0.0.1", 10024)
+    """Where the listener accepts connections. Port 0 lets the system choose a port."""
 
 
 class HttpListenerSettings(Section):
@@ -371,6 +429,9 @@ class ListenersSettings(Section):
     spamd: SpamdListenerSettings | None = None
     """The protocol of SpamAssassin's server, for spamc, Exim's ``spam =`` and others."""
 
+    lmtp: LmtpListenerSettings | None = None
+    """Mail comes in here by LMTP, in place of SMTP: each recipient of a message gets an answer of its own."""
+
     milter: MilterListenerSettings | None = None
     """The milter protocol, for Postfix (``smtpd_milters``, ``non_smtpd_milters``), Sendmail and others."""
 
@@ -388,6 +449,7 @@ class ListenersSettings(Section):
         """The names of the listeners that have an address and are not closed, with their addresses."""
         by_name = {
             "smtp": self.smtp,
+            "lmtp": self.lmtp,
             "http": self.http,
             "metrics": self.metrics,
             "spamd": self.spamd,

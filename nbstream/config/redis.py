@@ -21,7 +21,7 @@ from nbstream.config.redis_url import (
     url_is_unchecked,
 )
 from nbstream.config.section import CaFile, PasswordFile, Seconds, Section
-from nbstream.config.values import SecretFile
+from nbstream.config.values import SecretFile, require_usable_certificate
 
 _NAME = re.compile(r"[^\s\x00-\x1f\x7f]{1,200}")
 
@@ -181,14 +181,7 @@ class RedisSettings(Section):
     def _usable_certificate(cls, value: Path | None, info: ValidationInfo) -> Path | None:
         certificate = info.data.get("cert_file")
         if certificate is not None:
-            import ssl  # noqa: PLC0415 - see above
-
-            try:
-                ssl.create_default_context().load_cert_chain(certificate, value, password=lambda: "")
-            except (OSError, ValueError):
-                raise ValueError(
-                    "must be the key of the certificate in redis.cert_file, both in readable PEM files"
-                ) from None
+            require_usable_certificate(certificate, value, "redis.cert_file")
         return value
 
     @property

@@ -150,6 +150,15 @@ def read_tls_mode(value: object) -> str:
     raise ValueError("must be off, may, encrypt or verify")
 
 
+def read_listener_tls_mode(value: object) -> str:
+    """Read ``off``, ``may``, ``require`` or ``implicit``. Without quotes ``off`` is a boolean in YAML."""
+    if value is False:
+        return "off"
+    if isinstance(value, str) and value in {"off", "may", "require", "implicit"}:
+        return value
+    raise ValueError("must be off, may, require or implicit")
+
+
 def read_secret_file(value: object) -> SecretFile:
     """Read the path of a file that contains one secret. The line end after the secret is no part of it."""
     if isinstance(value, SecretFile):
@@ -260,3 +269,16 @@ def read_model_name(value: object) -> str:
     if not isinstance(value, str) or _MODEL_NAME.fullmatch(value) is None:
         raise ValueError("must be text of the characters a-z 0-9 . _ - (a number needs quotes)")
     return value
+
+
+def require_usable_certificate(certificate: Path, key: Path | None, setting: str) -> None:
+    """Raise ValueError unless the files have a certificate and its key; ``setting`` names that of the certificate.
+
+    Without a key file the file of the certificate has the key too.
+    """
+    import ssl  # noqa: PLC0415 - commands start without it, and few files name a certificate
+
+    try:
+        ssl.create_default_context().load_cert_chain(certificate, key, password=lambda: "")
+    except (OSError, ValueError):
+        raise ValueError(f"must be the key of the certificate in {setting}, both in readable PEM files") from None

@@ -105,14 +105,18 @@ class DecidedMessage:
 class MessageDecisions:
     """Checks messages and decides about them by one runtime.
 
-    ``can_differ``: the recipients of one message can be treated differently.
+    ``can_differ``: the recipients of one message can be treated differently. ``can_refuse_some``: the message can
+    be refused for some of them and taken for others.
     """
 
-    def __init__(self, runtime: Runtime, observer: DecisionObserver, *, can_differ: bool) -> None:
+    def __init__(
+        self, runtime: Runtime, observer: DecisionObserver, *, can_differ: bool, can_refuse_some: bool = False
+    ) -> None:
         self._runtime = runtime
         self._filter = runtime.spam_filter
         self._observer = observer
         self._can_differ = can_differ
+        self._can_refuse_some = can_refuse_some
 
     async def decide(self, content: bytes, recipients: Sequence[SmtpPath]) -> DecidedMessage:
         """Check ``content`` (CRLF line ends) and return what happens to it for ``recipients``, at least one.
@@ -175,7 +179,12 @@ class MessageDecisions:
                 policy_verdicts[treatment.policy] = _policy_verdict(
                     await self._filter.decide_for_treatment(check, treatment)
                 )
-        return group_recipients(pairs, policy_verdicts.__getitem__, can_differ=self._can_differ)
+        return group_recipients(
+            pairs,
+            policy_verdicts.__getitem__,
+            can_differ=self._can_differ,
+            can_refuse_some=self._can_refuse_some,
+        )
 
     def _decided_group(self, check: Check, group: RecipientGroup[SmtpPath]) -> DecidedRecipients:
         group_check = _check_with_decision(check, group.decision)

@@ -7,6 +7,7 @@ would give nobody the right to teach.
 from __future__ import annotations
 
 SMTP = "smtp"
+LMTP = "lmtp"
 HTTP = "http"
 SPAMD = "spamd"
 MILTER = "milter"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nbstream.listeners.teachers import Teachers
 
 if TYPE_CHECKING:
+    import ssl
+
     from nbstream.filter import Filter
     from nbstream.policy.header_policy import HeaderPolicy
     from nbstream.policy.incoming_message import MessageReader
@@ -32,7 +34,8 @@ class Runtime:
     It is the settings turned into objects, and has nothing to do with the event loop. ``spam_filter`` has the
     policies in force, and ``rules`` are the policies and actions by recipient. ``teachers`` are those who may
     teach, by the name of the listener. ``message_reader`` makes messages of bytes, and ``header_policy`` says what
-    changes in the header of mail. ``passes_on_failure``: mail whose check failed passes unmarked, else it is
+    changes in the header of mail. ``tls_contexts`` have the certificates, by the name of the listener; a listener
+    without TLS has none. ``passes_on_failure``: mail whose check failed passes unmarked, else it is
     deferred.
     """
 
@@ -43,6 +46,7 @@ class Runtime:
     message_reader: MessageReader
     header_policy: HeaderPolicy
     passes_on_failure: bool = True
+    tls_contexts: Mapping[str, ssl.SSLContext] = field(default_factory=dict)
 
     def teachers_through(self, listener: str) -> Teachers:
         """Return who may teach through the listener of that name."""

@@ -5,8 +5,9 @@ Rules:
 - The first rule whose pattern matches the recipient holds; without one, the top of the file holds.
 - Recipients with the same decision are one group.
 - Where the outlet cannot treat recipients differently, the mildest decision holds for all of them.
-- Where it can, each recipient has its own decision. But a message has one reply: defer and reject hold only if
-  they hold for all recipients. Else the recipients with these actions get the mildest of the decisions.
+- Where it can, each recipient has its own decision. But where a message has one reply, as in SMTP, defer and
+  reject hold only if they hold for all recipients. Else the recipients with these actions get the mildest of the
+  decisions.
 - Of two decisions that are equally mild, that of the rule further up in the file is taken.
 """
 
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from nbstream.policy.actions import Action, VerdictActions
+from nbstream.policy.actions import Action, ActionKind, VerdictActions
 from nbstream.policy.address_patterns import first_matching_pattern
 from nbstream.policy.policy import ThresholdPolicy
 from nbstream.policy.verdict import Thresholds, Verdict
@@ -83,6 +84,13 @@ class RecipientRules:
         patterns = tuple(rule.pattern for rule in rules)
         return cls(RecipientTreatment(DEFAULT_RULE_NAME, len(rules), policy, actions), tuple(rules), patterns)
 
+    def may_take(self, kind: ActionKind) -> bool:
+        """Return whether an action of this kind is taken for any verdict of any recipient."""
+        treatments = (self.default, *(rule.treatment for rule in self.rules))
+        return any(
+            treatment.actions.for_verdict(verdict).kind is kind for treatment in treatments for verdict in Verdict
+        )
+
     def treatment_of(self, address: str) -> RecipientTreatment:
         """Return the treatment of this recipient."""
         position = first_matching_pattern(self.patterns, address)
@@ -134,11 +142,12 @@ def group_recipients(
     policy_verdict_of: Callable[[ThresholdPolicy], PolicyVerdict],
     *,
     can_differ: bool,
+    can_refuse_some: bool = False,
 ) -> list[RecipientGroup[Recipient]]:
     """Group the recipients of a message (at least one) by what happens to it, the mildest decision first.
 
-    ``can_differ`` says whether the outlet can treat recipients differently. If it cannot, or if the message is
-    refused, there is one group.
+    ``can_differ`` says whether the outlet can treat recipients differently, and ``can_refuse_some`` whether the
+    client gets a reply for each recipient. Where recipients cannot differ, there is one group.
     """
     pairs = list(recipients)
     treatments = {treatment.position: treatment for _, treatment in pairs}
@@ -150,7 +159,8 @@ def group_recipients(
     members_by_decision: dict[tuple[PolicyVerdict, Action], list[tuple[Recipient, Decision]]] = {}
     for recipient, treatment in pairs:
         own_decision = decisions[treatment.position]
-        decision = own_decision if can_differ and own_decision.action.kind.takes_message else mildest
+        holds = can_differ and (can_refuse_some or own_decision.action.kind.takes_message)
+        decision = own_decision if holds else mildest
         members_by_decision.setdefault((decision.policy_verdict, decision.action), []).append(
             (recipient, decision)
         )

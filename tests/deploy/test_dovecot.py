@@ -302,7 +302,7 @@ def test_the_scripts_fit_the_settings(name: str, label: str) -> None:
     address = {"spam": settings.feedback.spam_address, "ham": settings.feedback.ham_address}[label]
     listen = settings.listeners.smtp.listen
     script = (PIECES / name).read_text()
-    assert f'pipe :copy "{REPORT.name}" ["{listen.host}:{listen.port}", "{address}"];' in script
+    assert f'pipe :copy "{REPORT.name}" ["{listen}", "{address}"];' in script
 
 
 @pytest.mark.parametrize("version", ["2.3", "2.4"])

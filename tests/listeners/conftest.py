@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.listeners.smtp.listener_state import TlsMode
+from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
-from tests.listeners.smtp.smtp_listener import RunningSmtp, open_smtp_listener
+from tests.listeners.smtp.smtp_listener import RunningSmtp, Way, open_smtp_listener
 from tests.listeners.stream.stream_worker import Worker, working
+from tests.redis_servers.access import Certificates
 
 
 @pytest.fixture
@@ -20,8 +23,30 @@ async def smtp(client: Redis, tmp_path: Path) -> AsyncIterator[RunningSmtp]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def certificates(program: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """A certificate for 127.0.0.1."""
+    return Certificates.make(program("openssl"), tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(params=list(Way))
+async def reached(request: pytest.FixtureRequest, client: Redis, tmp_path: Path) -> AsyncIterator[RunningSmtp]:
+    """A listener in front of a Maildir, reached in each of the ways."""
+    way: Way = request.param
+    certificates = None if way.tls is TlsMode.OFF else request.getfixturevalue("certificates")
+    async with open_smtp_listener(client, tmp_path / "Maildir", way=way, certificates=certificates) as running:
+        yield running
+
+
 @pytest.fixture
 async def worker(client: Redis, shared_redis: RedisServer) -> AsyncIterator[Worker]:
     """A worker of the stream listener."""
     async with working(client, shared_redis.url) as worker:
         yield worker
+
+
+@pytest.fixture
+async def own_client(own_redis: RedisServer) -> AsyncIterator[Redis]:
+    client = open_client(ConnectionOptions(own_redis.url, timeout_seconds=1))
+    yield client
+    await client.aclose()

@@ -23,7 +23,7 @@ RULES = RecipientRules.build(ThresholdPolicy(), VerdictActions())
 
 def make_runtime(spam_filter: Filter, *, allow_from: Sequence[Network] = LOOPBACK, **changes: Any) -> Runtime:
     """A runtime in which peers of ``allow_from`` may teach through every listener with a socket."""
-    teachers = dict.fromkeys(("smtp", "http", "spamd", "milter"), Teachers(allow_from))
+    teachers = dict.fromkeys(("smtp", "lmtp", "http", "spamd", "milter"), Teachers(allow_from))
     header_policy = changes.get("header_policy", HeaderPolicy("test"))
     values: dict[str, Any] = {
         "rules": RULES,

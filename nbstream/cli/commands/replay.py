@@ -23,6 +23,7 @@ from tqdm import tqdm
 
 from nbstream import config
 from nbstream.bayes.counts import CLASSES
+from nbstream.config import TcpAddress
 from nbstream.errors import ConfigError, InputError, RelayRefused, RelayUnavailable
 from nbstream.evaluation.streams import read_index
 from nbstream.mail.lines import normalize_line_ends
@@ -246,7 +247,10 @@ def _daemon_address(smtp: tuple[str, int] | None, settings: Settings) -> tuple[s
         return smtp
     if settings.listeners.smtp is None:
         raise ConfigError("listeners.smtp is null: say where the daemon is with --smtp HOST:PORT")
-    return settings.listeners.smtp.listen.host, settings.listeners.smtp.listen.port
+    address = settings.listeners.smtp.listen
+    if not isinstance(address, TcpAddress):
+        raise ConfigError("listeners.smtp.listen is a unix socket: say where the daemon is with --smtp HOST:PORT")
+    return address.host, address.port
 
 
 def _with_scoreboard(pairs: list[tuple[str, Path]], replay: Replay) -> Iterator[tuple[str, bytes]]:

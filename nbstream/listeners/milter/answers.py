@@ -160,7 +160,8 @@ def _render(
 ) -> list[MilterReply]:
     kind, edits = group.action.kind, group.edits
     if not kind.takes_message:
-        return [RefusalReply(replies.REFUSALS[kind])]
+        assert group.check is not None
+        return [RefusalReply(replies.refusal(kind, group.check.id))]
     needed = {ActionKind.REDIRECT: _REDIRECTION, ActionKind.QUARANTINE: MilterActions.QUARANTINE}.get(kind)
     if needed and needed & ~options.actions:
         _log.warning("milter: the mail server does not offer what the action %s needs: a message passes", kind)

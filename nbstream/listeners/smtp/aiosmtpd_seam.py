@@ -9,6 +9,11 @@ What is touched, and why (aiosmtpd 1.4):
 - ``eof_received`` is public, but it cancels the session of a client that has closed only its side.
 - ``_reader`` and ``_writer`` are the streams. Nothing public reads DATA in pieces, looks whether the next command
   is here, puts bytes back, or writes without a wait.
+- The bytes in ``_reader`` that came before its TLS are handed to it: with uvloop they may come before anything can
+  pause the transport.
+- ``_reader._transport``, ``_writer._transport`` and ``_over_ssl`` are the transport below the streams, which TLS
+  replaces. aiosmtpd's own STARTTLS drives a private class of asyncio, which uvloop does not have, sets no
+  deadline, and before 1.4.6 answered what was sent before TLS as if it had come within it (CVE-2024-34083).
 
 tests/listeners/smtp/test_aiosmtpd_seam.py fails when one of them is missing or does something else.
 """
@@ -18,6 +23,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import ssl
+from typing import cast
 
 from aiosmtpd.smtp import SMTP
 
@@ -34,11 +41,15 @@ class AiosmtpdConnection(SMTP):
 
     async def _handle_client(self) -> None:
         try:
+            await self.session_begins()
             await super()._handle_client()
         except ConnectionError:
             _log.debug("smtp: the client went away")
         finally:
             await self.session_ended()
+
+    async def session_begins(self) -> None:
+        """Nothing was sent yet: the greeting follows. Called once; ``ConnectionError`` ends the connection."""
 
     async def session_ended(self) -> None:
         """No command follows: the client or we have ended the connection. Called once, also when cancelled."""
@@ -95,6 +106,50 @@ class AiosmtpdConnection(SMTP):
         """Whether a whole line of the client is here already, so that the next command does not have to wait."""
         return b"\n" in _unread(self._reader)
 
+    @property
+    def has_unread(self) -> bool:
+        """Whether the client has sent anything that was not read yet."""
+        return bool(_unread(self._reader))
+
+    async def start_tls(self, context: ssl.SSLContext, handshake_seconds: float, shutdown_seconds: float) -> None:
+        """Go on within TLS, as its server. What is here already is the beginning of the handshake.
+
+        Raises ``ConnectionError`` where the handshake fails or is not over in ``handshake_seconds``; the
+        connection is closed then. When the connection is closed later, a client that does not end TLS in
+        ``shutdown_seconds`` is dropped.
+        """
+        loop = asyncio.get_running_loop()
+        plain = cast("asyncio.Transport", self.transport)
+        plain.pause_reading()
+        unread = _unread(self._reader)
+        begun = bytes(unread)
+        unread.clear()
+        handshake = loop.create_task(
+            loop.start_tls(
+                plain,
+                self,
+                context,
+                server_side=True,
+                ssl_handshake_timeout=handshake_seconds,
+                ssl_shutdown_timeout=shutdown_seconds,
+            )
+        )
+        try:
+            await asyncio.sleep(0)
+            # The task has put TLS below this protocol, and scheduled that it begins and reads. What is scheduled
+            # now comes after that, and before anything more is read.
+            loop.call_soon(_feed, plain.get_protocol(), begun)
+            encrypted = await handshake
+        except OSError as error:  # of the client, of its certificates and ciphers (ssl.SSLError), or of its time
+            raise ConnectionAbortedError(f"no TLS: {error}") from error
+        finally:
+            handshake.cancel()
+        if encrypted is None:
+            raise ConnectionAbortedError("no TLS: the client went away")
+        self.transport = self._transport = encrypted
+        self._reader._transport = self._writer._transport = encrypted  # type: ignore[attr-defined]  # private
+        self._over_ssl = True
+
     def unread(self, data: bytes) -> None:
         """Put ``data`` back: it is read again before anything else."""
         _unread(self._reader)[:0] = data
@@ -116,3 +171,13 @@ def _unread(reader: asyncio.StreamReader) -> bytearray:
     """What has come and was not read: asyncio has no public way to look at it or to put something back."""
     buffer: bytearray = reader._buffer  # type: ignore[attr-defined]  # not in the stubs, since it is private
     return buffer
+
+
+def _feed(protocol: asyncio.BaseProtocol, data: bytes) -> None:
+    """Let a protocol receive bytes as if its transport had read them."""
+    receiver = cast("asyncio.BufferedProtocol", protocol)
+    while data:
+        buffer = memoryview(receiver.get_buffer(len(data)))
+        size = min(len(buffer), len(data))
+        buffer[:size], data = data[:size], data[size:]
+        receiver.buffer_updated(size)

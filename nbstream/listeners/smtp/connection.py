@@ -19,6 +19,8 @@ from nbstream.listeners.smtp import replies
 from nbstream.listeners.smtp.aiosmtpd_seam import AiosmtpdConnection
 
 if TYPE_CHECKING:
+    import ssl
+
     from nbstream.listeners.smtp.listener_state import SmtpLimits
     from nbstream.wire.smtp_reply import SmtpReply
 
@@ -28,6 +30,8 @@ _UNSAFE = re.compile(r"[^\x20-\x7e]")
 _CHUNK_BYTES = 64 * 1024
 _COMMAND_BYTES = 4096  # 512 of RFC 5321, and room for the parameters of DSN (ORCPT: 500) and AUTH (500)
 _GROUPED_REPLY_BYTES = 4096  # of replies that wait: the client has to take them before it gets more
+_HANDSHAKE_SECONDS = 30.0
+_TLS_SHUTDOWN_SECONDS = 5.0
 _TOGETHER_SECONDS = 1.0  # the next hop may need long for each of 100 recipients, and the client sees no reply
 
 
@@ -37,11 +41,14 @@ class SmtpConnection(AiosmtpdConnection):
     # aiosmtpd makes it the limit of the reader, which is how much of DATA is read at a time.
     line_length_limit = _CHUNK_BYTES
 
-    def __init__(self, limits: SmtpLimits) -> None:
+    ident = "ESMTP nbstream"
+    """The words of the greeting after the name of the host."""
+
+    def __init__(self, limits: SmtpLimits, listener_name: str, *, is_unix_socket: bool) -> None:
         super().__init__(
             handler=None,
             hostname=limits.hostname,
-            ident="ESMTP nbstream",
+            ident=self.ident,
             enable_SMTPUTF8=True,
             data_size_limit=limits.max_message_bytes,
             timeout=limits.idle_timeout_seconds,
@@ -52,14 +59,22 @@ class SmtpConnection(AiosmtpdConnection):
         self.command_size_limits = collections.defaultdict(lambda: _COMMAND_BYTES)
         self._message_timeout_seconds = limits.message_timeout_seconds
         self._unsent_replies, self._last_reply_at = b"", 0.0
+        self._listener_name = listener_name
+        self._is_unix_socket = is_unix_socket
         self._peer = Peer("")
+        self._is_encrypted = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Note who the client is."""
         name = transport.get_extra_info("peername")
-        self._peer = Peer(str(name[0]) if isinstance(name, tuple) else "")
+        self._peer = Peer(None if self._is_unix_socket else str(name[0]) if isinstance(name, tuple) else "")
         self._allow_one_message()
         super().connection_made(transport)
+
+    async def encrypt(self, context: ssl.SSLContext) -> None:
+        """Go on within TLS. Raises ``ConnectionError`` where the handshake fails."""
+        await self.start_tls(context, _HANDSHAKE_SECONDS, _TLS_SHUTDOWN_SECONDS)
+        self._is_encrypted = True
 
     def stop_timers(self) -> None:
         """Let the client wait: what it waits for has deadlines of its own."""
@@ -76,7 +91,7 @@ class SmtpConnection(AiosmtpdConnection):
 
     def idle_timeout_passed(self) -> None:
         """Drop a client whose time is over; one that reads nothing would keep a closed connection."""
-        _log.info("smtp: a client was silent for too long, or sent no whole message in time")
+        _log.info("%s: a client was silent for too long, or sent no whole message in time", self._listener_name)
         self.abort()
 
     async def push(self, status: AnyStr) -> None:

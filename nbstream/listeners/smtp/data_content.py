@@ -83,7 +83,7 @@ class IncomingMessage:
         return True
 
     def _refuse(self, problem: SmtpReply) -> None:
-        _log.warning("smtp: a message was refused: %s", problem)
+        _log.warning("a message was refused: %s", problem)
         self.problem = problem
         self.release()
         self._content = ContentBuffer()

@@ -15,7 +15,7 @@ from nbstream.errors import NbstreamError, RelayUnavailable
 from nbstream.listeners.decisions import DecisionObserver, MessageDecisions
 from nbstream.listeners.message_log import log_message
 from nbstream.listeners.smtp.error_replies import error_reply
-from nbstream.listeners.smtp.replies import REFUSALS
+from nbstream.listeners.smtp.replies import ACCEPTED, refusal
 from nbstream.policy.actions import ActionKind
 from nbstream.relay.next_hop import DataReplies, Envelope
 from nbstream.relay.outlet import DeliveryPart
@@ -58,27 +58,30 @@ class DeliveryResult:
     check: Check | None = None
 
     @property
-    def reply(self) -> SmtpReply:
-        """The reply to a client that gets one for all recipients."""
-        return self.replies.single
-
-    @property
-    def reply_with_verdict(self) -> SmtpReply:
-        """The reply with the verdict after it, for clients that may teach."""
+    def replies_with_verdict(self) -> DataReplies:
+        """The replies with the verdict after each, for programs that ask for it."""
         check = self.check
         if check is None:
-            return self.reply
+            return self.replies
         verdict = f" nbstream id={check.id} verdict={check.verdict} probability={check.probability:.6f}"
-        return SmtpReply(self.reply.code, self.reply.text + verdict)
+        return DataReplies(tuple(SmtpReply(reply.code, reply.text + verdict) for reply in self.replies.replies))
 
 
 class Delivery:
-    """Takes complete messages from the SMTP listener to their destinations."""
+    """Takes complete messages from a listener to their destinations.
 
-    def __init__(self, runtime: Runtime, outlet: Outlet, observer: DeliveryObserver) -> None:
-        self._decisions = MessageDecisions(runtime, observer, can_differ=outlet.splits_recipients)
+    ``replies_to_each``: a client gets a reply for each recipient, as in LMTP.
+    """
+
+    def __init__(
+        self, runtime: Runtime, outlet: Outlet, observer: DeliveryObserver, *, replies_to_each: bool = False
+    ) -> None:
+        self._decisions = MessageDecisions(
+            runtime, observer, can_differ=outlet.splits_recipients, can_refuse_some=replies_to_each
+        )
         self._outlet = outlet
         self._observer = observer
+        self._hides_quarantine = runtime.rules.may_take(ActionKind.QUARANTINE)
 
     async def deliver(
         self, content: bytes, envelope: Envelope, transaction: Transaction, listener: str
@@ -93,12 +96,11 @@ class Delivery:
         try:
             decided = await self._decisions.decide(content, envelope.recipients)
             del content  # of a message with fields of ours there is a copy now
-            replies = await self._send(decided, envelope.sender, transaction)
-        except (NbstreamError, _MessageRefused) as error:
+            replies = await self._send(decided, envelope, transaction)
+        except NbstreamError as error:
             await transaction.abort()
             _log.warning("message not passed on: %s", error)
-            reply = error.reply if isinstance(error, _MessageRefused) else error_reply(error)
-            replies = DataReplies((reply,))
+            replies = DataReplies((error_reply(error),))
         except BaseException:
             await transaction.abort()
             raise
@@ -106,31 +108,52 @@ class Delivery:
         self._observer.delivered(listener, check.outcome if check else "none")
         details = decided.log_details if decided else {"action": None, "policy": None}
         log_message(listener, check, time.perf_counter() - started, **details, reply=str(replies))
-        return DeliveryResult(replies, check)
+        return DeliveryResult(self._public_replies(replies), check)
 
-    async def _send(self, decided: DecidedMessage, sender: SmtpPath, transaction: Transaction) -> DataReplies:
-        kinds = [group.action.kind for group in decided.groups]
-        if not kinds[0].takes_message:
-            raise _MessageRefused(REFUSALS[kinds[0]])
-        raw, parts = decided.content, [_delivery_part(group, sender) for group in decided.groups]
-        if all(kind is ActionKind.QUARANTINE for kind in kinds):
-            return await self._outlet.send(raw, parts, transaction)
+    async def _send(self, decided: DecidedMessage, envelope: Envelope, transaction: Transaction) -> DataReplies:
+        """Carry the decision out; return one reply, or one for each recipient in the order of the envelope."""
+        taken = [group for group in decided.groups if group.action.kind.takes_message]
+        refused = [group for group in decided.groups if not group.action.kind.takes_message]
+        if taken:
+            replies = await self._send_groups(decided.content, taken, envelope.sender, transaction)
+        else:
+            await transaction.abort()
+            replies = DataReplies((_refusal_reply(refused[0]),))
+        if len(decided.groups) == 1 or not refused:
+            return replies
+        # Recipients differ only where the outlet has one reply for all that it takes.
+        refusals = {recipient: _refusal_reply(group) for group in refused for recipient in group.recipients}
+        return DataReplies(tuple(refusals.get(recipient, replies.single) for recipient in envelope.recipients))
+
+    async def _send_groups(
+        self, content: bytes, groups: Sequence[DecidedRecipients], sender: SmtpPath, transaction: Transaction
+    ) -> DataReplies:
+        parts = [_delivery_part(group, sender) for group in groups]
+        if all(group.action.kind is ActionKind.QUARANTINE for group in groups):
+            return await self._outlet.send(content, parts, transaction)
         started = time.perf_counter()
         try:
-            replies = await self._outlet.send(raw, parts, transaction)
+            replies = await self._outlet.send(content, parts, transaction)
         except RelayUnavailable:
             self._observer.relayed(["none"], time.perf_counter() - started)
             raise
         self._observer.relayed([str(reply.code) for reply in replies.replies], time.perf_counter() - started)
         return replies
 
+    def _public_replies(self, replies: DataReplies) -> DataReplies:
+        """Return the replies as the client gets them.
 
-class _MessageRefused(Exception):
-    """The message itself is refused, with this reply."""
+        Where mail may go into the quarantine, the reply to all mail that is taken is the same: the next hop's own
+        would tell who gets it that his mail went on.
+        """
+        if not self._hides_quarantine:
+            return replies
+        return DataReplies(tuple(ACCEPTED if reply.accepted else reply for reply in replies.replies))
 
-    def __init__(self, reply: SmtpReply) -> None:
-        super().__init__(str(reply))
-        self.reply = reply
+
+def _refusal_reply(group: DecidedRecipients) -> SmtpReply:
+    assert group.check is not None
+    return refusal(group.action.kind, group.check.id)
 
 
 def _delivery_part(group: DecidedRecipients, sender: SmtpPath) -> DeliveryPart:

@@ -1,23 +1,29 @@
-"""The SMTP listener: accepts connections on the running loop, bounds what they use together, and drains them."""
+"""The SMTP or LMTP listener: it accepts connections, bounds what they use together, and drains them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
-from nbstream.listeners import names
 from nbstream.listeners.smtp import replies
 from nbstream.listeners.smtp.delivery import Delivery, DeliveryObserver
 from nbstream.listeners.smtp.feedback import FeedbackMailbox, FeedbackObserver
-from nbstream.listeners.smtp.listener_state import MessageHandlers, SmtpLimits, SmtpListenerState, SmtpOptions
+from nbstream.listeners.smtp.listener_state import (
+    MessageHandlers,
+    SmtpLimits,
+    SmtpListenerState,
+    SmtpOptions,
+    TlsMode,
+)
+from nbstream.listeners.smtp.lmtp_session import LmtpSession
 from nbstream.listeners.smtp.session import SmtpSession
 from nbstream.listeners.sockets import BACKLOG
 from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
-    import socket
-
     from nbstream.listeners.bytes_in_flight import BytesInFlight
     from nbstream.listeners.runtime import Runtime
     from nbstream.relay.outlet import Outlet
@@ -49,6 +55,7 @@ class SmtpListener:
         runtime: Runtime,
         observers: SmtpObservers,
     ) -> None:
+        self._options = options
         self._outlet = outlet
         self._observers = observers
         self.state = SmtpListenerState(
@@ -60,7 +67,10 @@ class SmtpListener:
         """Serve on these sockets."""
         loop = asyncio.get_running_loop()
         for listening in sockets:
-            self._servers.append(await loop.create_server(self._accept, sock=listening, backlog=BACKLOG))
+            is_unix_socket = listening.family == socket.AF_UNIX
+            create = loop.create_unix_server if is_unix_socket else loop.create_server
+            accept = partial(self._accept, is_unix_socket=is_unix_socket)
+            self._servers.append(await create(accept, sock=listening, backlog=BACKLOG))
 
     def apply(self, runtime: Runtime) -> None:
         """Go by ``runtime`` from the next transaction on, on open connections too."""
@@ -68,18 +78,21 @@ class SmtpListener:
 
     def _message_handlers(self, runtime: Runtime) -> MessageHandlers:
         return MessageHandlers(
-            Delivery(runtime, self._outlet, self._observers.delivery),
+            Delivery(runtime, self._outlet, self._observers.delivery, replies_to_each=self._options.is_lmtp),
             FeedbackMailbox(runtime, self._observers.feedback),
-            runtime.teachers_through(names.SMTP),
+            runtime.teachers_through(self._options.listener_name),
+            runtime.tls_contexts.get(self._options.listener_name),
         )
 
-    def _accept(self) -> asyncio.BaseProtocol:
+    def _accept(self, *, is_unix_socket: bool) -> asyncio.BaseProtocol:
         state = self.state
         has_room = not state.draining and len(state.sessions) < state.limits.max_connections
-        self._observers.delivery.connected(names.SMTP, has_room)
+        self._observers.delivery.connected(self._options.listener_name, has_room)
         if not has_room:
-            return _RefusingProtocol(replies.CLOSING if state.draining else replies.TOO_MANY_CONNECTIONS)
-        return SmtpSession(state)
+            reply = replies.CLOSING if state.draining else replies.TOO_MANY_CONNECTIONS
+            return _RefusingProtocol(None if self._options.tls is TlsMode.IMPLICIT else reply)
+        session = LmtpSession if self._options.is_lmtp else SmtpSession
+        return session(state, is_unix_socket=is_unix_socket)
 
     async def drain(self, seconds: float) -> None:
         """Stop accepting, let mail in flight finish within ``seconds``, then close what is left."""
@@ -93,18 +106,19 @@ class SmtpListener:
                 async with asyncio.timeout(seconds):
                     await self.state.no_sessions.wait()
             except TimeoutError:
-                _log.warning("smtp: mail in flight did not finish in %g s", seconds)
+                _log.warning("%s: mail in flight did not finish in %g s", self._options.listener_name, seconds)
         for session in list(self.state.sessions):
             session.abort()
 
 
 class _RefusingProtocol(asyncio.Protocol):
-    """Answers a connection with one reply and closes it."""
+    """Answers a connection with one reply and closes it; None is no reply, for a client that begins with TLS."""
 
-    def __init__(self, reply: SmtpReply) -> None:
+    def __init__(self, reply: SmtpReply | None) -> None:
         self._reply = reply
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         writable = cast("asyncio.WriteTransport", transport)  # uvloop's is none by inheritance
-        writable.write(self._reply.render() + b"\r\n")
+        if self._reply is not None:
+            writable.write(self._reply.render() + b"\r\n")
         writable.close()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
+from nbstream.listeners import names
 from nbstream.listeners.bytes_in_flight import BytesInFlight
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Sequence
 
     from nbstream.listeners.peers import Network
@@ -30,23 +33,45 @@ class SmtpLimits:
     max_recipients: int = 1000
 
 
+class TlsMode(StrEnum):
+    """Whether clients use TLS: by STARTTLS if they like (``may``), by STARTTLS (``require``), or at once."""
+
+    OFF = "off"
+    MAY = "may"
+    REQUIRE = "require"
+    IMPLICIT = "implicit"
+
+    @property
+    def offers_starttls(self) -> bool:
+        """Whether a client may send STARTTLS."""
+        return self in {TlsMode.MAY, TlsMode.REQUIRE}
+
+
 @dataclass(frozen=True, slots=True)
 class SmtpOptions:
-    """How the listener treats its clients.
+    """How the listener treats its clients; ``listener_name`` is from ``listeners.names``.
 
-    Those in ``trusted_proxies`` may name clients of their own (XFORWARD).
+    Those in ``trusted_proxies`` may name clients of their own (XFORWARD). With ``is_lmtp`` the protocol is LMTP
+    (RFC 2033): after the content of a message each of its recipients gets a reply.
     """
 
+    listener_name: str = names.SMTP
     trusted_proxies: Sequence[Network] = ()
+    tls: TlsMode = TlsMode.OFF
+    is_lmtp: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class MessageHandlers:
-    """What becomes of mail: a transaction goes by one set of rules from MAIL to its end."""
+    """What becomes of mail: a transaction goes by one set of rules from MAIL to its end.
+
+    ``tls_context`` has the certificate for the next handshake; None where there is no TLS.
+    """
 
     delivery: Delivery
     feedback: FeedbackMailbox
     teachers: Teachers
+    tls_context: ssl.SSLContext | None = None
 
 
 class OpenSession(Protocol):

@@ -17,14 +17,14 @@ import logging
 from typing import TYPE_CHECKING
 
 from nbstream.errors import NbstreamError, RelayRefused, RelayUnavailable
-from nbstream.listeners import names
 from nbstream.listeners.peers import Peer
 from nbstream.listeners.smtp import replies
 from nbstream.listeners.smtp.connection import SmtpConnection
 from nbstream.listeners.smtp.data_content import DATA_END, IncomingMessage
 from nbstream.listeners.smtp.error_replies import RELAY_UNAVAILABLE, TEMPORARY_FAILURE, error_reply
+from nbstream.listeners.smtp.listener_state import TlsMode
 from nbstream.listeners.smtp.mail_transaction import MailTransaction
-from nbstream.relay.next_hop import Envelope, SmtpPath
+from nbstream.relay.next_hop import DataReplies, Envelope, SmtpPath
 from nbstream.wire import smtp as wire
 from nbstream.wire.smtp_reply import SmtpReply
 
@@ -49,9 +49,11 @@ _FORWARDED_EXTENSIONS = frozenset({"8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATU
 class SmtpSession(SmtpConnection):
     """The session of one connection; ``_mail`` is its state from MAIL to the end of DATA."""
 
-    def __init__(self, listener: SmtpListenerState) -> None:
-        limits = listener.limits
-        super().__init__(limits)
+    no_hello_reply = replies.NO_HELO
+    """The reply to MAIL before the client has introduced itself."""
+
+    def __init__(self, listener: SmtpListenerState, *, is_unix_socket: bool = False) -> None:
+        super().__init__(listener.limits, listener.options.listener_name, is_unix_socket=is_unix_socket)
         self._listener = listener
         self._forwarded: dict[str, str] | None = None
         self._mail: MailTransaction | None = None
@@ -67,6 +69,20 @@ class SmtpSession(SmtpConnection):
         """End the session; aiosmtpd cancels its task."""
         super().connection_lost(error)
         self._listener.session_closed(self)
+
+    async def session_begins(self) -> None:
+        """Begin TLS where it comes before everything else."""
+        if self._listener.options.tls is TlsMode.IMPLICIT:
+            await self._begin_tls()
+
+    async def _begin_tls(self) -> None:
+        context = self._listener.message_handlers.tls_context
+        assert context is not None
+        try:
+            await self.encrypt(context)
+        except ConnectionError as error:
+            _log.info("%s: %s", self._listener_name, error)
+            raise
 
     async def session_ended(self) -> None:
         """End the transaction that is open."""
@@ -89,9 +105,9 @@ class SmtpSession(SmtpConnection):
             self.close()
             return ""  # push finds the connection closed, and that ends the session
         if isinstance(error, NbstreamError):
-            _log.warning("smtp: %s", error)
+            _log.warning("%s: %s", self._listener_name, error)
             return str(error_reply(error))
-        _log.error("smtp: a command failed", exc_info=error)
+        _log.error("%s: a command failed", self._listener_name, exc_info=error)
         return str(TEMPORARY_FAILURE)
 
     async def _reset(self) -> None:
@@ -123,9 +139,34 @@ class SmtpSession(SmtpConnection):
         own_extensions = [
             *([XFORWARD_EXTENSION] if self._is_trusted_proxy else ()),
             *([VERDICT_PARAMETER] if self._may_see_verdicts else ()),
+            *(["STARTTLS"] if self._offers_starttls else ()),
         ]
         lines = [self.hostname, *own_extensions, *(size if name == "SIZE" else name for name in offered)]
         await self._send_reply(SmtpReply(250, "\n".join(lines)))
+
+    @property
+    def _offers_starttls(self) -> bool:
+        return self._listener.options.tls.offers_starttls and not self._is_encrypted
+
+    async def smtp_STARTTLS(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
+        """STARTTLS: go on within TLS, with nothing of what was said before (RFC 3207 4.2).
+
+        A client that sends more before TLS has begun may be one into whose connection somebody else writes. His
+        commands must not be carried out after the handshake as if the client had sent them (CVE-2011-0411). They
+        are answered as they came, without TLS.
+        """
+        if arg:
+            await self._send_reply(replies.SYNTAX_STARTTLS)
+        elif not self._offers_starttls:
+            await self._send_reply(replies.NO_STARTTLS)
+        elif self.has_unread:
+            await self._send_reply(replies.TEXT_BEHIND_STARTTLS)
+        else:
+            await self._reset()
+            await self._send_reply(replies.TLS_READY)
+            await self._begin_tls()
+            assert self.session is not None
+            self._forwarded = self.session.host_name = None
 
     async def smtp_RSET(self, arg: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """RSET: give up the transaction."""
@@ -143,7 +184,9 @@ class SmtpSession(SmtpConnection):
     async def smtp_XFORWARD(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """XFORWARD: a trusted proxy says whose the next mail is; whoever it names is the teacher."""
         attributes = wire.parse_xforward(arg)
-        if not self._is_trusted_proxy:
+        if self._needs_tls:
+            reply = replies.TLS_REQUIRED
+        elif not self._is_trusted_proxy:
             reply = replies.XFORWARD_NOT_ALLOWED
         elif attributes is None:
             reply = replies.SYNTAX_XFORWARD
@@ -181,10 +224,17 @@ class SmtpSession(SmtpConnection):
             return
         await self._send_reply(await self._begin_mail(arg), grouped=True)
 
+    @property
+    def _needs_tls(self) -> bool:
+        """Whether mail is taken only after STARTTLS, which the client did not send yet."""
+        return self._listener.options.tls is TlsMode.REQUIRE and not self._is_encrypted
+
     async def _begin_mail(self, arg: str | None) -> SmtpReply:
         assert self.session is not None
+        if self._needs_tls:
+            return replies.TLS_REQUIRED
         if not self.session.host_name:
-            return replies.NO_HELO
+            return self.no_hello_reply
         if self._mail is not None:
             return replies.MAIL_ALREADY_GIVEN
         path = wire.parse_path("FROM", arg)
@@ -200,7 +250,7 @@ class SmtpSession(SmtpConnection):
         except RelayRefused as refusal:
             return error_reply(refusal)
         except RelayUnavailable as error:
-            _log.warning("smtp: %s", error)
+            _log.warning("%s: %s", self._listener_name, error)
         self._mail = mail
         return replies.SENDER_OK
 
@@ -232,12 +282,17 @@ class SmtpSession(SmtpConnection):
             return replies.FEEDBACK_MIXED_WITH_MAIL
         if mail.next_hop_transaction is None:
             return RELAY_UNAVAILABLE
-        if mail.recipients and self._listener.next_hop.answers_each_recipient:
-            return replies.TOO_MANY_RECIPIENTS  # one reply to DATA cannot say what became of two recipients
+        if mail.recipients and not self._can_answer_each_recipient:
+            return replies.TOO_MANY_RECIPIENTS
         reply = await mail.next_hop_transaction.rcpt(recipient)
         if reply.accepted:
             mail.recipients.append(recipient)
         return reply
+
+    @property
+    def _can_answer_each_recipient(self) -> bool:
+        """Whether the client learns what became of each recipient: one reply to DATA cannot say two things."""
+        return self._listener.options.is_lmtp or not self._listener.next_hop.answers_each_recipient
 
     async def _add_feedback_recipient(self, mail: MailTransaction, label: str, recipient: SmtpPath) -> SmtpReply:
         if not self._takes_feedback:
@@ -255,7 +310,7 @@ class SmtpSession(SmtpConnection):
         return teachers.may_teach_for(self._peer, self._forwarded_client)
 
     def _refuse_feedback(self, mail: MailTransaction, label: str) -> SmtpReply:
-        return mail.handlers.feedback.refuse(label, names.SMTP, self._forwarded_client or self._peer)
+        return mail.handlers.feedback.refuse(label, self._listener_name, self._forwarded_client or self._peer)
 
     async def smtp_DATA(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """DATA: read the message, then learn it or deliver it."""
@@ -277,31 +332,39 @@ class SmtpSession(SmtpConnection):
         await self._send_reply(replies.GO_AHEAD)
         incoming = IncomingMessage(self._listener.limits.max_message_bytes, self._listener.bytes_in_flight)
         try:
-            await self._send_reply(await self._learn_or_deliver(mail, incoming))
+            await self._send_data_replies(mail, await self._learn_or_deliver(mail, incoming))
         finally:
             incoming.release()
             await self._reset()
             self._close_if_draining()
 
-    async def _learn_or_deliver(self, mail: MailTransaction, incoming: IncomingMessage) -> SmtpReply:
+    async def _send_data_replies(self, mail: MailTransaction, data_replies: DataReplies) -> None:
+        """Answer the content of a message, which has one reply for all recipients here."""
+        await self._send_reply(data_replies.single)
+
+    async def _learn_or_deliver(self, mail: MailTransaction, incoming: IncomingMessage) -> DataReplies:
         problem = await self._read_content(incoming)
         if problem:
-            return problem
+            return DataReplies((problem,))
         self.stop_timers()  # the client waits for us now, and what follows has deadlines of its own
         try:
             if mail.feedback_label is not None:
                 if not self._takes_feedback:  # any more: a reload may have come since RCPT
-                    return self._refuse_feedback(mail, mail.feedback_label)
+                    return DataReplies((self._refuse_feedback(mail, mail.feedback_label),))
                 actor = str(self._forwarded_client or "") or str(self._peer)
-                return await mail.handlers.feedback.learn(
-                    incoming.content(), mail.feedback_label, names.SMTP, actor
+                reply = await mail.handlers.feedback.learn(
+                    incoming.content(), mail.feedback_label, self._listener_name, actor
                 )
+                return DataReplies((reply,))
             transaction, mail.next_hop_transaction = mail.next_hop_transaction, None
             assert transaction is not None
             envelope = Envelope(mail.sender, tuple(mail.recipients))
             # Nothing but the delivery holds the content, which may be rewritten there.
-            result = await mail.handlers.delivery.deliver(incoming.content(), envelope, transaction, names.SMTP)
-            return result.reply_with_verdict if mail.wants_verdict and self._may_see_verdicts else result.reply
+            result = await mail.handlers.delivery.deliver(
+                incoming.content(), envelope, transaction, self._listener_name
+            )
+            shows_verdict = mail.wants_verdict and self._may_see_verdicts
+            return result.replies_with_verdict if shows_verdict else result.replies
         finally:
             self.restart_timers()
 

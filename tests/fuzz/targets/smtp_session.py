@@ -1,16 +1,22 @@
-"""The SMTP listener: whatever a client sends, replies are well-formed, and mail is neither lost nor doubled."""
+"""The SMTP and LMTP listeners: whatever a client sends, replies are well-formed, no mail is lost or doubled.
+
+The SMTP listener has STARTTLS and no certificate: every handshake fails, and nothing that came before is
+answered after.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
+import ssl
 import tempfile
 from pathlib import Path
 
 from nbstream.engine.choice import PYTHON
+from nbstream.listeners import names
 from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.smtp.listener import SmtpListener
-from nbstream.listeners.smtp.listener_state import SmtpLimits, SmtpOptions
+from nbstream.listeners.smtp.listener_state import SmtpLimits, SmtpOptions, TlsMode
 from nbstream.listeners.sockets import TcpListenAddress, open_listening_socket
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.metrics.daemon import DaemonMetrics
@@ -27,15 +33,15 @@ from tests.listeners.runtimes import LOOPBACK, make_runtime
 _FOLDER = tempfile.TemporaryDirectory(prefix="nbstream-fuzz-")
 _MAX_BYTES = 1500
 _REPLY_LINE = re.compile(rb"[2345]\d\d[ -][\x20-\x7e]*")
+_TLS_READY = b"220 2.0.0 Ready to start TLS\r\n"
 _TAKEN = re.compile(rb"(?m)^250 2\.0\.0 taken as (\d+)")
 
 
 class _NextHop:
     """A next hop in memory, which takes every message for all recipients that have an at sign."""
 
-    answers_each_recipient = False
-
-    def __init__(self) -> None:
+    def __init__(self, *, answers_each_recipient: bool) -> None:
+        self.answers_each_recipient = answers_each_recipient
         self.messages: list[bytes] = []
         self.open_transactions = 0
 
@@ -56,25 +62,31 @@ class _NextHop:
 class _Transaction:
     def __init__(self, next_hop: _NextHop) -> None:
         self._next_hop = next_hop
+        self._recipient_count = 0
 
     async def rcpt(self, recipient: SmtpPath) -> SmtpReply:
-        return SmtpReply(250, "2.1.5 Ok") if "@" in recipient.address else SmtpReply(550, "5.1.1 no")
+        if "@" not in recipient.address:
+            return SmtpReply(550, "5.1.1 no")
+        self._recipient_count += 1
+        return SmtpReply(250, "2.1.5 Ok")
 
     async def data(self, content: bytes, fields: bytes = b"") -> DataReplies:
         await self.abort()
         self._next_hop.messages.append(fields + content)
-        return DataReplies((SmtpReply(250, f"2.0.0 taken as {len(self._next_hop.messages)}"),))
+        reply = SmtpReply(250, f"2.0.0 taken as {len(self._next_hop.messages)}")
+        return DataReplies((reply,) * (self._recipient_count if self._next_hop.answers_each_recipient else 1))
 
     async def abort(self) -> None:
         self._next_hop.open_transactions -= 1
 
 
 class _Server:
-    """The listener over a model in memory; it runs as long as the process does."""
+    """A listener over a model in memory; it runs as long as the process does."""
 
-    def __init__(self) -> None:
-        self.runner = asyncio.Runner()
-        self.next_hop = _NextHop()
+    def __init__(self, runner: asyncio.Runner, options: SmtpOptions) -> None:
+        self.runner = runner
+        self.options = options
+        self.next_hop = _NextHop(answers_each_recipient=options.is_lmtp)
         self.bytes_in_flight = BytesInFlight(4 * _MAX_BYTES)
         self.runner.run(self._start())
 
@@ -82,10 +94,12 @@ class _Server:
         metrics = DaemonMetrics.create(PYTHON)
         self.listener = SmtpListener(
             SmtpLimits("listener.example.org", _MAX_BYTES, idle_timeout_seconds=10, max_recipients=3),
-            SmtpOptions(LOOPBACK),
+            self.options,
             self.bytes_in_flight,
             Outlet(self.next_hop, Quarantine(Path(_FOLDER.name))),
-            make_runtime(memory_filter(MemoryModel())),
+            make_runtime(
+                memory_filter(MemoryModel()), tls_contexts={names.SMTP: ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)}
+            ),
             metrics,
         )
         listening = open_listening_socket(TcpListenAddress("127.0.0.1", 0))
@@ -108,26 +122,38 @@ class _Server:
                 await self.listener.state.no_sessions.wait()
 
 
-_server = _Server()
+_runner = asyncio.Runner()
+_smtp = _Server(_runner, SmtpOptions(names.SMTP, LOOPBACK, TlsMode.MAY))
+_lmtp = _Server(_runner, SmtpOptions(names.LMTP, LOOPBACK, is_lmtp=True))
 
 
 def _check(data: bytes) -> None:
-    next_hop = _server.next_hop
+    _check_server(_smtp, data)
+    _check_server(_lmtp, data.replace(b"EHLO ", b"LHLO "))
+
+
+def _check_server(server: _Server, data: bytes) -> None:
+    next_hop = server.next_hop
     next_hop.messages.clear()
-    replies = _server.runner.run(_server.talk(data))
-    lines = replies.split(b"\r\n")
+    replies = server.runner.run(server.talk(data))
+    said, _, _in_tls = replies.partition(_TLS_READY)
+    lines = said.split(b"\r\n")
     assert lines.pop() == b""
     assert all(map(_REPLY_LINE.fullmatch, lines))
     taken = [int(number) for number in _TAKEN.findall(replies)]
     if replies:
-        assert taken == list(range(1, len(next_hop.messages) + 1))
+        assert list(dict.fromkeys(taken)) == list(range(1, len(next_hop.messages) + 1))
+        assert server.options.is_lmtp or len(taken) == len(next_hop.messages)
+        # Each RCPT that was accepted has its reply, if the client waited for it: none is left out or doubled.
+        accepted = said.count(b"\r\n250 2.1.5 Ok\r\n")
+        assert len(taken) <= accepted
     for message in next_hop.messages:
         assert normalize_line_ends(message) == message
         header = message.partition(b"\r\n\r\n")[0].lower()
         assert (b"\r\n" + header).count(b"\r\n%s:" % OWN_FIELD.lower().encode()) == 1
     assert next_hop.open_transactions == 0
-    assert _server.bytes_in_flight.reserve(4 * _MAX_BYTES)
-    _server.bytes_in_flight.release(4 * _MAX_BYTES)
+    assert server.bytes_in_flight.reserve(4 * _MAX_BYTES)
+    server.bytes_in_flight.release(4 * _MAX_BYTES)
 
 
 _BEGIN = b"EHLO c\r\nMAIL FROM:<a@b> SIZE=100\r\nRCPT TO:<c@d>\r\nDATA\r\n"
@@ -145,6 +171,8 @@ TARGET = FuzzTarget(
         + b"A" * 5000
         + b"\r\nMAIL FROM:<a@b\r\nEHLO\r\nHELP\r\nAUTH PLAIN x\r\nSTARTTLS\r\n\xff\xfe\r\n",
         _BEGIN + b"half a message",
+        b"EHLO c\r\nXFORWARD ADDR=192.0.2.1\r\nSTARTTLS\r\n",
+        b"EHLO c\r\nSTARTTLS\r\nEHLO c\r\nMAIL FROM:<a@b>\r\n",
         b"",
     ),
     words=(
@@ -158,6 +186,8 @@ TARGET = FuzzTarget(
         *(
             b"RSET\r\n",
             b"QUIT\r\n",
+            b"STARTTLS\r\n",
+            b"LHLO c\r\n",
             b"XFORWARD ADDR=[UNAVAILABLE] SOURCE=LOCAL NAME=a+20b\r\n",
             b" XVERDICT",
             b"BDAT 5 LAST\r\n",

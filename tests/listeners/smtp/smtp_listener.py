@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import smtplib
-from collections.abc import AsyncIterator, Sequence
+import secrets
+import ssl
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from redis.asyncio import Redis
 
+from nbstream.assembly.tls import make_tls_contexts
+from nbstream.config import Settings
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import Filter, FilterPolicy
 from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.smtp.listener import SmtpListener
-from nbstream.listeners.smtp.listener_state import SmtpLimits, SmtpOptions
-from nbstream.listeners.sockets import TcpListenAddress, open_listening_socket
+from nbstream.listeners.smtp.listener_state import SmtpLimits, SmtpOptions, TlsMode
+from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress, open_listening_socket
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.actions import VerdictActions
 from nbstream.policy.header_policy import HeaderPolicy
@@ -32,14 +36,42 @@ from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
 from tests.listeners.filters import open_filter
 from tests.listeners.runtimes import HAM_ADDRESS, LOOPBACK, SPAM_ADDRESS, make_runtime
+from tests.redis_servers.access import Certificates
 from tests.waiting import DEADLINE_SECONDS
 
 SPAM, HAM = SPAM_ADDRESS, HAM_ADDRESS
 
 
+class Way(StrEnum):
+    """How clients reach the listener: by which protocol, on which kind of socket, and whether within TLS."""
+
+    SMTP = "smtp"
+    SMTP_UNIX = "smtp-unix"
+    SMTP_STARTTLS = "smtp-starttls"
+    SMTP_TLS = "smtp-tls"
+    LMTP = "lmtp"
+    LMTP_UNIX = "lmtp-unix"
+
+    @property
+    def listener_name(self) -> str:
+        return self.value.partition("-")[0]
+
+    @property
+    def tls(self) -> TlsMode:
+        return {Way.SMTP_STARTTLS: TlsMode.MAY, Way.SMTP_TLS: TlsMode.IMPLICIT}.get(self, TlsMode.OFF)
+
+    @property
+    def is_unix(self) -> bool:
+        return self.value.endswith("unix")
+
+    @property
+    def hello(self) -> str:
+        return "LHLO client.example.org" if self.listener_name == "lmtp" else "EHLO client.example.org"
+
+
 @dataclass
 class RunningSmtp:
-    """A running SMTP listener; ``talk`` opens a connection that says and expects bytes."""
+    """A running SMTP or LMTP listener; ``talk`` opens a connection that says and expects bytes."""
 
     host: str
     port: int
@@ -50,11 +82,24 @@ class RunningSmtp:
     metrics: DaemonMetrics
     maildir: Path
     stack: AsyncExitStack = field(repr=False)
+    way: Way = Way.SMTP
+    socket_path: Path | None = None
+    authority: Path | None = None
+    tls_contexts: Mapping[str, ssl.SSLContext] = field(default_factory=dict)
 
     async def talk(self) -> Dialogue:
-        reader, writer = await asyncio.open_connection(self.host, self.port)
+        """Open a connection, within TLS where that comes first."""
+        if self.way.is_unix:
+            reader, writer = await asyncio.open_unix_connection(self.socket_path)
+        else:
+            context = self.client_context() if self.way is Way.SMTP_TLS else None
+            reader, writer = await asyncio.open_connection(self.host, self.port, ssl=context)
         self.stack.callback(writer.close)
-        return Dialogue(reader, writer)
+        return Dialogue(reader, writer, self)
+
+    def client_context(self) -> ssl.SSLContext:
+        """What a client trusts."""
+        return ssl.create_default_context(cafile=self.authority)
 
     async def send(
         self,
@@ -63,21 +108,20 @@ class RunningSmtp:
         sender: str = "from@example.org",
         parameters: Sequence[str] = (),
     ) -> str:
-        """Send one message with a client of the standard library; the last reply as text.
-
-        ``parameters`` are those of MAIL.
-        """
-        return await asyncio.to_thread(self._send, content, recipient, sender, parameters)
-
-    def _send(self, content: bytes, recipient: str, sender: str, parameters: Sequence[str]) -> str:
-        with smtplib.SMTP(self.host, self.port, timeout=DEADLINE_SECONDS) as client:
-            client.ehlo("client.example.org")
-            code, text = client.mail(sender, parameters)
-            if code < 300:
-                code, text = client.rcpt(recipient)
-            if code < 300:
-                code, text = client.data(content)
-            return f"{code} {text.decode()}"
+        """Send one message and return the last reply. ``parameters`` are those of MAIL."""
+        talk = await self.talk()
+        await talk.hello()
+        reply = ""
+        for line in (" ".join((f"MAIL FROM:<{sender}>", *parameters)), f"RCPT TO:<{recipient}>", "DATA"):
+            reply = await talk.say(line)
+            if reply[0] not in "23":
+                break
+        else:
+            reply = await talk.content(content)
+        talk.writer.write(b"QUIT\r\n")
+        await talk.reply()
+        talk.writer.close()
+        return reply
 
     def delivered(self) -> list[bytes]:
         """The files in the Maildir, oldest first."""
@@ -92,8 +136,8 @@ class RunningSmtp:
 class Dialogue:
     """One connection: bytes out, replies in."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, smtp: RunningSmtp) -> None:
+        self.reader, self.writer, self._smtp = reader, writer, smtp
 
     async def reply(self) -> str:
         """The next reply, all of its lines."""
@@ -113,8 +157,23 @@ class Dialogue:
         return await self.reply()
 
     async def hello(self) -> str:
+        """The greeting and the first command; within TLS where clients of this listener begin it."""
         await self.reply()
-        return await self.say("EHLO client.example.org")
+        hello = await self.say(self._smtp.way.hello)
+        if self._smtp.way is Way.SMTP_STARTTLS:
+            await self.start_tls()
+            hello = await self.say(self._smtp.way.hello)
+        return hello
+
+    async def start_tls(self) -> None:
+        assert (await self.say("STARTTLS")).startswith("220 2.0.0")
+        await self.writer.start_tls(self._smtp.client_context(), server_hostname=self._smtp.host)
+
+    async def content(self, content: bytes) -> str:
+        """Send a message after the 354 of DATA and return the reply, the first one where there are several."""
+        end = b".\r\n" if not content or content.endswith(b"\r\n") else b"\r\n.\r\n"
+        self.writer.write((b"\r\n" + content).replace(b"\r\n.", b"\r\n..")[2:] + end)
+        return await self.reply()
 
     async def begin(self, recipient: str = "to@example.org") -> None:
         """Everything up to the 354 of DATA."""
@@ -145,6 +204,8 @@ async def open_smtp_listener(
     headers = options.pop("headers", HeaderPolicy("test"))
     max_bytes_in_flight = options.pop("max_bytes_in_flight", 256 << 20)
     min_learned = options.pop("min_learned", {"spam": 1, "ham": 1})
+    way, certificates = options.pop("way", Way.SMTP), options.pop("certificates", None)
+    tls = options.pop("tls", way.tls)
     metrics = DaemonMetrics.create(PYTHON)
     async with AsyncExitStack() as stack:
         filter_policy = FilterPolicy(policy, min_learned, tuple(rule.treatment.policy for rule in rules.rules))
@@ -152,24 +213,39 @@ async def open_smtp_listener(
         spam_filter, model, mirror = opened.spam_filter, opened.model, opened.mirror
         metrics.watch_model(mirror, primary_of(client), lambda: filter_policy)
         next_hop = next_hop or MaildirNextHop(maildir)
+        tls_contexts = {way.listener_name: server_context(certificates)} if certificates else {}
         runtime = make_runtime(
             spam_filter,
             rules=rules,
             allow_from=allow_from,
             passes_on_failure=pass_on_failure,
             header_policy=headers,
+            tls_contexts=tls_contexts,
         )
         listener = SmtpListener(
             SmtpLimits(hostname="listener.example.org", **options),
-            SmtpOptions(trusted_proxies),
+            SmtpOptions(way.listener_name, trusted_proxies, tls, is_lmtp=way.listener_name == "lmtp"),
             BytesInFlight(max_bytes_in_flight),
             Outlet(next_hop, Quarantine(maildir.with_name("Quarantine"))),
             runtime,
             metrics,
         )
-        socket = open_listening_socket(TcpListenAddress("127.0.0.1", 0))
-        host, port = socket.getsockname()
+        path = maildir.with_name(f"{secrets.token_hex(4)}.sock") if way.is_unix else None
+        address = UnixListenAddress(path) if path else TcpListenAddress("127.0.0.1", 0)
+        socket = open_listening_socket(address)
+        host, port = ("", 0) if path else socket.getsockname()
         await listener.start(socket)
         stack.push_async_callback(next_hop.close)
         stack.push_async_callback(listener.drain, 0)
-        yield RunningSmtp(host, port, listener, spam_filter, model, mirror, metrics, maildir, stack)
+        yield RunningSmtp(
+            *(host, port, listener, spam_filter, model, mirror, metrics, maildir, stack, way, path),
+            authority=certificates.authority if certificates else None,
+            tls_contexts=tls_contexts,
+        )
+
+
+def server_context(certificates: Certificates) -> ssl.SSLContext:
+    """What the listener shows its clients."""
+    files = {"tls_cert_file": str(certificates.certificate), "tls_key_file": str(certificates.key)}
+    settings = Settings.model_validate({"listeners": {"smtp": {"tls": "may", **files}}})
+    return make_tls_contexts(settings)["smtp"]

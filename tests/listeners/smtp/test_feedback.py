@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from nbstream.listeners.teachers import Teachers
 from nbstream.relay.smtp_connections import NextHopLimits
 from nbstream.relay.smtp_next_hop import SmtpNextHop
 from nbstream.relay.smtp_server import SmtpServer
-from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
 from tests.filter.disputes import DISPUTED, SIMILAR, teach_dispute
 from tests.letters import letters
@@ -147,13 +145,6 @@ async def test_feedback_is_learned_while_the_next_hop_is_away(client: Redis, tmp
     away = SmtpNextHop(SmtpServer("127.0.0.1", 1), NextHopLimits(connect_timeout_seconds=1))
     async with open_smtp_listener(client, tmp_path / "m", away) as smtp:
         assert (await smtp.send(wrap_as_forward(PRIZE), SPAM)).startswith("250 2.0.0 learned")
-
-
-@pytest.fixture
-async def own_client(own_redis: RedisServer) -> AsyncIterator[Redis]:
-    client = open_client(ConnectionOptions(own_redis.url, timeout_seconds=1))
-    yield client
-    await client.aclose()
 
 
 async def test_while_redis_is_away_mail_is_scored_and_feedback_deferred(

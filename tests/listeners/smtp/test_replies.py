@@ -69,7 +69,7 @@ async def test_only_who_asks_and_has_never_spoken_for_others_gets_the_verdict(
             if action == "pass":
                 assert own == NEXT_HOP_REPLY
             else:
-                assert own == "550 5.7.1 Message refused as spam"
+                assert re.fullmatch(r"550 5\.7\.1 Message refused as spam, id=[0-9a-z]+", own)
 
 
 async def test_who_may_not_teach_gets_no_verdict_and_is_not_told_that_there_is_one(
@@ -81,3 +81,11 @@ async def test_who_may_not_teach_gets_no_verdict_and_is_not_told_that_there_is_o
         assert "XVERDICT" not in await talk.hello()
 
         assert await converse(smtp, ASKING) == NEXT_HOP_REPLY
+
+
+async def test_quarantined_mail_gets_the_same_reply_as_all_other(client: Redis, tmp_path: Path) -> None:
+    async with taught(client, tmp_path, "quarantine") as smtp:
+        replies = {await converse(smtp, MAIL, content=content) for content in (PRIZE, LUNCH)}
+
+        assert replies == {"250 2.0.0 Accepted"}
+        assert len(smtp.delivered()) == 1

@@ -1,0 +1,177 @@
+"""TLS towards clients: what is offered, required and refused, and what a handshake may not bring along."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.listeners.smtp.listener_state import TlsMode
+from tests.listeners.runtimes import make_runtime
+from tests.listeners.smtp.smtp_listener import Dialogue, RunningSmtp, Way, open_smtp_listener, server_context
+from tests.redis_servers.access import Certificates
+from tests.waiting import until
+
+MESSAGE = b"From: a@example.org\r\nSubject: hello\r\n\r\nHow are you?\r\n"
+
+
+async def plain(smtp: RunningSmtp) -> Dialogue:
+    """A client that has said EHLO and not STARTTLS."""
+    dialogue = await smtp.talk()
+    await dialogue.reply()
+    await dialogue.say("EHLO client.example.org")
+    return dialogue
+
+
+@pytest.mark.parametrize(
+    ("mode", "mail", "starttls"),
+    [(TlsMode.OFF, "250", "502"), (TlsMode.MAY, "250", "220"), (TlsMode.REQUIRE, "530", "220")],
+)
+async def test_without_tls_a_client_may_do_what_the_mode_says(
+    client: Redis, tmp_path: Path, certificates: Certificates, mode: TlsMode, mail: str, starttls: str
+) -> None:
+    async with open_smtp_listener(client, tmp_path / "m", certificates=certificates, tls=mode) as smtp:
+        dialogue = await smtp.talk()
+        await dialogue.reply()
+        hello = await dialogue.say("EHLO client.example.org")
+
+        assert ("STARTTLS" in hello) == (mode is not TlsMode.OFF)
+        assert (await dialogue.say("XFORWARD ADDR=192.0.2.1")).startswith(mail)
+        assert (await dialogue.say("MAIL FROM:<a@b>")).startswith(mail)
+        assert (await dialogue.say("RSET")).startswith("250")
+        assert (await dialogue.say("STARTTLS now")).startswith("501")
+        assert (await dialogue.say("STARTTLS")).startswith(starttls)
+
+
+async def test_within_tls_mail_is_taken_where_it_is_required_and_tls_is_not_offered_again(
+    client: Redis, tmp_path: Path, certificates: Certificates
+) -> None:
+    async with open_smtp_listener(
+        client, tmp_path / "m", way=Way.SMTP_STARTTLS, certificates=certificates, tls=TlsMode.REQUIRE
+    ) as smtp:
+        dialogue = await smtp.talk()
+
+        assert "STARTTLS" not in await dialogue.hello()
+        assert (await dialogue.say("STARTTLS")).startswith("502")
+        assert (await smtp.send(MESSAGE)).startswith("250 ")
+
+
+async def test_nothing_of_what_was_said_before_tls_is_known_after_it(
+    client: Redis, tmp_path: Path, certificates: Certificates
+) -> None:
+    async with open_smtp_listener(client, tmp_path / "m", certificates=certificates, tls=TlsMode.MAY) as smtp:
+        dialogue = await plain(smtp)
+        await dialogue.say("XFORWARD ADDR=192.0.2.1")
+        await dialogue.say("MAIL FROM:<a@b>")
+
+        await dialogue.start_tls()
+
+        assert (await dialogue.say("RCPT TO:<c@d>")).startswith("503 5.5.1 Send MAIL first")
+        assert (await dialogue.say("MAIL FROM:<a@b>")).startswith("503 5.5.1 Send EHLO")
+        assert "XVERDICT" in await dialogue.say("EHLO client.example.org")
+
+
+@pytest.mark.parametrize("injected", [b"MAIL FROM:<evil@b>\r\n", b"R", b"\r\n", b"\x16\x03\x01"])
+async def test_what_is_written_behind_starttls_is_never_taken_for_a_part_of_the_encrypted_session(
+    client: Redis, tmp_path: Path, certificates: Certificates, injected: bytes
+) -> None:
+    async with open_smtp_listener(client, tmp_path / "m", certificates=certificates, tls=TlsMode.MAY) as smtp:
+        dialogue = await plain(smtp)
+
+        dialogue.writer.write(b"STARTTLS\r\n" + injected)
+
+        assert (await dialogue.reply()).startswith("503 5.5.1 Nothing may follow STARTTLS")
+
+
+async def test_what_comes_in_place_of_a_handshake_ends_the_connection(
+    client: Redis, tmp_path: Path, certificates: Certificates
+) -> None:
+    for mode, ready in ((TlsMode.MAY, b"STARTTLS\r\n"), (TlsMode.IMPLICIT, b"")):
+        async with open_smtp_listener(client, tmp_path / "m", certificates=certificates, tls=mode) as smtp:
+            dialogue = await (smtp.talk() if mode is TlsMode.IMPLICIT else plain(smtp))
+            if ready:
+                assert (await dialogue.say(ready.rstrip())).startswith("220")
+            dialogue.writer.write(b"EHLO client.example.org\r\nMAIL FROM:<a@b>\r\n")
+
+            rest = await dialogue.ended()
+
+            assert b"250" not in rest
+            await until(lambda: not smtp.listener.state.sessions)
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00\x01"])
+async def test_a_handshake_has_a_deadline(
+    client: Redis, tmp_path: Path, certificates: Certificates, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr("nbstream.listeners.smtp.connection._HANDSHAKE_SECONDS", 0.2)
+    async with open_smtp_listener(
+        client, tmp_path / "m", certificates=certificates, tls=TlsMode.IMPLICIT, max_connections=1
+    ) as smtp:
+        dialogue = await smtp.talk()
+        dialogue.writer.write(sent)
+        await until(lambda: bool(smtp.listener.state.sessions))
+        turned_away = await smtp.talk()
+
+        assert await turned_away.ended() == b""  # a handshake is a connection; without TLS there are no words
+        await dialogue.ended()
+        await until(lambda: not smtp.listener.state.sessions)
+
+
+async def test_a_handshake_may_come_byte_by_byte(
+    client: Redis, tmp_path: Path, certificates: Certificates
+) -> None:
+    async with open_smtp_listener(client, tmp_path / "m", way=Way.SMTP_TLS, certificates=certificates) as smtp:
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        session = smtp.client_context().wrap_bio(incoming, outgoing, server_hostname=smtp.host)
+        reader, writer = await asyncio.open_connection(smtp.host, smtp.port)
+
+        async def step(action: Callable[[], object]) -> object:
+            while True:
+                try:
+                    return action()
+                except ssl.SSLWantReadError:
+                    for byte in outgoing.read():
+                        writer.write(bytes([byte]))
+                        await asyncio.sleep(0)
+                    incoming.write(await reader.read(65536))
+
+        await step(session.do_handshake)
+        for byte in outgoing.read():
+            writer.write(bytes([byte]))
+            await asyncio.sleep(0)
+        assert str(await step(session.read)).startswith("b'220 listener.example.org")
+        writer.close()
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1 is deprecated")  # it is what the client offers
+async def test_versions_below_1_2_are_refused(client: Redis, tmp_path: Path, certificates: Certificates) -> None:
+    async with open_smtp_listener(client, tmp_path / "m", way=Way.SMTP_TLS, certificates=certificates) as smtp:
+        context = smtp.client_context()
+        context.set_ciphers("ALL:@SECLEVEL=0")
+        context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await asyncio.open_connection(smtp.host, smtp.port, ssl=context)
+        await until(lambda: not smtp.listener.state.sessions)
+
+
+async def test_a_reload_shows_the_new_certificate_to_the_next_client(
+    client: Redis, tmp_path: Path, certificates: Certificates, program: Callable[[str], str]
+) -> None:
+    (tmp_path / "new").mkdir()
+    new = Certificates.make(program("openssl"), tmp_path / "new")
+    async with open_smtp_listener(client, tmp_path / "m", way=Way.SMTP_TLS, certificates=certificates) as smtp:
+        old = await smtp.talk()
+        await old.hello()
+
+        smtp.listener.apply(make_runtime(smtp.spam_filter, tls_contexts={"smtp": server_context(new)}))
+
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await smtp.talk()
+        smtp.authority = new.authority
+        assert (await smtp.send(MESSAGE)).startswith("250 ")
+        assert (await old.say("NOOP")).startswith("250")
