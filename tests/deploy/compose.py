@@ -5,9 +5,8 @@ machine's programs and cannot be written to, configs, secrets, volumes and tmpfs
 is a bridge with the addresses of the file, and a process has no capability that is not named. The instructions of
 a Containerfile are executed, but for those that install packages: their programs come from this machine.
 
-It needs the rights of root, and is run as ``unshare --net --mount --pid --fork --kill-child python -m
-tests.deploy.compose COMPOSE FOLDER PASSWORD``, with a copy of ``deploy/compose`` whose ``prepare`` has run: all
-processes end with it.
+It is run by ``plain_root.run_alone``, with a copy of ``deploy/compose`` whose ``prepare`` has run, a folder
+to work in, and the password of the user.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from typing import Any
 import yaml
 
 from tests.deploy.containerfile import read_instructions
+from tests.deploy.plain_root import entering, make_root, run
 from tests.deploy.postfix import DEPLOY
 from tests.integration.daemon import wait_until
 
@@ -35,15 +35,6 @@ STRANGER = "172.31.19.14"  # the bridge's own address: that of a published port'
 SERVICES = ("redis", "nbstream", "postfix", "dovecot")
 NAMES_OF_IMAGES = ("postfix", "postdrop", "vmail")  # users that a Containerfile makes
 USER = "ann@example.org"
-
-
-def run(*words: str | Path, **options: Any) -> str:
-    """Run a command to its end, and return its output."""
-    done: subprocess.CompletedProcess[str] = subprocess.run(
-        [*map(str, words)], check=False, capture_output=True, text=True, timeout=120, **options
-    )
-    assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
-    return done.stdout
 
 
 class Service:
@@ -57,16 +48,12 @@ class Service:
         self._settings = project["services"][name]
         self._project = project
         self._folder = folder / name
-        self._root = self._folder / "root"
+        self._root = self._folder / "root"  # where make_root makes it
         self._process: subprocess.Popen[bytes] | None = None
 
     def make_root(self, hosts: str) -> None:
         """Make the root folder with everything in it."""
-        upper, work = self._folder / "upper", self._folder / "work"
-        for path in (upper, work, self._root):
-            path.mkdir(parents=True)
-        run("mount", "-t", "overlay", "overlay", "-o", f"lowerdir=/,upperdir={upper},workdir={work}", self._root)
-        run("mount", "--rbind", "/dev", self._root / "dev")
+        make_root(self._folder)
         (self._root / "etc" / "hosts").write_text(hosts)
         self._build()
         for kind, target_folder in (("configs", ""), ("secrets", "/run/secrets")):
@@ -156,8 +143,7 @@ class Service:
         return (self._folder / "log").read_text()
 
     def _entering(self) -> list[str]:
-        mount = f'mount -t proc proc {self._root}/proc && exec chroot {self._root} "$@"'
-        return ["ip", "netns", "exec", self.name, "sh", "-euc", mount, "sh"]
+        return ["ip", "netns", "exec", self.name, *entering(self._root)]
 
 
 def connect_networks(addresses: dict[str, str]) -> None:

@@ -1,0 +1,28 @@
+"""Mail servers that cannot be installed beside Postfix, with the configuration that their guides show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.plain_root import run_alone, unpacked
+
+
+@pytest.mark.parametrize(
+    ("module", "variable", "server"),
+    [
+        ("tests.deploy.exim", "NBSTREAM_EXIM", "usr/sbin/exim4"),
+        ("tests.deploy.opensmtpd", "NBSTREAM_OPENSMTPD", "usr/sbin/smtpd"),
+        ("tests.deploy.sendmail", "NBSTREAM_SENDMAIL", "usr/libexec/sendmail/sendmail"),
+    ],
+)
+def test_mail_arrives_with_a_verdict_and_users_alone_teach(
+    module: str, variable: str, server: str, tmp_path: Path, program: Callable[[str], str]
+) -> None:
+    packages = unpacked(variable, server)
+    for name in ("ip", "openssl", "procmail", "redis-server"):
+        program(name)
+
+    run_alone(module, tmp_path, packages)
