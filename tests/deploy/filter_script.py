@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import runpy
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,14 +32,17 @@ def run(message: bytes, path: Path, *options: str, **more: Any) -> subprocess.Co
 
 
 @contextmanager
-def daemon_that_answers(folder: Path, answer: bytes, *, reads: bool = True) -> Iterator[Path]:
-    """Give the socket of a daemon that reads each request to its end, or not at all, answers, and closes."""
+def daemon_that_answers(folder: Path, *answers: bytes, reads: bool = True) -> Iterator[Path]:
+    """Give the socket of a daemon that reads each request to its end, or not at all, answers, and closes.
+
+    Each connection gets the next of ``answers``, and all later ones get the last.
+    """
     path = folder / "answering.sock"
     path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
         listening.listen()
-        thread = threading.Thread(target=_serve, args=(listening, answer, reads))
+        thread = threading.Thread(target=_serve, args=(listening, answers, reads))
         thread.start()
         try:
             yield path
@@ -47,8 +51,8 @@ def daemon_that_answers(folder: Path, answer: bytes, *, reads: bool = True) -> I
             thread.join(DEADLINE_SECONDS)
 
 
-def _serve(listening: socket.socket, answer: bytes, reads: bool) -> None:
-    while True:
+def _serve(listening: socket.socket, answers: Sequence[bytes], reads: bool) -> None:
+    for answer in (*answers[:-1], *itertools.repeat(answers[-1], 100)):
         try:
             connection, _ = listening.accept()
         except OSError:  # shut down

@@ -145,6 +145,22 @@ def test_a_daemon_that_does_not_read_the_whole_message_changes_nothing(tmp_path:
         assert done.stderr.count(b"\n") == 1
 
 
+def test_a_daemon_that_has_too_many_connections_is_asked_again(tmp_path: Path) -> None:
+    busy = b"SPAMD/1.0 69 Service Unavailable: too many connections\r\n"
+    with daemon_that_answers(tmp_path, busy, busy, answer()) as path:
+        done = run(MESSAGE, path)
+    assert (done.stdout, done.stderr) == (MARKED + BODY, b"")
+
+    with daemon_that_answers(tmp_path, busy) as path:
+        done = run(MESSAGE, path, "--timeout", "0.4")
+    assert (done.returncode, done.stdout) == (0, MESSAGE)
+    assert done.stderr == b"nbstream-filter: the daemon refuses: Service Unavailable: too many connections\n"
+
+    # A refusal of feedback looks the same, and does not change.
+    with daemon_that_answers(tmp_path, busy, b"SPAMD/1.1 0 EX_OK\r\nDidSet: local\r\n\r\n") as path:
+        assert run(MESSAGE, path, "--learn", "spam").returncode == 69
+
+
 def test_a_failure_has_an_exit_code_and_no_output_if_that_is_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "missing"
     for options, code, output in (

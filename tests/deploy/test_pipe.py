@@ -32,7 +32,7 @@ state_dir: {folder}/state
 listeners:
   smtp: null
   http: {{listen: "127.0.0.1:0"}}
-  spamd: {{listen: "unix:{folder}/spamd.sock", socket_mode: "0666"}}
+  spamd: {{listen: "unix:{folder}/spamd.sock", socket_mode: "0666", max_connections: 2}}
 model: {{min_learned: {{spam: 1, ham: 1}}}}
 verdict: {{spam: 0.54, unsure: 0.45}}
 log: {{format: json}}
@@ -194,6 +194,24 @@ def test_learning_is_in_the_history_with_the_user(running: Site) -> None:
     assert f"spamd user {pwd.getpwuid(os.getuid()).pw_name}" in history
     running.unlearn(message)
     assert run(b"", running.socket, "--learn", "spam").returncode == 65
+
+
+def test_more_messages_at_once_than_the_daemon_takes_connections(running: Site, tmp_path: Path) -> None:
+    """The settings permit two connections."""
+    processes = []
+    for number in range(40):
+        file = tmp_path / str(number)
+        file.write_bytes(HAM + str(number).encode())
+        with file.open("rb") as message:
+            words: list[str | Path] = [SCRIPT, "--socket", running.socket, "--timeout", str(DEADLINE_SECONDS)]
+            processes.append(
+                subprocess.Popen(words, stdin=message, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            )
+    for number, process in enumerate(processes):
+        output, errors = process.communicate(timeout=DEADLINE_SECONDS)
+        assert (process.returncode, errors) == (0, b"")
+        assert b"\nX-Nbstream: ham; " in output
+        assert output.endswith(HAM + str(number).encode())
 
 
 # The programs
