@@ -53,7 +53,7 @@ async def examine_configuration(site: Site) -> Sequence[Finding]:
     """Say what is dangerous in the settings, and what the daemon has not applied of its file."""
     settings = site.settings
     findings = [VALID(file=settings.source or "of the defaults")]
-    findings += [DANGEROUS(warning=text.rstrip(".")) for text in settings.redis.warnings]
+    findings += [DANGEROUS(warning=text.rstrip(".")) for text in settings.warnings]
     if site.daemon.answers:
         served, own = site.daemon.file, settings.source
         if served is not None and not _is_same_file(served, own):

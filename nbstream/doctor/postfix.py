@@ -145,9 +145,9 @@ def filter_side(settings: Settings) -> FilterSide:
         if address is not None:
             endpoints[listener.name] = listener_endpoint(address)
             limits[listener.name] = getattr(listener.section(settings.listeners), "max_message_bytes", 0)
-    refusals = [f"actions.{name}" for name, action in settings.actions if _refuses(action, name)]
-    if settings.verdict.reject is not None:
-        refusals.append("verdict.reject")
+    refusals = []
+    if settings.headers.mode != "observe":  # which takes no action
+        refusals = _refusals(settings)
     return FilterSide(
         endpoints,
         limits,
@@ -156,6 +156,14 @@ def filter_side(settings: Settings) -> FilterSide:
         settings.on_filter_failure,
         ", ".join(refusals),
     )
+
+
+def _refusals(settings: Settings) -> list[str]:
+    """Return the settings by which mail may be refused."""
+    refusals = [f"actions.{name}" for name, action in settings.actions if _refuses(action, name)]
+    if settings.verdict.reject is not None:
+        refusals.append("verdict.reject")
+    return refusals
 
 
 def _refuses(action: object, verdict: str) -> bool:

@@ -108,9 +108,11 @@ async def examine_redis(site: Site) -> Sequence[Finding]:
 
 async def _ask(site: Site, client: Redis) -> AsyncIterator[Finding]:
     settings = site.settings.redis
-    latency, clock_difference = await _measure(client)
+    latency = await _measure_latency(client)
+    before = time.time()
     with store_errors():
         info: Mapping[str, Any] = await client.info()
+    between = (before + time.time()) / 2
     version, role = str(info["redis_version"]), "primary" if info["role"] == "master" else "replica"
     yield REACHABLE(version=version, url=settings.display_url, role=role)
     if is_too_old(version):
@@ -129,7 +131,8 @@ async def _ask(site: Site, client: Redis) -> AsyncIterator[Finding]:
             yield DURABLE()
     kind = SLOW if latency > _SLOW_SECONDS else FAST
     yield kind(milliseconds=1000 * latency, count=_PINGS)
-    yield clock_finding(clock_difference)
+    if "server_time_usec" in info:
+        yield clock_finding(int(info["server_time_usec"]) / 1e6 - between)
 
 
 def is_too_old(version: str) -> bool:
@@ -142,8 +145,8 @@ def clock_finding(seconds: float) -> Finding:
     return CLOCK_DIFFERS(seconds=seconds) if abs(seconds) > _CLOCK_SECONDS else CLOCK()
 
 
-async def _measure(client: Redis) -> tuple[float, float]:
-    """Return the median time of a ping, and by how much the clock of Redis is ahead; both in seconds."""
+async def _measure_latency(client: Redis) -> float:
+    """Return the median time of a ping, in seconds."""
     times = []
     with store_errors():
         await client.ping()  # which connects
@@ -151,9 +154,7 @@ async def _measure(client: Redis) -> tuple[float, float]:
             started = time.perf_counter()
             await client.ping()
             times.append(time.perf_counter() - started)
-        before = time.time()
-        seconds, microseconds = await client.time()
-    return statistics.median(times), seconds + microseconds / 1e6 - (before + time.time()) / 2
+    return statistics.median(times)
 
 
 async def _replicas(client: Redis, wait_replicas: int, info: Mapping[str, Any]) -> AsyncIterator[Finding]:

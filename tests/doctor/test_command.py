@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from redis import Redis
 
+from nbstream.cli.main import main
 from tests.conftest import RedisServer
-from tests.integration.daemon import DaemonProcess, command, free_port
+from tests.integration.daemon import DaemonProcess, free_port
 
 CONFIG = """\
 state_dir: {folder}/state
@@ -21,27 +23,30 @@ log: {{format: json}}
 """
 
 
-def test_a_healthy_site_is_fine_until_its_daemon_ends(own_redis: RedisServer, tmp_path: Path) -> None:
+def test_a_healthy_site_is_fine_until_its_daemon_ends(
+    own_redis: RedisServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with Redis(unix_socket_path=str(own_redis.socket)) as client:
         client.config_set("appendfsync", "always")
         client.config_set("appendonly", "yes")
     file, letter = tmp_path / "nbstream.yaml", tmp_path / "letter.eml"
     file.write_text(CONFIG.format(folder=tmp_path, url=own_redis.url, port=free_port()))
-    no_mail_servers = ("--postfix", tmp_path / "none", "--dovecot", tmp_path / "none")
+    none = str(tmp_path / "none")
+    examine = ["doctor", "-c", str(file), "--postfix", none, "--dovecot", none]
     for label in ("spam", "ham"):
         letter.write_text(f"Subject: {label}\n\nwords of {label}\n")
-        assert command("learn", "-c", file, label, letter).returncode == 0
+        assert main(["learn", "-c", str(file), label, str(letter)]) == 0
+    capsys.readouterr()
 
     with DaemonProcess(file):
-        healthy = command("doctor", "-c", file, *no_mail_servers)
-        quiet = command("doctor", "-c", file, "--quiet", *no_mail_servers)
-    ended = command("doctor", "-c", file, "--json", *no_mail_servers)
+        code, healthy = main(examine), capsys.readouterr().out
+        quiet_code, quiet = main([*examine, "--quiet"]), capsys.readouterr().out
+    ended_code, ended = main([*examine, "--json"]), capsys.readouterr().out
 
-    assert (healthy.returncode, healthy.stderr) == (0, ""), healthy.stdout
-    assert "listeners.smtp" in healthy.stdout
-    assert (quiet.returncode, quiet.stdout) == (0, "")
-    assert ended.returncode == 4
-    report = json.loads(ended.stdout)
+    assert (code, quiet_code, quiet) == (0, 0, ""), healthy
+    assert "listeners.smtp" in healthy
+    assert ended_code == 4
+    report = json.loads(ended)
     assert report["worst"] == "problem"
     assert [finding["check"] for finding in report["findings"] if finding["severity"] == "problem"] == [
         "daemon.running"

@@ -9,10 +9,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import redis
 from redis.asyncio import Redis
 
 from nbstream.doctor import redis_server
 from nbstream.doctor.findings import Finding
+from nbstream.doctor.model import examine_model
 from nbstream.doctor.redis_server import clock_finding, examine_redis, format_bytes, is_too_old
 from nbstream.store.connection import ConnectionOptions, DurabilityRisk, open_client
 from tests.conftest import RedisServer
@@ -97,6 +99,23 @@ async def test_a_server_that_hides_its_settings_is_to_be_looked_at(own_redis: Re
     found = await examine(own_redis.url, tmp_path, f", user: nb, password_file: {password}")
 
     the(found, RISKS[DurabilityRisk.UNKNOWN])
+
+
+async def test_the_user_of_the_handbook_may_do_all_that_is_asked(own_redis: RedisServer, tmp_path: Path) -> None:
+    conf = (Path(__file__).parents[2] / "deploy" / "redis" / "redis.conf").read_text()
+    (line,) = [line for line in conf.splitlines() if line.startswith("user nbstream ")]
+    password = tmp_path / "password"
+    password.write_text("CHANGE-NBSTREAM")
+    with redis.Redis(unix_socket_path=str(own_redis.socket)) as client:
+        client.execute_command("ACL", "SETUSER", *line.split()[1:])
+    settings = f"redis: {{url: '{own_redis.url}', user: nbstream, password_file: {password}}}\n"
+
+    found = await examine_redis(make_site(tmp_path, settings))
+    of_model = await examine_model(make_site(tmp_path, settings))
+
+    assert "redis_server.REACHABLE" in kind_names(found), found
+    assert "redis_server.CLOCK" in kind_names(found), found
+    assert "model.LEARNING" in kind_names(of_model), of_model
 
 
 async def test_memory_that_runs_out_is_a_warning_and_then_a_problem(
