@@ -12,6 +12,7 @@ import os
 import secrets
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from email.message import EmailMessage
 from email.utils import format_datetime, localtime
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from nbstream.assembly.headers import make_message_reader
 from nbstream.assembly.listeners import LISTENERS
 from nbstream.doctor.examination import in_thread
 from nbstream.doctor.findings import note, ok, problem
-from nbstream.doctor.listener_probes import Conversation, smtp_reply
+from nbstream.doctor.listener_probes import Conversation, begin_smtp, smtp_reply
 from nbstream.doctor.listeners import connect
 from nbstream.listeners import names
 from nbstream.listeners.sockets import TcpListenAddress
@@ -80,7 +81,7 @@ It is marked as spam, whatever it contains. You can delete it.
 {nonce}
 """
 _MAIL_SERVER = TcpListenAddress("127.0.0.1", 25)
-_GREETINGS = {names.SMTP: "EHLO", names.MILTER: "EHLO"}
+_VERBS = {names.SMTP: "EHLO", names.LMTP: "LHLO", names.MILTER: "EHLO"}
 
 
 async def send_canary(site: Site, address: str) -> Sequence[Finding]:
@@ -102,27 +103,40 @@ async def send_canary(site: Site, address: str) -> Sequence[Finding]:
         return [NOT_ANNOUNCED(error=error)]
     started = time.perf_counter()
     try:
-        refusal = await _send(*way, address, raw)
+        refusal = await _send(way, address, raw)
     except (OSError, EOFError, ValueError) as error:
-        return [NOT_SENT(way=way[1], error=str(error) or "no answer in time")]
+        return [NOT_SENT(way=way, error=str(error) or "no answer in time")]
     finally:
         was_checked = not canaries.withdraw(key)
     if refusal is not None:
         return [refusal]
     milliseconds = 1000 * (time.perf_counter() - started)
     if not was_checked:
-        return [NOT_CHECKED(address=address, way=way[1])]
-    return [DELIVERED(address=address, way=way[1], milliseconds=milliseconds)]
+        return [NOT_CHECKED(address=address, way=way)]
+    return [DELIVERED(address=address, way=way, milliseconds=milliseconds)]
 
 
-def _find_way(site: Site) -> tuple[str, ListenAddress] | None:
-    """Return the greeting and the address of the first way for mail; a milter is reached by its mail server."""
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """Where mail comes in: with EHLO or LHLO, and at once within TLS or not."""
+
+    verb: str
+    address: ListenAddress
+    has_tls: bool
+
+    def __str__(self) -> str:
+        return str(self.address)
+
+
+def _find_way(site: Site) -> _Way | None:
+    """Return the first way for mail; a milter is reached by its mail server."""
     for listener in LISTENERS:
-        if listener.name in _GREETINGS and listener.is_on(site.settings):
+        if listener.name in _VERBS and listener.is_on(site.settings):
             address = listener.listen_address(site.settings)
             if listener.name == names.MILTER or address is None:
-                address = _MAIL_SERVER
-            return _GREETINGS[listener.name], address
+                return _Way(_VERBS[listener.name], _MAIL_SERVER, has_tls=False)
+            tls = getattr(listener.section(site.settings.listeners), "tls", "off")
+            return _Way(_VERBS[listener.name], address, has_tls=tls == "implicit")
     return None
 
 
@@ -148,15 +162,16 @@ def _announce(site: Site, canaries: Canaries, key: str) -> None:
             os.chown(site.settings.state_dir / FOLDER, site.daemon_user, -1)
 
 
-async def _send(greeting: str, way: ListenAddress, address: str, raw: bytes) -> Finding | None:
+async def _send(way: _Way, address: str, raw: bytes) -> Finding | None:
     """Send the message; return the finding of a refusal. Raises ``OSError`` and ``EOFError``."""
     async with asyncio.timeout(SECONDS):
-        reader, writer = await connect(way)
+        reader, writer = await connect(way.address, way.has_tls)
         try:
             conversation = Conversation("canary", way, reader, writer)
+            refusal = await begin_smtp(conversation, way.verb)
+            if refusal is not None:
+                return REFUSED(address=address, command=way.verb, reply=refusal[:300])
             commands = {
-                "the greeting": b"",
-                greeting: f"{greeting} doctor.nbstream.invalid\r\n".encode(),
                 "MAIL": b"MAIL FROM:<>\r\n",
                 "RCPT": f"RCPT TO:<{address}>\r\n".encode(),
                 "DATA": b"DATA\r\n",
@@ -164,7 +179,7 @@ async def _send(greeting: str, way: ListenAddress, address: str, raw: bytes) -> 
             }
             for command, data in commands.items():
                 conversation.send(data)
-                reply = await smtp_reply(conversation)
+                reply = (await smtp_reply(conversation))[-1]
                 if reply[:1] not in {"2", "3"}:
                     return REFUSED(address=address, command=command, reply=reply[:300])
             conversation.send(b"QUIT\r\n")

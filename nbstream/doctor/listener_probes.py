@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import struct
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,16 @@ NOT_READY = problem(
 )
 
 _MAX_ANSWER_BYTES = 1 << 16
+_MAX_REPLY_LINES = 100
 _MILTER_VERSION, _MILTER_ACTIONS, _MILTER_STEPS = 6, 0x1FF, 0x1FFFFF  # what Postfix 3.7 offers
+
+
+def unchecked_tls() -> ssl.SSLContext:
+    """Return TLS without a check of the certificate: the listener is asked whether it works, not who it is."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 class Conversation:
@@ -54,6 +64,12 @@ class Conversation:
         self.address = address
         self._reader = reader
         self._writer = writer
+        self.began_tls = False
+
+    async def start_tls(self) -> None:
+        """Go on within TLS. Raises ``OSError`` where there is none."""
+        await self._writer.start_tls(unchecked_tls())
+        self.began_tls = True
 
     def send(self, data: bytes) -> None:
         """Send bytes."""
@@ -97,25 +113,47 @@ async def probe_lmtp(conversation: Conversation) -> Sequence[Finding]:
     return await _probe_smtp(conversation, "LHLO")
 
 
-async def _probe_smtp(conversation: Conversation, greeting: str) -> Sequence[Finding]:
-    answer = await smtp_reply(conversation)
-    if answer.startswith("421"):
-        return [BUSY(name=conversation.name, address=conversation.address, answer=answer)]
-    if answer.startswith("220"):
-        conversation.send(f"{greeting} doctor.nbstream.invalid\r\n".encode())
-        answer = await smtp_reply(conversation)
+async def _probe_smtp(conversation: Conversation, verb: str) -> Sequence[Finding]:
+    refusal = await begin_smtp(conversation, verb)
+    if refusal is None:
         conversation.send(b"QUIT\r\n")
-        if answer.startswith("250") and (await smtp_reply(conversation)).startswith("221"):
-            return conversation.works(greeting)
-    return conversation.wrong(greeting, answer)
+        refusal = (await smtp_reply(conversation))[-1]
+        if refusal.startswith("221"):
+            return conversation.works(f"{verb} and STARTTLS" if conversation.began_tls else verb)
+    if refusal.startswith("421"):
+        return [BUSY(name=conversation.name, address=conversation.address, answer=refusal)]
+    return conversation.wrong(verb, refusal)
 
 
-async def smtp_reply(conversation: Conversation) -> str:
-    """Return the last line of a reply."""
-    line = await conversation.receive_line()
-    while line[:3].isdigit() and line[3:4] == "-":
-        line = await conversation.receive_line()
-    return line
+async def begin_smtp(conversation: Conversation, verb: str) -> str | None:
+    """Read the greeting and say EHLO or LHLO, within TLS where that is offered; return a reply that refuses."""
+    greeting = (await smtp_reply(conversation))[-1]
+    if not greeting.startswith("220"):
+        return greeting
+    reply = await _say_hello(conversation, verb)
+    if any(line[4:].upper() == "STARTTLS" for line in reply):
+        conversation.send(b"STARTTLS\r\n")
+        answer = (await smtp_reply(conversation))[-1]
+        if not answer.startswith("220"):
+            return answer
+        await conversation.start_tls()
+        reply = await _say_hello(conversation, verb)
+    return None if reply[-1].startswith("250") else reply[-1]
+
+
+async def _say_hello(conversation: Conversation, verb: str) -> list[str]:
+    conversation.send(f"{verb} doctor.nbstream.invalid\r\n".encode())
+    return await smtp_reply(conversation)
+
+
+async def smtp_reply(conversation: Conversation) -> list[str]:
+    """Return the lines of a reply; the last one decides."""
+    lines = [await conversation.receive_line()]
+    while lines[-1][:3].isdigit() and lines[-1][3:4] == "-":
+        if len(lines) == _MAX_REPLY_LINES:
+            raise ValueError("its reply has no end")
+        lines.append(await conversation.receive_line())
+    return lines
 
 
 async def probe_http(conversation: Conversation) -> Sequence[Finding]:

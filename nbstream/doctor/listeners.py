@@ -49,6 +49,7 @@ STREAM = ok("listener.stream", "The stream {key} is read; {pending} entries are 
 
 PROBES: Mapping[str, Callable[[probes.Conversation], Awaitable[Sequence[Finding]]]] = {
     names.SMTP: probes.probe_smtp,
+    names.LMTP: probes.probe_lmtp,
     names.HTTP: probes.probe_http,
     names.METRICS: probes.probe_metrics,
     names.SPAMD: probes.probe_spamd,
@@ -71,17 +72,18 @@ async def examine_listeners(site: Site) -> Sequence[Finding]:
     asked = []
     for listener in listeners:
         address = listener.listen_address(site.settings)
-        asked.append(examine_stream(site) if address is None else probe_listener(listener.name, address))
+        has_tls = getattr(listener.section(site.settings.listeners), "tls", "off") == "implicit"
+        asked.append(examine_stream(site) if address is None else probe_listener(listener.name, address, has_tls))
     return [finding for findings in await asyncio.gather(*asked) for finding in findings]
 
 
-async def probe_listener(name: str, address: ListenAddress) -> Sequence[Finding]:
-    """Connect to a listener and ask it; one that does not answer is a finding."""
+async def probe_listener(name: str, address: ListenAddress, has_tls: bool = False) -> Sequence[Finding]:
+    """Connect to a listener, at once within TLS or not, and ask it; one that does not answer is a finding."""
     if isinstance(address, TcpListenAddress) and address.port == 0:
         return [PORT_UNKNOWN(name=name)]
     try:
         async with asyncio.timeout(_ANSWER_SECONDS):
-            reader, writer = await connect(address)
+            reader, writer = await connect(address, has_tls)
             try:
                 conversation = probes.Conversation(name, address, reader, writer)
                 return await PROBES.get(name, probes.probe_connection)(conversation)
@@ -93,11 +95,15 @@ async def probe_listener(name: str, address: ListenAddress) -> Sequence[Finding]
         return [UNREACHABLE(name=name, address=address, error=str(error) or type(error).__name__)]
 
 
-async def connect(address: ListenAddress) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def connect(
+    address: ListenAddress, has_tls: bool = False
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect to where a listener listens; one that listens at all addresses is asked at loopback."""
+    context = probes.unchecked_tls() if has_tls else None
     if isinstance(address, UnixListenAddress):
-        return await asyncio.open_unix_connection(str(address.path))
-    return await asyncio.open_connection(_ANY_HOST.get(address.host, address.host), address.port)
+        server_name = "" if has_tls else None
+        return await asyncio.open_unix_connection(str(address.path), ssl=context, server_hostname=server_name)
+    return await asyncio.open_connection(_ANY_HOST.get(address.host, address.host), address.port, ssl=context)
 
 
 async def examine_stream(site: Site) -> Sequence[Finding]:

@@ -27,7 +27,7 @@ CONFIG = """\
 state_dir: {folder}/state
 redis: {{url: '{url}'}}
 model: {{name: canary, min_learned: {{spam: 0, ham: 0}}}}
-listeners: {{smtp: {{listen: "127.0.0.1:{port}"}}, http: {{listen: "127.0.0.1:0"}}}}
+listeners: {{{listeners}, http: {{listen: "127.0.0.1:0"}}}}
 autolearn: {{ham: 0.4}}
 actions: {{spam: reject}}
 log: {{format: json}}
@@ -70,26 +70,38 @@ def examined(file: Path, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
-def send(daemon: DaemonProcess, raw: bytes) -> None:
-    with smtplib.SMTP("127.0.0.1", int(daemon.address("smtp").rpartition(":")[2])) as client:
-        client.sendmail("", [ADDRESS], raw)
+def write_config(folder: Path, server: RedisServer, listeners: str, workers: int = 1) -> Path:
+    file = folder / "nbstream.yaml"
+    text = CONFIG.format(folder=folder, url=server.url, listeners=listeners)
+    file.write_text(f"{text}workers: {workers}\n")
+    return file
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("workers", "listener", "client"),
+    [(1, "smtp", smtplib.SMTP), (2, "lmtp", smtplib.LMTP)],
+)
 def test_a_canary_is_delivered_as_spam_and_leaves_no_trace(
-    own_redis: RedisServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], workers: int
+    own_redis: RedisServer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    workers: int,
+    listener: str,
+    client: type[smtplib.SMTP],
 ) -> None:
-    file = tmp_path / "nbstream.yaml"
-    file.write_text(CONFIG.format(folder=tmp_path, url=own_redis.url, port=free_port()) + f"workers: {workers}\n")
+    port = free_port()
+    others = "" if listener == "smtp" else "smtp: null, "
+    file = write_config(tmp_path, own_redis, f"{others}{listener}: {{listen: '127.0.0.1:{port}'}}", workers)
     maildir = tmp_path / "state" / "Maildir" / "new"
-    counted = 'nbstream_messages_total{listener="smtp",verdict="canary"}'
+    counted = f'nbstream_messages_total{{listener="{listener}",verdict="canary"}}'
 
     with DaemonProcess(file) as daemon:
         finding = the_canary(examined(file, capsys))
         (delivered,) = maildir.iterdir()
         raw = delivered.read_bytes()
         figures = [daemon.metric(name) for name in (counted, *TRACES)]
-        send(daemon, raw)  # a stranger who has seen it
+        with client("127.0.0.1", port) as stranger:  # who has seen it
+            stranger.sendmail("", [ADDRESS], raw)
         later_figures = [daemon.metric(name) for name in (counted, *TRACES)]
         daemon.stop()
 
@@ -105,8 +117,7 @@ def test_a_canary_is_delivered_as_spam_and_leaves_no_trace(
 def test_a_canary_is_neither_remembered_nor_learned(
     own_redis: RedisServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "nbstream.yaml"
-    file.write_text(CONFIG.format(folder=tmp_path, url=own_redis.url, port=free_port()))
+    file = write_config(tmp_path, own_redis, f"smtp: {{listen: '127.0.0.1:{free_port()}'}}")
 
     with DaemonProcess(file) as daemon:
         finding = the_canary(examined(file, capsys))

@@ -14,13 +14,14 @@ from nbstream.config import load_settings
 from nbstream.doctor import configuration
 from nbstream.doctor.configuration import examine_configuration
 from nbstream.doctor.site import Site
+from tests.conftest import RedisServer
 from tests.doctor.sites import kind_names, make_site, the
 from tests.integration.daemon import DaemonProcess
 
 DAEMON = """\
 state_dir: {folder}/state
 listeners: {{smtp: {{listen: "127.0.0.1:0"}}, http: null}}
-redis: {{url: "unix://{folder}/nowhere.sock"}}
+redis: {{url: "{url}"}}
 log: {{format: json}}
 """
 
@@ -58,9 +59,9 @@ def test_a_file_that_cannot_be_used_is_a_finding_for_each_problem(
     assert str(configuration.INVALID.remedy) == report["findings"][0]["remedy"]
 
 
-async def test_what_the_daemon_has_not_applied_is_said(tmp_path: Path) -> None:
+async def test_what_the_daemon_has_not_applied_is_said(shared_redis: RedisServer, tmp_path: Path) -> None:
     file = tmp_path / "nbstream.yaml"
-    text = DAEMON.format(folder=tmp_path)
+    text = DAEMON.format(folder=tmp_path, url=shared_redis.url)
     file.write_text(text)
     with DaemonProcess(file):
         assert "configuration.IN_FORCE" in kind_names(await examine_configuration(site_of_running_daemon(file)))

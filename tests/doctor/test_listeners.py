@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -20,11 +20,14 @@ from nbstream.doctor.findings import Finding, FindingKind
 from nbstream.doctor.listener_probes import Conversation, probe_lmtp, probe_milter
 from nbstream.doctor.listeners import examine_listeners, examine_stream, probe_listener
 from nbstream.doctor.site import Site
+from nbstream.listeners.smtp.listener_state import TlsMode
 from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress
 from nbstream.store.model.keys import ModelKeys
 from tests.conftest import RedisServer
 from tests.doctor.sites import kind_names, make_site, the, wrong
 from tests.integration.daemon import DaemonProcess, free_port
+from tests.listeners.smtp.smtp_listener import Way, open_smtp_listener
+from tests.redis_servers.access import Certificates
 from tests.waiting import until
 
 RUNNING = DaemonStatus(os.getpid())
@@ -135,6 +138,25 @@ async def test_what_a_daemon_says_of_itself_is_passed_on(tmp_path: Path) -> None
 
     the(found, listener_probes.NOT_READY)
     assert health["degraded"]["redis"] in the(found, listener_probes.DEGRADED).what  # type: ignore[index]  # a mapping
+
+
+@pytest.mark.parametrize("way", Way)
+async def test_smtp_and_lmtp_are_asked_on_every_way(
+    client: Redis, tmp_path: Path, program: Callable[[str], str], way: Way
+) -> None:
+    certificates = Certificates.make(program("openssl"), tmp_path) if way.tls is not TlsMode.OFF else None
+    async with open_smtp_listener(client, tmp_path / "m", way=way, certificates=certificates) as smtp:
+        address = (
+            UnixListenAddress(smtp.socket_path) if smtp.socket_path else TcpListenAddress(smtp.host, smtp.port)
+        )
+        found = await probe_listener(way.listener_name, address, way.tls is TlsMode.IMPLICIT)
+
+    assert ("STARTTLS" in the(found, listener_probes.WORKS).what) == (way.tls in {TlsMode.MAY, TlsMode.REQUIRE})
+
+
+async def test_a_reply_without_end_is_not_read_for_ever(tmp_path: Path) -> None:
+    async with server(tmp_path / "s", b"220-mx\r\n" * 1000) as address:
+        the(await probe_listener("smtp", address), listeners.UNREACHABLE)
 
 
 async def test_an_lmtp_server_is_greeted_as_one(tmp_path: Path) -> None:
