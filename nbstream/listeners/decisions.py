@@ -77,11 +77,12 @@ class DecidedRecipients:
 class DecidedMessage:
     """A message with what happens to it.
 
-    ``content`` is the message without the fields that are removed from all that comes in. ``groups`` holds each
-    recipient once, with the mildest decision first; there is at least one group.
+    ``content`` is the message without the fields of ``removed_names``, which all that comes in loses. ``groups``
+    holds each recipient once, with the mildest decision first; there is at least one group.
     """
 
     content: bytes
+    removed_names: tuple[str, ...]
     groups: tuple[DecidedRecipients, ...]
 
     @property
@@ -135,7 +136,7 @@ class MessageDecisions:
             self._observer.action_taken(str(group.action.kind))
             if group.observed:
                 self._observer.action_observed(str(group.observed.kind))
-        return DecidedMessage(stripped, groups)
+        return DecidedMessage(stripped, self._runtime.header_policy.removed_from_incoming, groups)
 
     def _read(self, content: bytes) -> tuple[bytes, Message]:
         """Return the content without fields of ours, and the message in it. Raises ``MessageLoops``."""

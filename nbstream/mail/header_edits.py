@@ -27,13 +27,18 @@ class HeaderEdits:
     guard: str = "X-Continued"
     subject_tag: str = ""
 
+    def after_removal(self, names: tuple[str, ...]) -> HeaderEdits:
+        """Return what is left to do to a message whose fields of these names are removed already."""
+        left = () if self.removed_names == names else tuple(n for n in self.removed_names if n not in names)
+        return HeaderEdits(self.added, left, self.guard, self.subject_tag)
+
 
 def edit_message(raw: bytes, edits: HeaderEdits) -> tuple[bytes, bytes]:
     """Return the added fields as bytes, and the rest of the message ``raw`` that goes below them.
 
     ``raw`` and both results have CRLF line ends. The rest is ``raw`` itself where nothing in it changes.
     """
-    rest = header_fields.strip_fields(raw, edits.removed_names)
+    rest = header_fields.strip_fields(raw, edits.removed_names) if edits.removed_names else raw
     added = edits.added
     if edits.subject_tag:
         tagged = tag_subject(rest, edits.subject_tag)

@@ -37,9 +37,14 @@ class FieldTemplate:
     verdicts: frozenset[Verdict] = ALL_VERDICTS
 
     @property
+    def placeholders(self) -> frozenset[str]:
+        """The placeholders in the value."""
+        return frozenset(name for _, name, _, _ in string.Formatter().parse(self.value) if name)
+
+    @property
     def shows_stars(self) -> bool:
         """Whether the field shows the score as stars, which scripts file by."""
-        return "{stars}" in self.value
+        return "stars" in self.placeholders
 
     @property
     def verdict_names(self) -> tuple[str, ...]:
@@ -47,7 +52,7 @@ class FieldTemplate:
         return tuple(verdict.value for verdict in Verdict if verdict in self.verdicts)
 
     def render(self, values: Mapping[str, str]) -> tuple[str, str]:
-        """Return name and value; ``values`` has every placeholder."""
+        """Return name and value; ``values`` has the placeholders of the value."""
         value = self.value.format_map(values)
         return self.name, value[: _MAX_LINE_CHARACTERS - len(self.name) - 2]
 

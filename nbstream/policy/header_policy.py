@@ -6,9 +6,10 @@ own protocol.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from nbstream.mail.header_edits import HeaderEdits
@@ -86,19 +87,19 @@ class HeaderPolicy:
         return self.marks.names
 
     @cached_property
-    def _by_verdict(self) -> Mapping[Verdict, tuple[tuple[FieldTemplate, ...], HeaderEdits]]:
-        """The templates of each verdict, and its edits without the added fields."""
-        return {
-            verdict: (
-                tuple(template for template in self.templates if verdict in template.verdicts),
-                HeaderEdits(
-                    removed_names=(*self.marks.names, *self.removals.get(verdict, ())),
-                    guard=self.marks.guard_field,
-                    subject_tag=self.subject_tag if verdict.is_spam else "",
-                ),
-            )
-            for verdict in Verdict
-        }
+    def _by_verdict(self) -> Mapping[Verdict, tuple[tuple[FieldTemplate, ...], frozenset[str], HeaderEdits]]:
+        """The templates of each verdict, what they need of the check, and the edits without the added fields."""
+        return {verdict: self._verdict_edits(verdict) for verdict in Verdict}
+
+    def _verdict_edits(self, verdict: Verdict) -> tuple[tuple[FieldTemplate, ...], frozenset[str], HeaderEdits]:
+        templates = tuple(template for template in self.templates if verdict in template.verdicts)
+        placeholders = frozenset(chain.from_iterable(template.placeholders for template in templates)) - {"model"}
+        edits = HeaderEdits(
+            removed_names=self.marks.names + self.removals.get(verdict, ()),
+            guard=self.marks.guard_field,
+            subject_tag=self.subject_tag if verdict.is_spam else "",
+        )
+        return templates, placeholders, edits
 
     @cached_property
     def removal_edits(self) -> HeaderEdits:
@@ -116,8 +117,9 @@ class HeaderPolicy:
         own = (self.own_field, self._own_value(check, treatment))
         if self.observes:
             return replace(self.removal_edits, added=(own,))
-        templates, edits = self._by_verdict[check.verdict]
-        values = _placeholder_values(check, self.model_name)
+        templates, placeholders, edits = self._by_verdict[check.verdict]
+        values = {name: _PLACEHOLDER_VALUES[name](check) for name in placeholders}
+        values["model"] = self.model_name
         added = [template.render(values) for template in templates]
         added.append(own)
         if self.shows_clues and check.clues:
@@ -138,19 +140,20 @@ class HeaderPolicy:
         )
 
 
-def _placeholder_values(check: CheckedMail, model_name: str) -> dict[str, str]:
-    score = clamped_log_odds(check.probability)
-    return {
-        "verdict": check.verdict.value,
-        "flag": "Yes" if check.verdict.is_spam else "No",
-        "probability": f"{check.probability:.6f}",
-        "score": f"{score:.1f}",
-        "required": f"{clamped_log_odds(check.thresholds.spam):.1f}",
-        "stars": "*" * min(_MAX_STARS, max(0, int(score))),
-        "id": check.id,
-        "reason": check.reason,
-        "model": model_name,
-    }
+def _stars(check: CheckedMail) -> str:
+    return "*" * min(_MAX_STARS, max(0, int(clamped_log_odds(check.probability))))
+
+
+_PLACEHOLDER_VALUES: Mapping[str, Callable[[CheckedMail], str]] = {
+    "verdict": lambda check: check.verdict.value,
+    "flag": lambda check: "Yes" if check.verdict.is_spam else "No",
+    "probability": lambda check: f"{check.probability:.6f}",
+    "score": lambda check: f"{clamped_log_odds(check.probability):.1f}",
+    "required": lambda check: f"{clamped_log_odds(check.thresholds.spam):.1f}",
+    "stars": _stars,
+    "id": lambda check: check.id,
+    "reason": lambda check: check.reason,
+}
 
 
 def _fits_field(name: str, address: str) -> bool:

@@ -115,7 +115,7 @@ class Delivery:
         taken = [group for group in decided.groups if group.action.kind.takes_message]
         refused = [group for group in decided.groups if not group.action.kind.takes_message]
         if taken:
-            replies = await self._send_groups(decided.content, taken, envelope.sender, transaction)
+            replies = await self._send_groups(decided, taken, envelope.sender, transaction)
         else:
             await transaction.abort()
             replies = DataReplies((_refusal_reply(refused[0]),))
@@ -126,14 +126,18 @@ class Delivery:
         return DataReplies(tuple(refusals.get(recipient, replies.single) for recipient in envelope.recipients))
 
     async def _send_groups(
-        self, content: bytes, groups: Sequence[DecidedRecipients], sender: SmtpPath, transaction: Transaction
+        self,
+        decided: DecidedMessage,
+        groups: Sequence[DecidedRecipients],
+        sender: SmtpPath,
+        transaction: Transaction,
     ) -> DataReplies:
-        parts = [_delivery_part(group, sender) for group in groups]
+        parts = [_delivery_part(decided, group, sender) for group in groups]
         if all(group.action.kind is ActionKind.QUARANTINE for group in groups):
-            return await self._outlet.send(content, parts, transaction)
+            return await self._outlet.send(decided.content, parts, transaction)
         started = time.perf_counter()
         try:
-            replies = await self._outlet.send(content, parts, transaction)
+            replies = await self._outlet.send(decided.content, parts, transaction)
         except RelayUnavailable:
             self._observer.relayed(["none"], time.perf_counter() - started)
             raise
@@ -156,9 +160,9 @@ def _refusal_reply(group: DecidedRecipients) -> SmtpReply:
     return refusal(group.action.kind, group.check.id)
 
 
-def _delivery_part(group: DecidedRecipients, sender: SmtpPath) -> DeliveryPart:
+def _delivery_part(decided: DecidedMessage, group: DecidedRecipients, sender: SmtpPath) -> DeliveryPart:
     envelope, check = Envelope(sender, group.recipients), group.check
     note = None
     if check is not None:
         note = QuarantineNote(check.id, str(check.verdict), check.probability, group.treatment, envelope)
-    return DeliveryPart(group.action, group.edits, envelope, note)
+    return DeliveryPart(group.action, group.edits.after_removal(decided.removed_names), envelope, note)
