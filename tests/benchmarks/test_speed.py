@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nbstream.mail.message import Message
-from tests.benchmarks.speed import listeners, sizes, stages
+from tests.benchmarks.speed import listeners, sizes, stages, ways
 from tests.benchmarks.speed.bench import Bench, Scale
 from tests.benchmarks.speed.bogofilter import verdicts
 from tests.benchmarks.speed.clients import Http, Load, Smtp, all_of, at_rate
@@ -27,6 +27,7 @@ from tests.benchmarks.speed.plan import (
     SMTP,
     TARGETS,
     UNTAUGHT,
+    WAYS,
 )
 from tests.benchmarks.speed.processes import CannotMeasure, cpu_seconds
 from tests.benchmarks.speed.sink import Sink
@@ -186,6 +187,17 @@ def test_mail_through_the_smtp_listener_is_measured_beside_the_pass_through(
         "nbstream",
         "aiosmtpd, aiosmtplib",
     }
+
+
+def test_each_way_is_measured_beside_a_bare_server(tmp_path: Path, redis_binary: Path) -> None:
+    bench = small(tmp_path, "ways")
+
+    ways.run(bench)
+
+    assert bench.report.skips == []
+    measured = {(figure.case, figure.who) for figure in bench.report.figures if figure.unit == RATE}
+    assert {case for case, who in measured if who == "nbstream"} == set(WAYS)
+    assert len(measured) == 2 * len(WAYS)
 
 
 def test_a_part_that_cannot_be_measured_is_reported_as_skipped(tmp_path: Path) -> None:

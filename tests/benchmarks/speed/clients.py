@@ -10,6 +10,8 @@ import asyncio
 import itertools
 import random
 import re
+import socket
+import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -17,8 +19,10 @@ from dataclasses import dataclass, field
 from typing import Protocol, Self
 
 from tests.benchmarks.speed.processes import CannotMeasure
+from tests.wire import milter_frames
 
 _PATIENCE_SECONDS = 30.0
+_CHANGES = {b"i", b"m", b"+", b"-", b"q", b"p", b"h"}  # replies of a milter after which others follow
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
@@ -141,9 +145,11 @@ class _Streams:
 
     @classmethod
     async def to(cls, address: str) -> Self:
-        """A connection to ``HOST:PORT``."""
-        host, _, port = address.rpartition(":")
+        """A connection to ``HOST:PORT`` or ``unix:PATH``."""
         async with asyncio.timeout(_PATIENCE_SECONDS):
+            if address.startswith("unix:"):
+                return cls(*await asyncio.open_unix_connection(address.removeprefix("unix:")))
+            host, _, port = address.rpartition(":")
             return cls(*await asyncio.open_connection(host, int(port)))
 
     def close(self) -> None:
@@ -181,9 +187,9 @@ class Spamd:
         self._address = address
 
     @staticmethod
-    def request(message: bytes) -> bytes:
-        """A CHECK of the message."""
-        return b"CHECK SPAMC/1.5\r\nContent-length: %d\r\n\r\n%b" % (len(message), message)
+    def request(message: bytes, command: str = "CHECK") -> bytes:
+        """A request with the message."""
+        return b"%b SPAMC/1.5\r\nContent-length: %d\r\n\r\n%b" % (command.encode(), len(message), message)
 
     async def exchange(self, request: bytes) -> None:
         """Connect, ask, and read to the end."""
@@ -211,22 +217,25 @@ class Smtp(_Streams):
         stuffed = (b"\r\n" + content).replace(b"\r\n.", b"\r\n..")[2:]
         return stuffed + (b".\r\n" if stuffed.endswith(b"\r\n") else b"\r\n.\r\n")
 
+    hello = b"EHLO bench.example\r\n"
+
     @classmethod
-    async def greeted(cls, address: str) -> Smtp:
+    async def greeted(cls, address: str) -> Self:
         """A connection after EHLO."""
         client = await cls.to(address)
         await client._reply(b"2")
-        await client._command(b"EHLO bench.example\r\n", b"2")
+        await client.command(cls.hello, b"2")
         return client
 
     async def exchange(self, request: bytes) -> None:
         """One transaction."""
-        await self._command(b"MAIL FROM:<sender@bench.example>\r\n", b"2")
-        await self._command(b"RCPT TO:<recipient@bench.example>\r\n", b"2")
-        await self._command(b"DATA\r\n", b"3")
-        await self._command(request, b"2")
+        await self.command(b"MAIL FROM:<sender@bench.example>\r\n", b"2")
+        await self.command(b"RCPT TO:<recipient@bench.example>\r\n", b"2")
+        await self.command(b"DATA\r\n", b"3")
+        await self.command(request, b"2")
 
-    async def _command(self, command: bytes, wanted: bytes) -> None:
+    async def command(self, command: bytes, wanted: bytes) -> None:
+        """One command and its reply, which begins with ``wanted``."""
         self.writer.write(command)
         await self._reply(wanted)
 
@@ -236,3 +245,158 @@ class Smtp(_Streams):
                 pass
         if not line.startswith(wanted):
             raise CannotMeasure(f"SMTP: {line[:200]!r}")
+
+
+class Lmtp(Smtp):
+    """Mail by LMTP, to one recipient."""
+
+    hello = b"LHLO bench.example\r\n"
+
+
+class SmtpProxied:
+    """Mail as Postfix sends it before its queue: a connection for each message, and whose it is."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    @classmethod
+    async def greeted(cls, address: str) -> Self:
+        """What connects for each message."""
+        return cls(address)
+
+    async def exchange(self, request: bytes) -> None:
+        """Connect, name the client, and send the message."""
+        client = await Smtp.greeted(self._address)
+        try:
+            await client.command(b"XFORWARD NAME=client.example ADDR=192.0.2.7 PORT=40000\r\n", b"2")
+            await client.command(b"XFORWARD PROTO=ESMTP HELO=client.example SOURCE=REMOTE\r\n", b"2")
+            await client.exchange(request)
+            client.writer.write(b"QUIT\r\n")  # Postfix waits for no answer
+        finally:
+            client.close()
+
+    def close(self) -> None:
+        """Nothing is open between messages."""
+
+
+class Milter(_Streams):
+    """A mail server's session, which is kept; the filter wants no reply but to the body and to the end."""
+
+    @staticmethod
+    def request(message: bytes) -> bytes:
+        """The frames of a message; before them, how many bytes there are until the first piece of the body."""
+        frames = milter_frames.content(_LINE_END.sub(b"\r\n", message))
+        pieces = [frame for frame in frames if frame[4:5] == b"B"]
+        fields = [frame for frame in frames if frame[4:5] != b"B"]
+        envelope = [
+            milter_frames.macros(b"M", {}),
+            milter_frames.mail(),
+            milter_frames.macros(b"R", {"i": "4ABC"}),
+            milter_frames.rcpt(),
+        ]
+        before = b"".join((*envelope, *fields))
+        return struct.pack("!I", len(before)) + before + b"".join(pieces)
+
+    @classmethod
+    async def negotiated(cls, address: str) -> Self:
+        """A connection on which an SMTP client is."""
+        client = await cls.to(address)
+        client.writer.write(milter_frames.negotiation())
+        if await client._reply() != b"O":
+            raise CannotMeasure("milter: no options")
+        client.writer.write(milter_frames.connect())
+        return client
+
+    async def exchange(self, request: bytes) -> None:
+        """One message, as Postfix sends it: it waits after each piece of the body, and at the end."""
+        (length,) = struct.unpack("!I", request[:4])
+        self.writer.write(request[4 : 4 + length])
+        rest = memoryview(request)[4 + length :]
+        while rest:
+            (length,) = struct.unpack("!I", rest[:4])
+            self.writer.write(rest[: 4 + length])
+            if (reply := await self._reply()) == b"s":
+                break
+            if reply != b"c":
+                raise CannotMeasure(f"milter: {reply!r} to the body")
+            rest = rest[4 + length :]
+        self.writer.write(milter_frames.END)
+        while (reply := await self._reply()) in _CHANGES:
+            pass
+        if reply not in {b"c", b"a"}:
+            raise CannotMeasure(f"milter: {reply!r} to the end")
+
+    async def _reply(self) -> bytes:
+        """The command of the next reply."""
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            (length,) = struct.unpack("!I", await self.reader.readexactly(4))
+            return (await self.reader.readexactly(length))[:1]
+
+
+class Script:
+    """Dovecot's script protocol: a connection for each message."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    @staticmethod
+    def request(label: str, message: bytes) -> bytes:
+        """The report of a message."""
+        lines = [
+            "VERSION\tscript\t4\t0",
+            "env_USER=ann",
+            "-",
+            "127.0.0.1:10025",
+            f"{label}@nbstream.invalid",
+            "",
+            "",
+        ]
+        return "\n".join(lines).encode() + message
+
+    async def exchange(self, request: bytes) -> None:
+        """Connect, report, and read the answer."""
+        streams = await _Streams.to(self._address)
+        try:
+            streams.writer.write(request)
+            streams.writer.write_eof()
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                answer = await streams.reader.read(-1)
+        finally:
+            streams.close()
+        if answer != b"+\n":
+            raise CannotMeasure(f"feedback: {answer!r}")
+
+    def close(self) -> None:
+        """Nothing is open between messages."""
+
+
+class Pipe:
+    """A process for each message, which reads it and writes it."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = words
+
+    async def exchange(self, request: bytes) -> None:
+        """Start the process, and read its output to the end."""
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(*self._words, stdin=pipe, stdout=pipe, stderr=pipe)
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            output, errors = await process.communicate(request)
+        if process.returncode or errors or len(output) < len(request) // 2:
+            raise CannotMeasure(f"pipe: {process.returncode} {errors[-200:]!r}")
+
+    def close(self) -> None:
+        """Nothing is open between messages."""
+
+
+def listens(address: str) -> bool:
+    """Whether something accepts connections at an address of this machine, ``HOST:PORT`` or ``unix:PATH``."""
+    path = address.removeprefix("unix:")
+    family, target = (socket.AF_UNIX, path) if path != address else (socket.AF_INET, _host_and_port(address))
+    with socket.socket(family) as probe:
+        return probe.connect_ex(target) == 0
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)

@@ -57,6 +57,16 @@ for both sides. SMTP is without the messages that aiosmtpd refuses for their lon
 Messages at random moments, at a share of the rate that the listener reaches with the same client. The simulated
 queue is the limit: one worker that serves in the order of arrival waits no less, however fast it is.
 """,
+    "ways": """\
+## Ways
+
+Each way in which a mail server uses nbstream, beside a bare server of the same protocol in Python (asyncio on
+uvloop), in turns: a proxy that hands on the bytes for SMTP and LMTP, servers that answer as little as the protocol
+wants for the others, and a program that copies its input for the pipe. Four connections, as fast as they are
+answered; CPU is that of the server with its Redis, for the pipe with that of the processes of the messages, for
+feedback with that of learning behind the answer. The waits of both sides are at half of the rate that nbstream
+reaches, at random moments.
+""",
     "learning": """\
 ## Learning
 

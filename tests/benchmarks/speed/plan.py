@@ -12,6 +12,7 @@ PARTS = {
     "sizes": 150.0,
     "listeners": 360.0,
     "latency": 240.0,
+    "ways": 1000.0,
     "learning": 300.0,
     "start": 300.0,
     "workers": 150.0,
@@ -46,6 +47,17 @@ HTTP = "HTTP /checkv2"
 SPAMD = "spamd CHECK"
 SMTP = "SMTP in, SMTP out"
 STREAM = "Redis stream"
+BARE = "a bare server"
+BARE_PIPE = "Python that copies"
+WAYS = (
+    "SMTP after the queue",
+    "SMTP before the queue: a connection a message, XFORWARD",
+    "LMTP in, LMTP out",
+    "milter, unix socket",
+    "spamd HEADERS, unix socket",
+    "pipe: a process of nbstream-filter",
+    "feedback of Dovecot, unix socket",
+)
 CONNECTIONS = 4
 BULK = "nbstream learn, an mbox"
 HTTP_LESSONS = "HTTP /learnspam, /learnham"
