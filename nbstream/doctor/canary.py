@@ -11,7 +11,6 @@ import asyncio
 import os
 import secrets
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from email.message import EmailMessage
 from email.utils import format_datetime, localtime
@@ -91,7 +90,7 @@ async def send_canary(site: Site, address: str) -> Sequence[Finding]:
         return [NO_DAEMON()]
     if address.lower() in {settings.feedback.spam_address.lower(), settings.feedback.ham_address.lower()}:
         return [FEEDBACK_ADDRESS(address=address)]
-    way = _find_way(site)
+    way = find_way(site)
     if way is None:
         return [NO_WAY()]
     raw = make_canary(address)
@@ -117,7 +116,7 @@ async def send_canary(site: Site, address: str) -> Sequence[Finding]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class WayForMail:
     """Where mail comes in: with EHLO or LHLO, and at once within TLS or not."""
 
     verb: str
@@ -128,15 +127,15 @@ class _Way:
         return str(self.address)
 
 
-def _find_way(site: Site) -> _Way | None:
+def find_way(site: Site) -> WayForMail | None:
     """Return the first way for mail; a milter is reached by its mail server."""
     for listener in LISTENERS:
         if listener.name in _VERBS and listener.is_on(site.settings):
             address = listener.listen_address(site.settings)
             if listener.name == names.MILTER or address is None:
-                return _Way(_VERBS[listener.name], _MAIL_SERVER, has_tls=False)
+                return WayForMail(_VERBS[listener.name], _MAIL_SERVER, has_tls=False)
             tls = getattr(listener.section(site.settings.listeners), "tls", "off")
-            return _Way(_VERBS[listener.name], address, has_tls=tls == "implicit")
+            return WayForMail(_VERBS[listener.name], address, has_tls=tls == "implicit")
     return None
 
 
@@ -155,14 +154,14 @@ def make_canary(address: str) -> bytes:
 
 
 def _announce(site: Site, canaries: Canaries, key: str) -> None:
+    # Root would follow whatever the daemon's user has put there, and make a folder that the daemon cannot enter.
+    if site.daemon_user != os.geteuid():
+        raise PermissionError("it is another user's state folder")
     canaries.remove_old()
     canaries.announce(key)
-    if os.geteuid() == 0 and site.daemon_user is not None:  # the daemon removes the file
-        with suppress(OSError):
-            os.chown(site.settings.state_dir / FOLDER, site.daemon_user, -1)
 
 
-async def _send(way: _Way, address: str, raw: bytes) -> Finding | None:
+async def _send(way: WayForMail, address: str, raw: bytes) -> Finding | None:
     """Send the message; return the finding of a refusal. Raises ``OSError`` and ``EOFError``."""
     async with asyncio.timeout(SECONDS):
         reader, writer = await connect(way.address, way.has_tls)

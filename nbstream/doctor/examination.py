@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -84,7 +85,7 @@ async def in_thread(function: Callable[[], Result]) -> Result:
             result = function()
         except Exception as error:  # noqa: BLE001 - raised again where it is waited for
             failure = error
-        if not loop.is_closed():
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle, result, failure)
 
     threading.Thread(target=run, daemon=True, name="doctor").start()

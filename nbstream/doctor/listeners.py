@@ -9,6 +9,7 @@ from nbstream.assembly.listeners import LISTENERS
 from nbstream.assembly.store import open_running_redis
 from nbstream.doctor import listener_probes as probes
 from nbstream.doctor.findings import note, ok, problem, warning
+from nbstream.errors import ConfigError, StoreUnavailable
 from nbstream.listeners import names
 from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress
 from nbstream.store.model.keys import ModelKeys
@@ -107,15 +108,21 @@ async def connect(
 
 
 async def examine_stream(site: Site) -> Sequence[Finding]:
-    """See whether the stream of programs is read, and whether entries were given up."""
+    """See whether the stream of programs is read, and whether entries were given up.
+
+    A Redis that is away is the finding of another check.
+    """
     if not site.has_redis_to_ask:
         return []
     keys = ModelKeys(site.settings.model.name)
-    async with open_running_redis(site.settings) as clients:
-        with store_errors():
-            exists = await clients.client.exists(keys.incoming)
-            groups: Any = await clients.client.xinfo_groups(keys.incoming) if exists else []
-            dead: Any = await clients.client.xlen(keys.dead_letters)
+    try:
+        async with open_running_redis(site.settings) as clients:
+            with store_errors():
+                exists = await clients.client.exists(keys.incoming)
+                groups: Any = await clients.client.xinfo_groups(keys.incoming) if exists else []
+                dead: Any = await clients.client.xlen(keys.dead_letters)
+    except (ConfigError, StoreUnavailable):
+        return []
     group = next((group for group in groups if group["name"] == CONSUMER_GROUP.encode()), None)
     if group is None:
         return [STREAM_MISSING(key=keys.incoming, group=CONSUMER_GROUP)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from nbstream.assembly.policy import make_filter_policy
@@ -11,7 +12,7 @@ from nbstream.assembly.store import make_model, open_running_redis
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.largest_count import LARGE_SUMS, largest_count
 from nbstream.doctor.findings import note, ok, problem, warning
-from nbstream.errors import StoreIncompatible
+from nbstream.errors import ConfigError, StoreIncompatible, StoreUnavailable
 from nbstream.policy.budget import budget_promise
 from nbstream.policy.verdict import ModelState
 from nbstream.store.model.formats import SCHEMA_VERSION
@@ -108,12 +109,14 @@ async def examine_model(site: Site) -> Sequence[Finding]:
     """Look at the model in Redis; a Redis that is away is the finding of another check."""
     if not site.has_redis_to_ask:
         return []
-    async with open_running_redis(site.settings) as clients:
-        model = make_model(site.settings, clients.client)
+    async with AsyncExitStack() as stack:
         try:
-            await model.open(sign=False)
+            clients = await stack.enter_async_context(open_running_redis(site.settings))
+            model = await make_model(site.settings, clients.client).open(sign=False)
         except StoreIncompatible as error:
             return [UNUSABLE(error=str(error).rstrip("."))]
+        except (ConfigError, StoreUnavailable):
+            return []
         return [finding async for finding in _findings(site, model)]
 
 
@@ -138,13 +141,14 @@ def _learned(site: Site, totals: Totals) -> Iterator[Finding]:
     learned = {label: int(count) for label, count in zip(CLASSES, totals.messages, strict=True)}
     state = ModelState(learned, site.settings.model.min_learned.model_dump())
     text = _counted(learned)
-    share = learned["ham"] / max(1, sum(learned.values()))
+    count = sum(learned.values())
+    share = learned["ham"] / max(1, count)
     if state.is_learning:
         missing = {
             label: count - learned[label] for label, count in state.needed.items() if count > learned[label]
         }
         yield LEARNING(missing=_counted(missing), learned=text)
-    elif min(share, 1 - share) < _RARE_SHARE:
+    elif count >= _FEW_LESSONS and min(share, 1 - share) < _RARE_SHARE:
         yield ONE_SIDED(share=share, learned=text, rare="ham" if share < _RARE_SHARE else "spam")
     else:
         yield LEARNED(learned=text, share=share)

@@ -131,7 +131,7 @@ def _secret_files(section: BaseModel, prefix: str) -> Iterator[tuple[str, Path]]
             yield from _secret_files(value, f"{prefix}{name}.")
         elif isinstance(value, SecretFile):
             yield prefix + name, value.path
-        elif name == "key_file" and isinstance(value, Path):
+        elif name.endswith("key_file") and isinstance(value, Path):
             yield prefix + name, value
 
 

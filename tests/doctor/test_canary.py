@@ -8,6 +8,7 @@ import os
 import smtplib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from redis import Redis
 from nbstream.assembly.daemon_status import DaemonStatus
 from nbstream.cli.main import main
 from nbstream.doctor import canary
-from nbstream.doctor.canary import make_canary, send_canary
+from nbstream.doctor.canary import find_way, make_canary, send_canary
 from nbstream.doctor.site import Site
 from nbstream.mail.message import Message
 from tests.conftest import RedisServer
@@ -168,6 +169,31 @@ async def test_a_feedback_address_would_learn_it(folder: Path, address: str) -> 
 
 async def test_a_state_folder_that_does_not_exist_cannot_announce_it(tmp_path: Path) -> None:
     the(await send_canary(site_of(tmp_path, 1), ADDRESS), canary.NOT_ANNOUNCED)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+async def test_root_does_not_write_into_the_folder_of_another_user(folder: Path) -> None:
+    stranger = 65534
+    os.chown(folder / "state", stranger, stranger)
+    site = replace(site_of(folder, 1), daemon=DaemonStatus(2**22))  # a process that has just ended
+
+    assert "another user" in the(await send_canary(site, ADDRESS), canary.NOT_ANNOUNCED).what
+    assert list((folder / "state").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("listeners", "way"),
+    [
+        ("", "EHLO 127.0.0.1:10025"),
+        ("smtp: null, lmtp: {listen: 'unix:/run/nb.sock'}", "LHLO unix:/run/nb.sock"),
+        ("smtp: null, milter: {}", "EHLO 127.0.0.1:25"),
+        ("smtp: null, spamd: {}", None),
+    ],
+)
+def test_the_way_of_mail_is_that_of_the_listeners(tmp_path: Path, listeners: str, way: str | None) -> None:
+    found = find_way(make_site(tmp_path, f"listeners: {{{listeners}}}\n"))
+
+    assert (f"{found.verb} {found}" if found else None) == way
 
 
 async def test_a_site_without_a_way_for_mail(folder: Path) -> None:

@@ -12,6 +12,7 @@ from redis.asyncio import Redis
 from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.doctor import model
 from nbstream.doctor.findings import Finding
+from nbstream.doctor.listeners import examine_stream
 from nbstream.doctor.model import examine_model
 from nbstream.doctor.site import Site
 from nbstream.mail.message import Message
@@ -73,6 +74,13 @@ async def test_a_model_that_nobody_taught_says_what_it_needs(taught: TaughtSite)
 
     assert "50 spam and 50 ham" in the(found, model.LEARNING).what
     the(found, model.NOT_TAUGHT)
+
+
+async def test_a_redis_that_is_away_is_the_finding_of_another_check(tmp_path: Path) -> None:
+    site = make_site(tmp_path, f"redis: {{url: 'unix://{tmp_path}/nowhere.sock'}}\n")
+
+    assert await examine_model(site) == []
+    assert await examine_stream(site) == []
 
 
 async def test_a_model_of_one_class_is_one_sided(taught: TaughtSite) -> None:
