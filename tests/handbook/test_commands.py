@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from nbstream.cli.parser import build_parser
 from nbstream.config import load_settings
 from tests.handbook.pages import PAGES, README, fenced, indented, name_of, page, run
 from tests.integration.daemon import DaemonProcess
+from tests.redis_servers.access import Certificates
 
 SHOWN = [
     (name_of(path), line)
@@ -97,7 +99,13 @@ CONFIGURATIONS = [(name_of(path), block) for path in PAGES for block in fenced(p
 
 
 @pytest.mark.parametrize(("name", "block"), CONFIGURATIONS)
-def test_the_configurations_that_are_shown_are_accepted(name: str, block: str, tmp_path: Path) -> None:
+def test_the_configurations_that_are_shown_are_accepted(
+    name: str, block: str, tmp_path: Path, program: Callable[[str], str]
+) -> None:
+    if "tls_cert_file" in block:
+        files = Certificates.make(program("openssl"), tmp_path)
+        for shown, path in (("cert", files.certificate), ("key", files.key)):
+            block = block.replace(f"/etc/nbstream/{shown}.pem", str(path))
     for path in re.findall(r"_file: /etc/nbstream/(\S+)", block):  # secrets
         (tmp_path / path).write_text("secret\n")
     (tmp_path / "nbstream.yaml").write_text(block.replace("/etc/nbstream", str(tmp_path)))
