@@ -235,9 +235,9 @@ def _make_dovecot(section: DovecotListenerSettings, context: ListenerContext) ->
         request_timeout_seconds=section.request_timeout_seconds,
         max_connections=section.max_connections,
     )
+    trusted_users = frozenset((0, os.getuid(), *map(_user_number, section.trusted_users)))
     spool = MessageSpool(context.settings.state_dir / SPOOL_FOLDER, section.spool_max_bytes)
     observer = SpoolMetrics(context.parts.metrics.registry)
-    trusted_users = frozenset((0, os.getuid(), *map(_user_number, section.trusted_users)))
     return DovecotListener(
         limits, trusted_users, spool, context.bytes_in_flight, context.message_service(), observer
     )

@@ -380,7 +380,9 @@ class DovecotListenerSettings(Section):
     """The time within which the next bytes of a message must arrive."""
 
     request_timeout_seconds: Seconds = 60
-    """The time within which a whole message must arrive. After that it is refused."""
+    """The time within which a whole message must arrive, and the time that the disk may take to write it.
+    After that it is refused.
+    """
 
     max_connections: Count = 200
     """A further connection is refused."""

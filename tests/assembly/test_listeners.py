@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import cast
 from unittest.mock import Mock
@@ -12,6 +13,7 @@ from nbstream.assembly.listeners import LISTENERS, ListenerContext
 from nbstream.assembly.parts import ServerParts
 from nbstream.config import Settings
 from nbstream.config.listeners import ListenersSettings
+from nbstream.errors import ConfigError
 from nbstream.filter import Filter
 from nbstream.listeners import names
 from nbstream.listeners.bytes_in_flight import BytesInFlight
@@ -64,9 +66,18 @@ def test_a_listener_that_is_off_or_has_no_socket_has_no_address() -> None:
         "spamd": UnixListenAddress(Path("/run/spamd.sock")),
         "milter": None,
         "dovecot": None,
+        "lmtp": None,
         "stream": None,
         "metrics": None,
     }
+
+
+def test_a_trusted_user_that_does_not_exist_is_named() -> None:
+    settings = settings_with(dovecot={"trusted_users": ["nobody-of-this-name"]})
+    parts = ServerParts(*[Mock()] * len(fields(ServerParts)))
+
+    with pytest.raises(ConfigError, match="there is no user nobody-of-this-name"):
+        ENTRIES["dovecot"].make_listener(settings, parts, make_runtime(cast(Filter, None)), lambda: False)
 
 
 def test_who_may_teach_is_the_same_for_all_listeners_with_messages_and_a_socket() -> None:

@@ -136,6 +136,8 @@ ACCEPTED: list[tuple[str, str, object]] = [
     ("listeners: {http: {listen: 'unix:/run/h'}}", "listeners.http.listen", UnixAddress(Path("/run/h"))),
     ("listeners: {http: {socket_mode: '0600'}}", "listeners.http.socket_mode", 0o600),
     ("listeners: {http: {allow_from: []}}", "listeners.http.allow_from", ()),
+    ("listeners: {dovecot: {listen: 'unix:/run/d'}}", "listeners.dovecot.listen", UnixAddress(Path("/run/d"))),
+    ("listeners: {dovecot: {trusted_users: [vmail, 5000]}}", "listeners.dovecot.trusted_users", ("vmail", "5000")),
     ("listeners: {metrics: {listen: 0.0.0.0:9464}}", "listeners.metrics.listen", TcpAddress("0.0.0.0", 9464)),
     ("listeners: {}", "listeners.stream", None),
     ("listeners: {stream: {}}", "listeners.stream", StreamListenerSettings()),
@@ -463,6 +465,18 @@ REFUSED = [
         "must be at least listeners.http.max_message_bytes (52428800)",
     ),
     ("listeners: {http: {listen: '[::]:80'}}", "listeners.http.listen", "must be a loopback address"),
+    ("listeners: {dovecot: {listen: 127.0.0.1:1}}", "listeners.dovecot.listen", "must be unix:/PATH"),
+    ("listeners: {dovecot: {listen: 1}}", "listeners.dovecot.listen", "must be unix:/PATH"),
+    (
+        "listeners: {dovecot: {trusted_users: ['a b']}}",
+        "listeners.dovecot.trusted_users[0]",
+        "must be the name or the number of a user",
+    ),
+    (
+        "listeners: {dovecot: {spool_max_bytes: 60000000}}",
+        "listeners.dovecot.spool_max_bytes",
+        "must be at least listeners.dovecot.max_message_bytes and 16 MiB more (69206016)",
+    ),
     (
         "listeners: {stream: true}",
         "listeners.stream",

@@ -28,6 +28,7 @@ from nbstream.spool.backlog import measure_backlog
 from nbstream.spool.reader import SpoolReader
 from nbstream.spool.segments import create_folder, open_learner_lock
 from nbstream.store.backoff import Backoff
+from nbstream.store.cancellation import stop_if_cancelled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,6 +84,7 @@ class SpoolLearner:
         """Learn whenever this process has the lock. It ends after ``drain``, and fails for no reason."""
         backoff = Backoff(draw=random.random)
         while not self._draining.is_set():
+            stop_if_cancelled()
             try:
                 await self._learn_with_lock(backoff)
             except Exception as error:  # noqa: BLE001 - a disk that fails must not end the daemon
@@ -117,6 +119,7 @@ class SpoolLearner:
     async def _learn_all(self, reader: SpoolReader, backoff: Backoff) -> None:
         idle_since = time.monotonic()
         while not self._draining.is_set():
+            stop_if_cancelled()
             self._wake.clear()
             entry = await asyncio.to_thread(reader.take)
             if entry is not None:
@@ -133,7 +136,7 @@ class SpoolLearner:
     async def _try_entry(self, reader: SpoolReader, entry: SpoolEntry, backoff: Backoff) -> None:
         """Make one attempt, write down what became of it, and wait where it has to be made again."""
         if entry.tries >= MAX_TRIES:
-            reader.set_aside(entry)
+            await asyncio.to_thread(reader.set_aside, entry)
             self._observer.set_aside()
             fields = event_fields(listener=names.DOVECOT, label=entry.message.label, actor=entry.message.actor)
             _log.error("a message of the spool was set aside: it cannot be learned", extra=fields)
@@ -144,17 +147,17 @@ class SpoolLearner:
             reader.put_back(entry)
             raise
         except (StoreUnavailable, CountsFull) as error:
-            reader.put_back(entry)
+            await asyncio.to_thread(reader.put_back, entry)
             self._log_failure(error)
             await self._pause(backoff.next_wait())
             return
         except Exception as error:  # noqa: BLE001 - a fault in one message must not stop the others
-            reader.count_fault(entry)
+            await asyncio.to_thread(reader.count_fault, entry)
             self._message_service.report_fault()
             _log.error("%s: a lesson failed: %s", names.DOVECOT, error, exc_info=True)
             await self._pause(backoff.next_wait())
             return
-        reader.finish(entry)
+        await asyncio.to_thread(reader.finish, entry)
         backoff.reset()
         self._observer.learned_from_spool(max(0.0, time.time() - entry.message.received_at))
         if self._is_failing:

@@ -201,10 +201,12 @@ class DovecotListener:
             self._message_service.feedback_refused(label or "none", problem or "", {"actor": actor})
             return REFUSED
         try:
-            await self._spool.add(SpooledMessage(label, actor, int(time.time()), event.content))
-        except OSError as error:
+            async with asyncio.timeout(self._limits.request_timeout_seconds):
+                await self._spool.add(SpooledMessage(label, actor, int(time.time()), event.content))
+        except OSError as error:  # also TimeoutError: the disk does not answer
             self._observer.spool_refused()
-            _log.error("%s: a message was not taken: %s", names.DOVECOT, error, extra=event_fields(actor=actor))
+            problem = str(error) or "the disk does not answer in time"
+            _log.error("%s: a message was not taken: %s", names.DOVECOT, problem, extra=event_fields(actor=actor))
             return REFUSED
         self._observer.spooled()
         self._learner.wake()
