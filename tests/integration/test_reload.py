@@ -122,6 +122,23 @@ def test_the_next_message_on_an_open_connection_goes_by_the_new_file_and_one_beg
     assert daemon.metric('nbstream_threshold{name="spam"}') == 0.9
 
 
+def test_the_fields_of_mail_and_what_is_removed_change(daemon: DaemonProcess, file: File) -> None:
+    with connect(daemon) as client:
+        send(client, "marked\r\nX-Site: a\r\nX-Spam-Flag: a")
+        file.write("headers: {mode: observe, own_field: X-Site}")
+        hang_up(daemon)
+        send(client, "observed\r\nX-Site: a\r\nX-Spam-Flag: a")
+
+    found = {
+        subject: re.findall(r"^(X-(?:Nbstream|Site|Spam-Flag|Spam-Status)): (?:a$)?", text, re.MULTILINE)
+        for subject, text in delivered(file).items()
+    }
+    assert found == {
+        "marked": ["X-Spam-Status", "X-Nbstream", "X-Site"],
+        "observed": ["X-Site", "X-Spam-Flag"],
+    }
+
+
 def test_a_file_with_an_error_anywhere_changes_nothing_and_the_log_says_which(
     daemon: DaemonProcess, file: File
 ) -> None:
