@@ -36,6 +36,7 @@ ERROR_EXIT_CODES: Mapping[type[NbstreamError], int] = {
     errors.DaemonRunning: EX_TEMPFAIL,
     errors.FeedbackRefused: EX_DATAERR,
     errors.InputError: EX_NOINPUT,
+    errors.MessageLoops: EX_UNAVAILABLE,
     errors.NotReleased: EX_TEMPFAIL,
     errors.NotRunning: EX_UNAVAILABLE,
     errors.OutputFailed: EX_IOERR,
