@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import smtplib
 import sys
+import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
 from tests.deploy.plain_root import RootedServer, entering, learned, make_root, run, serve
 from tests.deploy.postfix import DEPLOY
+from tests.handbook.pages import page
 from tests.integration.daemon import wait_until
 
 # What the Debian package does when it is installed, a certificate, and a user.
@@ -29,6 +31,10 @@ chmod 0600 /etc/ssl/private/mx.example.org.key
 echo 'team: ann' > /etc/aliases
 """
 STRANGER = "someone@elsewhere.example"
+BARGAIN = (
+    "From: Bargains <sales@shop.example>\r\nSubject: Incredible bargain, limited offer\r\n\r\n"
+    "Buy cheap replica watches now, at a discount of ninety percent. Click here to order today.\r\n"
+)
 
 
 def without_login(configuration: str) -> str:
@@ -56,32 +62,49 @@ def delivered(root: Path, subject: str) -> list[str]:
     return [text for text in texts if f"\nSubject: {subject}\n" in text]
 
 
-def main(folder: Path, packages: Path) -> None:
-    """Start both, and send what strangers and users send."""
+def main(folder: Path, packages: Path, way: str) -> None:
+    """Start both, and send what strangers and users send; ``way`` is one of ``WAYS``."""
     run("mount", "-t", "tmpfs", "tmpfs", folder)
     run("ip", "link", "set", "lo", "up")
     root = make_root(folder / "site", packages)
     run(*entering(root), "sh", "-euc", INSTALLATION)
-    (root / "etc" / "smtpd.conf").write_text(without_login((DEPLOY / "opensmtpd" / "smtpd.conf").read_text()))
-    filtering = serve(root, DEPLOY / "opensmtpd" / "nbstream.yaml")
+    configuration, use = WAYS[way]
+    (root / "etc" / "smtpd.conf").write_text(configuration())
+    settings = folder / "nbstream.yaml"
+    text = (DEPLOY / "opensmtpd" / "nbstream.yaml").read_text()
+    settings.write_text(f"{text}\nmodel: {{min_learned: {{spam: 10, ham: 10}}}}\n")
+    filtering = serve(root, settings)
     server = RootedServer(root, "opensmtpd", "smtpd", "-d")
     try:
-        use(root, server)
+        wait_until(lambda: listens(server))
+        use(root)
     except BaseException:
         print(server.log, filtering.log, sep="\n---\n", file=sys.stderr)
         raise
 
 
-def use(root: Path, server: RootedServer) -> None:
+def listens(server: RootedServer) -> bool:
+    """Return whether OpenSMTPD accepts mail."""
+    server.assert_runs()
+    with suppress(OSError), smtplib.SMTP("127.0.0.1", 25, timeout=5):
+        return True
+    return False
+
+
+def configuration_through() -> str:
+    """Return the file of ``deploy``, with users who need no login."""
+    return without_login((DEPLOY / "opensmtpd" / "smtpd.conf").read_text())
+
+
+def configuration_asking() -> str:
+    """Return the file that the guide shows for the filter of rspamd."""
+    found = re.search(r"(?ms)^```\n(table aliases.*?)^```$", page("guides/opensmtpd.md"))
+    assert found
+    return found[1]
+
+
+def send_through(root: Path) -> None:
     """Send mail from outside and from a user."""
-
-    def listens() -> bool:
-        server.assert_runs()
-        with suppress(OSError), smtplib.SMTP("127.0.0.1", 25, timeout=5):
-            return True
-        return False
-
-    wait_until(listens)
     with smtplib.SMTP("127.0.0.1", 25, "client.example", 20) as stranger:
         stranger.ehlo()
         assert answer(stranger, STRANGER, "ann@example.org") == 250
@@ -101,5 +124,31 @@ def use(root: Path, server: RootedServer) -> None:
     wait_until(lambda: learned("spam") == 1)
 
 
+def send_asking(root: Path) -> None:
+    """Send mail from outside before and after nbstream has learned what is spam."""
+    message = "Subject: offer\r\nX-Spam-Flag: YES\r\n\r\nBuy now.\r\n"
+    with smtplib.SMTP("127.0.0.1", 25, "client.example", 20) as stranger:
+        stranger.sendmail(STRANGER, "team@example.org", message)
+    wait_until(lambda: delivered(root, "offer"))
+    assert "X-Spam" not in delivered(root, "offer")[0]
+
+    for number in range(20):
+        teach("spam", f"{BARGAIN}{number}\r\n")
+        teach("ham", f"Subject: minutes {number}\r\n\r\nThe meeting is at ten.\r\n")
+    with smtplib.SMTP("127.0.0.1", 25, "client.example", 20) as stranger:
+        stranger.sendmail(STRANGER, "team@example.org", BARGAIN)
+    wait_until(lambda: list(root.glob("home/ann/Maildir/.Junk/new/*")))
+    (path,) = root.glob("home/ann/Maildir/.Junk/new/*")
+    assert "\nX-Spam: yes\n" in path.read_text()
+
+
+def teach(label: str, message: str) -> None:
+    """Teach a message over HTTP."""
+    url = f"http://127.0.0.1:11334/v1/learn?label={label}"
+    urllib.request.urlopen(urllib.request.Request(url, message.encode()), timeout=20).close()
+
+
+WAYS = {"through": (configuration_through, send_through), "asking": (configuration_asking, send_asking)}
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])

@@ -11,18 +11,19 @@ from tests.deploy.plain_root import run_alone, unpacked
 
 
 @pytest.mark.parametrize(
-    ("module", "variable", "server"),
+    ("module", "variable", "server", "ways"),
     [
-        ("tests.deploy.exim", "NBSTREAM_EXIM", "usr/sbin/exim4"),
-        ("tests.deploy.opensmtpd", "NBSTREAM_OPENSMTPD", "usr/sbin/smtpd"),
-        ("tests.deploy.sendmail", "NBSTREAM_SENDMAIL", "usr/libexec/sendmail/sendmail"),
+        ("tests.deploy.exim", "NBSTREAM_EXIM", "usr/sbin/exim4", ()),
+        ("tests.deploy.opensmtpd", "NBSTREAM_OPENSMTPD", "usr/sbin/smtpd", ("through",)),
+        ("tests.deploy.opensmtpd", "NBSTREAM_OPENSMTPD", "usr/libexec/opensmtpd/filter-rspamd", ("asking",)),
+        ("tests.deploy.sendmail", "NBSTREAM_SENDMAIL", "usr/libexec/sendmail/sendmail", ()),
     ],
 )
-def test_mail_arrives_with_a_verdict_and_users_alone_teach(
-    module: str, variable: str, server: str, tmp_path: Path, program: Callable[[str], str]
+def test_mail_arrives_as_the_guide_says(
+    module: str, variable: str, server: str, ways: tuple[str, ...], tmp_path: Path, program: Callable[[str], str]
 ) -> None:
     packages = unpacked(variable, server)
     for name in ("ip", "openssl", "procmail", "redis-server"):
         program(name)
 
-    run_alone(module, tmp_path, packages)
+    run_alone(module, tmp_path, packages, *ways)
