@@ -236,7 +236,7 @@ def _feedback(
         ours.listener_at(filter_endpoint(way, queue), queue)
         for way in inline_values(postfix.value("transport_maps"))
     ]
-    # A milter takes no feedback by mail.
+    # A milter guards its feedback addresses itself.
     if not any(transports) and not any(set(found) - {"smtpd_milters"} for found in ways.values()):
         return
     is_open = False

@@ -90,7 +90,7 @@ class Postfix:
         guide: str = "guides/postfix.md",
     ) -> None:
         self.folder = folder
-        self._program = program
+        self.program = program
         self._guide = guide
         self.outside, self.submission, self.filter, self.reinjection = (free_port() for _ in range(4))
         for name in ("etc", "queue", "data", "mail"):
@@ -120,7 +120,11 @@ class Postfix:
 
     def postconf(self, *options: str) -> str:
         """What Postfix reads from its configuration."""
-        words = self._command("postconf", *options)
+        return self.run("postconf", *options)
+
+    def run(self, name: str, *options: str) -> str:
+        """Run one of Postfix's own programs on the queue, and return what it prints."""
+        words = self._command(name, *options)
         return subprocess.run(words, check=True, timeout=30, capture_output=True, text=True).stdout
 
     def connect(self, port: int, source: str, seconds: float = DEADLINE_SECONDS) -> smtplib.SMTP:
@@ -163,7 +167,7 @@ class Postfix:
             process.wait(DEADLINE_SECONDS)
 
     def _command(self, name: str, *options: str) -> list[str]:
-        return [self._program(name), "-c", str(self.folder / "etc"), *options]
+        return [self.program(name), "-c", str(self.folder / "etc"), *options]
 
     def _listens(self, process: subprocess.Popen[bytes]) -> bool:
         assert process.poll() is None, self.log

@@ -7,7 +7,8 @@ import re
 from tests.deploy.postfix import DEPLOY
 from tests.handbook.pages import page
 
-GUIDES = "".join(page(f"guides/{name}.md") for name in ("postfix", "dovecot", "operations", "high-availability"))
+_GUIDES = ("postfix", "milter", "next-hop", "pipe", "dovecot", "operations", "high-availability")
+GUIDES = "".join(page(f"guides/{name}.md") for name in _GUIDES)
 
 
 def test_every_folder_is_described() -> None:

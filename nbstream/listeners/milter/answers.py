@@ -54,6 +54,9 @@ _log = logging.getLogger(__name__)
 
 _THREAD_BYTES = 256 * 1024
 _FEEDBACK_MIXED_WITH_MAIL = SmtpReply(550, "5.5.3 Feedback travels alone, send it in a message of its own")
+# Else bounces and automatic answers would teach, with the words of whoever caused them.
+_FEEDBACK_ADDRESS_AS_SENDER = SmtpReply(550, "5.7.1 Feedback addresses send no mail")
+_FEEDBACK_WITHOUT_SENDER = SmtpReply(550, "5.7.1 Feedback needs a sender")
 _TOO_MANY_FORGED_FIELDS = SmtpReply(554, "5.6.0 Message has too many header fields that filters write")
 _REDIRECTION = MilterActions.ADDRCPT | MilterActions.DELRCPT
 
@@ -94,11 +97,15 @@ class MilterAnswers:
         """
         labels = {self._feedback.label_of(recipient.address) for recipient in message.recipients}
         try:
+            if self._feedback.label_of(message.sender) is not None:
+                return [RefusalReply(_FEEDBACK_ADDRESS_AS_SENDER)]
             if labels == {None}:
                 return await self._decide(message, sender, options)
             (label,) = labels if len(labels) == 1 else (None,)
             if label is None:
                 return [RefusalReply(_FEEDBACK_MIXED_WITH_MAIL)]
+            if not message.sender:
+                return [RefusalReply(_FEEDBACK_WITHOUT_SENDER)]
             return [await self._learn(await _content_of(message), label, sender, peer)]
         except Exception:  # noqa: BLE001 - a fault in an answer must not lose mail or end the session
             _log.exception("milter: a message was not answered")

@@ -26,10 +26,14 @@ _RECIPIENT_BYTES = 500  # what a recipient takes in memory, beside its text
 class MilterMessage:
     """A message of at most ``limit`` bytes; ``problem`` is the reply once it is refused.
 
+    ``sender`` is its address, and empty for the null sender.
     ``has_leading_space``: the values of header fields begin right behind the colon (``HDR_LEADSPC``).
     """
 
-    def __init__(self, limit: int, bytes_in_flight: BytesInFlight, *, has_leading_space: bool) -> None:
+    def __init__(
+        self, sender: str, limit: int, bytes_in_flight: BytesInFlight, *, has_leading_space: bool
+    ) -> None:
+        self.sender = sender
         self.problem: SmtpReply | None = None
         self.recipients: list[SmtpPath] = []
         self.given_recipients: list[str] = []

@@ -215,6 +215,7 @@ class MilterSession:
         self._user = _printable(macros.get(_USER, ""))
         self._note_queue_id(macros)
         self._message = MilterMessage(
+            _address(event.sender),
             self._listener.limits.max_message_bytes,
             self._listener.bytes_in_flight,
             has_leading_space=MilterSteps.HDR_LEADSPC in options.steps,
@@ -227,7 +228,7 @@ class MilterSession:
         macros = self._macros_for(event)
         self._note_queue_id(macros)
         completed = macros.get(_RECIPIENT, "")
-        address = completed if "@" in completed else event.recipient.removeprefix("<").removesuffix(">")
+        address = completed if "@" in completed else _address(event.recipient)
         self._message.add_recipient(address, event.recipient)
 
     def _message_with_content(self) -> MilterMessage:
@@ -275,6 +276,10 @@ class MilterSession:
             return Peer()
         name = self._writer.get_extra_info("peername")  # uvloop has no address of a client that has disconnected
         return Peer(str(name[0]) if isinstance(name, tuple) and name else _UNKNOWN_HOST)
+
+
+def _address(given: str) -> str:
+    return given.removeprefix("<").removesuffix(">")
 
 
 def _short_texts(macros: Mapping[str, str]) -> dict[str, str]:

@@ -73,9 +73,12 @@ class MilterClient:
         self.steps = struct.unpack("!III", reply.data[:12])[2]
         return reply
 
-    async def begin(self, *recipients: str, client: str = LOCAL, user: str = "") -> None:
+    async def begin(
+        self, *recipients: str, client: str = LOCAL, user: str = "", sender: str = "<someone@elsewhere.example>"
+    ) -> None:
         """Send what comes before the content; all replies were dispensed with."""
-        self.send(wire.connect(client), wire.macros(b"M", {"{auth_authen}": user} if user else {}), wire.mail())
+        macros = wire.macros(b"M", {"{auth_authen}": user} if user else {})
+        self.send(wire.connect(client), macros, wire.mail(sender))
         for recipient in recipients or ("ann@example.org",):
             self.send(wire.macros(b"R", {"i": "4ABC"}), wire.rcpt(f"<{recipient}>"))
 
@@ -90,9 +93,9 @@ class MilterClient:
         self.send(wire.macros(b"E", {"i": "4ABC"}), wire.END)
         return await self.answer()
 
-    async def deliver(self, message: bytes, *recipients: str, **sender: str) -> list[Reply]:
+    async def deliver(self, message: bytes, *recipients: str, **origin: str) -> list[Reply]:
         """Send a whole message, and return the answer to its end."""
-        await self.begin(*recipients, **sender)
+        await self.begin(*recipients, **origin)
         return await self.finish(message)
 
     def close(self) -> None:

@@ -409,6 +409,18 @@ async def test_feedback_travels_alone(milter: RunningMilter) -> None:
     assert milter.learned == {"ham": 0, "spam": 0}
 
 
+async def test_no_bounce_and_no_automatic_answer_teaches(milter: RunningMilter) -> None:
+    server = await milter.server()
+
+    (without,) = await server.deliver(SPAM, SPAM_ADDRESS, sender="<>")
+    (forged,) = await server.deliver(HAM, "ann@example.org", sender=f"<{HAM_ADDRESS}>")
+
+    assert without.words == [b"550 5.7.1 Feedback needs a sender"]
+    assert forged.words == [b"550 5.7.1 Feedback addresses send no mail"]
+    assert commands(await server.deliver(HAM, "ann@example.org", sender="<>")).endswith(b"c")
+    assert milter.learned == {"ham": 0, "spam": 0}
+
+
 async def test_feedback_that_is_not_durable_stays_with_its_sender(client: Redis) -> None:
     async with open_milter(client) as milter:
         await milter.teach()
