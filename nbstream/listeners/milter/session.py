@@ -130,6 +130,8 @@ class MilterSession:
         seconds = self._listener.limits.idle_timeout_seconds
         if self._message and self._message.content_has_begun:
             seconds = min(seconds, self._content_deadline - asyncio.get_running_loop().time())
+            if seconds <= 0:  # a read of what is here already does not wait, and would never time out
+                raise TimeoutError
         async with asyncio.timeout(seconds):
             return await self._reader.read(_READ_BYTES)
 

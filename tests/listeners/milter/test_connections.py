@@ -1,0 +1,324 @@
+"""Connections of the milter listener: cut, broken, too many, silent, aborted, reused, draining."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.filter import Filter
+from nbstream.listeners.milter.session import MilterSession
+from tests.listeners.milter.milter_listener import HAM, SPAM, MilterClient, RunningMilter, open_milter
+from tests.listeners.runtimes import SPAM_ADDRESS, make_runtime
+from tests.mutation import mutations
+from tests.waiting import DEADLINE_SECONDS, until
+from tests.wire import milter_frames as wire
+from tests.wire.milter_frames import Reply
+
+SESSION = [
+    wire.negotiation(),
+    wire.macros(b"C", {"{client_addr}": "127.0.0.1"}),
+    wire.connect(),
+    wire.macros(b"M", {"{auth_authen}": "ann"}),
+    wire.mail(),
+    wire.rcpt(f"<{SPAM_ADDRESS}>"),
+    *wire.content(SPAM),
+    wire.macros(b"E", {"i": "4ABC"}),
+    wire.END,
+    wire.QUIT,
+]
+BEFORE_END = len(b"".join(SESSION[:-2])) + 5  # the bytes with which the message is complete
+
+
+@pytest.fixture
+async def milter(client: Redis) -> AsyncIterator[RunningMilter]:
+    async with open_milter(client) as running:
+        yield running
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(4096, hard)), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def rest(client: MilterClient) -> bytes:
+    """All that the listener sends until it closes."""
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        return await client.reader.read()
+
+
+async def waits_for_content(server: MilterClient, milter: RunningMilter) -> None:
+    """Begin a message, and return when the listener has it."""
+    await server.begin()
+    assert (await server.ask(wire.header(b"Subject", b" x"), wire.frame(b"B", b"text\r\n"))).command == b"c"
+    assert milter.listener.state.bytes_in_flight.reserved > 0
+
+
+class SlowFilter:
+    """A filter whose checks begin when they may."""
+
+    def __init__(self, spam_filter: Filter) -> None:
+        self.may_begin = asyncio.Event()
+        self.waiting = asyncio.Event()
+        self._filter = spam_filter
+
+    async def check(self, *arguments: Any) -> Any:
+        self.waiting.set()
+        await self.may_begin.wait()
+        return await self._filter.check(*arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._filter, name)
+
+
+def make_slow(milter: RunningMilter) -> SlowFilter:
+    slow = SlowFilter(milter.opened_filter.spam_filter)
+    milter.listener.apply(make_runtime(slow))  # type: ignore[arg-type]  # it has all that a filter has
+    return slow
+
+
+# Bytes
+
+
+async def test_one_byte_at_a_time(milter: RunningMilter) -> None:
+    client = await milter.connect()
+    for byte in b"".join(SESSION):
+        client.send(bytes([byte]))
+        await client.writer.drain()
+
+    replies = wire.parse_replies(await rest(client))
+
+    assert [reply.command for reply in replies] == [b"O", b"c", b"d"]
+    assert milter.learned["spam"] == 1
+    await milter.wait_until_idle()
+
+
+async def test_a_mail_server_that_leaves_at_any_byte_leaves_nothing_behind(client: Redis, tmp_path: Path) -> None:
+    data = b"".join(SESSION)
+    async with open_milter(client, tmp_path / "socket") as milter:
+        for length in range(0, BEFORE_END, 3):
+            server = await milter.connect()
+            server.send(data[:length])
+            server.close()
+        await milter.wait_until_idle()
+        assert milter.learned["spam"] == 0
+
+
+async def test_a_lesson_is_finished_when_the_mail_server_has_left(milter: RunningMilter) -> None:
+    server = await milter.connect()
+    server.send(b"".join(SESSION[:-1]))
+    await server.writer.drain()
+    server.writer.transport.abort()
+
+    await milter.wait_until_idle()
+    assert milter.learned["spam"] in {0, 1}  # all of it, or none where the bytes went with the connection
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\0\0\0\0",
+        b"\xff\xff\xff\xff",
+        wire.mail(),
+        wire.negotiation() + wire.rcpt(),
+        wire.negotiation() + wire.END,
+        wire.negotiation() + wire.mail() + wire.header(b"Subject", b"x"),
+        wire.negotiation() + wire.mail() + wire.rcpt() + wire.frame(b"Z"),
+    ],
+)
+async def test_what_breaks_the_protocol_ends_the_connection(milter: RunningMilter, data: bytes) -> None:
+    client = await milter.connect()
+    client.send(data)
+
+    replies = wire.parse_replies(await rest(client))
+
+    assert [reply.command for reply in replies] == ([b"O"] if data.startswith(wire.negotiation()) else [])
+    await milter.wait_until_idle()
+
+
+async def test_mutations_of_a_session_end_in_silence_or_well_formed_replies(milter: RunningMilter) -> None:
+    for data in mutations([b"".join(SESSION)], 150):
+        client = await milter.connect()
+        client.send(data)
+        client.writer.write_eof()
+        wire.parse_replies(await rest(client))
+        client.close()
+    await milter.wait_until_idle()
+
+
+# Messages of one connection
+
+
+async def test_many_messages_come_over_one_connection(milter: RunningMilter) -> None:
+    server = await milter.server()
+
+    for _ in range(20):
+        assert (await server.deliver(HAM))[-1] == Reply(b"c")
+    assert milter.metric("nbstream_messages_total", listener="milter", verdict="unsure") == 20
+    assert milter.listener.state.bytes_in_flight.reserved == 0
+
+
+@pytest.mark.parametrize("steps", range(2, len(SESSION) - 2))
+async def test_a_message_is_given_up_at_any_step(client: Redis, tmp_path: Path, steps: int) -> None:
+    async with open_milter(client, tmp_path / "socket") as milter:
+        server = await milter.server()
+        begun = SESSION[1:steps]
+        server.send(*begun)
+        for frame in begun:
+            if frame[4:5] == b"B":
+                assert await server.reply() == Reply(b"c")
+        server.send(wire.ABORT)
+
+        assert (await server.deliver(HAM))[-1] == Reply(b"c")
+        assert milter.learned["spam"] == 0
+        assert milter.listener.state.bytes_in_flight.reserved == 0
+
+
+async def test_another_client_follows_on_the_same_connection(milter: RunningMilter) -> None:
+    server = await milter.server()
+    await server.deliver(HAM, client="127.0.0.1", user="ann")
+    server.send(wire.QUIT_NC)
+    server.send(wire.mail(), wire.rcpt(f"<{SPAM_ADDRESS}>"))
+
+    (reply,) = await server.finish(SPAM)
+
+    assert reply.words == [b"550 5.7.1 Feedback is not accepted from here"]  # its address is not known
+    server.send(wire.QUIT)
+    assert await rest(server) == b""
+
+
+async def test_a_reload_holds_for_the_next_message_of_an_open_connection(milter: RunningMilter) -> None:
+    server = await milter.server()
+    assert (await server.deliver(SPAM, SPAM_ADDRESS))[-1] == Reply(b"d")
+    milter.listener.apply(make_runtime(milter.opened_filter.spam_filter, allow_from=()))
+
+    assert (await server.deliver(SPAM, SPAM_ADDRESS))[-1].command == b"y"
+
+
+async def test_the_mail_server_is_asked_for_patience(client: Redis) -> None:
+    async with open_milter(client, progress_seconds=0.01) as milter:
+        slow = make_slow(milter)
+        server = await milter.server()
+        await server.begin()
+        server.send(*wire.content(HAM), wire.END)
+
+        replies = [await server.reply() for _ in range(4)]
+        slow.may_begin.set()
+
+        assert replies == [Reply(b"c"), *[Reply(b"p")] * 3]
+        assert (await server.answer())[-1] == Reply(b"c")
+
+
+# Limits of connections
+
+
+async def test_500_connections_at_once(client: Redis, tmp_path: Path, many_files: None) -> None:
+    async with open_milter(client, tmp_path / "socket", max_connections=500) as milter:
+        servers = [await milter.server() for _ in range(500)]
+
+        answers = await asyncio.gather(*(server.deliver(HAM) for server in servers))
+
+        assert {answer[-1].command for answer in answers} == {b"c"}
+        late = await milter.connect()
+        assert await rest(late) == b""
+        assert milter.metric("nbstream_connections_total", listener="milter", outcome="refused") == 1
+        for server in servers:
+            server.close()
+        await milter.wait_until_idle()
+
+
+@pytest.mark.parametrize("limit", ["idle_timeout_seconds", "message_timeout_seconds"])
+async def test_a_mail_server_that_sends_nothing_more_is_disconnected(client: Redis, limit: str) -> None:
+    limits: dict[str, Any] = {limit: 0.2}
+    async with open_milter(client, **limits) as milter:
+        server = await milter.server()
+        await server.begin()
+        server.send(wire.header(b"Subject", b" x"))
+
+        assert await rest(server) == b""
+        await milter.wait_until_idle()
+
+
+async def test_a_message_that_trickles_in_has_one_deadline_for_all_of_it(client: Redis) -> None:
+    async with open_milter(client, message_timeout_seconds=0.2) as milter:
+        server = await milter.server()
+        await server.begin()
+        end = asyncio.create_task(rest(server))
+
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while not end.done():
+                if not server.writer.transport.is_closing():
+                    server.send(wire.header(b"X", b"x"))
+                await asyncio.sleep(0)  # lets the listener run
+        with suppress(ConnectionResetError):  # what was sent last was not read any more
+            assert end.result() == b""
+        await milter.wait_until_idle()
+
+
+async def test_unfinished_commands_count_among_the_bytes_in_flight(milter: RunningMilter) -> None:
+    server = await milter.server()
+    await server.begin()
+    server.send(wire.frame(b"L", b"x" * 200_000)[:100_000])
+
+    await until(lambda: milter.listener.state.bytes_in_flight.reserved >= 100_000)
+    server.close()
+    await milter.wait_until_idle()
+
+
+# Draining
+
+
+async def test_a_drain_closes_idle_connections_and_finishes_messages(milter: RunningMilter) -> None:
+    idle, busy = await milter.server(), await milter.server()
+    await waits_for_content(busy, milter)
+
+    draining = asyncio.create_task(milter.listener.drain(DEADLINE_SECONDS))
+
+    assert await rest(idle) == b""
+    assert not draining.done()
+    busy.send(wire.END)
+    assert (await busy.answer())[-1] == Reply(b"c")
+    await draining
+    assert await rest(busy) == b""
+    with pytest.raises(ConnectionRefusedError):
+        await milter.connect()
+
+
+async def test_a_drain_closes_unfinished_messages_in_the_end(milter: RunningMilter) -> None:
+    server = await milter.server()
+    await waits_for_content(server, milter)
+
+    await milter.listener.drain(0)
+
+    await milter.wait_until_idle()
+
+
+async def test_a_drain_cancels_a_check_that_does_not_end(milter: RunningMilter) -> None:
+    slow = make_slow(milter)
+    server = await milter.server()
+    await server.begin()
+    server.send(*wire.content(HAM), wire.END)
+    await slow.waiting.wait()
+
+    await asyncio.wait_for(milter.listener.drain(0), DEADLINE_SECONDS)
+
+    await milter.wait_until_idle()
+
+
+async def test_a_session_ends_with_its_task(milter: RunningMilter) -> None:
+    await milter.server()
+    (session,) = milter.listener.sessions
+
+    assert isinstance(session, MilterSession)
+    session.abort()
+    await milter.wait_until_idle()
