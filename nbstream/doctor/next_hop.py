@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 AWAY = problem(
     "next_hop",
     "No mail can leave to the next hop {name}: {problem}.",
-    "Start the server that relay.next_hop names, or make room in the Maildir; mail waits until then.",
+    "Start the server that relay.next_hop names, set relay.tls and the login as it asks, or make room in the "
+    "Maildir; mail waits until then. The log of the daemon says more.",
 )
 READY = ok("next_hop", "The next hop {name} takes mail.")
 
