@@ -100,6 +100,12 @@ class LmtpDovecot:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(DEADLINE_SECONDS)
+        # A delivery that is under way when Postfix looks at its queue is tried again five minutes later.
+        wait_until(self._refuses)
+
+    def _refuses(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as client:
+            return client.connect_ex(str(self.socket)) != 0
 
     def _listens(self) -> bool:
         assert self._process.poll() is None, self.log

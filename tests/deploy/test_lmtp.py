@@ -65,6 +65,7 @@ def site(program: Callable[[str], str], redis_binary: Path, dovecot: LmtpDovecot
         postfix = Postfix(folder, program, MAIN, PIECES / "master.cf", guide="guides/next-hop.md")
         settings = folder / "nbstream.yaml"
         text = postfix.own(SETTINGS.read_text()).replace("/var/lib/nbstream", f"{folder}/state")
+        text = text.replace("listeners:\n", "listeners:\n  http: null\n")
         settings.write_text(text.replace("/run/dovecot/nbstream-lmtp", str(dovecot.socket)))
         with logins(folder / "auth"), postfix.running():
             whole = Site(postfix, settings, DaemonProcess(settings).ready(), dovecot)

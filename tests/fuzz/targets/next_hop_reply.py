@@ -42,8 +42,9 @@ async def _relay(replies: list[bytes], *, lmtp: bool) -> None:
                 writer.write(reply)
                 if not _COMPLETE.search(reply) or (lmtp and contents):
                     break  # both sides would wait
-                # The first digit decides (RFC 5321, section 4.3.2).
-                end = b"\r\n.\r\n" if reply.startswith(b"3") and request == b"DATA\r\n" else b"\r\n"
+                # The first digit of the last line decides (RFC 5321, section 4.3.2).
+                is_go = reply.rstrip().rpartition(b"\n")[2].startswith(b"3")
+                end = b"\r\n.\r\n" if is_go and request == b"DATA\r\n" else b"\r\n"
                 request = await reader.readuntil(end)
                 if end != b"\r\n":
                     contents.append(request)
