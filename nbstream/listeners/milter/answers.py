@@ -179,8 +179,24 @@ def _render(
         return [RefusalReply(_TOO_MANY_FORGED_FIELDS)]
     answer: list[MilterReply] = [*changes]
     if kind is ActionKind.REDIRECT:
-        answer.append(AddRecipient(f"<{group.action.address}>"))
-        answer += [DeleteRecipient(given) for given in message.given_recipients]
+        answer += _redirection(message, group.action.address)
     elif kind is ActionKind.QUARANTINE and group.check:
         answer.append(QuarantineReply(f"nbstream: {group.check.verdict}, id={group.check.id}"))
     return [*answer, ContinueReply()]
+
+
+def _redirection(message: MilterMessage, address: str) -> list[MilterReply]:
+    """Return the changes that make ``address`` the only recipient.
+
+    A recipient with this address stays, and is not added: the mail server would delete what was added together
+    with it, and a message without a recipient is gone.
+    """
+    wanted = address.lower()
+    others = [
+        given
+        for recipient, given in zip(message.recipients, message.given_recipients, strict=True)
+        if wanted not in {recipient.address.lower(), given.removeprefix("<").removesuffix(">").lower()}
+    ]
+    is_recipient = len(others) < len(message.recipients)
+    added: list[MilterReply] = [] if is_recipient else [AddRecipient(f"<{address}>")]
+    return [*added, *map(DeleteRecipient, others)]

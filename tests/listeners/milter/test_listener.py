@@ -289,6 +289,28 @@ async def test_a_redirected_message_names_its_only_recipient(client: Redis) -> N
         assert not any(reply.words[0] == b"X-Nbstream-Recipient" for reply in two)
 
 
+@pytest.mark.parametrize("given", ["abuse@example.org", "Abuse@Example.ORG"])
+async def test_a_recipient_to_whom_the_message_is_redirected_stays(client: Redis, given: str) -> None:
+    async with open_milter(client, **spam_action("redirect:abuse@example.org")) as milter:
+        await milter.teach()
+        server = await milter.server()
+
+        alone, with_another = await server.deliver(SPAM, given), await server.deliver(SPAM, "a@b.c", given)
+
+        assert [reply for reply in alone if reply.command in b"+-"] == []
+        assert [reply.data for reply in with_another if reply.command in b"+-"] == [b"<a@b.c>\0"]
+        assert commands(with_another).endswith(b"i-c")
+
+
+async def test_a_recipient_without_a_domain_stays_where_the_macro_completes_it(client: Redis) -> None:
+    async with open_milter(client, **spam_action("redirect:abuse@example.org")) as milter:
+        await milter.teach()
+        server = await milter.server()
+        server.send(wire.mail(), wire.macros(b"R", {"{rcpt_addr}": "abuse@example.org"}), wire.rcpt("<abuse>"))
+
+        assert commands(await server.finish(SPAM)).endswith(b"ic")
+
+
 @pytest.mark.parametrize("action", ["quarantine", "redirect:abuse@example.org"])
 async def test_what_the_mail_server_does_not_offer_is_left_out(client: Redis, action: str) -> None:
     async with open_milter(client, **spam_action(action)) as milter:
