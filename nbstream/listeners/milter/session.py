@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from nbstream.listeners.milter.answers import MilterSender
@@ -262,16 +263,23 @@ class MilterSession:
         answer = asyncio.create_task(self._listener.answers.answer(message, sender, self._peer(), options))
         try:
             while not (await asyncio.wait({answer}, timeout=self._listener.limits.progress_seconds))[0]:
-                self._writer.write(ProgressReply().render())
+                with suppress(ConnectionError):
+                    self._write(ProgressReply().render())
             return answer.result()
         finally:
             answer.cancel()
             await asyncio.wait({answer})
 
     async def _send(self, answer: Sequence[MilterReply]) -> None:
-        self._writer.write(b"".join(reply.render() for reply in answer))
+        self._write(b"".join(reply.render() for reply in answer))
         async with asyncio.timeout(self._listener.limits.idle_timeout_seconds):
             await self._writer.drain()
+
+    def _write(self, data: bytes) -> None:
+        """Write to an open connection. Raises ``ConnectionError``, where uvloop would raise a ``RuntimeError``."""
+        if self._writer.is_closing():
+            raise ConnectionResetError
+        self._writer.write(data)
 
     def _peer(self) -> Peer:
         if self._listener.is_unix_socket:
