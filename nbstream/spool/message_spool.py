@@ -1,7 +1,7 @@
 """The spool as the listeners of one process use it: a message is on the disk before it is acknowledged.
 
 Rules: what comes while the disk is busy is written together, with one sync (group commit), in a thread of its own.
-Who waits may stop waiting; the message may be in the spool then.
+Who waits may stop waiting; a message that is just being written may be in the spool then.
 """
 
 from __future__ import annotations
@@ -34,11 +34,16 @@ class MessageSpool:
         self._pending.append((message, written))
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write_pending(), name="spool")
-        await written
+        try:
+            await written
+        finally:
+            # Who stops waiting takes the message along: a disk that hangs must not gather them in memory.
+            self._pending = [item for item in self._pending if item[1] is not written]
 
     async def close(self) -> None:
-        """Finish what is being written."""
+        """End when nobody waits any more; a write that the disk does not finish is left to its thread."""
         if self._writing is not None:
+            self._writing.cancel()
             await asyncio.wait([self._writing])
         self._executor.submit(self._writer.close)
         self._executor.shutdown(wait=False)
@@ -48,10 +53,10 @@ class MessageSpool:
         while self._pending:
             batch, self._pending = self._pending, []
             messages = [message for message, _ in batch]
-            error: OSError | None = None
+            error: Exception | None = None
             try:
                 await loop.run_in_executor(self._executor, self._writer.append, messages)
-            except OSError as problem:
+            except Exception as problem:  # noqa: BLE001 - those who wait get it
                 error = problem
             for _, written in batch:
                 if written.done():  # nobody waits any more

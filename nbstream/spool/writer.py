@@ -100,17 +100,27 @@ class SpoolWriter:
         return 0 < self._end == size
 
     def _create_segment(self, number: int) -> int:
+        """Return the descriptor of a new segment; where that fails there is none."""
         self.close()
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        self._descriptor = os.open(segment_path(self._folder, number), flags, 0o600)
-        self._number, self._end = number, 0
-        self._write(self._descriptor, FIRST_LINE)
-        sync_folder(self._folder)
+        path = segment_path(self._folder, number)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._descriptor, self._number, self._end = descriptor, number, 0
+        try:
+            self._write(descriptor, FIRST_LINE)
+            sync_folder(self._folder)
+        except OSError:
+            self.close()
+            path.unlink(missing_ok=True)
+            raise
         self._was_not_synced = False
-        return self._descriptor
+        return descriptor
 
     def _write(self, descriptor: int, data: bytes) -> None:
-        """Write at the end of the segment; what is written in part is removed again."""
+        """Write at the end of the segment; what is written in part is removed again.
+
+        One byte of it stays, so that nobody writes in its place: a reader may have read the whole frames in it,
+        and would go on behind them.
+        """
         rest, offset = memoryview(data), self._end
         try:
             while rest:
@@ -118,6 +128,6 @@ class SpoolWriter:
                 rest, offset = rest[written:], offset + written
         except OSError:
             with suppress(OSError):
-                os.ftruncate(descriptor, self._end)
+                os.ftruncate(descriptor, min(offset, self._end + 1))
             raise
         self._end = offset

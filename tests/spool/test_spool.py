@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import resource
 import stat
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +17,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from nbstream.spool import writer as spool_writer
 from nbstream.spool.backlog import SpoolBacklog, measure_backlog
 from nbstream.spool.failed_messages import MAX_FAILED
 from nbstream.spool.position import SpoolPosition, read_position, write_position
@@ -177,6 +180,74 @@ def test_a_full_spool_takes_nothing_until_there_is_room(folder: Path) -> None:
 
     assert read_all(SpoolReader(folder)) == [message(number + 1) for number in range(count)]
     writer.append([message(count + 1)])
+
+
+@pytest.fixture
+def disk_that_fills_up() -> Iterator[Callable[[int], None]]:
+    """Give a function that sets how large a file may grow, as a full disk does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("writers", [1, 2])
+def test_what_was_read_before_a_failed_write_was_undone_hides_no_later_message(
+    folder: Path, disk_that_fills_up: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, writers: int
+) -> None:
+    """The reader sees the first message of two while the disk has no room for the second one."""
+    reader = SpoolReader(folder)
+    first, *_, last = [SpoolWriter(folder, MAX_BYTES) for _ in range(writers)] * 2
+    first.append([message(1)])
+    seen, truncate = read_all(reader), os.ftruncate
+
+    def read_and_truncate(descriptor: int, size: int) -> None:
+        seen.extend(read_all(reader))
+        truncate(descriptor, size)
+
+    monkeypatch.setattr(os, "ftruncate", read_and_truncate)
+    disk_that_fills_up(segment_usage(folder) + len(pack_message(message(2))) + 9)
+    with pytest.raises(OSError, match="File too large"):
+        first.append([message(2), message(3)])
+    assert seen == [message(1), message(2)]
+
+    disk_that_fills_up(MAX_BYTES)
+    last.append([message(4, b"short")])
+    last.append([message(5)])
+    assert read_all(reader) == [message(4, b"short"), message(5)]
+
+
+def test_a_disk_that_stays_full_gets_no_further_files(
+    folder: Path, disk_that_fills_up: Callable[[int], None]
+) -> None:
+    writer = SpoolWriter(folder, MAX_BYTES, segment_bytes=1)
+    writer.append([message(1)])
+    disk_that_fills_up(5)
+    for _ in range(3):
+        with pytest.raises(OSError, match="File too large"):
+            writer.append([message(2)])
+    assert segment_numbers(folder) == [0]
+
+    disk_that_fills_up(MAX_BYTES)
+    writer.append([message(3)])
+    assert read_all(SpoolReader(folder)) == [message(1), message(3)]
+
+
+def test_a_segment_whose_name_may_be_lost_gets_no_messages(
+    folder: Path, writer: SpoolWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Path) -> None:
+        raise OSError(errno.EIO, "the disk fails")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(spool_writer, "sync_folder", fail)
+        with pytest.raises(OSError, match="the disk fails"):
+            writer.append([message(1)])
+    assert segment_numbers(folder) == []
+
+    writer.append([message(2)])
+    assert read_all(SpoolReader(folder)) == [message(2)]
 
 
 def test_the_backlog_says_how_much_waits_and_since_when(folder: Path) -> None:

@@ -1,0 +1,93 @@
+"""The spool of one process on a disk that hangs, or fails in a way that nobody has thought of."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from nbstream.spool.message_spool import MessageSpool
+from nbstream.spool.reader import SpoolReader
+from nbstream.spool.spooled_message import SpooledMessage
+from nbstream.spool.writer import SpoolWriter
+from tests.spool.test_spool import MAX_BYTES, message, read_all
+
+
+class HangingDisk:
+    """Writes nothing until it is released."""
+
+    def __init__(self) -> None:
+        self.begun, self.released = threading.Event(), threading.Event()
+        self._append = SpoolWriter.append
+
+    def append(self, writer: SpoolWriter, messages: Sequence[SpooledMessage]) -> None:
+        self.begun.set()
+        self.released.wait()
+        self._append(writer, messages)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[HangingDisk]:
+    disk = HangingDisk()
+
+    def append(writer: SpoolWriter, messages: Sequence[SpooledMessage]) -> None:
+        disk.append(writer, messages)
+
+    monkeypatch.setattr(SpoolWriter, "append", append)
+    yield disk
+    disk.released.set()
+
+
+async def begin_to_add(spool: MessageSpool, disk: HangingDisk) -> asyncio.Task[None]:
+    """Return the task that adds message 1, which the disk has begun to write."""
+    adding = asyncio.create_task(spool.add(message(1)))
+    await asyncio.to_thread(disk.begun.wait)
+    return adding
+
+
+async def test_who_stops_waiting_for_a_disk_that_hangs_leaves_no_message_behind(
+    tmp_path: Path, disk: HangingDisk
+) -> None:
+    spool = MessageSpool(tmp_path, MAX_BYTES)
+    first = await begin_to_add(spool, disk)
+    second = asyncio.create_task(spool.add(message(2)))
+    third = asyncio.create_task(spool.add(message(3)))
+    await asyncio.sleep(0)
+    second.cancel()
+    with suppress(asyncio.CancelledError):
+        await second
+    disk.released.set()
+    await asyncio.gather(first, third)
+    await spool.close()
+
+    assert read_all(SpoolReader(tmp_path)) == [message(1), message(3)]
+
+
+async def test_a_disk_that_hangs_does_not_hold_up_the_end(tmp_path: Path, disk: HangingDisk) -> None:
+    spool = MessageSpool(tmp_path, MAX_BYTES)
+    adding = await begin_to_add(spool, disk)
+    adding.cancel()
+    async with asyncio.timeout(10):
+        await spool.close()
+
+    assert not disk.released.is_set()
+
+
+async def test_a_fault_reaches_those_who_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    spool = MessageSpool(tmp_path, MAX_BYTES)
+    monkeypatch.setattr(SpoolWriter, "append", fail)
+    with pytest.raises(MemoryError):
+        async with asyncio.timeout(10):
+            await spool.add(message(1))
+    monkeypatch.undo()
+    await spool.add(message(2))
+    await spool.close()
+
+    assert read_all(SpoolReader(tmp_path)) == [message(2)]
