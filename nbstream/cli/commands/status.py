@@ -25,7 +25,7 @@ from nbstream.bayes.half_life import HalfLife
 from nbstream.bayes.largest_count import LARGE_SUMS, largest_count
 from nbstream.cli import interrupts
 from nbstream.engine.choice import ENVIRONMENT
-from nbstream.errors import ConfigError
+from nbstream.errors import ConfigError, StoreUnavailable
 from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.verdict import ModelState, Thresholds, format_threshold
 from nbstream.spool import segments
@@ -91,8 +91,15 @@ class Status:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the state of the model; ``StoreUnavailable`` (75) when Redis is away."""
-    status = interrupts.run_interruptible(collect_status(_load_settings(options.config)))
+    """Print the state of the model; ``StoreUnavailable`` (75), which says what waits, when Redis is away."""
+    settings = _load_settings(options.config)
+    try:
+        status = interrupts.run_interruptible(collect_status(settings))
+    except StoreUnavailable as error:
+        spool = _measure_spool(settings.state_dir)
+        if spool == SpoolBacklog():
+            raise
+        raise StoreUnavailable(f"{error}\nthe spool does not need Redis: {_describe_spool(spool)}") from error
     if options.json:
         print(json.dumps(status_to_json(status)))
     else:
@@ -252,8 +259,8 @@ def _describe_worker(worker: WorkerStatus) -> str:
 
 
 def _describe_spool(spool: SpoolBacklog) -> str:
-    since = f", the first for {spool.oldest_seconds(time.time()):.0f} s" if spool.waiting else ""
-    return f"{spool.waiting} messages wait to be learned{since}; {spool.failed} could not be learned"
+    since = f" (the first for {spool.oldest_seconds(time.time()):.0f} s)" if spool.waiting else ""
+    return f"messages that wait to be learned: {spool.waiting}{since}; that could not be learned: {spool.failed}"
 
 
 def _describe_engine(status: Status) -> str:

@@ -5,11 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
+import time
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from nbstream.assembly.daemon_status import DaemonStatus, WorkerStatus
 from nbstream.cli.commands.status import collect_status, render_text, status_to_json
+from nbstream.cli.exit_codes import EX_TEMPFAIL
+from nbstream.cli.main import main
 from nbstream.config import load_settings
+from nbstream.spool import segments
+from nbstream.spool.spooled_message import SpooledMessage
+from nbstream.spool.writer import SpoolWriter
 from tests.cli.taught import Taught
 
 PRIZE = b"Subject: prize\n\nClaim your free prize now\n"
@@ -74,3 +84,25 @@ def test_a_policy_is_stale_only_where_a_daemon_goes_by_another(taught: Taught) -
         return replace(status, daemon=DaemonStatus(1, (), policy_hash)).is_policy_stale
 
     assert [stale(None), stale(status.policy_hash), stale("0123456789ab")] == [False, False, True]
+
+
+def test_what_waits_in_the_spool_is_said_while_redis_is_away(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "nb.yaml"
+    file.write_text(f"state_dir: {tmp_path}\nredis: {{url: 'unix://{tmp_path}/nobody'}}\n")
+
+    def error() -> str:
+        assert main(["status", "-c", str(file)]) == EX_TEMPFAIL
+        return capsys.readouterr().err
+
+    assert len(error().splitlines()) == 1
+    message = SpooledMessage("spam", "user ann", round(time.time()), PRIZE)
+    SpoolWriter(tmp_path / segments.FOLDER, 1 << 20).append([message, message])
+    redis, spool = error().splitlines()
+    assert redis.startswith("nbstream: ")
+    assert re.fullmatch(
+        r"the spool does not need Redis: messages that wait to be learned: 2 \(the first for \d+ s\); "
+        r"that could not be learned: 0",
+        spool,
+    )
