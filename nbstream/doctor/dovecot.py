@@ -69,6 +69,18 @@ NO_SOCKET_FOLDER = problem(
     "The folder {folder} of sieve_pipe_socket_dir is not there, so that no script reaches nbstream.",
     "Start nbstream with listeners.dovecot.listen in that folder; the path begins at base_dir of Dovecot.",
 )
+PROGRAM_INSTEAD = note(
+    "dovecot.scripts",
+    "The folder {folder} of sieve_pipe_socket_dir is not there: Dovecot runs the program in sieve_pipe_bin_dir, "
+    "and people wait for it.",
+    "See docs/guides/dovecot.md, if nobody should wait.",
+)
+OTHER_SOCKET_FOLDER = warning(
+    "dovecot.scripts",
+    "listeners.dovecot has the socket {socket}, and sieve_pipe_socket_dir of Dovecot is {folder}: no script uses "
+    "the socket.",
+    "Set sieve_pipe_socket_dir to the folder of the socket; the path begins at base_dir of Dovecot.",
+)
 
 _DEFAULT_BASE = "/run/dovecot"
 _RULE = re.compile(r"imapsieve_mailbox(\d+)_(name|from|causes|before|after)")
@@ -95,7 +107,9 @@ async def examine_dovecot(site: Site) -> Sequence[Finding]:
     except OSError as error:
         return [NOT_FOUND(why=error)]
     dovecot = parse_dovecot(output)
-    return [*judge(dovecot), *await in_thread(lambda: list(_scripts(dovecot)))]
+    listener = site.settings.listeners.dovecot
+    socket = listener.listen.path if listener else None
+    return [*judge(dovecot), *await in_thread(lambda: [*_scripts(dovecot), *_socket_folder(dovecot, socket)])]
 
 
 def judge(dovecot: DovecotConfiguration) -> Iterator[Finding]:
@@ -160,8 +174,20 @@ def _scripts(dovecot: DovecotConfiguration) -> Iterator[Finding]:
         path = Path(value.removeprefix("file:").partition(";")[0])
         if is_script and path.is_absolute() and not path.exists():
             yield NO_SCRIPT(file=path, setting=name)
-    socket_folder = dovecot.plugin.get("sieve_pipe_socket_dir")
-    if socket_folder:
-        folder = Path(os.path.normpath(Path(dovecot.root.settings.get("base_dir", _DEFAULT_BASE), socket_folder)))
-        if not folder.exists():
-            yield NO_SOCKET_FOLDER(folder=folder)
+
+
+def _socket_folder(dovecot: DovecotConfiguration, socket: Path | None) -> Iterator[Finding]:
+    """Yield what is wrong with the folder of sockets; ``socket`` is that of nbstream, None where it has none."""
+    setting = dovecot.plugin.get("sieve_pipe_socket_dir")
+    folder = None
+    if setting:
+        base = dovecot.root.settings.get("base_dir", _DEFAULT_BASE)
+        folder = Path(os.path.normpath(Path(base, setting)))
+    if (
+        socket is not None
+        and _rules(dovecot.plugin)
+        and (not folder or folder.resolve() != socket.parent.resolve())
+    ):
+        yield OTHER_SOCKET_FOLDER(socket=socket, folder=folder or "not set")
+    elif folder and not folder.exists():
+        yield (PROGRAM_INSTEAD if dovecot.plugin.get("sieve_pipe_bin_dir") else NO_SOCKET_FOLDER)(folder=folder)

@@ -14,7 +14,7 @@ from nbstream.doctor.findings import note, ok, problem, warning
 from nbstream.doctor.redis_server import format_bytes
 from nbstream.spool import segments
 from nbstream.spool.backlog import measure_backlog
-from nbstream.spool.failed_messages import FAILED
+from nbstream.spool.failed_messages import FAILED, MAX_FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,12 +56,18 @@ QUARANTINE = ok("machine.quarantine", "The quarantine has {count} messages.")
 SPOOL_LATE = warning(
     "machine.spool",
     "{count} reported messages wait to be learned, the first one for {minutes:.0f} minutes.",
-    "See the findings about Redis: they are learned when it takes lessons again.",
+    "See the findings about Redis, and the log of the daemon: they are learned when Redis takes lessons again.",
+)
+SPOOL_WITHOUT_LISTENER = warning(
+    "machine.spool",
+    "{count} reported messages wait to be learned, and no daemon learns them: listeners.dovecot is off.",
+    "Configure listeners.dovecot again until nothing waits.",
 )
 SPOOL_FAILED = warning(
     "machine.spool",
     "{count} reported messages could not be learned and lie in {folder}.",
-    "Look at them, teach them by nbstream learn, and remove them.",
+    "Look at them, teach them by nbstream learn, and remove them: with {limit} of them the spool stops at "
+    "the next one.",
 )
 SPOOL = ok("machine.spool", "{count} reported messages wait to be learned.")
 
@@ -93,7 +99,7 @@ def _findings(site: Site) -> Iterator[Finding]:
     if workers not in {1} and make_engine(settings).native_library:
         yield shared_memory_finding(_SHARED_FOLDER, os.statvfs(_SHARED_FOLDER))
     yield from _quarantine(site)
-    yield from _spool(settings.state_dir / segments.FOLDER)
+    yield from _spool(settings.state_dir / segments.FOLDER, has_listener=settings.listeners.dovecot is not None)
 
 
 def _disks(folders: Sequence[Path]) -> Iterator[Finding]:
@@ -133,15 +139,17 @@ def _quarantine(site: Site) -> Iterator[Finding]:
         yield QUARANTINE(count=len(messages))
 
 
-def _spool(folder: Path) -> Iterator[Finding]:
+def _spool(folder: Path, *, has_listener: bool) -> Iterator[Finding]:
     """Yield what waits in the spool of reported messages, where there is one."""
     if not folder.exists():
         return
     backlog = measure_backlog(folder)
     seconds = backlog.oldest_seconds(time.time())
-    if seconds > _LATE_SECONDS:
+    if backlog.waiting and not has_listener:
+        yield SPOOL_WITHOUT_LISTENER(count=backlog.waiting)
+    elif seconds > _LATE_SECONDS:
         yield SPOOL_LATE(count=backlog.waiting, minutes=seconds / 60)
     else:
         yield SPOOL(count=backlog.waiting)
     if backlog.failed:
-        yield SPOOL_FAILED(count=backlog.failed, folder=folder / FAILED)
+        yield SPOOL_FAILED(count=backlog.failed, folder=folder / FAILED, limit=MAX_FAILED)

@@ -37,9 +37,9 @@ class ExaminedDovecot:
         with self._file.open("a") as file:
             file.write(text)
 
-    async def findings(self) -> list[Finding]:
-        """What the examination by the real program finds."""
-        site = make_site(self._folder, mail_servers=MailServerFiles(dovecot=self._file))
+    async def findings(self, settings: str = "") -> list[Finding]:
+        """What the examination by the real program finds; ``settings`` are those of nbstream."""
+        site = make_site(self._folder, settings, mail_servers=MailServerFiles(dovecot=self._file))
         return list(await examine_dovecot(site))
 
 
@@ -58,8 +58,26 @@ async def test_the_configuration_of_the_handbook_is_fine(dovecot: ExaminedDoveco
 
 async def test_a_folder_of_sockets_that_is_not_there(dovecot: ExaminedDovecot) -> None:
     dovecot.socket_folder.rmdir()
+    found = await dovecot.findings()
+    assert str(dovecot.socket_folder) in the(found, doctor.PROGRAM_INSTEAD).what
+    assert wrong(found) == []
 
+    dovecot.add("plugin {\n  sieve_pipe_bin_dir =\n}\n")
     assert str(dovecot.socket_folder) in the(await dovecot.findings(), doctor.NO_SOCKET_FOLDER).what
+
+
+async def test_a_socket_that_no_script_uses(dovecot: ExaminedDovecot) -> None:
+    def listen(folder: Path) -> str:
+        return f"listeners: {{dovecot: {{listen: 'unix:{folder / 'nbstream-report'}'}}}}\n"
+
+    assert wrong(await dovecot.findings(listen(dovecot.socket_folder))) == []
+
+    elsewhere = listen(dovecot.socket_folder.parent)
+    finding = the(await dovecot.findings(elsewhere), doctor.OTHER_SOCKET_FOLDER)
+    assert f"is {dovecot.socket_folder}:" in finding.what
+
+    dovecot.add("plugin {\n  sieve_pipe_socket_dir =\n}\n")
+    assert "is not set:" in the(await dovecot.findings(elsewhere), doctor.OTHER_SOCKET_FOLDER).what
 
 
 @pytest.mark.parametrize(

@@ -61,11 +61,12 @@ async def test_messages_that_should_be_gone_from_the_quarantine(
 
 
 async def test_reported_messages_that_wait_or_were_set_aside(tmp_path: Path) -> None:
-    folder = tmp_path / "state" / segments.FOLDER
+    folder, listener = tmp_path / "state" / segments.FOLDER, "listeners: {dovecot: {}}\n"
     (tmp_path / "state").mkdir(mode=0o700)
     writer = SpoolWriter(folder, 1 << 20)
     writer.append([SpooledMessage("spam", "user ann", int(time.time()), b"Subject: x\r\n\r\nprize\r\n")])
-    the(await examine_machine(make_site(tmp_path)), machine.SPOOL)
+    the(await examine_machine(make_site(tmp_path)), machine.SPOOL_WITHOUT_LISTENER)
+    the(await examine_machine(make_site(tmp_path, listener)), machine.SPOOL)
     writer.close()
 
     old = tmp_path / "old"
@@ -75,7 +76,7 @@ async def test_reported_messages_that_wait_or_were_set_aside(tmp_path: Path) -> 
     writer.close()
     keep_failed(old / "state" / segments.FOLDER, "spam", b"Subject: x\r\n\r\nprize\r\n")
 
-    found = await examine_machine(make_site(old))
+    found = await examine_machine(make_site(old, listener))
 
     assert "10 minutes" in the(found, machine.SPOOL_LATE).what
     assert "1 reported" in the(found, machine.SPOOL_FAILED).what
