@@ -125,6 +125,13 @@ def test_neither_a_path_nor_an_id_is_wrong_usage(run: Run, words: list[str]) -> 
     assert run(*words).returncode == 64
 
 
+@pytest.mark.parametrize("words", [["--all"], ["--password-file", "x"], ["--ca-file", "x"]])
+def test_what_is_for_imap_alone_is_wrong_usage_without_it(run: Run, words: list[str]) -> None:
+    wrong = run("learn", "spam", "-", *words, text=PRIZE)
+    assert wrong.returncode == 64
+    assert "only for --imap" in wrong.stderr
+
+
 def test_spam_is_exit_code_1_and_anything_else_0(run: Run, tmp_path: Path) -> None:
     run("learn", "spam", folder(tmp_path / "spam", PRIZE, 60))
     run("learn", "ham", folder(tmp_path / "ham", LUNCH, 60))

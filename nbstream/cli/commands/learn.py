@@ -44,6 +44,8 @@ def run(options: argparse.Namespace) -> int:
     """
     if not options.paths and not options.ids and not options.folders:
         options.wrong_usage(f"a PATH{', --imap URL' if options.label else ''} or --id ID is needed")
+    if options.label and not options.folders and (options.all or options.password_file or options.ca_file):
+        options.wrong_usage("--all, --password-file and --ca-file are only for --imap")
     settings = config.load_settings(config.find_config_file(options.config))
     tokenizer = make_tokenizer(tokenizer_options(settings), make_engine(settings).native_library)
     files = PositionFiles(settings.state_dir, settings.model.name, options.label or "")

@@ -89,9 +89,7 @@ def _add_learn(commands: Commands) -> None:
         help="an IMAP folder, from the last message on that was learned before: imaps://USER@HOST/FOLDER with TLS "
         "from the beginning, imap:// with STARTTLS; may be given again",
     )
-    learn.add_argument(
-        "--all", action="store_true", help="all messages of the folders, also what was learned before"
-    )
+    learn.add_argument("--all", action="store_true", help="of --imap, all messages, also what was learned before")
     learn.add_argument(
         "--password-file",
         type=arguments.file_path,
