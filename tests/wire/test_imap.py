@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import itertools
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -108,6 +109,19 @@ def test_the_answer_to_a_search_has_uids() -> None:
         (b"* 2 EXISTS\r\n", ()),
     ):
         assert imap.parse_search(parse(raw)[0]) == uids
+
+
+def test_the_answer_to_a_search_takes_memory_for_its_uids_alone() -> None:
+    answer = parse(b"* SEARCH" + b" 1" * 200_000 + b"\r\n", limit=1 << 20)[0]
+
+    tracemalloc.start()
+    try:
+        assert len(imap.parse_search(answer)) == 200_000
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 40 * answer.size
 
 
 def test_the_answer_to_examine_has_the_uidvalidity() -> None:
