@@ -19,6 +19,7 @@ from nbstream.mail.encoded_words import decode_encoded_words
 
 _WORD_BYTES = 45  # an encoded word has at most 75 characters, RFC 2047 2
 _MAX_LINE_CHARACTERS = 76  # of a line with an encoded word, RFC 2047 2; RFC 5322 2.1.1 has 78 for all
+_MAX_ENCODED_BYTES = 16 * 1024  # of a Subject whose encoded words are read: 256 KB of them take 30 ms and more
 _NAME = "subject"
 _FIELD_START = b"Subject:"
 _WHITE_SPACE = b" \t\r\n"
@@ -92,7 +93,7 @@ def untagged_value(value: bytes, tag: str) -> bytes:
     forms = _tag_forms(tag)
     tags = forms.in_bytes.match(value)
     rest = value[tags.end() :] if tags else value
-    if not rest.lstrip(_WHITE_SPACE).startswith(b"=?"):
+    if len(rest) > _MAX_ENCODED_BYTES or not rest.lstrip(_WHITE_SPACE).startswith(b"=?"):
         return rest
     # Another program has encoded the Subject with the tag in it, perhaps over several words.
     text = decode_encoded_words(rest)

@@ -112,6 +112,17 @@ def test_a_subject_of_nothing_but_tags_takes_no_long_time() -> None:
     assert untag_subject(raw, TAG) == mail(b" x")
 
 
+def test_the_encoded_words_of_a_huge_subject_are_not_read_and_the_tag_comes_off_all_the_same() -> None:
+    value = b" =?utf-8?B?W1NQQU1dIA==?=" * 1000  # "[SPAM] " a thousand times, in 26 kB
+    raw = mail(value)
+
+    assert untag_subject(raw, TAG) == raw
+    tagged = tag_subject(raw, TAG)
+    assert tagged is not None
+    assert tagged == mail(b" [SPAM]\r\n" + value)
+    assert untag_subject(tagged, TAG) == mail(b"\r\n" + value)
+
+
 SUBJECT_PIECES = st.sampled_from(
     [
         *(b" ", b"\r\n ", b"\t", b"hello", b"Re:", b"[SPAM]", b"=?utf-8?q?caf=C3=A9?=", b"=?", b"\xe4"),
