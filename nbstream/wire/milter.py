@@ -23,6 +23,12 @@ MAX_FRAME_BYTES = 1 << 20
 """The largest length of a frame. A body chunk has at most 65,535 bytes; Postfix sends a header field in one frame.
 """
 
+MAX_TEXTS = 1000
+"""The largest number of texts in a frame: macros with their values, or an address with its parameters.
+
+Mail servers send some dozen. A frame of nothing but ends of texts would hold up the event loop for 0.1 s and more.
+"""
+
 _LENGTH = struct.Struct("!I")
 _OPTIONS = struct.Struct("!III")
 _PORT_BYTES = 2
@@ -387,10 +393,10 @@ def _split(data: bytes, count: int) -> list[bytes]:
     if not data:
         words = []
     elif data[-1:] == b"\0":
-        words = data[:-1].split(b"\0")
+        words = data[:-1].split(b"\0", MAX_TEXTS)
     else:
         raise _ViolationError("a text does not end")
-    if count and len(words) != count:
+    if len(words) > MAX_TEXTS or (count and len(words) != count):
         raise _ViolationError("a command has too few or too many arguments")
     return words
 

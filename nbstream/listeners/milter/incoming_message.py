@@ -2,7 +2,7 @@
 
 Rules: a message that is too large is judged by its beginning: the mail server has set its own limit, and the
 filter looks at the beginning alone anyway. But all of its header is needed, to remove forged fields: one that is
-too large is refused. What is counted is the message as it is held.
+too large, or has too many fields, is refused. What is counted is the message as it is held.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_MAX_FIELD_NAMES_BYTES = (
+    1 << 20
+)  # some ten thousand fields; each name of ours is searched in them, in the event loop
 _RECIPIENT_BYTES = 500  # what a recipient takes in memory, beside its text
 
 
@@ -65,6 +68,8 @@ class MilterMessage:
         key = b"\0%s\0" % name.rstrip(b" \t").lower()
         if len(self._content) + len(line) > self._limit:
             self._refuse(replies.MESSAGE_TOO_BIG)
+        elif len(self._field_names) + len(key) > _MAX_FIELD_NAMES_BYTES:
+            self._refuse(replies.TOO_MANY_FIELDS)
         elif self._reserve(len(line) + len(key)):
             self._content.append(line)
             self._field_names.append(key)

@@ -490,6 +490,18 @@ async def test_a_header_beyond_the_limit_is_refused(client: Redis) -> None:
         assert verdict_of(await server.deliver(HAM)) == "unsure"
 
 
+async def test_a_header_of_too_many_fields_is_refused(milter: RunningMilter) -> None:
+    server = await milter.server()
+    await server.begin()
+    server.send(wire.header(b"A" * 50, b"") * ((1 << 20) // 52 + 1))
+
+    reply = await server.ask(wire.END)
+
+    assert reply.words == [b"554 5.6.0 Message has too many header fields"]
+    server.close()
+    await milter.wait_until_idle()
+
+
 async def test_mail_beyond_the_bytes_in_flight_is_deferred(client: Redis) -> None:
     async with open_milter(client, max_message_bytes=1 << 20, max_bytes_in_flight=2 << 20) as milter:
         first, second = await milter.server(), await milter.server()
