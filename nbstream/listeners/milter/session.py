@@ -165,7 +165,7 @@ class MilterSession:
             await self._send(answer or [ContinueReply()])
         if isinstance(event, MilterMessageEnd):
             self._drop_message()
-            self._ended |= self._listener.draining
+        self._ended |= self._listener.draining and self._message is None
 
     async def _negotiate(self, offer: MilterOptions) -> None:
         self._drop_message()

@@ -294,6 +294,18 @@ async def test_a_drain_closes_idle_connections_and_finishes_messages(milter: Run
         await milter.connect()
 
 
+async def test_a_drain_does_not_wait_for_a_message_that_is_given_up(milter: RunningMilter) -> None:
+    server = await milter.server()
+    await waits_for_content(server, milter)
+    draining = asyncio.create_task(milter.listener.drain(2 * DEADLINE_SECONDS))
+    await until(lambda: milter.listener.state.draining)
+
+    server.send(wire.ABORT)
+
+    assert await rest(server) == b""
+    await draining
+
+
 async def test_a_drain_closes_unfinished_messages_in_the_end(milter: RunningMilter) -> None:
     server = await milter.server()
     await waits_for_content(server, milter)
