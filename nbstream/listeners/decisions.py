@@ -198,6 +198,8 @@ class MessageDecisions:
         is_redirected = action.kind is ActionKind.REDIRECT and len(group.recipients) == 1
         redirected_from = group.recipients[0].address if is_redirected else ""
         edits = header_policy.edits(group_check, treatment, redirected_from)
+        if action.kind is ActionKind.QUARANTINE:  # it may be released as ham
+            edits = replace(edits, removed_names=header_policy.removed_from_incoming, subject_tag="")
         return DecidedRecipients(action, group.recipients, edits, group_check, treatment, observed)
 
 

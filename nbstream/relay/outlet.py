@@ -5,16 +5,15 @@ the client gets a 250 after the file is synced. With a Maildir as the next hop, 
 file of its own, and either all files are written or none. With SMTP as the next hop a message has one part,
 because the transaction has one reply for all recipients. The given transaction is closed in every case.
 
-A message in the quarantine stays as it came, but for the added fields: it may be released as ham. Where the next
-hop refuses the address of a redirection the reply is a 451: it is not the sender's mistake, and the sender must
-not learn the address.
+Where the next hop refuses the address of a redirection the reply is a 451: it is not the sender's mistake, and the
+sender must not learn the address.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from nbstream.errors import RelayUnavailable
 from nbstream.mail.header_edits import HeaderEdits, edit_message
@@ -95,7 +94,7 @@ class Outlet:
 
     async def _quarantine_draft(self, raw: bytes, part: DeliveryPart) -> maildir_files.MaildirDraft:
         assert part.note is not None
-        fields, content = await _edited(raw, replace(part.edits, removed_names=(), subject_tag=""))
+        fields, content = await _edited(raw, part.edits)
         return self._quarantine.make_draft(part.note, _with_lf(fields), content)
 
     async def _redirect(self, raw: bytes, part: DeliveryPart) -> DataReplies:

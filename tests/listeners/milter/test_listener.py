@@ -21,6 +21,7 @@ from nbstream.policy.header_policy import HeaderPolicy
 from nbstream.policy.incoming_message import MessageReader
 from nbstream.policy.policy import ThresholdPolicy
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
+from nbstream.policy.verdict import Verdict
 from nbstream.policy.verdict_fields import parse_own_id
 from tests.listeners.milter.milter_listener import HAM, SPAM, RunningMilter, edited, open_milter
 from tests.listeners.runtimes import HAM_ADDRESS, LOOPBACK, SPAM_ADDRESS
@@ -269,6 +270,19 @@ async def test_quarantine_is_a_hold_of_the_mail_server(client: Redis) -> None:
 
         assert commands(answer).endswith(b"iqc")
         assert answer[-2].words[0].startswith(b"nbstream: spam, id=")
+        assert verdict_of(answer) == "spam"
+
+
+async def test_a_held_message_may_be_released_as_ham_and_keeps_its_subject_and_fields(client: Redis) -> None:
+    options = spam_action("quarantine")
+    removals = {Verdict.SPAM: ("X-Other",)}
+    options["runtime"]["header_policy"] = HeaderPolicy("test", removals=removals, subject_tag="[SPAM]")
+    async with open_milter(client, **options) as milter:
+        await milter.teach()
+
+        answer = await (await milter.server()).deliver(b"X-Spam-Flag: NO\r\nX-Other: a\r\n" + SPAM)
+
+        assert [reply.words[0] for reply in answer if reply.command == b"m"] == [b"X-Spam-Flag"]
         assert verdict_of(answer) == "spam"
 
 
