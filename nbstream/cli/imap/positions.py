@@ -40,7 +40,8 @@ class PositionFiles:
 
     def write(self, position: FolderPosition) -> None:
         """Put the position in place of the former one, durably. Raises OSError."""
-        self._dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self._dir.parent, self._dir):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         entry = {
             "folder": position.folder,
             "model": self._model,

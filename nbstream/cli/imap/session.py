@@ -54,6 +54,8 @@ class ImapSession:
                 raise
         except OSError as error:
             raise _session_error(error) from error
+        except UnicodeError as error:  # of a name that the DNS cannot have, such as one with two dots in a row
+            raise ImapError(f"{account.host} is no name of a host") from error
 
     def __enter__(self) -> Self:
         return self

@@ -31,6 +31,13 @@ def test_a_position_is_that_of_a_folder_a_label_and_a_model(tmp_path: Path) -> N
     assert (tmp_path / "imap").stat().st_mode & 0o777 == 0o700
 
 
+def test_folders_that_are_missing_are_made_for_their_owner_alone(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    PositionFiles(state, "default", "spam").write(position(1))
+
+    assert state.stat().st_mode & 0o777 == 0o700
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", "1", '{"uid_validity": 1, "uid": "7"}', "\0"])
 def test_a_file_that_cannot_be_read_stands_for_no_position(tmp_path: Path, content: str) -> None:
     files = PositionFiles(tmp_path, "default", "spam")

@@ -188,3 +188,9 @@ def test_nobody_listens(unused_account: ImapAccount, tmp_path: Path) -> None:
 def unused_account() -> ImapAccount:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         return ImapAccount("127.0.0.1", listening.getsockname()[1], True, "ann")
+
+
+@pytest.mark.parametrize("host", ["mail..example.org", "a" * 64])
+def test_a_name_that_no_host_can_have(host: str) -> None:
+    with pytest.raises(ImapError, match="is no name of a host"):
+        ImapSession(ImapAccount(host, 993, True, "ann"))
