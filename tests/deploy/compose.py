@@ -76,13 +76,14 @@ class Service:
         return self._root / target.lstrip("/")
 
     def _mount_volume(self, name: str, target: str) -> None:
-        """Mount a volume, which belongs to whom its folder in the image belongs to, as an engine does it."""
-        volume, place = self._folder / name, self._inside(target)
+        """Mount a volume, which belongs to whom its folder in the first image belongs to, as an engine does it."""
+        volume, place = self._folder.parent / "volumes" / name, self._inside(target)
         place.mkdir(parents=True, exist_ok=True)
-        volume.mkdir()
-        shutil.copystat(place, volume)
-        owner = self._settings.get("user")
-        run("chown", *([f"{owner}:"] if owner else [f"--reference={place}"]), volume)
+        if not volume.exists():
+            volume.mkdir(parents=True)
+            shutil.copystat(place, volume)
+            owner = self._settings.get("user")
+            run("chown", *([f"{owner}:"] if owner else [f"--reference={place}"]), volume)
         run("mount", "--bind", volume, place)
 
     def _build(self) -> None:
@@ -200,6 +201,7 @@ def use(addresses: dict[str, str], password: str) -> None:
         assert mailbox.copy("1", "Junk")[0] == "OK"
     learned = "nbstream_feedback_total"
     wait_until(lambda: metric(addresses["nbstream"], learned) == 1)
+    wait_until(lambda: metric(addresses["nbstream"], "nbstream_spool_delay_seconds_count") == 1)
 
     with smtplib.SMTP(addresses["postfix"], 587, "client.example", 20) as submission:
         submission.starttls(context=context)
