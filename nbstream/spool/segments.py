@@ -58,6 +58,14 @@ def segment_numbers(folder: Path) -> list[int]:
     return sorted(int(match[1]) for match in map(_NAME.fullmatch, names) if match)
 
 
+def segment_size(folder: Path, number: int) -> int:
+    """Return how many bytes a segment has, 0 where it was learned and just removed. Raises ``OSError``."""
+    try:
+        return segment_path(folder, number).stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
 def open_append_lock(folder: Path) -> FileLock:
     """Return the lock of those who append, not taken yet. Raises ``OSError``."""
     return FileLock(folder / "append.lock")

@@ -17,6 +17,7 @@ from nbstream.spool.segments import (
     read_message,
     segment_numbers,
     segment_path,
+    segment_size,
 )
 from nbstream.spool.spooled_message import pack_message
 from nbstream.store.frames import NoFrame
@@ -58,7 +59,7 @@ class SpoolWriter:
         with open_append_lock(self._folder) as lock:
             lock.wait_for_lock(fcntl.LOCK_EX)
             numbers = segment_numbers(self._folder)
-            used = sum(segment_path(self._folder, number).stat().st_size for number in numbers)
+            used = sum(segment_size(self._folder, number) for number in numbers)
             if used + len(data) > self._max_bytes:
                 raise OSError(errno.ENOSPC, f"the spool is full, it has {used} bytes")
             descriptor = self._open_last_segment(numbers)

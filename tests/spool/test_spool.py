@@ -218,6 +218,25 @@ def test_what_was_read_before_a_failed_write_was_undone_hides_no_later_message(
     assert read_all(reader) == [message(4, b"short"), message(5)]
 
 
+def test_a_segment_that_is_removed_meanwhile_hinders_no_writer(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, reader = SpoolWriter(folder, MAX_BYTES, segment_bytes=1), SpoolReader(folder)
+    for number in (1, 2):
+        writer.append([message(number)])
+
+    def list_before_removal(folder: Path) -> list[int]:
+        numbers = segment_numbers(folder)
+        read_all(reader)
+        assert segment_numbers(folder) == [1]
+        return numbers
+
+    monkeypatch.setattr(spool_writer, "segment_numbers", list_before_removal)
+    writer.append([message(3)])
+
+    assert read_all(reader) == [message(3)]
+
+
 def test_a_disk_that_stays_full_gets_no_further_files(
     folder: Path, disk_that_fills_up: Callable[[int], None]
 ) -> None:
