@@ -6,7 +6,7 @@ file of its own, and either all files are written or none. With SMTP as the next
 because the transaction has one reply for all recipients. The given transaction is closed in every case.
 
 Where the next hop refuses the address of a redirection the reply is a 451: it is not the sender's mistake, and the
-sender must not learn the address.
+sender must not learn the address. An LMTP server refuses an address also after the message.
 """
 
 from __future__ import annotations
@@ -103,7 +103,10 @@ class Outlet:
             reply = await transaction.rcpt(SmtpPath(part.action.address))
             if reply.accepted:
                 fields, content = await _edited(raw, part.edits)
-                return await transaction.data(content, fields)
+                replies = await transaction.data(content, fields)
+                reply = replies.single
+                if reply.accepted or not self.next_hop.answers_each_recipient:
+                    return replies
         except BaseException:
             await transaction.abort()
             raise

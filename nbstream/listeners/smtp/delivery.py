@@ -81,7 +81,9 @@ class Delivery:
         )
         self._outlet = outlet
         self._observer = observer
-        self._hides_quarantine = runtime.rules.may_take(ActionKind.QUARANTINE)
+        self._hides_destination = any(
+            runtime.rules.may_take(kind) for kind in (ActionKind.QUARANTINE, ActionKind.REDIRECT)
+        )
 
     async def deliver(
         self, content: bytes, envelope: Envelope, transaction: Transaction, listener: str
@@ -147,10 +149,11 @@ class Delivery:
     def _public_replies(self, replies: DataReplies) -> DataReplies:
         """Return the replies as the client gets them.
 
-        Where mail may go into the quarantine, the reply to all mail that is taken is the same: the next hop's own
-        would tell who gets it that his mail went on.
+        Where mail may go into the quarantine or to another address, the reply to all mail that is taken is the
+        same: the next hop's own would tell who gets it that his mail went on, and that of an LMTP server names the
+        recipient.
         """
-        if not self._hides_quarantine:
+        if not self._hides_destination:
             return replies
         return DataReplies(tuple(ACCEPTED if reply.accepted else reply for reply in replies.replies))
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from aiosmtpd.lmtp import LMTP
 from aiosmtpd.smtp import SMTP, Envelope, Session
 from redis.asyncio import Redis
 
@@ -79,16 +80,16 @@ async def taught(client: Redis, folder: pathlib.Path, **options: Any) -> AsyncIt
 
 @asynccontextmanager
 async def before_server(
-    client: Redis, folder: pathlib.Path, sink: Sink, **options: Any
+    client: Redis, folder: pathlib.Path, sink: Sink, *, lmtp: bool = False, **options: Any
 ) -> AsyncIterator[RunningSmtp]:
-    """Such a listener whose next hop is an SMTP server."""
+    """Such a listener whose next hop is an SMTP server, or an LMTP server."""
 
     server = await asyncio.get_running_loop().create_server(
-        lambda: SMTP(sink, hostname="next-hop.test", enable_SMTPUTF8=True), "127.0.0.1", 0
+        lambda: (LMTP if lmtp else SMTP)(sink, hostname="next-hop.test", enable_SMTPUTF8=True), "127.0.0.1", 0
     )
     try:
         port = server.sockets[0].getsockname()[1]
-        next_hop = SmtpNextHop(SmtpServer("127.0.0.1", port), NextHopLimits(connect_timeout_seconds=5))
+        next_hop = SmtpNextHop(SmtpServer("127.0.0.1", port, lmtp=lmtp), NextHopLimits(connect_timeout_seconds=5))
         async with taught(client, folder, next_hop=next_hop, **options) as smtp:
             yield smtp
     finally:
@@ -308,12 +309,14 @@ async def test_before_a_server_the_mildest_holds_for_all(
         assert quarantined(smtp) == []
 
 
-async def test_a_redirected_message_goes_to_the_other_address_and_gets_the_reply_of_the_server(
+async def test_a_redirected_message_goes_to_the_other_address_and_its_sender_is_not_told(
     client: Redis, tmp_path: pathlib.Path
 ) -> None:
     sink = Sink()
     async with before_server(client, tmp_path, sink, rules=[rule(0, "*", "redirect:abuse@x.example")]) as smtp:
-        assert (await send(smtp, "a@x")).startswith("250 2.0.0 queued as 42")
+        assert (await send(smtp, "a@x")).startswith("250 2.0.0 Accepted")
+        assert (await send(smtp, "a@x", content=HAMMY)).startswith("250 2.0.0 Accepted")
+        sink.taken.pop()
         sink.answer = "554 5.7.0 not here"
         assert (await send(smtp, "a@x", "hidden@y")).startswith("554 5.7.0 not here")
 
@@ -336,6 +339,20 @@ async def test_a_redirection_that_the_server_refuses_is_a_451_without_the_addres
         assert reply.startswith("451 4.4.1")
         assert "abuse" not in reply
         assert sink.taken == []
+
+
+async def test_no_reply_of_an_lmtp_server_tells_the_address_of_a_redirection(
+    client: Redis, tmp_path: pathlib.Path
+) -> None:
+    sink = Sink(answer="250 2.0.0 <abuse@x.example> Saved")
+    rules = [rule(0, "*", "redirect:abuse@x.example")]
+    async with before_server(client, tmp_path, sink, lmtp=True, rules=rules) as smtp:
+        assert await send(smtp, "a@x") == "250 2.0.0 Accepted"
+        sink.answer = "552 5.2.2 <abuse@x.example> Quota exceeded"
+        refusal = await send(smtp, "a@x")
+
+        assert refusal.startswith("451 4.4.1")
+        assert "abuse" not in refusal
 
 
 async def test_at_the_recipient_the_server_has_the_word(client: Redis, tmp_path: pathlib.Path) -> None:
