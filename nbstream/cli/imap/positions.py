@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
@@ -50,9 +51,10 @@ class PositionFiles:
             "uid": position.uid,
         }
         path = self._path(position.folder)
-        new = path.with_suffix(f".{os.getpid()}")
+        # A name that nobody can know, and a new file: root must not write where a link of the daemon's user leads.
+        new = path.with_suffix(f".{secrets.token_hex(8)}")
         try:
-            with new.open("w", encoding="utf-8") as file:
+            with new.open("x", encoding="utf-8") as file:
                 json.dump(entry, file)
                 file.flush()
                 os.fsync(file.fileno())

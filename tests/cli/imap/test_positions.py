@@ -38,6 +38,22 @@ def test_folders_that_are_missing_are_made_for_their_owner_alone(tmp_path: Path)
     assert state.stat().st_mode & 0o777 == 0o700
 
 
+def test_nothing_is_written_where_a_link_leads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = PositionFiles(tmp_path, "default", "spam")
+    files.write(position(1))
+    (file,) = (tmp_path / "imap").iterdir()
+    other = tmp_path / "other"
+    other.write_text("stays")
+    file.with_suffix(".guessed").symlink_to(other)
+    monkeypatch.setattr("secrets.token_hex", lambda _size: "guessed")
+
+    with pytest.raises(FileExistsError):
+        files.write(position(2))
+
+    assert other.read_text() == "stays"
+    assert files.read(JUNK) == position(1)
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", "1", '{"uid_validity": 1, "uid": "7"}', "\0"])
 def test_a_file_that_cannot_be_read_stands_for_no_position(tmp_path: Path, content: str) -> None:
     files = PositionFiles(tmp_path, "default", "spam")
