@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 
 from nbstream.mail import header_fields
@@ -23,27 +22,6 @@ _MAX_ENCODED_BYTES = 16 * 1024  # of a Subject whose encoded words are read: 256
 _NAME = "subject"
 _FIELD_START = b"Subject:"
 _WHITE_SPACE = b" \t\r\n"
-
-
-@dataclass(frozen=True, slots=True)
-class TaggedSubject:
-    """The value of a Subject with its tag: all behind the colon, folds included.
-
-    ``is_new``: the message had no Subject.
-    """
-
-    value: bytes
-    is_new: bool = False
-
-
-def tagged_subject(raw: bytes, tag: str) -> TaggedSubject | None:
-    """Return the first Subject of ``raw`` (CRLF line ends) with the tag; None where it begins with it already."""
-    span = header_fields.find_value_span(raw, _NAME)
-    if span is None:
-        return TaggedSubject(b" " + tag_as_value(tag), is_new=True)
-    value = raw[span.value_start : span.end]
-    tagged = tagged_value(value, tag)
-    return None if tagged == value else TaggedSubject(tagged)
 
 
 def tag_subject(raw: bytes, tag: str) -> bytes | None:

@@ -43,7 +43,9 @@ recipients:
   - {match: "defer@example.org", actions: {unsure: defer}}
   - {match: "hold@example.org", actions: {unsure: quarantine}}
   - {match: "elsewhere@example.org", actions: {unsure: "redirect:ann@example.org"}}
+  - {match: "abuse@example.org", actions: {unsure: "redirect:abuse@example.org"}}
 """
+ONCE = (b"X-Nbstream", b"X-Spam-Status", b"X-Spam-Level")
 _NAMES = "|".join(HeaderPolicy("default").removed_from_incoming).encode()
 _VERDICT_FIELD = re.compile(rb"(?mi)^(?:" + _NAMES + rb")[ \t]*:.*\n(?:[ \t].*\n)*")
 _ABOVE = re.compile(rb"(?:[^\n]*\n)*?Received: [^\n]*\n(?:[ \t][^\n]*\n)*")
@@ -173,6 +175,12 @@ def test_a_redirected_message_goes_to_its_new_recipient_alone(site: Site) -> Non
     assert b"\nX-Original-To: ann@example.org\n" in message
 
 
+def test_a_message_that_is_redirected_to_its_own_recipient_arrives(site: Site) -> None:
+    site.send("Subject: m-redirect-to-itself\n\nhello\n", "abuse@example.org")
+
+    assert b"\nX-Original-To: abuse@example.org\n" in site.arrived("m-redirect-to-itself")
+
+
 def test_mail_of_this_machine_is_judged_too(site: Site) -> None:
     words = [
         site.postfix.program("sendmail"),
@@ -224,6 +232,8 @@ ODD = [
     b"From nobody Thu Jan  1 00:00:00 1970\r\nSubject: mbox\r\n\r\nbody\r\n",
     b"Subject: no empty line\r\nthis is no field\r\nX-Later: field\r\n\r\nbody\r\n",
     b"Subject: forged\r\nX-Spam-Status: No\r\n\tfolded\r\nX-SPAM-FLAG: NO\r\nX-Spam-Flag:\r\n\r\nb\r\n",
+    b"X-Spam-Status : NO\r\nX-NBSTREAM\t: ham\r\nx-spam-flag:NO\r\nSubject: spaces before colons\r\n\r\nb\r\n",
+    b"X-Spam-Flag: NO\r\nX-A: a\rX-Nbstream: ham\r\nX-Nbstream: ham\r\nSubject: lone CR\r\n\r\nb\r\n",
     b"Subject: long field\r\nX-Long: " + b"x" * 900 + (b"\r\n " + b"y" * 900) * 200 + b"\r\n\r\nbody\r\n",
     b"Subject: chunks\r\n\r\n" + b"".join(b"%07d" % number + b"z" * 57 + b"\r\n" for number in range(3000)),
     b"Subject: no line end\r\n\r\n" + b"w" * 70000 + b"\r\n",
@@ -271,6 +281,8 @@ def assert_nothing_else_changes(site: Site, messages: Sequence[bytes]) -> None:
     for judged, plain in deliver_both(site, messages):
         changed, unchanged = below_received(judged), below_received(plain)
         assert changed.startswith((b"X-Spam-Flag: YES\nX-Spam-Status: ", b"X-Spam-Status: "))
+        head = changed.partition(b"\n\n")[0]
+        assert [len(re.findall(rb"(?mi)^" + name + rb"[ \t]*:", head)) for name in ONCE] == [1] * len(ONCE)
         assert without_verdict_fields(changed) == without_verdict_fields(unchanged)
         if Message.parse(unchanged).is_mail:  # what has no field of mail becomes mail by its delivery
             own = re.search(rb"\n\tmodel=default; id=([a-z2-7]{24})\n", changed)

@@ -15,19 +15,19 @@ import asyncio
 import logging
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nbstream.errors import NbstreamError
 from nbstream.listeners import names
 from nbstream.listeners.decisions import MessageDecisions
 from nbstream.listeners.message_log import log_message
-from nbstream.listeners.milter.header_changes import header_changes
+from nbstream.listeners.milter.header_changes import header_changes, subject_change
 from nbstream.listeners.peers import Peer
 from nbstream.listeners.smtp import replies
 from nbstream.listeners.smtp.error_replies import TEMPORARY_FAILURE, error_reply
 from nbstream.listeners.smtp.feedback import FeedbackMailbox
 from nbstream.mail.lines import normalize_line_ends
-from nbstream.mail.subject_tag import TaggedSubject, tagged_subject
 from nbstream.policy.actions import ActionKind
 from nbstream.wire.milter import MilterActions, MilterSteps
 from nbstream.wire.milter_replies import (
@@ -118,8 +118,9 @@ class MilterAnswers:
         decided: DecidedMessage | None = None
         try:
             decided = await self._decisions.decide(await _content_of(message), message.recipients)
-            subject = await _tagged_subject(decided)
-            answer = _render(decided.groups[0], subject, message, options)
+            group = decided.groups[0]
+            subject = await _subject_change(group.edits.subject_tag, message, options)
+            answer = _render(group, subject, message, options)
         except NbstreamError as error:
             _log.warning("milter: message not passed on: %s", error)
             answer = [RefusalReply(error_reply(error))]
@@ -152,18 +153,19 @@ async def _content_of(message: MilterMessage) -> bytes:
     return normalize_line_ends(content)
 
 
-async def _tagged_subject(decided: DecidedMessage) -> TaggedSubject | None:
-    """Return the Subject of the message with its tag, or None where it stays."""
-    tag = decided.groups[0].edits.subject_tag
+async def _subject_change(tag: str, message: MilterMessage, options: MilterOptions) -> Sequence[MilterReply]:
+    """Return the change of the Subject, if there is one."""
     if not tag:
-        return None
-    if len(decided.content) > _THREAD_BYTES:
-        return await asyncio.to_thread(tagged_subject, decided.content, tag)
-    return tagged_subject(decided.content, tag)
+        return []
+    has_leading_space = MilterSteps.HDR_LEADSPC in options.steps
+    change = partial(subject_change, message.subject, tag, has_leading_space=has_leading_space)
+    is_large = message.subject is not None and len(message.subject.value) > _THREAD_BYTES
+    changed = await asyncio.to_thread(change) if is_large else change()
+    return [changed] if changed else []
 
 
 def _render(
-    group: DecidedRecipients, subject: TaggedSubject | None, message: MilterMessage, options: MilterOptions
+    group: DecidedRecipients, subject: Sequence[MilterReply], message: MilterMessage, options: MilterOptions
 ) -> list[MilterReply]:
     kind, edits = group.action.kind, group.edits
     if not kind.takes_message:
@@ -174,10 +176,10 @@ def _render(
         _log.warning("milter: the mail server does not offer what the action %s needs: a message passes", kind)
         kind = ActionKind.PASS
     has_leading_space = MilterSteps.HDR_LEADSPC in options.steps
-    changes = header_changes(edits, message.take_field_names(), subject, has_leading_space=has_leading_space)
+    changes = header_changes(edits, message.take_field_names(), has_leading_space=has_leading_space)
     if changes is None:
         return [RefusalReply(_TOO_MANY_FORGED_FIELDS)]
-    answer: list[MilterReply] = [*changes]
+    answer: list[MilterReply] = [*changes, *subject]
     if kind is ActionKind.REDIRECT:
         answer += _redirection(message, group.action.address)
     elif kind is ActionKind.QUARANTINE and group.check:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nbstream.mail.subject_tag import tag_as_value, tagged_value
 from nbstream.wire.milter_replies import ChangeHeader, InsertHeader
 
 if TYPE_CHECKING:
+    from nbstream.listeners.milter.incoming_message import MilterSubject
     from nbstream.mail.header_edits import HeaderEdits
-    from nbstream.mail.subject_tag import TaggedSubject
 
 MAX_DELETED_FIELDS = 1000
 """No message has so many. Postfix reads its header anew for each of them, so 100,000 would stop it for minutes."""
@@ -23,13 +24,12 @@ _BELOW_OWN_RECEIVED = 1
 
 
 def header_changes(
-    edits: HeaderEdits, field_names: bytes, subject: TaggedSubject | None = None, *, has_leading_space: bool
+    edits: HeaderEdits, field_names: bytes, *, has_leading_space: bool
 ) -> list[InsertHeader | ChangeHeader] | None:
     """Return what changes a header by ``edits``, in the order in which it has to be sent.
 
-    ``field_names`` are those of ``MilterMessage.take_field_names``, and ``subject`` is the Subject with its tag
-    where it changes. None where more than ``MAX_DELETED_FIELDS``
-    would have to be deleted.
+    ``field_names`` are those of ``MilterMessage.take_field_names``. None where more than ``MAX_DELETED_FIELDS``
+    would have to be deleted. The Subject is for ``subject_change``.
     """
     counts = {name: field_names.count(b"\0%s\0" % name.lower().encode("ascii")) for name in edits.removed_names}
     if sum(counts.values()) > MAX_DELETED_FIELDS:
@@ -40,17 +40,19 @@ def header_changes(
         InsertHeader(_BELOW_OWN_RECEIVED, name, space + value.replace("\r\n", "\n"))
         for name, value in reversed(edits.added)
     ]
-    return [*deleted, *inserted, *_subject_changes(subject, has_leading_space=has_leading_space)]
+    return [*deleted, *inserted]
 
 
-def _subject_changes(
-    subject: TaggedSubject | None, *, has_leading_space: bool
-) -> list[InsertHeader | ChangeHeader]:
+def subject_change(
+    subject: MilterSubject | None, tag: str, *, has_leading_space: bool
+) -> InsertHeader | ChangeHeader | None:
+    """Return what puts the tag before the first Subject, which the message may lack; None where it stays."""
     if subject is None:
-        return []
-    value = subject.value.replace(b"\r\n", b"\n")
-    if not has_leading_space:
-        value = value.removeprefix(b" ")
-    if subject.is_new:
-        return [InsertHeader(_BELOW_OWN_RECEIVED, "Subject", value.decode("ascii"))]
-    return [ChangeHeader(1, "Subject", value)]
+        space = " " if has_leading_space else ""
+        return InsertHeader(_BELOW_OWN_RECEIVED, "Subject", space + tag_as_value(tag).decode("ascii"))
+    tagged = tagged_value(subject.value, tag)
+    if tagged == subject.value:
+        return None
+    value = tagged.replace(b"\r\n", b"\n")
+    # The name as it is written: messages are known by it too.
+    return ChangeHeader(1, subject.name, value if has_leading_space else value.removeprefix(b" "))

@@ -8,6 +8,7 @@ too large, or has too many fields, is refused. What is counted is the message as
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.listeners.smtp import replies
@@ -24,6 +25,14 @@ _MAX_FIELD_NAMES_BYTES = (
     1 << 20
 )  # some ten thousand fields; each name of ours is searched in them, in the event loop
 _RECIPIENT_BYTES = 500  # what a recipient takes in memory, beside its text
+
+
+@dataclass(frozen=True, slots=True)
+class MilterSubject:
+    """A Subject field: its name as it is written, and all behind its colon, with CRLF in its folds."""
+
+    name: str
+    value: bytes
 
 
 class MilterMessage:
@@ -44,6 +53,8 @@ class MilterMessage:
         self.content_has_begun = False
         self.is_full = False
         """Whether more of the body is of no use."""
+        self.subject: MilterSubject | None = None
+        """The first Subject."""
         self._limit = limit
         self._bytes_in_flight = bytes_in_flight
         self._reserved = 0
@@ -73,6 +84,8 @@ class MilterMessage:
         elif self._reserve(len(line) + len(key)):
             self._content.append(line)
             self._field_names.append(key)
+            if key == b"\0subject\0" and self.subject is None and self._reserve(len(line)):
+                self.subject = MilterSubject(name.rstrip(b" \t").decode("ascii"), line[len(name) + 1 : -2])
 
     def add_body(self, piece: bytes) -> None:
         """Add the next bytes of the body."""

@@ -198,4 +198,4 @@ def _unfolded(head: bytes) -> list[bytes]:
 
 
 def _name(field: bytes) -> bytes:
-    return field.partition(b":")[0].lower()
+    return field.partition(b":")[0].rstrip(b" \t").lower()

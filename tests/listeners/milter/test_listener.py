@@ -147,6 +147,7 @@ async def test_forged_fields_are_deleted_by_index_and_nothing_else_changes(milte
         (b"Subject:\r\n You have won\r\n", b"Subject: [SPAM]\r\n You have won\r\n"),
         (b"Subject: [SPAM] You have won\r\n", b"Subject: [SPAM] You have won\r\n"),
         (b"Subject: w\xf6n\r\nSubject: two\r\n", b"Subject: [SPAM] w\xf6n\r\nSubject: two\r\n"),
+        (b"SUBJECT: won\r\n", b"SUBJECT: [SPAM] won\r\n"),
     ],
 )
 async def test_the_subject_of_spam_is_changed_and_the_message_stays_the_same(
@@ -163,6 +164,18 @@ async def test_the_subject_of_spam_is_changed_and_the_message_stays_the_same(
         assert delivered.endswith(message.replace(subject, tagged))
         reader = milter.runtime.message_reader
         assert reader.read_taught(delivered).raw == reader.read_incoming(message).raw
+
+
+async def test_a_lone_cr_puts_no_other_text_into_the_subject(client: Redis) -> None:
+    options = spam_action("pass")
+    options["runtime"]["header_policy"] = HeaderPolicy("test", subject_tag="[SPAM]")
+    message = SPAM.replace(b"Subject: You have won\r\n", b"X-A: a\rSubject: b\r\nSubject: c\rd\r\n")
+    async with open_milter(client, **options) as milter:
+        await milter.teach()
+
+        answer = await (await milter.server()).deliver(message)
+
+        assert [reply.words for reply in answer if reply.command == b"m"] == [[b"Subject", b" [SPAM] c\rd"]]
 
 
 async def test_a_message_without_a_subject_gets_one_for_its_tag(client: Redis) -> None:
