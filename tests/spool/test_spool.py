@@ -400,6 +400,24 @@ class CrashingSpool(RuleBasedStateMachine):
         self.writers[which].append(messages)
         self.acknowledged += messages
 
+    @rule(
+        which=st.integers(0, 1),
+        sizes=st.lists(st.integers(1, 300), min_size=1, max_size=4),
+        room=st.integers(0, 600),
+    )
+    def append_while_the_disk_fills_up(self, which: int, sizes: list[int], room: int) -> None:
+        messages = self.new_messages(sizes)
+        used = segment_path(self.folder, self.segments[-1]).stat().st_size if self.segments else 0
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (used + room, hard))
+        try:
+            self.writers[which].append(messages)
+        except OSError:
+            return  # refused: the spool has nothing of it
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        self.acknowledged += messages
+
     @rule(which=st.integers(0, 1), size=st.integers(1, 300), part=st.floats(0, 1))
     def die_while_appending(self, which: int, size: int, part: float) -> None:
         before = {number: segment_path(self.folder, number).stat().st_size for number in self.segments}
