@@ -24,6 +24,7 @@ from nbstream.listeners.smtp.data_content import DATA_END, IncomingMessage
 from nbstream.listeners.smtp.error_replies import RELAY_UNAVAILABLE, TEMPORARY_FAILURE, error_reply
 from nbstream.listeners.smtp.listener_state import TlsMode
 from nbstream.listeners.smtp.mail_transaction import MailTransaction
+from nbstream.logs import event_fields
 from nbstream.relay.next_hop import DataReplies, Envelope, SmtpPath
 from nbstream.wire import smtp as wire
 from nbstream.wire.smtp_reply import SmtpReply
@@ -81,7 +82,7 @@ class SmtpSession(SmtpConnection):
         try:
             await self.encrypt(context)
         except ConnectionError as error:
-            _log.info("%s: %s", self._listener_name, error)
+            _log.info("%s: %s", self._listener_name, error, extra=event_fields(peer=str(self._peer)))
             raise
 
     async def session_ended(self) -> None:
@@ -180,6 +181,10 @@ class SmtpSession(SmtpConnection):
     async def smtp_VRFY(self, arg: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """VRFY: never say which addresses exist, and parse none."""
         await self._send_reply(replies.VRFY_NOT_SUPPORTED)
+
+    async def smtp_AUTH(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
+        """AUTH: nobody logs in here. aiosmtpd would ask for TLS, also of a client that has it."""
+        await self._send_reply(replies.NO_AUTH)
 
     async def smtp_XFORWARD(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """XFORWARD: a trusted proxy says whose the next mail is; whoever it names is the teacher."""

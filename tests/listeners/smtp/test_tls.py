@@ -57,6 +57,7 @@ async def test_within_tls_mail_is_taken_where_it_is_required_and_tls_is_not_offe
 
         assert "STARTTLS" not in await dialogue.hello()
         assert (await dialogue.say("STARTTLS")).startswith("502")
+        assert (await dialogue.say("AUTH PLAIN AGEAYg==")) == "502 5.5.1 AUTH is not offered"
         assert (await smtp.send(MESSAGE)).startswith("250 ")
 
 
