@@ -10,7 +10,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from nbstream.spool.writer import SpoolWriter
+from nbstream.spool.writer import SEGMENT_BYTES, SpoolWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +51,7 @@ class MessageSpool:
     async def _write_pending(self) -> None:
         loop = asyncio.get_running_loop()
         while self._pending:
-            batch, self._pending = self._pending, []
+            batch = self._take_batch()
             messages = [message for message, _ in batch]
             error: Exception | None = None
             try:
@@ -65,3 +65,12 @@ class MessageSpool:
                     written.set_result(None)
                 else:
                     written.set_exception(error)
+
+    def _take_batch(self) -> list[tuple[SpooledMessage, asyncio.Future[None]]]:
+        """Take the first messages that wait: to write all at once needs memory for three copies of them."""
+        count = size = 0
+        while count < len(self._pending) and size < SEGMENT_BYTES:
+            size += len(self._pending[count][0].content)
+            count += 1
+        batch, self._pending = self._pending[:count], self._pending[count:]
+        return batch

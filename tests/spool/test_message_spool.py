@@ -13,7 +13,7 @@ import pytest
 from nbstream.spool.message_spool import MessageSpool
 from nbstream.spool.reader import SpoolReader
 from nbstream.spool.spooled_message import SpooledMessage
-from nbstream.spool.writer import SpoolWriter
+from nbstream.spool.writer import SEGMENT_BYTES, SpoolWriter
 from tests.spool.test_spool import MAX_BYTES, message, read_all
 
 
@@ -91,3 +91,18 @@ async def test_a_fault_reaches_those_who_wait(tmp_path: Path, monkeypatch: pytes
     await spool.close()
 
     assert read_all(SpoolReader(tmp_path)) == [message(2)]
+
+
+async def test_many_large_messages_that_come_together_are_not_written_in_one_piece(
+    tmp_path: Path, disk: HangingDisk
+) -> None:
+    large = [message(number, b"x" * (SEGMENT_BYTES // 2)) for number in range(2, 8)]
+    spool = MessageSpool(tmp_path, 100 << 20)
+    adding = [await begin_to_add(spool, disk), *(asyncio.create_task(spool.add(each)) for each in large)]
+    await asyncio.sleep(0)
+    disk.released.set()
+    await asyncio.gather(*adding)
+    await spool.close()
+
+    assert max(path.stat().st_size for path in tmp_path.glob("*.messages")) < 2.5 * SEGMENT_BYTES
+    assert read_all(SpoolReader(tmp_path)) == [message(1), *large]
