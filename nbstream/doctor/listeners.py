@@ -55,7 +55,6 @@ PROBES: Mapping[str, Callable[[probes.Conversation], Awaitable[Sequence[Finding]
     names.METRICS: probes.probe_metrics,
     names.SPAMD: probes.probe_spamd,
     names.MILTER: probes.probe_milter,
-    names.MILTER: probes.probe_milter,
 }
 """By the name of the listener; one that is not here is only connected to."""
 
