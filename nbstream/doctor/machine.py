@@ -45,7 +45,7 @@ MANY_WORKERS = note(
     "There are {workers} workers for {cpus} CPUs.",
     "Set workers to auto: more workers than CPUs only take memory.",
 )
-WORKERS = ok("machine.workers", "There are {workers} workers for {cpus} CPUs.")
+WORKERS = ok("machine.workers", "Workers: {workers}; CPUs: {cpus}.")
 QUARANTINE_OLD = warning(
     "machine.quarantine",
     "The quarantine has messages that are {days} days old, and quarantine.days is {wanted}.",

@@ -69,7 +69,7 @@ ONLY_ONE_CLASS = warning(
     "See whether feedback as {other} arrives: out of Junk, and at the address for {other}.",
 )
 FEEDBACK = ok("model.feedback", "In the last {days} days {labels} were taught ({sources}).")
-LAST_LESSON = ok("model.age", "The last lesson was {days:.0f} days ago.")
+LAST_LESSON = ok("model.age", "The last lesson was {days:.1f} days ago.")
 BUDGET_LEARNING = warning(
     "model.budget",
     "The budget of {rate:g} cannot be promised yet: {missing:,} more labelled ham messages are needed.",

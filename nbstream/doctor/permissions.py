@@ -64,7 +64,7 @@ SOCKET_DIFFERS = warning(
     "The socket {path} has the mode {mode:04o} and the group {group}, and listeners.{listener} says {wanted}.",
     "Restart the daemon, which makes the socket anew.",
 )
-SOCKETS = ok("permissions.sockets", "The {count} unix sockets have the modes and groups of the configuration.")
+SOCKETS = ok("permissions.sockets", "All unix sockets ({count}) have the modes and groups of the configuration.")
 NOT_WRITABLE = problem(
     "permissions.folders",
     "{owner} may not write into {folder} ({purpose}).",

@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 NOT_FOUND = note("postfix", "Postfix was not examined: {why}.")
 NOT_CONNECTED = note(
     "postfix.filter",
-    "No service of Postfix leads mail to nbstream.",
+    "Neither a service nor a transport of Postfix leads mail to nbstream.",
     "See docs/guides/postfix.md, if mail should come from this Postfix.",
 )
 CONNECTED = ok("postfix.filter", "Mail of the service {service} goes to nbstream ({ways}).")
+TRANSPORT = ok("postfix.filter", "Mail of this Postfix goes to nbstream by {parameter}.")
 TWO_WAYS = problem(
     "postfix.filter",
     "Mail of the service {service} goes to nbstream more than once ({ways}).",
@@ -60,15 +61,18 @@ TOO_LARGE = problem(
 SIZE = ok("postfix.size", "Postfix takes no larger messages than nbstream.")
 MILTER_FAILURE = warning(
     "postfix.milter",
-    "While nbstream is away Postfix does {action} with mail, and on_filter_failure says {policy}.",
-    "Set milter_default_action to {wanted}, or on_filter_failure to what Postfix does.",
+    "While nbstream is away, Postfix goes by milter_default_action = {action}; where a check fails, nbstream "
+    "goes by on_filter_failure: {policy}. These are contrary.",
+    "Set milter_default_action to {wanted}, or change on_filter_failure: defer goes with tempfail, "
+    "pass with accept.",
 )
 REFUSED_LATE = problem(
     "postfix.refusal",
     "nbstream may refuse mail ({setting}) that Postfix has accepted, so that bounces go to forged senders.",
-    "Leave verdict.reject at null and use neither reject nor defer behind content_filter.",
+    "Leave verdict.reject at null and use neither reject nor defer behind the queue of Postfix.",
 )
 
+_TRANSPORTS = ("virtual_transport", "mailbox_transport", "local_transport", "relay_transport", "default_transport")
 _WAYS = ("content_filter", "smtpd_proxy_filter", "smtpd_milters")
 _FAILURE_ACTIONS = {"pass": "accept", "defer": "tempfail"}
 _LOCAL_DOMAINS = ("mydestination", "relay_domains", "virtual_mailbox_domains", "virtual_alias_domains")
@@ -183,17 +187,25 @@ def compare(postfix: PostfixConfiguration, ours: FilterSide) -> Iterator[Finding
     ways = {service: _ways(postfix, service, ours) for service in postfix.smtp_servers}
     returns = {service for service in ways if ours.next_hop is not None and service.endpoint == ours.next_hop}
     leading = {service: found for service, found in ways.items() if found and service not in returns}
-    if not leading:
+    transports = _transports(postfix, ours)
+    if not leading and not transports:
         yield NOT_CONNECTED()
+    for parameter in transports:
+        yield TRANSPORT(parameter=parameter)
     for service, found in leading.items():
         kind = TWO_WAYS if len(found) > 1 else CONNECTED
         yield kind(service=service, ways=", ".join(found))
     for service in returns:
         yield from _return_service(postfix, service, ways[service])
     yield from _feedback(postfix, ways, returns, ours)
-    if leading:
-        yield from _sizes(postfix, leading, ours)
+    # What a transport takes came in by any of the services.
+    delivering = ways | dict.fromkeys(set(ways) - returns, transports) if transports else leading
+    if delivering:
+        yield from _sizes(postfix, delivering, ours)
         yield from _failures(postfix, leading, ours)
+    is_accepted = transports or any("content_filter" in found for found in leading.values())
+    if ours.late_refusal and is_accepted:
+        yield REFUSED_LATE(setting=ours.late_refusal)
 
 
 def _ways(postfix: PostfixConfiguration, service: PostfixService, ours: FilterSide) -> dict[str, str]:
@@ -208,6 +220,13 @@ def _ways(postfix: PostfixConfiguration, service: PostfixService, ours: FilterSi
             if listener is not None:
                 found[way] = listener
     return found
+
+
+def _transports(postfix: PostfixConfiguration, ours: FilterSide) -> dict[str, str]:
+    """Return the listener to which each transport of main.cf leads, by the name of the parameter."""
+    queue = postfix.value("queue_directory")
+    found = {name: ours.listener_at(filter_endpoint(postfix.value(name), queue), queue) for name in _TRANSPORTS}
+    return {name: listener for name, listener in found.items() if listener is not None}
 
 
 def _runs_milters(postfix: PostfixConfiguration, service: PostfixService) -> bool:
@@ -288,5 +307,3 @@ def _failures(
         if "smtpd_milters" in ways and action != wanted:
             yield MILTER_FAILURE(action=action, policy=ours.on_filter_failure, wanted=wanted)
             break
-    if ours.late_refusal and any("content_filter" in ways for ways in leading.values()):
-        yield REFUSED_LATE(setting=ours.late_refusal)

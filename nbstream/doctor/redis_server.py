@@ -181,7 +181,7 @@ def _disk(info: Mapping[str, Any]) -> Iterator[Finding]:
 def _memory(info: Mapping[str, Any]) -> Finding:
     used, limit = int(info["used_memory"]), int(info.get("maxmemory", 0))
     if not limit:
-        return MEMORY(used=format_bytes(used), limit="maxmemory is no limit")
+        return MEMORY(used=format_bytes(used), limit="maxmemory sets no limit")
     share = used / limit
     kind = MEMORY_FULL if share >= _FULL_SHARE else MEMORY_SHORT
     if share >= _SHORT_SHARE:

@@ -130,7 +130,7 @@ def _bind_unix(address: UnixListenAddress, *, listen: bool = True) -> socket.soc
         try:
             temporary_path.chmod(address.mode)
             if group is not None:
-                os.chown(temporary_path, -1, group)
+                _give_to_group(temporary_path, group, address.group)
             if listen:
                 bound.listen(BACKLOG)
             temporary_path.rename(address.path)
@@ -141,6 +141,17 @@ def _bind_unix(address: UnixListenAddress, *, listen: bool = True) -> socket.soc
         bound.close()
         raise
     return bound
+
+
+def _give_to_group(path: Path, group: int, name: str | None) -> None:
+    try:
+        os.chown(path, -1, group)
+    except PermissionError as error:
+        text = f"it may not be given to the group {name}; let the user of nbstream be in that group"
+        # A service that filters system calls refuses it to a member of the group, too.
+        raise PermissionError(
+            error.errno, f"{text}, and let the service use chown (SystemCallFilter=@chown)"
+        ) from error
 
 
 def _is_in_use(path: Path) -> bool:

@@ -124,6 +124,18 @@ async def test_a_postfix_that_leads_nothing_to_nbstream_is_noted(postfix: Examin
     assert wrong(found) == []
 
 
+async def test_a_transport_leads_mail_to_nbstream_too(postfix: ExaminedPostfix) -> None:
+    port = postfix.site().settings.listeners.smtp.listen.port  # type: ignore[union-attr]
+    postfix.set_service(postfix.outside, "content_filter=")
+    postfix.set(f"virtual_transport=nbstream:[127.0.0.1]:{port}", "message_size_limit=60000000")
+
+    found = await postfix.findings("verdict: {reject: 0.99}\n")
+
+    assert "virtual_transport" in the(found, doctor.TRANSPORT).what
+    assert "postfix.TOO_LARGE" in kind_names(found)
+    assert "verdict.reject" in the(found, doctor.REFUSED_LATE).what
+
+
 @pytest.mark.parametrize(
     "restrictions",
     ["permit_mynetworks, permit_sasl_authenticated", "permit_mynetworks, reject_unauth_destination"],

@@ -79,6 +79,21 @@ def test_a_unix_socket_gets_its_group(listen: Listen, tmp_path: Path) -> None:
     assert path.stat().st_gid == others[0]
 
 
+def test_a_group_that_the_socket_may_not_be_given_to_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "chown", refuse)
+    refused = refusal(UnixListenAddress(tmp_path / "listener.sock", 0o660, grp.getgrgid(os.getegid()).gr_name))
+
+    assert refused.strerror
+    assert grp.getgrgid(os.getegid()).gr_name in refused.strerror
+    assert "SystemCallFilter=@chown" in refused.strerror
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_unknown_group_is_an_error_and_leaves_no_file(tmp_path: Path) -> None:
     refused = refusal(UnixListenAddress(tmp_path / "listener.sock", 0o660, "no-such-group"))
 
