@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import struct
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -20,7 +22,7 @@ from nbstream.policy.filter_marks import OWN_FIELD
 from nbstream.policy.header_policy import HeaderPolicy
 from nbstream.policy.incoming_message import MessageReader
 from nbstream.policy.policy import ThresholdPolicy
-from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
+from nbstream.policy.recipient_rules import RecipientRule, RecipientRules, RecipientTreatment
 from nbstream.policy.verdict import Verdict
 from nbstream.policy.verdict_fields import parse_own_id
 from tests.listeners.milter.milter_listener import HAM, SPAM, RunningMilter, edited, open_milter
@@ -359,6 +361,34 @@ async def test_the_mildest_decision_holds_for_all_recipients(client: Redis) -> N
 
         assert commands(await server.deliver(SPAM, "a@strict.example")) == b"y"
         assert commands(await server.deliver(SPAM, "a@strict.example", "b@lenient.example")).strip(b"i") == b"c"
+
+
+async def test_other_work_goes_on_while_many_recipients_are_looked_up(
+    client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns, lookups = 0, Counter[int]()
+    treatment_of = RecipientRules.treatment_of
+
+    def counted(rules: RecipientRules, address: str) -> RecipientTreatment:
+        lookups[turns] += 1
+        return treatment_of(rules, address)
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(RecipientRules, "treatment_of", counted)
+    async with open_milter(client) as milter:
+        server = await milter.server()
+        counting = asyncio.create_task(count_turns())
+        answer = await server.deliver(HAM, *(f"user{number}@example.org" for number in range(3000)))
+        counting.cancel()
+
+    assert answer[-1] == Reply(b"c")
+    assert lookups.total() == 3000
+    assert max(lookups.values()) <= 500
 
 
 async def test_the_macro_completes_the_address_of_a_recipient(client: Redis) -> None:
