@@ -43,6 +43,7 @@ recipients:
   - {match: "defer@example.org", actions: {unsure: defer}}
   - {match: "hold@example.org", actions: {unsure: quarantine}}
   - {match: "elsewhere@example.org", actions: {unsure: "redirect:ann@example.org"}}
+  - {match: "team@example.org", actions: {unsure: "redirect:ann@example.org"}}
   - {match: "abuse@example.org", actions: {unsure: "redirect:abuse@example.org"}}
 """
 ONCE = (b"X-Nbstream", b"X-Spam-Status", b"X-Spam-Level")
@@ -179,6 +180,12 @@ def test_a_message_that_is_redirected_to_its_own_recipient_arrives(site: Site) -
     site.send("Subject: m-redirect-to-itself\n\nhello\n", "abuse@example.org")
 
     assert b"\nX-Original-To: abuse@example.org\n" in site.arrived("m-redirect-to-itself")
+
+
+def test_a_message_that_is_redirected_to_whom_an_alias_of_its_recipient_leads_arrives_once(site: Site) -> None:
+    site.send("Subject: m-redirect-by-alias\n\nhello\n", "team@example.org")
+
+    assert b"\nX-Original-To: ann@example.org\n" in site.arrived("m-redirect-by-alias")
 
 
 def test_mail_of_this_machine_is_judged_too(site: Site) -> None:

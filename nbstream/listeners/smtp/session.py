@@ -2,8 +2,7 @@
 
 Rules:
 - The next hop's transaction opens at MAIL, and every RCPT gets the next hop's own reply. Where the next hop cannot
-be
-  reached the client learns that at RCPT, so that feedback is learned even while it is away.
+  be reached the client learns that at RCPT, so that feedback is learned even while it is away.
 - DATA is read in chunks up to CRLF.CRLF and nothing else. Memory is reserved from a limit that all connections
   share.
 - aiosmtpd's own MAIL, RCPT, DATA and EHLO are replaced: they refuse unknown parameters and long lines, change the
