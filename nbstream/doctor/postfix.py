@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pwd
 import shutil
+import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbstream.assembly.listeners import LISTENERS
 from nbstream.doctor.endpoints import Endpoint, listener_endpoint, tcp_endpoint
+from nbstream.doctor.examination import in_thread
 from nbstream.doctor.findings import note, ok, problem, warning
 from nbstream.doctor.postfix_configuration import filter_endpoint, inline_values, parse_postfix
 from nbstream.policy.actions import ActionKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from nbstream.config import Settings
     from nbstream.doctor.findings import Finding
@@ -72,6 +76,14 @@ REFUSED_LATE = problem(
     "Leave verdict.reject at null and use neither reject nor defer behind the queue of Postfix.",
 )
 
+MILTER_UNREACHABLE = problem(
+    "postfix.milter",
+    "The user {user} of Postfix may not connect to the socket {socket}, so that all mail goes by "
+    "milter_default_action.",
+    "Give the folder of the socket the group of Postfix, as deploy/systemd/nbstream.tmpfiles does, and restart "
+    "nbstream.",
+)
+
 _TRANSPORTS = ("virtual_transport", "mailbox_transport", "local_transport", "relay_transport", "default_transport")
 _WAYS = ("content_filter", "smtpd_proxy_filter", "smtpd_milters")
 _FAILURE_ACTIONS = {"pass": "accept", "defer": "tempfail"}
@@ -118,7 +130,34 @@ async def examine_postfix(site: Site) -> Sequence[Finding]:
         main, services, options = [await run_program([*words, option]) for option in ("-nx", "-M", "-P")]
     except OSError as error:
         return [NOT_FOUND(why=error)]
-    return list(compare(parse_postfix(main, services, options), filter_side(site.settings)))
+    postfix, ours = parse_postfix(main, services, options), filter_side(site.settings)
+    return [*compare(postfix, ours), *await in_thread(lambda: list(_milter_sockets(postfix, ours)))]
+
+
+def _milter_sockets(postfix: PostfixConfiguration, ours: FilterSide) -> Iterator[Finding]:
+    """Yield the socket of the milter, where Postfix asks it and its user may not connect."""
+    milter = ours.listeners.get("milter")
+    is_asked = any("smtpd_milters" in _ways(postfix, service, ours) for service in postfix.smtp_servers)
+    if milter is None or milter.port or not is_asked:
+        return
+    name = postfix.value("mail_owner")
+    with suppress(KeyError, OSError):  # a user or socket that is not there is said by other findings
+        user = pwd.getpwnam(name)
+        if not _may_connect(Path(milter.host_or_path), user.pw_uid, set(os.getgrouplist(name, user.pw_gid))):
+            yield MILTER_UNREACHABLE(user=name, socket=milter.host_or_path)
+
+
+def _may_connect(socket: Path, user: int, groups: set[int]) -> bool:
+    """Whether the user may write to the socket and enter each folder above it. Raises ``OSError``."""
+    wanted = [(socket.stat(), stat.S_IWOTH), *((folder.stat(), stat.S_IXOTH) for folder in socket.parents)]
+    return all(_has_right(status, right, user, groups) for status, right in wanted)
+
+
+def _has_right(status: os.stat_result, right: int, user: int, groups: set[int]) -> bool:
+    """Whether the mode gives the right, stated as that of others, to the user."""
+    if status.st_uid == user:
+        return bool(status.st_mode & right << 6)
+    return bool(status.st_mode & (right << 3 if status.st_gid in groups else right))
 
 
 async def run_program(words: Sequence[str | Path]) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from nbstream.doctor.endpoints import Endpoint, tcp_endpoint
 
 _DEFAULTS = {
+    "mail_owner": "postfix",
     "message_size_limit": "10240000",
     "milter_default_action": "tempfail",
     "queue_directory": "/var/spool/postfix",

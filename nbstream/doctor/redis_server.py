@@ -47,10 +47,14 @@ TOO_FEW_REPLICAS = problem(
     "Start the missing replicas, or lower {by}.",
 )
 REPLICAS = ok("redis.replicas", "{connected} replicas are connected, and {needed} are needed.")
+_DURABILITY_SEVERITIES = {
+    DurabilityRisk.UNKNOWN: Severity.NOTE,
+    DurabilityRisk.NO_PERSISTENCE: Severity.PROBLEM,
+}
 DURABILITY_RISKS = {
     risk: FindingKind(
         "redis.durability",
-        Severity.NOTE if risk is DurabilityRisk.UNKNOWN else Severity.WARNING,
+        _DURABILITY_SEVERITIES.get(risk, Severity.WARNING),
         f"{risk.what}.",
         f"{risk.remedy[0].upper()}{risk.remedy[1:]}.",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -189,6 +190,23 @@ async def test_what_postfix_does_without_its_milter_is_what_nbstream_would_do(po
     assert "postfix.MILTER_FAILURE" not in kind_names(postfix.compared(**milter, on_filter_failure="defer"))
     postfix.set("milter_default_action=accept")
     assert "postfix.MILTER_FAILURE" not in kind_names(postfix.compared(**milter))
+
+
+async def test_a_milter_whose_socket_postfix_may_not_connect_to(
+    postfix: ExaminedPostfix,
+) -> None:
+    with open_folder() as folder, socket.socket(socket.AF_UNIX) as listening:
+        path = folder / "milter.sock"
+        listening.bind(str(path))
+        postfix.set(f"smtpd_milters=unix:{path}")
+        text = f"listeners: {{milter: {{listen: 'unix:{path}'}}, smtp: null}}\n"
+
+        path.chmod(0o660)
+        assert str(path) in the(await postfix.findings(text), doctor.MILTER_UNREACHABLE).what
+        path.chmod(0o666)
+        assert "postfix.MILTER_UNREACHABLE" not in kind_names(await postfix.findings(text))
+        folder.chmod(0o750)
+        the(await postfix.findings(text), doctor.MILTER_UNREACHABLE)
 
 
 @pytest.mark.parametrize("text", ["verdict: {reject: 0.99}\n", "actions: {spam: defer}\n"])
