@@ -7,6 +7,7 @@ network; 127.0.0.2, which Linux takes for loopback as well, is a stranger.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import smtplib
@@ -61,6 +62,7 @@ MASTER = """\
 127.0.0.1:{submission} inet n - n - - smtpd
     -o smtpd_sasl_auth_enable=yes
     -o smtpd_relay_restrictions=permit_sasl_authenticated,reject
+pickup unix n - n 60 1 pickup
 cleanup unix n - n - 0 cleanup
 qmgr unix n - n 300 1 qmgr
 rewrite unix - - n - - trivial-rewrite
@@ -109,7 +111,7 @@ class Postfix:
 
     def _write(self, name: str, base: str, *pieces: Path) -> None:
         path = self.folder / "etc" / name
-        path.write_text(base + self.own("".join(piece.read_text() for piece in pieces)))
+        path.write_text(_without_overridden(base + self.own("".join(piece.read_text() for piece in pieces))))
         os.utime(path, (0, 0))  # Postfix waits two seconds for a file that has just been written to cool down
 
     def _commands(self) -> Iterator[list[str]]:
@@ -145,6 +147,17 @@ class Postfix:
         messages = [path.read_bytes() for path in self.folder.glob("mail/ann/new/*")]
         return [message for message in messages if marker.encode() in message]
 
+    def flush_until(self, condition: Callable[[], object]) -> None:
+        """Have waiting mail sent again until ``condition()`` holds: one scan may miss mail that is under way."""
+
+        def holds() -> object:
+            reached = condition()
+            if not reached:
+                self.run("postqueue", "-f")
+            return reached
+
+        wait_until(holds)
+
     @property
     def log(self) -> str:
         """All that Postfix has logged."""
@@ -175,6 +188,18 @@ class Postfix:
         with suppress(OSError), self.connect(self.outside, FRIEND, _GREETING_SECONDS):
             return True
         return False
+
+
+def _without_overridden(text: str) -> str:
+    """The text of a main.cf or master.cf without the entries that a later one of the same name overrides.
+
+    Every process of Postfix warns of such an entry. At the start postlogd may then wait for itself: its socket is
+    full of these warnings, and it adds one before it reads them.
+    """
+    entries = re.split(r"\n(?![ \t])", text)
+    names = [match[0] if (match := re.match(r"\w+(?=\s*=)", entry)) else None for entry in entries]
+    kept = [entry for i, entry in enumerate(entries) if names[i] is None or names[i] not in names[i + 1 :]]
+    return "\n".join(kept)
 
 
 class _Login(socketserver.StreamRequestHandler):

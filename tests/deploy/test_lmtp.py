@@ -7,6 +7,7 @@ import re
 import smtplib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,7 @@ def test_mail_waits_while_dovecot_is_away(site: Site) -> None:
     site.dovecot.start()
 
     for user in ("ann", "bob"):
+        site.postfix.flush_until(partial(site.dovecot.delivered, user, b"m-away"))
         site.arrived(user, b"m-away")
 
 

@@ -220,4 +220,5 @@ def test_mail_waits_while_nbstream_is_away(site: Site) -> None:
     site.send(STRANGER, "ann@example.org", "Subject: m-away\n\nhello\n")
     wait_until(lambda: site.postfix.log.count("status=deferred") > deferrals)
     site.daemon = DaemonProcess(site.settings).ready()
+    site.postfix.flush_until(lambda: site.postfix.delivered("m-away"))
     assert site.arrived("m-away").count(b"\nX-Nbstream:") == 1
