@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import smtplib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import pytest
 
 from nbstream import config
 from tests.deploy.postfix import DEPLOY, FRIEND, STRANGER, Postfix, logins, open_folder
+from tests.handbook.pages import page
 from tests.integration.daemon import DaemonProcess, wait_until
 from tests.listeners.smtp.smtp_listener import HAM, SPAM
 
@@ -143,6 +145,31 @@ def test_all_parameters_reach_the_queue(site: Site) -> None:
     wait_until(
         lambda: len(site.postfix.delivered("m-gr\u00fc\u00dfe")) == 2
     )  # the message, and its header in the report
+
+
+def test_a_stranger_cannot_ask_for_a_report_of_success(site: Site) -> None:
+    """As the guide to the quarantine advises: the report that never comes would tell him where his mail is."""
+    (command,) = [line for line in page("guides/quarantine.md").splitlines() if "postconf -P" in line]
+    name, option, entry = shlex.split(site.postfix.own(command))
+
+    def offers_reports() -> bool:
+        with site.postfix.connect(site.postfix.outside, STRANGER) as client:
+            client.ehlo()
+            return client.has_extn("dsn")
+
+    assert offers_reports()
+    site.postfix.run(name, option, entry)
+    site.postfix.run("postfix", "reload")
+    wait_until(lambda: not offers_reports())
+    with site.postfix.connect(site.postfix.outside, STRANGER) as client:
+        client.ehlo()
+        client.mail(SENDER)
+        assert client.rcpt("ann@example.org", ["NOTIFY=SUCCESS"])[0] == 501
+        assert client.rcpt("ann@example.org")[0] == 250
+
+    site.postfix.run(name, "-PX", entry.partition("=")[0])
+    site.postfix.run("postfix", "reload")
+    wait_until(offers_reports)
 
 
 def test_while_nbstream_is_away_the_sender_keeps_his_mail(site: Site) -> None:
