@@ -23,12 +23,16 @@ log: {{format: json}}
 """
 
 
+def make_durable(server: RedisServer) -> None:
+    with Redis(unix_socket_path=str(server.socket)) as client:
+        client.config_set("appendfsync", "always")
+        client.config_set("appendonly", "yes")
+
+
 def test_a_healthy_site_is_fine_until_its_daemon_ends(
     own_redis: RedisServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Redis(unix_socket_path=str(own_redis.socket)) as client:
-        client.config_set("appendfsync", "always")
-        client.config_set("appendonly", "yes")
+    make_durable(own_redis)
     file, letter = tmp_path / "nbstream.yaml", tmp_path / "letter.eml"
     file.write_text(CONFIG.format(folder=tmp_path, url=own_redis.url, port=free_port()))
     none = str(tmp_path / "none")
@@ -44,6 +48,7 @@ def test_a_healthy_site_is_fine_until_its_daemon_ends(
         own_redis.stop()
         away_code, away = main([*examine, "--json"]), capsys.readouterr().out
         own_redis.start()
+        make_durable(own_redis)
     ended_code, ended = main([*examine, "--json"]), capsys.readouterr().out
 
     assert (code, quiet_code, quiet) == (0, 0, ""), healthy

@@ -112,14 +112,19 @@ def command(*arguments: str | Path, **options: Any) -> subprocess.CompletedProce
     return subprocess.run(words, capture_output=True, text=True, timeout=120, check=False, **options)
 
 
-def send(daemon: DaemonProcess, mail: list[tuple[str, bytes]], peer: str = "127.0.0.1") -> list[str]:
-    """Send messages over one connection from a peer's address, each to a recipient; the texts of the 250s."""
+def send(
+    daemon: DaemonProcess, mail: list[tuple[str, bytes]], peer: str = "127.0.0.1", *, with_verdict: bool = False
+) -> list[str]:
+    """Send messages over one connection from a peer's address, each to a recipient; the texts of the 250s.
+
+    ``with_verdict`` asks for the verdicts in them.
+    """
     host, _, port = daemon.address("smtp").partition(":")
     replies = []
     with smtplib.SMTP(host, int(port), timeout=DEADLINE_SECONDS, source_address=(peer, 0)) as client:
         for recipient, raw in mail:
             client.ehlo_or_helo_if_needed()
-            client.mail("from@example.org")
+            client.mail("from@example.org", ["XVERDICT"] if with_verdict else [])
             client.rcpt(recipient)
             code, text = client.data(raw.replace(b"\n", b"\r\n"))
             assert code == 250, text

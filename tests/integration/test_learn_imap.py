@@ -239,10 +239,8 @@ def test_the_next_run_goes_on_after_what_was_learned(
     server = Server([*answers(raws, 2), ending])
     words = ("learn", "spam", "-c", config, "--password-file", password_file, "--imap")
     url = f"{server.account}/Junk"
-    with (
-        server.running(),
-        subprocess.Popen([sys.executable, "-m", "nbstream.cli", *map(str, words), url]) as process,
-    ):
+    program = ["env", "--default-signal=INT", sys.executable, "-m", "nbstream.cli"]
+    with server.running(), subprocess.Popen([*program, *map(str, words), url]) as process:
         if ending:
             wait_until(lambda: learned() >= BATCH_SIZE)
             process.send_signal(signal.SIGINT)

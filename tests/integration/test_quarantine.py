@@ -65,7 +65,7 @@ def test_what_was_ham_is_released_with_its_envelope_and_learned(daemon: DaemonPr
     teach(daemon)
 
     reply = send(daemon, ODD, "a@held.example", "b@held.example", "c@free.example")
-    assert reply.startswith("250 2.0.0 Delivered"), reply
+    assert reply == "250 2.0.0 Accepted"  # to whomever it was delivered
 
     (entry,) = waiting(daemon)
     assert entry["recipients"] == ["a@held.example", "b@held.example"]

@@ -46,7 +46,7 @@ def test_a_poisoner_is_told_of_and_taken_back_while_the_daemon_runs(daemon: Daem
     good = [(f"{label}@nbstream.invalid", raw) for label, raw in letters(300)]
     send(daemon, good)
     probes = [("to@example.org", raw) for _, raw in letters(10, seed=8)]
-    before = send(daemon, probes)
+    before = send(daemon, probes, with_verdict=True)
     known = [daemon.metric(f'nbstream_model_messages{{class="{label}"}}') for label in ("ham", "spam")]
     tokens = daemon.metric("nbstream_model_tokens")
     assert daemon.metric(BURST) == 0
@@ -61,7 +61,7 @@ def test_a_poisoner_is_told_of_and_taken_back_while_the_daemon_runs(daemon: Daem
         *("warning", "contradicting", "smtp"),
         MALLORY,
     )
-    assert send(daemon, probes) != before
+    assert send(daemon, probes, with_verdict=True) != before
     assert len(history(daemon, "--actor", MALLORY)) == 40
     assert {line["actor"] for line in history(daemon)} == {MALLORY, "127.0.0.1"}
 
@@ -75,7 +75,7 @@ def test_a_poisoner_is_told_of_and_taken_back_while_the_daemon_runs(daemon: Daem
     assert "changes: 40 taken back" in undone.stdout
     wait_until(lambda: daemon.metric("nbstream_model_tokens") == tokens)
     assert [daemon.metric(f'nbstream_model_messages{{class="{label}"}}') for label in ("ham", "spam")] == known
-    assert send(daemon, probes) == before
+    assert send(daemon, probes, with_verdict=True) == before
 
 
 def test_who_insists_is_believed_by_a_running_daemon_until_it_is_undone(daemon: DaemonProcess) -> None:
@@ -84,12 +84,12 @@ def test_who_insists_is_believed_by_a_running_daemon_until_it_is_undone(daemon: 
     (first,) = send(daemon, [(ham, DISPUTED.raw)])
     send(daemon, [(spam, message.raw) for message in SIMILAR])
     probe = [("to@example.org", DISPUTED.raw)]
-    before = send(daemon, probe)
+    before = send(daemon, probe, with_verdict=True)
     assert first.startswith("2.0.0 learned as ham: P ")
 
     (retry,) = send(daemon, [(ham, DISPUTED.raw)])
     (insisted,) = send(daemon, [(ham, DISPUTED.raw)], MALLORY)
-    believed = send(daemon, probe)
+    believed = send(daemon, probe, with_verdict=True)
 
     assert retry.startswith("2.0.0 already learned as ham, nothing changed: P ")
     assert insisted.startswith("2.0.0 insisted on ham: P ")
@@ -101,4 +101,4 @@ def test_who_insists_is_believed_by_a_running_daemon_until_it_is_undone(daemon: 
     undone = command("undo", "-c", daemon.config, "--since", "1h", "--actor", MALLORY, "--yes")
 
     assert "changes: 1 taken back" in undone.stdout
-    wait_until(lambda: send(daemon, probe) == before)
+    wait_until(lambda: send(daemon, probe, with_verdict=True) == before)
