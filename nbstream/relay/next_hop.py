@@ -53,7 +53,7 @@ class DataReplies:
         (reply,) = self.replies
         return reply
 
-    def for_each(self, recipient_count: int) -> tuple[SmtpReply, ...]:
+    def per_recipient(self, recipient_count: int) -> tuple[SmtpReply, ...]:
         """Return one reply for each of the recipients. Raises ``ValueError`` where there are others than those."""
         if len(self.replies) == 1:
             return self.replies * recipient_count

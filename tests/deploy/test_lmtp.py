@@ -168,4 +168,4 @@ async def test_dovecot_answers_for_each_recipient(dovecot: LmtpDovecot) -> None:
     await next_hop.close()
 
     assert [answer.code for answer in answers] == [250, 550, 250, 250]
-    assert [reply.code for reply in replies.for_each(3)] == [250, 552, 250]
+    assert [reply.code for reply in replies.per_recipient(3)] == [250, 552, 250]

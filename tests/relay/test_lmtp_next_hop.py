@@ -86,7 +86,7 @@ async def test_a_refusal_of_data_holds_for_all_recipients(play: Play, lmtp_to: L
 
     replies = await send(lmtp_to(server.port), BOB, CAROL)
 
-    assert replies.for_each(2) == (SmtpReply(451, "4.3.0 Not now"),) * 2
+    assert replies.per_recipient(2) == (SmtpReply(451, "4.3.0 Not now"),) * 2
     await server.played()
 
 
@@ -99,7 +99,7 @@ async def test_what_was_accepted_stays_accepted(rest: str, play: Play, lmtp_to: 
     server = await play(TO_BOB_AND_CAROL + SAVED + rest, ASK + ASK_BOB + DATA + SAVED, lmtp=True)
     next_hop = lmtp_to(server.port, reply_timeout_seconds=0.5)
 
-    replies = (await send(next_hop, BOB, CAROL)).for_each(2)
+    replies = (await send(next_hop, BOB, CAROL)).per_recipient(2)
 
     assert [reply.code for reply in replies] == [250, MISSING]
     assert await send(next_hop, BOB) == DataReplies((SAVED_REPLY,))  # on another connection
@@ -109,7 +109,7 @@ async def test_what_was_accepted_stays_accepted(rest: str, play: Play, lmtp_to: 
 async def test_a_421_is_the_last_reply(play: Play, lmtp_to: LmtpTo) -> None:
     server = await play(TO_BOB_AND_CAROL + "S: 421 4.3.2 Shutting down\n" + SAVED + "C: gone\n", lmtp=True)
 
-    replies = (await send(lmtp_to(server.port), BOB, CAROL)).for_each(2)
+    replies = (await send(lmtp_to(server.port), BOB, CAROL)).per_recipient(2)
 
     assert [reply.code for reply in replies] == [421, MISSING]
     await server.played()
@@ -119,7 +119,7 @@ async def test_a_reply_too_many_answers_no_later_command(play: Play, lmtp_to: Lm
     server = await play(TO_BOB_AND_CAROL + SAVED * 3 + "C: gone\n", ASK + ASK_BOB + DATA + SAVED, lmtp=True)
     next_hop = lmtp_to(server.port)
 
-    assert (await send(next_hop, BOB, CAROL)).for_each(2) == (SAVED_REPLY,) * 2
+    assert (await send(next_hop, BOB, CAROL)).per_recipient(2) == (SAVED_REPLY,) * 2
     assert await send(next_hop, BOB) == DataReplies((SAVED_REPLY,))
     await server.played()
 
@@ -150,7 +150,7 @@ async def codes_after(answer: bytes, piece_bytes: int, recipients: int) -> list[
     try:
         async with asyncio.timeout(DEADLINE_SECONDS):
             replies = await send(next_hop, *[BOB] * recipients)
-        return [reply.code for reply in replies.for_each(recipients)]
+        return [reply.code for reply in replies.per_recipient(recipients)]
     except RelayUnavailable:
         return [0] * recipients
     finally:

@@ -11,19 +11,19 @@ TAKEN, FULL = SmtpReply(250, "2.0.0 Ok"), SmtpReply(452, "4.2.2 Mailbox full")
 
 
 def test_one_reply_holds_for_all_recipients() -> None:
-    assert DataReplies((FULL,)).for_each(3) == (FULL, FULL, FULL)
+    assert DataReplies((FULL,)).per_recipient(3) == (FULL, FULL, FULL)
     assert DataReplies((FULL,)).single == FULL
 
 
-def test_each_recipient_has_its_own_reply_where_there_is_one_for_each() -> None:
-    assert DataReplies((TAKEN, FULL)).for_each(2) == (TAKEN, FULL)
+def test_each_recipient_has_its_own_reply_where_there_is_one_per_recipient() -> None:
+    assert DataReplies((TAKEN, FULL)).per_recipient(2) == (TAKEN, FULL)
 
 
 def test_replies_for_other_recipients_are_an_error() -> None:
     replies = DataReplies((TAKEN, FULL))
 
     with pytest.raises(ValueError, match="2 replies for 3 recipients"):
-        replies.for_each(3)
+        replies.per_recipient(3)
     with pytest.raises(ValueError, match="too many values"):
         _ = replies.single
 

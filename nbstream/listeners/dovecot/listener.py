@@ -145,7 +145,7 @@ class DovecotListener:
             event = parser.end()
             if event is None:
                 return
-            if isinstance(event, ScriptRequest) and _is_gone(descriptor):
+            if isinstance(event, ScriptRequest) and _has_hung_up(descriptor):
                 event = ScriptRefusal("the client is gone, and may have sent half a message")
             answer = await self._answer_to(event, user, started)
         finally:
@@ -232,7 +232,7 @@ class DovecotListener:
         return await asyncio.to_thread(actor_of_system_user, user)
 
 
-def _is_gone(descriptor: int) -> bool:
+def _has_hung_up(descriptor: int) -> bool:
     """Whether the client has closed its socket, and not only its side of the connection."""
     poll = select.poll()
     poll.register(descriptor, 0)  # POLLHUP is reported in any case

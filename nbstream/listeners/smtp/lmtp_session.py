@@ -49,5 +49,5 @@ class LmtpSession(SmtpSession):
             return DataReplies((TEMPORARY_FAILURE,))
 
     async def _send_data_replies(self, mail: MailTransaction, data_replies: DataReplies) -> None:
-        rendered = (reply.render() for reply in data_replies.for_each(len(mail.recipients)))
+        rendered = (reply.render() for reply in data_replies.per_recipient(len(mail.recipients)))
         await self.push(b"\r\n".join(rendered))

@@ -80,7 +80,7 @@ async def _send(next_hop: SmtpNextHop, recipients: int) -> tuple[SmtpReply, ...]
     try:
         answers = [await transaction.rcpt(SmtpPath(address)) for address in ("c@d", "e@f")[:recipients]]
         if count := sum(reply.accepted for reply in answers):
-            return (await transaction.data(_CONTENT)).for_each(count)
+            return (await transaction.data(_CONTENT)).per_recipient(count)
     except RelayUnavailable:
         return (_UNAVAILABLE,)
     await transaction.abort()
