@@ -33,7 +33,7 @@ def run(message: bytes, path: Path, *options: str, **more: Any) -> subprocess.Co
 
 @contextmanager
 def daemon_that_answers(folder: Path, *answers: bytes, reads: bool = True) -> Iterator[Path]:
-    """Give the socket of a daemon that reads each request to its end, or not at all, answers, and closes.
+    """Give the socket of a daemon that reads each request, or only sees that one comes, answers, and closes.
 
     Each connection gets the next of ``answers``, and all later ones get the last.
     """
@@ -60,6 +60,8 @@ def _serve(listening: socket.socket, answers: Sequence[bytes], reads: bool) -> N
         with connection:
             if reads:
                 _read_request(connection)
+            else:
+                connection.recv(1, socket.MSG_PEEK)
             connection.sendall(answer)
 
 

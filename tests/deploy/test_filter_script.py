@@ -161,6 +161,15 @@ def test_a_daemon_that_has_too_many_connections_is_asked_again(tmp_path: Path) -
         assert run(MESSAGE, path, "--learn", "spam").returncode == 69
 
 
+def test_a_daemon_that_refuses_without_reading_is_understood(tmp_path: Path) -> None:
+    """What it has not read when it closes resets the connection, after its answer."""
+    crowded = b"SPAMD/1.1 69 Service Unavailable: too many connections\r\n\r\n"
+    with daemon_that_answers(tmp_path, crowded, reads=False) as path:
+        done = run(b"", path, "--learn", "spam")
+    assert (done.returncode, done.stdout) == (69, b"")
+    assert done.stderr == b"nbstream-filter: the daemon refuses: Service Unavailable: too many connections\n"
+
+
 def test_a_failure_has_an_exit_code_and_no_output_if_that_is_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "missing"
     for options, code, output in (

@@ -207,8 +207,8 @@ def test_more_messages_at_once_than_the_daemon_takes_connections(running: Site, 
             processes.append(
                 subprocess.Popen(words, stdin=message, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             )
-    for number, process in enumerate(processes):
-        output, errors = process.communicate(timeout=DEADLINE_SECONDS)
+    outputs = [process.communicate(timeout=DEADLINE_SECONDS) for process in processes]
+    for number, (process, (output, errors)) in enumerate(zip(processes, outputs, strict=True)):
         assert (process.returncode, errors) == (0, b"")
         assert b"\nX-Nbstream: ham; " in output
         assert output.endswith(HAM + str(number).encode())
