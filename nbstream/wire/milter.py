@@ -34,6 +34,7 @@ _OPTIONS = struct.Struct("!III")
 _PORT_BYTES = 2
 _FAMILIES_WITH_ADDRESS = (b"4", b"6", b"L")
 _UNKNOWN_FAMILY = b"U"
+_HEADER_FIELD = ord("L")
 
 
 class MilterActions(IntFlag):
@@ -250,6 +251,8 @@ class MilterParser:
     """Takes the bytes of one connection."""
 
     def __init__(self) -> None:
+        self.skips_header_fields = False
+        """Whether header fields are of no use any more: no events are made of them."""
         self._buffer = bytearray()
         self._is_broken = False
 
@@ -274,7 +277,9 @@ class MilterParser:
                 if end > len(buffer):
                     break
                 command = start + _LENGTH.size
-                events.append(_parse_frame(bytes(buffer[command : command + 1]), bytes(buffer[command + 1 : end])))
+                if not (self.skips_header_fields and buffer[command] == _HEADER_FIELD):
+                    data = bytes(buffer[command + 1 : end])
+                    events.append(_parse_frame(bytes(buffer[command : command + 1]), data))
                 start = end
         except _ViolationError as violation:
             self._is_broken = True

@@ -166,6 +166,16 @@ def test_a_frame_of_the_largest_length_comes_in_pieces() -> None:
     assert parser.pending_bytes == 0
 
 
+def test_header_fields_of_no_use_are_left_out() -> None:
+    data = wire.header(b"A", b"a") * 3 + wire.frame(b"L", b"no text") + wire.END
+    parser = MilterParser()
+    parser.skips_header_fields = True
+
+    assert [event for byte in data for event in parser.feed(bytes([byte]))] == [MilterMessageEnd()]
+    parser.skips_header_fields = False
+    assert parser.feed(wire.header(b"A", b"a")) == [MilterHeaderField(b"A", b"a")]
+
+
 # What breaks the protocol
 
 

@@ -2,7 +2,8 @@
 
 Rules: a message that is too large is judged by its beginning: the mail server has set its own limit, and the
 filter looks at the beginning alone anyway. But all of its header is needed, to remove forged fields: one that is
-too large, or has too many fields, is refused. What is counted is the message as it is held.
+too large, or has too many fields, is refused. So is one with an address that is longer than SMTP permits: each
+pattern of the configuration would be matched against it. What is counted is the message as it is held.
 """
 
 from __future__ import annotations
@@ -21,9 +22,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_MAX_FIELD_NAMES_BYTES = (
-    1 << 20
-)  # some ten thousand fields; each name of ours is searched in them, in the event loop
+MAX_FIELDS = 10_000
+"""No message has so many. Each costs the event loop some microseconds, and one of three bytes costs no less."""
+
+MAX_ADDRESS_CHARACTERS = 4096
+"""As many as a command of SMTP may have here; a path has 256 (RFC 5321 4.5.3.1.3)."""
+
+_MAX_FIELD_NAMES_BYTES = 1 << 20  # each name of ours is searched in them, in the event loop
 _RECIPIENT_BYTES = 500  # what a recipient takes in memory, beside its text
 
 
@@ -45,7 +50,7 @@ class MilterMessage:
     def __init__(
         self, sender: str, limit: int, bytes_in_flight: BytesInFlight, *, has_leading_space: bool
     ) -> None:
-        self.sender = sender
+        self.sender = ""
         self.problem: SmtpReply | None = None
         self.recipients: list[SmtpPath] = []
         self.given_recipients: list[str] = []
@@ -61,17 +66,27 @@ class MilterMessage:
         self._colon = b":" if has_leading_space else b": "
         self._content = ContentBuffer()
         self._field_names = ContentBuffer()
+        self._field_count = 0
         self._has_body = False
+        if len(sender) > MAX_ADDRESS_CHARACTERS:
+            self._refuse(replies.ADDRESS_TOO_LONG)
+        elif self._reserve(len(sender)):
+            self.sender = sender
 
     def add_recipient(self, address: str, given: str) -> None:
         """Add a recipient: its address, and the text by which the mail server knows it."""
-        if self._reserve(len(address) + len(given) + _RECIPIENT_BYTES):
+        if len(given) > MAX_ADDRESS_CHARACTERS:
+            self._refuse(replies.ADDRESS_TOO_LONG)
+        elif self._reserve(len(address) + len(given) + _RECIPIENT_BYTES):
             self.recipients.append(SmtpPath(address))
             self.given_recipients.append(given)
 
     def add_field(self, name: bytes, value: bytes) -> None:
         """Add a header field, whose folds are line feeds or CRLF."""
         self.content_has_begun = True
+        if self.problem:
+            return
+        self._field_count += 1
         if b"\n" in value:
             value = value.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
         line = b"".join((name, self._colon, value, b"\r\n"))
@@ -79,7 +94,7 @@ class MilterMessage:
         key = b"\0%s\0" % name.rstrip(b" \t").lower()
         if len(self._content) + len(line) > self._limit:
             self._refuse(replies.MESSAGE_TOO_BIG)
-        elif len(self._field_names) + len(key) > _MAX_FIELD_NAMES_BYTES:
+        elif self._field_count > MAX_FIELDS or len(self._field_names) + len(key) > _MAX_FIELD_NAMES_BYTES:
             self._refuse(replies.TOO_MANY_FIELDS)
         elif self._reserve(len(line) + len(key)):
             self._content.append(line)
@@ -127,8 +142,9 @@ class MilterMessage:
         return True
 
     def _refuse(self, problem: SmtpReply) -> None:
+        """Refuse the message, unless it was refused before."""
         if self.problem is None:
             _log.warning("milter: a message was refused: %s", problem)
-        self.problem = problem
+            self.problem = problem
         self.release()
         self._content, self._field_names = ContentBuffer(), ContentBuffer()

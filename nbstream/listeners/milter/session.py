@@ -202,6 +202,7 @@ class MilterSession:
         else:
             message.add_body(event.content)
         if message.problem:
+            self._parser.skips_header_fields = True  # of them there may be millions
             return [RefusalReply(message.problem)]
         if isinstance(event, MilterMessageEnd):
             self._note_queue_id(self._macros_for(event))
@@ -258,6 +259,7 @@ class MilterSession:
         if self._message:
             self._message.release()
         self._message = None
+        self._parser.skips_header_fields = False
         self._user = self._queue_id = ""
 
     async def _answer(self, message: MilterMessage, options: MilterOptions) -> Sequence[MilterReply]:
