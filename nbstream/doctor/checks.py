@@ -11,6 +11,7 @@ from nbstream.doctor.canary import send_canary
 from nbstream.doctor.configuration import examine_configuration
 from nbstream.doctor.dovecot import examine_dovecot
 from nbstream.doctor.examination import Check, in_thread, run_checks
+from nbstream.doctor.findings import without_repetitions
 from nbstream.doctor.listeners import examine_listeners
 from nbstream.doctor.machine import examine_machine
 from nbstream.doctor.model import examine_model
@@ -18,7 +19,7 @@ from nbstream.doctor.next_hop import examine_next_hop
 from nbstream.doctor.permissions import examine_permissions
 from nbstream.doctor.postfix import examine_postfix
 from nbstream.doctor.redis_server import examine_redis
-from nbstream.doctor.running_daemon import STATE_UNUSABLE, examine_daemon
+from nbstream.doctor.running_daemon import examine_daemon
 from nbstream.doctor.site import Site
 from nbstream.errors import NbstreamError
 
@@ -45,12 +46,12 @@ async def examine(
     settings: Settings, mail_servers: MailServerFiles, canary_address: str | None = None
 ) -> tuple[Finding, ...]:
     """Examine the site of these settings, and send a canary where it has an address."""
-    daemon, findings = DaemonStatus(None), []
+    daemon, unknown = DaemonStatus(None), ""
     try:
         daemon = await in_thread(lambda: ask_daemon_status(settings.state_dir))
     except NbstreamError as error:
-        findings.append(STATE_UNUSABLE(error=str(error).rstrip(".")))
+        unknown = str(error).rstrip(".")
     checks = list(CHECKS)
     if canary_address is not None:
         checks.append(Check("canary", partial(send_canary, address=canary_address), CANARY_SECONDS + 5))
-    return (*findings, *await run_checks(Site(settings, daemon, mail_servers), checks))
+    return without_repetitions(await run_checks(Site(settings, daemon, mail_servers, unknown), checks))

@@ -26,14 +26,19 @@ class Endpoint:
         return f"{self.host_or_path}:{self.port}" if self.port else f"unix:{self.host_or_path}"
 
 
+def is_loopback(host: str) -> bool:
+    """Whether the host, which may be in brackets, is this machine's address for itself alone."""
+    name = host.strip("[]").lower()
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost"
+
+
 def tcp_endpoint(host: str, port: int) -> Endpoint:
     """Return the endpoint of a host, which may be in brackets; without a host it is every address."""
     name = host.strip("[]").lower()
-    try:
-        address = ip_address(name)
-        is_local = address.is_loopback or address.is_unspecified
-    except ValueError:
-        is_local = name in {"", "localhost"}
+    is_local = name in {"", "0.0.0.0", "::"} or is_loopback(name)  # noqa: S104 - recognised here, not listened on
     return Endpoint(LOOPBACK if is_local else name, port)
 
 

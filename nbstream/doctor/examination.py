@@ -8,11 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from nbstream.doctor.findings import Finding, problem
+from nbstream.doctor.findings import Finding, note, problem
 from nbstream.errors import NbstreamError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from nbstream.doctor.site import Site
 
@@ -25,8 +25,15 @@ LATE = problem(
 )
 FAILED = problem(
     "doctor.{check}",
-    "The check {check} could not be made: {error}.",
+    "The check {check} could not be made in full: {error}.",
     "Mend what the sentence names; if it names a fault of nbstream itself, please report it.",
+)
+
+
+FORBIDDEN = note(
+    "doctor.{check}",
+    "This user may not see all that the check {check} looks at: {error}.",
+    "Run it as the user of the daemon.",
 )
 
 
@@ -52,14 +59,26 @@ async def _run_check(site: Site, check: Check) -> Sequence[Finding]:
     except TimeoutError as error:
         if deadline.expired():
             return [LATE(check=check.name, seconds=check.seconds)]
-        return [_failed(check, error)]
+        return [_failed(check.name, error)]
     except Exception as error:  # noqa: BLE001 - whatever fails is a finding, and the other checks are made
-        return [_failed(check, error)]
+        return [_failed(check.name, error)]
 
 
-def _failed(check: Check, error: Exception) -> Finding:
+def _failed(check: str, error: Exception) -> Finding:
     text = str(error) if isinstance(error, NbstreamError | OSError) else f"{type(error).__name__}: {error}"
-    return FAILED(check=check.name, error=text.rstrip("."))
+    kind = FORBIDDEN if isinstance(error.__cause__ or error, PermissionError) else FAILED
+    return kind(check=check, error=text.rstrip("."))
+
+
+def run_parts(check: str, parts: Sequence[Callable[[], Iterable[Finding]]]) -> list[Finding]:
+    """Return the findings of all parts of a check; a part that may not read something hides no other."""
+    findings: list[Finding] = []
+    for part in parts:
+        try:
+            findings += part()
+        except (NbstreamError, OSError) as error:
+            findings.append(_failed(check, error))
+    return findings
 
 
 async def in_thread(function: Callable[[], Result]) -> Result:

@@ -29,27 +29,34 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is the case. ``check`` is the dotted name of what was examined, such as ``redis.memory``."""
+    """One thing that is the case. ``check`` is the dotted name of what was examined, such as ``redis.memory``.
+
+    ``repeats`` are the checks, or the first parts of their names, that say the same in more detail: where one of
+    them finds a problem, this finding is left out.
+    """
 
     check: str
     severity: Severity
     what: str
     remedy: str = ""
+    repeats: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class FindingKind:
-    """A finding before its values are known: they stand as ``{name}`` in ``check``, ``what`` and ``remedy``."""
+    """A finding before its values are known: they stand as ``{name}`` in its texts."""
 
     check: str
     severity: Severity
     what: str
     remedy: str = ""
+    repeats: tuple[str, ...] = ()
 
     def __call__(self, **values: object) -> Finding:
         """Return the finding with these values. Raises ``KeyError`` where one is missing."""
-        check, what, remedy = (text.format(**values) for text in (self.check, self.what, self.remedy))
-        return Finding(check, self.severity, what, remedy)
+        texts = (self.check, self.what, self.remedy, *self.repeats)
+        check, what, remedy, *repeats = (text.format(**values) for text in texts)
+        return Finding(check, self.severity, what, remedy, tuple(repeats))
 
 
 def ok(check: str, what: str) -> FindingKind:
@@ -62,14 +69,24 @@ def note(check: str, what: str, remedy: str = "") -> FindingKind:
     return FindingKind(check, Severity.NOTE, what, remedy)
 
 
-def warning(check: str, what: str, remedy: str) -> FindingKind:
+def warning(check: str, what: str, remedy: str, repeats: tuple[str, ...] = ()) -> FindingKind:
     """Return the kind of a finding that is to be mended some day."""
-    return FindingKind(check, Severity.WARNING, what, remedy)
+    return FindingKind(check, Severity.WARNING, what, remedy, repeats)
 
 
-def problem(check: str, what: str, remedy: str) -> FindingKind:
+def problem(check: str, what: str, remedy: str, repeats: tuple[str, ...] = ()) -> FindingKind:
     """Return the kind of a finding that is to be mended now."""
-    return FindingKind(check, Severity.PROBLEM, what, remedy)
+    return FindingKind(check, Severity.PROBLEM, what, remedy, repeats)
+
+
+def without_repetitions(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Return the findings without those that another one says in more detail."""
+    problems = {finding.check for finding in findings if finding.severity is Severity.PROBLEM}
+    return tuple(
+        finding
+        for finding in findings
+        if not any(check == name or check.startswith(f"{name}.") for check in problems for name in finding.repeats)
+    )
 
 
 def worst_severity(findings: tuple[Finding, ...]) -> Severity:

@@ -33,12 +33,14 @@ WORKS = ok("listener.{name}", "listeners.{name} at {address} answers to {request
 DEGRADED = warning(
     "listener.{name}",
     "The daemon says that {part} is degraded: {text}.",
-    "See the finding about that part; all comes back by itself when the part does.",
+    "See in the log of the daemon why; all comes back by itself when that part does.",
+    repeats=("{part}",),
 )
 NOT_READY = problem(
     "listener.{name}",
     "The daemon says that it is not ready for mail (/readyz).",
-    "See the findings about Redis, the model and the next hop.",
+    "See what it says is degraded, and its log.",
+    repeats=("next_hop", "redis", "model"),
 )
 
 _MAX_ANSWER_BYTES = 1 << 16
@@ -65,6 +67,12 @@ class Conversation:
         self._reader = reader
         self._writer = writer
         self.began_tls = False
+
+    @property
+    def certificate(self) -> bytes | None:
+        """The certificate of the listener (DER); None outside of TLS."""
+        tls = self._writer.get_extra_info("ssl_object")
+        return tls.getpeercert(binary_form=True) if tls else None
 
     async def start_tls(self) -> None:
         """Go on within TLS. Raises ``OSError`` where there is none."""

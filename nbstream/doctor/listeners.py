@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from nbstream.assembly.listeners import LISTENERS
 from nbstream.assembly.store import open_running_redis
 from nbstream.doctor import listener_probes as probes
+from nbstream.doctor.certificates import listener_certificate
 from nbstream.doctor.findings import note, ok, problem, warning
 from nbstream.errors import ConfigError, StoreUnavailable
 from nbstream.listeners import names
@@ -67,7 +69,7 @@ async def examine_listeners(site: Site) -> Sequence[Finding]:
     listeners = [listener for listener in LISTENERS if listener.is_on(site.settings)]
     if not any(listener.name != names.METRICS for listener in listeners):
         return [NONE()]
-    if site.daemon.pid is None:
+    if not site.may_have_daemon:
         return []
     asked = []
     for listener in listeners:
@@ -86,7 +88,11 @@ async def probe_listener(name: str, address: ListenAddress, has_tls: bool = Fals
             reader, writer = await connect(address, has_tls)
             try:
                 conversation = probes.Conversation(name, address, reader, writer)
-                return await PROBES.get(name, probes.probe_connection)(conversation)
+                findings = await PROBES.get(name, probes.probe_connection)(conversation)
+                certificate = conversation.certificate
+                if certificate is None:
+                    return findings
+                return [*findings, listener_certificate(name, certificate, datetime.now(UTC))]
             finally:
                 writer.transport.abort()
     except TimeoutError:

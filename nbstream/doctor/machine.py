@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbstream.assembly.delivery import make_quarantine
 from nbstream.assembly.engine import make_engine
-from nbstream.doctor.examination import in_thread
+from nbstream.doctor.examination import in_thread, run_parts
 from nbstream.doctor.findings import note, ok, problem, warning
 from nbstream.doctor.redis_server import format_bytes
 from nbstream.spool import segments
@@ -83,34 +84,40 @@ _GRACE_DAYS = 1  # expired messages are removed now and then
 
 async def examine_machine(site: Site) -> Sequence[Finding]:
     """Look at the machine."""
-    return await in_thread(lambda: list(_findings(site)))
+    parts = [partial(part, site) for part in (_disks, _workers, _quarantine, _spool)]
+    return await in_thread(lambda: run_parts("machine", parts))
 
 
-def _findings(site: Site) -> Iterator[Finding]:
+def _disks(site: Site) -> Iterator[Finding]:
     settings = site.settings
     folders = [settings.state_dir, settings.quarantine_folder]
-    if settings.maildir_folder:
+    if site.relays_mail and settings.maildir_folder:
         folders.append(settings.maildir_folder)
-    yield from _disks(folders)
-    workers, cpus = settings.workers, len(os.sched_getaffinity(0))
-    if isinstance(workers, int):
-        kind = MANY_WORKERS if workers > cpus and workers > 1 else WORKERS
-        yield kind(workers=workers, cpus=cpus)
-    if workers not in {1} and make_engine(settings).native_library:
-        yield shared_memory_finding(_SHARED_FOLDER, os.statvfs(_SHARED_FOLDER))
-    yield from _quarantine(site)
-    yield from _spool(settings.state_dir / segments.FOLDER, has_listener=settings.listeners.dovecot is not None)
-
-
-def _disks(folders: Sequence[Path]) -> Iterator[Finding]:
     seen: set[int] = set()
     for folder in folders:
-        existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+        existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if _exists(path))
         device = existing.stat().st_dev
         if device in seen:
             continue
         seen.add(device)
         yield disk_finding(folder, os.statvfs(existing))
+
+
+def _exists(path: Path) -> bool:
+    """Whether it is there and may be seen; what is in a folder for another user alone may not."""
+    try:
+        return path.exists()
+    except PermissionError:
+        return False
+
+
+def _workers(site: Site) -> Iterator[Finding]:
+    workers, cpus = site.settings.workers, len(os.sched_getaffinity(0))
+    if isinstance(workers, int):
+        kind = MANY_WORKERS if workers > cpus and workers > 1 else WORKERS
+        yield kind(workers=workers, cpus=cpus)
+    if workers not in {1} and make_engine(site.settings).native_library:
+        yield shared_memory_finding(_SHARED_FOLDER, os.statvfs(_SHARED_FOLDER))
 
 
 def disk_finding(folder: Path, status: os.statvfs_result) -> Finding:
@@ -139,13 +146,14 @@ def _quarantine(site: Site) -> Iterator[Finding]:
         yield QUARANTINE(count=len(messages))
 
 
-def _spool(folder: Path, *, has_listener: bool) -> Iterator[Finding]:
+def _spool(site: Site) -> Iterator[Finding]:
     """Yield what waits in the spool of reported messages, where there is one."""
+    folder = site.settings.state_dir / segments.FOLDER
     if not folder.exists():
         return
     backlog = measure_backlog(folder)
     seconds = backlog.oldest_seconds(time.time())
-    if backlog.waiting and not has_listener:
+    if backlog.waiting and site.settings.listeners.dovecot is None:
         yield SPOOL_WITHOUT_LISTENER(count=backlog.waiting)
     elif seconds > _LATE_SECONDS:
         yield SPOOL_LATE(count=backlog.waiting, minutes=seconds / 60)

@@ -40,7 +40,8 @@ FORMATS = ok("model.formats", "The model {name} has the schema {schema} and the 
 LEARNING = warning(
     "model.learned",
     "Every verdict is unsure until {missing} more are learned ({learned} so far).",
-    "Teach old mail, such as nbstream learn spam ~/Maildir/.Junk and nbstream learn ham ~/Maildir.",
+    "Teach old mail: nbstream learn spam FOLDER and nbstream learn ham FOLDER for files, and for an IMAP server "
+    "nbstream learn spam --imap imaps://USER@HOST/Junk.",
 )
 ONE_SIDED = warning(
     "model.learned",

@@ -1,17 +1,22 @@
-"""The next hop: whether mail could leave."""
+"""The next hop: whether mail could leave, and until when its certificate is valid."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from nbstream.assembly.delivery import make_next_hop
+from nbstream.doctor.certificates import next_hop_certificate
 from nbstream.doctor.findings import ok, problem
+from nbstream.relay.smtp_next_hop import SmtpNextHop
+from nbstream.relay.smtp_opening import open_connection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nbstream.doctor.findings import Finding
     from nbstream.doctor.site import Site
+    from nbstream.relay.smtp_server import SmtpServer
 
 AWAY = problem(
     "next_hop",
@@ -23,12 +28,32 @@ READY = ok("next_hop", "The next hop {name} takes mail.")
 
 
 async def examine_next_hop(site: Site) -> Sequence[Finding]:
-    """Ask the next hop as ``/readyz`` does."""
+    """Ask the next hop as ``/readyz`` does, where mail goes to it at all."""
+    maildir = site.settings.maildir_folder
+    if not site.relays_mail or (maildir and site.daemon_unknown):  # which another user may not write to
+        return []
     next_hop = make_next_hop(site.settings)
     try:
         found = await next_hop.problem()
     finally:
         await next_hop.close()
-    setting = site.settings.relay.next_hop
-    name = getattr(setting, "address", None) or site.settings.maildir_folder
-    return [AWAY(name=name, problem=found) if found else READY(name=name)]
+    relay = site.settings.relay
+    name = getattr(relay.next_hop, "address", None) or maildir
+    if found:
+        return [AWAY(name=name, problem=found)]
+    findings = [READY(name=name)]
+    if isinstance(next_hop, SmtpNextHop):
+        certificate = await _certificate(next_hop.server, relay.connect_timeout_seconds)
+        if certificate is not None:
+            findings.append(next_hop_certificate(relay.tls, certificate, datetime.now(UTC)))
+    return findings
+
+
+async def _certificate(server: SmtpServer, seconds: float) -> bytes | None:
+    """Return the certificate of the server (DER), None without TLS. Raises ``RelayUnavailable``."""
+    if server.tls is None:
+        return None
+    connection, _ = await open_connection(server, server.tls.make_context(), seconds)
+    certificate = connection.peer_certificate
+    connection.quit()
+    return certificate

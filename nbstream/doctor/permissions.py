@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import grp
 import os
+import shlex
 import stat
+import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +16,7 @@ from pydantic import BaseModel
 
 from nbstream.assembly.listeners import LISTENERS
 from nbstream.config import SecretFile
-from nbstream.doctor.examination import in_thread
+from nbstream.doctor.examination import in_thread, run_parts
 from nbstream.doctor.findings import note, ok, problem, warning
 from nbstream.doctor.site import user_name
 from nbstream.listeners.sockets import UnixListenAddress
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 OTHER_USER = note(
     "permissions.user",
     "This examination runs as {own}, and the daemon as {daemon}: what the daemon may do can differ.",
-    "Run it as {daemon}: runuser -u {daemon} -- nbstream doctor.",
+    "Run it as that user; root does so by runuser -u {daemon} -- {command}.",
 )
 NO_STATE = note(
     "permissions.state_dir", "The state folder {folder} does not exist yet.", "A daemon makes it when it starts."
@@ -83,22 +86,27 @@ _GROUP_OR_OTHERS = 0o077
 
 async def examine_permissions(site: Site) -> Sequence[Finding]:
     """Look at owners and modes."""
-    return await in_thread(lambda: list(_findings(site)))
+    parts = [partial(part, site) for part in (_user, _state_folder, _secrets, _sockets, _mail_folders)]
+    return await in_thread(lambda: run_parts("permissions", parts))
 
 
-def _findings(site: Site) -> Iterator[Finding]:
+def _user(site: Site) -> Iterator[Finding]:
     user = site.daemon_user
     if user is not None and user != os.geteuid():
-        yield OTHER_USER(own=user_name(os.geteuid()), daemon=user_name(user))
-    yield from _state_folder(site, user)
-    yield from _secrets(site)
-    if site.daemon.pid is not None:
-        yield from _sockets(site)
-    yield from _mail_folders(site, user)
+        yield OTHER_USER(own=user_name(os.geteuid()), daemon=user_name(user), command=_own_command(site))
 
 
-def _state_folder(site: Site, user: int | None) -> Iterator[Finding]:
-    folder = site.settings.state_dir
+def _own_command(site: Site) -> str:
+    """Return this command with the paths of program and file, which another user may have to be told."""
+    program = Path(sys.executable).with_name("nbstream")
+    words = [str(program) if program.exists() else "nbstream", "doctor"]
+    if site.settings.source:
+        words += ["-c", str(site.settings.source.absolute())]
+    return shlex.join(words)
+
+
+def _state_folder(site: Site) -> Iterator[Finding]:
+    folder, user = site.settings.state_dir, site.daemon_user
     try:
         status = folder.stat()
     except FileNotFoundError:
@@ -147,6 +155,8 @@ def _secret_file(key: str, file: Path) -> Iterator[Finding]:
 
 
 def _sockets(site: Site) -> Iterator[Finding]:
+    if not site.may_have_daemon:
+        return
     count, wrong = 0, False
     for listener in LISTENERS:
         address = listener.listen_address(site.settings)
@@ -172,19 +182,19 @@ def _socket(listener: str, address: UnixListenAddress) -> Iterator[Finding]:
         yield SOCKET_DIFFERS(path=address.path, mode=mode, group=group, listener=listener, wanted=wanted)
 
 
-def _mail_folders(site: Site, user: int | None) -> Iterator[Finding]:
+def _mail_folders(site: Site) -> Iterator[Finding]:
     folders = {"the quarantine": site.settings.quarantine_folder}
-    if site.settings.maildir_folder:
+    if site.relays_mail and site.settings.maildir_folder:
         folders["the Maildir of relay.next_hop"] = site.settings.maildir_folder
     existing = {purpose: folder for purpose, folder in folders.items() if folder.exists()}
-    findings = [finding for purpose, folder in existing.items() for finding in _mail_folder(purpose, folder, user)]
+    findings = [finding for purpose, folder in existing.items() for finding in _mail_folder(site, purpose, folder)]
     yield from findings
     if existing and not findings:
         yield FOLDERS()
 
 
-def _mail_folder(purpose: str, folder: Path, user: int | None) -> Iterator[Finding]:
-    status = folder.stat()
+def _mail_folder(site: Site, purpose: str, folder: Path) -> Iterator[Finding]:
+    status, user = folder.stat(), site.daemon_user
     mode = stat.S_IMODE(status.st_mode)
     is_writable = os.access(folder, os.W_OK | os.X_OK) if user == os.geteuid() else status.st_uid == user
     if user is not None and not is_writable:

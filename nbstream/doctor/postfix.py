@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from nbstream.config import Settings
+    from nbstream.config.recipients import RecipientRuleSettings
     from nbstream.doctor.findings import Finding
     from nbstream.doctor.postfix_configuration import PostfixConfiguration, PostfixService
     from nbstream.doctor.site import Site
@@ -50,6 +51,19 @@ MILTERS_TWICE = warning(
     "postfix.return",
     "The service {service}, to which nbstream hands mail back, runs milters on it again.",
     "Give that service -o receive_override_options=no_milters, or they see each message twice.",
+)
+THIRD_FILTER_LOOP = problem(
+    "postfix.return",
+    "Mail goes round: the service {service}, to which nbstream hands mail back, leads it to another filter "
+    "({filter}), and each service that this filter can hand it back to leads it to a filter again ({services}).",
+    "Give {service} -o content_filter= -o smtpd_proxy_filter=, or the other filter a service with these to hand "
+    "mail back to.",
+)
+JUDGED_TWICE = warning(
+    "postfix.filter",
+    "Postfix asks nbstream about mail of the service {service}, and again where another filter ({filter}) hands "
+    "it back to {back}.",
+    "Give {back} -o receive_override_options=no_milters.",
 )
 FEEDBACK_OPEN = problem(
     "postfix.feedback",
@@ -84,6 +98,13 @@ MILTER_UNREACHABLE = problem(
     "nbstream.",
 )
 
+REDIRECT_LOSES = problem(
+    "postfix.milter",
+    "Mail that is redirected ({setting}) can be lost: enable_original_recipient is no, so Postfix adds no "
+    "recipient to whom an alias of the former one leads already.",
+    "Set enable_original_recipient to yes, which is its default.",
+)
+
 _TRANSPORTS = ("virtual_transport", "mailbox_transport", "local_transport", "relay_transport", "default_transport")
 _WAYS = ("content_filter", "smtpd_proxy_filter", "smtpd_milters")
 _FAILURE_ACTIONS = {"pass": "accept", "defer": "tempfail"}
@@ -99,7 +120,8 @@ class FilterSide:
     """What matters to Postfix of the settings of nbstream.
 
     ``listeners`` are the endpoints by the names of the listeners, ``size_limits`` the bytes that each takes.
-    ``next_hop`` is None for a Maildir, ``late_refusal`` the setting by which mail may be refused, or empty.
+    ``next_hop`` is None for a Maildir. ``refusals`` and ``redirects`` are the settings by which mail may be
+    refused and redirected.
     """
 
     listeners: Mapping[str, Endpoint]
@@ -107,7 +129,8 @@ class FilterSide:
     next_hop: Endpoint | None
     feedback_addresses: tuple[str, ...]
     on_filter_failure: str
-    late_refusal: str
+    refusals: str
+    redirects: str
 
     def listener_at(self, endpoint: Endpoint | None, queue_directory: str) -> str | None:
         """Return the name of the listener there; a path may be seen from the chroot of Postfix."""
@@ -137,8 +160,8 @@ async def examine_postfix(site: Site) -> Sequence[Finding]:
 def _milter_sockets(postfix: PostfixConfiguration, ours: FilterSide) -> Iterator[Finding]:
     """Yield the socket of the milter, where Postfix asks it and its user may not connect."""
     milter = ours.listeners.get("milter")
-    is_asked = any("smtpd_milters" in _ways(postfix, service, ours) for service in postfix.smtp_servers)
-    if milter is None or milter.port or not is_asked:
+    ways = {service: _ways(postfix, service, ours) for service in postfix.smtp_servers}
+    if milter is None or milter.port or not _milter_is_asked(ways):
         return
     name = postfix.value("mail_owner")
     with suppress(KeyError, OSError):  # a user or socket that is not there is said by other findings
@@ -188,30 +211,37 @@ def filter_side(settings: Settings) -> FilterSide:
         if address is not None:
             endpoints[listener.name] = listener_endpoint(address)
             limits[listener.name] = getattr(listener.section(settings.listeners), "max_message_bytes", 0)
-    refusals = []
-    if settings.headers.mode != "observe":  # which takes no action
-        refusals = _refusals(settings)
+    taken = [] if settings.headers.mode == "observe" else list(_taken_actions(settings))
     return FilterSide(
         endpoints,
         limits,
         _next_hop(settings),
         (settings.feedback.spam_address, settings.feedback.ham_address),
         settings.on_filter_failure,
-        ", ".join(refusals),
+        ", ".join(name for name, kind in taken if not kind.takes_message),
+        ", ".join(name for name, kind in taken if kind is ActionKind.REDIRECT),
     )
 
 
-def _refusals(settings: Settings) -> list[str]:
-    """Return the settings by which mail may be refused."""
-    refusals = [f"actions.{name}" for name, action in settings.actions if _refuses(action, name)]
-    if settings.verdict.reject is not None:
-        refusals.append("verdict.reject")
-    return refusals
+def _taken_actions(settings: Settings) -> Iterator[tuple[str, ActionKind]]:
+    """Yield each action that may be taken, by its setting; of a recipient rule only what differs from the top."""
+    at_top = list(_actions_of(settings))
+    yield from at_top
+    for number, rule in enumerate(settings.recipients):
+        yield from (
+            (f"recipients[{number}].{name}", kind)
+            for name, kind in _actions_of(rule)
+            if (name, kind) not in at_top
+        )
 
 
-def _refuses(action: object, verdict: str) -> bool:
-    """Whether the action refuses mail; that of ``reject`` counts with ``verdict.reject`` alone."""
-    return verdict != "reject" and getattr(action, "kind", None) in {ActionKind.REJECT, ActionKind.DEFER}
+def _actions_of(section: Settings | RecipientRuleSettings) -> Iterator[tuple[str, ActionKind]]:
+    for verdict, action in section.actions:
+        if verdict != "reject":
+            yield f"actions.{verdict}", action.kind
+        elif section.verdict.reject is not None:  # nothing else gives that verdict
+            is_usual = action.kind is ActionKind.REJECT
+            yield "verdict.reject" if is_usual else "actions.reject", action.kind
 
 
 def _next_hop(settings: Settings) -> Endpoint | None:
@@ -235,7 +265,8 @@ def compare(postfix: PostfixConfiguration, ours: FilterSide) -> Iterator[Finding
         kind = TWO_WAYS if len(found) > 1 else CONNECTED
         yield kind(service=service, ways=", ".join(found))
     for service in returns:
-        yield from _return_service(postfix, service, ways[service])
+        yield from _return_service(postfix, service, ways, ours)
+    yield from _judged_twice(postfix, leading, ours)
     yield from _feedback(postfix, ways, returns, ours)
     # What a transport takes came in by any of the services.
     delivering = ways | dict.fromkeys(set(ways) - returns, transports) if transports else leading
@@ -243,8 +274,10 @@ def compare(postfix: PostfixConfiguration, ours: FilterSide) -> Iterator[Finding
         yield from _sizes(postfix, delivering, ours)
         yield from _failures(postfix, leading, ours)
     is_accepted = transports or any("content_filter" in found for found in leading.values())
-    if ours.late_refusal and is_accepted:
-        yield REFUSED_LATE(setting=ours.late_refusal)
+    if ours.refusals and is_accepted:
+        yield REFUSED_LATE(setting=ours.refusals)
+    if ours.redirects and _milter_is_asked(ways) and not _keeps_original_recipients(postfix):
+        yield REDIRECT_LOSES(setting=ours.redirects)
 
 
 def _ways(postfix: PostfixConfiguration, service: PostfixService, ours: FilterSide) -> dict[str, str]:
@@ -273,13 +306,57 @@ def _runs_milters(postfix: PostfixConfiguration, service: PostfixService) -> boo
     return has_milters and "no_milters" not in postfix.words("receive_override_options", service)
 
 
+def _milter_is_asked(ways: Mapping[PostfixService, Mapping[str, str]]) -> bool:
+    return any("smtpd_milters" in found for found in ways.values())
+
+
+def _keeps_original_recipients(postfix: PostfixConfiguration) -> bool:
+    cleanups = [service for service in postfix.services if service.program == "cleanup"]
+    return all(postfix.value("enable_original_recipient", service).lower() != "no" for service in cleanups)
+
+
 def _return_service(
-    postfix: PostfixConfiguration, service: PostfixService, ways: Mapping[str, str]
+    postfix: PostfixConfiguration,
+    service: PostfixService,
+    ways: Mapping[PostfixService, Mapping[str, str]],
+    ours: FilterSide,
 ) -> Iterator[Finding]:
-    if ways:
-        yield LOOP(service=service, ways=", ".join(ways))
+    if ways[service]:
+        yield LOOP(service=service, ways=", ".join(ways[service]))
     elif _runs_milters(postfix, service):
         yield MILTERS_TWICE(service=service)
+    other_filter = _other_filter(postfix, service, ours)
+    if other_filter:
+        others = [other for other in ways if other is not service]
+        backs = [other for other in others if other.is_of_this_machine] or others
+        if all(ways[back] or _other_filter(postfix, back, ours) for back in backs):
+            yield THIRD_FILTER_LOOP(service=service, filter=other_filter, services=_listed(backs))
+
+
+def _judged_twice(
+    postfix: PostfixConfiguration, leading: Mapping[PostfixService, Mapping[str, str]], ours: FilterSide
+) -> Iterator[Finding]:
+    """Yield the services that a third filter hands mail back to, and that ask our milter once more."""
+    asking = [service for service, found in leading.items() if "smtpd_milters" in found]
+    filtered = next((service for service in asking if _other_filter(postfix, service, ours)), None)
+    if filtered is None:
+        return
+    backs = [service for service in asking if service is not filtered and service.is_of_this_machine]
+    for back in backs:
+        if not _other_filter(postfix, back, ours):
+            yield JUDGED_TWICE(service=filtered, filter=_other_filter(postfix, filtered, ours), back=back)
+
+
+def _other_filter(postfix: PostfixConfiguration, service: PostfixService, ours: FilterSide) -> str:
+    """Return the filter that is not ours to which a service leads mail; empty where there is none."""
+    queue = postfix.value("queue_directory")
+    values = [postfix.value(way, service) for way in ("content_filter", "smtpd_proxy_filter")]
+    others = [value for value in values if value and not ours.listener_at(filter_endpoint(value, queue), queue)]
+    return others[0] if others else ""
+
+
+def _listed(services: Sequence[PostfixService]) -> str:
+    return ", ".join(map(str, services))
 
 
 def _feedback(

@@ -11,9 +11,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from nbstream.doctor.endpoints import Endpoint, tcp_endpoint
+from nbstream.doctor.endpoints import Endpoint, is_loopback, tcp_endpoint
 
 _DEFAULTS = {
+    "enable_original_recipient": "yes",
     "mail_owner": "postfix",
     "message_size_limit": "10240000",
     "milter_default_action": "tempfail",
@@ -37,6 +38,12 @@ class PostfixService:
 
     def __str__(self) -> str:
         return f"{self.name}/{self.type}"
+
+    @property
+    def is_of_this_machine(self) -> bool:
+        """Whether it listens at an address that only this machine reaches."""
+        host, _, _ = self.name.rpartition(":")
+        return bool(host) and self.endpoint is not None and is_loopback(host)
 
     @property
     def endpoint(self) -> Endpoint | None:

@@ -102,7 +102,7 @@ _DISK_FIELDS = ("aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_
 async def examine_redis(site: Site) -> Sequence[Finding]:
     """Ask Redis about itself."""
     if not site.has_redis_to_ask:
-        return [NOT_ASKED()]
+        return [] if site.daemon_unknown else [NOT_ASKED()]
     try:
         async with open_running_redis(site.settings) as clients:
             return [finding async for finding in _ask(site, clients.client)]

@@ -74,7 +74,9 @@ async def examine_daemon(site: Site) -> Sequence[Finding]:
 
 def _findings(site: Site) -> Iterator[Finding]:
     daemon = site.daemon
-    if daemon.pid is None:
+    if site.daemon_unknown:
+        yield STATE_UNUSABLE(error=site.daemon_unknown)
+    elif daemon.pid is None:
         yield NOT_RUNNING(folder=site.settings.state_dir)
     elif not daemon.answers:
         yield NO_ANSWER(pid=daemon.pid)

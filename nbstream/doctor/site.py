@@ -26,16 +26,30 @@ class MailServerFiles:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The settings of the file, what the daemon on their state folder said, and the mail servers beside it."""
+    """The settings of the file, what the daemon on their state folder said, and the mail servers beside it.
+
+    ``daemon_unknown`` says why it cannot be seen whether a daemon runs; it is empty where that is known.
+    """
 
     settings: Settings
     daemon: DaemonStatus
     mail_servers: MailServerFiles = MailServerFiles()
+    daemon_unknown: str = ""
+
+    @property
+    def may_have_daemon(self) -> bool:
+        """Whether a daemon runs, or may run."""
+        return self.daemon.pid is not None or bool(self.daemon_unknown)
 
     @property
     def has_redis_to_ask(self) -> bool:
         """Whether Redis may be asked: the embedded one runs only with its daemon, and is not started for this."""
         return self.daemon.pid is not None or not self.settings.redis.is_embedded
+
+    @property
+    def relays_mail(self) -> bool:
+        """Whether mail goes through the daemon to its next hop: other listeners only answer."""
+        return any(section is not None for section in (self.settings.listeners.smtp, self.settings.listeners.lmtp))
 
     @property
     def daemon_user(self) -> int | None:

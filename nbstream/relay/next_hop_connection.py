@@ -50,6 +50,11 @@ class NextHopConnection:
         """Our IP address on this connection; empty on a unix socket."""
         return self._stream.own_address
 
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The certificate of the next hop (DER); None outside of TLS."""
+        return self._stream.peer_certificate
+
     async def greeting(self) -> SmtpReply:
         """Return the greeting. Raises ``RelayUnavailable``."""
         return await self._last_reply(2)

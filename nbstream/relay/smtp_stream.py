@@ -104,6 +104,12 @@ class SmtpStream(asyncio.Protocol):
         name = self._socket_transport.get_extra_info("sockname")
         return str(name[0]) if isinstance(name, tuple) else ""
 
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The certificate of the server (DER); None outside of TLS."""
+        tls = self._transport.get_extra_info("ssl_object")
+        return tls.getpeercert(binary_form=True) if tls else None
+
     def write(self, data: bytes | memoryview) -> None:
         """Send ``data`` without a wait. Raises ``ConnectionLost``."""
         if not self.is_open:

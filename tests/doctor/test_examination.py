@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,10 +12,11 @@ import pytest
 
 from nbstream.doctor import examination, running_daemon
 from nbstream.doctor.checks import examine
-from nbstream.doctor.examination import Check, in_thread, run_checks
+from nbstream.doctor.examination import Check, in_thread, run_checks, run_parts
 from nbstream.doctor.findings import Finding, Severity
 from nbstream.doctor.site import MailServerFiles, Site
-from tests.doctor.sites import make_site, the
+from tests.deploy.postfix import open_folder
+from tests.doctor.sites import kind_names, make_site, the
 
 FINE = Finding("fine", Severity.OK, "All is well.")
 
@@ -60,6 +62,36 @@ async def test_a_check_that_hangs_in_a_thread_is_a_finding(tmp_path: Path) -> No
     end.set()
 
     assert the(found, examination.LATE).check == "doctor.hanging"
+
+
+def test_a_part_that_fails_hides_no_other_part() -> None:
+    def forbidden() -> list[Finding]:
+        raise PermissionError("the spool is for its owner")
+
+    found = run_parts("machine", [lambda: [FINE], forbidden, lambda: [FINE]])
+
+    assert "the spool" in the(found, examination.FORBIDDEN).what
+    assert found.count(FINE) == 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+async def test_another_user_sees_all_but_what_is_for_the_daemon_alone() -> None:
+    with open_folder() as folder:
+        site = make_site(folder, "quarantine: {path: %s}\n" % (folder / "state" / "mail"))
+        (folder / "state").mkdir(mode=0o700)
+        (folder / "state" / "daemon.lock").touch()
+        os.seteuid(65534)
+        try:
+            found = await examine(site.settings, MailServerFiles(folder, folder))
+        finally:
+            os.seteuid(0)
+
+    names = kind_names(found)
+    assert {"permissions.OTHER_USER", "permissions.STATE", "machine.DISK", "examination.FORBIDDEN"} <= names
+    assert "listeners.UNREACHABLE" in names  # they are asked all the same
+    problems = [finding.check for finding in found if finding.severity is Severity.PROBLEM]
+    assert problems == ["daemon.running", "listener.smtp", "listener.http"]
+    the(found, running_daemon.STATE_UNUSABLE)
 
 
 async def test_a_state_folder_that_cannot_be_used_is_a_finding(tmp_path: Path) -> None:

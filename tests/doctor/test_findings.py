@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.doctor.findings import Finding, Severity, worst_severity
+from nbstream.doctor.findings import Finding, Severity, without_repetitions, worst_severity
 from nbstream.doctor.report import findings_to_json, render_text
 from tools.reference.findings import finding_kinds
 
@@ -42,6 +42,16 @@ def test_each_finding_is_made_to_appear_by_a_test() -> None:
 def test_the_worst_finding_counts() -> None:
     assert worst_severity(()) is Severity.OK
     assert worst_severity(FINDINGS) is Severity.PROBLEM
+
+
+def test_what_another_finding_says_in_more_detail_is_left_out() -> None:
+    away = Finding("next_hop", Severity.PROBLEM, "It is away.", "Start it.")
+    full = Finding("redis.memory", Severity.WARNING, "Redis is nearly full.", "Make room.")
+    not_ready = Finding("listener.http", Severity.PROBLEM, "Not ready.", "Look.", ("next_hop",))
+    degraded = Finding("listener.http", Severity.WARNING, "Redis is degraded.", "Look.", ("redis",))
+
+    assert without_repetitions((away, full, not_ready, degraded)) == (away, full, degraded)
+    assert without_repetitions((not_ready,)) == (not_ready,)
 
 
 def test_the_text_has_a_line_for_what_is_and_one_for_what_to_do() -> None:

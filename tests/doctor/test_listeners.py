@@ -151,6 +151,7 @@ async def test_smtp_and_lmtp_are_asked_on_every_way(
         )
         found = await probe_listener(way.listener_name, address, way.tls is TlsMode.IMPLICIT)
 
+    assert ("certificates.EXPIRES_SOON" in kind_names(found)) == (way.tls is not TlsMode.OFF)
     assert ("STARTTLS" in the(found, listener_probes.WORKS).what) == (way.tls in {TlsMode.MAY, TlsMode.REQUIRE})
 
 

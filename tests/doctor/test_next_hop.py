@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
-from nbstream.doctor import next_hop
+from redis.asyncio import Redis
+
+from nbstream.doctor import certificates, next_hop
 from nbstream.doctor.next_hop import examine_next_hop
 from tests.doctor.sites import make_site, the
 from tests.integration.daemon import free_port
+from tests.listeners.smtp.smtp_listener import Way, open_smtp_listener
+from tests.redis_servers.access import Certificates
 
 
 async def test_a_maildir_with_room_takes_mail(tmp_path: Path) -> None:
@@ -20,3 +25,21 @@ async def test_a_server_that_is_away_takes_none(tmp_path: Path) -> None:
     found = await examine_next_hop(make_site(tmp_path, f"relay: {{next_hop: 'smtp://{address}'}}\n"))
 
     assert address in the(found, next_hop.AWAY).what
+
+
+async def test_a_listener_that_only_answers_needs_no_next_hop(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("no folder\n")  # no Maildir can be in it
+
+    assert await examine_next_hop(make_site(tmp_path, "listeners: {milter: {}, smtp: null}\n")) == []
+
+
+async def test_a_certificate_of_the_next_hop_that_expires_soon(
+    client: Redis, tmp_path: Path, program: Callable[[str], str]
+) -> None:
+    files = Certificates.make(program("openssl"), tmp_path)
+    async with open_smtp_listener(client, tmp_path / "m", way=Way.SMTP_STARTTLS, certificates=files) as smtp:
+        text = f"relay: {{next_hop: 'smtp://{smtp.host}:{smtp.port}', %s}}\n"
+        for tls in ("tls: encrypt", f"tls: verify, tls_ca_file: '{files.authority}'"):
+            found = await examine_next_hop(make_site(tmp_path, text % tls))
+            the(found, next_hop.READY)
+            the(found, certificates.HOP_EXPIRES_SOON)

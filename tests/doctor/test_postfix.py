@@ -31,6 +31,7 @@ class ExaminedPostfix:
         self._folder = folder
         self._program = program
         self.outside = f"127.0.0.1:{postfix.outside}/inet"
+        self.users = f"127.0.0.1:{postfix.submission}/inet"
         self.back = f"127.0.0.1:{postfix.reinjection}/inet"
 
     def set(self, *settings: str) -> None:
@@ -209,11 +210,84 @@ async def test_a_milter_whose_socket_postfix_may_not_connect_to(
         the(await postfix.findings(text), doctor.MILTER_UNREACHABLE)
 
 
-@pytest.mark.parametrize("text", ["verdict: {reject: 0.99}\n", "actions: {spam: defer}\n"])
-async def test_mail_that_postfix_has_accepted_is_not_refused(postfix: ExaminedPostfix, text: str) -> None:
-    setting = "verdict.reject" if "verdict" in text else "actions.spam"
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [
+        ("verdict.reject", "verdict: {reject: 0.99}\n"),
+        ("actions.spam", "actions: {spam: defer}\n"),
+        ("recipients[0].actions.spam", "recipients: [{match: 'ann@*', actions: {spam: reject}}]\n"),
+        ("recipients[0].verdict.reject", "recipients: [{match: 'ann@*', verdict: {reject: 0.99}}]\n"),
+    ],
+)
+async def test_mail_that_postfix_has_accepted_is_not_refused(
+    postfix: ExaminedPostfix, setting: str, text: str
+) -> None:
+    assert f"({setting})" in the(await postfix.findings(text), doctor.REFUSED_LATE).what
 
-    assert setting in the(await postfix.findings(text), doctor.REFUSED_LATE).what
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "verdict: {reject: 0.99}\nactions: {reject: quarantine}\n",
+        "verdict: {reject: 0.99}\nheaders: {mode: observe}\n",
+    ],
+)
+async def test_what_would_be_refused_and_is_not(postfix: ExaminedPostfix, text: str) -> None:
+    assert wrong(await postfix.findings(text)) == []
+
+
+async def test_a_redirect_by_a_milter_needs_the_original_recipients(postfix: ExaminedPostfix) -> None:
+    postfix.set_service(postfix.outside, "content_filter=")
+    postfix.set("smtpd_milters=inet:localhost:11332", "milter_default_action=accept")
+    text = (
+        "listeners: {milter: {listen: '127.0.0.1:11332'}}\n"
+        "recipients: [{match: 'a*', actions: {spam: 'redirect:a@b.c'}}]\n"
+    )
+    assert wrong(await postfix.findings(text)) == []
+
+    postfix.set_service("cleanup/unix", "enable_original_recipient=no")
+    assert "recipients[0].actions.spam" in the(await postfix.findings(text), doctor.REDIRECT_LOSES).what
+    assert wrong(await postfix.findings(text.partition("\n")[0])) == []  # nothing is redirected
+
+
+def third_filter(postfix: ExaminedPostfix) -> None:
+    """Set another filter for all services, such as amavis in main.cf, but for that of users."""
+    postfix.set("content_filter=smtp-amavis:[127.0.0.1]:10024")
+
+
+async def test_another_filter_that_hands_mail_back_to_nbstream_is_a_loop(postfix: ExaminedPostfix) -> None:
+    third_filter(postfix)
+    assert wrong(await postfix.findings()) == []  # the way back has -o content_filter=
+    postfix.set_service(postfix.back, "content_filter=smtp-amavis:[127.0.0.1]:10024")
+
+    finding = the(await postfix.findings(), doctor.THIRD_FILTER_LOOP)
+
+    assert postfix.back in finding.what
+    assert postfix.outside in finding.what
+
+
+async def test_another_filter_behind_nbstream_is_no_loop_where_its_mail_comes_back_elsewhere(
+    postfix: ExaminedPostfix,
+) -> None:
+    postfix.set_service(postfix.back, "content_filter=smtp-amavis:[127.0.0.1]:10024")
+
+    assert wrong(await postfix.findings()) == []  # the service of users leads nowhere
+
+
+async def test_a_milter_is_not_asked_again_about_mail_from_another_filter(postfix: ExaminedPostfix) -> None:
+    milter = {
+        "listeners": postfix.with_milter,
+        "size_limits": {"smtp": 0, "milter": 0},
+        "on_filter_failure": "defer",
+    }
+    postfix.set("smtpd_milters=inet:localhost:11332")
+    postfix.set_service(postfix.outside, "content_filter=smtp-amavis:[127.0.0.1]:10024")
+
+    finding = the(postfix.compared(**milter), doctor.JUDGED_TWICE)
+
+    assert postfix.outside in finding.what
+    postfix.set_service(postfix.users, "receive_override_options=no_milters")
+    assert wrong(postfix.compared(**milter)) == []
 
 
 async def test_a_configuration_that_cannot_be_read_is_noted(tmp_path: Path) -> None:
