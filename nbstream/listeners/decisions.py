@@ -22,7 +22,7 @@ from nbstream.policy.actions import Action, ActionKind
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME, PolicyVerdict, group_recipients
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from nbstream.filter import Check
     from nbstream.listeners.runtime import Runtime
@@ -111,29 +111,41 @@ class MessageDecisions:
     """Checks messages and decides about them by one runtime.
 
     ``can_differ``: the recipients of one message can be treated differently. ``can_refuse_some``: the message can
-    be refused for some of them and taken for others.
+    be refused for some of them and taken for others. ``refuses_loops``: a message that has come by very many
+    servers is refused. Who passes mail on has to do that, whatever the mode; a mail server that only asks does it
+    itself.
     """
 
     def __init__(
-        self, runtime: Runtime, observer: DecisionObserver, *, can_differ: bool, can_refuse_some: bool = False
+        self,
+        runtime: Runtime,
+        observer: DecisionObserver,
+        *,
+        can_differ: bool,
+        can_refuse_some: bool = False,
+        refuses_loops: bool = True,
     ) -> None:
         self._runtime = runtime
         self._filter = runtime.spam_filter
         self._observer = observer
         self._can_differ = can_differ
         self._can_refuse_some = can_refuse_some
+        self._refuses_loops = refuses_loops
 
-    async def decide(self, content: bytes, recipients: Sequence[SmtpPath]) -> DecidedMessage:
+    async def decide(
+        self, content: bytes, recipients: Sequence[SmtpPath], impossible: Collection[ActionKind] = ()
+    ) -> DecidedMessage:
         """Check ``content`` (CRLF line ends) and return what happens to it for ``recipients``, at least one.
 
-        Raises ``MessageLoops``, and ``CheckFailed`` where the check fails and the client has to try again.
+        ``impossible`` are the actions that cannot be carried out now: the message passes in place of them. Raises
+        ``MessageLoops``, and ``CheckFailed`` where the check fails and the client has to try again.
         """
         if len(content) > _THREAD_BYTES:
             stripped, message = await asyncio.to_thread(self._read, content)
         else:
             stripped, message = self._read(content)
         del content  # of a message with fields of ours there is a copy now
-        groups = tuple(await self._decided_recipients(message, recipients))
+        groups = tuple(await self._decided_recipients(message, recipients, impossible))
         for group in groups:
             if group.is_canary:
                 continue
@@ -144,15 +156,13 @@ class MessageDecisions:
 
     def _read(self, content: bytes) -> tuple[bytes, Message]:
         """Return the content without fields of ours, and the message in it. Raises ``MessageLoops``."""
-        head = split_at_line_ends(content[: header_fields.body_offset(content)])
-        received = chain.from_iterable(_RECEIVED_FIELD.finditer(b"\n" + lines) for lines in head)
-        if sum(1 for _ in islice(received, _MAX_RECEIVED + 1)) > _MAX_RECEIVED:
-            raise MessageLoops(f"the message has more than {_MAX_RECEIVED} Received fields")
+        if self._refuses_loops:
+            _refuse_loop(content)
         stripped = self._runtime.message_reader.strip(content)
         return stripped, self._runtime.message_reader.read_stripped(stripped)
 
     async def _decided_recipients(
-        self, message: Message, recipients: Sequence[SmtpPath]
+        self, message: Message, recipients: Sequence[SmtpPath], impossible: Collection[ActionKind]
     ) -> list[DecidedRecipients]:
         groups: list[RecipientGroup[SmtpPath]] = []
 
@@ -170,7 +180,7 @@ class MessageDecisions:
                 raise CheckFailed("check failed") from error
             unmarked = self._runtime.header_policy.removal_edits
             return [DecidedRecipients(Action(ActionKind.PASS), tuple(recipients), unmarked)]
-        return [self._decided_group(check, group) for group in groups]
+        return [self._decided_group(check, group, impossible) for group in groups]
 
     async def _recipient_groups(
         self, check: Check, recipients: Sequence[SmtpPath]
@@ -197,7 +207,9 @@ class MessageDecisions:
             can_refuse_some=self._can_refuse_some,
         )
 
-    def _decided_group(self, check: Check, group: RecipientGroup[SmtpPath]) -> DecidedRecipients:
+    def _decided_group(
+        self, check: Check, group: RecipientGroup[SmtpPath], impossible: Collection[ActionKind]
+    ) -> DecidedRecipients:
         group_check = _check_with_decision(check, group.decision)
         treatment = group.decision.treatment.name if group.has_other_treatments else ""
         header_policy, action, observed = self._runtime.header_policy, group.decision.action, None
@@ -205,12 +217,23 @@ class MessageDecisions:
             action = Action(ActionKind.PASS)
         elif header_policy.observes:
             action, observed = Action(ActionKind.PASS), action
+        elif action.kind in impossible:
+            _log.warning("the action %s cannot be carried out here: a message passes", action.kind)
+            action = Action(ActionKind.PASS)
         is_redirected = action.kind is ActionKind.REDIRECT and len(group.recipients) == 1
         redirected_from = group.recipients[0].address if is_redirected else ""
         edits = header_policy.edits(group_check, treatment, redirected_from)
         if action.kind is ActionKind.QUARANTINE:  # it may be released as ham
             edits = replace(edits, removed_names=header_policy.removed_from_incoming, subject_tag="")
         return DecidedRecipients(action, group.recipients, edits, group_check, treatment, observed)
+
+
+def _refuse_loop(content: bytes) -> None:
+    """Raise ``MessageLoops`` if the message has come by very many servers."""
+    head = split_at_line_ends(content[: header_fields.body_offset(content)])
+    received = chain.from_iterable(_RECEIVED_FIELD.finditer(b"\n" + lines) for lines in head)
+    if sum(1 for _ in islice(received, _MAX_RECEIVED + 1)) > _MAX_RECEIVED:
+        raise MessageLoops(f"the message has more than {_MAX_RECEIVED} Received fields")
 
 
 def _kinds(actions: Iterable[Action | None]) -> str | None:

@@ -2,8 +2,9 @@
 
 Rules: ``listeners.decisions`` decides, as for SMTP. The mail server carries the decision out: it holds a message
 in its own queue for the action ``quarantine``, and sends a redirected one to its new recipient. It has one copy of
-a message for all recipients, so the mildest decision holds for all of them. What the mail server does not offer is
-left out, and the message passes with its fields.
+a message for all recipients, so the mildest decision holds for all of them. In place of an action that the mail
+server does not offer the message passes, as by the action ``pass``. The mail server also refuses mail that loops,
+by the limit that it is given.
 
 A message to a feedback address is learned, and discarded only when the lesson is durable. The mail server says
 whether its client has authenticated: a user may teach, and anybody else has to be in ``feedback.allow_from``.
@@ -58,7 +59,10 @@ _FEEDBACK_MIXED_WITH_MAIL = SmtpReply(550, "5.5.3 Feedback travels alone, send i
 _FEEDBACK_ADDRESS_AS_SENDER = SmtpReply(550, "5.7.1 Feedback addresses send no mail")
 _FEEDBACK_WITHOUT_SENDER = SmtpReply(550, "5.7.1 Feedback needs a sender")
 _TOO_MANY_FORGED_FIELDS = SmtpReply(554, "5.6.0 Message has too many header fields that filters write")
-_REDIRECTION = MilterActions.ADDRCPT | MilterActions.DELRCPT
+_NEEDED = {
+    ActionKind.QUARANTINE: MilterActions.QUARANTINE,
+    ActionKind.REDIRECT: MilterActions.ADDRCPT | MilterActions.DELRCPT,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,7 @@ class MilterAnswers:
     """Answers messages by one runtime."""
 
     def __init__(self, runtime: Runtime, observers: SmtpObservers) -> None:
-        self._decisions = MessageDecisions(runtime, observers.delivery, can_differ=False)
+        self._decisions = MessageDecisions(runtime, observers.delivery, can_differ=False, refuses_loops=False)
         self._feedback = FeedbackMailbox(runtime, observers.feedback)
         self._teachers = runtime.teachers_through(names.MILTER)
         self._observer = observers.delivery
@@ -116,8 +120,9 @@ class MilterAnswers:
     ) -> Sequence[MilterReply]:
         started = time.perf_counter()
         decided: DecidedMessage | None = None
+        impossible = [kind for kind, needed in _NEEDED.items() if needed & ~options.actions]
         try:
-            decided = await self._decisions.decide(await _content_of(message), message.recipients)
+            decided = await self._decisions.decide(await _content_of(message), message.recipients, impossible)
             group = decided.groups[0]
             subject = await _subject_change(group.edits.subject_tag, message, options)
             answer = _render(group, subject, message, options)
@@ -171,10 +176,6 @@ def _render(
     if not kind.takes_message:
         assert group.check is not None
         return [RefusalReply(replies.refusal(kind, group.check.id))]
-    needed = {ActionKind.REDIRECT: _REDIRECTION, ActionKind.QUARANTINE: MilterActions.QUARANTINE}.get(kind)
-    if needed and needed & ~options.actions:
-        _log.warning("milter: the mail server does not offer what the action %s needs: a message passes", kind)
-        kind = ActionKind.PASS
     has_leading_space = MilterSteps.HDR_LEADSPC in options.steps
     changes = header_changes(edits, message.take_field_names(), has_leading_space=has_leading_space)
     if changes is None:

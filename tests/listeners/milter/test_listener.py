@@ -342,14 +342,28 @@ async def test_a_recipient_without_a_domain_stays_where_the_macro_completes_it(c
 
 
 @pytest.mark.parametrize("action", ["quarantine", "redirect:abuse@example.org"])
-async def test_what_the_mail_server_does_not_offer_is_left_out(client: Redis, action: str) -> None:
-    async with open_milter(client, **spam_action(action)) as milter:
+async def test_in_place_of_an_action_that_the_mail_server_does_not_offer_the_message_passes_like_others(
+    client: Redis, action: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = spam_action(action)
+    options["runtime"]["header_policy"] = HeaderPolicy("test", subject_tag="[SPAM]")
+    async with open_milter(client, **options) as milter:
         await milter.teach()
 
         answer = await (await milter.server(6, 0x1 | 0x10)).deliver(SPAM)
 
-        assert commands(answer).strip(b"i") == b"c"
+        assert b"Subject: [SPAM] You have won\r\n" in (delivered := edited(SPAM, answer))
+        assert b"X-Nbstream-Recipient" not in delivered
+        assert commands(answer).strip(b"im") == b"c"
         assert verdict_of(answer) == "spam"
+        assert milter.metric("nbstream_actions_total", action="pass") == 1
+    kind = action.partition(":")[0]
+    assert f"the action {kind} cannot be carried out here: a message passes" in caplog.messages
+
+
+async def test_a_message_that_loops_is_left_to_the_mail_server(milter: RunningMilter) -> None:
+    """It counts hops itself, by a limit that may be higher than the one of a relay."""
+    assert verdict_of(await (await milter.server()).deliver(RECEIVED * 99 + HAM)) == "unsure"
 
 
 async def test_the_mildest_decision_holds_for_all_recipients(client: Redis) -> None:
