@@ -24,6 +24,7 @@ from nbstream.config.values import (
     read_listener_tls_mode,
     read_network,
     read_system_user,
+    require_port_for_lmtp,
     require_usable_certificate,
 )
 
@@ -157,7 +158,14 @@ class LmtpListenerSettings(MailListenerSettings):
     _listener_name: ClassVar[str] = "lmtp"
 
     listen: TcpOrUnixAddressSetting = TcpAddress("127.0.0.1", 10024)
-    """Where the listener accepts connections. Port 0 lets the system choose a port."""
+    """Where the listener accepts connections. Port 0 lets the system choose a port; 25 is for SMTP alone."""
+
+    @field_validator("listen")
+    @classmethod
+    def _is_no_port_of_smtp(cls, value: TcpAddress | UnixAddress) -> TcpAddress | UnixAddress:
+        if isinstance(value, TcpAddress):
+            require_port_for_lmtp(value)
+        return value
 
 
 class HttpListenerSettings(Section):

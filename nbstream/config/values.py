@@ -23,6 +23,7 @@ from nbstream.policy.field_templates import require_field_value
 from nbstream.policy.filter_marks import MAX_TAG_BYTES
 
 MAX_SECRET_BYTES = 4096
+_SMTP_PORT = 25
 
 Network: TypeAlias = IPv4Network | IPv6Network
 
@@ -125,10 +126,19 @@ def read_next_hop(value: object) -> MaildirNextHopSetting | ServerNextHopSetting
     if kind == "maildir" and rest:
         return MaildirNextHopSetting(read_path(rest))
     if kind in {"smtp", "smtps", "lmtp"} and rest.startswith("//"):
-        return ServerNextHopSetting(kind, _server_address(rest.removeprefix("//")))
+        address = _server_address(rest.removeprefix("//"))
+        if kind == "lmtp":
+            require_port_for_lmtp(address)
+        return ServerNextHopSetting(kind, address)
     if kind in {"smtp", "lmtp"} and rest.startswith("unix:"):
         return ServerNextHopSetting(kind, read_listen_address(rest))
     raise ValueError(_ALLOWED_NEXT_HOP)
+
+
+def require_port_for_lmtp(address: TcpAddress) -> None:
+    """Raise ValueError for port 25: a client there expects SMTP, and LMTP must not be there (RFC 2033 5)."""
+    if address.port == _SMTP_PORT:
+        raise ValueError(f"must have another port for LMTP than {_SMTP_PORT}, which is for SMTP alone")
 
 
 def _server_address(text: str) -> TcpAddress:

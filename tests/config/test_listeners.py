@@ -102,6 +102,13 @@ def test_a_problem_of_a_listener_names_its_key(tmp_path: Path, text: str, proble
     assert problem in str(caught.value)
 
 
+def test_lmtp_is_not_on_the_port_of_smtp(tmp_path: Path) -> None:
+    said = problems_of(tmp_path, lmtp="127.0.0.1:25")
+
+    assert "listeners.lmtp.listen: found '127.0.0.1:25', must have another port for LMTP than 25" in said
+    assert problems_of(tmp_path, lmtp="127.0.0.1:24") == problems_of(tmp_path, smtp="127.0.0.1:25") == ""
+
+
 def problems_of(folder: Path, **addresses: str) -> str:
     """The problems of a configuration with listeners at these addresses; empty where there is none."""
     file = folder / "nb.yaml"

@@ -62,6 +62,7 @@ def test_servers(write: Write, text: str, setting: ServerNextHopSetting) -> None
     [
         "lmtp://h",
         "lmtp://h:0",
+        "lmtp://h:25",
         "lmtps://h:24",
         "lmtp:unix:run",
         "smtps:unix:/run/x",

@@ -63,6 +63,8 @@ class SmtpConnection(AiosmtpdConnection):
         self._is_unix_socket = is_unix_socket
         self._peer = Peer("")
         self._is_encrypted = False
+        self._awaits_handshake = False
+        """Whether the client's next bytes are those of TLS, so that plain text would only be taken for a fault."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Note who the client is."""
@@ -74,7 +76,7 @@ class SmtpConnection(AiosmtpdConnection):
     async def encrypt(self, context: ssl.SSLContext) -> None:
         """Go on within TLS. Raises ``ConnectionError`` where the handshake fails."""
         await self.start_tls(context, _HANDSHAKE_SECONDS, _TLS_SHUTDOWN_SECONDS)
-        self._is_encrypted = True
+        self._is_encrypted, self._awaits_handshake = True, False
 
     def stop_timers(self) -> None:
         """Let the client wait: what it waits for has deadlines of its own."""
@@ -110,9 +112,13 @@ class SmtpConnection(AiosmtpdConnection):
         await super().push(unsent_replies + reply)
 
     def _close_for_shutdown(self) -> None:
-        if self.transport is not None and not self.transport.is_closing():
-            self.write(self._unsent_replies + replies.CLOSING.render() + b"\r\n")
-            self.transport.close()
+        if self.transport is None or self.transport.is_closing():
+            return
+        if self._awaits_handshake:
+            self.abort()
+            return
+        self.write(self._unsent_replies + replies.CLOSING.render() + b"\r\n")
+        self.transport.close()
 
     async def _send_reply(self, reply: SmtpReply, *, grouped: bool = False) -> None:
         """Send a reply; a grouped one waits for the reply to the next command if that is here (RFC 2920 3.2).

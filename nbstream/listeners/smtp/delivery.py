@@ -23,7 +23,7 @@ from nbstream.relay.quarantine import QuarantineNote
 from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from nbstream.filter import Check
     from nbstream.listeners.decisions import DecidedMessage, DecidedRecipients
@@ -86,12 +86,17 @@ class Delivery:
         )
 
     async def deliver(
-        self, content: bytes, envelope: Envelope, transaction: Transaction, listener: str
+        self,
+        content: bytes,
+        envelope: Envelope,
+        transaction: Transaction,
+        listener: str,
+        origin: Mapping[str, str],
     ) -> DeliveryResult:
         """Check ``content`` (CRLF line ends) and send it on.
 
-        ``transaction`` is that of the next hop, with the recipients, and is closed in every case. Raises nothing
-        but cancellation.
+        ``transaction`` is that of the next hop, with the recipients, and is closed in every case. ``origin`` are
+        fields for the log that say where the message comes from. Raises nothing but cancellation.
         """
         started = time.perf_counter()
         decided: DecidedMessage | None = None
@@ -109,7 +114,7 @@ class Delivery:
         check = decided.check if decided else None
         self._observer.delivered(listener, check.outcome if check else "none")
         details = decided.log_details if decided else {"action": None, "policy": None}
-        log_message(listener, check, time.perf_counter() - started, **details, reply=str(replies))
+        log_message(listener, check, time.perf_counter() - started, **details, reply=str(replies), **origin)
         return DeliveryResult(self._public_replies(replies), check)
 
     async def _send(self, decided: DecidedMessage, envelope: Envelope, transaction: Transaction) -> DataReplies:

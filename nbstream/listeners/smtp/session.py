@@ -57,6 +57,7 @@ class SmtpSession(SmtpConnection):
         self._listener = listener
         self._forwarded: dict[str, str] | None = None
         self._mail: MailTransaction | None = None
+        self._awaits_handshake = listener.options.tls is TlsMode.IMPLICIT
 
     # Beginning and end
 
@@ -163,6 +164,7 @@ class SmtpSession(SmtpConnection):
             await self._send_reply(replies.TEXT_BEHIND_STARTTLS)
         else:
             await self._reset()
+            self._awaits_handshake = True
             await self._send_reply(replies.TLS_READY)
             await self._begin_tls()
             assert self.session is not None
@@ -215,6 +217,13 @@ class SmtpSession(SmtpConnection):
         address = self._forwarded.get("ADDR", "")
         is_local = not address and self._forwarded.get("SOURCE", "").upper() == "LOCAL"
         return None if is_local else Peer(address)
+
+    @property
+    def _origin(self) -> dict[str, str]:
+        """The fields of the log by which a message is found in the log of the proxy, where it has named them."""
+        forwarded = self._forwarded or {}
+        fields = {"queue_id": forwarded.get("IDENT"), "client": forwarded.get("ADDR")}
+        return {name: value for name, value in fields.items() if value}
 
     @property
     def _may_see_verdicts(self) -> bool:
@@ -365,7 +374,7 @@ class SmtpSession(SmtpConnection):
             envelope = Envelope(mail.sender, tuple(mail.recipients))
             # Nothing but the delivery holds the content, which may be rewritten there.
             result = await mail.handlers.delivery.deliver(
-                incoming.content(), envelope, transaction, self._listener_name
+                incoming.content(), envelope, transaction, self._listener_name, self._origin
             )
             shows_verdict = mail.wants_verdict and self._may_see_verdicts
             return result.replies_with_verdict if shows_verdict else result.replies

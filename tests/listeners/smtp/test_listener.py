@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import textwrap
 import time
@@ -155,6 +156,25 @@ async def test_a_declared_or_real_size_over_the_limit_is_552_and_the_limit_itsel
 
         assert (await smtp.send(b"x" * 998 + b"\r\n")).startswith("250 ")
         assert len(smtp.delivered()) == 1
+
+
+async def test_the_log_names_a_message_and_its_client_as_the_proxy_does(
+    smtp: RunningSmtp, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    talk = await smtp.talk()
+    await talk.hello()
+    for said in ("XFORWARD IDENT=4Q+3DX ADDR=192.0.2.7", "XFORWARD IDENT=[UNAVAILABLE]", ""):
+        for line in filter(None, (said, "MAIL FROM:<a@b>", "RCPT TO:<c@d>", "DATA")):
+            assert (await talk.say(line))[0] in "23"
+        assert (await talk.content(MESSAGE)).startswith("250 ")
+
+    fields = [vars(record)["fields"] for record in caplog.records if record.message == "message"]
+    assert [(each.get("queue_id"), each.get("client")) for each in fields] == [
+        ("4Q=X", "192.0.2.7"),
+        (None, None),
+        (None, None),
+    ]
 
 
 async def test_a_message_that_loops_is_refused(smtp: RunningSmtp) -> None:

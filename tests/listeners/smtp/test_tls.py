@@ -104,6 +104,21 @@ async def test_what_comes_in_place_of_a_handshake_ends_the_connection(
             await until(lambda: not smtp.listener.state.sessions)
 
 
+@pytest.mark.parametrize("mode", [TlsMode.MAY, TlsMode.IMPLICIT])
+async def test_a_drain_puts_no_words_into_a_handshake(
+    client: Redis, tmp_path: Path, certificates: Certificates, mode: TlsMode
+) -> None:
+    async with open_smtp_listener(client, tmp_path / "m", certificates=certificates, tls=mode) as smtp:
+        dialogue = await (smtp.talk() if mode is TlsMode.IMPLICIT else plain(smtp))
+        if mode is TlsMode.MAY:
+            assert (await dialogue.say("STARTTLS")).startswith("220")
+        await until(lambda: bool(smtp.listener.state.sessions))
+
+        await smtp.listener.drain(20)
+
+        assert await dialogue.ended() == b""
+
+
 @pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00\x01"])
 async def test_a_handshake_has_a_deadline(
     client: Redis, tmp_path: Path, certificates: Certificates, monkeypatch: pytest.MonkeyPatch, sent: bytes
