@@ -59,12 +59,13 @@ async def _run_check(site: Site, check: Check) -> Sequence[Finding]:
     except TimeoutError as error:
         if deadline.expired():
             return [LATE(check=check.name, seconds=check.seconds)]
-        return [_failed(check.name, error)]
+        return [failure(check.name, error)]
     except Exception as error:  # noqa: BLE001 - whatever fails is a finding, and the other checks are made
-        return [_failed(check.name, error)]
+        return [failure(check.name, error)]
 
 
-def _failed(check: str, error: Exception) -> Finding:
+def failure(check: str, error: Exception) -> Finding:
+    """Return the finding that a check, or a part of it, could not be made."""
     text = str(error) if isinstance(error, NbstreamError | OSError) else f"{type(error).__name__}: {error}"
     kind = FORBIDDEN if isinstance(error.__cause__ or error, PermissionError) else FAILED
     return kind(check=check, error=text.rstrip("."))
@@ -77,7 +78,7 @@ def run_parts(check: str, parts: Sequence[Callable[[], Iterable[Finding]]]) -> l
         try:
             findings += part()
         except (NbstreamError, OSError) as error:
-            findings.append(_failed(check, error))
+            findings.append(failure(check, error))
     return findings
 
 

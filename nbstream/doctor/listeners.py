@@ -10,6 +10,7 @@ from nbstream.assembly.listeners import LISTENERS
 from nbstream.assembly.store import open_running_redis
 from nbstream.doctor import listener_probes as probes
 from nbstream.doctor.certificates import listener_certificate
+from nbstream.doctor.examination import failure
 from nbstream.doctor.findings import note, ok, problem, warning
 from nbstream.errors import ConfigError, StoreUnavailable
 from nbstream.listeners import names
@@ -95,6 +96,8 @@ async def probe_listener(name: str, address: ListenAddress, has_tls: bool = Fals
                 return [*findings, listener_certificate(name, certificate, datetime.now(UTC))]
             finally:
                 writer.transport.abort()
+    except PermissionError as error:
+        return [failure(f"listener.{name}", error)]
     except TimeoutError:
         return [UNREACHABLE(name=name, address=address, error=f"no answer within {_ANSWER_SECONDS:g} s")]
     except (OSError, EOFError, ValueError) as error:  # a line that is too long is a ValueError

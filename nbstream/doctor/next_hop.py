@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from nbstream.assembly.delivery import make_next_hop
+from nbstream.config import TcpAddress
 from nbstream.doctor.certificates import next_hop_certificate
 from nbstream.doctor.findings import ok, problem
 from nbstream.relay.smtp_next_hop import SmtpNextHop
@@ -29,8 +30,9 @@ READY = ok("next_hop", "The next hop {name} takes mail.")
 
 async def examine_next_hop(site: Site) -> Sequence[Finding]:
     """Ask the next hop as ``/readyz`` does, where mail goes to it at all."""
-    maildir = site.settings.maildir_folder
-    if not site.relays_mail or (maildir and site.daemon_unknown):  # which another user may not write to
+    address = getattr(site.settings.relay.next_hop, "address", None)
+    # A folder or a socket may be for the user of the daemon alone.
+    if not site.relays_mail or (site.daemon_unknown and not isinstance(address, TcpAddress)):
         return []
     next_hop = make_next_hop(site.settings)
     try:
@@ -38,7 +40,7 @@ async def examine_next_hop(site: Site) -> Sequence[Finding]:
     finally:
         await next_hop.close()
     relay = site.settings.relay
-    name = getattr(relay.next_hop, "address", None) or maildir
+    name = address or site.settings.maildir_folder
     if found:
         return [AWAY(name=name, problem=found)]
     findings = [READY(name=name)]

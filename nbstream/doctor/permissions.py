@@ -92,7 +92,7 @@ async def examine_permissions(site: Site) -> Sequence[Finding]:
 
 def _user(site: Site) -> Iterator[Finding]:
     user = site.daemon_user
-    if user is not None and user != os.geteuid():
+    if user is not None and not site.is_daemon_user:
         yield OTHER_USER(own=user_name(os.geteuid()), daemon=user_name(user), command=_own_command(site))
 
 

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 NOT_ASKED = note(
     "redis.reachable", "The embedded Redis was not asked: it runs only while a daemon does.", "Start the daemon."
 )
+OF_DAEMON = note(
+    "redis.reachable",
+    "The embedded Redis was not asked: it is for the user of the daemon alone.",
+    "Run this as that user.",
+)
 UNREACHABLE = problem(
     "redis.reachable",
     "Redis cannot be used: {error}.",
@@ -103,6 +108,8 @@ async def examine_redis(site: Site) -> Sequence[Finding]:
     """Ask Redis about itself."""
     if not site.has_redis_to_ask:
         return [] if site.daemon_unknown else [NOT_ASKED()]
+    if site.settings.redis.is_embedded and not site.is_daemon_user:
+        return [OF_DAEMON()]
     try:
         async with open_running_redis(site.settings) as clients:
             return [finding async for finding in _ask(site, clients.client)]

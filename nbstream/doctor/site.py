@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pwd
 from contextlib import suppress
 from dataclasses import dataclass
@@ -59,6 +60,11 @@ class Site:
             with suppress(OSError):
                 return path.stat().st_uid
         return None
+
+    @property
+    def is_daemon_user(self) -> bool:
+        """Whether this examination runs as the user of the daemon, or no such user is known."""
+        return self.daemon_user in {None, os.geteuid()}
 
 
 def user_name(user: int) -> str:

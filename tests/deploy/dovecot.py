@@ -86,19 +86,20 @@ class Dovecot:
         self._program = program
         self._filter = filter_port
         self.port = free_port()
+        self._config = folder / "dovecot.conf"
         pieces = folder / PIECES.relative_to(DEPLOY.parent)
         for path in (pieces, folder / "mail"):
             path.mkdir(parents=True)
         for piece in PIECES.iterdir():
             (pieces / piece.name).write_text(self._own(piece.read_text()))
         (folder / "users").write_text("ann:{PLAIN}secret\n")
-        self._config = folder / "dovecot.conf"
         self._config.write_text(MAIN.format(folder=folder, port=self.port, user=MAIL_USER))
         for command in self._commands():
             subprocess.run(command, check=True, timeout=30, cwd=folder)
 
     def _own(self, text: str) -> str:
-        """The text of a piece with the folders and the port that are in use here."""
+        """The text of a piece with the files and the port that are in use here."""
+        text = text.replace("/etc/dovecot/dovecot.conf", str(self._config))
         text = re.sub(r"/(?:etc/dovecot|usr/local/lib)/", f"{self.folder}\\g<0>", text)
         return text.replace("127.0.0.1:10025", f"127.0.0.1:{self._filter}")
 
@@ -110,7 +111,7 @@ class Dovecot:
                 yield shlex.split(self._own(line))
             elif line.startswith("    sievec "):
                 name, *options = shlex.split(self._own(line))
-                yield [self._program(name), "-c", str(self._config), *options]
+                yield [self._program(name), *options]
 
     def put(self, mailbox: str, *messages: bytes) -> None:
         """Empty the mailbox and put the messages there."""

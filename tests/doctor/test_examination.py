@@ -77,9 +77,11 @@ def test_a_part_that_fails_hides_no_other_part() -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
 async def test_another_user_sees_all_but_what_is_for_the_daemon_alone() -> None:
     with open_folder() as folder:
-        site = make_site(folder, "quarantine: {path: %s}\n" % (folder / "state" / "mail"))
-        (folder / "state").mkdir(mode=0o700)
-        (folder / "state" / "daemon.lock").touch()
+        state = folder / "state"
+        text = f"quarantine: {{path: {state}/mail}}\nlisteners: {{spamd: {{listen: 'unix:{state}/s'}}}}\n"
+        site = make_site(folder, text)
+        state.mkdir(mode=0o700)
+        (state / "daemon.lock").touch()
         os.seteuid(65534)
         try:
             found = await examine(site.settings, MailServerFiles(folder, folder))
@@ -91,7 +93,7 @@ async def test_another_user_sees_all_but_what_is_for_the_daemon_alone() -> None:
     assert "listeners.UNREACHABLE" in names  # they are asked all the same
     problems = [finding.check for finding in found if finding.severity is Severity.PROBLEM]
     assert problems == ["daemon.running", "listener.smtp", "listener.http"]
-    the(found, running_daemon.STATE_UNUSABLE)
+    assert "run this as that user" in the(found, running_daemon.STATE_UNUSABLE).what
 
 
 async def test_a_state_folder_that_cannot_be_used_is_a_finding(tmp_path: Path) -> None:

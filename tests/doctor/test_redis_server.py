@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ import pytest
 import redis
 from redis.asyncio import Redis
 
+from nbstream.assembly.daemon_status import DaemonStatus
 from nbstream.doctor import redis_server
 from nbstream.doctor.findings import Finding
 from nbstream.doctor.model import examine_model
@@ -68,6 +70,14 @@ async def test_an_embedded_server_is_not_started_to_be_asked(tmp_path: Path) -> 
 
     the(found, redis_server.NOT_ASKED)
     assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+async def test_an_embedded_server_is_for_the_user_of_the_daemon(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir(mode=0o700)
+    os.chown(tmp_path / "state", 65534, 65534)
+
+    the(await examine_redis(make_site(tmp_path, daemon=DaemonStatus(2**22 + 1))), redis_server.OF_DAEMON)
 
 
 async def test_what_a_server_may_lose_is_said(own_redis: RedisServer, tmp_path: Path) -> None:

@@ -41,7 +41,8 @@ async def _run(options: argparse.Namespace) -> int:
     for line in reversed(lines):
         print(line)
     if not lines:
-        print_error(f"no such change in the history of model {settings.model.name!r}")
+        which = "such " if selection != HistorySelection() else ""
+        print_error(f"no {which}change in the history of model {settings.model.name!r}")
     return 0
 
 

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import pwd
 import time
 from typing import TYPE_CHECKING, Self
 
@@ -105,4 +106,22 @@ def translate_os_errors(state_dir: Path) -> Iterator[None]:
         yield
     except OSError as error:
         kind = ConfigError if error.errno in _PERMANENT_ERRORS else StoreUnavailable
-        raise kind(f"state_dir {state_dir} cannot be used: {error}") from error
+        raise kind(f"state_dir {state_dir} cannot be used: {error}{_whose(state_dir, error)}") from error
+
+
+def _whose(state_dir: Path, error: OSError) -> str:
+    """Return the user who may use the folder, where that is why it cannot be used."""
+    if isinstance(error, PermissionError):
+        with contextlib.suppress(OSError):
+            owner = state_dir.stat().st_uid
+            if owner != os.geteuid():
+                return f"; it belongs to {user_text(owner)}: run this as that user"
+    return ""
+
+
+def user_text(user: int) -> str:
+    """Return the name of a system user, or "user id N" where it has none."""
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return f"user id {user}"

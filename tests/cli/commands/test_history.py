@@ -19,7 +19,7 @@ def now() -> datetime:
 
 
 def test_an_empty_history_says_so(taught: Taught) -> None:
-    assert taught("history") == ("", "nbstream: no such change in the history of model 'test'\n")
+    assert taught("history") == ("", "nbstream: no change in the history of model 'test'\n")
     assert taught("history", "--json", "--since", "2h")[0] == ""
 
 
