@@ -15,6 +15,7 @@ import imaplib
 import re
 import shutil
 import smtplib
+import socket
 import ssl
 import subprocess
 import sys
@@ -210,6 +211,26 @@ def use(addresses: dict[str, str], password: str) -> None:
     wait_until(lambda: metric(addresses["nbstream"], learned) == 2)
 
 
+def refuse_users_of_the_machine(addresses: dict[str, str]) -> None:
+    """Reach for the containers as a user of the machine does, who is at the bridge's own address."""
+    for port in (24, 10012, 10024):
+        with suppress(ConnectionRefusedError), socket.create_connection((addresses["dovecot"], port), 20):
+            raise AssertionError(f"Dovecot listens on port {port}")
+    with smtplib.SMTP(addresses["postfix"], 10026, "client.example", 20) as back:
+        back.ehlo()
+        assert back.mail("someone@elsewhere.example")[0] == 250
+        assert back.rcpt(USER)[0] == 554
+    with smtplib.SMTP(addresses["nbstream"], 10025, "client.example", 20) as filtering:
+        filtering.ehlo()
+        for recipient in ("someone@elsewhere.example", "spam@nbstream.invalid"):
+            filtering.mail("someone@elsewhere.example")
+            code, text = filtering.rcpt(recipient)
+            if code == 250:
+                code, text = filtering.data("Subject: relayed\r\n\r\nThrough the filter.\r\n")
+            assert code >= 500, (recipient, code, text)
+            filtering.rset()
+
+
 def read_project(compose: Path) -> dict[str, Any]:
     """Return what ``compose.yaml`` says."""
     project: dict[str, Any] = yaml.safe_load((compose / "compose.yaml").read_text())
@@ -234,6 +255,7 @@ def main(compose: Path, folder: Path, password: str) -> None:
             service.make_root(hosts)
             service.start()
             wait_until(service.is_healthy)
+        refuse_users_of_the_machine(addresses)
         use(addresses, password)
     except BaseException:
         for service in services:
