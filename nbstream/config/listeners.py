@@ -301,7 +301,8 @@ class MilterListenerSettings(SocketListenerSettings):
     """
 
     message_timeout_seconds: Seconds = 300
-    """The time within which the header and the body of a message must arrive. After that the connection is closed.
+    """The time within which the header and the body of a message must arrive, and the time within which the mail
+    server must take the answer. After that the connection is closed.
     """
 
     max_connections: Count = 500

@@ -277,7 +277,7 @@ class MilterSession:
 
     async def _send(self, answer: Sequence[MilterReply]) -> None:
         self._write(b"".join(reply.render() for reply in answer))
-        async with asyncio.timeout(self._listener.limits.idle_timeout_seconds):
+        async with asyncio.timeout(self._listener.limits.message_timeout_seconds):
             await self._writer.drain()
 
     def _write(self, data: bytes) -> None:

@@ -249,6 +249,31 @@ async def test_a_mail_server_that_sends_nothing_more_is_disconnected(client: Red
         await milter.wait_until_idle()
 
 
+async def test_a_mail_server_that_never_reads_is_disconnected_and_its_replies_fill_no_memory(
+    client: Redis, tmp_path: Path
+) -> None:
+    async with open_milter(client, tmp_path / "socket", message_timeout_seconds=0.5) as milter:
+        server = await milter.connect()
+        server.writer.transport.pause_reading()  # type: ignore[attr-defined]  # of every socket's transport
+        (session,) = await opened_sessions(milter)
+
+        async def send_for_ever() -> None:
+            while True:
+                server.send(wire.negotiation() * 1000)
+                await server.writer.drain()
+                assert session._writer.transport.get_write_buffer_size() < 1 << 20  # nobody else knows it
+
+        with pytest.raises(ConnectionError):
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                await send_for_ever()
+        await milter.wait_until_idle()
+
+
+async def opened_sessions(milter: RunningMilter) -> list[MilterSession]:
+    await until(lambda: bool(milter.listener.sessions))
+    return list(milter.listener.sessions)
+
+
 async def test_a_message_that_trickles_in_has_one_deadline_for_all_of_it(client: Redis) -> None:
     async with open_milter(client, message_timeout_seconds=0.2) as milter:
         server = await milter.server()
