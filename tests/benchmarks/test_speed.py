@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -212,7 +213,26 @@ def test_a_part_that_cannot_be_measured_is_reported_as_skipped(tmp_path: Path) -
     assert "No such file" in skip.why
 
 
-def test_without_the_corpora_it_says_what_is_missing(tmp_path: Path) -> None:
+def test_a_native_library_that_does_not_fit_is_not_replaced_by_the_python_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NBSTREAM_ENGINE", raising=False)
+    shutil.copytree(ROOT / "nbstream", tmp_path / "nbstream", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    words = [sys.executable, "-m", "tests.benchmarks.speed", str(tmp_path), "--tree", str(tmp_path)]
+
+    def said() -> str:
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        return done.stderr
+
+    assert "has no trec07p-20k.tar.xz" in said()  # without a library Python is measured
+    (tmp_path / "nbstream" / "engine" / "libnbstream_native.so").write_bytes(b"of another version")
+    assert said().startswith("bench: the native library cannot be loaded")
+    assert said().endswith(f"; build it: python -m tools.build_native, in {tmp_path}\n")
+
+
+def test_without_the_corpora_it_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NBSTREAM_ENGINE", "python")  # whatever library is here
     words = [sys.executable, "-m", "tests.benchmarks.speed", str(tmp_path)]
 
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from tests.benchmarks.speed.figures import Report, Skip
-from tests.benchmarks.speed.machine import facts
+from tests.benchmarks.speed.machine import facts, unfit_library
 from tests.benchmarks.speed.page import page
 from tests.benchmarks.speed.plan import PARTS, SECONDS_TO_TEACH, TEACHING, UNTAUGHT
 from tests.benchmarks.speed.processes import ROOT
@@ -35,6 +35,8 @@ def main() -> None:
     """Unpack the mail, measure, write or print the page."""
     options = _options()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # a program that is installed has its bytecode
+    if why := unfit_library(options.tree):
+        sys.exit(f"bench: {why}; build it: python -m tools.build_native, in {options.tree}")
     archive = options.corpora / ARCHIVE
     if not archive.is_file():
         sys.exit(f"bench: {options.corpora} has no {ARCHIVE}")
