@@ -8,9 +8,9 @@ from nbstream.engine.choice import PYTHON
 from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.milter.listener import MilterListener
 from nbstream.listeners.milter.listener_state import MilterLimits
-from nbstream.listeners.sockets import TcpListenAddress, open_listening_socket
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.store.model.memory_model import MemoryModel
+from tests.fuzz.fuzzed_listener import FuzzedListener
 from tests.fuzz.memory_filter import memory_filter
 from tests.fuzz.target import FuzzTarget
 from tests.listeners.runtimes import make_runtime
@@ -20,50 +20,30 @@ _MAX_BYTES = 600
 _REPLIES = frozenset(b"Ocdsyimq+-p")
 
 
-class _Server:
-    """The listener over a model in memory; it runs as long as the process does."""
-
-    def __init__(self) -> None:
-        self.runner = asyncio.Runner()
-        self.bytes_in_flight = BytesInFlight(4 * _MAX_BYTES)
-        self.runner.run(self._start())
-
-    async def _start(self) -> None:
-        metrics = DaemonMetrics.create(PYTHON)
-        limits = MilterLimits(_MAX_BYTES, idle_timeout_seconds=10, message_timeout_seconds=10)
-        self.listener = MilterListener(
-            limits, self.bytes_in_flight, make_runtime(memory_filter(MemoryModel())), metrics
-        )
-        listening = open_listening_socket(TcpListenAddress("127.0.0.1", 0))
-        self.host, self.port = listening.getsockname()
-        await self.listener.start(listening)
-
-    async def talk(self, sent: bytes) -> bytes:
-        """Send these bytes and the end of our side, and return all replies once the session has ended."""
-        reader, writer = await asyncio.open_connection(self.host, self.port)
-        try:
-            writer.write(sent)
-            writer.write_eof()
-            async with asyncio.timeout(20):
-                return await reader.read()
-        except ConnectionError:
-            return b""
-        finally:
-            writer.transport.abort()
-            while tasks := list(self.listener.sessions.values()):
-                await asyncio.wait(tasks)
+_bytes_in_flight = BytesInFlight(4 * _MAX_BYTES)
+_listener = MilterListener(
+    MilterLimits(_MAX_BYTES, idle_timeout_seconds=10, message_timeout_seconds=10),
+    _bytes_in_flight,
+    make_runtime(memory_filter(MemoryModel())),
+    DaemonMetrics.create(PYTHON),
+)
 
 
-_server = _Server()
+async def _wait_until_idle() -> None:
+    while tasks := list(_listener.sessions.values()):
+        await asyncio.wait(tasks)
+
+
+_fuzzed = FuzzedListener(asyncio.Runner(), _listener, _wait_until_idle)
 
 
 def _check(data: bytes) -> None:
-    for reply in wire.parse_replies(_server.runner.run(_server.talk(data))):
+    for reply in wire.parse_replies(_fuzzed.answer(data)):
         assert reply.command[0] in _REPLIES
         if reply.command == b"y":
             assert reply.data[:1] in {b"4", b"5"}
             assert reply.data.removesuffix(b"\0").decode("ascii").isprintable()
-    assert _server.bytes_in_flight.reserved == 0
+    assert _bytes_in_flight.reserved == 0
 
 
 _BEGIN = wire.negotiation() + wire.connect("127.0.0.1") + wire.mail()

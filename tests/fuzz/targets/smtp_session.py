@@ -17,7 +17,6 @@ from nbstream.listeners import names
 from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.smtp.listener import SmtpListener
 from nbstream.listeners.smtp.listener_state import SmtpLimits, SmtpOptions, TlsMode
-from nbstream.listeners.sockets import TcpListenAddress, open_listening_socket
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.filter_marks import OWN_FIELD
@@ -26,6 +25,7 @@ from nbstream.relay.outlet import Outlet
 from nbstream.relay.quarantine import Quarantine
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.wire.smtp_reply import SmtpReply
+from tests.fuzz.fuzzed_listener import FuzzedListener
 from tests.fuzz.memory_filter import memory_filter
 from tests.fuzz.target import FuzzTarget
 from tests.listeners.runtimes import LOOPBACK, make_runtime
@@ -81,45 +81,28 @@ class _Transaction:
 
 
 class _Server:
-    """A listener over a model in memory; it runs as long as the process does."""
+    """A listener over a model in memory."""
 
     def __init__(self, runner: asyncio.Runner, options: SmtpOptions) -> None:
-        self.runner = runner
         self.options = options
         self.next_hop = _NextHop(answers_each_recipient=options.is_lmtp)
         self.bytes_in_flight = BytesInFlight(4 * _MAX_BYTES)
-        self.runner.run(self._start())
-
-    async def _start(self) -> None:
-        metrics = DaemonMetrics.create(PYTHON)
-        self.listener = SmtpListener(
+        listener = SmtpListener(
             SmtpLimits("listener.example.org", _MAX_BYTES, idle_timeout_seconds=10, max_recipients=3),
-            self.options,
+            options,
             self.bytes_in_flight,
             Outlet(self.next_hop, Quarantine(Path(_FOLDER.name))),
             make_runtime(
                 memory_filter(MemoryModel()), tls_contexts={names.SMTP: ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)}
             ),
-            metrics,
+            DaemonMetrics.create(PYTHON),
         )
-        listening = open_listening_socket(TcpListenAddress("127.0.0.1", 0))
-        self.host, self.port = listening.getsockname()
-        await self.listener.start(listening)
+        self._state = listener.state
+        self.fuzzed = FuzzedListener(runner, listener, self._wait_until_idle)
 
-    async def talk(self, sent: bytes) -> bytes:
-        """Send these bytes and the end of our side, and return all replies once the session has ended."""
-        reader, writer = await asyncio.open_connection(self.host, self.port)
-        try:
-            writer.write(sent)
-            writer.write_eof()
-            async with asyncio.timeout(20):
-                return await reader.read()
-        except ConnectionError:
-            return b""
-        finally:
-            writer.transport.abort()
-            if self.listener.state.sessions:
-                await self.listener.state.no_sessions.wait()
+    async def _wait_until_idle(self) -> None:
+        if self._state.sessions:
+            await self._state.no_sessions.wait()
 
 
 _runner = asyncio.Runner()
@@ -135,7 +118,7 @@ def _check(data: bytes) -> None:
 def _check_server(server: _Server, data: bytes) -> None:
     next_hop = server.next_hop
     next_hop.messages.clear()
-    replies = server.runner.run(server.talk(data))
+    replies = server.fuzzed.answer(data)
     said, _, _in_tls = replies.partition(_TLS_READY)
     lines = said.split(b"\r\n")
     assert lines.pop() == b""
