@@ -64,8 +64,10 @@ class DaemonProcess:
         self.kill()
 
     def ready(self) -> Self:
-        assert self._ready.wait(DEADLINE_SECONDS), "the daemon did not get ready"
-        assert self.process.poll() is None, self.events
+        is_ready = self._ready.wait(DEADLINE_SECONDS)
+        if not is_ready or self.process.poll() is not None:
+            self.kill()  # nobody else knows of it yet
+            raise AssertionError(f"the daemon did not get ready: {self.events}")
         return self
 
     def address(self, door: str) -> str:

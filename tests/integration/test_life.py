@@ -136,6 +136,15 @@ def test_a_port_in_use_is_refused_by_name(daemon: DaemonProcess, tmp_path: Path)
     assert "listeners.smtp.listen: cannot listen on 127.0.0.1:" in result.stderr
 
 
+def test_what_does_not_get_ready_is_not_left_behind(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.integration.daemon.DEADLINE_SECONDS", 3)
+    hanging = DaemonProcess(config, "sh", "-c", "exec sleep 3600")
+
+    with pytest.raises(AssertionError, match="did not get ready"):
+        hanging.ready()
+    assert hanging.process.returncode is not None
+
+
 def test_a_bad_configuration_stops_the_start(tmp_path: Path) -> None:
     (tmp_path / "nb.yaml").write_text("verdict: {spam: 0.2}\n")
 
