@@ -9,7 +9,7 @@ from nbstream.doctor.findings import Severity, worst_severity
 from nbstream.wire.explanation_json import iso_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from nbstream.doctor.findings import Finding
 
@@ -53,10 +53,10 @@ def render_text(findings: tuple[Finding, ...], *, colours: bool, quiet: bool) ->
         if finding.remedy:
             yield f"{'':9}{'':{width}}  -> {finding.remedy}"
     if shown:
-        yield _count(findings)
+        yield _count(shown)
 
 
-def _count(findings: tuple[Finding, ...]) -> str:
+def _count(findings: Sequence[Finding]) -> str:
     counts = Counter(finding.severity for finding in findings)
     parts = [
         f"{counts[severity]} {plural if counts[severity] != 1 else severity}"

@@ -64,7 +64,11 @@ def test_the_text_has_a_line_for_what_is_and_one_for_what_to_do() -> None:
 
 
 def test_a_quiet_text_shows_only_what_is_wrong() -> None:
-    assert list(render_text(FINDINGS, colours=False, quiet=True))[:1] == ["problem  redis.memory  Redis is full."]
+    noted = (*FINDINGS, Finding("dovecot", Severity.NOTE, "It is not here."))
+
+    lines = list(render_text(noted, colours=False, quiet=True))
+
+    assert (lines[0], lines[-1]) == ("problem  redis.memory  Redis is full.", "1 problem")
     assert list(render_text(FINDINGS[1:], colours=False, quiet=True)) == []
     assert list(render_text(FINDINGS[1:], colours=False, quiet=False))[-1] == "nothing is wrong"
 

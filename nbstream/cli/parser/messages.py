@@ -139,11 +139,15 @@ def _add_quarantine(commands: Commands) -> None:
     listing.add_argument("--json", action="store_true", help="one JSON object a line")
     show = add_command(actions, "show", "one message, its envelope and its text")
     show.add_argument(
-        "id", type=arguments.message_id_prefix, metavar="ID", help="the id of its verdict, or how that begins"
+        "id", type=arguments.message_id_prefix, metavar="ID", help="the id of a message, or how it begins"
     )
     release = add_command(actions, "release", "deliver messages, and learn them as ham")
     release.add_argument(
-        "ids", nargs="+", type=arguments.message_id_prefix, metavar="ID", help="an id, or how it begins"
+        "ids",
+        nargs="+",
+        type=arguments.message_id_prefix,
+        metavar="ID",
+        help="the id of a message, or how it begins",
     )
     release.add_argument(
         "--again", action="store_true", help="also what an interrupted release may have delivered already"
