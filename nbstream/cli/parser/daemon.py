@@ -41,8 +41,8 @@ def _add_doctor(commands: Commands) -> None:
         commands,
         "doctor",
         "examine the site, and say what is wrong and what to do about it",
-        details="It asks the daemon, its listeners, Redis, the next hop, Postfix and Dovecot, and changes nothing. "
-        "Run it as the daemon's user.",
+        details="It asks the daemon, its listeners, Redis, the next hop, Postfix and Dovecot, and changes "
+        "nothing. Run it as the daemon's user.",
     )
     doctor.add_argument("--json", action="store_true", help="the findings as one JSON object")
     doctor.add_argument("--quiet", action="store_true", help="print warnings and problems alone")
