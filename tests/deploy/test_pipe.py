@@ -6,6 +6,7 @@ import os
 import pwd
 import re
 import shlex
+import smtplib
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,9 +19,10 @@ from nbstream.mail import marking
 from nbstream.mail.header_edits import HeaderEdits
 from nbstream.policy.filter_marks import FilterMarks
 from tests.deploy.filter_script import PIECES, SCRIPT, run
+from tests.deploy.lmtp import LmtpDovecot
 from tests.deploy.postfix import open_folder
 from tests.handbook.pages import page
-from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command
+from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, wait_until
 
 USER = 65534
 SPAM = b'From: "Prize Office" <winner@offers.example>\nSubject: You have won\n\nClaim your free prize now.\n'
@@ -284,6 +286,25 @@ def test_sieve(site: Site, program: Callable[[str], str]) -> None:
     (delivered,) = site.delivered("Maildir")
     assert delivered.replace(b"\r\n", b"\n").endswith(SPAM)
     assert b"X-Nbstream: " not in delivered
+
+
+def test_sieve_for_mail_by_lmtp(site: Site, program: Callable[[str], str]) -> None:
+    """Dovecot's LMTP server runs the program with the first group of the mail's user, and with no other."""
+    site.piece("junk.sieve", site.folder / "junk.sieve", 0o644)
+    piece = site.piece("dovecot-2.3.conf", site.folder / "filter.conf", 0o644)
+    os.chown(site.socket, -1, USER)  # as socket_group does
+    site.socket.chmod(0o660)
+    with open_folder() as folder:
+        dovecot = LmtpDovecot(folder, program)
+        with (folder / "dovecot.conf").open("a") as conf:
+            conf.write(f"!include {piece}\n")
+        with dovecot.running(), smtplib.LMTP(str(dovecot.socket)) as client:
+            client.sendmail("bob@example.com", ["ann@example.org"], SPAM)
+            wait_until(lambda: dovecot.delivered("ann/.Junk", b"free prize"))
+        (delivered,) = dovecot.delivered("ann/.Junk", b"free prize")
+    site.socket.chmod(0o666)
+
+    assert b"X-Nbstream: spam" in delivered
 
 
 def test_notmuch(site: Site, program: Callable[[str], str]) -> None:
