@@ -124,6 +124,15 @@ def test_a_reload_and_a_drain_under_load_lose_nothing(tmp_path: Path, redis_bina
         assert learned_in_redis(site)["spam"] == taken  # each was answered
 
 
+def test_a_disk_that_hangs_does_not_hold_up_the_end(tmp_path: Path, redis_binary: Path) -> None:
+    site, _ = site_with_spool(tmp_path, workers=1, text="drain_seconds: 1")
+    (site.state / "spool").mkdir(parents=True)
+    os.mkfifo(site.state / "spool" / "position")  # who opens it waits for a writer
+    with DaemonProcess(site.file) as daemon:
+        assert daemon.get("/healthz")[0] == 200
+        assert daemon.stop() == 0
+
+
 def test_a_full_disk_refuses_and_loses_nothing_acknowledged(
     small_disk: Path, tmp_path: Path, redis_binary: Path, program: Callable[[str], str]
 ) -> None:

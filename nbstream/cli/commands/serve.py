@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from nbstream import config, logs
-from nbstream.daemon import thread_switching
+from nbstream.daemon import ending, thread_switching
 from nbstream.daemon.process import SingleProcessDaemon
 from nbstream.daemon.service_manager import ServiceManager
 from nbstream.daemon.supervisor import Supervisor
@@ -52,6 +52,7 @@ def run(options: argparse.Namespace) -> int:
         if reload_wanted:
             daemon.reload()
         await daemon.run(ready)
+        ending.end_soon()
 
     uvloop.run(serve())
     return 0

@@ -44,6 +44,7 @@ MAX_TRIES = 3
 _POLL_SECONDS = 0.5  # until a message is seen that another worker has accepted, or a lock that was given back
 _TIDY_SECONDS = 10.0  # after the last message: learned mail is removed then
 _MEASURE_SECONDS = 2.0
+_PUT_BACK_SECONDS = 2.0  # on a disk that hangs, when the daemon ends
 
 
 class SpoolObserver(Protocol):
@@ -144,7 +145,9 @@ class SpoolLearner:
         try:
             await self._learn(entry)
         except asyncio.CancelledError:
-            reader.put_back(entry)
+            with suppress(TimeoutError):  # else the attempt is counted, as that of a process that was killed
+                async with asyncio.timeout(_PUT_BACK_SECONDS):
+                    await asyncio.to_thread(reader.put_back, entry)
             raise
         except (StoreUnavailable, CountsFull) as error:
             await asyncio.to_thread(reader.put_back, entry)
