@@ -403,7 +403,8 @@ class DovecotListenerSettings(Section):
 
     spool_max_bytes: ByteCount = 1 << 30
     """The bytes of the spool on the disk, in ``state_dir``. A message beyond that is refused. It must be at least
-    ``max_message_bytes`` and 16 MiB more, for what was learned and is not removed yet.
+    ``max_message_bytes`` and 16 MiB more, for what was learned and is not removed yet. What was set aside because
+    it cannot be learned may have as many bytes again.
     """
 
     @field_validator("max_bytes_in_flight")

@@ -2,7 +2,7 @@
 
 Rules: ``failed/spam`` and ``failed/ham`` have one message a file, which ``nbstream learn`` takes;
 ``failed/damaged`` has what is no message any more. They stay until a person removes them. When there are
-``MAX_FAILED`` of them, no more are set aside, and the spool waits.
+``MAX_FAILED`` of them, or as many bytes as the spool itself may have, no more are set aside, and the spool waits.
 """
 
 from __future__ import annotations
@@ -23,13 +23,20 @@ MAX_FAILED = 1000
 
 def failed_count(folder: Path) -> int:
     """Return how many files the spool in ``folder`` has set aside. Raises ``OSError``."""
-    return sum(1 for path in (folder / FAILED).glob("*/*") if not path.name.startswith("."))
+    return len(_failed_files(folder))
 
 
-def keep_failed(folder: Path, kind: str, content: bytes) -> None:
-    """Keep ``content``, durably, in the folder of that kind. Raises ``OSError``."""
-    if failed_count(folder) >= MAX_FAILED:
-        raise OSError(errno.ENOSPC, f"{folder / FAILED} has {MAX_FAILED} messages: look at them, and remove them")
+def keep_failed(folder: Path, kind: str, content: bytes, max_bytes: int) -> None:
+    """Keep ``content``, durably, in the folder of that kind; one file may always be there.
+
+    Raises ``OSError``, with ``ENOSPC`` also where there are too many files, or they would have more bytes than
+    ``max_bytes`` together.
+    """
+    files = _failed_files(folder)
+    used = sum(path.stat().st_size for path in files)
+    if len(files) >= MAX_FAILED or (files and used + len(content) > max_bytes):
+        text = f"{folder / FAILED} is full, with {len(files)} messages: look at them, and remove them"
+        raise OSError(errno.ENOSPC, text)
     target = folder / FAILED / kind
     create_folder(folder / FAILED)
     create_folder(target)
@@ -41,3 +48,7 @@ def keep_failed(folder: Path, kind: str, content: bytes) -> None:
         os.fsync(file.fileno())
     written.rename(target / name)
     sync_folder(target)
+
+
+def _failed_files(folder: Path) -> list[Path]:
+    return [path for path in (folder / FAILED).glob("*/*") if not path.name.startswith(".")]

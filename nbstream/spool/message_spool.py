@@ -22,7 +22,7 @@ class MessageSpool:
     """Adds messages to the spool in ``folder``, whose segments together have at most ``max_bytes``."""
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
-        self.folder = folder
+        self.folder, self.max_bytes = folder, max_bytes
         self._writer = SpoolWriter(folder, max_bytes)
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="spool")
         self._pending: list[tuple[SpooledMessage, asyncio.Future[None]]] = []

@@ -45,12 +45,13 @@ class SpoolEntry:
 class SpoolReader:
     """Reads the spool in ``folder`` for the one process that learns from it.
 
-    The caller holds the learner's lock, and does not call from several threads at once. All methods raise
-    ``OSError``.
+    The caller holds the learner's lock, and does not call from several threads at once. What is set aside has at
+    most ``max_failed_bytes``. All methods raise ``OSError``.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, max_failed_bytes: int = 1 << 30) -> None:
         self._folder = folder
+        self._max_failed_bytes = max_failed_bytes
         create_folder(folder)
         self._position = read_position(folder)
         # What is there now may have been tried by the process that had the lock before.
@@ -92,7 +93,7 @@ class SpoolReader:
 
     def set_aside(self, entry: SpoolEntry) -> None:
         """Keep an entry among those that failed, and go on behind it."""
-        keep_failed(self._folder, entry.message.label, entry.message.content)
+        self._keep_failed(entry.message.label, entry.message.content)
         self._move_to(entry.following)
 
     def remove_learned(self) -> None:
@@ -123,7 +124,7 @@ class SpoolReader:
                 size = frame_size(descriptor, position.offset)
                 if isinstance(size, NoFrame):  # nobody knows where the next one begins
                     size = os.fstat(descriptor).st_size - position.offset
-                keep_failed(self._folder, "damaged", os.pread(descriptor, size, position.offset))
+                self._keep_failed("damaged", os.pread(descriptor, size, position.offset))
                 self._move_to(SpoolPosition(position.segment, position.offset + size))
                 return NoFrame.DAMAGED
         if isinstance(found, NoFrame):
@@ -132,6 +133,9 @@ class SpoolReader:
         following = SpoolPosition(position.segment, end)
         may_be_repeated = position.tries > 0 or following <= self._repeated_until
         return SpoolEntry(message, position, following, position.tries, may_be_repeated)
+
+    def _keep_failed(self, kind: str, content: bytes) -> None:
+        keep_failed(self._folder, kind, content, self._max_failed_bytes)
 
     def _move_to(self, position: SpoolPosition) -> None:
         write_position(self._folder, position)

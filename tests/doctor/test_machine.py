@@ -74,7 +74,7 @@ async def test_reported_messages_that_wait_or_were_set_aside(tmp_path: Path) -> 
     writer = SpoolWriter(old / "state" / segments.FOLDER, 1 << 20)
     writer.append([SpooledMessage("spam", "user ann", int(time.time()) - 600, b"Subject: x\r\n\r\nprize\r\n")])
     writer.close()
-    keep_failed(old / "state" / segments.FOLDER, "spam", b"Subject: x\r\n\r\nprize\r\n")
+    keep_failed(old / "state" / segments.FOLDER, "spam", b"Subject: x\r\n\r\nprize\r\n", 1 << 20)
 
     found = await examine_machine(make_site(old, listener))
 

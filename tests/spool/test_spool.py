@@ -312,6 +312,23 @@ def test_too_many_failed_messages_stop_the_spool_and_lose_nothing(folder: Path, 
     assert read_all(SpoolReader(folder)) == [message(1)]
 
 
+def test_failed_messages_have_no_more_bytes_than_the_spool_may_have(folder: Path, writer: SpoolWriter) -> None:
+    writer.append([message(number, b"x" * 1000) for number in (1, 2, 3)])
+    reader = SpoolReader(folder, max_failed_bytes=1500)
+    first = reader.take()
+    assert first is not None
+    reader.set_aside(first)
+    second = reader.take()
+    assert second is not None
+
+    with pytest.raises(OSError, match="with 1 messages: look at them"):
+        reader.set_aside(second)
+    (kept,) = (folder / "failed" / "spam").iterdir()
+    kept.unlink()
+    reader.set_aside(second)
+    assert read_all(reader) == [message(3, b"x" * 1000)]
+
+
 def test_attempts_that_do_not_end_are_counted_and_others_are_not(folder: Path, writer: SpoolWriter) -> None:
     writer.append([message(1)])
     SpoolReader(folder).take()

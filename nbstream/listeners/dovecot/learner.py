@@ -31,10 +31,9 @@ from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from nbstream.listeners.message_service import MessageService
     from nbstream.spool.backlog import SpoolBacklog
+    from nbstream.spool.message_spool import MessageSpool
     from nbstream.spool.reader import SpoolEntry
     from nbstream.store.embedded.locks import FileLock
 
@@ -67,10 +66,10 @@ class SpoolObserver(Protocol):
 
 
 class SpoolLearner:
-    """Learns from the spool in ``folder`` until it is drained."""
+    """Learns from the spool until it is drained."""
 
-    def __init__(self, folder: Path, message_service: MessageService, observer: SpoolObserver) -> None:
-        self._folder = folder
+    def __init__(self, spool: MessageSpool, message_service: MessageService, observer: SpoolObserver) -> None:
+        self._folder, self._max_failed_bytes = spool.folder, spool.max_bytes
         self._message_service = message_service
         self._observer = observer
         self._wake = asyncio.Event()
@@ -102,7 +101,7 @@ class SpoolLearner:
         with open_learner_lock(self._folder) as lock:
             if not await self._has_lock(lock):
                 return
-            reader = await asyncio.to_thread(SpoolReader, self._folder)
+            reader = await asyncio.to_thread(SpoolReader, self._folder, self._max_failed_bytes)
             measuring = asyncio.create_task(self._measure(), name="spool: backlog")
             try:
                 await self._learn_all(reader, backoff)

@@ -78,7 +78,7 @@ class DovecotListener:
         self._bytes_in_flight = bytes_in_flight
         self._message_service = message_service
         self._observer = observer
-        self._learner = SpoolLearner(spool.folder, message_service, observer)
+        self._learner = SpoolLearner(spool, message_service, observer)
         self._learning: asyncio.Task[None] | None = None
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
