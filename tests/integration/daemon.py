@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 DEADLINE_SECONDS = 30.0
+_LISTENERS = {"http", "smtp"}  # one of them is named by the event with which a daemon is ready
 
 
 def free_port(host: str = "127.0.0.1") -> int:
@@ -53,9 +54,9 @@ class DaemonProcess:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.events.append(json.loads(line) if line.startswith(b"{") else {"event": line.decode()})
-            if "http" in self.events[-1] or "smtp" in self.events[-1]:
+            if _LISTENERS & self.events[-1].keys():
                 self._ready.set()
-        self._ready.set()
+        self._ready.set()  # it has ended
 
     def __enter__(self) -> Self:
         return self.ready()
@@ -64,8 +65,8 @@ class DaemonProcess:
         self.kill()
 
     def ready(self) -> Self:
-        is_ready = self._ready.wait(DEADLINE_SECONDS)
-        if not is_ready or self.process.poll() is not None:
+        self._ready.wait(DEADLINE_SECONDS)
+        if not any(_LISTENERS & event.keys() for event in self.events):
             self.kill()  # nobody else knows of it yet
             raise AssertionError(f"the daemon did not get ready: {self.events}")
         return self

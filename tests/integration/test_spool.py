@@ -143,7 +143,7 @@ def test_a_full_disk_refuses_and_loses_nothing_acknowledged(
     (small_disk / "spool").mkdir()
     config.write_text(
         f"state_dir: {state}\nlog: {{format: json}}\n"
-        f"listeners: {{http: {{listen: 127.0.0.1:0}}, dovecot: {{listen: 'unix:{path}'}}}}\n"
+        f"listeners: {{smtp: null, http: {{listen: 127.0.0.1:0}}, dovecot: {{listen: 'unix:{path}'}}}}\n"
     )
     with DaemonProcess(config) as daemon:
         assert report(path, numbered(0)) == TAKEN
