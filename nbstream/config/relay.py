@@ -36,8 +36,8 @@ class RelaySettings(Section):
     """
 
     tls_ca_file: CaFile | None = None
-    """A file with the authorities (PEM) that ``verify`` trusts; without it those of the system are. It is read
-    when the daemon starts.
+    """A file with the authorities (PEM) that ``verify`` trusts; without it those of the system are. A reload reads
+    it again, also where nothing else has changed.
     """
 
     tls_server_name: Annotated[str, BeforeValidator(read_server_name)] | None = None

@@ -105,6 +105,8 @@ class Server:
         logs.set_up_logging(settings.log.format, settings.log.level, self._log_fields)
         self._metrics.process.set_policy(config.policy_hash(settings), since)
         self.settings = settings
+        if self._parts:
+            self._parts.next_hop.read_authorities_again()
         if self._runtime:
             for _, listener in self._listeners:
                 listener.apply(self._runtime)

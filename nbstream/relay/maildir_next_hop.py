@@ -59,6 +59,9 @@ class MaildirNextHop:
             return "cannot be written"
         return await self._room.problem()
 
+    def read_authorities_again(self) -> None:
+        """Do nothing, since no certificate is checked."""
+
     async def close(self) -> None:
         """Do nothing, since no file stays open."""
 

@@ -107,5 +107,8 @@ class NextHop(Protocol):
         The answer takes little work and a limited time.
         """
 
+    def read_authorities_again(self) -> None:
+        """Go by what ``relay.tls_ca_file`` has now, from the next connection on."""
+
     async def close(self) -> None:
         """Close what is open. A transaction that has begun may still end, and none can begin any more."""

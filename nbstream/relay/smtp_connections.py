@@ -76,6 +76,10 @@ class ConnectionPool:
         loop = asyncio.get_running_loop()
         self._idle[connection] = loop.call_later(self.limits.max_idle_seconds, self._close_expired, connection)
 
+    def read_authorities_again(self) -> None:
+        """Read the authorities again for the next connection; those that are open stay."""
+        self._tls_context = None
+
     def close(self) -> None:
         """Close the idle connections; a lent one is closed when it comes back."""
         self._closed = True
@@ -110,10 +114,10 @@ class ConnectionPool:
 
     async def _context(self) -> SSLContext | None:
         """Return the context for TLS; one serves all connections, since reading the authorities takes long."""
-        tls = self.server.tls
-        if tls and self._tls_context is None:
+        tls, context = self.server.tls, self._tls_context
+        if tls and context is None:
             try:
-                self._tls_context = await asyncio.to_thread(tls.make_context)
+                context = self._tls_context = await asyncio.to_thread(tls.make_context)
             except OSError as error:
                 raise NotOpened(f"the certificates in {tls.ca_file} cannot be read: {error}") from error
-        return self._tls_context
+        return context

@@ -67,6 +67,10 @@ class SmtpNextHop:
         transaction.end(keep=True)
         return None if reply.accepted else UNREACHABLE
 
+    def read_authorities_again(self) -> None:
+        """Go by what the file of the authorities has now, from the next connection on."""
+        self._pool.read_authorities_again()
+
     async def close(self) -> None:
         """Close the idle connections; a lent one is closed when it comes back."""
         self._pool.close()

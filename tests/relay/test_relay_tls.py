@@ -7,6 +7,7 @@ import ssl
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 
@@ -209,6 +210,24 @@ async def test_each_connection_is_verified(site: Site, caplog: pytest.LogCapture
     impostor = await site.play(UPGRADE + UNDER_TLS, shown="other")
     impostor_hop = site.next_hop(impostor, VERIFY, name="mx.test")
     assert await impostor_hop.problem() == "has no valid certificate"
+
+
+async def test_a_new_authority_is_trusted_after_a_reload(
+    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL, "asyncio")
+    server = await site.play(UPGRADE, UPGRADE + UNDER_TLS + NOOP)
+    trusted = tmp_path / "ca.pem"
+    trusted.write_bytes(site.certificates["other"].authority.read_bytes())
+    tls = RelayTls(VERIFY, "mx.test", str(trusted))
+    next_hop = SmtpNextHop(SmtpServer(server.host, server.port, tls=tls))
+    assert await next_hop.problem() == "has no valid certificate"
+
+    trusted.write_bytes(site.certificates["good"].authority.read_bytes())
+    next_hop.read_authorities_again()
+
+    assert await next_hop.problem() is None
+    await next_hop.close()
 
 
 async def test_a_login_in_one_line(site: Site) -> None:

@@ -55,6 +55,9 @@ class _NextHop:
     async def problem(self) -> str | None:
         return None
 
+    def read_authorities_again(self) -> None:
+        """There are none."""
+
     async def close(self) -> None:
         """Nothing is open."""
 

@@ -51,6 +51,9 @@ class MemoryNextHop:
     async def problem(self) -> str | None:
         return None
 
+    def read_authorities_again(self) -> None:
+        """There are none."""
+
     async def close(self) -> None:
         """Nothing is open."""
 
