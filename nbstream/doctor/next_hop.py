@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from nbstream.assembly.delivery import make_next_hop
 from nbstream.config import TcpAddress
 from nbstream.doctor.certificates import next_hop_certificate
 from nbstream.doctor.findings import ok, problem
+from nbstream.errors import RelayUnavailable
 from nbstream.relay.smtp_next_hop import SmtpNextHop
 from nbstream.relay.smtp_opening import open_connection
 
@@ -27,6 +29,8 @@ AWAY = problem(
 )
 READY = ok("next_hop", "The next hop {name} takes mail.")
 
+_SECONDS = 5.0  # with the longest wait of ``problem`` less than the deadline of the check
+
 
 async def examine_next_hop(site: Site) -> Sequence[Finding]:
     """Ask the next hop as ``/readyz`` does, where mail goes to it at all."""
@@ -41,21 +45,31 @@ async def examine_next_hop(site: Site) -> Sequence[Finding]:
         await next_hop.close()
     relay = site.settings.relay
     name = address or site.settings.maildir_folder
+    if not isinstance(next_hop, SmtpNextHop):
+        return [AWAY(name=name, problem=found) if found else READY(name=name)]
+    certificate, reason = None, ""
+    try:
+        async with asyncio.timeout(_SECONDS):
+            certificate = await _certificate(next_hop.server)
+    except (RelayUnavailable, OSError) as error:  # a TimeoutError is an OSError
+        cause = error.__cause__ or error
+        text = getattr(cause, "strerror", None) or str(cause)
+        reason = f" ({text})" if text else ""
     if found:
-        return [AWAY(name=name, problem=found)]
+        return [AWAY(name=name, problem=found + reason)]
     findings = [READY(name=name)]
-    if isinstance(next_hop, SmtpNextHop):
-        certificate = await _certificate(next_hop.server, relay.connect_timeout_seconds)
-        if certificate is not None:
-            findings.append(next_hop_certificate(relay.tls, certificate, datetime.now(UTC)))
+    if certificate is not None:
+        findings.append(next_hop_certificate(relay.tls, certificate, datetime.now(UTC)))
     return findings
 
 
-async def _certificate(server: SmtpServer, seconds: float) -> bytes | None:
-    """Return the certificate of the server (DER), None without TLS. Raises ``RelayUnavailable``."""
-    if server.tls is None:
-        return None
-    connection, _ = await open_connection(server, server.tls.make_context(), seconds)
+async def _certificate(server: SmtpServer) -> bytes | None:
+    """Connect, and return the certificate of the server (DER), None without TLS.
+
+    Raises ``RelayUnavailable`` and ``OSError``.
+    """
+    context = server.tls.make_context() if server.tls else None
+    connection, _ = await open_connection(server, context, _SECONDS)
     certificate = connection.peer_certificate
     connection.quit()
     return certificate

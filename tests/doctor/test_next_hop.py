@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from redis.asyncio import Redis
 
 from nbstream.doctor import certificates, next_hop
@@ -24,7 +26,25 @@ async def test_a_server_that_is_away_takes_none(tmp_path: Path) -> None:
 
     found = await examine_next_hop(make_site(tmp_path, f"relay: {{next_hop: 'smtp://{address}'}}\n"))
 
-    assert address in the(found, next_hop.AWAY).what
+    assert f"{address}: cannot be reached (" in the(found, next_hop.AWAY).what
+
+
+async def test_why_a_server_cannot_be_used_is_said(tmp_path: Path) -> None:
+    found = await examine_next_hop(make_site(tmp_path, f"relay: {{next_hop: 'lmtp:unix:{tmp_path}/lmtp'}}\n"))
+
+    assert "cannot be reached (No such file or directory)" in the(found, next_hop.AWAY).what
+
+
+async def test_a_server_that_says_nothing_is_away_and_no_check_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"relay: {{next_hop: 'lmtp:unix:{tmp_path}/lmtp', connect_timeout_seconds: 0.2}}\n"
+    monkeypatch.setattr(next_hop, "_SECONDS", 0.2)
+
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(f"{tmp_path}/lmtp")
+        listening.listen()
+        assert "cannot be reached." in the(await examine_next_hop(make_site(tmp_path, text)), next_hop.AWAY).what
 
 
 async def test_a_listener_that_only_answers_needs_no_next_hop(tmp_path: Path) -> None:
