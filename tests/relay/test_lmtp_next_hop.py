@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -13,8 +14,9 @@ from nbstream.errors import RelayUnavailable
 from nbstream.relay.next_hop import DataReplies, SmtpPath
 from nbstream.relay.smtp_connections import NextHopLimits
 from nbstream.relay.smtp_next_hop import SmtpNextHop
-from nbstream.relay.smtp_server import SmtpServer
+from nbstream.relay.smtp_server import RelayTls, SmtpServer, TlsMode
 from nbstream.wire.smtp_reply import SmtpReply
+from tests.redis_servers.access import Certificates
 
 from .conftest import Play
 from .scripted_server import DEADLINE_SECONDS, ScriptedServer
@@ -140,13 +142,23 @@ class RawServer:
         for start in range(0, len(self._answer), self._piece_bytes):
             writer.write(self._answer[start : start + self._piece_bytes])
             await writer.drain()
-        writer.close()
+        writer.transport.abort()  # within TLS without its end, as a server that dies
 
 
-async def codes_after(answer: bytes, piece_bytes: int, recipients: int) -> list[int]:
-    """The codes for the recipients of a message after which the server says that and goes away; 0 for no reply."""
-    server = await asyncio.start_server(RawServer(answer, piece_bytes).serve, "127.0.0.1", 0)
-    next_hop = SmtpNextHop(SmtpServer("127.0.0.1", server.sockets[0].getsockname()[1], lmtp=True))
+async def codes_after(
+    answer: bytes, piece_bytes: int, recipients: int, certificates: Certificates | None = None
+) -> list[int]:
+    """The codes for the recipients of a message after which the server says that and goes away; 0 for no reply.
+
+    With certificates it is within TLS.
+    """
+    context = tls = None
+    if certificates:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(certificates.certificate, certificates.key)
+        tls = RelayTls(TlsMode.VERIFY, "127.0.0.1", str(certificates.authority), implicit=True)
+    server = await asyncio.start_server(RawServer(answer, piece_bytes).serve, "127.0.0.1", 0, ssl=context)
+    next_hop = SmtpNextHop(SmtpServer("127.0.0.1", server.sockets[0].getsockname()[1], lmtp=True, tls=tls))
     try:
         async with asyncio.timeout(DEADLINE_SECONDS):
             replies = await send(next_hop, *[BOB] * recipients)
@@ -161,14 +173,22 @@ async def codes_after(answer: bytes, piece_bytes: int, recipients: int) -> list[
 ANSWER = b"250 2.0.0 Saved\r\n452-4.2.2 Mailbox\r\n452 4.2.2 full\r\n250 2.0.0 Saved\r\n"
 
 
-@pytest.mark.parametrize("piece_bytes", [1, 1000])
-async def test_a_server_that_leaves_at_any_byte_of_its_replies(piece_bytes: int) -> None:
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory, program: Callable[[str], str]) -> Certificates:
+    return Certificates.make(program("openssl"), tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.mark.parametrize(("piece_bytes", "is_within_tls"), [(1, False), (1000, False), (1, True)])
+async def test_a_server_that_leaves_at_any_byte_of_its_replies(
+    piece_bytes: int, is_within_tls: bool, certificates: Certificates
+) -> None:
+    shown = certificates if is_within_tls else None
     ends = [ANSWER.index(b"\n") + 1, ANSWER.index(b"full\r\n") + 6, len(ANSWER)]
 
     for length in range(len(ANSWER) + 1):
         whole = sum(length >= end for end in ends)
         expected = ([250, 452, 250][:whole] + [MISSING] * (3 - whole)) if whole else [0] * 3
-        assert await codes_after(ANSWER[:length], piece_bytes, 3) == expected, length
+        assert await codes_after(ANSWER[:length], piece_bytes, 3, shown) == expected, length
 
 
 @pytest.mark.parametrize("piece_bytes", [7, 1 << 20])
