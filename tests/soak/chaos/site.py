@@ -33,6 +33,7 @@ listeners:
   http: {{listen: "127.0.0.1:{http}"}}
   spamd: {{listen: "127.0.0.1:{spamd}"}}
   stream: {{claim_seconds: 2, tries: {tries}}}
+  dovecot: {{listen: "unix:{folder}/report"}}
 model: {{min_learned: {{spam: 10, ham: 10}}}}
 autolearn: {{ham: 0.02, spam: 0.98, lead: 200}}
 log: {{format: json}}
@@ -69,6 +70,15 @@ class Host:
         folder.mkdir()
         self.write_config()
         self.daemon = Daemon(f"daemon {name}", self.config, folder / "daemon.log", journal)
+
+    @property
+    def report_socket(self) -> Path:
+        """Where Dovecot hands over what people move to Junk."""
+        return self.folder / "report"
+
+    @property
+    def spool(self) -> Path:
+        return self.folder / "state" / "spool"
 
     @property
     def quarantine(self) -> Path:

@@ -11,12 +11,14 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
+from nbstream.spool.backlog import measure_backlog
 from tests.soak.chaos.http_client import request
 from tests.soak.chaos.journal import ACKNOWLEDGEMENTS, LessonOutcome
 from tests.soak.chaos.mails import mail
 from tests.soak.chaos.site import Host, Site
 from tests.soak.chaos.streams import StreamClient
-from tests.soak.chaos.teaching import Teaching, key_of
+from tests.soak.chaos.teaching import SpooledLesson, Teaching, key_of
+from tests.waiting import until
 
 _PAUSE_SECONDS = 0.1
 _RETRY_SECONDS = 0.5
@@ -24,6 +26,8 @@ _OWN_NUMBERS = 1_000_000  # a teacher has the numbers from a multiple of it on
 _CROWD_NUMBERS = 900_000_000
 _BULK_NUMBERS = 800_000_000
 _PROBE_NUMBERS = 700_000_000
+_SPOOL_NUMBERS = 600_000_000
+_SPOOL_SECONDS = 120.0  # for what waits to be learned, after the last fault
 _PROBES = 10
 _CROWD_SIZE = 4
 LABELS = ("spam", "ham", "spam", "ham", None)
@@ -49,6 +53,7 @@ class Teachers:
                 group.create_task(self._teach_own(teacher))
             group.create_task(self._teach_in_crowds())
             group.create_task(self._teach_by_commands())
+            group.create_task(self._report_to_spools())
             group.create_task(self._check())
 
     async def can_teach(self, host: Host) -> bool:
@@ -119,6 +124,25 @@ class Teachers:
             host = generator.choice(list(self._site.hosts.values()))
             await self.teaching.by_command(host, numbers, generator.choice(LABELS), kill_after)
             await asyncio.sleep(4.0)
+
+    async def _report_to_spools(self) -> None:
+        """Report messages at the hosts; each that was taken must be learned once, and none be set aside."""
+        generator, hosts = random.Random(f"{self._seed} spool"), list(self._site.hosts.values())
+        reported: list[SpooledLesson] = []
+        while not self._finishing.is_set():
+            number, label = _SPOOL_NUMBERS + len(reported), generator.choice(("spam", "ham"))
+            self.numbers.add(number)
+            reported.append(await self.teaching.by_spool(generator.choice(hosts), number, label))
+            await asyncio.sleep(_PAUSE_SECONDS)
+        try:
+            await until(lambda: not any(measure_backlog(host.spool).waiting for host in hosts), _SPOOL_SECONDS)
+        except TimeoutError:
+            self._site.journal.add_problem(f"messages wait in a spool {_SPOOL_SECONDS:.0f} s after the last fault")
+        for host in hosts:
+            if failed := measure_backlog(host.spool).failed:
+                self._site.journal.add_problem(f"host {host.name} has set {failed} messages aside")
+        for lesson in reported:
+            self.teaching.write_spooled(lesson)
 
     async def _check(self) -> None:
         """Check messages over HTTP; an answer must be about the message that was asked about."""

@@ -11,10 +11,12 @@ import json
 import sys
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nbstream.mail.message import Message
+from tests.integration.spool_client import TAKEN, report
 from tests.soak.chaos.http_client import request
 from tests.soak.chaos.journal import Journal, LessonAttempt, LessonOutcome
 from tests.soak.chaos.mails import mail
@@ -27,6 +29,17 @@ _SPAMD_SECONDS = 15.0
 
 Answer = tuple[LessonOutcome, str]
 """What the client knows, and the answer in short."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpooledLesson:
+    """A message that was reported at a host, and the answer; it is empty where none came."""
+
+    host: Host
+    number: int
+    label: str
+    begun: float
+    answer: bytes
 
 
 def key_of(number: int) -> str:
@@ -54,6 +67,27 @@ class Teaching:
     async def by_spamd(self, host: Host, number: int, label: str | None) -> LessonOutcome:
         """Teach by TELL."""
         return await self._attempt("spamd", host, number, label, self._tell(host, number, label))
+
+    async def by_spool(self, host: Host, number: int, label: str) -> SpooledLesson:
+        """Report a message as Dovecot does; what is taken is learned later. ``write_spooled`` writes it down."""
+        begun = self._journal.now()
+        try:
+            answer = await asyncio.to_thread(report, host.report_socket, mail(number), label)
+        except OSError as error:
+            answer = type(error).__name__.encode()
+        return SpooledLesson(host, number, label, begun, answer)
+
+    def write_spooled(self, lesson: SpooledLesson) -> None:
+        """Write down a message that was reported, once nothing waits in the spool."""
+        outcome = LessonOutcome.DONE if lesson.answer == TAKEN else LessonOutcome.UNKNOWN
+        self._write_down(
+            f"spool at {lesson.host.name}",
+            lesson.host,
+            lesson.number,
+            lesson.label,
+            lesson.begun,
+            (outcome, lesson.answer.decode()),
+        )
 
     async def by_undo(self, host: Host, number: int) -> LessonOutcome:
         """Undo all that was taught of a message, by the command."""
