@@ -11,7 +11,7 @@ import threading
 
 _log = logging.getLogger(__name__)
 
-_LATE_SECONDS = 5.0
+_LATE_SECONDS = 10.0
 
 
 def end_soon() -> None:
@@ -22,5 +22,5 @@ def end_soon() -> None:
 
 
 def _end() -> None:
-    _log.error("ended without its threads, which do not come back: does a disk hang?")
+    _log.warning("ended without its threads, which do not come back: does a disk hang?")
     os._exit(0)
