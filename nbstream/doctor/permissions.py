@@ -56,7 +56,7 @@ SECRET_OF_GROUP = warning(
     "The group {group} may read {file} ({key}, mode {mode:04o}).",
     "Run chmod 600 {file}, and give it to the daemon's user.",
 )
-SECRETS = ok("permissions.secrets", "Only their owner may read the {count} files with passwords and keys.")
+SECRETS = ok("permissions.secrets", "Files with passwords and keys ({count}) can be read by their owners alone.")
 SOCKET_MISSING = problem(
     "permissions.sockets",
     "The unix socket {path} of listeners.{listener} is not there.",

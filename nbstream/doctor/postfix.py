@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbstream.assembly.listeners import LISTENERS
-from nbstream.doctor.endpoints import Endpoint, listener_endpoint, tcp_endpoint
+from nbstream.doctor.endpoints import LOOPBACK, Endpoint, listener_endpoint, tcp_endpoint
 from nbstream.doctor.examination import in_thread
 from nbstream.doctor.findings import note, ok, problem, warning
 from nbstream.doctor.postfix_configuration import filter_endpoint, inline_values, parse_postfix
@@ -326,7 +326,8 @@ def _return_service(
     elif _runs_milters(postfix, service):
         yield MILTERS_TWICE(service=service)
     other_filter = _other_filter(postfix, service, ours)
-    if other_filter:
+    endpoint = filter_endpoint(other_filter, postfix.value("queue_directory"))
+    if endpoint is not None and endpoint.host_or_path == LOOPBACK:  # one elsewhere may be the end of the way
         others = [other for other in ways if other is not service]
         backs = [other for other in others if other.is_of_this_machine] or others
         if all(ways[back] or _other_filter(postfix, back, ours) for back in backs):
