@@ -7,6 +7,7 @@ import os
 import pwd
 import resource
 import stat
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +19,7 @@ from nbstream.errors import StoreUnavailable
 from nbstream.filter import Filter
 from nbstream.listeners.dovecot import learner
 from nbstream.mail.message import Message
-from nbstream.spool.reader import SpoolReader
+from nbstream.spool.reader import SpoolEntry, SpoolReader
 from nbstream.spool.segments import segment_numbers
 from nbstream.spool.spooled_message import SpooledMessage
 from nbstream.spool.writer import SpoolWriter
@@ -352,3 +353,36 @@ async def test_draining_finishes_what_is_in_hand_and_keeps_what_waits(
     monkeypatch.undo()
     async with open_dovecot(client, tmp_path) as dovecot:
         await dovecot.until_learned()
+
+
+@pytest.mark.parametrize("disk_hangs", [False, True])
+async def test_a_drain_gives_a_lesson_up_that_does_not_end_and_counts_no_attempt(
+    client: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disk_hangs: bool
+) -> None:
+    begun, disk = asyncio.Event(), threading.Event()
+    put_back = SpoolReader.put_back
+
+    async def never_ends(*_: object) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    def put_back_slowly(reader: SpoolReader, entry: SpoolEntry) -> None:
+        if disk_hangs:
+            disk.wait()
+        put_back(reader, entry)
+
+    monkeypatch.setattr(Filter, "learn", never_ends)
+    monkeypatch.setattr(SpoolReader, "put_back", put_back_slowly)
+    monkeypatch.setattr(learner, "_PUT_BACK_SECONDS", 0.1 if disk_hangs else DEADLINE_SECONDS)
+    async with open_dovecot(client, tmp_path) as dovecot:
+        assert await dovecot.send(report("spam")) == TAKEN
+        await begun.wait()
+
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            await dovecot.listener.drain(0)
+
+        dovecot.is_drained = True
+        entry = SpoolReader(dovecot.folder).take()
+        disk.set()
+    assert entry is not None
+    assert entry.tries == (1 if disk_hangs else 0)
