@@ -20,9 +20,10 @@ from nbstream.doctor.examination import in_thread, run_parts
 from nbstream.doctor.findings import note, ok, problem, warning
 from nbstream.doctor.site import user_name
 from nbstream.listeners.sockets import UnixListenAddress
+from nbstream.listeners.system_users import user_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from nbstream.doctor.findings import Finding
     from nbstream.doctor.site import Site
@@ -67,6 +68,16 @@ SOCKET_DIFFERS = warning(
     "The socket {path} has the mode {mode:04o} and the group {group}, and listeners.{listener} says {wanted}.",
     "Restart the daemon, which makes the socket anew.",
 )
+NO_GROUP = problem(
+    "permissions.sockets",
+    "There is no group {group}, which listeners.{listener}.socket_group names: the daemon cannot start.",
+    "Make the group, or name another one.",
+)
+NO_USER = problem(
+    "permissions.sockets",
+    "There is no user {user}, whom listeners.dovecot.trusted_users names: the daemon cannot start.",
+    "Name the users that Dovecot's processes run as.",
+)
 SOCKETS = ok("permissions.sockets", "All unix sockets ({count}) have the modes and groups of the configuration.")
 NOT_WRITABLE = problem(
     "permissions.folders",
@@ -86,7 +97,7 @@ _GROUP_OR_OTHERS = 0o077
 
 async def examine_permissions(site: Site) -> Sequence[Finding]:
     """Look at owners and modes."""
-    parts = [partial(part, site) for part in (_user, _state_folder, _secrets, _sockets, _mail_folders)]
+    parts = [partial(part, site) for part in (_user, _state_folder, _secrets, _names, _sockets, _mail_folders)]
     return await in_thread(lambda: run_parts("permissions", parts))
 
 
@@ -152,6 +163,26 @@ def _secret_file(key: str, file: Path) -> Iterator[Finding]:
         elif mode & _GROUP_OR_OTHERS and status.st_uid != 0:
             # Of a file of root the group is the only way to the daemon's user.
             yield SECRET_OF_GROUP(file=file, key=key, mode=mode, group=_group_name(status.st_gid))
+
+
+def _names(site: Site) -> Iterator[Finding]:
+    """Yield the groups and users of listeners that this machine does not have."""
+    for listener in LISTENERS:
+        address = listener.listen_address(site.settings)
+        if isinstance(address, UnixListenAddress) and address.group and not _is_known(grp.getgrnam, address.group):
+            yield NO_GROUP(group=address.group, listener=listener.name)
+    dovecot = site.settings.listeners.dovecot
+    for user in dovecot.trusted_users if dovecot else ():
+        if not _is_known(user_number, user):
+            yield NO_USER(user=user)
+
+
+def _is_known(find: Callable[[str], object], name: str) -> bool:
+    try:
+        find(name)
+    except LookupError:
+        return False
+    return True
 
 
 def _sockets(site: Site) -> Iterator[Finding]:

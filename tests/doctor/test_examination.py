@@ -17,6 +17,7 @@ from nbstream.doctor.findings import Finding, Severity
 from nbstream.doctor.site import MailServerFiles, Site
 from tests.deploy.postfix import open_folder
 from tests.doctor.sites import kind_names, make_site, the
+from tests.integration.daemon import free_port
 
 FINE = Finding("fine", Severity.OK, "All is well.")
 
@@ -78,8 +79,9 @@ def test_a_part_that_fails_hides_no_other_part() -> None:
 async def test_another_user_sees_all_but_what_is_for_the_daemon_alone() -> None:
     with open_folder() as folder:
         state = folder / "state"
-        text = f"quarantine: {{path: {state}/mail}}\nlisteners: {{spamd: {{listen: 'unix:{state}/s'}}}}\n"
-        site = make_site(folder, text)
+        smtp, spamd = f"listen: '127.0.0.1:{free_port()}'", f"listen: 'unix:{state}/s'"
+        listeners = f"{{smtp: {{{smtp}}}, spamd: {{{spamd}}}, http: null}}"
+        site = make_site(folder, f"quarantine: {{path: {state}/mail}}\nlisteners: {listeners}\n")
         state.mkdir(mode=0o700)
         (state / "daemon.lock").touch()
         os.seteuid(65534)
@@ -92,7 +94,7 @@ async def test_another_user_sees_all_but_what_is_for_the_daemon_alone() -> None:
     assert {"permissions.OTHER_USER", "permissions.STATE", "machine.DISK", "examination.FORBIDDEN"} <= names
     assert "listeners.UNREACHABLE" in names  # they are asked all the same
     problems = [finding.check for finding in found if finding.severity is Severity.PROBLEM]
-    assert problems == ["daemon.running", "listener.smtp", "listener.http"]
+    assert problems == ["daemon.running", "listener.smtp"]
     assert "run this as that user" in the(found, running_daemon.STATE_UNUSABLE).what
 
 

@@ -102,6 +102,17 @@ async def test_sockets_have_the_modes_of_the_configuration(tmp_path: Path) -> No
     assert "SOCKET" not in str(kind_names(await examine_permissions(replace(site, daemon=DaemonStatus(None)))))
 
 
+async def test_groups_and_users_that_are_not_there_keep_the_daemon_from_starting(tmp_path: Path) -> None:
+    def text(group: str, user: str) -> str:
+        dovecot = f"listen: 'unix:{tmp_path}/s', socket_group: {group}, trusted_users: ['0', {user}]"
+        return f"listeners: {{dovecot: {{{dovecot}}}}}\n"
+
+    assert wrong(await examine_permissions(make_site(tmp_path, text("root", "root")))) == []
+    found = await examine_permissions(make_site(tmp_path, text("nosuchgroup", "nosuchuser")))
+    assert "nosuchgroup" in the(found, permissions.NO_GROUP).what
+    assert "nosuchuser" in the(found, permissions.NO_USER).what
+
+
 async def test_folders_of_mail_are_for_the_daemon_alone(tmp_path: Path) -> None:
     folder = tmp_path / "quarantine"
     folder.mkdir(mode=0o700)
