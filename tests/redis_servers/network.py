@@ -33,6 +33,7 @@ class Network:
         self._joined = asyncio.Condition()
         self._servers: list[asyncio.Server] = []
         self._connections: set[asyncio.Task[None]] = set()
+        self._is_closing = False
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -75,9 +76,13 @@ class Network:
 
     async def _open(self, host: str, port: int, public_port: int) -> None:
         def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if self._is_closing:
+                writer.transport.abort()
+                return
             connection = asyncio.create_task(self._connect(host, port, reader, writer))
             self._connections.add(connection)
             connection.add_done_callback(self._connections.discard)
+            connection.add_done_callback(lambda _: writer.transport.abort())  # also of a task that has not begun
 
         self._servers.append(await asyncio.start_server(serve, host, public_port))
 
@@ -96,8 +101,6 @@ class Network:
                 server_writer.transport.abort()
         except* (OSError, _ConnectionEnd):  # one side has closed its connection, so the other side is closed too
             pass
-        finally:
-            writer.transport.abort()
 
     async def _pump(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: str, host: str
@@ -111,6 +114,10 @@ class Network:
         raise _ConnectionEnd
 
     async def _close(self) -> None:
+        self._is_closing = True
+        # asyncio leaves a connection open that it is accepting while its server is closed (CPython 3.11).
+        while accepting := asyncio.all_tasks() - self._connections - {asyncio.current_task()}:
+            await asyncio.gather(*accepting, return_exceptions=True)
         for server in self._servers:
             server.close()
         for connection in self._connections:
