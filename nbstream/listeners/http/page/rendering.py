@@ -1,0 +1,89 @@
+"""The page as HTML: the templates, what they may use, and the texts.
+
+Rules: everything is escaped unless this module or ``charts`` made it. Texts that others wrote pass the filter
+``foreign``. A template that uses an unknown name or text fails.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from nbstream.listeners.http.page.foreign_text import visible_text
+from nbstream.listeners.http.page.texts import text
+
+if TYPE_CHECKING:
+    from nbstream.listeners.http.page.requests import Page, PageRequest
+
+_TITLE_LENGTH = 1000
+NAVIGATION = (
+    ("/ui/", "now.name"),
+    ("/ui/messages", "messages.name"),
+    ("/ui/thresholds", "thresholds.name"),
+    ("/ui/teaching", "teaching.name"),
+    ("/ui/tokens", "tokens.name"),
+    ("/ui/quarantine", "quarantine.name"),
+)
+"""The paths and the names of the views that every page links to."""
+
+
+class PageRenderer:
+    """Renders pages; ``version`` is that of the program, and part of the addresses of static files."""
+
+    def __init__(self, version: str) -> None:
+        self._environment = Environment(
+            loader=PackageLoader("nbstream.listeners.http.page"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        self._environment.filters.update(foreign=foreign, local_time=local_time, number=number)
+        self._environment.globals.update(text=text, navigation=NAVIGATION, version=version)
+
+    def render(self, page: Page, request: PageRequest | None, *, path: str = "", flash: str = "") -> str:
+        """Return the HTML of a page; ``request`` is None where nobody has logged in.
+
+        ``path`` is that of the request, and ``flash`` is shown above the content.
+        """
+        session = request.session if request else None
+
+        def csrf_field() -> Markup:
+            """Return the hidden field that each form needs."""
+            return Markup('<input type="hidden" name="csrf" value="{}">').format(
+                session.csrf_token if session else ""
+            )
+
+        layout = "fragment.html" if request and request.is_fragment else "layout.html"
+        values = {"layout": layout, "session": session, "path": path, "flash": flash, "csrf_field": csrf_field}
+        return self._environment.get_template(page.template).render(values | dict(page.values))
+
+
+def foreign(value: str | None, length: int = 100) -> Markup:
+    """Return a text that others wrote as HTML that cannot change what stands around it.
+
+    It is cut to ``length`` characters; the title of the element then has (more of) the whole.
+    """
+    if not value:
+        return Markup('<span class="none">–</span>')
+    shown = visible_text(value, length)
+    if len(value) <= length:
+        return Markup('<bdi class="foreign">{}</bdi>').format(shown)
+    return Markup('<bdi class="foreign" title="{}">{}…</bdi>').format(visible_text(value, _TITLE_LENGTH), shown)
+
+
+def local_time(at: float, form: str = "%Y-%m-%d %H:%M:%S") -> Markup:
+    """Return a time, in seconds since the epoch, as an element; it is shown in the time zone of the daemon."""
+    then = time.localtime(at)
+    return Markup('<time datetime="{}">{}</time>').format(
+        time.strftime("%Y-%m-%dT%H:%M:%S%z", then), time.strftime(form, then)
+    )
+
+
+def number(value: float, digits: int = 0) -> str:
+    """Return a number with its thousands separated."""
+    return str(escape(f"{value:,.{digits}f}"))

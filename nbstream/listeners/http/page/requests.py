@@ -1,0 +1,108 @@
+"""What a view of the page is asked, and what it may answer; nothing here knows HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+
+class Role(StrEnum):
+    """What a session may do: read, or also teach and release."""
+
+    READ = "read"
+    TEACH = "teach"
+
+    def includes(self, needed: Role) -> bool:
+        """Return whether this role may do what ``needed`` may."""
+        return self is Role.TEACH or needed is Role.READ
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Somebody who has logged in.
+
+    ``name`` says who it is in the history. ``csrf_token`` stands in each form, so that no other site can send one.
+    ``is_verified``: Redis has confirmed the session just now; otherwise this process only remembers it, and
+    nothing may be changed.
+    """
+
+    role: Role
+    name: str
+    csrf_token: str = field(repr=False)
+    is_verified: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """One request of somebody who has logged in.
+
+    ``path_id`` is the last segment of the path where the route has ``{id}``, else empty. ``query`` has the first
+    value of each parameter. ``form`` has all values of each field of a POST. ``is_fragment``: a script of the page
+    asks, and gets the content without the layout.
+    """
+
+    session: Session
+    path_id: str = ""
+    query: Mapping[str, str] = field(default_factory=dict)
+    form: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    is_fragment: bool = False
+
+    def form_value(self, name: str) -> str:
+        """Return the first value of a field of the form, empty where there is none."""
+        return next(iter(self.form.get(name, ())), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A template of ``templates/`` with its values."""
+
+    template: str
+    values: Mapping[str, object] = field(default_factory=dict)
+    status: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """Another path, after a POST. ``flash`` is shown once, by the next page of the session."""
+
+    path: str
+    flash: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Json:
+    """Data for a script of the page."""
+
+    body: object
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One server-sent event: its name, and data that JSON can say."""
+
+    name: str
+    data: object
+
+
+@dataclass(frozen=True, slots=True)
+class EventStream:
+    """Server-sent events, from ``subscribe`` on until the client goes or the process drains.
+
+    The iterator is closed in either case. ``subscribe`` raises ``PageRefused`` where too many listen already.
+    """
+
+    subscribe: Callable[[], AsyncIterator[Event]]
+
+
+Answer: TypeAlias = Page | Redirect | Json | EventStream
+
+
+class PageRefused(Exception):
+    """A request is refused with this status; ``text`` is shown."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text

@@ -1,0 +1,30 @@
+"""The routes of the page: each view says which requests it answers, and which role they need."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from nbstream.listeners.http.page.requests import Answer, PageRequest, Role
+
+PREFIX = "/ui/"
+
+PageHandler: TypeAlias = Callable[[PageRequest], Awaitable[Answer]]
+
+
+@dataclass(frozen=True, slots=True)
+class PageRoute:
+    """The handler of the requests with this method (GET or POST) to this path, which may end with ``{id}``."""
+
+    method: str
+    path: str
+    handler: PageHandler
+    role: Role = Role.READ
+
+
+class View(Protocol):
+    """One view of the page."""
+
+    def routes(self) -> Iterable[PageRoute]:
+        """Return the routes that the view answers."""

@@ -1,0 +1,47 @@
+"""``nbstream.listeners.http.page.rendering``."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from jinja2 import UndefinedError
+
+from nbstream.listeners.http.page.rendering import NAVIGATION, PageRenderer, foreign, local_time
+from nbstream.listeners.http.page.texts import text
+
+
+def test_foreign_text_is_isolated_and_escaped() -> None:
+    assert foreign("<script>alert(1)</script>\u202e") == (
+        '<bdi class="foreign">&lt;script&gt;alert(1)&lt;/script&gt;[U+202E]</bdi>'
+    )
+
+
+def test_long_foreign_text_is_cut_and_its_title_has_more_of_it() -> None:
+    assert foreign('a"b' * 2, 3) == '<bdi class="foreign" title="a&#34;ba&#34;b">a&#34;b…</bdi>'
+
+
+@pytest.mark.parametrize("nothing", [None, ""])
+def test_what_is_not_known_is_a_dash(nothing: str | None) -> None:
+    assert foreign(nothing) == '<span class="none">–</span>'
+
+
+def test_a_time_is_an_element_that_programs_can_read() -> None:
+    element = local_time(0.0)
+    assert re.fullmatch(r'<time datetime="[-+:0-9T]+">[-: 0-9]+</time>', element)
+
+
+def test_every_view_of_the_navigation_has_a_name() -> None:
+    assert all(text(name) for _, name in NAVIGATION)
+
+
+def test_an_unknown_text_fails() -> None:
+    with pytest.raises(KeyError):
+        text("layout.no_such_text")
+
+
+def test_an_unknown_value_fails() -> None:
+    renderer = PageRenderer("1")
+    template = renderer._environment.from_string("{{ no_such_value }}")  # noqa: SLF001 - no template fails
+    with pytest.raises(UndefinedError):
+        template.render()
