@@ -152,6 +152,10 @@ class NotReleased(NbstreamError):
     """A message stays in the quarantine; the text says why."""
 
 
+class ReleaseInDoubt(NotReleased):
+    """The message may have been delivered already: it is delivered again only on purpose."""
+
+
 def table_row(table: Mapping[type[NbstreamError], Row], kind: type[NbstreamError]) -> Row:
     """Return the row of an edge's table for ``kind``, or else that of its nearest parent that has one.
 

@@ -1,7 +1,7 @@
 """``nbstream quarantine``: see what waits there, and release it.
 
-Rules: nothing of a message reaches the terminal but printable characters. A release teaches ham first, which may
-be repeated, and delivers last, which may not: what interrupts it before that is mended by the same command again.
+Rules: nothing of a message reaches the terminal but printable characters. A release that was interrupted before
+the message was delivered is mended by the same command again.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nbstream import config
@@ -20,25 +19,20 @@ from nbstream.cli import interrupts
 from nbstream.cli.actor import current_user
 from nbstream.cli.exit_codes import EX_NOINPUT, exit_code
 from nbstream.cli.terminal import local_time, print_error, printable
-from nbstream.errors import InputError, NbstreamError, NotReleased
+from nbstream.errors import InputError, NbstreamError, ReleaseInDoubt
 from nbstream.filter import describe_lesson
-from nbstream.mail.header_edits import edit_message
-from nbstream.mail.lines import normalize_line_ends
-from nbstream.policy.verdict import Verdict
 from nbstream.relay import quarantine
-from nbstream.relay.quarantine_release import IN_DOUBT_TEXT, release_message
-from nbstream.tokens import html
+from nbstream.relay.quarantine_release import IN_DOUBT_TEXT
+from nbstream.relay.quarantine_releaser import QuarantineReleaser
+from nbstream.relay.quarantine_text import shown_text
 from nbstream.wire.explanation_json import iso_time
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
-    from nbstream.filter import Filter, Lesson
+    from nbstream.filter import Lesson
     from nbstream.mail.message import Message
-    from nbstream.relay.next_hop import NextHop
     from nbstream.relay.quarantine import Quarantine, QuarantinedMessage, QuarantineNote
 
-_SHOWN_FIELDS = ("from", "to", "cc", "date", "subject")
-_SHOWN_CHARACTERS = 20_000
 _MAX_SHOWN_LENGTH = 100
 
 
@@ -113,20 +107,14 @@ def _message_lines(entry: QuarantinedMessage, note: QuarantineNote, message: Mes
     for recipient in note.envelope.recipients:
         yield f"recipient  {recipient.address}"
     yield ""
-    for field in message.fields:
-        if field.name in _SHOWN_FIELDS:
-            yield f"{field.name.capitalize()}: {field.text}"
+    shown = shown_text(message)
+    for name, text in shown.fields:
+        yield f"{name}: {text}"
     yield ""
-    room = _SHOWN_CHARACTERS
-    for part in message.parts:
-        if part.content_type not in {"text/plain", "text/html"} or part.disposition == "attachment":
-            continue
-        text = html.visible_text(part.text) if part.content_type == "text/html" else part.text
-        yield from text[:room].splitlines()
-        room -= len(text)
-        if room <= 0:
-            yield "... (the rest is not shown)"
-            return
+    for text in shown.parts:
+        yield from text.splitlines()
+    if shown.is_cut:
+        yield "... (the rest is not shown)"
 
 
 def _messages_by_prefix(waiting: Quarantine, prefix: str) -> list[QuarantinedMessage]:
@@ -145,14 +133,19 @@ async def _release_messages(settings: Settings, waiting: Quarantine, options: ar
     next_hop = make_next_hop(settings)
     try:
         async with open_one_shot_filter(settings, sign=True) as (spam_filter, _):
+
+            async def learn_ham(message: Message) -> Lesson:
+                return await spam_filter.learn(message, "ham", "cli", current_user())
+
+            releaser = QuarantineReleaser(
+                learn_ham, make_message_reader(settings), make_header_policy(settings), next_hop
+            )
             for prefix in options.ids:
                 for entry in _messages_to_release(waiting, prefix, errors):
                     try:
-                        lesson, rest = await _release_one(
-                            settings, spam_filter, next_hop, entry, again=options.again
-                        )
-                        while rest:  # of one recipient after the other, where the next hop speaks LMTP
-                            _, rest = await _release_one(settings, spam_filter, next_hop, rest, again=False)
+                        lesson = await releaser.release(entry, again=options.again)
+                    except ReleaseInDoubt as error:
+                        _report_error(error, entry.id, errors, "; to deliver it all the same, --again")
                     except NbstreamError as error:
                         _report_error(error, entry.id, errors)
                     else:
@@ -172,23 +165,6 @@ def _messages_to_release(
         return []
 
 
-def _report_error(error: NbstreamError, message_id: str, errors: list[NbstreamError]) -> None:
+def _report_error(error: NbstreamError, message_id: str, errors: list[NbstreamError], remedy: str = "") -> None:
     errors.append(error)
-    print_error(f"{message_id}: not released: {error}")
-
-
-async def _release_one(
-    settings: Settings, spam_filter: Filter, next_hop: NextHop, entry: QuarantinedMessage, *, again: bool
-) -> tuple[Lesson, QuarantinedMessage | None]:
-    """Teach the message as ham and deliver it; return the file that waits for other recipients, or None."""
-    with quarantine.locked(entry):
-        if entry.in_doubt and not again:
-            raise NotReleased(f"{IN_DOUBT_TEXT}; to deliver it all the same, --again")
-        note, content = quarantine.read_message(entry)
-        message = make_message_reader(settings).read_incoming(content)
-        lesson = await spam_filter.learn(message, "ham", "cli", current_user())
-        released = replace(lesson.after, id=note.id, verdict=Verdict.HAM, reason="released from the quarantine")
-        edits = make_header_policy(settings).release_edits(released)
-        edited = b"".join(edit_message(normalize_line_ends(content), edits))
-        rest = await release_message(entry, note.envelope, edited, next_hop)
-    return lesson, rest
+    print_error(f"{message_id}: not released: {error}{remedy}")

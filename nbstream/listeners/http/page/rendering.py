@@ -69,7 +69,7 @@ def foreign(value: str | None, length: int = 100) -> Markup:
     It is cut to ``length`` characters; the title of the element then has (more of) the whole.
     """
     if not value:
-        return Markup('<span class="none">–</span>')
+        return Markup('<span class="none">\N{EN DASH}</span>')
     shown = visible_text(value, length)
     if len(value) <= length:
         return Markup('<bdi class="foreign">{}</bdi>').format(shown)

@@ -23,7 +23,7 @@ def test_long_foreign_text_is_cut_and_its_title_has_more_of_it() -> None:
 
 @pytest.mark.parametrize("nothing", [None, ""])
 def test_what_is_not_known_is_a_dash(nothing: str | None) -> None:
-    assert foreign(nothing) == '<span class="none">–</span>'
+    assert foreign(nothing) == '<span class="none">\N{EN DASH}</span>'
 
 
 def test_a_time_is_an_element_that_programs_can_read() -> None:
@@ -42,6 +42,6 @@ def test_an_unknown_text_fails() -> None:
 
 def test_an_unknown_value_fails() -> None:
     renderer = PageRenderer("1")
-    template = renderer._environment.from_string("{{ no_such_value }}")  # noqa: SLF001 - no template fails
+    template = renderer._environment.from_string("{{ no_such_value }}")
     with pytest.raises(UndefinedError):
         template.render()

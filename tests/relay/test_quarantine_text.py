@@ -1,0 +1,49 @@
+"""``nbstream.relay.quarantine_text``."""
+
+from __future__ import annotations
+
+from nbstream.mail.message import Message
+from nbstream.relay.quarantine_text import ShownText, shown_text
+
+HEAD = b"From: =?utf-8?q?J=C3=BCrgen?= <j@x>\r\nSubject: order\r\nReceived: no\r\n"
+
+
+def message_of(*parts: bytes) -> Message:
+    body = b"".join(b"--x\r\n" + part + b"\r\n" for part in parts)
+    return Message.parse(HEAD + b"MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=x\r\n\r\n" + body)
+
+
+def text_part(text: bytes, kind: bytes = b"text/plain") -> bytes:
+    return b"Content-Type: " + kind + b"\r\n\r\n" + text
+
+
+def test_the_fields_that_a_reader_looks_for_are_shown_decoded() -> None:
+    assert shown_text(Message.parse(HEAD + b"\r\nhello\r\n")) == ShownText(
+        (("From", "Jürgen <j@x>"), ("Subject", "order")), ("hello\r\n",), is_cut=False
+    )
+
+
+def test_html_is_its_text_and_an_attachment_is_nothing() -> None:
+    shown = shown_text(
+        message_of(
+            text_part(b"<html><script>no</script><b>Yes</b> <img src=http://x/>", b"text/html"),
+            b"Content-Disposition: attachment\r\n" + text_part(b"no"),
+            b"Content-Type: image/png\r\n\r\nno",
+        )
+    )
+    assert [part.split() for part in shown.parts] == [["Yes"]]
+
+
+def test_tags_in_capitals_are_tags_and_the_text_keeps_its_own() -> None:
+    shown = shown_text(message_of(text_part(b"<HTML><STYLE>no</STYLE><P>Dear A&amp;B<BR>Yes", b"text/html")))
+    assert shown.parts[0].split() == ["Dear", "A&B", "Yes"]
+
+
+def test_a_long_text_is_cut_and_what_follows_is_not_shown() -> None:
+    shown = shown_text(message_of(text_part(b"a" * 15_000), text_part(b"b" * 15_000), text_part(b"c")))
+    assert ([len(part) for part in shown.parts], shown.is_cut) == ([15_000, 5_000], True)
+
+
+def test_a_text_that_just_fits_is_not_called_cut() -> None:
+    shown = shown_text(message_of(text_part(b"a" * 20_000), text_part(b"")))
+    assert (sum(map(len, shown.parts)), shown.is_cut) == (20_000, False)
