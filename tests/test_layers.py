@@ -26,10 +26,11 @@ LAYERS = [
     {"wire"},
     {"relay"},
     {"spool"},
+    {"evaluation"},
     {"listeners"},
     {"metrics"},
     {"config"},
-    {"assembly", "capacity", "evaluation"},
+    {"assembly", "capacity"},
     {"daemon", "doctor"},
     {"cli", "serving"},
 ]

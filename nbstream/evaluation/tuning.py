@@ -8,9 +8,10 @@ spam with any other verdict, also unsure, counts as missed. Infinite thresholds 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import permutations
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -22,40 +23,30 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nbstream.evaluation.intervals import IntervalEstimate
-    from nbstream.evaluation.measures import BoolArray, FloatArray
+    from nbstream.evaluation.measures import FloatArray
     from nbstream.policy.first_scores import FirstScores
     from nbstream.policy.verdict import Thresholds
 
     IntArray: TypeAlias = NDArray[np.int64]
 
+_CURVE_POINTS = 60
 _VERDICTS = (Verdict.HAM, Verdict.UNSURE, Verdict.SPAM, Verdict.REJECT)
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledSample:
-    """Labelled messages in the order in which they were learned; both arrays have one value for each message."""
+    """The P(spam) of labelled messages: of all ham and of all spam, the lowest first."""
 
-    is_spam: BoolArray
-    probability: FloatArray
+    hams: FloatArray
+    spams: FloatArray
 
     @classmethod
     def from_first_scores(cls, first_scores: FirstScores) -> LabelledSample:
-        """Return all messages whose first scores are stored."""
-        labelled = first_scores.labelled_probabilities()
+        """Return all messages whose first scores are stored; they are sorted there already."""
         return cls(
-            np.array([label == "spam" for _, label, _ in labelled], dtype=np.bool_),
-            np.array([probability for *_, probability in labelled], dtype=np.float64),
+            np.array(first_scores["ham"].ascending_probabilities, dtype=np.float64),
+            np.array(first_scores["spam"].ascending_probabilities, dtype=np.float64),
         )
-
-    @property
-    def hams(self) -> FloatArray:
-        """The P(spam) of all ham, lowest first."""
-        return np.sort(self.probability[~self.is_spam])
-
-    @property
-    def spams(self) -> FloatArray:
-        """The P(spam) of all spam, lowest first."""
-        return np.sort(self.probability[self.is_spam])
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +101,16 @@ def count_errors(sample: LabelledSample, thresholds: FloatArray) -> ErrorCounts:
     )
 
 
+def candidate_thresholds(hams: FloatArray) -> FloatArray:
+    """Return thresholds just above the P(spam) of a ham, from one that loses none to one that loses all.
+
+    ``hams`` are at least one, the lowest first. Of many ham, only some are used, for 61 thresholds at most.
+    """
+    ranks = np.unique(np.geomspace(1, len(hams), _CURVE_POINTS).round().astype(int))
+    just_above = np.nextafter(hams[len(hams) - ranks], math.inf)
+    return np.append(just_above, 0.0)
+
+
 def count_errors_at(sample: LabelledSample, thresholds: Thresholds) -> ErrorCounts:
     """Return the errors for one set of thresholds; the arrays have shape (1,)."""
     return count_errors(sample, np.array([thresholds.spam]))
@@ -117,14 +118,9 @@ def count_errors_at(sample: LabelledSample, thresholds: Thresholds) -> ErrorCoun
 
 def count_unsure(sample: LabelledSample, thresholds: Thresholds) -> UnsureCounts:
     """Return how many messages would have been called unsure."""
-    is_unsure = verdict_numbers(sample, thresholds) == _VERDICTS.index(Verdict.UNSURE)
-    return UnsureCounts(int((is_unsure & ~sample.is_spam).sum()), int((is_unsure & sample.is_spam).sum()))
-
-
-def verdict_numbers(sample: LabelledSample, thresholds: Thresholds) -> IntArray:
-    """Return the verdict on each message as a number from 0 (ham) to 3 (reject), as of a model that is ready."""
-    edges = [thresholds.unsure, thresholds.spam, thresholds.reject or math.inf]  # always in this order
-    return np.searchsorted(edges, sample.probability, side="right").astype(np.int64)
+    edges = np.array([thresholds.unsure, thresholds.spam])
+    ham, spam = (int(_counts_between(edges, p)[0]) for p in (sample.hams, sample.spams))
+    return UnsureCounts(ham, spam)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +155,33 @@ class VerdictChanges:
 
 def compare_verdicts(sample: LabelledSample, before: Thresholds, after: Thresholds) -> VerdictChanges:
     """Return the changes of verdicts from the thresholds ``before`` to the thresholds ``after``."""
-    numbers_before, numbers_after = verdict_numbers(sample, before), verdict_numbers(sample, after)
-    counts = {}
-    for label, has_label in (("ham", ~sample.is_spam), ("spam", sample.is_spam)):
-        for i, j in permutations(range(len(_VERDICTS)), 2):
-            count = int((has_label & (numbers_before == i) & (numbers_after == j)).sum())
-            if count:
-                counts[label, str(_VERDICTS[i]), str(_VERDICTS[j])] = count
-    return VerdictChanges(len(numbers_before), counts)
+    # From one threshold to the next all messages have the same two verdicts.
+    edges = np.unique([0.0, *_edges(before), *_edges(after)])
+    verdicts = [(str(_verdict_at(p, before)), str(_verdict_at(p, after))) for p in edges.tolist()]
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for label, probabilities in (("ham", sample.hams), ("spam", sample.spams)):
+        for (verdict_before, verdict_after), count in zip(
+            verdicts, _counts_between(edges, probabilities).tolist(), strict=True
+        ):
+            if verdict_before != verdict_after and count:
+                counts[label, verdict_before, verdict_after] += count
+    return VerdictChanges(len(sample.hams) + len(sample.spams), counts)
+
+
+def _edges(thresholds: Thresholds) -> list[float]:
+    """Return the P(spam) from which each verdict but ham is given."""
+    return [thresholds.unsure, thresholds.spam, thresholds.reject or math.inf]  # always in this order
+
+
+def _verdict_at(p: float, thresholds: Thresholds) -> Verdict:
+    """Return the verdict on a message with this P(spam), of a model that is ready."""
+    return _VERDICTS[bisect_right(_edges(thresholds), p)]
+
+
+def _counts_between(edges: FloatArray, ascending: FloatArray) -> IntArray:
+    """Return how many values there are from each edge to the next one, and from the last one on."""
+    starts = np.searchsorted(ascending, edges).astype(np.int64)
+    return np.diff(starts, append=len(ascending))
 
 
 def _estimate_share(counts: IntArray, n: int) -> IntervalEstimate:

@@ -80,7 +80,7 @@ def _draw_det(axes: Axes, result: TuningResult) -> None:
     present = result.present.error_counts
     if present.ham and present.spam:
         left, bottom = 50.0 / present.ham, 50.0 / present.spam
-        errors = tuning.count_errors(result.sample, _candidate_thresholds(result.sample.hams))
+        errors = tuning.count_errors(result.sample, tuning.candidate_thresholds(result.sample.hams))
         lost = errors.ham_called_spam_rate().scaled(100).at_least(left)
         missed = errors.spam_missed_rate().scaled(100).at_least(bottom)
         # From the lower ends of both rates to the upper ends of both, and back.
@@ -107,7 +107,7 @@ def _draw_cost(axes: Axes, result: TuningResult) -> None:
     present = result.present.error_counts
     if present.ham and present.spam:
         ratios = np.geomspace(1, _MAX_COST_RATIO, _CURVE_POINTS)
-        candidates = tuning.count_errors(result.sample, _candidate_thresholds(result.sample.hams))
+        candidates = tuning.count_errors(result.sample, tuning.candidate_thresholds(result.sample.hams))
         best = np.array([candidates.relative_cost(float(ratio)).value.min() for ratio in ratios])
         matching = tuning.count_errors(result.sample, ratios / (1 + ratios)).relative_cost(ratios).value
         bottom = 50.0 / present.spam
@@ -167,16 +167,6 @@ def _marked_policies(result: TuningResult) -> list[_MarkedPolicy]:
     """Return the present policy and the other one, if there is one, with their markers."""
     other = [_MarkedPolicy(result.other, "s", "#CC79A7")] if result.other else []
     return [_MarkedPolicy(result.present, "o", SPAM_COLOR), *other]
-
-
-def _candidate_thresholds(hams: FloatArray) -> FloatArray:
-    """Return thresholds just above the P(spam) of a ham, from one that loses none to one that loses all.
-
-    Of many ham, only some are used.
-    """
-    ranks = np.unique(np.geomspace(1, len(hams), _CURVE_POINTS).round().astype(int))
-    just_above = np.nextafter(hams[len(hams) - ranks], math.inf)
-    return np.append(just_above, 0.0)
 
 
 def _choice_point(choice: ThresholdChoice, left: float, bottom: float) -> tuple[float, float]:

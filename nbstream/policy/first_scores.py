@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
-
-import numpy as np
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.policy.config_bounds import MAX_BUDGETS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
 
 # How repr() writes a float that is not negative; Redis reads it too.
 _FLOAT_PATTERN = rb"[0-9]{1,20}(\.[0-9]{1,20})?(e[+-]?[0-9]{1,3})?"
@@ -67,6 +63,19 @@ class FirstScore:
         if not (math.isfinite(first_score.at) and first_score.probability <= 1):
             raise ValueError("this is no first score")
         return first_score
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetUse:
+    """How a false-positive rate was kept up to one moment.
+
+    ``at`` is the time of the last label, in seconds since the epoch. ``messages`` came while the rate was to be
+    kept, and ``called_spam`` of them were called spam.
+    """
+
+    at: float
+    messages: int
+    called_spam: int
 
 
 _TimeOrderKey: TypeAlias = tuple[float, bytes, float]
@@ -156,6 +165,16 @@ class FirstScoreWindow:
         """Return how many messages came while ``rate`` was to be kept, and how many of them were called spam."""
         return len(self._by_budget[rate]), len(self._called_spam_by_budget[rate])
 
+    def budget_use_over_time(self, rate: float, max_points: int) -> list[BudgetUse]:
+        """Return the use of a budget at no more than ``max_points`` moments, at equal numbers of messages.
+
+        The last one is that of now; there is none where no message came while the rate was to be kept.
+        """
+        order_keys, called_spam = self._by_budget.get(rate, []), self._called_spam_by_budget.get(rate, [])
+        points = min(len(order_keys), max_points)
+        counts = [(point + 1) * len(order_keys) // points for point in range(points)]
+        return [BudgetUse(order_keys[n - 1][0], n, bisect_right(called_spam, order_keys[n - 1])) for n in counts]
+
     def budget_credit(self, rate: float, max_credit: float) -> float:
         """Return how many more messages ``rate`` allows to be called spam.
 
@@ -204,15 +223,3 @@ class FirstScores:
                 steps = change[f"first:{label}".encode()].split(b"\n")
                 for step, packed in zip(steps[0::2], steps[1::2], strict=True):
                     window.apply_step(step, packed)
-
-    def probabilities(self, label: str) -> NDArray[np.float64]:
-        """Return P(spam) of the messages of one label, in the order of time: an array of shape (messages,)."""
-        return np.array(self._windows[label].recent_probabilities(), dtype=np.float64)
-
-    def labelled_probabilities(self) -> list[tuple[float, str, float]]:
-        """Return time (seconds since the epoch), label and P(spam) of all, in the order of time."""
-        return sorted(
-            (first_score.at, label, first_score.probability)
-            for label, window in self._windows.items()
-            for first_score in window.scores()
-        )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.policy.first_scores import FirstScore, FirstScores, FirstScoreWindow
+from nbstream.policy.first_scores import FirstScore, FirstScoreWindow
 
 FIRSTS = st.builds(
     FirstScore,
@@ -110,12 +110,26 @@ def test_the_oldest_are_dropped(first_scores: list[FirstScore], count: int) -> N
     assert list(scores_window.ascending_probabilities) == sorted(first.probability for first in in_order[-count:])
 
 
-def test_scores_are_listed_in_the_order_of_time() -> None:
-    scores_window = FirstScores()
-    scores_window["spam"].add(FirstScore(2.0, "b", 0.9).pack())
-    scores_window["ham"].add(FirstScore(3.0, "c", 0.2).pack())
-    scores_window["ham"].add(FirstScore(1.0, "a", 0.1).pack())
+def test_recent_probabilities_are_in_the_order_of_time() -> None:
+    scores_window = window(FirstScore(3.0, "c", 0.2), FirstScore(1.0, "a", 0.1))
 
-    assert scores_window.labelled_probabilities() == [(1.0, "ham", 0.1), (2.0, "spam", 0.9), (3.0, "ham", 0.2)]
-    assert scores_window.probabilities("ham").tolist() == [0.1, 0.2]
-    assert scores_window["ham"].recent_probabilities(1) == [0.2]
+    assert scores_window.recent_probabilities() == [0.1, 0.2]
+    assert scores_window.recent_probabilities(1) == [0.2]
+
+
+@given(st.lists(CALLED, max_size=40, unique_by=lambda first: first.pack()), st.integers(1, 10))
+def test_the_use_of_a_budget_over_time_is_its_use_at_these_moments(
+    first_scores: list[FirstScore], max_points: int
+) -> None:
+    in_order = sorted(first_scores, key=lambda first: (first.at, first.pack()))
+    kept = [first for first in in_order if 0.3 in dict(first.spam_by_budget)]
+
+    uses = window(*first_scores).budget_use_over_time(0.3, max_points)
+
+    assert len(uses) == min(max_points, len(kept))
+    for use in uses:
+        counted = kept[: use.messages]
+        assert use.at == counted[-1].at
+        assert use.called_spam == sum(dict(first.spam_by_budget)[0.3] for first in counted)
+    if uses:
+        assert (uses[-1].messages, uses[-1].called_spam) == window(*first_scores).budget_use(0.3)
