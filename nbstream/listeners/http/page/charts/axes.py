@@ -1,0 +1,125 @@
+"""Scales, axes and the frame that all charts have."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+_LABEL_CHARACTERS = 8  # the frame has room for so many
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A linear scale from the numbers ``low`` … ``high`` to the positions ``start`` … ``end`` in the drawing."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def position(self, value: float) -> float:
+        """Return where ``value`` is drawn: what is beyond the scale is drawn at its end, and NaN at its start."""
+        width = self.high - self.low
+        if math.isnan(value) or not 0 < width < math.inf:
+            return self.start
+        share = (min(max(value, self.low), self.high) - self.low) / width
+        return self.start + share * (self.end - self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A drawing of this size, and the rectangle in it where the data are drawn; the rest is for axes."""
+
+    width: int = 720
+    height: int = 240
+    left: int = 48
+    right: int = 12
+    top: int = 12
+    bottom: int = 28
+
+    def x_scale(self, low: float, high: float) -> Scale:
+        """Return the scale from the left edge to the right one."""
+        return Scale(low, high, self.left, self.width - self.right)
+
+    def y_scale(self, low: float, high: float) -> Scale:
+        """Return the scale from the lower edge to the upper one."""
+        return Scale(low, high, self.height - self.bottom, self.top)
+
+    def drawing(self, chart_class: str, title: str, description: str, content: Iterable[Markup]) -> Markup:
+        """Return the whole drawing; screen readers say ``title`` and ``description`` and nothing of the content."""
+        return Markup(
+            '<svg class="chart {}" viewBox="0 0 {} {}" role="img" aria-label="{}">\n<desc>{}</desc>\n{}\n</svg>'
+        ).format(chart_class, self.width, self.height, f"{title}. {description}", description, lines(content))
+
+    def y_axis(self, scale: Scale, ticks: Sequence[float]) -> Markup:
+        """Return a line across the data and a label at the left for each of the ticks."""
+        return lines(
+            Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
+                self.left, self.width - self.right, (y := coordinate(scale.position(tick))), y
+            )
+            + Markup('<text class="tick" x="{}" y="{}" dy="0.32em" text-anchor="end">{}</text>').format(
+                self.left - 6, y, tick_label(tick)
+            )
+            for tick in ticks
+        )
+
+    def x_axis(self, scale: Scale, ticks: Iterable[tuple[float, str]]) -> Markup:
+        """Return the axis below the data, with a mark and a label for each of the ticks (value, label)."""
+        y = self.height - self.bottom
+        axis = Markup('<line class="axis" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
+            self.left, self.width - self.right, y, y
+        )
+        marks = (
+            Markup('<line class="axis" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
+                (x := coordinate(scale.position(value))), x, y, y + 4
+            )
+            + Markup('<text class="tick" x="{}" y="{}" text-anchor="{}">{}</text>').format(
+                x, y + 18, self._anchor(scale.position(value)), label
+            )
+            for value, label in ticks
+        )
+        return lines((axis, *marks))
+
+    def _anchor(self, x: float) -> str:
+        """Return how a label is put at ``x`` so that it does not leave the drawing."""
+        room = 24
+        if x < self.left + room:
+            return "start"
+        return "end" if x > self.width - self.right - room else "middle"
+
+
+def lines(parts: Iterable[Markup]) -> Markup:
+    """Return the parts, each on a line of its own."""
+    return Markup("\n").join(parts)
+
+
+def coordinate(position: float) -> str:
+    """Return a coordinate in as few characters as a tenth of a unit needs."""
+    return f"{position:.1f}".removesuffix(".0")
+
+
+def round_ticks(high: float, count: int = 4) -> tuple[float, ...]:
+    """Return about ``count`` round numbers from 0 up to one that is at least ``high``.
+
+    The distance between two of them is 1, 2 or 5 times a power of ten. What is no positive, finite number counts
+    as 1.
+    """
+    top = high if 0 < high < math.inf else 1.0
+    rough = max(top / count, 1e-9)
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next((power * factor for factor in (1, 2, 5) if power * factor >= rough * (1 - 1e-9)), power * 10)
+    return tuple(step * number for number in range(math.ceil(top / step - 1e-9) + 1))
+
+
+def tick_label(value: float) -> str:
+    """Return a number in a few characters, such as ``0.05``, ``250``, ``12k`` or ``1.5M``."""
+    for limit, divisor, unit in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
+        if abs(value) >= limit:
+            label = f"{value / divisor:.4g}{unit}"
+            break
+    else:
+        label = f"{value:.4g}"
+    return label if len(label) <= _LABEL_CHARACTERS else f"{value:.0e}"

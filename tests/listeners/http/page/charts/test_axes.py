@@ -1,0 +1,61 @@
+"""``charts.axes``: scales and ticks."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbstream.listeners.http.page.charts.axes import Frame, Scale, round_ticks, tick_label
+from tests.listeners.http.page.charts.svg import is_within_view_box, parse_svg
+
+ANY_NUMBER = st.floats(allow_nan=True, allow_infinity=True)
+
+
+@given(ANY_NUMBER, ANY_NUMBER, ANY_NUMBER)
+def test_no_number_is_drawn_outside_of_the_scale(low: float, high: float, value: float) -> None:
+    assert 10 <= Scale(low, high, 10, 90).position(value) <= 90
+
+
+def test_a_scale_is_linear_and_may_go_down() -> None:
+    scale = Scale(0, 4, 100, 20)
+    assert [scale.position(value) for value in (0, 1, 4)] == [100, 80, 20]
+
+
+@given(st.floats(min_value=1e-6, max_value=1e15))
+def test_ticks_go_from_zero_to_at_least_the_highest_value_in_a_few_round_steps(high: float) -> None:
+    ticks = round_ticks(high)
+
+    assert ticks[0] == 0
+    assert high <= ticks[-1] * (1 + 1e-9)
+    assert 2 <= len(ticks) <= 6
+
+
+@pytest.mark.parametrize("high", [0, -1, math.nan, math.inf])
+def test_without_a_highest_value_ticks_go_to_one(high: float) -> None:
+    assert round_ticks(high)[-1] == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "label"),
+    [(0, "0"), (0.05, "0.05"), (250, "250"), (9999, "9999"), (12_000, "12k"), (1.5e6, "1.5M"), (3e12, "3000G")],
+)
+def test_labels_are_short(value: float, label: str) -> None:
+    assert tick_label(value) == label
+
+
+@given(st.floats(min_value=-1e300, max_value=1e300))
+def test_no_label_is_longer_than_its_room(value: float) -> None:
+    assert len(tick_label(value)) <= 8
+
+
+def test_texts_are_escaped() -> None:
+    frame = Frame()
+    drawing = frame.drawing("x", '<b>"', "<&", [frame.x_axis(frame.x_scale(0, 1), [(0.5, "<script>")])])
+
+    root = parse_svg(drawing)
+    assert root.attrib["aria-label"].startswith('<b>"')
+    assert [text.text for text in root.iter("text")] == ["<script>"]
+    assert is_within_view_box(root)
