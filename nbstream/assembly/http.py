@@ -8,18 +8,13 @@ from typing import TYPE_CHECKING
 
 from nbstream import __version__
 from nbstream.assembly.filter import make_scorer
+from nbstream.assembly.health import HealthCheck
 from nbstream.bayes.counts import CLASSES
-from nbstream.errors import StoreNotPrimary
 from nbstream.filter.message_record import MessageRecord, find_message_record
 from nbstream.listeners.http.access import HttpAccess
 from nbstream.listeners.http.api_v1 import ApiLookups, ApiV1
 from nbstream.listeners.http.bodies import BodyReader, HttpLimits
-from nbstream.listeners.http.listener import (
-    HealthStatus,
-    HttpListener,
-    health_routes,
-    metrics_route,
-)
+from nbstream.listeners.http.listener import HttpListener, health_routes, metrics_route
 from nbstream.listeners.http.rspamd import RspamdApi
 from nbstream.policy.verdict import ModelState
 from nbstream.wire.api_v1 import ModelStatus
@@ -33,44 +28,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerState:
-    """The state of the process as clients see it.
-
-    ``policy`` gives the policy in force, ``is_draining`` whether mail is taken no more.
-    """
+class ModelLookups:
+    """The state of the model as clients see it; ``policy`` gives the policy in force."""
 
     settings: Settings
     parts: ServerParts
     policy: Callable[[], FilterPolicy]
-    is_draining: Callable[[], bool]
-
-    async def health(self) -> HealthStatus:
-        """Return whether mail can be scored and relayed, and what is degraded."""
-        degraded: dict[str, str] = {}
-        mirror = self.parts.mirror
-        is_loaded = mirror.totals is not None
-        if not mirror.following:
-            counts = f"counts are {mirror.lag_seconds:.0f} s old" if is_loaded else "no counts are loaded"
-            degraded["redis"] = f"not followed, {counts}; feedback is deferred"
-        elif self.parts.clients.primary.is_replica:
-            degraded["redis"] = "only a replica is reached; feedback is deferred"
-        elif self._writes_are_refused():
-            degraded["redis"] = "writes are refused; feedback is deferred"
-        next_hop_problem = await self.parts.next_hop.problem()
-        if next_hop_problem:
-            degraded["next_hop"] = next_hop_problem
-        quarantine_problem = await self.parts.quarantine.problem()
-        if quarantine_problem:  # all other mail still goes its way
-            degraded["quarantine"] = quarantine_problem
-        is_draining = self.is_draining()
-        if is_draining:
-            degraded["smtp"] = "draining"
-        return HealthStatus(is_loaded and not next_hop_problem and not is_draining, degraded)
-
-    def _writes_are_refused(self) -> bool:
-        refusal = self.parts.model.last_refusal
-        # Whether the server is the primary by now is known without a lesson.
-        return refusal is not None and not isinstance(refusal, StoreNotPrimary)
 
     def model_status(self) -> ModelStatus | None:
         """Return the state of the model; None before it is loaded."""
@@ -109,7 +72,8 @@ def make_http_listener(
         section.allow_from,
         lambda: message_service.teachers,
     )
-    state = ServerState(settings, parts, lambda: message_service.runtime.spam_filter.policy, is_draining)
+    state = ModelLookups(settings, parts, lambda: message_service.runtime.spam_filter.policy)
+    health_check = HealthCheck(parts, is_draining)
     lookups = ApiLookups(settings.model.name, state.model_status, state.message_record)
     bodies = BodyReader(limits, bytes_in_flight)
     rspamd = RspamdApi(
@@ -117,13 +81,13 @@ def make_http_listener(
         bodies,
         lookups,
         version=__version__,
-        health=state.health,
+        health=health_check.status,
         verdicts=parts.metrics.delivery.verdicts,
         recent=parts.recent_messages.newest,
     )
     routes = [
         metrics_route(parts.metrics.registry.render_for_listener),
-        *health_routes(state.health),
+        *health_routes(health_check.status),
         *ApiV1(message_service, bodies, lookups, __version__).routes(),
         *rspamd.routes(),
     ]

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from nbstream.assembly.headers import make_message_reader
 from nbstream.assembly.listeners import LISTENERS
 from nbstream.doctor.examination import in_thread
-from nbstream.doctor.findings import note, ok, problem
 from nbstream.doctor.listener_probes import Conversation, begin_smtp, smtp_reply
 from nbstream.doctor.listeners import connect
+from nbstream.findings import note, ok, problem
 from nbstream.listeners import names
 from nbstream.listeners.sockets import TcpListenAddress
 from nbstream.store.canaries import FOLDER, Canaries
@@ -29,8 +29,8 @@ from nbstream.store.canaries import FOLDER, Canaries
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nbstream.doctor.findings import Finding
     from nbstream.doctor.site import Site
+    from nbstream.findings import Finding
     from nbstream.listeners.sockets import ListenAddress
 
 NO_WAY = note(

@@ -9,10 +9,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from nbstream.doctor.findings import ok, problem, warning
+from nbstream.findings import ok, problem, warning
 
 if TYPE_CHECKING:
-    from nbstream.doctor.findings import Finding
+    from nbstream.findings import Finding
 
 EXPIRED = problem(
     "certificate.{name}",

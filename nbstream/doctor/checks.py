@@ -11,7 +11,6 @@ from nbstream.doctor.canary import send_canary
 from nbstream.doctor.configuration import examine_configuration
 from nbstream.doctor.dovecot import examine_dovecot
 from nbstream.doctor.examination import Check, in_thread, run_checks
-from nbstream.doctor.findings import without_repetitions
 from nbstream.doctor.listeners import examine_listeners
 from nbstream.doctor.machine import examine_machine
 from nbstream.doctor.model import examine_model
@@ -22,11 +21,12 @@ from nbstream.doctor.redis_server import examine_redis
 from nbstream.doctor.running_daemon import examine_daemon
 from nbstream.doctor.site import Site
 from nbstream.errors import NbstreamError
+from nbstream.findings import without_repetitions
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
-    from nbstream.doctor.findings import Finding
     from nbstream.doctor.site import MailServerFiles
+    from nbstream.findings import Finding
 
 CHECKS = (
     Check("config", examine_configuration),

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbstream.doctor.examination import in_thread
-from nbstream.doctor.findings import ok, problem, warning
+from nbstream.findings import ok, problem, warning
 from nbstream.listeners import control_socket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from nbstream.doctor.findings import Finding
     from nbstream.doctor.site import Site
     from nbstream.errors import ConfigError
+    from nbstream.findings import Finding
 
 INVALID = problem(
     "config.file",

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from nbstream.doctor.dovecot_configuration import parse_dovecot
 from nbstream.doctor.examination import in_thread
-from nbstream.doctor.findings import note, ok, problem, warning
 from nbstream.doctor.postfix import run_program
+from nbstream.findings import note, ok, problem, warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from nbstream.doctor.dovecot_configuration import DovecotConfiguration
-    from nbstream.doctor.findings import Finding
     from nbstream.doctor.site import Site
+    from nbstream.findings import Finding
 
 NOT_FOUND = note("dovecot", "Dovecot was not examined: {why}.")
 NEWER = note(

@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from nbstream.doctor.findings import Finding, note, problem
 from nbstream.errors import NbstreamError
+from nbstream.findings import Finding, note, problem
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence

@@ -12,12 +12,13 @@ import ssl
 import struct
 from typing import TYPE_CHECKING
 
-from nbstream.doctor.findings import ok, problem, warning
+from nbstream.assembly.health import find_kind
+from nbstream.findings import ok, problem, warning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nbstream.doctor.findings import Finding
+    from nbstream.findings import Finding
 
 WRONG_ANSWER = problem(
     "listener.{name}",
@@ -33,7 +34,7 @@ WORKS = ok("listener.{name}", "listeners.{name} at {address} answers to {request
 DEGRADED = warning(
     "listener.{name}",
     "The daemon says that {part} is degraded: {text}.",
-    "See in the log of the daemon why; all comes back by itself when that part does.",
+    "{remedy} All comes back by itself when the part does.",
     repeats=("{part}",),
 )
 NOT_READY = problem(
@@ -43,6 +44,7 @@ NOT_READY = problem(
     repeats=("next_hop", "redis", "model"),
 )
 
+_OTHER_REMEDY = "See the finding about that part."
 _MAX_ANSWER_BYTES = 1 << 16
 _MAX_REPLY_LINES = 100
 _MILTER_VERSION, _MILTER_ACTIONS, _MILTER_STEPS = 6, 0x1FF, 0x1FFFFF  # what Postfix 3.7 offers
@@ -175,8 +177,13 @@ async def probe_http(conversation: Conversation) -> Sequence[Finding]:
     except (ValueError, TypeError, LookupError):
         return conversation.wrong("/readyz", body.decode("utf-8", "replace"))
     findings = conversation.works("/readyz") if is_ready else [NOT_READY(name=conversation.name)]
-    findings += [DEGRADED(name=conversation.name, part=part, text=text) for part, text in degraded.items()]
-    return findings
+    return findings + [_degraded(conversation.name, part, str(text)) for part, text in degraded.items()]
+
+
+def _degraded(name: str, part: str, text: str) -> Finding:
+    kind = find_kind(part, text)
+    remedy = kind.remedy if kind else _OTHER_REMEDY
+    return DEGRADED(name=name, part=part, text=text, remedy=remedy)
 
 
 async def probe_metrics(conversation: Conversation) -> Sequence[Finding]:

@@ -11,8 +11,8 @@ from nbstream.assembly.store import open_running_redis
 from nbstream.doctor import listener_probes as probes
 from nbstream.doctor.certificates import listener_certificate
 from nbstream.doctor.examination import failure
-from nbstream.doctor.findings import note, ok, problem, warning
 from nbstream.errors import ConfigError, StoreUnavailable
+from nbstream.findings import note, ok, problem, warning
 from nbstream.listeners import names
 from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress
 from nbstream.store.model.keys import ModelKeys
@@ -22,8 +22,8 @@ from nbstream.store.stream_queue import CONSUMER_GROUP
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from nbstream.doctor.findings import Finding
     from nbstream.doctor.site import Site
+    from nbstream.findings import Finding
     from nbstream.listeners.sockets import ListenAddress
 
 UNREACHABLE = problem(

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from nbstream.assembly.delivery import make_quarantine
 from nbstream.assembly.engine import make_engine
 from nbstream.doctor.examination import in_thread, run_parts
-from nbstream.doctor.findings import note, ok, problem, warning
 from nbstream.doctor.redis_server import format_bytes
+from nbstream.findings import note, ok, problem, warning
 from nbstream.spool import segments
 from nbstream.spool.backlog import measure_backlog
 from nbstream.spool.failed_messages import FAILED, MAX_FAILED
@@ -20,8 +20,8 @@ from nbstream.spool.failed_messages import FAILED, MAX_FAILED
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from nbstream.doctor.findings import Finding
     from nbstream.doctor.site import Site
+    from nbstream.findings import Finding
 
 DISK_FULL = problem(
     "machine.disk",

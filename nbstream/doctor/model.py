@@ -11,8 +11,8 @@ from nbstream.assembly.policy import make_filter_policy
 from nbstream.assembly.store import make_model, open_running_redis
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.largest_count import LARGE_SUMS, largest_count
-from nbstream.doctor.findings import note, ok, problem, warning
 from nbstream.errors import ConfigError, StoreIncompatible, StoreUnavailable
+from nbstream.findings import note, ok, problem, warning
 from nbstream.policy.budget import budget_promise
 from nbstream.policy.verdict import ModelState
 from nbstream.store.model.formats import SCHEMA_VERSION
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
 
     from nbstream.bayes.counts import Totals
-    from nbstream.doctor.findings import Finding
     from nbstream.doctor.site import Site
+    from nbstream.findings import Finding
     from nbstream.store.model.history import HistoryRecord
     from nbstream.store.model.model import Model
 

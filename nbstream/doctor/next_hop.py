@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from nbstream.assembly.delivery import make_next_hop
 from nbstream.config import TcpAddress
 from nbstream.doctor.certificates import next_hop_certificate
-from nbstream.doctor.findings import ok, problem
 from nbstream.errors import RelayUnavailable
+from nbstream.findings import ok, problem
 from nbstream.relay.smtp_next_hop import SmtpNextHop
 from nbstream.relay.smtp_opening import open_connection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nbstream.doctor.findings import Finding
     from nbstream.doctor.site import Site
+    from nbstream.findings import Finding
     from nbstream.relay.smtp_server import SmtpServer
 
 AWAY = problem(

@@ -17,16 +17,16 @@ from pydantic import BaseModel
 from nbstream.assembly.listeners import LISTENERS
 from nbstream.config import SecretFile
 from nbstream.doctor.examination import in_thread, run_parts
-from nbstream.doctor.findings import note, ok, problem, warning
 from nbstream.doctor.site import user_name
+from nbstream.findings import note, ok, problem, warning
 from nbstream.listeners.sockets import UnixListenAddress
 from nbstream.listeners.system_users import user_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from nbstream.doctor.findings import Finding
     from nbstream.doctor.site import Site
+    from nbstream.findings import Finding
 
 OTHER_USER = note(
     "permissions.user",

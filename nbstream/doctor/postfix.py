@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from nbstream.assembly.listeners import LISTENERS
 from nbstream.doctor.endpoints import LOOPBACK, Endpoint, listener_endpoint, tcp_endpoint
 from nbstream.doctor.examination import in_thread
-from nbstream.doctor.findings import note, ok, problem, warning
 from nbstream.doctor.postfix_configuration import filter_endpoint, inline_values, parse_postfix
+from nbstream.findings import note, ok, problem, warning
 from nbstream.policy.actions import ActionKind
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from nbstream.config import Settings
     from nbstream.config.recipients import RecipientRuleSettings
-    from nbstream.doctor.findings import Finding
     from nbstream.doctor.postfix_configuration import PostfixConfiguration, PostfixService
     from nbstream.doctor.site import Site
+    from nbstream.findings import Finding
 
 NOT_FOUND = note("postfix", "Postfix was not examined: {why}.")
 NOT_CONNECTED = note(

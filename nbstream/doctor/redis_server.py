@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from nbstream.assembly.store import open_running_redis
-from nbstream.doctor.findings import FindingKind, Severity, note, ok, problem, warning
 from nbstream.errors import ConfigError, StoreUnavailable
+from nbstream.findings import FindingKind, Severity, note, ok, problem, warning
 from nbstream.store.connection import DurabilityRisk, durability_risks
 from nbstream.store.redis_errors import store_errors
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Redis
 
-    from nbstream.doctor.findings import Finding
     from nbstream.doctor.site import Site
+    from nbstream.findings import Finding
 
 NOT_ASKED = note(
     "redis.reachable", "The embedded Redis was not asked: it runs only while a daemon does.", "Start the daemon."

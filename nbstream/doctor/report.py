@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from nbstream.doctor.findings import Severity, worst_severity
+from nbstream.findings import Severity, worst_severity
 from nbstream.wire.explanation_json import iso_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from nbstream.doctor.findings import Finding
+    from nbstream.findings import Finding
 
 _COLOURS = {Severity.OK: "32", Severity.NOTE: "36", Severity.WARNING: "33", Severity.PROBLEM: "31"}
 _PLURALS = {Severity.PROBLEM: "problems", Severity.WARNING: "warnings", Severity.NOTE: "notes"}

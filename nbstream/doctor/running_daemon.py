@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from nbstream import __version__
 from nbstream.assembly.engine import make_engine
-from nbstream.doctor.findings import note, ok, problem, warning
 from nbstream.engine.choice import ENVIRONMENT
+from nbstream.findings import note, ok, problem, warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from nbstream.doctor.findings import Finding
     from nbstream.doctor.site import Site
+    from nbstream.findings import Finding
 
 NOT_RUNNING = problem(
     "daemon.running",

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from nbstream.assembly.daemon_status import DaemonStatus
 from nbstream.config import load_settings
-from nbstream.doctor.findings import Finding, FindingKind
 from nbstream.doctor.site import MailServerFiles, Site
+from nbstream.findings import Finding, FindingKind
 from tools.reference.findings import finding_kinds
 
 NO_DAEMON = DaemonStatus(None)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from nbstream.doctor import dovecot as doctor
 from nbstream.doctor.dovecot import examine_dovecot, judge
 from nbstream.doctor.dovecot_configuration import parse_dovecot
-from nbstream.doctor.findings import Finding, FindingKind
 from nbstream.doctor.site import MailServerFiles
+from nbstream.findings import Finding, FindingKind
 from tests.deploy.dovecot import Dovecot
 from tests.doctor.sites import kind_names, make_site, the, wrong
 

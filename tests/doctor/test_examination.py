@@ -13,8 +13,8 @@ import pytest
 from nbstream.doctor import examination, running_daemon
 from nbstream.doctor.checks import examine
 from nbstream.doctor.examination import Check, in_thread, run_checks, run_parts
-from nbstream.doctor.findings import Finding, Severity
 from nbstream.doctor.site import MailServerFiles, Site
+from nbstream.findings import Finding, Severity
 from tests.deploy.postfix import open_folder
 from tests.doctor.sites import kind_names, make_site, the
 from tests.integration.daemon import free_port

@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.assembly import health
 from nbstream.assembly.daemon_status import DaemonStatus, ask_daemon_status
 from nbstream.config import load_settings
 from nbstream.doctor import listener_probes, listeners
-from nbstream.doctor.findings import Finding, FindingKind
 from nbstream.doctor.listener_probes import Conversation, probe_lmtp, probe_milter
 from nbstream.doctor.listeners import examine_listeners, examine_stream, probe_listener
 from nbstream.doctor.site import Site
+from nbstream.findings import Finding, FindingKind
 from nbstream.listeners.smtp.listener_state import TlsMode
 from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress
 from nbstream.store.model.keys import ModelKeys
@@ -131,13 +132,43 @@ async def test_answers(tmp_path: Path, name: str, answers: list[bytes], kind: Fi
 
 
 async def test_what_a_daemon_says_of_itself_is_passed_on(tmp_path: Path) -> None:
-    health = {"ready": False, "degraded": {"redis": "not followed, no counts are loaded; feedback is deferred"}}
-    body = json.dumps(health).encode()
+    degraded = {"redis": "not followed, no counts are loaded; feedback is deferred"}
+    body = json.dumps({"ready": False, "degraded": degraded}).encode()
     async with server(tmp_path / "s", b"", b"HTTP/1.1 503 Service Unavailable\r\n\r\n" + body) as address:
         found = await probe_listener("http", address)
 
     the(found, listener_probes.NOT_READY)
-    assert health["degraded"]["redis"] in the(found, listener_probes.DEGRADED).what  # type: ignore[index]  # a mapping
+    assert degraded["redis"] in the(found, listener_probes.DEGRADED).what
+
+
+@pytest.mark.parametrize(
+    ("part", "sentence", "kind"),
+    [
+        ("redis", "not followed, counts are 12 s old; feedback is deferred", health.NOT_FOLLOWED),
+        ("redis", "not followed, no counts are loaded; feedback is deferred", health.NOT_LOADED),
+        ("redis", "only a replica is reached; feedback is deferred", health.ONLY_REPLICA),
+        ("redis", "writes are refused; feedback is deferred", health.WRITES_REFUSED),
+        ("next_hop", "cannot be reached", health.NEXT_HOP_AWAY),
+        ("quarantine", "no space is left for mail", health.QUARANTINE_AWAY),
+        ("smtp", "draining", health.DRAINING),
+    ],
+)
+async def test_what_is_degraded_has_the_remedy_that_the_page_shows(
+    tmp_path: Path, part: str, sentence: str, kind: FindingKind
+) -> None:
+    body = json.dumps({"ready": True, "degraded": {part: sentence}}).encode()
+    async with server(tmp_path / "s", b"", b"HTTP/1.1 200 OK\r\n\r\n" + body) as address:
+        found = await probe_listener("http", address)
+
+    assert the(found, listener_probes.DEGRADED).remedy.startswith(kind.remedy)
+
+
+async def test_what_a_newer_daemon_says_is_passed_on_without_its_remedy(tmp_path: Path) -> None:
+    body = json.dumps({"ready": True, "degraded": {"clock": "it stands still"}}).encode()
+    async with server(tmp_path / "s", b"", b"HTTP/1.1 200 OK\r\n\r\n" + body) as address:
+        found = await probe_listener("http", address)
+
+    assert "clock is degraded: it stands still" in the(found, listener_probes.DEGRADED).what
 
 
 @pytest.mark.parametrize("way", Way)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from nbstream.doctor import machine
-from nbstream.doctor.findings import FindingKind
 from nbstream.doctor.machine import disk_finding, examine_machine, shared_memory_finding
+from nbstream.findings import FindingKind
 from nbstream.spool import segments
 from nbstream.spool.failed_messages import keep_failed
 from nbstream.spool.spooled_message import SpooledMessage

@@ -13,10 +13,10 @@ import pytest
 
 from nbstream.doctor import postfix as doctor
 from nbstream.doctor.endpoints import Endpoint, tcp_endpoint
-from nbstream.doctor.findings import Finding
 from nbstream.doctor.postfix import FilterSide, compare, examine_postfix, filter_side
 from nbstream.doctor.postfix_configuration import parse_postfix
 from nbstream.doctor.site import MailServerFiles, Site
+from nbstream.findings import Finding
 from tests.deploy.postfix import Postfix, open_folder
 from tests.doctor.sites import kind_names, make_site, the, wrong
 

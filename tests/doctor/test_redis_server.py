@@ -15,9 +15,9 @@ from redis.asyncio import Redis
 
 from nbstream.assembly.daemon_status import DaemonStatus
 from nbstream.doctor import redis_server
-from nbstream.doctor.findings import Finding
 from nbstream.doctor.model import examine_model
 from nbstream.doctor.redis_server import clock_finding, examine_redis, format_bytes, is_too_old
+from nbstream.findings import Finding
 from nbstream.store.connection import ConnectionOptions, DurabilityRisk, open_client
 from tests.conftest import RedisServer
 from tests.doctor.sites import kind_names, make_site, the, wrong

@@ -1,4 +1,4 @@
-"""The reference of the findings of ``nbstream doctor``: their sentences and remedies."""
+"""The reference of the findings of ``nbstream doctor`` and of the page: their sentences and remedies."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterator, Mapping
 
 import nbstream.doctor
+from nbstream.assembly import health
 from nbstream.doctor.checks import CHECKS
-from nbstream.doctor.findings import FindingKind
+from nbstream.findings import FindingKind
 from tools.reference.markup import NOTICE, table
 
 
@@ -30,8 +31,9 @@ def finding_kinds() -> dict[str, FindingKind]:
 
 def _kinds() -> Iterator[tuple[str, FindingKind]]:
     seen: set[int] = set()
-    for module in _modules():
-        for name, value in vars(importlib.import_module(f"nbstream.doctor.{module}")).items():
+    for path in _modules():
+        module = path.rpartition(".")[2]
+        for name, value in vars(importlib.import_module(path)).items():
             named = {name: value}
             if isinstance(value, Mapping) and name.isupper():
                 named = {f"{name}.{getattr(key, 'name', key)}": kind for key, kind in value.items()}
@@ -42,10 +44,10 @@ def _kinds() -> Iterator[tuple[str, FindingKind]]:
 
 
 def _modules() -> list[str]:
-    """Return the names of the modules: those of the checks in their order, then the others."""
-    of_checks = [check.examine.__module__.rpartition(".")[2] for check in CHECKS]
-    others = [module.name for module in pkgutil.iter_modules(nbstream.doctor.__path__)]
-    return list(dict.fromkeys([*of_checks, *others]))
+    """Return the modules: those of the checks in their order, the others, and what the daemon says of itself."""
+    of_checks = [check.examine.__module__ for check in CHECKS]
+    others = [module.name for module in pkgutil.iter_modules(nbstream.doctor.__path__, "nbstream.doctor.")]
+    return list(dict.fromkeys([*of_checks, *others, health.__name__]))
 
 
 def _table(kinds: list[FindingKind]) -> str:
@@ -62,5 +64,7 @@ _INTRODUCTION = """
 # Findings of nbstream doctor
 
 All that [`nbstream doctor`](../guides/doctor.md) may say, by what is examined. `{...}` stands for a value.
+Those that call something degraded are what a daemon says of itself: `/readyz` says the sentence, and the page the
+remedy too.
 The names of the checks are a contract; the sentences may be improved.
 """

@@ -16,13 +16,13 @@ from nbstream.cli.exit_codes import EX_PROBLEMS, EX_WARNINGS
 from nbstream.cli.terminal import printable
 from nbstream.doctor.checks import examine
 from nbstream.doctor.configuration import invalid_configuration
-from nbstream.doctor.findings import Severity, worst_severity
 from nbstream.doctor.report import findings_to_json, render_text
 from nbstream.doctor.site import MailServerFiles
 from nbstream.errors import ConfigError
+from nbstream.findings import Severity, worst_severity
 
 if TYPE_CHECKING:
-    from nbstream.doctor.findings import Finding
+    from nbstream.findings import Finding
 
 _EXIT_CODES = {Severity.PROBLEM: EX_PROBLEMS, Severity.WARNING: EX_WARNINGS}
 

@@ -49,7 +49,7 @@ class Frame:
         return Scale(low, high, self.height - self.bottom, self.top)
 
     def drawing(self, chart_class: str, title: str, description: str, content: Iterable[Markup]) -> Markup:
-        """Return the whole drawing; screen readers say ``title`` and ``description`` and nothing of the content."""
+        """Return the drawing; screen readers say ``title`` and ``description`` and nothing of the content."""
         return Markup(
             '<svg class="chart {}" viewBox="0 0 {} {}" role="img" aria-label="{}">\n<desc>{}</desc>\n{}\n</svg>'
         ).format(chart_class, self.width, self.height, f"{title}. {description}", description, lines(content))

@@ -1,4 +1,4 @@
-"""What an examination finds, and the sentences in which it is said.
+"""What is the case, how bad it is and what to do: findings, and the sentences in which they are said.
 
 Rules: the sentences of all findings are data (``FindingKind``), so that the handbook lists them and a test knows
 them. A sentence says what is the case; a remedy says what to do, and is empty where nothing is to be done.

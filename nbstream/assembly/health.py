@@ -1,0 +1,144 @@
+"""Whether this process can score mail and pass it on, and what is degraded.
+
+Rules: each way to be degraded is a kind of finding, defined here and nowhere else. ``/readyz`` says its sentence
+by the name of the part, and the page and ``nbstream doctor`` show the remedy too. The sentences name no hosts and
+no paths, since nobody needs a right to ask for them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nbstream.errors import StoreNotPrimary
+from nbstream.findings import FindingKind, note, problem
+from nbstream.listeners.http.listener import HealthStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from nbstream.assembly.parts import ServerParts
+    from nbstream.findings import Finding
+
+NOT_FOLLOWED = problem(
+    "daemon.redis",
+    "Redis is degraded: not followed, counts are {seconds:.0f} s old; feedback is deferred.",
+    "Start Redis, or see in the log of the daemon why it cannot be used; mail is scored from memory until then.",
+)
+NOT_LOADED = problem(
+    "daemon.redis",
+    "Redis is degraded: not followed, no counts are loaded; feedback is deferred.",
+    "Start Redis, or see in the log of the daemon why it cannot be used; no mail can be scored until then.",
+)
+ONLY_REPLICA = problem(
+    "daemon.redis",
+    "Redis is degraded: only a replica is reached; feedback is deferred.",
+    "Wait for the end of the failover; where there is none, point redis.url to the primary, or name the sentinels "
+    "in redis.sentinels.",
+)
+WRITES_REFUSED = problem(
+    "daemon.redis",
+    "Redis is degraded: writes are refused; feedback is deferred.",
+    "Make room for Redis (maxmemory, or its disk), or start its missing replicas; the log of the daemon has its "
+    "words.",
+)
+NEXT_HOP_AWAY = problem(
+    "daemon.next_hop",
+    "The next hop is degraded: {problem}.",
+    "Start the server that relay.next_hop names, set relay.tls and the login as it asks, or make room in the "
+    "Maildir; mail waits until then.",
+)
+QUARANTINE_AWAY = problem(
+    "daemon.quarantine",
+    "The quarantine is degraded: {problem}.",
+    "Make room on its file system, or mend it; mail that is to be held waits until then, and all other mail goes "
+    "its way.",
+)
+DRAINING = note("daemon.smtp", "The daemon is degraded: draining.", "Nothing, where it is to end or to restart.")
+
+_KINDS = (
+    NOT_FOLLOWED,
+    NOT_LOADED,
+    ONLY_REPLICA,
+    WRITES_REFUSED,
+    NEXT_HOP_AWAY,
+    QUARANTINE_AWAY,
+    DRAINING,
+)
+_IS_DEGRADED = " is degraded: "
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether mail can be scored and passed on, and a finding for each part that is degraded."""
+
+    is_ready: bool
+    findings: tuple[Finding, ...]
+
+    def status(self) -> HealthStatus:
+        """Return the same as ``/readyz`` says it."""
+        sentences = {_part(finding.check): _short_sentence(finding.what) for finding in self.findings}
+        return HealthStatus(self.is_ready, sentences)
+
+
+class HealthCheck:
+    """Looks what is degraded; ``is_draining`` says whether mail is taken no more."""
+
+    def __init__(self, parts: ServerParts, is_draining: Callable[[], bool]) -> None:
+        self._parts = parts
+        self._is_draining = is_draining
+
+    async def health(self) -> Health:
+        """Return the health of this process at this moment. The next hop may be asked; see ``NextHop.problem``."""
+        parts = self._parts
+        findings = list(self.redis_findings())
+        next_hop_problem = await parts.next_hop.problem()
+        if next_hop_problem:
+            findings.append(NEXT_HOP_AWAY(problem=next_hop_problem))
+        quarantine_problem = await parts.quarantine.problem()
+        if quarantine_problem:  # all other mail still goes its way
+            findings.append(QUARANTINE_AWAY(problem=quarantine_problem))
+        is_draining = self._is_draining()
+        if is_draining:
+            findings.append(DRAINING())
+        is_loaded = parts.mirror.totals is not None
+        return Health(is_loaded and not next_hop_problem and not is_draining, tuple(findings))
+
+    async def status(self) -> HealthStatus:
+        """Return the health as ``/readyz`` says it."""
+        return (await self.health()).status()
+
+    def redis_findings(self) -> Sequence[Finding]:
+        """Return what is degraded in the use of Redis, without asking it."""
+        mirror = self._parts.mirror
+        if not mirror.following:
+            return [NOT_LOADED() if mirror.totals is None else NOT_FOLLOWED(seconds=mirror.lag_seconds)]
+        if self._parts.clients.primary.is_replica:
+            return [ONLY_REPLICA()]
+        return [WRITES_REFUSED()] if self._writes_are_refused() else []
+
+    def _writes_are_refused(self) -> bool:
+        refusal = self._parts.model.last_refusal
+        # Whether the server is the primary by now is known without a lesson.
+        return refusal is not None and not isinstance(refusal, StoreNotPrimary)
+
+
+def find_kind(part: str, sentence: str) -> FindingKind | None:
+    """Return the kind of finding that ``/readyz`` of a daemon says so; None for what another version says."""
+    for kind in _KINDS:
+        if _part(kind.check) == part and re.fullmatch(_pattern(_short_sentence(kind.what)), sentence, re.DOTALL):
+            return kind
+    return None
+
+
+def _part(check: str) -> str:
+    return check.partition(".")[2]
+
+
+def _short_sentence(what: str) -> str:
+    return what.partition(_IS_DEGRADED)[2].removesuffix(".")
+
+
+def _pattern(template: str) -> str:
+    return ".*".join(map(re.escape, re.split(r"\{[^}]*\}", template)))
