@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import re
 import time
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from nbstream.wire.moments import parse_moment
 
 if TYPE_CHECKING:
     from nbstream.wire.imap_url import ImapFolder
 
 _MAX_MESSAGE_COUNT = 999_999_999
-_SECONDS = {"m": 60, "h": 3600, "d": 86_400}
 
 
 def message_id(text: str) -> str:
@@ -114,10 +114,7 @@ def whole_number(text: str) -> int:
 
 def timestamp(text: str) -> float:
     """Return a moment in seconds since the epoch, from an age or an ISO 8601 time (local without an offset)."""
-    ago = re.fullmatch(r"([0-9]{1,6})([mhd])", text)
     try:
-        if ago:
-            return time.time() - int(ago[1]) * _SECONDS[ago[2]]
-        return datetime.fromisoformat(text).timestamp()
-    except (ValueError, OverflowError, OSError):
-        raise argparse.ArgumentTypeError(f"{text} is none of 30m, 2h, 3d, 2026-01-31T12:00+01:00") from None
+        return parse_moment(text, time.time())
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

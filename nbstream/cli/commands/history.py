@@ -18,7 +18,7 @@ from nbstream.store.model.history import HistorySelection, id_milliseconds
 from nbstream.wire.explanation_json import iso_time
 
 if TYPE_CHECKING:
-    from nbstream.store.model.history import Assessment, HistoryRecord
+    from nbstream.store.model.history import Assessment, HistoryChange
 
 
 def run(options: argparse.Namespace) -> int:
@@ -31,12 +31,12 @@ async def _run(options: argparse.Namespace) -> int:
     selection = HistorySelection(since=options.since or 0.0, actor=options.actor, label=options.label)
     lines: list[str] = []
     async with open_one_shot_filter(settings) as (_, model):
-        async for record in model.history.records(selection.since):
+        async for change in model.history.changes(selection.since):
             if options.limit is not None and len(lines) >= options.limit:
                 break
-            if record in selection:
+            if change in selection:
                 lines.append(
-                    json.dumps(history_record_to_json(record)) if options.json else history_record_to_text(record)
+                    json.dumps(history_change_to_json(change)) if options.json else history_change_to_text(change)
                 )
     for line in reversed(lines):
         print(line)
@@ -46,33 +46,33 @@ async def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def history_record_to_json(record: HistoryRecord) -> dict[str, Any]:
+def history_change_to_json(change: HistoryChange) -> dict[str, Any]:
     """Return the members of a change's JSON object.
 
     ``repeats`` is when the lost change was acknowledged that this one repeats, None where it repeats none.
     """
     return {
-        "time": iso_time(record.at),
-        "id": record.message_key,
-        "change": record.description,
-        "label": record.label,
-        "former": record.former.label if record.former else None,
-        "source": record.note.source,
-        "actor": record.note.actor,
-        "before": _assessment_to_json(record.note.before),
-        "after": _assessment_to_json(record.note.after),
-        "repeats": iso_time(id_milliseconds(record.note.repeats) / 1000) if record.note.repeats else None,
+        "time": iso_time(change.at),
+        "id": change.message_key,
+        "change": change.description,
+        "label": change.label,
+        "former": change.former_label,
+        "source": change.note.source,
+        "actor": change.note.actor,
+        "before": _assessment_to_json(change.note.before),
+        "after": _assessment_to_json(change.note.after),
+        "repeats": iso_time(id_milliseconds(change.note.repeats) / 1000) if change.note.repeats else None,
     }
 
 
-def history_record_to_text(record: HistoryRecord) -> str:
+def history_change_to_text(change: HistoryChange) -> str:
     """Return a change as one line that cannot move a terminal's cursor."""
-    note = record.note
+    note = change.note
     assessments = (
         f"{note.before.probability:.4f} {note.before.verdict} -> {note.after.probability:.4f} {note.after.verdict}"
     )
     who = f"{note.source} {note.actor}".rstrip()
-    line = f"{local_time(record.at)}  {record.message_key}  {record.description}  {who}  {assessments}"
+    line = f"{local_time(change.at)}  {change.message_key}  {change.description}  {who}  {assessments}"
     if note.repeats:
         line += f"  taught again, as Redis had lost it; from {local_time(id_milliseconds(note.repeats) / 1000)}"
     return printable(line)

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nbstream import config
@@ -21,42 +18,22 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts
 from nbstream.cli.actor import current_user
 from nbstream.cli.terminal import local_time, print_error, print_note, printable
-from nbstream.filter.preview import HypotheticalCounts, Preview, preview_verdicts
-from nbstream.store.cancellation import stop_if_cancelled
+from nbstream.filter.undo import MAX_PREVIEWED, preview_undo, undo_changes
 from nbstream.store.model.history import HistorySelection
-from nbstream.store.undo.restoration import apply_restoration, prepare_restoration, selected_changes
+from nbstream.store.undo.restoration import selected_changes
 from nbstream.wire.explanation_json import iso_time
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from nbstream.bayes.counts import Totals
     from nbstream.config import Settings
     from nbstream.errors import StoreIncompatible
+    from nbstream.filter.preview import HypotheticalCounts
+    from nbstream.filter.scorer import Scorer
+    from nbstream.filter.undo import ChangeOutcome, UndoSummary
     from nbstream.store.model.model import Model
     from nbstream.store.undo.plan import UndoableChange
-    from nbstream.store.undo.restoration import Restoration
-
-_MAX_PREVIEWED = 1000
-"""So many of the messages that were checked last are scored again: a second or two."""
-
-
-@dataclass(frozen=True, slots=True)
-class _ChangeOutcome:
-    """What became of one change of a message; ``why`` is empty where it needs no reason."""
-
-    message_key: str
-    change: UndoableChange
-    outcome: str
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _UndoSummary:
-    """Changes counted by their outcome, the messages learned before and after, and in a preview the verdicts."""
-
-    outcomes: Mapping[str, int]
-    before: Totals
-    after: Totals
-    verdicts: Preview | None
 
 
 def run(options: argparse.Namespace) -> int:
@@ -69,26 +46,19 @@ def run(options: argparse.Namespace) -> int:
 async def _run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
     selection = HistorySelection(options.since or 0.0, options.until, options.actor, options.label, options.id)
-    counts: Counter[str] = Counter()
+
+    def print_outcome(outcome: ChangeOutcome) -> None:  # at once: what an interrupted run has done can be read
+        print(_outcome_to_json(outcome) if options.json else _outcome_to_text(outcome))
+
     async with open_one_shot_filter(settings) as (_, model):
         changes = await selected_changes(model, selection)
         if not changes:
             print_error(f"no such change in the history of model {settings.model.name!r}")
             return 0
-        before, hypothetical = await model.totals(), None
         if options.yes:
-            outcomes = _undo_changes(model, changes)
+            summary = await undo_changes(model, changes, current_user(), print_outcome)
         else:
-            hypothetical = HypotheticalCounts(model)
-            outcomes = _preview_changes(model, hypothetical, changes)
-        async for outcome in outcomes:  # each is printed at once: what an interrupted run has done can be read
-            print(_outcome_to_json(outcome) if options.json else _outcome_to_text(outcome))
-            counts[outcome.outcome] += 1
-        if hypothetical is None:
-            summary = _UndoSummary(counts, before, await model.totals(), None)
-        else:
-            _, after = await hypothetical.look_up([])
-            summary = _UndoSummary(counts, before, after, await _preview_verdicts(settings, model, hypothetical))
+            summary = await _preview(settings, model, changes, print_outcome)
     print(
         _summary_to_json(summary, done=options.yes)
         if options.json
@@ -97,66 +67,36 @@ async def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _undo_changes(
-    model: Model, changes: Mapping[str, Sequence[UndoableChange]]
-) -> AsyncIterator[_ChangeOutcome]:
-    """Take the changes back, a message at a time, and yield what became of each."""
-    for key, message_changes in changes.items():
-        stop_if_cancelled()
-        restoration = await prepare_restoration(model, key, message_changes)
-        if await apply_restoration(model, restoration, current_user()):
-            done = "taken back", ""
-        else:
-            done = "stays", "changed by others at this very moment"
-        for outcome in _change_outcomes(restoration, *done):
-            yield outcome
-
-
-async def _preview_changes(
-    model: Model, hypothetical: HypotheticalCounts, changes: Mapping[str, Sequence[UndoableChange]]
-) -> AsyncIterator[_ChangeOutcome]:
-    """Change only ``hypothetical``, and yield what would become of each change."""
-    for key, message_changes in changes.items():
-        stop_if_cancelled()
-        restoration = await prepare_restoration(model, key, message_changes)
-        hypothetical.replace_entry(restoration.current_entry, restoration.restored_entry)
-        for outcome in _change_outcomes(restoration, "would be taken back"):
-            yield outcome
-
-
-def _change_outcomes(restoration: Restoration, done: str, why: str = "") -> Iterator[_ChangeOutcome]:
-    key = restoration.message_key
-    for change in restoration.plan.reversible:
-        if restoration.changes_ledger:
-            yield _ChangeOutcome(key, change, done, why)
-        else:
-            yield _ChangeOutcome(key, change, "already so")
-    for irreversible in restoration.plan.irreversible:
-        yield _ChangeOutcome(key, irreversible.change, "stays", irreversible.reason)
-
-
-async def _preview_verdicts(settings: Settings, model: Model, hypothetical: HypotheticalCounts) -> Preview:
-    """Compare the verdicts of the messages that were checked last with those that they would get."""
+async def _preview(
+    settings: Settings,
+    model: Model,
+    changes: Mapping[str, Sequence[UndoableChange]],
+    report: Callable[[ChangeOutcome], object],
+) -> UndoSummary:
     unreadable: list[StoreIncompatible] = []
-    messages = make_recent_messages(settings, model).newest(_MAX_PREVIEWED, unreadable.append)
+    messages = make_recent_messages(settings, model).newest(MAX_PREVIEWED, unreadable.append)
     layer = None
     if settings.autolearn:
         layer = make_autolearn_model(settings, model.client)
         await layer.open(sign=False)
-    preview = await preview_verdicts(messages, make_scorer(settings, hypothetical, autolearned_counts=layer))
+
+    def scorer(counts: HypotheticalCounts) -> Scorer:
+        return make_scorer(settings, counts, autolearned_counts=layer)
+
+    summary = await preview_undo(model, changes, messages, scorer, report)
     if unreadable:
         print_note(f"nbstream: {len(unreadable)} remembered messages are left out: {unreadable[0]}")
-    return preview
+    return summary
 
 
-def _outcome_to_text(outcome: _ChangeOutcome) -> str:
+def _outcome_to_text(outcome: ChangeOutcome) -> str:
     change = outcome.change
     who = f"{change.source} {change.actor}".rstrip()
     result = f"{outcome.outcome}: {outcome.why}" if outcome.why else outcome.outcome
     return printable(f"{local_time(change.at)}  {outcome.message_key}  {change.description}  {who}  {result}")
 
 
-def _outcome_to_json(outcome: _ChangeOutcome) -> str:
+def _outcome_to_json(outcome: ChangeOutcome) -> str:
     change = outcome.change
     return json.dumps(
         {
@@ -171,7 +111,7 @@ def _outcome_to_json(outcome: _ChangeOutcome) -> str:
     )
 
 
-def _summary_to_text(summary: _UndoSummary, *, done: bool) -> str:
+def _summary_to_text(summary: UndoSummary, *, done: bool) -> str:
     counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(summary.outcomes.items()))
     knew, knows = ("knew", "now") if done else ("knows", "then")
     lines = [
@@ -189,7 +129,7 @@ def _summary_to_text(summary: _UndoSummary, *, done: bool) -> str:
     return "\n".join(lines)
 
 
-def _summary_to_json(summary: _UndoSummary, *, done: bool) -> str:
+def _summary_to_json(summary: UndoSummary, *, done: bool) -> str:
     members: dict[str, Any] = {"done": done, "changes": dict(summary.outcomes)}
     for name, totals in (("before", summary.before), ("after", summary.after)):
         members[name] = dict(zip(CLASSES, totals.messages, strict=True))

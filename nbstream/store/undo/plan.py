@@ -16,12 +16,12 @@ from nbstream.store.model.history import UNDO_SOURCE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nbstream.store.model.history import HistoryRecord
+    from nbstream.store.model.history import HistoryChange
 
 
 @dataclass(frozen=True, slots=True)
 class UndoableChange:
-    """A record of the history without its tokens, so that all changes that a plan needs fit in memory.
+    """A change of the history as a plan needs it.
 
     ``version_before`` and ``version_after`` are the versions of the ledger entry before and after the change, None
     if there was no entry. ``selected`` says whether the change is to be undone.
@@ -37,16 +37,16 @@ class UndoableChange:
     selected: bool
 
     @classmethod
-    def from_record(cls, record: HistoryRecord, *, selected: bool) -> UndoableChange:
-        """Return the change that a record of the history describes."""
+    def from_history(cls, change: HistoryChange, *, selected: bool) -> UndoableChange:
+        """Return a change of the history as a plan needs it."""
         return cls(
-            id=record.id,
-            at=record.at,
-            description=record.description,
-            source=record.note.source,
-            actor=record.note.actor,
-            version_after=record.version,
-            version_before=record.former.version if record.former else None,
+            id=change.id,
+            at=change.at,
+            description=change.description,
+            source=change.note.source,
+            actor=change.note.actor,
+            version_after=change.version,
+            version_before=change.former_version,
             selected=selected,
         )
 

@@ -43,13 +43,26 @@ class Restoration:
         return _entry_version(self.current_entry) != _entry_version(self.restored_entry)
 
 
-async def selected_changes(model: Model, selection: HistorySelection) -> Mapping[str, Sequence[UndoableChange]]:
-    """Return for each message with a selected change all its changes since the selection begins, newest first."""
+class TooManyChanges(Exception):
+    """The history has more changes since the selection begins than may be looked at."""
+
+
+async def selected_changes(
+    model: Model, selection: HistorySelection, max_changes: int | None = None
+) -> Mapping[str, Sequence[UndoableChange]]:
+    """Return for each message with a selected change all its changes since the selection begins, newest first.
+
+    Raises ``TooManyChanges`` where the history has more than ``max_changes`` since then, of whatever message.
+    """
     changes_of: dict[str, list[UndoableChange]] = {}
-    async for record in model.history.records(selection.since):
-        if selection.message_key in {None, record.message_key}:
-            change = UndoableChange.from_record(record, selected=record in selection)
-            changes_of.setdefault(record.message_key, []).append(change)
+    seen = 0
+    async for change in model.history.changes(selection.since):
+        seen += 1
+        if max_changes is not None and seen > max_changes:
+            raise TooManyChanges
+        if selection.message_key in {None, change.message_key}:
+            undoable = UndoableChange.from_history(change, selected=change in selection)
+            changes_of.setdefault(change.message_key, []).append(undoable)
     return {key: changes for key, changes in changes_of.items() if any(change.selected for change in changes)}
 
 

@@ -1,4 +1,5 @@
-"""A stored record of the history: any fields are refused with the documented error, or described in words.
+"""A stored record of the history: any fields are refused with the documented error, or described in words,
+with the former entry and without it.
 
 The names and values of the fields have a NUL between them. The tokens of the former entry are deflated here.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 import zlib
 
 from nbstream.errors import StoreIncompatible
-from nbstream.store.model.history import HistoryRecord, HistorySelection, read_record
+from nbstream.store.model.history import HistoryRecord, HistorySelection, read_change, read_record
 from tests.fuzz.target import FuzzTarget
 
 _TOKENS_FIELD = b"former:tokens"
@@ -26,6 +27,8 @@ def _check(data: bytes) -> None:
     assert isinstance(record, HistoryRecord)
     assert record.at == 1_799_999_999.5
     assert record.description
+    assert record.former_label == (record.former.label if record.former else None)
+    assert read_change(record.id, fields).description == record.description
     assert record in HistorySelection()
     assert record not in HistorySelection(until=1.0)
 

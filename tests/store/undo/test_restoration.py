@@ -17,7 +17,13 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.history import Assessment, HistoryRecord, HistorySelection, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
-from nbstream.store.undo.restoration import Restoration, apply_restoration, prepare_restoration, selected_changes
+from nbstream.store.undo.restoration import (
+    Restoration,
+    TooManyChanges,
+    apply_restoration,
+    prepare_restoration,
+    selected_changes,
+)
 from tests.conftest import RedisServer
 from tests.filter.filters import make_filter
 from tests.letters import letters
@@ -293,6 +299,15 @@ async def next_moment(model: Model) -> float:
         now = seconds + (microseconds // 1000) / 1000
         if not newest or now > newest[0]:
             return now
+
+
+async def test_no_more_of_the_history_is_read_than_allowed(model: Model) -> None:
+    for message in ("m1", "m2", "m3"):
+        await write(model, message, entry("spam", TOKENS), "ann")
+
+    assert len(await selected_changes(model, HistorySelection(actor="ann"), 3)) == 3
+    with pytest.raises(TooManyChanges):
+        await selected_changes(model, HistorySelection(actor="nobody"), 2)
 
 
 async def test_the_lessons_of_a_poisoner_are_removed_to_the_last_integer(client: Redis) -> None:
