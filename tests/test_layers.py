@@ -43,7 +43,7 @@ INNER_LAYERS = {
         {"model"},
         {"recent", "replica", "transfer", "undo"},
         {"acknowledged"},
-        {"migration", "stream_queue"},
+        {"migration", "page_sessions", "stream_queue"},
     ],
     "listeners": [
         {

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from nbstream import __version__
 from nbstream.assembly.filter import make_scorer
 from nbstream.assembly.health import HealthCheck
+from nbstream.assembly.page import make_page
 from nbstream.bayes.counts import CLASSES
 from nbstream.filter.message_record import MessageRecord, find_message_record
 from nbstream.listeners.http.access import HttpAccess
@@ -91,7 +92,8 @@ def make_http_listener(
         *ApiV1(message_service, bodies, lookups, __version__).routes(),
         *rspamd.routes(),
     ]
-    return HttpListener(routes, access, limits, message_service)
+    page = make_page(section, settings, parts, bytes_in_flight)
+    return HttpListener(routes, access, limits, message_service, page)
 
 
 def make_metrics_listener(render: Callable[[], Awaitable[bytes]]) -> HttpListener:

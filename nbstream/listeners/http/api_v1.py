@@ -10,8 +10,9 @@ from aiohttp import web
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.listeners.http import openapi
-from nbstream.listeners.http.listener import AccessLevel, Route, last_segment
+from nbstream.listeners.http.listener import AccessLevel, Route
 from nbstream.listeners.http.responses import RequestRefused, json_response
+from nbstream.listeners.http.route_table import last_segment
 from nbstream.wire import api_v1, explanation_json, rspamd
 
 if TYPE_CHECKING:

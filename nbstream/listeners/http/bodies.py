@@ -44,11 +44,14 @@ class _IncomingBody:
 
 
 class BodyReader:
-    """Reads the bodies of all requests of a listener."""
+    """Reads the bodies of all requests of a listener; ``content_name`` is what a body must be, in refusals."""
 
-    def __init__(self, limits: HttpLimits, bytes_in_flight: BytesInFlight) -> None:
+    def __init__(
+        self, limits: HttpLimits, bytes_in_flight: BytesInFlight, content_name: str = "a message"
+    ) -> None:
         self._limits = limits
         self._bytes_in_flight = bytes_in_flight
+        self._content_name = content_name
 
     @asynccontextmanager
     async def read(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
@@ -70,7 +73,7 @@ class BodyReader:
             except (web.RequestPayloadError, HttpProcessingError) as error:
                 raise RequestRefused(400, "the body is not encoded as its header says", close=True) from error
             if body.is_blank:
-                raise RequestRefused(400, "the body is empty: it must be a message")
+                raise RequestRefused(400, f"the body is empty: it must be {self._content_name}")
             yield body.content.take()
         finally:
             self._bytes_in_flight.release(body.size)
@@ -84,7 +87,7 @@ class BodyReader:
 
     def _too_large_error(self) -> RequestRefused:
         return RequestRefused(
-            413, f"a message may have {self._limits.max_message_bytes} bytes at most", close=True
+            413, f"{self._content_name} may have {self._limits.max_message_bytes} bytes at most", close=True
         )
 
 

@@ -62,6 +62,7 @@ class HttpConnection(web.RequestHandler):
     """One connection, which is closed if no whole request header arrives in time, even if single bytes do.
 
     ``trusted_origin`` are the ``origin_fields`` with which its peer needs no password, once that is known.
+    ``lost`` is set when the connection is closed from either side.
     """
 
     trusted_origin: HeaderFields | None = None
@@ -78,6 +79,8 @@ class HttpConnection(web.RequestHandler):
         self._idle_seconds = seconds
         self._active_requests = active_requests
         self._deadline_timer: asyncio.TimerHandle | None = None
+        self._is_stream = False
+        self.lost = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to wait for the first request."""
@@ -86,6 +89,7 @@ class HttpConnection(web.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Stop the timer; a request that is being answered continues to its end."""
+        self.lost.set()
         self._cancel_deadline()
         super().connection_lost(exc)
 
@@ -93,6 +97,18 @@ class HttpConnection(web.RequestHandler):
         """Note that the header of a request has arrived: the body has a deadline of its own."""
         self._active_requests.add(self)
         self._cancel_deadline()
+
+    def stream_began(self) -> None:
+        """Note that the answer has no end of its own: a drain does not wait for it, and closes the connection."""
+        self._is_stream = True
+        self._active_requests.discard(self)
+
+    def force_close(self) -> None:
+        """Close at once; what a stream has not sent by then is dropped, because its reader may be slow."""
+        self.lost.set()
+        if self._is_stream and self.transport is not None:
+            self.transport.abort()
+        super().force_close()
 
     def request_ended(self) -> None:
         """Note that the answer is ready: the client has the idle time to read it and to send the next request."""

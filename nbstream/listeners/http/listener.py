@@ -1,7 +1,8 @@
 """The HTTP listener: it serves routes, and refuses requests without the right to them.
 
 Rules: a request with an ``Origin`` field is refused, because a page in a browser could post to loopback; other
-origins get no permission (no CORS). The answer to a request that fails does not say why.
+origins get no permission (no CORS). The page below ``/ui/`` has its own rules (``page.server``). The answer to a
+request that fails does not say why.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from nbstream.listeners.http.bodies import HttpLimits
 from nbstream.listeners.http.connections import SERVER_NAME, HttpConnection, HttpConnections
 from nbstream.listeners.http.error_responses import FAULT, error_problem
 from nbstream.listeners.http.responses import RequestRefused, json_response, refusal_response
+from nbstream.listeners.http.route_table import RouteTable
 from nbstream.listeners.peers import Peer
 from nbstream.listeners.request_errors import is_request_error
 from nbstream.logs import event_fields
@@ -29,6 +31,7 @@ from nbstream.wire import api_v1
 from nbstream.wire.api_v1 import HttpProblem
 
 if TYPE_CHECKING:
+    from nbstream.listeners.http.page.server import PageServer
     from nbstream.listeners.message_service import MessageService
     from nbstream.listeners.runtime import Runtime
 
@@ -59,43 +62,13 @@ class AccessLevel(Enum):
 class Route:
     """The handler of the requests with this method to this path; that of GET answers HEAD as well.
 
-    A path may end with ``{id}``, which stands for any last segment; ``last_segment`` returns it.
+    A path may end with ``{id}``, as ``route_table.RouteEntry`` says.
     """
 
     method: str
     path: str
     handler: RequestHandler
     level: AccessLevel = AccessLevel.READ
-
-
-def last_segment(request: web.BaseRequest) -> str:
-    """Return what stands for ``{id}`` in the path of a request."""
-    return request.path.rpartition("/")[2]
-
-
-class _RouteTable:
-    """The routes, by path and method."""
-
-    def __init__(self, routes: Iterable[Route]) -> None:
-        self._routes: dict[str, dict[str, Route]] = {}
-        for route in routes:
-            by_method = self._routes.setdefault(route.path, {})
-            by_method[route.method] = route
-            if route.method == "GET":
-                by_method["HEAD"] = route
-
-    def find(self, method: str, path: str) -> Route:
-        """Return the route of a request; raises ``RequestRefused`` where there is none."""
-        by_method = self._routes.get(path)
-        if by_method is None:
-            parent, slash, segment = path.rpartition("/")
-            by_method = self._routes.get(f"{parent}{slash}{{id}}") if segment else None
-        if by_method is None:
-            raise RequestRefused(404, "Not Found")
-        route = by_method.get(method)
-        if route is None:
-            raise RequestRefused(405, "Method Not Allowed", allow=",".join(sorted(by_method)))
-        return route
 
 
 def metrics_route(metrics: Callable[[], Awaitable[bytes]]) -> Route:
@@ -149,7 +122,8 @@ def health_routes(health: Callable[[], Awaitable[HealthStatus]]) -> Iterable[Rou
 class HttpListener:
     """Serves routes on one socket.
 
-    ``message_service`` is the service that the routes check and teach with; None where they do neither.
+    ``message_service`` is the service that the routes check and teach with; None where they do neither. ``page``
+    answers what is below ``/ui/``; None where there is no page.
     """
 
     def __init__(
@@ -158,12 +132,14 @@ class HttpListener:
         access: HttpAccess | None = None,
         limits: HttpLimits | None = None,
         message_service: MessageService | None = None,
+        page: PageServer | None = None,
     ) -> None:
         self._access = access
         self._limits = limits or HttpLimits()
         self._message_service = message_service
+        self._page = page
         self._is_unix_socket = False
-        self._routes = _RouteTable(routes)
+        self._routes = RouteTable(routes)
         self._connections = HttpConnections(
             self._serve,
             self._limits.max_connections,
@@ -198,7 +174,7 @@ class HttpListener:
         origin = origin_fields(request.headers.items())
         if route.level is AccessLevel.READ and origin == connection.trusted_origin:
             return
-        peer, fields = Peer(None if self._is_unix_socket else request.remote or ""), tuple(request.headers.items())
+        peer, fields = self._peer(request), tuple(request.headers.items())
         if access.needs_no_password(peer, origin):
             connection.trusted_origin = origin
         is_allowed = access.may_read if route.level is AccessLevel.READ else access.may_teach
@@ -215,38 +191,51 @@ class HttpListener:
             401, f"the password{' for teaching' if route.level is AccessLevel.TEACH else ''} is needed"
         )
 
-    async def _serve(self, request: web.BaseRequest) -> web.Response:
+    def _peer(self, request: web.BaseRequest) -> Peer:
+        return Peer(None if self._is_unix_socket else request.remote or "")
+
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         connection = request.protocol
         assert isinstance(connection, HttpConnection)
         connection.request_began()
         try:
             answer = await self._answer(request, connection)
         except RequestRefused as refused:
-            answer = refusal_response(request.path, refused.problem, close=refused.close, allow=refused.allow)
+            answer = self._refusal(request, refused.problem, close=refused.close, allow=refused.allow)
         except NbstreamError as error:
             if not is_request_error(error):
                 _log.exception("http: a request failed")
-            answer = refusal_response(request.path, error_problem(error))
+            answer = self._refusal(request, error_problem(error))
         except ConnectionError:
             _log.debug("http: the client went away")
-            answer = refusal_response(request.path, HttpProblem(400, "the body ended too early"), close=True)
+            answer = self._refusal(request, HttpProblem(400, "the body ended too early"), close=True)
         except Exception:  # noqa: BLE001 - only the log says what a fault is
             _log.exception("http: a request failed")
-            answer = refusal_response(request.path, FAULT, close=True)
+            answer = self._refusal(request, FAULT, close=True)
         finally:
             connection.request_ended()
-        answer.headers["Server"] = SERVER_NAME
+        if not answer.prepared:
+            answer.headers["Server"] = SERVER_NAME
         return answer
 
-    async def _answer(self, request: web.BaseRequest, connection: HttpConnection) -> web.Response:
+    async def _answer(self, request: web.BaseRequest, connection: HttpConnection) -> web.StreamResponse:
         headers = request.headers
         if "Expect" in headers and request.version == HttpVersion11:
             await _answer_expectation(request)
+        if self._page is not None and self._page.serves(request.path):
+            return await self._page.answer(request, self._peer(request), connection)
         if "Origin" in headers:
             raise RequestRefused(403, "requests of web pages are not answered", close=True)
         route = self._routes.find(request.method, request.path)
         self._authorize(request, route, connection)
         return await route.handler(request)
+
+    def _refusal(
+        self, request: web.BaseRequest, problem: HttpProblem, *, close: bool = False, allow: str | None = None
+    ) -> web.Response:
+        if self._page is not None and self._page.serves(request.path):
+            return self._page.refusal(problem, close=close, allow=allow)
+        return refusal_response(request.path, problem, close=close, allow=allow)
 
 
 async def _answer_expectation(request: web.BaseRequest) -> None:

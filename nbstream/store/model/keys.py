@@ -93,6 +93,18 @@ class ModelKeys:
         """A string: what is remembered of one checked message."""
         return self._key(f"checked:{message_key}")
 
+    def page_link(self, token_hash: str) -> str:
+        """A string: what a one-time link to the page gives; it expires."""
+        return self._key(f"page:link:{token_hash}")
+
+    def page_session(self, token_hash: str) -> str:
+        """A string: a session of the page; it expires."""
+        return self._key(f"page:session:{token_hash}")
+
+    def page_failures(self, source: str) -> str:
+        """A string: how often somebody failed to log in to the page lately; it expires."""
+        return self._key(f"page:failures:{source}")
+
     @property
     def ledger_pattern(self) -> str:
         """The pattern of a SCAN that matches the keys of all ledger entries and no others."""

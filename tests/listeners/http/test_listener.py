@@ -21,9 +21,9 @@ from nbstream.listeners.http.listener import (
     HttpListener,
     Route,
     health_routes,
-    last_segment,
     metrics_route,
 )
+from nbstream.listeners.http.route_table import last_segment
 from nbstream.listeners.peers import Peer
 from nbstream.listeners.teachers import Teachers
 from nbstream.relay import maildir_files

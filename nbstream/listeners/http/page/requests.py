@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
@@ -88,12 +88,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class EventStream:
-    """Server-sent events, from ``subscribe`` on until the client goes or the process drains.
+    """Server-sent events, from ``subscribe`` on until the client goes, its session ends, or the process drains.
 
-    The iterator is closed in either case. ``subscribe`` raises ``PageRefused`` where too many listen already.
+    ``subscribe`` raises ``PageRefused`` where too many listen already. What it returns is closed in the end
+    (``aclose``), perhaps before its first event was asked for.
     """
 
-    subscribe: Callable[[], AsyncIterator[Event]]
+    subscribe: Callable[[], AsyncGenerator[Event, None]]
 
 
 Answer: TypeAlias = Page | Redirect | Json | EventStream

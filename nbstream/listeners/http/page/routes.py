@@ -9,18 +9,29 @@ from typing import Protocol, TypeAlias
 from nbstream.listeners.http.page.requests import Answer, PageRequest, Role
 
 PREFIX = "/ui/"
+LOGIN_PATH = "/ui/login"
+LOGOUT_PATH = "/ui/logout"
+STATIC_PREFIX = "/ui/static/"
 
 PageHandler: TypeAlias = Callable[[PageRequest], Awaitable[Answer]]
 
 
 @dataclass(frozen=True, slots=True)
 class PageRoute:
-    """The handler of the requests with this method (GET or POST) to this path, which may end with ``{id}``."""
+    """The handler of the requests with this method (GET or POST) to this path, which may end with ``{id}``.
+
+    ``role`` is needed to read; every POST needs ``Role.TEACH``.
+    """
 
     method: str
     path: str
     handler: PageHandler
     role: Role = Role.READ
+
+    @property
+    def needed_role(self) -> Role:
+        """The role that a request needs."""
+        return Role.TEACH if self.method == "POST" else self.role
 
 
 class View(Protocol):

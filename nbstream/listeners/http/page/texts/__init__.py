@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from nbstream.listeners.http.page.texts import layout, messages, now, quarantine, teaching, thresholds, tokens
+from nbstream.listeners.http.page.texts import (
+    layout,
+    login,
+    messages,
+    now,
+    quarantine,
+    teaching,
+    thresholds,
+    tokens,
+)
 
 _PARTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "layout": layout.TEXTS,
+        "login": login.TEXTS,
         "now": now.TEXTS,
         "messages": messages.TEXTS,
         "thresholds": thresholds.TEXTS,

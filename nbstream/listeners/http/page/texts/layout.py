@@ -9,4 +9,10 @@ TEXTS = {
     "logout": "Log out",
     "read_only": "read only",
     "old": "Redis cannot be reached: what is shown may be old, and nothing can be changed.",
+    "store_away": "Redis cannot be reached now. Please try again later.",
+    "foreign_origin": "This request does not come from a page of this host, or the browser does not say so.",
+    "csrf_refused": "This form is no longer valid: nothing was changed. Reload the page, and send it again.",
+    "role_refused": "You have logged in to read only. Log in for teaching to change something.",
+    "login_needed": "Log in first: /ui/login",
+    "back": "To the page",
 }

@@ -1,0 +1,111 @@
+"""The pages of people who have not logged in."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from nbstream.errors import StoreUnavailable
+from nbstream.listeners.http.page.clients import client_of, failure_sources
+from nbstream.listeners.http.page.forms import read_query, receive_form
+from nbstream.listeners.http.page.login import login_name
+from nbstream.listeners.http.page.requests import Page, PageRefused
+from nbstream.listeners.http.page.responses import html_response, redirect, set_cookie
+from nbstream.listeners.http.page.routes import LOGIN_PATH, PREFIX
+from nbstream.listeners.http.page.texts import text
+from nbstream.listeners.http.responses import RequestRefused
+from nbstream.logs import event_fields
+from nbstream.store.page_sessions import SESSION_SECONDS, is_token
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aiohttp import web
+
+    from nbstream.listeners.http.bodies import BodyReader
+    from nbstream.listeners.http.page.login import PageLogin
+    from nbstream.listeners.http.page.rendering import PageRenderer
+    from nbstream.listeners.peers import Peer
+
+_log = logging.getLogger(__name__)
+
+SESSION_COOKIE = "nbstream_session"
+_TARGET = re.compile(r"/ui/[\w./?=&%+~-]{0,500}", re.ASCII)
+
+
+class LoginPages:
+    """The form to log in, and its answer. ``client`` is whom a request comes from, ``peer`` who has connected."""
+
+    def __init__(self, login: PageLogin, bodies: BodyReader, renderer: PageRenderer) -> None:
+        self._login = login
+        self._bodies = bodies
+        self._renderer = renderer
+
+    async def answer(self, request: web.BaseRequest, peer: Peer) -> web.Response:
+        """Answer a request of the login. Raises ``RequestRefused``."""
+        if request.method not in {"GET", "HEAD", "POST"}:
+            raise RequestRefused(405, "Method Not Allowed", allow="GET,HEAD,POST", close=True)
+        try:
+            if request.method == "POST":
+                form = await receive_form(request, self._bodies)
+                return await self._log_in(request, {name: values[0] for name, values in form.items()}, peer)
+            query = read_query(request.rel_url.raw_query_string)
+        except PageRefused as refused:
+            raise RequestRefused(refused.status, refused.text, close=True) from refused
+        except StoreUnavailable as error:
+            raise RequestRefused(503, text("login.store_away")) from error
+        # The link is used by the form only: what fetches links, such as a preview, must not use it up.
+        return self._form_page(query.get("link", ""), query.get("to", ""))
+
+    async def _log_in(self, request: web.BaseRequest, form: Mapping[str, str], peer: Peer) -> web.Response:
+        client = client_of(peer, request.headers)
+        try:
+            token = await self._begin_session(form, client, peer)
+        except PageRefused as refused:
+            # Programs such as fail2ban read the address.
+            password = "none" if "link" in form else "wrong"
+            fields = event_fields(peer=str(client), path=LOGIN_PATH, password=password)
+            _log.warning("http: a request was refused", extra=fields)
+            return self._form_page("", form.get("to", ""), refused)
+        _log.info("page: somebody logged in", extra=event_fields(client=str(client)))
+        # No redirect: a browser does not send the new cookie with one that began on another site.
+        html = self._renderer.render(Page("logged_in.html", {"target": _local_target(form.get("to", ""))}), None)
+        response = html_response(html)
+        set_cookie(response, request, SESSION_COOKIE, token, SESSION_SECONDS)
+        return response
+
+    async def _begin_session(self, form: Mapping[str, str], client: Peer, peer: Peer) -> str:
+        if "link" in form:
+            return await self._login.with_link(form["link"])
+        name = login_name(form.get("name", ""), str(client))
+        return await self._login.with_password(form.get("password", ""), name, failure_sources(peer, client))
+
+    def _form_page(self, link: str, target: str, refused: PageRefused | None = None) -> web.Response:
+        values = {
+            "link": link if is_token(link) else "",
+            "target": _local_target(target),
+            "has_password": self._login.passwords.any,
+            "refusal": refused.text if refused else "",
+        }
+        html = self._renderer.render(Page("login.html", values), None)
+        return html_response(html, refused.status if refused else 200)
+
+
+def session_token(request: web.BaseRequest) -> str:
+    """Return the token in the cookie of a request; empty where it has none."""
+    token = request.cookies.get(SESSION_COOKIE, "")
+    return token if is_token(token) else ""
+
+
+def ask_to_log_in(request: web.BaseRequest) -> web.Response:
+    """Send a person to the form; raises ``RequestRefused`` for a script."""
+    if request.method in {"GET", "HEAD"} and "text/html" in request.headers.get("Accept", ""):
+        return redirect(f"{LOGIN_PATH}?to={quote(request.rel_url.raw_path_qs, safe='/')}")
+    raise RequestRefused(403, text("layout.login_needed"), close=True)
+
+
+def _local_target(target: str) -> str:
+    """Return the page to show after the login: a link from elsewhere must not choose another site."""
+    return target if _TARGET.fullmatch(target) else PREFIX

@@ -1,0 +1,56 @@
+"""The responses of the page, with the header fields that keep a browser from doing anything else with them.
+
+Rules: no answer may be framed, or run or load anything from elsewhere; nothing is stored but static files. No
+script sees a cookie, and no other site sends one.
+"""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from nbstream.listeners.http.connections import SERVER_NAME
+from nbstream.listeners.http.page.routes import PREFIX
+from nbstream.wire.json_text import encode_json
+
+SECURITY_FIELDS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    # Not no-referrer: with it, browsers hide the origin of our own forms too (Origin: null).
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Server": SERVER_NAME,
+}
+PAGE_FIELDS = {**SECURITY_FIELDS, "Cache-Control": "no-store"}
+_RETRY_SECONDS = {429: 60, 503: 5}
+
+
+def html_response(html: str, status: int = 200) -> web.Response:
+    """Return a page."""
+    fields = {**PAGE_FIELDS, "Content-Type": "text/html; charset=utf-8"}
+    if status in _RETRY_SECONDS:
+        fields["Retry-After"] = str(_RETRY_SECONDS[status])
+    return web.Response(body=html.encode("utf-8", "replace"), status=status, headers=fields)
+
+
+def json_response(body: object) -> web.Response:
+    """Return data for a script of the page."""
+    return web.Response(
+        body=encode_json(body), headers={**PAGE_FIELDS, "Content-Type": "application/json; charset=utf-8"}
+    )
+
+
+def redirect(path: str) -> web.Response:
+    """Send the browser to another page, which it gets with GET."""
+    return web.Response(status=303, headers={**PAGE_FIELDS, "Location": path})
+
+
+def set_cookie(response: web.Response, request: web.BaseRequest, name: str, value: str, seconds: int) -> None:
+    """Set a cookie; where ``seconds`` is 0, remove it."""
+    is_https = request.headers.get("X-Forwarded-Proto", "").lower() == "https"
+    response.set_cookie(
+        name, value, max_age=seconds, path=PREFIX, httponly=True, samesite="Strict", secure=is_https or None
+    )

@@ -1,0 +1,230 @@
+"""The page over HTTP: requests below ``/ui/`` become questions to views, and their answers become responses.
+
+Rules: the views are for people who have logged in. A request that changes something is a POST, and needs the role
+for teaching, a session that Redis has just confirmed, the token of the session, and an origin on this host.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from nbstream.errors import NbstreamError, StoreUnavailable
+from nbstream.listeners.http.error_responses import error_problem
+from nbstream.listeners.http.page.clients import is_of_this_host
+from nbstream.listeners.http.page.event_responses import send_events
+from nbstream.listeners.http.page.foreign_text import visible_text
+from nbstream.listeners.http.page.forms import read_query, receive_form, well_formed
+from nbstream.listeners.http.page.login_pages import (
+    SESSION_COOKIE,
+    LoginPages,
+    ask_to_log_in,
+    session_token,
+)
+from nbstream.listeners.http.page.requests import EventStream, Json, Page, PageRefused, PageRequest, Redirect
+from nbstream.listeners.http.page.responses import (
+    PAGE_FIELDS,
+    SECURITY_FIELDS,
+    html_response,
+    json_response,
+    redirect,
+    set_cookie,
+)
+from nbstream.listeners.http.page.routes import LOGIN_PATH, LOGOUT_PATH, PREFIX, STATIC_PREFIX
+from nbstream.listeners.http.page.sessions import is_equal, seal, unseal
+from nbstream.listeners.http.page.texts import text
+from nbstream.listeners.http.responses import RequestRefused
+from nbstream.listeners.http.route_table import RouteTable, last_segment
+from nbstream.listeners.request_errors import is_request_error
+from nbstream.wire.api_v1 import HttpProblem
+
+if TYPE_CHECKING:
+    from nbstream.listeners.http.bodies import BodyReader
+    from nbstream.listeners.http.connections import HttpConnection
+    from nbstream.listeners.http.page.login import PageLogin
+    from nbstream.listeners.http.page.rendering import PageRenderer
+    from nbstream.listeners.http.page.requests import Session
+    from nbstream.listeners.http.page.routes import PageRoute, View
+    from nbstream.listeners.http.page.sessions import PageSessions
+    from nbstream.listeners.http.page.static_files import StaticFiles
+    from nbstream.listeners.peers import Peer
+
+_log = logging.getLogger(__name__)
+
+_FLASH_COOKIE = "nbstream_flash"
+_FLASH_SECONDS = 60
+_MAX_FLASH_LENGTH = 500  # four bytes a character at most: a cookie may have 4096
+
+
+class PageServer:
+    """Answers all requests below ``/ui/``."""
+
+    def __init__(
+        self,
+        views: Iterable[View],
+        login: PageLogin,
+        sessions: PageSessions,
+        bodies: BodyReader,
+        static_files: StaticFiles,
+        renderer: PageRenderer,
+    ) -> None:
+        self._sessions = sessions
+        self._bodies = bodies
+        self._static_files = static_files
+        self._renderer = renderer
+        self._login_pages = LoginPages(login, bodies, renderer)
+        self._routes = RouteTable([route for view in views for route in view.routes()])
+
+    def serves(self, path: str) -> bool:
+        """Return whether a request for this path belongs to the page."""
+        return path.startswith(PREFIX) or path == PREFIX.rstrip("/")
+
+    async def answer(self, request: web.BaseRequest, peer: Peer, connection: HttpConnection) -> web.StreamResponse:
+        """Answer a request. What it raises ``refusal`` makes a page of, once it is an ``HttpProblem``."""
+        path = request.path
+        if not path.startswith(PREFIX):
+            return redirect(PREFIX)
+        _require_this_host(request)
+        if path.startswith(STATIC_PREFIX):
+            return self._static_file(request)
+        if path == LOGIN_PATH:
+            return await self._login_pages.answer(request, peer)
+        token = session_token(request)
+        session = await self._find_session(token)
+        if session is None:
+            return ask_to_log_in(request)
+        try:
+            return await self._answer_session(request, token, session, connection)
+        except PageRefused as refused:
+            return self._refusal_page(HttpProblem(refused.status, refused.text), session)
+        except RequestRefused as refused:
+            return self._refusal_page(refused.problem, session, close=refused.close, allow=refused.allow)
+        except NbstreamError as error:
+            if not is_request_error(error):
+                _log.exception("http: a request failed")
+            problem = error_problem(error)
+            if isinstance(error, StoreUnavailable):
+                problem = HttpProblem(problem.status, text("layout.store_away"))
+            return self._refusal_page(problem, session)
+
+    async def _find_session(self, token: str) -> Session | None:
+        try:
+            return await self._sessions.find(token) if token else None
+        except StoreUnavailable as error:
+            raise RequestRefused(503, text("login.store_away"), close=True) from error
+
+    def refusal(self, problem: HttpProblem, *, close: bool, allow: str | None) -> web.Response:
+        """Return the page that says why a request is refused."""
+        return self._refusal_page(problem, None, close=close, allow=allow)
+
+    def _refusal_page(
+        self, problem: HttpProblem, session: Session | None, *, close: bool = False, allow: str | None = None
+    ) -> web.Response:
+        page = Page("error.html", {"heading": HTTPStatus(problem.status).phrase, "detail": problem.detail})
+        html = self._renderer.render(page, PageRequest(session) if session else None)
+        response = html_response(html, problem.status)
+        if allow is not None:
+            response.headers["Allow"] = allow
+        if close:
+            response.force_close()
+        return response
+
+    async def _answer_session(
+        self, request: web.BaseRequest, token: str, session: Session, connection: HttpConnection
+    ) -> web.StreamResponse:
+        if request.path == LOGOUT_PATH:
+            return await self._log_out(request, token, session)
+        route = self._routes.find(request.method, request.path)
+        page_request = await self._read_request(request, route, session)
+        answer = await route.handler(page_request)
+        match answer:
+            case Page():
+                return self._show_page(request, answer, page_request, token)
+            case Redirect():
+                response = redirect(answer.path)
+                if answer.flash:
+                    flash = seal(token, answer.flash[:_MAX_FLASH_LENGTH])
+                    set_cookie(response, request, _FLASH_COOKIE, flash, _FLASH_SECONDS)
+                return response
+            case Json():
+                return json_response(answer.body)
+            case EventStream():
+                return await self._send_events(request, answer, token, connection)
+
+    async def _read_request(self, request: web.BaseRequest, route: PageRoute, session: Session) -> PageRequest:
+        if not session.role.includes(route.needed_role):
+            raise PageRefused(403, text("layout.role_refused"))
+        return PageRequest(
+            session,
+            well_formed(last_segment(request)) if route.path.endswith("{id}") else "",
+            read_query(request.rel_url.raw_query_string),
+            await self._read_form(request, session) if request.method == "POST" else {},
+            request.headers.get("X-Fragment") == "1",
+        )
+
+    async def _read_form(self, request: web.BaseRequest, session: Session) -> Mapping[str, Sequence[str]]:
+        if not session.is_verified:
+            raise PageRefused(503, text("layout.store_away"))
+        form = await receive_form(request, self._bodies)
+        if not is_equal(form.get("csrf", ("",))[0], session.csrf_token):
+            raise PageRefused(403, text("layout.csrf_refused"))
+        return form
+
+    def _show_page(
+        self, request: web.BaseRequest, page: Page, page_request: PageRequest, token: str
+    ) -> web.Response:
+        flash = "" if page_request.is_fragment else unseal(token, request.cookies.get(_FLASH_COOKIE, ""))
+        html = self._renderer.render(page, page_request, path=request.path, flash=visible_text(flash))
+        response = html_response(html, page.status)
+        if flash:
+            set_cookie(response, request, _FLASH_COOKIE, "", 0)
+        return response
+
+    async def _log_out(self, request: web.BaseRequest, token: str, session: Session) -> web.Response:
+        if request.method != "POST":
+            raise RequestRefused(405, "Method Not Allowed", allow="POST")
+        await self._read_form(request, session)
+        await self._sessions.end(token)
+        _log.info("page: somebody logged out")
+        response = redirect(LOGIN_PATH)
+        set_cookie(response, request, SESSION_COOKIE, "", 0)
+        return response
+
+    def _static_file(self, request: web.BaseRequest) -> web.Response:
+        file = self._static_files.find(request.path.removeprefix(STATIC_PREFIX))
+        if file is None:
+            raise RequestRefused(404, "Not Found", close=True)
+        if request.method not in {"GET", "HEAD"}:
+            raise RequestRefused(405, "Method Not Allowed", allow="GET,HEAD", close=True)
+        fields = self._static_files.fields(file, request.rel_url.raw_query_string, request.headers)
+        if self._static_files.etag in request.headers.get("If-None-Match", ""):
+            return web.Response(status=304, headers={**SECURITY_FIELDS, **fields})
+        body = file.packed if "Content-Encoding" in fields else file.content
+        return web.Response(body=body, headers={**SECURITY_FIELDS, **fields})
+
+    async def _send_events(
+        self, request: web.BaseRequest, stream: EventStream, token: str, connection: HttpConnection
+    ) -> web.StreamResponse:
+        if request.method == "HEAD":
+            return web.Response(headers={**PAGE_FIELDS, "Content-Type": "text/event-stream"})
+
+        async def is_allowed() -> bool:
+            try:
+                return await self._sessions.find(token) is not None
+            except StoreUnavailable:
+                return False
+
+        # nginx would hold events back.
+        fields = {**PAGE_FIELDS, "X-Accel-Buffering": "no"}
+        return await send_events(request, connection, stream.subscribe(), fields, is_allowed)
+
+
+def _require_this_host(request: web.BaseRequest) -> None:
+    """Raise ``RequestRefused`` where a page of another site may have made the request, or a program a POST."""
+    is_own = is_of_this_host(request.headers)
+    if is_own is False or (request.method == "POST" and is_own is None):
+        raise RequestRefused(403, text("layout.foreign_origin"), close=True)

@@ -1,0 +1,109 @@
+"""The sessions of the page: who sends a request, by the cookie.
+
+Rules: each request asks Redis, so that a logout ends a session in all processes at once. Where Redis is away, a
+session that this process has confirmed within the last minutes goes on, for reading alone. What a form or a cookie
+must prove is an HMAC with the token of the session as its key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nbstream.errors import StoreUnavailable
+from nbstream.listeners.http.page.requests import Role, Session
+from nbstream.store.page_sessions import token_hash
+
+if TYPE_CHECKING:
+    from nbstream.store.page_sessions import PageSessionStore, StoredLogin
+
+_ASK_SECONDS = 1.0  # then what is known is shown: a page should not wait as long as a lesson may
+_TRUSTED_SECONDS = 600.0
+_MAX_KNOWN = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownSession:
+    """A session that was confirmed at ``confirmed_at``, by the monotonic clock."""
+
+    login: StoredLogin
+    confirmed_at: float
+
+    @property
+    def is_trusted(self) -> bool:
+        return time.monotonic() - self.confirmed_at < _TRUSTED_SECONDS and time.time() < self.login.ends_at
+
+
+class PageSessions:
+    """The sessions in Redis, and those that this process has seen lately."""
+
+    def __init__(self, store: PageSessionStore) -> None:
+        self._store = store
+        self._known: OrderedDict[str, _KnownSession] = OrderedDict()
+
+    async def find(self, token: str) -> Session | None:
+        """Return the session, None where there is none; raises ``StoreUnavailable`` where nobody knows."""
+        key = token_hash(token)
+        try:
+            async with asyncio.timeout(_ASK_SECONDS):
+                login = await self._store.find_session(token)
+        except (StoreUnavailable, TimeoutError) as error:
+            known = self._known.get(key)
+            if known is None or not known.is_trusted:
+                raise StoreUnavailable("the sessions of the page cannot be looked up") from error
+            return _make_session(known.login, token, is_verified=False)
+        self._known.pop(key, None)
+        if login is None:
+            return None
+        self._known[key] = _KnownSession(login, time.monotonic())
+        if len(self._known) > _MAX_KNOWN:
+            self._known.popitem(last=False)
+        return _make_session(login, token)
+
+    async def end(self, token: str) -> None:
+        """End the session, in all processes. Raises ``StoreUnavailable``."""
+        await self._store.end_session(token)
+        self._known.pop(token_hash(token), None)
+
+
+def _make_session(login: StoredLogin, token: str, *, is_verified: bool = True) -> Session | None:
+    try:
+        role = Role(login.role)
+    except ValueError:  # one of another version
+        return None
+    return Session(role, login.name, csrf_token(token), is_verified)
+
+
+def csrf_token(token: str) -> str:
+    """Return what each form of the session proves itself with."""
+    return _proof(token, b"form")
+
+
+def seal(token: str, text: str) -> str:
+    """Return ``text`` as the value of a cookie that only this session can have made."""
+    encoded = base64.urlsafe_b64encode(text.encode()).decode()
+    return f"{encoded}.{_proof(token, b'cookie ' + encoded.encode())}"
+
+
+def unseal(token: str, sealed: str) -> str:
+    """Return the text that ``seal`` sealed for this session; empty where it did not."""
+    encoded, _, proof = sealed.partition(".")
+    expected = _proof(token, b"cookie " + encoded.encode("utf-8", "surrogateescape"))
+    if not is_equal(proof, expected):
+        return ""
+    return base64.urlsafe_b64decode(encoded).decode()
+
+
+def is_equal(offered: str, secret: str) -> bool:
+    """Return whether the texts are equal, in a time that tells nothing of where they differ."""
+    return hmac.compare_digest(offered.encode("utf-8", "surrogateescape"), secret.encode())
+
+
+def _proof(token: str, what: bytes) -> str:
+    return hmac.new(token.encode("utf-8", "surrogateescape"), what, hashlib.sha256).hexdigest()

@@ -1,0 +1,121 @@
+"""Who may log in to the page, and who has: one-time links, sessions and failed attempts.
+
+Rules: all processes see the same. A link and a session are 32 random bytes, which only their owner knows; Redis
+has their SHA-256. A link is used once and for ten minutes, a session ends after twelve hours whatever is done with
+it. All of them expire by themselves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nbstream.store.redis_errors import readable_replies, store_errors
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+    from nbstream.store.model.keys import ModelKeys
+
+LINK_SECONDS = 600
+SESSION_SECONDS = 12 * 3600
+FAILURE_SECONDS = 60
+"""Failed attempts are counted for this time from the first one on."""
+
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLogin:
+    """What a link or a session gives: a role, and a name for the history, until ``ends_at`` (Unix time)."""
+
+    role: str
+    name: str
+    ends_at: float
+
+
+class PageSessionStore:
+    """The links, sessions and failures of one model in Redis; all methods raise ``StoreUnavailable``."""
+
+    def __init__(self, client: Redis, keys: ModelKeys) -> None:
+        self._client = client
+        self._keys = keys
+
+    async def create_link(self, role: str, name: str) -> str:
+        """Return the token of a new link."""
+        token = secrets.token_urlsafe(32)
+        await self._store(self._keys.page_link(token_hash(token)), role, name, LINK_SECONDS)
+        return token
+
+    async def use_link(self, token: str) -> StoredLogin | None:
+        """Return what the link gives, and forget it; None where it is used, has expired, or never was."""
+        if not is_token(token):
+            return None
+        with store_errors():
+            return _read_login(await self._client.getdel(self._keys.page_link(token_hash(token))))
+
+    async def create_session(self, role: str, name: str) -> str:
+        """Return the token of a new session."""
+        token = secrets.token_urlsafe(32)
+        await self._store(self._keys.page_session(token_hash(token)), role, name, SESSION_SECONDS)
+        return token
+
+    async def find_session(self, token: str) -> StoredLogin | None:
+        """Return the session, or None where it has ended or never was."""
+        if not is_token(token):
+            return None
+        with store_errors():
+            return _read_login(await self._client.get(self._keys.page_session(token_hash(token))))
+
+    async def end_session(self, token: str) -> None:
+        """End the session for all processes."""
+        with store_errors():
+            await self._client.delete(self._keys.page_session(token_hash(token)))
+
+    async def count_failure(self, source: str) -> int:
+        """Count one more failed attempt of this source; return how many there have been lately."""
+        return await self._change_failures(source, 1)
+
+    async def forget_failure(self, source: str) -> None:
+        """Take back one failure: the attempt has succeeded."""
+        await self._change_failures(source, -1)
+
+    async def _change_failures(self, source: str, change: int) -> int:
+        key = self._keys.page_failures(source)
+        with store_errors(), readable_replies():
+            async with self._client.pipeline(transaction=True) as pipeline:
+                pipeline.set(key, 0, ex=FAILURE_SECONDS, nx=True)
+                pipeline.incrby(key, change)
+                _, count = await pipeline.execute()
+            return int(count)
+
+    async def _store(self, key: str, role: str, name: str, seconds: int) -> None:
+        value = json.dumps({"role": role, "name": name, "ends_at": time.time() + seconds})
+        with store_errors():
+            await self._client.set(key, value, ex=seconds)
+
+
+def is_token(text: str) -> bool:
+    """Return whether this text has the form of the token of a link or a session."""
+    return _TOKEN.fullmatch(text) is not None
+
+
+def token_hash(token: str) -> str:
+    """Return the SHA-256 of a token, in hexadecimal digits."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _read_login(stored: Any) -> StoredLogin | None:
+    """Return what is stored; None for nothing, and for what another program wrote."""
+    if stored is None:
+        return None
+    try:
+        values = json.loads(stored)
+        return StoredLogin(str(values["role"]), str(values["name"]), float(values["ends_at"]))
+    except (ValueError, TypeError, LookupError):
+        return None
