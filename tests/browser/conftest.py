@@ -1,0 +1,64 @@
+"""One Chromium for all tests of this folder in a process; each test has profiles of its own.
+
+Playwright's loop counts as running as long as the browser is there. So no test here is a coroutine, and the
+browser is closed before the tests of other folders go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+from playwright.sync_api import Browser, expect, sync_playwright
+
+from tests.browser.visitor import DEADLINE_MS, Look, Visitor
+
+OpenVisitor: TypeAlias = Callable[..., Visitor]
+
+_FAILED = pytest.StashKey[bool]()
+
+
+@pytest.fixture(scope="package")
+def browser(program: Callable[[str], str]) -> Iterator[Browser]:
+    """Debian's Chromium: nothing is downloaded."""
+    expect.set_options(timeout=DEADLINE_MS)
+    with sync_playwright() as playwright:
+        # As root there is no sandbox; the pages are our own.
+        chromium = playwright.chromium.launch(executable_path=program("chromium"), chromium_sandbox=False)
+        yield chromium
+        chromium.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        item.stash[_FAILED] = True
+    return report
+
+
+@pytest.fixture
+def visit(browser: Browser, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenVisitor]:
+    """Opens visitors: ``visit(origin, look)``. A test fails where one of them has a problem left at its end.
+
+    What each of them saw last when a test failed is kept as a picture in the folder of the test.
+    """
+    visitors: list[Visitor] = []
+
+    def open_visitor(origin: str, look: Look | None = None) -> Visitor:
+        visitors.append(Visitor(browser, origin, look))
+        return visitors[-1]
+
+    yield open_visitor
+    problems = [problem for visitor in visitors for problem in visitor.problems]
+    for number, visitor in enumerate(visitors):
+        if problems or request.node.stash.get(_FAILED, False):
+            picture = tmp_path / f"failure-{number}.png"
+            visitor.screenshot(picture)
+            request.node.add_report_section("teardown", "screenshot", f"{visitor.page.url} {picture}")
+        visitor.close()
+    assert not problems

@@ -1,0 +1,132 @@
+"""Somebody who looks at the page in a real Chromium, and notes everything that goes wrong there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from axe_playwright_python.sync_playwright import Axe
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Request, Response, Route
+
+DEADLINE_MS = 15_000.0
+"""How long anything that is waited for may take, in milliseconds."""
+
+NARROW = 360
+WIDE = 1280
+_HEIGHT = 900
+_GRAVE = {"serious", "critical"}
+_CLIENT_WENT_ON = "net::ERR_ABORTED"  # a stream of events ends so when its page is left
+
+
+@dataclass(frozen=True)
+class Look:
+    """How somebody looks at a page."""
+
+    width: int = WIDE
+    colors: Literal["light", "dark"] = "light"
+    scripts: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.colors}-{self.width}{'' if self.scripts else '-no-scripts'}"
+
+
+class Visitor:
+    """One profile of its own, with one page open.
+
+    ``origin`` is the only one that may be asked for anything. What the console, the network or the server says of
+    an error is in ``problems``; a test that wants one takes it from there.
+    """
+
+    def __init__(self, browser: Browser, origin: str, look: Look | None = None) -> None:
+        look = look or Look()
+        self.origin = origin
+        self.problems: list[str] = []
+        self._context = browser.new_context(
+            base_url=origin,
+            color_scheme=look.colors,
+            java_script_enabled=look.scripts,
+            viewport={"width": look.width, "height": _HEIGHT},
+            reduced_motion="reduce",
+        )
+        self._context.set_default_timeout(DEADLINE_MS)
+        self._context.route("**/*", self._guard)
+        self.page: Page = self._context.new_page()
+        self.page.on("console", self._note_console)
+        self.page.on("pageerror", lambda error: self.problems.append(f"script: {error}"))
+        self.page.on("dialog", self._note_dialog)
+        self.page.on("requestfailed", self._note_failure)
+        self.page.on("response", self._note_response)
+
+    def close(self) -> None:
+        """Close the page and drop the profile."""
+        self._context.close()
+
+    def take_problems(self) -> list[str]:
+        """Return the problems so far, and forget them."""
+        taken, self.problems = self.problems, []
+        return taken
+
+    def go(self, path: str) -> Response:
+        """Open a path of the origin; returns when the page and what it needs is loaded."""
+        response = self.page.goto(path, wait_until="load")
+        assert response is not None
+        return response
+
+    def overflowing(self) -> list[str]:
+        """Return what makes the page wider than its window; empty where it need not be scrolled sideways."""
+        found: list[str] = self.page.evaluate(_OVERFLOWING)
+        return found
+
+    def grave_violations(self) -> list[str]:
+        """Return what axe-core finds serious or critical, each with the first elements that it is about."""
+        violations = Axe().run(self.page).response["violations"]
+        return [
+            f"{violation['id']} ({violation['impact']}): {[node['html'][:200] for node in violation['nodes'][:3]]}"
+            for violation in violations
+            if violation["impact"] in _GRAVE
+        ]
+
+    def screenshot(self, path: Path) -> None:
+        """Write a picture of the whole page."""
+        self.page.screenshot(path=path, full_page=True)
+
+    def _guard(self, route: Route, request: Request) -> None:
+        if request.url.startswith((f"{self.origin}/", "data:", "about:", "blob:")):
+            route.continue_()
+        else:
+            self.problems.append(f"foreign request: {request.url}")
+            route.abort()
+
+    def _note_console(self, message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning", "assert"}:
+            self.problems.append(f"console: {message.text}")
+
+    def _note_dialog(self, dialog: Dialog) -> None:
+        self.problems.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def _note_failure(self, request: Request) -> None:
+        if not (request.resource_type in {"eventsource", "fetch"} and request.failure == _CLIENT_WENT_ON):
+            self.problems.append(f"failed: {request.url}: {request.failure}")
+
+    def _note_response(self, response: Response) -> None:
+        if response.status >= 400:
+            self.problems.append(f"answer: {response.status} {response.url}")
+
+
+# A box that scrolls by itself may have more in it than it shows.
+_OVERFLOWING = """() => {
+  const root = document.documentElement
+  if (root.scrollWidth <= root.clientWidth) return []
+  const scrolls = (element) => {
+    for (let box = element.parentElement; box && box !== document.body; box = box.parentElement)
+      if (['auto', 'scroll', 'hidden'].includes(getComputedStyle(box).overflowX)) return true
+    return false
+  }
+  const wide = [...document.querySelectorAll('body *')].filter(
+    (element) => element.getBoundingClientRect().right > root.clientWidth + 0.5 && !scrolls(element))
+  return [`${root.scrollWidth} of ${root.clientWidth}`, ...wide.slice(0, 5).map((e) => e.outerHTML.slice(0, 200))]
+}"""
