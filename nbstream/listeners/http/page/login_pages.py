@@ -59,6 +59,15 @@ class LoginPages:
         # The link is used by the form only: what fetches links, such as a preview, must not use it up.
         return self._form_page(query.get("link", ""), query.get("to", ""))
 
+    def ask_to_log_in(self, request: web.BaseRequest) -> web.Response:
+        """Send whoever wants to see a page to the form, and refuse everything else with it."""
+        if request.method in {"GET", "HEAD"} and "text/html" in request.headers.get("Accept", ""):
+            return redirect(f"{LOGIN_PATH}?to={quote(request.rel_url.raw_path_qs, safe='/')}")
+        response = self._form_page("", "", PageRefused(403, text("login.needed")))
+        response.headers["X-Login"] = "needed"  # for the scripts of the page
+        response.force_close()  # the rest of a form is not read
+        return response
+
     async def _log_in(self, request: web.BaseRequest, form: Mapping[str, str], peer: Peer) -> web.Response:
         client = client_of(peer, request.headers)
         try:
@@ -97,13 +106,6 @@ def session_token(request: web.BaseRequest) -> str:
     """Return the token in the cookie of a request; empty where it has none."""
     token = request.cookies.get(SESSION_COOKIE, "")
     return token if is_token(token) else ""
-
-
-def ask_to_log_in(request: web.BaseRequest) -> web.Response:
-    """Send a person to the form; raises ``RequestRefused`` for a script."""
-    if request.method in {"GET", "HEAD"} and "text/html" in request.headers.get("Accept", ""):
-        return redirect(f"{LOGIN_PATH}?to={quote(request.rel_url.raw_path_qs, safe='/')}")
-    raise RequestRefused(403, text("layout.login_needed"), close=True)
 
 
 def _local_target(target: str) -> str:

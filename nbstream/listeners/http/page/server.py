@@ -22,7 +22,6 @@ from nbstream.listeners.http.page.forms import read_query, receive_form, well_fo
 from nbstream.listeners.http.page.login_pages import (
     SESSION_COOKIE,
     LoginPages,
-    ask_to_log_in,
     session_token,
 )
 from nbstream.listeners.http.page.requests import EventStream, Json, Page, PageRefused, PageRequest, Redirect
@@ -96,7 +95,7 @@ class PageServer:
         token = session_token(request)
         session = await self._find_session(token)
         if session is None:
-            return ask_to_log_in(request)
+            return self._login_pages.ask_to_log_in(request)
         try:
             return await self._answer_session(request, token, session, connection)
         except PageRefused as refused:

@@ -11,6 +11,7 @@ TEXTS = {
     "no_password": "A one-time link is needed. On the machine of the daemon, this command prints one:",
     "or_link": "Or use a one-time link. On the machine of the daemon, this command prints one:",
     "command": "nbstream ui",
+    "needed": "You have not logged in, or your session has ended. Nothing was changed.",
     "link_refused": "This link was used before, or it is older than ten minutes.",
     "password_refused": "This is not the password.",
     "too_many": "There were too many attempts. Please wait for a minute.",
