@@ -20,6 +20,7 @@ from nbstream.store.model.model import Model
 from nbstream.store.model.replica_wait import ReplicaWaitOptions
 from nbstream.store.model.temporary import temporary_model, temporary_name
 from nbstream.store.recent import checked_messages
+from nbstream.store.recent.row_search import RowSearch
 from nbstream.store.replica.mirror import Mirror
 from nbstream.store.replica.segments import NoSharedMemory, Segments
 
@@ -172,10 +173,21 @@ def make_recent_messages(
     ``report_dropped`` is called with the number of messages that could not be remembered.
     """
     memory = settings.memory
-    options = checked_messages.RecentMessagesOptions(memory.hours * 3600, memory.messages, memory.explanations)
+    options = checked_messages.RecentMessagesOptions(
+        memory.hours * 3600,
+        memory.messages,
+        memory.explanations,
+        rows=settings.remembers_rows,
+        envelopes=settings.remembers_envelopes,
+    )
     return checked_messages.RecentMessages(
         model.client, model.keys, options, report_dropped, lambda: model.formats
     )
+
+
+def make_row_search(settings: Settings, model: Model) -> RowSearch:
+    """Return what finds the model's checked messages for the page."""
+    return RowSearch(model.client, model.keys, settings.memory.hours * 3600)
 
 
 @asynccontextmanager

@@ -30,3 +30,9 @@ class MemorySettings(Section):
     """Remember also why each checked message got its verdict, for ``nbstream explain ID``. Each explanation takes
     about 2 kB of Redis.
     """
+
+    envelope: bool | None = None
+    """Remember also the sender, up to ten recipients, the subject and the action of each checked message, for the
+    list of messages on the page. ``null`` is ``true`` where ``listeners.http`` is on, and ``false`` elsewhere.
+    Each takes about 1 kB of Redis.
+    """

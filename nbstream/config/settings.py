@@ -338,6 +338,16 @@ class Settings(Section):
         return self._source
 
     @property
+    def remembers_rows(self) -> bool:
+        """Whether the page, here or elsewhere, can list the checked messages."""
+        return self.listeners.http is not None or self.remembers_envelopes
+
+    @property
+    def remembers_envelopes(self) -> bool:
+        """Whether the envelopes of checked messages are remembered."""
+        return self.listeners.http is not None if self.memory.envelope is None else self.memory.envelope
+
+    @property
     def maildir_folder(self) -> Path | None:
         """The Maildir that mail is delivered into, or None where the next hop is a server."""
         next_hop = self.relay.next_hop

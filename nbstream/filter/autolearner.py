@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from nbstream.filter.protocols import CountSource, LessonStore
     from nbstream.filter.results import Check, CheckSeconds
     from nbstream.filter.scorer import Scorer
+    from nbstream.policy.envelope import BuildEnvelope
     from nbstream.tokens.tokenizer import Tokens
 
 _log = logging.getLogger(__name__)
@@ -138,7 +139,9 @@ class Autolearner(SilentObserver):
         self._queue: asyncio.Queue[tuple[Check, Tokens]] = asyncio.Queue(MAX_QUEUED)
         self._is_working = True
 
-    def checked(self, check: Check, tokens: Tokens, seconds: CheckSeconds) -> None:
+    def checked(
+        self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
+    ) -> None:
         """Queue a checked message as a candidate if the model has learned enough and is sure of the message."""
         label = autolearn.autolearn_label(check.probability, self._options)
         if label is None or check.state.is_learning:

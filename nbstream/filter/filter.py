@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from nbstream.filter.parts import FilterParts
     from nbstream.filter.results import Check, FilterPolicy
     from nbstream.mail.message import Message
+    from nbstream.policy.envelope import BuildEnvelope
     from nbstream.policy.recipient_rules import RecipientTreatment
     from nbstream.store.model.ledger import LedgerEntry
     from nbstream.tokens.tokenizer import TakenApart
@@ -60,10 +61,13 @@ class Filter:
         """
         return Filter(self.parts, policy)
 
-    async def check(self, message: Message, decide: CheckDecider | None = None) -> Check:
+    async def check(
+        self, message: Message, decide: CheckDecider | None = None, build_envelope: BuildEnvelope | None = None
+    ) -> Check:
         """Score ``message`` and decide by the default policy; ``decide`` may then decide it by another one.
 
-        Raises ``StoreUnavailable`` while no counts are loaded.
+        The observer may call ``build_envelope`` later, when the check is decided. Raises ``StoreUnavailable``
+        while no counts are loaded.
         """
         requested = time.perf_counter()
         if self.parts.check_queue and len(message.raw) <= _THREAD_BYTES:
@@ -79,7 +83,7 @@ class Filter:
         if decide:
             check = await decide(check)
         if not check.is_canary:
-            self.parts.observer.checked(check, taken.tokens, seconds)
+            self.parts.observer.checked(check, taken.tokens, seconds, build_envelope)
         return check
 
     async def learn(

@@ -11,6 +11,7 @@ from nbstream.store.recent.checked_messages import CheckedMessage
 if TYPE_CHECKING:
     from nbstream.filter.protocols import FilterObserver
     from nbstream.filter.results import Check, CheckSeconds, Lesson
+    from nbstream.policy.envelope import BuildEnvelope
     from nbstream.store.recent.checked_messages import BuildExplanation
     from nbstream.tokens.tokenizer import Tokens
 
@@ -21,10 +22,12 @@ class CompositeObserver:
     def __init__(self, *observers: FilterObserver) -> None:
         self._observers = observers
 
-    def checked(self, check: Check, tokens: Tokens, seconds: CheckSeconds) -> None:
+    def checked(
+        self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
+    ) -> None:
         """Pass the report on."""
         for observer in self._observers:
-            observer.checked(check, tokens, seconds)
+            observer.checked(check, tokens, seconds, build_envelope)
 
     def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
         """Pass the report on."""
@@ -43,14 +46,16 @@ class CompositeObserver:
 
 
 class RememberingObserver(SilentObserver):
-    """Remembers each checked message together with its explanation."""
+    """Remembers each checked message together with its explanation and its envelope."""
 
-    def __init__(self, remember: Callable[[CheckedMessage, BuildExplanation], None]) -> None:
+    def __init__(self, remember: Callable[[CheckedMessage, BuildExplanation, BuildEnvelope | None], None]) -> None:
         self._remember = remember
 
-    def checked(self, check: Check, tokens: Tokens, seconds: CheckSeconds) -> None:
+    def checked(
+        self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
+    ) -> None:
         """Remember the message that was checked."""
         checked = CheckedMessage(
             check.id, tokens, check.probability, str(check.verdict), check.policy, check.former_id
         )
-        self._remember(checked, check.explain)
+        self._remember(checked, check.explain, build_envelope)

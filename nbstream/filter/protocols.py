@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from nbstream.engine.table import Table
     from nbstream.errors import StoreIncompatible, StoreUnavailable
     from nbstream.filter.results import Check, CheckSeconds, Lesson
+    from nbstream.policy.envelope import BuildEnvelope
     from nbstream.policy.first_scores import FirstScores
     from nbstream.store.model.history import LessonNote
     from nbstream.store.model.learn_script import LessonBatch
@@ -124,8 +125,14 @@ class WithdrawableLayer(Protocol):
 class FilterObserver(Protocol):
     """Receives what the filter reports while it works; metrics are one of the observers."""
 
-    def checked(self, check: Check, tokens: Tokens, seconds: CheckSeconds) -> None:
-        """Report that one message with these tokens was checked."""
+    def checked(
+        self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
+    ) -> None:
+        """Report that one message with these tokens was checked.
+
+        ``build_envelope`` builds what is known of its envelope, None where nobody knows anything; it takes time
+        that a check does not have, so an observer calls it later.
+        """
 
     def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
         """Report feedback for one message that was taken or changed nothing."""
@@ -140,7 +147,9 @@ class FilterObserver(Protocol):
 class SilentObserver:
     """An observer that reports to nobody."""
 
-    def checked(self, check: Check, tokens: Tokens, seconds: CheckSeconds) -> None:
+    def checked(
+        self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
+    ) -> None:
         """Report nothing."""
 
     def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:

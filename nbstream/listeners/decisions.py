@@ -19,6 +19,7 @@ from nbstream.errors import CheckFailed, MessageLoops, NbstreamError
 from nbstream.mail import header_fields
 from nbstream.mail.lines import split_at_line_ends
 from nbstream.policy.actions import Action, ActionKind
+from nbstream.policy.envelope import MAX_RECIPIENTS, Addresses, Envelope, head_of, make_envelope
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME, PolicyVerdict, group_recipients
 
 if TYPE_CHECKING:
@@ -133,19 +134,26 @@ class MessageDecisions:
         self._refuses_loops = refuses_loops
 
     async def decide(
-        self, content: bytes, recipients: Sequence[SmtpPath], impossible: Collection[ActionKind] = ()
+        self,
+        content: bytes,
+        sender: str,
+        recipients: Sequence[SmtpPath],
+        listener: str,
+        impossible: Collection[ActionKind] = (),
     ) -> DecidedMessage:
         """Check ``content`` (CRLF line ends) and return what happens to it for ``recipients``, at least one.
 
-        ``impossible`` are the actions that cannot be carried out now: the message passes in place of them. Raises
-        ``MessageLoops``, and ``CheckFailed`` where the check fails and the client has to try again.
+        ``sender`` is the address of the sender, empty for the null sender, and ``listener`` the name of the
+        listener: both are remembered with the check. ``impossible`` are the actions that cannot be carried out now:
+        the message passes in place of them. Raises ``MessageLoops``, and ``CheckFailed`` where the check fails and
+        the client has to try again.
         """
         if len(content) > _THREAD_BYTES:
             stripped, message = await asyncio.to_thread(self._read, content)
         else:
             stripped, message = self._read(content)
         del content  # of a message with fields of ours there is a copy now
-        groups = tuple(await self._decided_recipients(message, recipients, impossible))
+        groups = tuple(await self._decided_recipients(message, sender, recipients, listener, impossible))
         for group in groups:
             if group.is_canary:
                 continue
@@ -162,16 +170,28 @@ class MessageDecisions:
         return stripped, self._runtime.message_reader.read_stripped(stripped)
 
     async def _decided_recipients(
-        self, message: Message, recipients: Sequence[SmtpPath], impossible: Collection[ActionKind]
+        self,
+        message: Message,
+        sender: str,
+        recipients: Sequence[SmtpPath],
+        listener: str,
+        impossible: Collection[ActionKind],
     ) -> list[DecidedRecipients]:
         groups: list[RecipientGroup[SmtpPath]] = []
+        kept = [recipient.address for recipient in recipients[:MAX_RECIPIENTS]]
+        addresses, head = Addresses.cut(sender, kept, len(recipients)), head_of(message)
+        actions: list[Action] = []
 
         async def decide(check: Check) -> Check:
             groups.extend(await self._recipient_groups(check, recipients))
+            actions.extend(self._taken_action(check, group, impossible) for group in groups)
             return _check_with_decision(check, groups[0].decision)
 
+        def build_envelope() -> Envelope:
+            return make_envelope(listener, addresses, head, _kinds(actions) or "")
+
         try:
-            check = await self._filter.check(message, decide)
+            check = await self._filter.check(message, decide, build_envelope)
         except Exception as error:
             is_fault = not isinstance(error, NbstreamError)
             self._observer.filter_failed("error" if is_fault else "store")
@@ -212,20 +232,26 @@ class MessageDecisions:
     ) -> DecidedRecipients:
         group_check = _check_with_decision(check, group.decision)
         treatment = group.decision.treatment.name if group.has_other_treatments else ""
-        header_policy, action, observed = self._runtime.header_policy, group.decision.action, None
-        if group_check.is_canary:
-            action = Action(ActionKind.PASS)
-        elif header_policy.observes:
-            action, observed = Action(ActionKind.PASS), action
-        elif action.kind in impossible:
-            _log.warning("the action %s cannot be carried out here: a message passes", action.kind)
-            action = Action(ActionKind.PASS)
+        header_policy, decided = self._runtime.header_policy, group.decision.action
+        action = self._taken_action(group_check, group, impossible)
+        is_trial = header_policy.observes and not group_check.is_canary
+        observed = decided if is_trial else None
+        if action != decided and not (is_trial or group_check.is_canary):
+            _log.warning("the action %s cannot be carried out here: a message passes", decided.kind)
         is_redirected = action.kind is ActionKind.REDIRECT and len(group.recipients) == 1
         redirected_from = group.recipients[0].address if is_redirected else ""
         edits = header_policy.edits(group_check, treatment, redirected_from)
         if action.kind is ActionKind.QUARANTINE:  # it may be released as ham
             edits = replace(edits, removed_names=header_policy.removed_from_incoming, subject_tag="")
         return DecidedRecipients(action, group.recipients, edits, group_check, treatment, observed)
+
+    def _taken_action(
+        self, check: Check, group: RecipientGroup[SmtpPath], impossible: Collection[ActionKind]
+    ) -> Action:
+        """Return what is done: in a trial, with a canary, and in place of an impossible action, a message passes."""
+        action = group.decision.action
+        passes = check.is_canary or self._runtime.header_policy.observes or action.kind in impossible
+        return Action(ActionKind.PASS) if passes else action
 
 
 def _refuse_loop(content: bytes) -> None:

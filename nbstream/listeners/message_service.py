@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from nbstream.errors import StoreRefuses
@@ -19,6 +20,7 @@ from nbstream.listeners.message_log import log_message
 from nbstream.listeners.request_errors import REQUEST_ERRORS, is_request_error
 from nbstream.logs import event_fields
 from nbstream.mail.message import Message
+from nbstream.policy.envelope import NO_ADDRESSES, Addresses, head_of, make_envelope
 from nbstream.policy.lesson_source import Insistence
 from nbstream.policy.verdict import Verdict
 
@@ -134,16 +136,20 @@ class MessageHandler:
         return Message.from_encoded_text(content, charset, limits)
 
     async def check(
-        self, message: Message, treatments: Collection[RecipientTreatment] = ()
+        self,
+        message: Message,
+        treatments: Collection[RecipientTreatment] = (),
+        addresses: Addresses = NO_ADDRESSES,
     ) -> tuple[Check, float]:
         """Check the message and report it; return the check and the seconds that it took.
 
         An error is logged here if a request may end with it; any other one is left to the listener's log.
-        ``treatments`` are as in ``try_check``. Raises ``StoreUnavailable`` while no counts are loaded.
+        ``treatments`` and ``addresses`` are as in ``try_check``. Raises ``StoreUnavailable`` while no counts are
+        loaded.
         """
         started = time.perf_counter()
         try:
-            check = await self.try_check(message, treatments)
+            check = await self.try_check(message, treatments, addresses)
         except Exception as error:
             is_expected = is_request_error(error)
             self._observer.filter_failed("store" if is_expected else "error")
@@ -155,8 +161,13 @@ class MessageHandler:
         self.report_answer(check, seconds)
         return check, seconds
 
-    async def try_check(self, message: Message, treatments: Collection[RecipientTreatment] = ()) -> Check:
-        """Check the message and report nothing.
+    async def try_check(
+        self,
+        message: Message,
+        treatments: Collection[RecipientTreatment] = (),
+        addresses: Addresses = NO_ADDRESSES,
+    ) -> Check:
+        """Check the message and report nothing; ``addresses`` are those that the client names.
 
         Of several ``treatments`` the mildest verdict holds, of equal ones that of the rule further up in the file;
         where there are none, that of the filter's own policy. Raises ``StoreUnavailable`` while no counts are
@@ -166,7 +177,8 @@ class MessageHandler:
         async def decide(check: Check) -> Check:
             return await self.decide(check, treatments)
 
-        return await self.runtime.spam_filter.check(message, decide if treatments else None)
+        build_envelope = partial(make_envelope, self._listener_name, addresses, head_of(message))
+        return await self.runtime.spam_filter.check(message, decide if treatments else None, build_envelope)
 
     async def decide(self, check: Check, treatments: Collection[RecipientTreatment]) -> Check:
         """Return a check of the filter's own policy as ``treatments`` decide it; see ``try_check``.

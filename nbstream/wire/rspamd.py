@@ -39,6 +39,8 @@ _SYMBOLS = {
 }
 USER_FIELD = "User"
 CLASS_FIELD = "Class"
+SENDER_FIELD = "From"
+"""The sender of the envelope."""
 RECIPIENT_FIELD = "Rcpt"
 """Once for each recipient."""
 PASSWORD_FIELD = "Password"  # noqa: S105 - the name of a field

@@ -29,6 +29,7 @@ from tests.tokens.generated_mail import TRUSTED_AUTHSERV_IDS
 
 if TYPE_CHECKING:
     from nbstream.filter.results import Check, CheckSeconds
+    from nbstream.policy.envelope import BuildEnvelope
     from nbstream.tokens.tokenizer import Tokens
 
 NOW = 1_800_000_000.0
@@ -63,7 +64,9 @@ class _Checked(SilentObserver):
 
     tokens: Tokens | None = None
 
-    def checked(self, check: Check, tokens: Tokens, seconds: CheckSeconds) -> None:
+    def checked(
+        self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
+    ) -> None:
         self.tokens = tokens
 
 

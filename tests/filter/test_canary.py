@@ -11,6 +11,7 @@ from nbstream.filter import Check, CheckSeconds, SilentObserver
 from nbstream.mail.message import Message
 from nbstream.policy.actions import VerdictActions
 from nbstream.policy.address_patterns import AddressPattern
+from nbstream.policy.envelope import BuildEnvelope
 from nbstream.policy.policy import ThresholdPolicy
 from nbstream.policy.recipient_rules import RecipientRule
 from nbstream.policy.verdict import Verdict
@@ -27,7 +28,9 @@ class Reports(SilentObserver):
     def __init__(self) -> None:
         self.checks: list[Check] = []
 
-    def checked(self, check: Check, tokens: Tokens, seconds: CheckSeconds) -> None:
+    def checked(
+        self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
+    ) -> None:
         self.checks.append(check)
 
 

@@ -30,6 +30,7 @@ from nbstream.filter import (
 )
 from nbstream.mail.message import Message
 from nbstream.policy.actions import VerdictActions
+from nbstream.policy.envelope import BuildEnvelope
 from nbstream.policy.first_scores import FirstScore
 from nbstream.policy.lesson_source import LessonSource
 from nbstream.policy.policy import ThresholdPolicy
@@ -56,7 +57,9 @@ class Recorder(SilentObserver):
         self.checks: list[tuple[Check, CheckSeconds]] = []
         self.lessons: list[tuple[Lesson, str]] = []
 
-    def checked(self, check: Check, tokens: Tokens, seconds: CheckSeconds) -> None:
+    def checked(
+        self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
+    ) -> None:
         self.checks.append((check, seconds))
 
     def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
@@ -474,7 +477,7 @@ async def test_a_remembered_message_teaches_what_the_message_teaches_and_is_take
     before = await stored(client)
     seen: list[CheckedMessage] = []
     spam_filter = make_filter(
-        client, observer=RememberingObserver(lambda checked, _: seen.append(checked)), choice=choice
+        client, observer=RememberingObserver(lambda checked, *_: seen.append(checked)), choice=choice
     )
     await spam_filter.check(PRIZE)
 

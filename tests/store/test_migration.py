@@ -295,9 +295,11 @@ async def test_what_people_taught_under_the_former_key_is_not_autolearned(old: R
     )
     check = replace(await (await opened(old)).check(message), state=ModelState({}))
 
-    autolearner.checked(check, Tokenizer().tokenize(message), CheckSeconds(0.0, 0.0))
+    autolearner.checked(check, Tokenizer().tokenize(message), CheckSeconds(0.0, 0.0), None)
     await autolearner.learn_queued()
-    autolearner.checked(replace(check, former_id=None), Tokenizer().tokenize(message), CheckSeconds(0.0, 0.0))
+    autolearner.checked(
+        replace(check, former_id=None), Tokenizer().tokenize(message), CheckSeconds(0.0, 0.0), None
+    )
     await autolearner.learn_queued()
 
     assert outcomes == ["human", "learned"]  # the second one is taken for another message

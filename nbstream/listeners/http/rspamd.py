@@ -13,6 +13,7 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.listeners.http.api_v1 import ApiLookups, actor_of_request
 from nbstream.listeners.http.listener import AccessLevel, HealthStatus, Route
 from nbstream.listeners.http.responses import RequestRefused, json_response
+from nbstream.policy.envelope import Addresses
 from nbstream.wire import rspamd
 
 if TYPE_CHECKING:
@@ -72,7 +73,9 @@ class RspamdApi:
         async with self._body_reader.read(request) as content:
             handler = self._message_service.message_handler()
             message = await handler.parse_mail(content)
-            check, seconds = await handler.check(message, handler.treatments_of(_recipients(request)))
+            recipients = tuple(_recipients(request))
+            treatments = handler.treatments_of(recipients)
+            check, seconds = await handler.check(message, treatments, Addresses.of(_sender(request), recipients))
             header_policy = handler.runtime.header_policy
             edits, acts = header_policy.edits(check), not header_policy.observes
             return json_response(rspamd.check_to_json(check, edits, message, seconds, acts=acts))
@@ -125,6 +128,12 @@ class RspamdApi:
         if not (await self._health()).ready:
             raise RequestRefused(503, "mail cannot be scored and relayed now")
         return json_response({"success": True})
+
+
+def _sender(request: web.BaseRequest) -> str | None:
+    """Return the sender that the client names, None where it names none."""
+    sender = request.headers.get(rspamd.SENDER_FIELD)
+    return None if sender is None else sender.strip().strip("<>")
 
 
 def _recipients(request: web.BaseRequest) -> Iterator[str]:

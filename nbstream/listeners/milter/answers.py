@@ -122,7 +122,9 @@ class MilterAnswers:
         decided: DecidedMessage | None = None
         impossible = [kind for kind, needed in _NEEDED.items() if needed & ~options.actions]
         try:
-            decided = await self._decisions.decide(await _content_of(message), message.recipients, impossible)
+            decided = await self._decisions.decide(
+                await _content_of(message), message.sender, message.recipients, names.MILTER, impossible
+            )
             group = decided.groups[0]
             subject = await _subject_change(group.edits.subject_tag, message, options)
             answer = _render(group, subject, message, options)

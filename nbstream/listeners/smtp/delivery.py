@@ -101,7 +101,7 @@ class Delivery:
         started = time.perf_counter()
         decided: DecidedMessage | None = None
         try:
-            decided = await self._decisions.decide(content, envelope.recipients)
+            decided = await self._decisions.decide(content, envelope.sender.address, envelope.recipients, listener)
             del content  # of a message with fields of ours there is a copy now
             replies = await self._send(decided, envelope, transaction)
         except NbstreamError as error:

@@ -25,6 +25,7 @@ from nbstream.listeners.request_errors import is_request_error
 from nbstream.listeners.stream.error_answers import error_text
 from nbstream.logs import event_fields
 from nbstream.mail.charsets import UTF8_REPLACED
+from nbstream.policy.envelope import Addresses
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.stream_queue import ClaimOutcome
@@ -328,9 +329,10 @@ async def _parse_message(request: wire.StreamRequest, handler: MessageHandler) -
 
 async def _check_or_learn(request: wire.StreamRequest, message: Message, handler: MessageHandler) -> _EntryResult:
     """Check the message, or learn it; the recipient's rules decide the verdict."""
-    treatments = handler.treatments_of([request.recipient] if request.recipient else [])
+    recipients = [request.recipient] if request.recipient else []
+    treatments = handler.treatments_of(recipients)
     if request.label is None:
-        return _EntryResult(await handler.try_check(message, treatments))
+        return _EntryResult(await handler.try_check(message, treatments, Addresses.of(None, recipients)))
     lesson = await handler.try_learn(message, request.label, request.sender)
     return _EntryResult(await handler.decide(lesson.after, treatments), lesson.outcome)
 

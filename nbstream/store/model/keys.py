@@ -106,6 +106,24 @@ class ModelKeys:
         return self._key(f"page:failures:{source}")
 
     @property
+    def rows(self) -> str:
+        """A sorted set: the checked messages that have a row, by the time of their check."""
+        return self._key("rows")
+
+    @property
+    def row_indices(self) -> str:
+        """A sorted set with one score: the id of each row, a space, and the names of the indices that have it."""
+        return self._key("rows:indices")
+
+    def rows_by(self, index_name: str) -> str:
+        """A sorted set: the messages in the index of that name, by the time of their check."""
+        return self._key(f"rows:by:{index_name}")
+
+    def row(self, message_key: str) -> str:
+        """A string: what a list of messages shows of one checked message."""
+        return self._key(f"row:{message_key}")
+
+    @property
     def ledger_pattern(self) -> str:
         """The pattern of a SCAN that matches the keys of all ledger entries and no others."""
         return self.ledger("*")

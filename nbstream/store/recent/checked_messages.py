@@ -8,7 +8,8 @@ counted: the only loss is feedback that has nothing but the id. At most ``messag
 
 An explanation is stored directly after its message, under the same key: Redis has both or neither, and a reader of
 the message alone ignores the rest. The form in which a message is written depends on the schema of the model.
-Every form can be read, whatever the schema.
+Every form can be read, whatever the schema. The row of a message, which lists show, has a key of its own and is
+forgotten with its message; see ``envelopes``.
 """
 
 from __future__ import annotations
@@ -28,12 +29,14 @@ from nbstream.store.model.formats import ModelFormats
 from nbstream.store.model.history import Assessment
 from nbstream.store.model.ledger import split_tokens
 from nbstream.store.recent import compression, explanations
+from nbstream.store.recent.envelopes import MessageRow
 from nbstream.store.redis_errors import store_errors
 from nbstream.tokens.tokenizer import Tokens
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
+    from nbstream.policy.envelope import BuildEnvelope
     from nbstream.policy.explanation import Explanation
     from nbstream.store.model.keys import ModelKeys
 
@@ -141,12 +144,15 @@ def _log_unreadable(error: StoreIncompatible) -> None:
 class RecentMessagesOptions:
     """How long a message is remembered (``seconds``), and how many are (``messages``; 0 writes nothing).
 
-    ``explanations`` says whether the explanation of the verdict is remembered as well.
+    ``explanations`` says whether the explanation of the verdict is remembered as well, ``rows`` whether lists show
+    the message, and ``envelopes`` whether its row has the envelope.
     """
 
     seconds: int = 72 * 3600
     messages: int = 20_000
     explanations: bool = True
+    rows: bool = False
+    envelopes: bool = False
 
 
 BuildExplanation: TypeAlias = "Callable[[float], Explanation]"
@@ -155,15 +161,27 @@ BuildExplanation: TypeAlias = "Callable[[float], Explanation]"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _QueuedMessage:
-    """A message that waits to be written, the time of its check, and how to build its explanation (None: none)."""
+    """A message that waits to be written, the time of its check, and how to build what is stored with it.
+
+    That is its explanation and its envelope, None where there is none.
+    """
 
     checked_at: float
     message: CheckedMessage
     build_explanation: BuildExplanation | None
+    build_envelope: BuildEnvelope | None
 
     @property
     def explanation(self) -> Explanation | None:
         return self.build_explanation(self.checked_at) if self.build_explanation else None
+
+    @property
+    def row(self) -> MessageRow:
+        message = self.message
+        envelope = self.build_envelope() if self.build_envelope else None
+        return MessageRow(
+            message.key, self.checked_at, message.verdict, message.probability, message.policy, envelope
+        )
 
 
 class RecentMessages:
@@ -191,14 +209,25 @@ class RecentMessages:
         self._remember_script = client.register_script(lua_script("remember.lua"))
         self._writing = True
 
-    def remember(self, message: CheckedMessage, build_explanation: BuildExplanation | None = None) -> None:
+    def remember(
+        self,
+        message: CheckedMessage,
+        build_explanation: BuildExplanation | None = None,
+        build_envelope: BuildEnvelope | None = None,
+    ) -> None:
         """Queue the message to be written soon, and return at once.
 
-        ``build_explanation`` is called when the message is written.
+        ``build_explanation`` and ``build_envelope`` are called when the message is written.
         """
-        if not self._options.messages:
+        options = self._options
+        if not options.messages:
             return
-        queued = _QueuedMessage(time.time(), message, build_explanation if self._options.explanations else None)
+        queued = _QueuedMessage(
+            time.time(),
+            message,
+            build_explanation if options.explanations else None,
+            build_envelope if options.envelopes else None,
+        )
         try:
             self._queue.put_nowait(queued)
         except asyncio.QueueFull:
@@ -310,14 +339,18 @@ class RecentMessages:
     async def _write_batch(self, batch: Sequence[_QueuedMessage]) -> None:
         now, options, formats = time.time(), self._options, self._formats()
         args: list[str | bytes | int | float]
-        args = [options.seconds, now - options.seconds, options.messages, self._keys.checked("")]
+        keys = self._keys
+        args = [options.seconds, now - options.seconds, options.messages]
+        args += keys.checked(""), keys.row(""), keys.rows_by("")
         for number, queued in enumerate(batch, 1):
             message, explanation = queued.message, queued.explanation
             packed_explanation = (
                 explanations.pack_explanation(explanation, message.tokens.all) if explanation else b""
             )
             args += queued.checked_at, message.key, message.pack(formats) + packed_explanation
+            row = queued.row if options.rows else None
+            args += (row.pack(), " ".join(row.index_names())) if row else ("", "")
             if number % _PACKED_AT_ONCE == 0:
                 await asyncio.sleep(0)
         with store_errors():
-            await self._remember_script(keys=[self._keys.recent], args=args)
+            await self._remember_script(keys=[keys.recent, keys.rows, keys.row_indices], args=args)

@@ -14,6 +14,7 @@ from nbstream.errors import FeedbackRefused, NbstreamError, RelayUnavailable
 from nbstream.filter import CheckDecider
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
+from nbstream.policy.envelope import BuildEnvelope
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
 from tests.filter.disputes import DISPUTED, teach_dispute
@@ -256,7 +257,9 @@ class Broken:
     def __init__(self, error: Exception) -> None:
         self.error = error
 
-    async def check(self, message: Message, decide: CheckDecider | None = None) -> None:
+    async def check(
+        self, message: Message, decide: CheckDecider | None = None, build_envelope: BuildEnvelope | None = None
+    ) -> None:
         raise self.error
 
 

@@ -23,6 +23,7 @@ from nbstream.listeners.stream.listener import StreamLimits, StreamListener
 from nbstream.mail.message import Message
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.metrics.stream import StreamMetrics
+from nbstream.policy.envelope import BuildEnvelope
 from nbstream.policy.lesson_source import Insistence
 from nbstream.policy.recipient_rules import RecipientRules
 from nbstream.store import stream_queue
@@ -49,7 +50,9 @@ class FaultyFilter(Filter):
         self.go, self.late = asyncio.Event(), asyncio.Event()
         self.die: Callable[[], object] = lambda: None
 
-    async def check(self, message: Message, decide: CheckDecider | None = None) -> Check:
+    async def check(
+        self, message: Message, decide: CheckDecider | None = None, build_envelope: BuildEnvelope | None = None
+    ) -> Check:
         text = message.raw.decode("utf-8", "replace")
         self.begun.append(text)
         if "slow" in text:

@@ -11,6 +11,7 @@ from nbstream.filter import Check, CheckSeconds, FilterPolicy, SilentObserver
 from nbstream.mail.message import Message
 from nbstream.policy.actions import VerdictActions
 from nbstream.policy.address_patterns import AddressPattern
+from nbstream.policy.envelope import BuildEnvelope
 from nbstream.policy.policy import ThresholdPolicy
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
 from nbstream.store import stream_queue
@@ -90,7 +91,9 @@ class CheckRecorder(SilentObserver):
     def __init__(self) -> None:
         self.checks: list[Check] = []
 
-    def checked(self, check: Check, tokens: Tokens, seconds: CheckSeconds) -> None:
+    def checked(
+        self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
+    ) -> None:
         self.checks.append(check)
 
 

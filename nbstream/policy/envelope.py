@@ -1,0 +1,108 @@
+"""The envelope of a checked message: who sent it to whom through which listener, its subject, and what was done.
+
+Rules: what a listener does not know is not invented, but None or empty. All texts come from outside and may be
+anything; each is cut to a length, and of many recipients the first ones are kept. The subject is read when the
+envelope is built, which is not while the message is being checked: until then the beginning of the message is
+kept, and nothing else of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from nbstream.mail import header_fields
+from nbstream.mail.encoded_words import decode_encoded_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from nbstream.mail.message import Message
+
+MAX_RECIPIENTS = 10
+"""How many recipients are kept."""
+
+MAX_ADDRESS_LENGTH = 320
+"""The longest address: 64 characters, the @, and 255 characters (RFC 5321 4.5.3.1)."""
+
+MAX_SUBJECT_LENGTH = 256
+
+MAX_HEAD_BYTES = 32 * 1024
+"""How much of the beginning of a message is searched for its subject."""
+
+_MAX_SUBJECT_BYTES = 16 * MAX_SUBJECT_LENGTH  # an encoded word of 75 bytes may have no more than 11 characters
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """The sender of a message and its recipients, as its client has named them.
+
+    ``sender`` is None where it is not known, and empty for the null sender. ``recipients`` are at most
+    ``MAX_RECIPIENTS`` of ``recipient_count``.
+    """
+
+    sender: str | None = None
+    recipients: tuple[str, ...] = ()
+    recipient_count: int = 0
+
+    @classmethod
+    def cut(cls, sender: str | None, recipients: Iterable[str], recipient_count: int) -> Addresses:
+        """Return these addresses, each cut to its longest length; ``recipients`` are those that are kept."""
+        return cls(
+            None if sender is None else sender[:MAX_ADDRESS_LENGTH],
+            tuple([recipient[:MAX_ADDRESS_LENGTH] for recipient in recipients]),
+            recipient_count,
+        )
+
+    @classmethod
+    def of(cls, sender: str | None, recipients: Sequence[str]) -> Addresses:
+        """Return the addresses of a message to all these recipients."""
+        return cls.cut(sender, recipients[:MAX_RECIPIENTS], len(recipients))
+
+
+NO_ADDRESSES = Addresses()
+"""The addresses of a message whose client names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """The envelope of a checked message, and what was done with it.
+
+    ``sender`` and the recipients are those of ``Addresses``. ``subject`` is decoded, and None where the message
+    has none. ``action`` has the kinds of the actions that were taken, the mildest first, and is empty where a
+    program asked that acts itself.
+    """
+
+    listener: str
+    sender: str | None = None
+    recipients: tuple[str, ...] = ()
+    recipient_count: int = 0
+    subject: str | None = None
+    action: str = ""
+
+
+BuildEnvelope: TypeAlias = "Callable[[], Envelope]"
+"""Builds the envelope of a check, once the check is decided."""
+
+
+def head_of(message: Message) -> bytes:
+    """Return the beginning of a message in which the subject is looked for; that is no copy of most messages."""
+    return b"" if message.is_bare_text else message.raw[:MAX_HEAD_BYTES]
+
+
+def make_envelope(listener: str, addresses: Addresses, head: bytes, action: str = "") -> Envelope:
+    """Return the envelope of the message that begins with ``head``."""
+    return Envelope(
+        listener,
+        addresses.sender,
+        addresses.recipients,
+        addresses.recipient_count,
+        read_subject(head),
+        action,
+    )
+
+
+def read_subject(head: bytes) -> str | None:
+    """Return the decoded subject of the message that begins with ``head``, or None."""
+    field = header_fields.find_field(head, header_fields.body_offset(head), "subject")
+    return decode_encoded_words(field.value[:_MAX_SUBJECT_BYTES])[:MAX_SUBJECT_LENGTH] if field else None

@@ -1,0 +1,142 @@
+"""The row of a checked message: what a list of messages shows of it, and the indices by which it is found.
+
+Rules: what is read is what was written, whatever the texts of the envelope are; they come from outside. A row is
+one array of JSON in UTF-8, whose first value is the version of the format. An index is named after what its
+messages have in common: their verdict, or a digest of an address or of its domain. So the names have few bytes,
+all of them harmless, and two addresses may have one name: who looks up an index compares the rows as well.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from nbstream.errors import StoreIncompatible
+from nbstream.policy.envelope import MAX_ADDRESS_LENGTH, Envelope
+from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
+from nbstream.policy.verdict import Verdict
+
+NULL_SENDER = "<>"
+"""The address of the null sender (RFC 5321 4.5.5), as people write it."""
+
+_FORMAT_VERSION = 1
+_DIGEST_BYTES = 6  # 8 characters; where two of 100,000 addresses share one, some more rows are compared
+_SENDER, _RECIPIENT = "f", "t"
+# Texts from mail have surrogates where bytes were no UTF-8. Escaped ASCII would take six bytes for each letter
+# beyond ASCII, and would make one character of two surrogates.
+_ENCODE_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RowPosition:
+    """Where a row stands in the order of all rows: by the time of its check, then by its id."""
+
+    checked_at: float
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRow:
+    """One checked message in a list: its id (the key of the message) and the time of its check.
+
+    The time is in seconds since the epoch, ``policy`` is the name of the treatment that decided. ``envelope`` is
+    None where no envelopes are remembered.
+    """
+
+    id: str
+    checked_at: float
+    verdict: str
+    probability: float
+    policy: str = DEFAULT_RULE_NAME
+    envelope: Envelope | None = None
+
+    @property
+    def position(self) -> RowPosition:
+        """Where the row stands among others."""
+        return RowPosition(self.checked_at, self.id)
+
+    def pack(self) -> bytes:
+        """Return the stored form, without the id."""
+        values: list[object] = [_FORMAT_VERSION, self.checked_at, self.verdict, self.probability, self.policy]
+        if envelope := self.envelope:
+            values += envelope.listener, envelope.sender, envelope.recipients, envelope.recipient_count
+            values += envelope.subject, envelope.action
+        return _ENCODE_JSON(values).encode("utf-8", "surrogatepass")
+
+    @classmethod
+    def unpack(cls, message_key: str, packed: bytes) -> MessageRow:
+        """Return the row that ``pack`` packed; raises ``StoreIncompatible`` if another program packed it."""
+        try:
+            values = json.loads(packed.decode("utf-8", "surrogatepass"))
+            at, verdict, probability, policy = _values_of_this_format(values)[:4]
+            envelope = _read_envelope(*values[5:]) if values[5:] else None
+            return cls(message_key, float(at), str(Verdict(verdict)), float(probability), policy, envelope)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise StoreIncompatible("a row cannot be read: another version of nbstream wrote it") from error
+
+    def index_names(self) -> list[str]:
+        """Return the names of the indices that have the row, each once."""
+        names = [self.verdict]
+        if envelope := self.envelope:
+            if envelope.sender is not None:
+                names += [sender_index(text) for text in _searched_texts(envelope.sender)]
+            for recipient in envelope.recipients:
+                names += [recipient_index(text) for text in _searched_texts(recipient)]
+        return list(dict.fromkeys(names))
+
+
+def _values_of_this_format(values: Any) -> Any:
+    """Return the values behind the version. Raises ``ValueError`` for another version."""
+    version, *others = values
+    if version != _FORMAT_VERSION:
+        raise ValueError("another version")
+    return others
+
+
+def _read_envelope(
+    listener: str,
+    sender: str | None,
+    recipients: list[str],
+    recipient_count: int,
+    subject: str | None,
+    action: str,
+) -> Envelope:
+    return Envelope(listener, sender, tuple(recipients), recipient_count, subject, action)
+
+
+def normalize_address(text: str) -> str:
+    """Return an address, or ``@`` and a domain, as it is searched for: without brackets, in lower case, cut."""
+    return text.strip().removeprefix("<").removesuffix(">")[:MAX_ADDRESS_LENGTH].lower() or NULL_SENDER
+
+
+def address_matches(address: str, wanted: str) -> bool:
+    """Return whether ``wanted``, which is normalized, is this address, or ``@`` and its domain."""
+    return wanted in _searched_texts(address)
+
+
+def _searched_texts(address: str) -> Iterator[str]:
+    """Yield what an address is found by: itself, and ``@`` and its domain where it has one."""
+    whole = normalize_address(address)
+    yield whole
+    _, at, domain = whole.rpartition("@")
+    if at:
+        yield at + domain
+
+
+def sender_index(text: str) -> str:
+    """Return the name of the index of all messages with this sender, an address or ``@`` and a domain."""
+    return _SENDER + _digest(text)
+
+
+def recipient_index(text: str) -> str:
+    """Return the name of the index of all messages with this recipient, an address or ``@`` and a domain."""
+    return _RECIPIENT + _digest(text)
+
+
+def _digest(text: str) -> str:
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES)
+    return base64.urlsafe_b64encode(digest.digest()).decode("ascii")

@@ -1,0 +1,287 @@
+"""Looking for rows of checked messages: by id, time, verdict, sender and recipient, a page at a time.
+
+Rules: nothing is scanned. A search reads the smallest index that belongs to it, and compares the rows of that
+index with the rest of what is wanted; it looks at ``MAX_LOOKED_AT`` rows at most, and says how far it came. A page
+begins behind a position, which is the time and the id of a row: messages that come in meanwhile move nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from nbstream.errors import StoreIncompatible
+from nbstream.store.recent.envelopes import (
+    MessageRow,
+    RowPosition,
+    address_matches,
+    recipient_index,
+    sender_index,
+)
+from nbstream.store.redis_errors import store_errors
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+    from nbstream.store.model.keys import ModelKeys
+
+_log = logging.getLogger(__name__)
+
+MAX_LOOKED_AT = 2000
+"""The most rows that one search looks at."""
+
+_READ_COUNT = 500  # rows that are read at once: a few ms of the event loop
+
+
+@dataclass(frozen=True, slots=True)
+class RowFilter:
+    """What is wanted; what is empty or None is not asked for.
+
+    ``id_prefix`` is an id or its beginning. The time of the check is at or after ``since`` and before ``until``,
+    in seconds since the epoch. ``sender`` and ``recipient`` are as ``normalize_address`` returns them.
+    """
+
+    id_prefix: str = ""
+    since: float | None = None
+    until: float | None = None
+    verdict: str = ""
+    sender: str = ""
+    recipient: str = ""
+
+    def matches(self, row: MessageRow) -> bool:
+        """Return whether a row is what is wanted."""
+        if not row.id.startswith(self.id_prefix) or not self.lower <= row.checked_at < self.upper:
+            return False
+        if self.verdict and row.verdict != self.verdict:
+            return False
+        sender = row.envelope.sender if row.envelope else None
+        if self.sender and (sender is None or not address_matches(sender, self.sender)):
+            return False
+        recipients = row.envelope.recipients if row.envelope else ()
+        return not self.recipient or any(address_matches(address, self.recipient) for address in recipients)
+
+    @property
+    def lower(self) -> float:
+        """The earliest time that is wanted."""
+        return -math.inf if self.since is None else self.since
+
+    @property
+    def upper(self) -> float:
+        """The time before which it is wanted."""
+        return math.inf if self.until is None else self.until
+
+    @property
+    def is_single(self) -> bool:
+        """Whether one index has what is wanted and, but for times, nothing else."""
+        return not self.id_prefix and len(self.index_names) <= 1
+
+    @property
+    def index_names(self) -> Sequence[str]:
+        """The names of the indices that have all that is wanted."""
+        return [
+            *([self.verdict] if self.verdict else ()),
+            *([sender_index(self.sender)] if self.sender else ()),
+            *([recipient_index(self.recipient)] if self.recipient else ()),
+        ]
+
+
+class Direction(StrEnum):
+    """Which rows a page has: those before a position in time, or those after it."""
+
+    OLDER = "older"
+    NEWER = "newer"
+
+    def leads(self, start: RowPosition | None, other: RowPosition) -> bool:
+        """Return whether ``other`` is behind ``start`` (None: the end of all rows) in this direction."""
+        if start is None:
+            return True
+        return other < start if self is Direction.OLDER else other > start
+
+
+@dataclass(frozen=True, slots=True)
+class RowPage:
+    """Some rows, the newest first.
+
+    ``next_position`` is where the search goes on in its direction, None where it has come to the end. With
+    ``is_cut`` it has not, but has looked at as many rows as one search may.
+    """
+
+    rows: tuple[MessageRow, ...]
+    next_position: RowPosition | None = None
+    is_cut: bool = False
+
+
+class RowSearch:
+    """The rows of one model in Redis; ``seconds`` is for how long a row is remembered."""
+
+    def __init__(
+        self, client: Redis, keys: ModelKeys, seconds: float, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._client = client
+        self._keys = keys
+        self._seconds = seconds
+        self._clock = clock
+
+    async def row(self, message_key: str) -> MessageRow | None:
+        """Return the row of a message, None where it has none. Raises ``StoreUnavailable``."""
+        return next(iter(await self._read_rows([message_key])), None)
+
+    async def count(self) -> int:
+        """Return how many messages have a row. Raises ``StoreUnavailable``."""
+        with store_errors():
+            count: int = await self._client.zcard(self._keys.rows)
+        return count
+
+    async def search(
+        self,
+        wanted: RowFilter,
+        position: RowPosition | None = None,
+        direction: Direction = Direction.OLDER,
+        count: int = 50,
+    ) -> RowPage:
+        """Return at most ``count`` rows that are ``wanted``: those next to ``position`` in that direction.
+
+        Without a position they are the newest or the oldest. Raises ``StoreUnavailable``.
+        """
+        index_key, ids = await self._smallest_index(wanted)
+        if ids is not None:
+            return await self._search_ids(ids, wanted, position, direction, count)
+        found: list[MessageRow] = []
+        looked_at = 0
+        at_once = count + 1 if wanted.is_single else _READ_COUNT
+        async for chunk in self._walk(index_key, wanted, position, direction, at_once):
+            places = chunk[: MAX_LOOKED_AT - looked_at]
+            looked_at += len(places)
+            found += await self._wanted_rows(places, wanted)
+            if len(found) > count:
+                return _page(found[:count], direction, found[count - 1].position)
+            if looked_at == MAX_LOOKED_AT:
+                return _page(found, direction, places[-1], is_cut=True)
+        return _page(found, direction)
+
+    async def _smallest_index(self, wanted: RowFilter) -> tuple[str, Sequence[str] | None]:
+        """Return the key of the smallest index that has all that is wanted, or rather ids that are still fewer."""
+        keys = [self._keys.rows_by(name) for name in wanted.index_names] or [self._keys.rows]
+        if len(keys) == 1 and not wanted.id_prefix:
+            return keys[0], None
+        with store_errors():
+            async with self._client.pipeline(transaction=False) as pipe:
+                for key in keys:
+                    pipe.zcard(key)
+                if wanted.id_prefix:
+                    start = b"[" + wanted.id_prefix.encode()
+                    pipe.zrange(
+                        self._keys.row_indices, start, start + b"\xff", bylex=True, offset=0, num=MAX_LOOKED_AT
+                    )
+                replies: Any = await pipe.execute()
+        sizes, entries = replies[: len(keys)], replies[len(keys) :]
+        smallest = min(sizes)
+        if entries and len(entries[0]) < MAX_LOOKED_AT and len(entries[0]) <= smallest:
+            return "", [entry.partition(b" ")[0].decode("utf-8", "replace") for entry in entries[0]]
+        return keys[sizes.index(smallest)], None
+
+    async def _search_ids(
+        self,
+        ids: Sequence[str],
+        wanted: RowFilter,
+        position: RowPosition | None,
+        direction: Direction,
+        count: int,
+    ) -> RowPage:
+        """Search the rows of these messages, which are not in the order of time."""
+        oldest = self._oldest_time
+        rows: list[MessageRow] = []
+        for first in range(0, len(ids), _READ_COUNT):
+            rows += await self._read_rows(ids[first : first + _READ_COUNT])
+        found = [
+            row
+            for row in rows
+            if wanted.matches(row) and row.checked_at >= oldest and direction.leads(position, row.position)
+        ]
+        found.sort(key=lambda row: row.position, reverse=direction is Direction.OLDER)
+        return _page(found[:count], direction, found[count - 1].position if len(found) > count else None)
+
+    @property
+    def _oldest_time(self) -> float:
+        """The time of the oldest check that is still remembered."""
+        return self._clock() - self._seconds
+
+    async def _walk(
+        self,
+        index_key: str,
+        wanted: RowFilter,
+        position: RowPosition | None,
+        direction: Direction,
+        at_once: int,
+    ) -> AsyncIterator[list[RowPosition]]:
+        """Yield the places of an index in their order behind ``position``, within the times that are wanted."""
+        lowest = str(max(wanted.lower, self._oldest_time))
+        highest = "inf" if wanted.until is None else f"({wanted.until}"
+        is_older, offset = direction is Direction.OLDER, 0
+        start, stop = (highest, lowest) if is_older else (lowest, highest)
+        if position and wanted.lower <= position.checked_at < wanted.upper:
+            start = str(position.checked_at)
+        while True:
+            with store_errors():
+                entries: Any = await self._client.zrange(
+                    index_key,
+                    start,
+                    stop,
+                    desc=is_older,
+                    byscore=True,
+                    withscores=True,
+                    offset=offset,
+                    num=at_once,
+                )
+            places = [RowPosition(score, key.decode("utf-8", "replace")) for key, score in entries]
+            places = [place for place in places if direction.leads(position, place)]
+            if places:
+                yield places
+                position, offset = places[-1], 0
+                start = str(position.checked_at)
+            else:  # all of them are as old as the position: it may be one of many of the same moment
+                offset += at_once
+            if len(entries) < at_once:
+                return
+
+    async def _wanted_rows(self, places: Sequence[RowPosition], wanted: RowFilter) -> list[MessageRow]:
+        """Return the rows at these places that are wanted.
+
+        A row may have expired, and a message that has been checked again meanwhile has another place.
+        """
+        there = set(places)
+        rows = await self._read_rows([place.id for place in places])
+        return [row for row in rows if row.position in there and wanted.matches(row)]
+
+    async def _read_rows(self, message_keys: Sequence[str]) -> list[MessageRow]:
+        """Return the rows of these messages in their order, without those that are not there or not readable."""
+        if not message_keys:
+            return []
+        with store_errors():
+            values: Any = await self._client.mget([self._keys.row(key) for key in message_keys])
+        rows = []
+        for key, packed in zip(message_keys, values, strict=True):
+            if packed is None:
+                continue
+            try:
+                rows.append(MessageRow.unpack(key, packed))
+            except StoreIncompatible as error:
+                _log.warning("a message is left out: %s", error)
+        return rows
+
+
+def _page(
+    found: list[MessageRow],
+    direction: Direction,
+    next_position: RowPosition | None = None,
+    *,
+    is_cut: bool = False,
+) -> RowPage:
+    """Return the page of the rows that were found, which are in the order of the search."""
+    rows = found if direction is Direction.OLDER else found[::-1]
+    return RowPage(tuple(rows), next_position, is_cut)

@@ -1,0 +1,44 @@
+"""Rows of checked messages for tests, written as a daemon writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from redis.asyncio import Redis
+
+from nbstream.policy.envelope import Addresses, Envelope
+from nbstream.store.lua import lua_script
+from nbstream.store.model.keys import ModelKeys
+from nbstream.store.recent.envelopes import MessageRow
+
+KEYS = ModelKeys("test")
+NOW = 1_800_000_000.0
+"""The time of the newest rows, in seconds since the epoch."""
+
+
+def envelope(
+    sender: str | None = "ann@x.example",
+    recipients: Sequence[str] = ("bob@y.example",),
+    subject: str | None = "hello",
+) -> Envelope:
+    addresses = Addresses.of(sender, recipients)
+    return Envelope("smtp", addresses.sender, addresses.recipients, addresses.recipient_count, subject, "pass")
+
+
+def message_id(number: int) -> str:
+    """An id like those of messages: 24 characters, in no order of their numbers."""
+    alphabet = "abcdefghijklmnopqrstuvwxyz234567"
+    mixed = number * 0x9E3779B97F4A7C15F39CC0605CEDC835 % (1 << 120)
+    return "".join(alphabet[mixed >> 5 * place & 31] for place in reversed(range(24)))
+
+
+async def write_rows(
+    client: Redis, rows: Iterable[MessageRow], *, seconds: int = 3600, messages: int = 1_000_000, now: float = NOW
+) -> None:
+    """Write messages with these rows in one batch, at the time ``now``."""
+    args: list[Any] = [seconds, now - seconds, messages, KEYS.checked(""), KEYS.row(""), KEYS.rows_by("")]
+    for row in rows:
+        args += row.checked_at, row.id, b"message", row.pack(), " ".join(row.index_names())
+    script = client.register_script(lua_script("remember.lua"))
+    await script(keys=[KEYS.recent, KEYS.rows, KEYS.row_indices], args=args)
