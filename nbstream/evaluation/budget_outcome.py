@@ -73,12 +73,20 @@ def budget_outcome(rows: Sequence[EvaluationRow], rate: float) -> BudgetOutcome:
         ham=ham,
         ham_lost=ham_lost,
         realised=ham_lost / ham if ham else None,
-        p_value=_binomial_tail(ham, rate, ham_lost) if ham and since is not None else None,
+        p_value=overdrawn_p_value(ham, rate, ham_lost) if ham and since is not None else None,
         spam_missed=float((~called_spam[is_spam]).mean()) if is_spam.any() else None,
         spam_missed_best=None
         if since is None
         else _best_spam_missed(probability[~is_spam], probability[is_spam], rate),
     )
+
+
+def overdrawn_p_value(n: int, rate: float, lost: int) -> float:
+    """Return P(Binomial(n, rate) >= lost): how likely it is to lose so many of ``n`` ham, or more, at this rate.
+
+    Below 0.05 the budget was hardly kept.
+    """
+    return 1.0 if lost == 0 else max(0.0, 1.0 - float(binomial_cumulative(n, rate, lost - 1)[-1]))
 
 
 def threshold_path(rows: Sequence[EvaluationRow]) -> list[dict[str, float | int | None]]:
@@ -92,11 +100,6 @@ def threshold_path(rows: Sequence[EvaluationRow]) -> list[dict[str, float | int 
         }
         for number in range(_PATH_STEP, len(rows) + 1, _PATH_STEP)
     ]
-
-
-def _binomial_tail(n: int, rate: float, count: int) -> float:
-    """Return P(Binomial(n, rate) >= count)."""
-    return 1.0 if count == 0 else max(0.0, 1.0 - float(binomial_cumulative(n, rate, count - 1)[-1]))
 
 
 def _best_spam_missed(ham: FloatArray, spam: FloatArray, rate: float) -> float | None:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.evaluation.tuning import LabelledSample, compare_verdicts, count_errors_at, count_unsure
-from nbstream.policy.budget import is_biased_sample
+from nbstream.policy.budget import budget_promises, is_biased_sample
 from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from nbstream.evaluation.tuning import ErrorCounts, UnsureCounts, VerdictChanges
+    from nbstream.policy.budget import BudgetPromise
     from nbstream.policy.first_scores import FirstScores
     from nbstream.policy.verdict import Thresholds
 
@@ -71,45 +72,69 @@ class TuningResult:
         return sorted([*policies, *budgets, *fixed], key=lambda choice: choice.spam_threshold)
 
 
+@dataclass(frozen=True, slots=True)
+class TuningBasis:
+    """What all choices are computed from: the sample, and the promises of budgets by their rates.
+
+    It is made once for first scores as they are. A choice then takes a time that depends on the number of messages
+    by its logarithm only.
+    """
+
+    sample: LabelledSample
+    is_biased: bool
+    promises: Mapping[float, BudgetPromise]
+
+    @classmethod
+    def of(cls, first_scores: FirstScores, policies: Iterable[ThresholdPolicy]) -> TuningBasis:
+        """Return the basis for ``BUDGET_RATES`` and for the budgets of these policies."""
+        rates = {*BUDGET_RATES, *(rate for policy in policies for rate in policy.budget_rates)}
+        sample = LabelledSample.from_first_scores(first_scores)
+        ham = first_scores["ham"]
+        return cls(sample, is_biased_sample(ham), budget_promises(ham, rates))
+
+    def thresholds(self, policy: ThresholdPolicy) -> Thresholds:
+        """Return the thresholds of a policy, whose budgets are among those of the basis."""
+        return policy.resolve_thresholds({rate: self.promises[rate] for rate in policy.budget_rates})
+
+    def choice(self, name: str, policy: ThresholdPolicy, present: ThresholdPolicy) -> ThresholdChoice:
+        """Return what ``policy`` would have done, compared with the present one."""
+        thresholds = self.thresholds(policy)
+        return ThresholdChoice(
+            name=name,
+            setting=_setting(policy),
+            thresholds=thresholds,
+            error_counts=count_errors_at(self.sample, thresholds),
+            unsure_counts=count_unsure(self.sample, thresholds),
+            verdict_changes=compare_verdicts(self.sample, self.thresholds(present), thresholds),
+        )
+
+    def compare(self, present: ThresholdPolicy, other: tuple[str, ThresholdPolicy] | None = None) -> TuningResult:
+        """Compare all choices with the present policy; ``other`` is a further policy with its name."""
+        return TuningResult(
+            sample=self.sample,
+            is_biased=self.is_biased,
+            cost_ratio=cost_ratio(present),
+            present=self.choice("present", present, present),
+            other=self.choice(*other, present) if other else None,
+            budgets=[
+                self.choice(
+                    f"budget {rate:g}", ThresholdPolicy(present.unsure, FalsePositiveBudget(rate)), present
+                )
+                for rate in BUDGET_RATES
+            ],
+            fixed=[
+                self.choice(f"fixed {p:g}", ThresholdPolicy(min(present.unsure, p), p), present)
+                for p in FIXED_THRESHOLDS
+            ],
+        )
+
+
 def compare_thresholds(
     first_scores: FirstScores, present: ThresholdPolicy, other: tuple[str, ThresholdPolicy] | None = None
 ) -> TuningResult:
     """Compare all choices on ``first_scores``; ``other`` is a further policy with its name."""
-    sample = LabelledSample.from_first_scores(first_scores)
-    present_thresholds = present.thresholds(first_scores)
-
-    def choice(name: str, policy: ThresholdPolicy) -> ThresholdChoice:
-        return compare_policy(name, policy, policy.thresholds(first_scores), sample, present_thresholds)
-
-    return TuningResult(
-        sample=sample,
-        is_biased=is_biased_sample(first_scores["ham"]),
-        cost_ratio=cost_ratio(present),
-        present=choice("present", present),
-        other=choice(*other) if other else None,
-        budgets=[
-            choice(f"budget {rate:g}", ThresholdPolicy(present.unsure, FalsePositiveBudget(rate)))
-            for rate in BUDGET_RATES
-        ],
-        fixed=[choice(f"fixed {p:g}", ThresholdPolicy(min(present.unsure, p), p)) for p in FIXED_THRESHOLDS],
-    )
-
-
-def compare_policy(
-    name: str, policy: ThresholdPolicy, thresholds: Thresholds, sample: LabelledSample, present: Thresholds
-) -> ThresholdChoice:
-    """Return what ``policy`` would have done by these thresholds of it, compared with the present ones.
-
-    The time does not depend on the number of messages, but for its logarithm.
-    """
-    return ThresholdChoice(
-        name=name,
-        setting=_setting(policy),
-        thresholds=thresholds,
-        error_counts=count_errors_at(sample, thresholds),
-        unsure_counts=count_unsure(sample, thresholds),
-        verdict_changes=compare_verdicts(sample, present, thresholds),
-    )
+    policies = (present, other[1]) if other else (present,)
+    return TuningBasis.of(first_scores, policies).compare(present, other)
 
 
 def cost_ratio(policy: ThresholdPolicy) -> float:

@@ -74,13 +74,24 @@ def render_json(tuning: TuningResult, model: str) -> str:
             "spam": counts.spam,
             "biased": tuning.is_biased,
             "cost_ratio": tuning.cost_ratio,
-            "present": _choice_members(tuning.present, tuning.cost_ratio),
-            "with": _choice_members(tuning.other, tuning.cost_ratio) if tuning.other else None,
-            "budgets": [_choice_members(choice, tuning.cost_ratio) for choice in tuning.budgets],
-            "fixed": [_choice_members(choice, tuning.cost_ratio) for choice in tuning.fixed],
+            "present": choice_members(tuning.present, tuning.cost_ratio),
+            "with": choice_members(tuning.other, tuning.cost_ratio) if tuning.other else None,
+            "budgets": [choice_members(choice, tuning.cost_ratio) for choice in tuning.budgets],
+            "fixed": [choice_members(choice, tuning.cost_ratio) for choice in tuning.fixed],
         },
         allow_nan=False,
     )
+
+
+def sample_warnings(tuning: TuningResult, model: str) -> Iterator[str]:
+    """Yield what is wrong with the sample: a class is missing, or only errors were labelled."""
+    counts = tuning.present.error_counts
+    absent = [label for label, count in (("ham", counts.ham), ("spam", counts.spam)) if not count]
+    if absent:
+        missing = " and no ".join(absent)
+        yield f"model {model!r} has no {missing} whose first score is known: label some as it comes in"
+    if tuning.is_biased:
+        yield BIASED_SAMPLE_TEXT
 
 
 def format_threshold_rounded_up(probability: float) -> str:
@@ -150,7 +161,8 @@ def _table_columns(choices: Sequence[ThresholdChoice], cost_ratio: float) -> lis
     ]
 
 
-def _choice_members(choice: ThresholdChoice, cost_ratio: float) -> dict[str, Any]:
+def choice_members(choice: ThresholdChoice, cost_ratio: float) -> dict[str, Any]:
+    """Return the members of the JSON object of one choice; null is unknown, or a threshold out of reach."""
     lost = _Percentage.of(choice.error_counts.ham_called_spam_rate())
     missed = _Percentage.of(choice.error_counts.spam_missed_rate())
     cost = _Percentage.of(choice.error_counts.relative_cost(cost_ratio))

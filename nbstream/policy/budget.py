@@ -36,7 +36,7 @@ import numpy as np
 from nbstream.policy.config_bounds import PROMISE_DELTA, ham_needed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -84,8 +84,18 @@ class BudgetPromise:
 
 def budget_promise(ham: FirstScoreWindow, rate: float) -> BudgetPromise:
     """Return the promise for ``rate``, a share above 0 and at most 1/2, by these first scores of ham."""
+    return budget_promises(ham, (rate,))[rate]
+
+
+def budget_promises(ham: FirstScoreWindow, rates: Iterable[float]) -> dict[float, BudgetPromise]:
+    """Return the promise for each of ``rates``; what does not depend on the rate is computed once."""
     if is_biased_sample(ham):
-        return _promise_before_bias(ham, rate)
+        probabilities = _probabilities_before_bias(ham)
+        return {rate: _promise_before_bias(probabilities, rate) for rate in rates}
+    return {rate: _promise_now(ham, rate) for rate in rates}
+
+
+def _promise_now(ham: FirstScoreWindow, rate: float) -> BudgetPromise:
     needed = ham_needed(rate) - len(ham)
     if needed > 0:
         return BudgetPromise(rate, None, needed)
@@ -137,18 +147,23 @@ def is_biased_sample(ham: FirstScoreWindow) -> bool:
     return len(probabilities) >= _MIN_BIAS_HAM and right < _MIN_RIGHT_SHARE * len(probabilities)
 
 
-def _promise_before_bias(ham: FirstScoreWindow, rate: float) -> BudgetPromise:
-    """Return the threshold by the ham that came before the sample was biased, or None where there are too few."""
+def _probabilities_before_bias(ham: FirstScoreWindow) -> NDArray[np.float64]:
+    """Return P(spam) of the ham that came before the sample was biased."""
     probabilities = np.array(ham.recent_probabilities())
     right = np.concatenate([[0], np.cumsum(probabilities < _WRONG_SIDE_PROBABILITY)])
     ends = np.arange(len(right))
     starts = np.maximum(ends - _BIAS_WINDOW_HAM, 0)
     unbiased = np.flatnonzero(right - right[starts] >= _MIN_RIGHT_SHARE * (ends - starts))  # 0 is always one
-    n = int(unbiased[-1])
+    return probabilities[: int(unbiased[-1])]
+
+
+def _promise_before_bias(probabilities: NDArray[np.float64], rate: float) -> BudgetPromise:
+    """Return the threshold by the ham that came before the sample was biased, or None where there are too few."""
+    n = len(probabilities)
     if n < ham_needed(rate):
         return BudgetPromise(rate, None, is_biased=True)
     # The highest score that stays below the threshold. A partition finds it without sorting all scores, which
     # would take most of the time.
     position = n - 1 - allowed_false_positives(n, rate)
-    highest = float(np.partition(probabilities[:n], position)[position])
+    highest = float(np.partition(probabilities, position)[position])
     return BudgetPromise(rate, math.nextafter(highest, math.inf), is_biased=True)

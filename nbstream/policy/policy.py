@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from nbstream.policy.budget import budget_promise
+from nbstream.policy.budget import budget_promises
 from nbstream.policy.verdict import Thresholds
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class ThresholdPolicy:
 
     def budget_promises(self, first_scores: FirstScores) -> dict[float, BudgetPromise]:
         """Return the promise of each budget by its rate."""
-        return {rate: budget_promise(first_scores["ham"], rate) for rate in self.budget_rates}
+        return budget_promises(first_scores["ham"], self.budget_rates)
 
     def thresholds(self, first_scores: FirstScores) -> Thresholds:
         """Return the thresholds that hold with these first scores."""

@@ -22,7 +22,7 @@ from nbstream.errors import ConfigError
 from nbstream.evaluation import threshold_choices, threshold_report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from nbstream.config import Settings
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     draw = _plot_function() if options.plot else None
     first_scores = interrupts.run_interruptible(_read_first_scores(settings))
     tuning = threshold_choices.compare_thresholds(first_scores, make_policy(settings), other)
-    for warning in _warnings(tuning, settings.model.name):
+    for warning in threshold_report.sample_warnings(tuning, settings.model.name):
         print_error(warning)
     if options.json:
         print(threshold_report.render_json(tuning, settings.model.name))
@@ -65,16 +65,6 @@ def _render_text(tuning: TuningResult, model: str) -> str:
     width = shutil.get_terminal_size().columns if terminal else None
     bold = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return threshold_report.render_text(tuning, model, width=width, bold=bold)
-
-
-def _warnings(tuning: TuningResult, model: str) -> Iterator[str]:
-    counts = tuning.present.error_counts
-    absent = [label for label, count in (("ham", counts.ham), ("spam", counts.spam)) if not count]
-    if absent:
-        missing = " and no ".join(absent)
-        yield f"model {model!r} has no {missing} whose first score is known: label some as it comes in"
-    if tuning.is_biased:
-        yield threshold_report.BIASED_SAMPLE_TEXT
 
 
 def _plot_function() -> Callable[[Path, TuningResult], None]:
