@@ -56,14 +56,18 @@ class Frame:
 
     def y_axis(self, scale: Scale, ticks: Sequence[float]) -> Markup:
         """Return a line across the data and a label at the left for each of the ticks."""
+        return self.labelled_y_axis(scale, ((tick, tick_label(tick)) for tick in ticks))
+
+    def labelled_y_axis(self, scale: Scale, ticks: Iterable[tuple[float, str]]) -> Markup:
+        """Return the same for ticks (value, label), as a scale of logarithms needs."""
         return lines(
             Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
-                self.left, self.width - self.right, (y := coordinate(scale.position(tick))), y
+                self.left, self.width - self.right, (y := coordinate(scale.position(value))), y
             )
             + Markup('<text class="tick" x="{}" y="{}" dy="0.32em" text-anchor="end">{}</text>').format(
-                self.left - 6, y, tick_label(tick)
+                self.left - 6, y, label
             )
-            for tick in ticks
+            for value, label in ticks
         )
 
     def x_axis(self, scale: Scale, ticks: Iterable[tuple[float, str]]) -> Markup:
@@ -82,6 +86,17 @@ class Frame:
             for value, label in ticks
         )
         return lines((axis, *marks))
+
+    def x_axis_name(self, name: str) -> Markup:
+        """Return the name of the axis below the data, for a frame with 44 units there."""
+        x = coordinate((self.left + self.width - self.right) / 2)
+        return Markup('<text class="axis-name" x="{}" y="{}" text-anchor="middle">{}</text>').format(
+            x, self.height - 6, name
+        )
+
+    def y_axis_name(self, name: str) -> Markup:
+        """Return the name of the axis at the left, above the data, for a frame with 28 units there."""
+        return Markup('<text class="axis-name" x="4" y="14">{}</text>').format(name)
 
     def _anchor(self, x: float) -> str:
         """Return how a label is put at ``x`` so that it does not leave the drawing."""

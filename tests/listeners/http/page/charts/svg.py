@@ -16,21 +16,28 @@ def parse_svg(drawing: str) -> ElementTree.Element:
 
 def coordinates(root: ElementTree.Element) -> Iterator[tuple[float, float]]:
     """Points that the drawing consists of; of lines and texts each coordinate, with 0 for the other one."""
-    for element in root.iter():
-        for name, value in element.attrib.items():
-            if name in _HORIZONTAL:
-                yield float(value), 0.0
-            elif name in _VERTICAL:
-                yield 0.0, float(value)
-        if element.tag == "rect":
-            yield (
-                float(element.attrib["x"]) + float(element.attrib["width"]),
-                float(element.attrib["y"]) + float(element.attrib["height"]),
-            )
-        for x, y in re.findall(r"([-\w.]+)[ ,]([-\w.]+)", element.attrib.get("points", "")):
-            yield float(x), float(y)
-        for x, y in re.findall(r"[ML]([-\w.]+) ([-\w.]+?)(?=[LZ]|$)", element.attrib.get("d", "")):
-            yield float(x), float(y)
+    yield from _moved_coordinates(root, 0.0, 0.0)
+
+
+def _moved_coordinates(element: ElementTree.Element, dx: float, dy: float) -> Iterator[tuple[float, float]]:
+    if move := re.fullmatch(r"translate\(([-\w.]+) ([-\w.]+)\)", element.attrib.get("transform", "")):
+        dx, dy = dx + float(move[1]), dy + float(move[2])
+    for name, value in element.attrib.items():
+        if name in _HORIZONTAL:
+            yield float(value) + dx, 0.0
+        elif name in _VERTICAL:
+            yield 0.0, float(value) + dy
+    if element.tag == "rect":
+        yield (
+            float(element.attrib["x"]) + float(element.attrib["width"]) + dx,
+            float(element.attrib["y"]) + float(element.attrib["height"]) + dy,
+        )
+    for x, y in re.findall(r"([-\w.]+)[ ,]([-\w.]+)", element.attrib.get("points", "")):
+        yield float(x) + dx, float(y) + dy
+    for x, y in re.findall(r"[ML]([-\w.]+) ([-\w.]+?)(?=[MLZ]|$)", element.attrib.get("d", "")):
+        yield float(x) + dx, float(y) + dy
+    for child in element:
+        yield from _moved_coordinates(child, dx, dy)
 
 
 def is_within_view_box(root: ElementTree.Element) -> bool:
