@@ -41,7 +41,7 @@ INNER_LAYERS = {
         {"backoff", "canaries", "cancellation", "embedded", "frames", "lua", "redis_errors"},
         {"connection"},
         {"model"},
-        {"recent", "replica", "transfer", "undo"},
+        {"activity", "recent", "replica", "transfer", "undo"},
         {"acknowledged"},
         {"migration", "page_sessions", "stream_queue"},
     ],

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from nbstream.assembly.activity import ActivityParts, make_activity
 from nbstream.assembly.autolearn import AutolearnParts, make_autolearn_parts
 from nbstream.assembly.delivery import make_next_hop, make_quarantine
 from nbstream.assembly.filter import make_filter
 from nbstream.assembly.store import make_autolearn_model, make_mirror, make_model, make_recent_messages
-from nbstream.filter import CheckQueue, CompositeObserver, RememberingObserver
+from nbstream.filter import CheckQueue, CompositeObserver, CountingObserver, RememberingObserver
 from nbstream.relay.quarantine_retention import QuarantineRetention
 from nbstream.store.acknowledged.lesson_restorer import LessonRestorer
 from nbstream.store.canaries import FOLDER as CANARY_FOLDER
@@ -56,6 +57,7 @@ class ServerParts:
     next_hop: NextHop
     quarantine: Quarantine
     autolearn: AutolearnParts | None
+    activity: ActivityParts | None
 
 
 def make_parts(
@@ -64,10 +66,12 @@ def make_parts(
     clients: RedisClients,
     metrics: DaemonMetrics,
     shared_memory: Path | None = None,
+    worker: int | None = None,
 ) -> ServerParts:
     """Return the parts; nothing is contacted or started.
 
-    Processes with the same folder ``shared_memory`` share the counts.
+    Processes with the same folder ``shared_memory`` share the counts. ``worker`` is the number of this process
+    among several, None where it is the only one.
     """
     model = make_model(settings, clients.client, clients.journal)
     mirror = make_mirror(
@@ -81,6 +85,9 @@ def make_parts(
         clients.journal.report_unrecorded_to(metrics.store.lessons_unrecorded)
     recent_messages = make_recent_messages(settings, model, metrics.store.not_remembered)
     observers: list[FilterObserver] = [metrics.filter, RememberingObserver(recent_messages.remember)]
+    activity = make_activity(settings, clients, model.keys, mirror, metrics.delivery, worker)
+    if activity:
+        observers.append(CountingObserver(activity.counter.count))
     autolearn = None
     if settings.autolearn:
         layer_mirror = make_mirror(
@@ -114,6 +121,7 @@ def make_parts(
         make_next_hop(settings),
         make_quarantine(settings),
         autolearn,
+        activity,
     )
 
 
@@ -133,7 +141,11 @@ def background_work(
 
 
 def _chores(settings: Settings, parts: ServerParts) -> Sequence[tuple[str, BackgroundWork]]:
-    report_sweep = parts.metrics.delivery.quarantine_swept
+    def report_sweep(remaining: int, removed: int) -> None:
+        parts.metrics.delivery.quarantine_swept(remaining, removed)
+        if parts.activity:
+            parts.activity.report.quarantine_swept(remaining)
+
     chores: list[tuple[str, BackgroundWork]] = [
         ("retention", QuarantineRetention(parts.quarantine, settings.quarantine.days, report_sweep))
     ]

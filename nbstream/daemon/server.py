@@ -64,6 +64,7 @@ class Server:
         self._engine = engine
         self._metrics = metrics
         self._shared_memory = shared_memory
+        self._worker = worker
         self._does_chores = worker in {None, 1}
         self._log_fields = {} if worker is None else {"worker": worker}
         self._parts: ServerParts | None = None
@@ -133,7 +134,7 @@ class Server:
         if self._does_chores:
             for warning in self.settings.warnings:
                 _log.warning("%s", warning)
-        parts = make_parts(self.settings, self._engine, clients, self._metrics, self._shared_memory)
+        parts = make_parts(self.settings, self._engine, clients, self._metrics, self._shared_memory, self._worker)
         await self._run_until_stopped(_REDIS_SECONDS, open_store(parts))
         self._parts = parts
         runtime = self._runtime = make_runtime(self.settings, parts.spam_filter)
@@ -145,6 +146,8 @@ class Server:
         # These tasks may end or fail, and mail goes on: they are not among the tasks that end the process.
         remembering = asyncio.create_task(parts.recent_messages.run(), name="memory")
         helpers = [remembering]
+        if parts.activity:
+            helpers.append(asyncio.create_task(parts.activity.writer.run(), name="activity"))
         if self._does_chores:
             helpers.append(asyncio.create_task(warn_about_durability(parts), name="durability"))
         try:
@@ -160,6 +163,8 @@ class Server:
                 await asyncio.wait_for(parts.recent_messages.wait_until_written(), _WRITE_SECONDS)
             for task in (*helpers, *tasks):
                 await cancel_and_wait(task)
+            if parts.activity:
+                await parts.activity.writer.leave()
 
     async def _run_until_stopped(
         self, seconds: float | None, work: Coroutine[Any, Any, object], *tasks: asyncio.Task[None]

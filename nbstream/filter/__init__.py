@@ -10,7 +10,7 @@ from nbstream.filter.check_queue import CheckQueue
 from nbstream.filter.filter import CheckDecider, Filter, LearnableMessage
 from nbstream.filter.lesson_plan import TokenizedMessage
 from nbstream.filter.lesson_text import describe_known_messages, describe_lesson, describe_lessons
-from nbstream.filter.observers import CompositeObserver, RememberingObserver
+from nbstream.filter.observers import CompositeObserver, CountingObserver, RememberingObserver
 from nbstream.filter.parts import FilterParts
 from nbstream.filter.protocols import (
     CanarySource,
@@ -35,6 +35,7 @@ __all__ = [
     "CompositeObserver",
     "Contradiction",
     "CountSource",
+    "CountingObserver",
     "Filter",
     "FilterObserver",
     "FilterParts",

@@ -1,4 +1,4 @@
-"""Observers of the filter: several as one, and one that remembers checked messages."""
+"""Observers of the filter: several as one, one that remembers checked messages, and one that counts them."""
 
 from __future__ import annotations
 
@@ -59,3 +59,16 @@ class RememberingObserver(SilentObserver):
             check.id, tokens, check.probability, str(check.verdict), check.policy, check.former_id
         )
         self._remember(checked, check.explain, build_envelope)
+
+
+class CountingObserver(SilentObserver):
+    """Counts each check; ``count`` is called with the verdict and with how long the check took, in seconds."""
+
+    def __init__(self, count: Callable[[str, float], None]) -> None:
+        self._count = count
+
+    def checked(
+        self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
+    ) -> None:
+        """Count the check."""
+        self._count(check.verdict, seconds.wait + seconds.tokenize + seconds.score)

@@ -99,6 +99,15 @@ class DeliveryMetrics:
         """Return the numbers of messages checked since the start, by verdict, of all listeners and processes."""
         return self._registry.sums_by_label("nbstream_messages_total", "verdict")
 
+    def connections(self) -> Mapping[tuple[str, str], int]:
+        """Return the connections to this process since its start, by listener and outcome."""
+        samples = (sample for family in self._connections.collect() for sample in family.samples)
+        return {
+            (sample.labels["listener"], sample.labels["outcome"]): int(sample.value)
+            for sample in samples
+            if sample.name == "nbstream_connections_total"
+        }
+
     def listener_opened(self, listener: str) -> None:
         """Begin to count a listener's connections at 0: Prometheus sees an increase only between two scrapes."""
         for outcome in ("accepted", "refused"):

@@ -1,0 +1,86 @@
+"""The activity of one process from settings: what it counts, and what it says of itself."""
+
+from __future__ import annotations
+
+import socket
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nbstream import __version__
+from nbstream.store.activity import ActivityCounter, ActivityWriter, ListenerConnections, ProcessStatus
+
+if TYPE_CHECKING:
+    from nbstream.assembly.store import RedisClients
+    from nbstream.config import Settings
+    from nbstream.metrics.delivery import DeliveryMetrics
+    from nbstream.store.model.keys import ModelKeys
+    from nbstream.store.replica.mirror import Mirror
+
+
+class ProcessReport:
+    """What a process says of itself; ``worker`` is its number, None where it is the only one of its daemon."""
+
+    def __init__(self, worker: int | None, mirror: Mirror, delivery: DeliveryMetrics) -> None:
+        self._host = socket.gethostname()
+        self._worker = worker or 0
+        self._mirror = mirror
+        self._delivery = delivery
+        self._quarantined: int | None = None
+
+    def name(self, settings: Settings) -> str:
+        """Return the name of the process, which another one has only once this one has ended.
+
+        Daemons with different state folders on one host may share a model.
+        """
+        folder = zlib.crc32(str(settings.state_dir).encode("utf-8", "surrogateescape"))
+        return f"{self._host}/{folder:08x}/{self._worker}"
+
+    def quarantine_swept(self, remaining: int) -> None:
+        """Note how many messages are in the quarantine now."""
+        self._quarantined = remaining
+
+    def status(self, dropped: int) -> ProcessStatus:
+        """Return how the process is now."""
+        mirror, counts = self._mirror, self._delivery.connections()
+        return ProcessStatus(
+            self._host,
+            self._worker,
+            __version__,
+            mirror.totals is not None,
+            round(mirror.lag_seconds, 1),
+            dropped,
+            self._quarantined,
+            {
+                listener: ListenerConnections(
+                    counts.get((listener, "accepted"), 0), counts.get((listener, "refused"), 0)
+                )
+                for listener in sorted({listener for listener, _ in counts})
+            },
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityParts:
+    """What counts in this process, what writes that to Redis, and what the process says of itself."""
+
+    counter: ActivityCounter
+    writer: ActivityWriter
+    report: ProcessReport
+
+
+def make_activity(
+    settings: Settings,
+    clients: RedisClients,
+    keys: ModelKeys,
+    mirror: Mirror,
+    delivery: DeliveryMetrics,
+    worker: int | None,
+) -> ActivityParts | None:
+    """Return the parts; None where there is no page to show it, because ``listeners.http`` is off."""
+    if settings.listeners.http is None:
+        return None
+    counter, report = ActivityCounter(), ProcessReport(worker, mirror, delivery)
+    # The client that does not retry by itself: nothing may be counted twice.
+    writer = ActivityWriter(clients.blocking_client, keys, counter, report.name(settings), report.status)
+    return ActivityParts(counter, writer, report)

@@ -1,0 +1,475 @@
+"""Activity: how many messages got which verdict, and how long their checks took, by minute and by hour.
+
+Rules: a check adds to numbers in memory and nothing else. One task a process adds what is new to Redis once a
+second, in one round trip and one atomic step; all processes of all hosts add to the same numbers. What cannot be
+written is dropped and counted, and never written again, since nobody knows whether the first attempt arrived:
+nothing is ever counted twice. With the numbers a process says every ten seconds how it is. Whoever listens is told
+on a channel that there is something new, and reads it again.
+
+Numbers by minute stay for 25 hours and those by hour for eight days. Processes that are silent for ten minutes are
+forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from redis.exceptions import NoPermissionError
+
+from nbstream.errors import StoreForbids, StoreUnavailable
+from nbstream.policy.verdict import Verdict
+from nbstream.store.cancellation import stop_if_cancelled
+from nbstream.store.connection import primary_of
+from nbstream.store.lua import lua_script
+from nbstream.store.redis_errors import readable_replies, store_errors
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+    from redis.asyncio.client import PubSub
+
+    from nbstream.store.model.keys import ModelKeys
+
+_log = logging.getLogger(__name__)
+
+MINUTE_SECONDS, HOUR_SECONDS, DAY_SECONDS = 60, 3600, 86_400
+MINUTES_LIFE_SECONDS = 25 * HOUR_SECONDS
+HOURS_LIFE_SECONDS = 8 * DAY_SECONDS + HOUR_SECONDS
+HEARTBEAT_SECONDS = 10.0
+SILENT_SECONDS = 3 * HEARTBEAT_SECONDS
+"""A process that said nothing for this time hangs, is cut off from Redis, or has ended without saying so."""
+
+_FORGOTTEN_SECONDS = 600.0
+_PROCESSES_LIFE_SECONDS = HOUR_SECONDS
+_WRITE_SECONDS = 1.0
+_LATE_SECONDS = 120.0  # what was counted in an hour is written by then; after that the hour is read once
+_LEAVE_SECONDS = 1.0
+_CONFIRM_SECONDS = 5.0
+_MAX_GATHERED = 1000  # messages on the channel that are one piece of news
+_MAX_PROCESSES = 200
+
+_LATENCY_PREFIX = "t"
+_LATENCY_UNITS = 16_000  # the first bucket is below 1/16 ms
+LATENCY_BUCKETS = 21
+"""Bucket n has what took less than 2^n sixteenths of a millisecond; the last one, below 66 s, has all that took
+longer too.
+"""
+
+
+def bucket_limit(bucket: int) -> float:
+    """Return the seconds that no duration in the bucket reaches."""
+    return float(2**bucket) / _LATENCY_UNITS
+
+
+class ActivityCounter:
+    """What one process has counted and not yet written."""
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._verdicts: dict[str, int] = {}
+        self._latencies = [0] * 64  # as many as durations can have bits
+
+    def count(self, verdict: str, seconds: float) -> None:
+        """Count a check with its verdict and its duration."""
+        self._verdicts[verdict] = self._verdicts.get(verdict, 0) + 1
+        self._latencies[int(seconds * _LATENCY_UNITS).bit_length()] += 1
+
+    def take(self) -> Mapping[str, int]:
+        """Return what is new, by the name that it is stored under, and begin anew."""
+        taken = {str(verdict): number for verdict, number in self._verdicts.items()}
+        last = LATENCY_BUCKETS - 1
+        buckets = (*self._latencies[:last], sum(self._latencies[last:]))
+        taken |= {f"{_LATENCY_PREFIX}{bucket}": number for bucket, number in enumerate(buckets) if number}
+        self._begin()
+        return taken
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerConnections:
+    """How many clients of a listener were accepted and refused since the process began."""
+
+    accepted: int = 0
+    refused: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStatus:
+    """What a process says of itself.
+
+    ``worker`` is its number among the workers of the daemon, 0 where there is one process. ``lag_seconds`` is
+    since when its counts in memory may not equal Redis. ``dropped`` is the number of checks that are missing in
+    what all processes count, since it began. ``quarantined`` is the number of messages in the quarantine of the
+    host, None for a process that does not count them. ``connections`` are by listener.
+    """
+
+    host: str
+    worker: int
+    version: str
+    is_loaded: bool
+    lag_seconds: float
+    dropped: int = 0
+    quarantined: int | None = None
+    connections: Mapping[str, ListenerConnections] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenProcess:
+    """A process, and when it said last how it is (seconds since the epoch)."""
+
+    at: float
+    status: ProcessStatus
+
+
+class ActivityWriter:
+    """Adds what a process counts to Redis.
+
+    ``client`` must not retry by itself: what was written although the reply was lost would count twice.
+    ``process`` is the name of this process, which no other process has; ``status`` returns what it says of itself,
+    given the number of checks that were dropped.
+    """
+
+    def __init__(
+        self,
+        client: Redis,
+        keys: ModelKeys,
+        counter: ActivityCounter,
+        process: str,
+        status: Callable[[int], ProcessStatus],
+    ) -> None:
+        self._keys = keys
+        self._counter = counter
+        self._process = process
+        self._status = status
+        self._script = client.register_script(lua_script("activity.lua"))
+        self._said_at = -math.inf
+        self._is_writing = True
+        self.dropped = 0
+        """How many checks this process has counted that are missing in Redis, at most."""
+        self.may_publish = True
+        """False once Redis has refused to tell others of news: its user may not publish on the channel."""
+
+    async def run(self) -> None:
+        """Write what is new once a second, until cancelled."""
+        while True:
+            stop_if_cancelled()
+            await asyncio.sleep(_WRITE_SECONDS)
+            await self.write()
+
+    async def write(self, now: float | None = None) -> None:
+        """Write what is new, if there is anything; ``now`` is in seconds since the epoch. A failure is counted."""
+        is_heartbeat = time.monotonic() - self._said_at >= HEARTBEAT_SECONDS
+        counts = self._counter.take()
+        if counts or is_heartbeat:
+            status = _pack_status(self._status(self.dropped)) if is_heartbeat else ""
+            await self._write(time.time() if now is None else now, counts, status)
+
+    async def leave(self) -> None:
+        """Write what is left, and that this process ends; not longer than a second."""
+        try:
+            async with asyncio.timeout(_LEAVE_SECONDS):
+                await self._write(time.time(), self._counter.take(), "-")
+        except TimeoutError:
+            _log.debug("activity: Redis was not told that this process ends")
+
+    async def _write(self, now: float, counts: Mapping[str, int], status: str) -> None:
+        hour, minute = divmod(int(now) // MINUTE_SECONDS, 60)
+        day, hour_of_day = divmod(hour, 24)
+        keys = self._keys
+        checks = sum(number for name, number in counts.items() if not _is_latency(name))
+        written = False
+        try:
+            with store_errors(), readable_replies():
+                is_published = await self._script(
+                    keys=[keys.activity_minutes(hour), keys.activity_hours(day), keys.activity_processes],
+                    args=[
+                        minute,
+                        hour_of_day,
+                        MINUTES_LIFE_SECONDS,
+                        HOURS_LIFE_SECONDS,
+                        self._process,
+                        status,
+                        int(now),
+                        int(now - _FORGOTTEN_SECONDS),
+                        _PROCESSES_LIFE_SECONDS,
+                        keys.activity_channel if self.may_publish else "",
+                        *(item for pair in counts.items() for item in pair),
+                    ],
+                )
+            written = self._is_writing = True
+            self.may_publish = bool(is_published)
+            if status:
+                self._said_at = time.monotonic()
+        except StoreUnavailable as error:
+            if self._is_writing:  # logged once, not for each second of an outage
+                _log.warning("activity is not counted now: %s", error)
+            self._is_writing = False
+        finally:
+            if not written:  # or cancelled: then it may have been written all the same
+                self.dropped += checks
+
+
+def _is_latency(name: str) -> bool:
+    return name.startswith(_LATENCY_PREFIX) and name[1:].isdigit()
+
+
+def _pack_status(status: ProcessStatus) -> str:
+    return json.dumps(asdict(status), separators=(",", ":"))
+
+
+def _unpack_process(packed: bytes) -> SeenProcess | None:
+    """Return the process; None where another version wrote something that cannot be read."""
+    at, _, text = packed.partition(b" ")
+    try:
+        values = json.loads(text)
+        connections = {
+            str(name): ListenerConnections(int(counts["accepted"]), int(counts["refused"]))
+            for name, counts in values["connections"].items()
+        }
+        quarantined = values["quarantined"]
+        status = ProcessStatus(
+            str(values["host"]),
+            int(values["worker"]),
+            str(values["version"]),
+            bool(values["is_loaded"]),
+            float(values["lag_seconds"]),
+            int(values["dropped"]),
+            None if quarantined is None else int(quarantined),
+            connections,
+        )
+        return SeenProcess(float(at), status)
+    except (ValueError, TypeError, LookupError, AttributeError):
+        return None
+
+
+class ActivitySpan(StrEnum):
+    """The time that is looked at: up to now."""
+
+    HOUR = "hour"
+    DAY = "day"
+    WEEK = "week"
+
+    @property
+    def seconds(self) -> int:
+        """Its length."""
+        return {
+            ActivitySpan.HOUR: HOUR_SECONDS,
+            ActivitySpan.DAY: DAY_SECONDS,
+            ActivitySpan.WEEK: 7 * DAY_SECONDS,
+        }[self]
+
+    @property
+    def step_seconds(self) -> int:
+        """The length of the steps in which it is shown: minutes, ten minutes, or hours."""
+        return {ActivitySpan.HOUR: MINUTE_SECONDS, ActivitySpan.DAY: 600, ActivitySpan.WEEK: HOUR_SECONDS}[self]
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityStep:
+    """The numbers of checks by verdict in a step of time that begins at ``at`` (seconds since the epoch)."""
+
+    at: int
+    verdicts: Mapping[Verdict, int]
+
+    @property
+    def checks(self) -> int:
+        """The number of checks."""
+        return sum(self.verdicts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What happened in a span of time: its steps, the oldest first, and its checks by bucket of latency."""
+
+    span: ActivitySpan
+    steps: tuple[ActivityStep, ...]
+    latencies: Mapping[int, int]
+
+    @property
+    def totals(self) -> Mapping[Verdict, int]:
+        """The numbers of checks by verdict."""
+        return sum_verdicts(self.steps)
+
+    def latency(self, share: float) -> float | None:
+        """Return the seconds that this share of the checks stayed below; None without checks."""
+        wanted, seen = share * sum(self.latencies.values()), 0
+        for bucket in sorted(self.latencies):
+            seen += self.latencies[bucket]
+            if seen >= wanted and seen:
+                return bucket_limit(bucket)
+        return None
+
+    def grouped(self, seconds: int) -> tuple[ActivityStep, ...]:
+        """Return the same in longer steps, which begin at multiples of ``seconds`` since the epoch."""
+        groups: dict[int, list[ActivityStep]] = {}
+        for step in self.steps:
+            groups.setdefault(step.at - step.at % seconds, []).append(step)
+        return tuple(ActivityStep(at, sum_verdicts(steps)) for at, steps in groups.items())
+
+
+def sum_verdicts(steps: Iterable[ActivityStep]) -> Mapping[Verdict, int]:
+    """Return the numbers of checks by verdict, 0 for those that there were none of."""
+    sums = dict.fromkeys(Verdict, 0)
+    for step in steps:
+        for verdict, number in step.verdicts.items():
+            sums[verdict] += number
+    return sums
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """What was counted in one minute or hour."""
+
+    verdicts: Mapping[Verdict, int]
+    latencies: Mapping[int, int]
+
+
+def parse_counts(fields: Mapping[bytes, bytes]) -> Mapping[int, Slot]:
+    """Return the slots of a stored hash, by their number; what another version counts besides is left out."""
+    verdicts: dict[int, dict[Verdict, int]] = {}
+    latencies: dict[int, dict[int, int]] = {}
+    for key, value in fields.items():
+        number, _, name = key.partition(b":")
+        verdict = _VERDICTS.get(name)
+        if verdict is not None:
+            verdicts.setdefault(int(number), {})[verdict] = int(value)
+        elif _is_latency(text := name.decode("ascii", "replace")):
+            latencies.setdefault(int(number), {})[int(text[1:])] = int(value)
+    return {
+        number: Slot(verdicts.get(number, {}), latencies.get(number, {}))
+        for number in verdicts.keys() | latencies.keys()
+    }
+
+
+_VERDICTS = {str(verdict).encode(): verdict for verdict in Verdict}
+
+
+def sum_activity(span: ActivitySpan, slots: Mapping[int, Slot], slot_seconds: int, now: float) -> Activity:
+    """Return the activity of the span up to ``now``; ``slots`` are by their number since the epoch.
+
+    The last step is the one that ``now`` is in.
+    """
+    last = int(now) // span.step_seconds
+    count = span.seconds // span.step_seconds
+    verdicts: dict[int, dict[Verdict, int]] = {step: {} for step in range(last - count + 1, last + 1)}
+    latencies: Counter[int] = Counter()
+    for number, slot in slots.items():
+        sums = verdicts.get(number * slot_seconds // span.step_seconds)
+        if sums is None:
+            continue
+        for verdict, checks in slot.verdicts.items():
+            sums[verdict] = sums.get(verdict, 0) + checks
+        latencies.update(slot.latencies)
+    steps = tuple(ActivityStep(step * span.step_seconds, sums) for step, sums in verdicts.items())
+    return Activity(span, steps, dict(latencies))
+
+
+class ActivityReader:
+    """Reads the activity of a model, of all processes and hosts.
+
+    Hours and days that are over are read once: at most 25 + 8 of them are remembered.
+    """
+
+    def __init__(self, client: Redis, keys: ModelKeys) -> None:
+        self._client = client
+        self._keys = keys
+        self._over: dict[str, Mapping[int, Slot]] = {}
+
+    async def read(self, span: ActivitySpan, now: float | None = None) -> tuple[Activity, Sequence[SeenProcess]]:
+        """Return the activity up to ``now`` and the processes, in one round trip. Raises ``StoreUnavailable``."""
+        now = time.time() if now is None else now
+        is_week = span is ActivitySpan.WEEK
+        key_seconds, slot_seconds = (DAY_SECONDS, HOUR_SECONDS) if is_week else (HOUR_SECONDS, MINUTE_SECONDS)
+        name = self._keys.activity_hours if is_week else self._keys.activity_minutes
+        first, last = int(now - span.seconds) // key_seconds, int(now) // key_seconds
+        keys = {number: name(number) for number in range(first, last + 1)}
+        missing = {number: key for number, key in keys.items() if key not in self._over}
+        with store_errors(), readable_replies():
+            async with self._client.pipeline(transaction=False) as pipe:
+                for key in missing.values():
+                    pipe.hgetall(key)
+                pipe.hgetall(self._keys.activity_processes)
+                *hashes, processes = await pipe.execute()
+            found = {number: parse_counts(fields) for number, fields in zip(missing, hashes, strict=True)}
+        slots_a_key = key_seconds // slot_seconds
+        slots = {
+            number * slots_a_key + slot: counts
+            for number, key in keys.items()
+            for slot, counts in (found[number] if number in found else self._over[key]).items()
+        }
+        self._remember(
+            {
+                keys[number]: counts
+                for number, counts in found.items()
+                if (number + 1) * key_seconds < now - _LATE_SECONDS
+            }
+        )
+        return sum_activity(span, slots, slot_seconds, now), _seen_processes(processes.values())
+
+    def _remember(self, over: Mapping[str, Mapping[int, Slot]]) -> None:
+        self._over.update(over)
+        while len(self._over) > _MAX_REMEMBERED:
+            del self._over[next(iter(self._over))]
+
+
+_MAX_REMEMBERED = 25 + 8
+
+
+def _seen_processes(packed: Iterable[bytes]) -> Sequence[SeenProcess]:
+    found = [process for process in map(_unpack_process, packed) if process is not None]
+    found.sort(key=lambda process: (process.status.host, process.status.worker))
+    return found[:_MAX_PROCESSES]
+
+
+class ActivityWatch:
+    """Knows when there is something new in Redis."""
+
+    def __init__(self, subscription: PubSub, is_current: Callable[[], bool]) -> None:
+        self._subscription = subscription
+        self._is_current = is_current
+
+    async def wait(self, seconds: float) -> bool:
+        """Return whether something new was said within that time, once it was, and forget what else was said.
+
+        Raises ``StoreUnavailable``, also where the primary is another server by now.
+        """
+        with store_errors(), readable_replies():
+            is_new = await self._get(seconds)
+            for _ in range(_MAX_GATHERED if is_new else 0):
+                if not await self._get(0.0):
+                    break
+        if not self._is_current():
+            raise StoreUnavailable("another Redis server answers than before")
+        return is_new
+
+    async def _get(self, seconds: float) -> bool:
+        message = await self._subscription.get_message(ignore_subscribe_messages=True, timeout=seconds)
+        return message is not None
+
+
+@asynccontextmanager
+async def watch_activity(client: Redis, keys: ModelKeys) -> AsyncIterator[ActivityWatch]:
+    """Listen on the channel of the model; ``client`` must not retry by itself.
+
+    Raises ``StoreForbids`` where the user of Redis may not listen there, else ``StoreUnavailable``.
+    """
+    primary = primary_of(client)
+    async with client.pubsub() as subscription:
+        with store_errors(), readable_replies():
+            try:
+                await subscription.subscribe(keys.activity_channel)
+                await subscription.get_message(timeout=_CONFIRM_SECONDS)  # the confirmation
+            except NoPermissionError as error:
+                raise StoreForbids(f"Redis: {error}") from error
+        generation = primary.generation
+        yield ActivityWatch(subscription, lambda: primary.generation == generation)
