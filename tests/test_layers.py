@@ -66,7 +66,7 @@ INNER_LAYERS = {
         {"milter"},
     ],
     "cli": [
-        {"actor", "arguments", "exit_codes", "interrupts", "output_files", "standard_streams"},
+        {"actor", "arguments", "exit_codes", "interrupts", "output_files", "page_link", "standard_streams"},
         {"terminal"},
         {"clue_table", "message_files", "parser"},
         {"measured_daemon", "message_lists"},

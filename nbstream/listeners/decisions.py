@@ -144,8 +144,8 @@ class MessageDecisions:
         """Check ``content`` (CRLF line ends) and return what happens to it for ``recipients``, at least one.
 
         ``sender`` is the address of the sender, empty for the null sender, and ``listener`` the name of the
-        listener: both are remembered with the check. ``impossible`` are the actions that cannot be carried out now:
-        the message passes in place of them. Raises ``MessageLoops``, and ``CheckFailed`` where the check fails and
+        listener: both are remembered with the check. ``impossible`` are the actions that cannot be carried out
+        now: the message passes in place of them. Raises ``MessageLoops``, and ``CheckFailed`` where the check fails and
         the client has to try again.
         """
         if len(content) > _THREAD_BYTES:
@@ -248,7 +248,7 @@ class MessageDecisions:
     def _taken_action(
         self, check: Check, group: RecipientGroup[SmtpPath], impossible: Collection[ActionKind]
     ) -> Action:
-        """Return what is done: in a trial, with a canary, and in place of an impossible action, a message passes."""
+        """Return what is done: a message passes in a trial, as a canary, and in place of an impossible action."""
         action = group.decision.action
         passes = check.is_canary or self._runtime.header_policy.observes or action.kind in impossible
         return Action(ActionKind.PASS) if passes else action

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import resource
 import shlex
@@ -14,10 +15,15 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from nbstream import config, logs
+from nbstream.assembly.page_links import create_page_link
+from nbstream.cli.actor import current_user
+from nbstream.cli.page_link import link_note, link_url
 from nbstream.daemon import ending, thread_switching
 from nbstream.daemon.process import SingleProcessDaemon
 from nbstream.daemon.service_manager import ServiceManager
 from nbstream.daemon.supervisor import Supervisor
+from nbstream.daemon.tasks import cancel_and_wait
+from nbstream.errors import NbstreamError
 from nbstream.listeners import names
 from nbstream.listeners.sockets import TcpListenAddress
 
@@ -33,10 +39,6 @@ def run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
     logs.set_up_logging(settings.log.format, settings.log.level)
 
-    def ready(addresses: ListenAddresses) -> None:
-        if options.hints:
-            print(first_steps(settings, options, addresses), flush=True)
-
     _raise_file_limit()
     thread_switching.shorten_switch_interval()
 
@@ -51,7 +53,18 @@ def run(options: argparse.Namespace) -> int:
         )
         if reload_wanted:
             daemon.reload()
-        await daemon.run(ready)
+        hints: list[asyncio.Task[None]] = []
+
+        def ready(addresses: ListenAddresses) -> None:
+            if options.hints:
+                print(first_steps(settings, options, addresses), flush=True)
+                hints.append(asyncio.create_task(print_page_link(settings, addresses), name="page link"))
+
+        try:
+            await daemon.run(ready)
+        finally:
+            for task in hints:
+                await cancel_and_wait(task)
         ending.end_soon()
 
     uvloop.run(serve())
@@ -95,3 +108,16 @@ def first_steps(settings: Settings, options: argparse.Namespace, addresses: List
     return "\n".join(
         ["", "nbstream is ready. Try, in another terminal:", "", *(f"  {line}" for line in lines), ""]
     )
+
+
+async def print_page_link(settings: Settings, addresses: ListenAddresses) -> None:
+    """Print a one-time link to the page, unless the listener is off or Redis is away."""
+    address = addresses.get(names.HTTP)
+    if address is None:
+        return
+    try:
+        path = await create_page_link(settings, "teach", current_user())
+    except NbstreamError as error:
+        print(f"Later, nbstream ui prints a link to the page: {error}", flush=True)
+    else:
+        print(f"The page:\n\n  {link_url(address, path)}\n\n{link_note(address)}\n", flush=True)

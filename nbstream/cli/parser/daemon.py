@@ -10,6 +10,7 @@ def add_commands(commands: Commands) -> None:
     """Add them in the order of the help."""
     _add_serve(commands)
     _add_reload(commands)
+    _add_ui(commands)
     _add_doctor(commands)
     _add_config(commands)
 
@@ -21,7 +22,11 @@ def _add_serve(commands: Commands) -> None:
         "run the daemon",
         details="It runs until SIGTERM, and then lets the work in hand finish.",
     )
-    serve.add_argument("--hints", action="store_true", help="print three commands to try, once mail is accepted")
+    serve.add_argument(
+        "--hints",
+        action="store_true",
+        help="print commands to try and a link to the page, once mail is accepted",
+    )
     serve.set_defaults(module="serve")
 
 
@@ -34,6 +39,18 @@ def _add_reload(commands: Commands) -> None:
     )
     reload.add_argument("--json", action="store_true", help="the daemon's answer as one JSON object")
     reload.set_defaults(module="reload")
+
+
+def _add_ui(commands: Commands) -> None:
+    ui = add_command(
+        commands,
+        "ui",
+        "print a one-time link to the page of the running daemon",
+        details="The link can be used once, within ten minutes, and logs a browser in for twelve hours. Run it as "
+        "the daemon's user.",
+    )
+    ui.add_argument("--read-only", action="store_true", help="whoever uses the link can change nothing")
+    ui.set_defaults(module="ui")
 
 
 def _add_doctor(commands: Commands) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 EXAMPLES = {
     "serve": ("nbstream serve --hints", "nbstream serve -c /etc/nbstream/nbstream.yaml"),
     "reload": ("nbstream reload", "nbstream reload --json"),
+    "ui": ("nbstream ui", "nbstream ui --read-only -c /etc/nbstream/nbstream.yaml"),
     "doctor": ("nbstream doctor", "nbstream doctor --quiet --canary ann@example.org"),
     "config": ("nbstream config check", "nbstream config check /etc/nbstream/nbstream.yaml"),
     "config check": ("nbstream config check", "nbstream config check /etc/nbstream/nbstream.yaml"),

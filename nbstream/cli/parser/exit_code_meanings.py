@@ -42,6 +42,11 @@ COMMAND_EXIT_CODES = {
         75: "The daemon did not answer.",
         78: "The configuration was refused, and nothing has changed.",
     },
+    "ui": {
+        0: "The link is printed.",
+        69: "No daemon runs.",
+        78: "The HTTP listener is off, or the configuration cannot be used.",
+    },
     "evaluate": {78: "A picture needs matplotlib, which is not installed."},
     "bench": {75: "The private Redis or the daemon that is measured does not start, or does not answer in time."},
     "tune": {78: "A picture needs matplotlib, which is not installed."},

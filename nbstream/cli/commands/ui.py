@@ -1,0 +1,43 @@
+"""``nbstream ui``: print a one-time link to the page of the running daemon."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from nbstream import config
+from nbstream.assembly.page_links import create_page_link
+from nbstream.cli import interrupts
+from nbstream.cli.actor import current_user
+from nbstream.cli.page_link import link_note, link_url
+from nbstream.cli.terminal import print_note
+from nbstream.config import TcpAddress
+from nbstream.errors import ConfigError, NotRunning
+from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress
+from nbstream.store.embedded.locks import daemon_pid
+
+if TYPE_CHECKING:
+    from nbstream.listeners.sockets import ListenAddress
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the link, and on standard error how to use it.
+
+    69: no daemon runs, 75: Redis is away, 78: the listener is off.
+    """
+    settings = config.load_settings(config.find_config_file(options.config))
+    section = settings.listeners.http
+    if section is None:
+        raise ConfigError("listeners.http is off, and the page with it")
+    if daemon_pid(settings.state_dir) is None:
+        raise NotRunning(f"no daemon runs on state_dir {settings.state_dir}: nobody would serve the page")
+    address: ListenAddress
+    if isinstance(section.listen, TcpAddress):
+        address = TcpListenAddress(section.listen.host, section.listen.port)
+    else:
+        address = UnixListenAddress(section.listen.path)
+    role = "read" if options.read_only else "teach"
+    path = interrupts.run_interruptible(create_page_link(settings, role, current_user()))
+    print(link_url(address, path))
+    print_note(link_note(address))
+    return 0

@@ -1,0 +1,89 @@
+"""``nbstream ui``: the link that it prints gives a role once, and what it says where there is no page."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.cli.actor import current_user
+from nbstream.cli.main import main
+from nbstream.cli.page_link import link_note, link_url
+from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress
+from nbstream.store.embedded.locks import lock_daemon
+from nbstream.store.model.keys import ModelKeys
+from nbstream.store.page_sessions import PageSessionStore
+from tests.conftest import RedisServer
+
+
+@pytest.fixture
+def config(shared_redis: RedisServer, tmp_path: Path) -> Path:
+    path = tmp_path / "nb.yaml"
+    path.write_text(f"state_dir: {tmp_path}\nredis: {{url: '{shared_redis.url}'}}\nmodel: {{name: links}}\n")
+    return path
+
+
+@pytest.mark.parametrize(("words", "role"), [(["ui"], "teach"), (["ui", "--read-only"], "read")])
+def test_the_link_gives_its_role_once(
+    config: Path,
+    tmp_path: Path,
+    shared_redis: RedisServer,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    role: str,
+) -> None:
+    with lock_daemon(tmp_path):
+        assert main([*words, "-c", str(config)]) == 0
+
+    url, _, token = capsys.readouterr().out.strip().rpartition("=")
+    assert url == "http://127.0.0.1:11334/ui/login?link"
+
+    async def use() -> None:
+        async with Redis.from_url(shared_redis.url) as client:
+            store = PageSessionStore(client, ModelKeys("links"))
+            login = await store.use_link(token)
+            assert login is not None
+            assert (login.role, login.name) == (role, current_user())
+            assert await store.use_link(token) is None
+
+    asyncio.run(use())
+
+
+def test_without_a_daemon_there_is_no_link(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ui", "-c", str(config)]) == 69
+    printed = capsys.readouterr()
+    assert (printed.out, "no daemon runs" in printed.err) == ("", True)
+
+
+def test_without_the_listener_there_is_no_link(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config.write_text(f"{config.read_text()}listeners: {{http: null}}\n")
+    assert main(["ui", "-c", str(config)]) == 78
+    assert "listeners.http" in capsys.readouterr().err
+
+
+def test_without_redis_there_is_no_link(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config.write_text(f"state_dir: {tmp_path}\nredis: {{url: 'unix://{tmp_path}/no.sock'}}\n")
+    with lock_daemon(tmp_path):
+        assert main(["ui", "-c", str(config)]) == 75
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("address", "url", "forwarding"),
+    [
+        (TcpListenAddress("127.0.0.1", 11334), "http://127.0.0.1:11334/x", "-L 11334:127.0.0.1:11334 "),
+        (TcpListenAddress("0.0.0.0", 80), "http://127.0.0.1:80/x", "-L 80:127.0.0.1:80 "),
+        (TcpListenAddress("::", 80), "http://[::1]:80/x", "-L 80:[::1]:80 "),
+        (TcpListenAddress("192.0.2.1", 80), "http://192.0.2.1:80/x", "-L 80:192.0.2.1:80 "),
+        (UnixListenAddress(Path("/run/nb/h.sock")), "http://localhost:11334/x", "-L 11334:/run/nb/h.sock "),
+        (TcpListenAddress("127.0.0.1", 0), "http://127.0.0.1:0/x", "the port"),
+    ],
+    ids=str,
+)
+def test_the_link_can_be_reached_as_the_note_says(
+    address: TcpListenAddress | UnixListenAddress, url: str, forwarding: str
+) -> None:
+    assert link_url(address, "/x") == url
+    assert forwarding in link_note(address)
