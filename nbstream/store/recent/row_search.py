@@ -36,6 +36,7 @@ MAX_LOOKED_AT = 2000
 """The most rows that one search looks at."""
 
 _READ_COUNT = 500  # rows that are read at once: a few ms of the event loop
+_MAX_BY_ID = 1000  # more rows of one beginning of an id are not read, only to be put in order: there are enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +177,12 @@ class RowSearch:
                 if wanted.id_prefix:
                     start = b"[" + wanted.id_prefix.encode()
                     pipe.zrange(
-                        self._keys.row_indices, start, start + b"\xff", bylex=True, offset=0, num=MAX_LOOKED_AT
+                        self._keys.row_indices, start, start + b"\xff", bylex=True, offset=0, num=_MAX_BY_ID + 1
                     )
                 replies: Any = await pipe.execute()
         sizes, entries = replies[: len(keys)], replies[len(keys) :]
         smallest = min(sizes)
-        if entries and len(entries[0]) < MAX_LOOKED_AT and len(entries[0]) <= smallest:
+        if entries and len(entries[0]) <= min(_MAX_BY_ID, smallest):
             return "", [entry.partition(b" ")[0].decode("utf-8", "replace") for entry in entries[0]]
         return keys[sizes.index(smallest)], None
 
@@ -254,9 +255,9 @@ class RowSearch:
 
         A row may have expired, and a message that has been checked again meanwhile has another place.
         """
-        there = set(places)
-        rows = await self._read_rows([place.id for place in places])
-        return [row for row in rows if row.position in there and wanted.matches(row)]
+        times = {place.id: place.checked_at for place in places if place.id.startswith(wanted.id_prefix)}
+        rows = await self._read_rows(list(times))
+        return [row for row in rows if row.checked_at == times[row.id] and wanted.matches(row)]
 
     async def _read_rows(self, message_keys: Sequence[str]) -> list[MessageRow]:
         """Return the rows of these messages in their order, without those that are not there or not readable."""

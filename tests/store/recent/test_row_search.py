@@ -1,0 +1,254 @@
+"""A search finds each row that is wanted once and in order, whatever comes in, and its work is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis.asyncio import Redis
+
+from nbstream.errors import StoreUnavailable
+from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.recent.envelopes import MessageRow, RowPosition
+from nbstream.store.recent.row_search import MAX_LOOKED_AT, Direction, RowFilter, RowPage, RowSearch
+from tests.conftest import RedisServer
+from tests.store.recent.rows import KEYS, NOW, envelope, message_id, write_rows
+
+HOUR = 3600
+VERDICTS = ("ham", "spam", "unsure", "reject")
+
+
+def make_row(number: int, at: float) -> MessageRow:
+    """A row whose verdict, sender and recipients follow from its number."""
+    recipients = [f"r{number % 5}@y{number % 2}.example", f"all@z{number % 3}.example"][: 1 + number % 2]
+    sender = None if number % 11 == 10 else "" if number % 11 == 9 else f"S{number % 7}@x{number % 3}.example"
+    return MessageRow(
+        message_id(number), at, VERDICTS[number % 4], number % 100 / 100, envelope=envelope(sender, recipients)
+    )
+
+
+def make_search(client: Redis, seconds: float = 10 * HOUR) -> RowSearch:
+    return RowSearch(client, KEYS, seconds, lambda: NOW)
+
+
+async def pages(search: RowSearch, wanted: RowFilter, count: int) -> list[MessageRow]:
+    """All rows that are wanted, page by page from the newest on."""
+    found: list[MessageRow] = []
+    position = None
+    while True:
+        page = await search.search(wanted, position, count=count)
+        assert len(page.rows) <= count
+        found += page.rows
+        position = page.next_position
+        if position is None:
+            return found
+
+
+FILTERS = st.builds(
+    RowFilter,
+    id_prefix=st.just("")
+    | st.tuples(st.integers(0, 40), st.integers(1, 24)).map(lambda t: message_id(t[0])[: t[1]]),
+    since=st.none() | st.floats(NOW - 60, NOW + 60),
+    until=st.none() | st.floats(NOW - 60, NOW + 60),
+    verdict=st.sampled_from(["", *VERDICTS]),
+    sender=st.sampled_from(["", "<>", "s1@x1.example", "@x2.example", "nobody@x1.example"]),
+    recipient=st.sampled_from(["", "r1@y1.example", "@z0.example", "@y0.example"]),
+)
+
+
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    wanted=FILTERS,
+    times=st.lists(st.integers(-50, 0), min_size=1, max_size=40),
+    count=st.integers(1, 7),
+    direction=st.sampled_from(Direction),
+)
+async def test_every_row_that_is_wanted_is_on_one_page_in_the_order_of_time(
+    client: Redis, wanted: RowFilter, times: Sequence[int], count: int, direction: Direction
+) -> None:
+    await client.flushdb()
+    rows = [make_row(number, NOW + at) for number, at in enumerate(times)]
+    await write_rows(client, rows)
+    search = make_search(client)
+    expected = sorted(filter(wanted.matches, rows), key=lambda row: row.position, reverse=True)
+
+    assert await pages(search, wanted, count) == expected
+
+    page = await search.search(wanted, None, direction, count=count)
+    assert list(page.rows) == (expected[:count] if direction is Direction.OLDER else expected[-count:])
+    if expected:
+        middle = expected[len(expected) // 2].position
+        older = await search.search(wanted, middle, Direction.OLDER, count)
+        newer = await search.search(wanted, middle, Direction.NEWER, count)
+        assert list(older.rows) == [row for row in expected if row.position < middle][:count]
+        assert list(newer.rows) == [row for row in expected if row.position > middle][-count:]
+
+
+@pytest.mark.parametrize(
+    "wanted", [RowFilter(), RowFilter(verdict="ham"), RowFilter(verdict="ham", sender="@x0.example")]
+)
+async def test_messages_that_come_in_meanwhile_move_nothing(client: Redis, wanted: RowFilter) -> None:
+    rows = [make_row(number, NOW - 1000 + number) for number in range(200)]
+    await write_rows(client, rows)
+    search = make_search(client)
+    found: list[MessageRow] = []
+    page = await search.search(wanted, count=10)
+    for number in range(200, 1000):
+        found += page.rows
+        if page.next_position is None:
+            break
+        await write_rows(client, [make_row(number, NOW - 1000 + number)])
+        page = await search.search(wanted, page.next_position, count=10)
+
+    assert found == [row for row in reversed(rows) if wanted.matches(row)]
+
+
+async def test_a_message_that_is_checked_again_has_its_new_place_alone(client: Redis) -> None:
+    rows = [make_row(number, NOW - 100 + number) for number in range(10)]
+    await write_rows(client, rows)
+    again = make_row(3, NOW)
+    await write_rows(client, [again])
+
+    found = await pages(make_search(client), RowFilter(), 4)
+
+    assert found == [again, *(row for row in reversed(rows) if row.id != again.id)]
+
+
+async def test_what_is_too_old_or_has_expired_is_not_found(client: Redis) -> None:
+    rows = [make_row(number, NOW - HOUR + number) for number in range(10)]
+    await write_rows(client, rows)
+    await client.delete(KEYS.row(rows[7].id))
+    search = make_search(client, HOUR - 5)
+
+    expected = [rows[9], rows[8], rows[6], rows[5]]
+    assert await pages(search, RowFilter(), 2) == expected
+    assert await pages(search, RowFilter(id_prefix=rows[3].id), 2) == []
+    assert await pages(search, RowFilter(id_prefix=rows[8].id), 2) == [rows[8]]
+
+
+async def test_a_row_of_a_later_version_is_left_out(client: Redis) -> None:
+    rows = [make_row(number, NOW - 10 + number) for number in range(3)]
+    await write_rows(client, rows)
+    await client.set(KEYS.row(rows[1].id), b'[2,"of a later version"]')
+
+    assert await pages(make_search(client), RowFilter(), 5) == [rows[2], rows[0]]
+
+
+async def test_the_row_of_one_message_is_found_by_its_id(client: Redis) -> None:
+    row = make_row(1, NOW)
+    await write_rows(client, [row])
+    search = make_search(client)
+
+    assert await search.row(row.id) == row
+    assert await search.row(message_id(2)) is None
+    assert await search.count() == 1
+
+
+async def test_an_unreachable_redis_is_said(own_redis: RedisServer) -> None:
+    client = open_client(ConnectionOptions(own_redis.url, timeout_seconds=1))
+    own_redis.stop()
+    with pytest.raises(StoreUnavailable):
+        await make_search(client).search(RowFilter(verdict="ham"))
+    await client.aclose()
+
+
+async def write_many(client: Redis, count: int) -> None:
+    """Write so many messages: a quarter is spam, a tenth is from big.example, one of 50,000 from rare.example."""
+    for first in range(0, count, 1000):
+        batch = []
+        for number in range(first, min(first + 1000, count)):
+            host = "rare" if number % 50_000 == 7 else "big" if number % 10 == 3 else f"h{number % 997}"
+            sender = f"u{number % 89}@{host}.example"
+            recipients = [f"r{number % 300}@{'hot' if number % 2 else 'cold'}.example"]
+            described = envelope(sender, recipients, f"number {number}")
+            batch.append(
+                MessageRow(message_id(number), NOW - count + number, VERDICTS[number % 4], 0.5, envelope=described)
+            )
+        await write_rows(client, batch, seconds=30 * HOUR)
+
+
+MANY = 12_000
+"""How many messages are searched: so many that two searches look at all that they may."""
+
+WANTED: dict[str, RowFilter] = {
+    "nothing": RowFilter(),
+    "verdict": RowFilter(verdict="spam"),
+    "sender": RowFilter(sender="u7@rare.example"),
+    "sender's domain": RowFilter(sender="@big.example"),
+    "recipient": RowFilter(recipient="r7@hot.example"),
+    "recipient's domain": RowFilter(recipient="@hot.example"),
+    "id": RowFilter(id_prefix=message_id(4321)),
+    "short prefix": RowFilter(id_prefix=message_id(4321)[:1]),
+    "longer prefix": RowFilter(id_prefix=message_id(4321)[:2]),
+    "time": RowFilter(since=NOW - MANY / 2, until=NOW - MANY / 3),
+    "all of them": RowFilter(message_id(4321)[:1], NOW - 9000, NOW - 10, "spam", "@big.example", "@hot.example"),
+    "two large ones": RowFilter(verdict="spam", recipient="@hot.example"),
+    "two large ones that never meet": RowFilter(verdict="ham", recipient="@hot.example"),
+    "three large ones that never meet": RowFilter(verdict="ham", sender="@big.example", recipient="@hot.example"),
+    "large and rare": RowFilter(verdict="reject", sender="@rare.example"),
+    "nobody": RowFilter(sender="nobody@nowhere.example", verdict="spam"),
+    "verdict, time": RowFilter(verdict="spam", since=NOW - MANY, until=NOW - MANY / 2),
+    "prefix, nobody": RowFilter(id_prefix=message_id(4321)[:2], recipient="nobody@nowhere.example"),
+}
+
+
+async def work_of(client: Redis, search: Callable[[], Awaitable[RowPage]]) -> tuple[RowPage, int, int]:
+    """The page that a search returns, how many commands it sends, and how many keys it looks up."""
+    await client.config_resetstat()
+    page = await search()
+    commands: Any = await client.info("commandstats")
+    stats: Any = await client.info("stats")
+    calls = sum(figures["calls"] for name, figures in commands.items() if name != "cmdstat_config|resetstat")
+    return page, calls, stats["keyspace_hits"] + stats["keyspace_misses"]
+
+
+async def test_no_search_asks_much_of_redis(client: Redis) -> None:
+    await write_many(client, MANY)
+    search = make_search(client, 30 * HOUR)
+    for (name, wanted), direction in product(WANTED.items(), Direction):
+        page, commands, looked_up = await work_of(client, partial(search.search, wanted, None, direction))
+
+        assert all(map(wanted.matches, page.rows)), name
+        assert commands <= 5 + 2 * (MAX_LOOKED_AT // 500), name
+        assert looked_up <= MAX_LOOKED_AT + 20, name
+        if wanted.is_single:
+            assert (commands, looked_up) <= (2, 52), name
+        if "never meet" in name:
+            assert not page.rows
+            assert page.is_cut == (looked_up > MAX_LOOKED_AT)
+
+
+async def test_a_search_that_is_cut_says_how_far_it_came_and_goes_on_there(client: Redis) -> None:
+    from_x, from_w = envelope("ann@x.example"), envelope("ann@w.example")
+    rows = [
+        MessageRow(
+            message_id(number),
+            NOW - 10_000 + number,
+            "ham" if number % 2 == 0 else "spam",
+            0.5,
+            envelope=from_x if number % 2 or not number else from_w,
+        )
+        for number in range(5001)
+    ]
+    await write_rows(client, rows, seconds=10 * HOUR)
+    search = make_search(client)
+    wanted = RowFilter(verdict="ham", sender="@x.example")  # of each there are 2,500, and one is both
+
+    page = await search.search(wanted)
+
+    assert (page.rows, page.is_cut) == ((), True)
+    assert page.next_position in {rows[-2 * MAX_LOOKED_AT].position, rows[-2 * MAX_LOOKED_AT + 1].position}
+    page = await search.search(wanted, page.next_position)
+    assert (page.rows, page.next_position, page.is_cut) == ((rows[0],), None, False)
+
+
+def test_positions_are_in_the_order_of_time_then_of_ids() -> None:
+    assert RowPosition(1.0, "b") < RowPosition(2.0, "a") < RowPosition(2.0, "b")
+    assert Direction.OLDER.leads(RowPosition(2.0, "a"), RowPosition(1.0, "b"))
+    assert Direction.NEWER.leads(RowPosition(1.0, "b"), RowPosition(2.0, "a"))
+    assert Direction.NEWER.leads(None, RowPosition(2.0, "a"))
