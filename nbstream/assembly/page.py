@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
+from nbstream.assembly.filter import make_event_models, make_scorer
+from nbstream.bayes.counts import Totals
+from nbstream.bayes.loudest_tokens import TokenCounts
+from nbstream.bayes.multinomial import MultinomialOptions
 from nbstream.listeners.http.bodies import BodyReader, HttpLimits
 from nbstream.listeners.http.page.forms import MAX_FORM_BYTES
 from nbstream.listeners.http.page.login import PageLogin, PagePasswords
@@ -11,20 +16,36 @@ from nbstream.listeners.http.page.rendering import PageRenderer
 from nbstream.listeners.http.page.server import PageServer
 from nbstream.listeners.http.page.sessions import PageSessions
 from nbstream.listeners.http.page.static_files import load_static_files
+from nbstream.listeners.http.page.teaching_view import TeachingView
+from nbstream.listeners.http.page.tokens_view import TokensView
+from nbstream.listeners.http.page.undo_view import UndoParts, UndoView
+from nbstream.store.model.recent_changes import RecentChanges
 from nbstream.store.page_sessions import PageSessionStore
 
 if TYPE_CHECKING:
+    from nbstream.assembly.model_lookups import ModelLookups
     from nbstream.assembly.parts import ServerParts
     from nbstream.config import HttpListenerSettings, Settings
+    from nbstream.filter.preview import HypotheticalCounts
+    from nbstream.filter.scorer import Scorer
     from nbstream.listeners.bytes_in_flight import BytesInFlight
     from nbstream.listeners.http.page.routes import View
+    from nbstream.policy.verdict import ModelState
 
 
 def make_page(
-    section: HttpListenerSettings, settings: Settings, parts: ServerParts, bytes_in_flight: BytesInFlight
+    section: HttpListenerSettings,
+    settings: Settings,
+    parts: ServerParts,
+    bytes_in_flight: BytesInFlight,
+    lookups: ModelLookups,
 ) -> PageServer:
     """Return the page with all its views."""
-    views: list[View] = []
+    views: list[View] = [
+        _make_teaching(parts, lookups),
+        _make_undo(settings, parts, lookups),
+        _make_tokens(settings, parts),
+    ]
     store = PageSessionStore(parts.clients.client, parts.model.keys)
     passwords = PagePasswords(
         section.password.get_secret_value() if section.password else None,
@@ -40,3 +61,31 @@ def make_page(
         static_files,
         PageRenderer(static_files.version),
     )
+
+
+def _make_teaching(parts: ServerParts, lookups: ModelLookups) -> TeachingView:
+    def model_state() -> ModelState | None:
+        status = lookups.model_status()
+        return status.state if status else None
+
+    return TeachingView(RecentChanges(parts.model.history), model_state)
+
+
+def _make_undo(settings: Settings, parts: ServerParts, lookups: ModelLookups) -> UndoView:
+    layer = parts.autolearn.mirror if parts.autolearn else None
+
+    def scorer(counts: HypotheticalCounts) -> Scorer:
+        return make_scorer(settings, counts, lookups.policy(), autolearned_counts=layer)
+
+    return UndoView(UndoParts(parts.model, parts.recent_messages, scorer))
+
+
+def _make_tokens(settings: Settings, parts: ServerParts) -> TokensView:
+    mirror = parts.mirror
+
+    def counts() -> TokenCounts:
+        names, rows = mirror.snapshot()
+        return TokenCounts(names, rows, mirror.totals or Totals(), mirror.half_life.unit(time.time()))
+
+    options = make_event_models(settings.model.event_models).multinomial or MultinomialOptions()
+    return TokensView(lambda: mirror.vocabulary_size, counts, options)

@@ -14,6 +14,7 @@ from nbstream.listeners.http.page.texts import (
     teaching,
     thresholds,
     tokens,
+    undo,
 )
 
 _PARTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
@@ -25,6 +26,7 @@ _PARTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "thresholds": thresholds.TEXTS,
         "teaching": teaching.TEXTS,
         "tokens": tokens.TEXTS,
+        "undo": undo.TEXTS,
         "quarantine": quarantine.TEXTS,
     }
 )

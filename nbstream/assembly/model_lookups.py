@@ -1,0 +1,48 @@
+"""What can be asked about the model of a running process, and about the messages that it knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nbstream.assembly.filter import make_scorer
+from nbstream.bayes.counts import CLASSES
+from nbstream.filter.message_record import MessageRecord, find_message_record
+from nbstream.policy.verdict import ModelState
+from nbstream.wire.api_v1 import ModelStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nbstream.assembly.parts import ServerParts
+    from nbstream.config import Settings
+    from nbstream.filter import FilterPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLookups:
+    """The state of the model as clients see it; ``policy`` gives the policy in force."""
+
+    settings: Settings
+    parts: ServerParts
+    policy: Callable[[], FilterPolicy]
+
+    def model_status(self) -> ModelStatus | None:
+        """Return the state of the model; None before it is loaded."""
+        mirror, policy = self.parts.mirror, self.policy()
+        totals = mirror.totals
+        if totals is None:
+            return None
+        learned = dict(zip(CLASSES, (int(count) for count in totals.messages), strict=True))
+        return ModelStatus(
+            self.settings.model.name,
+            ModelState(learned, policy.min_learned),
+            int(totals.vocabulary_size),
+            policy.default_policy.thresholds(mirror.loaded_first_scores),
+            mirror.lag_seconds,
+        )
+
+    async def message_record(self, message_key: str) -> MessageRecord | None:
+        """Return what is known of a message by its id. Raises ``StoreUnavailable``."""
+        scorer = make_scorer(self.settings, self.parts.mirror, self.policy())
+        return await find_message_record(message_key, self.parts.recent_messages, self.parts.model, scorer)

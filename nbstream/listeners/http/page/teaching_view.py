@@ -1,0 +1,118 @@
+"""The view teaching: what was learned, who taught it, and what is worth a look.
+
+Rules: all of it comes from the last changes of the history, which each process reads on from where it was; the
+numbers are computed in a thread, and again only when there is a new change or a new day.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol
+
+from nbstream.bayes.counts import CLASSES
+from nbstream.errors import StoreUnavailable
+from nbstream.listeners.http.page.change_selection import ChangeSelection
+from nbstream.listeners.http.page.charts.activity_chart import ActivityChart, Bar, draw_activity
+from nbstream.listeners.http.page.requests import Answer, Page, PageRefused, PageRequest
+from nbstream.listeners.http.page.routes import PageRoute
+from nbstream.listeners.http.page.teaching_summary import page_of_changes, summarize_teaching
+from nbstream.listeners.http.page.texts import text
+from nbstream.store.model.history import is_stream_id
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+    from nbstream.listeners.http.page.teaching_summary import DayOfTeaching, TeachingSummary
+    from nbstream.policy.verdict import ModelState
+    from nbstream.store.model.history import HistoryChange
+
+_PAGE = 50
+_TICK_DAYS = 7
+
+
+class ChangeSource(Protocol):
+    """The last changes of the history (``store.model.recent_changes``)."""
+
+    @property
+    def known(self) -> Sequence[HistoryChange]:
+        """The changes as they were read last, newest first."""
+
+    @property
+    def limit(self) -> int:
+        """How many changes there are at most."""
+
+    async def read(self) -> Sequence[HistoryChange]:
+        """Return the changes as they are now, newest first. Raises ``StoreUnavailable``."""
+
+
+class TeachingView:
+    """Shows the last changes of the history; ``model_state`` returns None before the counts are loaded."""
+
+    def __init__(
+        self,
+        changes: ChangeSource,
+        model_state: Callable[[], ModelState | None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._changes = changes
+        self._model_state = model_state
+        self._clock = clock
+        self._summary: tuple[object, TeachingSummary] | None = None
+
+    def routes(self) -> Iterable[PageRoute]:
+        """Return the routes that the view answers."""
+        return (PageRoute("GET", "/ui/teaching", self._show),)
+
+    async def _show(self, request: PageRequest) -> Answer:
+        wanted = ChangeSelection.from_fields(request.query)
+        selection = wanted.of_history(self._clock())
+        before = request.query.get("before", "").encode()
+        if before and not is_stream_id(before):
+            raise PageRefused(400, text("teaching.no_such_page"))
+        changes, is_old = await self._read()
+        summary = await self._summarize(changes)
+        page, rest = page_of_changes((change for change in changes if change in selection), before or None, _PAGE)
+        return Page(
+            "teaching.html",
+            {
+                "wanted": wanted,
+                "page": page,
+                "next_query": wanted.query(before=rest.decode()) if rest else "",
+                "is_first": not before,
+                "is_old": is_old,
+                "is_cut": len(changes) >= self._changes.limit,
+                "summary": summary,
+                "chart": _draw_days(summary.days),
+                "state": self._model_state(),
+            },
+        )
+
+    async def _read(self) -> tuple[Sequence[HistoryChange], bool]:
+        """Return the changes, and whether they may be old because Redis is away."""
+        try:
+            return await self._changes.read(), False
+        except StoreUnavailable:
+            if not self._changes.known:
+                raise
+            return self._changes.known, True
+
+    async def _summarize(self, changes: Sequence[HistoryChange]) -> TeachingSummary:
+        now = self._clock()
+        basis = changes[0].id if changes else b"", datetime.fromtimestamp(now).astimezone().date()
+        if self._summary is None or self._summary[0] != basis:
+            self._summary = basis, await asyncio.to_thread(summarize_teaching, changes, now)
+        return self._summary[1]
+
+
+def _draw_days(days: Sequence[DayOfTeaching]) -> Markup:
+    bars = [
+        Bar(day.learned, text("teaching.day", day=day.day.isoformat(), **day.learned, taken_back=day.taken_back))
+        for day in days
+    ]
+    ticks = [(number, day.day.strftime("%m-%d")) for number, day in enumerate(days)][::-_TICK_DAYS]
+    learned = {label: sum(day.learned[label] for day in days) for label in CLASSES}
+    description = text("teaching.days_described", days=len(days), **learned)
+    return draw_activity(ActivityChart(text("teaching.per_day"), description, CLASSES, bars, ticks))

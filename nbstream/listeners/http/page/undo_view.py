@@ -1,0 +1,151 @@
+"""The view undo: take back what was taught, after a look at what that would do, as ``nbstream undo`` does.
+
+Rules: one undo or preview at a time in each process, of a bounded number of changes and within a deadline; larger
+ones are for the command. What is confirmed is what was shown: what was taught since then is not selected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, TypeAlias
+
+from nbstream.filter.undo import MAX_PREVIEWED, UndoOutcome, preview_undo, undo_changes
+from nbstream.listeners.http.page.change_selection import ChangeSelection
+from nbstream.listeners.http.page.requests import Answer, Page, PageRefused, PageRequest, Redirect, Role
+from nbstream.listeners.http.page.routes import PageRoute
+from nbstream.listeners.http.page.texts import text
+from nbstream.logs import event_fields
+from nbstream.store.undo.restoration import TooManyChanges, selected_changes
+
+if TYPE_CHECKING:
+    from nbstream.filter.preview import HypotheticalCounts
+    from nbstream.filter.scorer import Scorer
+    from nbstream.filter.undo import ChangeOutcome, UndoSummary
+    from nbstream.store.model.model import Model
+    from nbstream.store.recent.checked_messages import RecentMessages
+    from nbstream.store.undo.plan import UndoableChange
+
+_log = logging.getLogger(__name__)
+
+MAX_READ = 20_000
+"""So many changes of the history are read for one undo."""
+
+MAX_SELECTED = 2_000
+"""So many changes are taken back at once."""
+
+_SHOWN = 200  # changes of a preview, the newest
+_DEADLINE_SECONDS = 60.0
+_MILLISECOND = 0.001  # between two changes with different times
+
+_Changes: TypeAlias = "Mapping[str, Sequence[UndoableChange]]"
+
+
+@dataclass(frozen=True, slots=True)
+class UndoParts:
+    """What an undo works on: the model, the checked messages, and what makes a scorer over other counts."""
+
+    model: Model
+    checked_messages: RecentMessages
+    make_scorer: Callable[[HypotheticalCounts], Scorer]
+
+
+class UndoView:
+    """Shows what an undo would do, and does it."""
+
+    def __init__(self, parts: UndoParts, clock: Callable[[], float] = time.time) -> None:
+        self._parts = parts
+        self._clock = clock
+        self._one_at_a_time = asyncio.Lock()
+
+    def routes(self) -> Iterable[PageRoute]:
+        """Return the routes that the view answers."""
+        return (
+            PageRoute("GET", "/ui/undo", self._preview),
+            PageRoute("POST", "/ui/undo", self._undo, Role.TEACH),
+        )
+
+    async def _preview(self, request: PageRequest) -> Answer:
+        wanted = ChangeSelection.from_fields(request.query)
+        if not wanted.since and not wanted.id:
+            return Page("undo.html", {"wanted": wanted, "preview": None})
+        outcomes: list[ChangeOutcome] = []
+        async with self._working():
+            changes = await self._select(wanted)
+            summary = await preview_undo(
+                self._parts.model,
+                changes,
+                self._parts.checked_messages.newest(MAX_PREVIEWED),
+                self._parts.make_scorer,
+                outcomes.append,
+            )
+        return Page(
+            "undo.html",
+            {
+                "wanted": wanted,
+                "confirmed": self._what_was_shown(wanted, outcomes),
+                "preview": summary,
+                "outcomes": outcomes[:_SHOWN],
+                "done": describe_undo(summary),
+                "hidden": max(0, len(outcomes) - _SHOWN),
+                "undoable": summary.outcomes.get(UndoOutcome.WOULD_BE_TAKEN_BACK, 0),
+                "may_undo": request.session.role.includes(Role.TEACH) and request.session.is_verified,
+            },
+        )
+
+    async def _undo(self, request: PageRequest) -> Answer:
+        wanted = ChangeSelection.from_fields({name: request.form_value(name) for name in request.form})
+        if not wanted.since and not wanted.id:
+            raise PageRefused(400, text("undo.nothing_selected"))
+        async with self._working():
+            changes = await self._select(wanted)
+            summary = await undo_changes(self._parts.model, changes, request.session.name, lambda _: None)
+        _log_undo(summary, request.session.name)
+        return Redirect("/ui/teaching?source=undo", describe_undo(summary))
+
+    def _what_was_shown(self, wanted: ChangeSelection, outcomes: Sequence[ChangeOutcome]) -> ChangeSelection:
+        """Return the selection with times instead of ages, which ends with the newest change that was shown."""
+        selection = wanted.of_history(self._clock())
+        newest = max((outcome.change.at for outcome in outcomes), default=0.0)
+        until = newest + _MILLISECOND if selection.until is None else selection.until
+        return replace(wanted, since=_iso(selection.since) if wanted.since else "", until=_iso(until))
+
+    @asynccontextmanager
+    async def _working(self) -> AsyncIterator[None]:
+        if self._one_at_a_time.locked():
+            raise PageRefused(503, text("undo.busy"))
+        try:
+            async with self._one_at_a_time, asyncio.timeout(_DEADLINE_SECONDS):
+                yield
+        except TimeoutError as error:
+            raise PageRefused(503, text("undo.too_slow")) from error
+
+    async def _select(self, wanted: ChangeSelection) -> _Changes:
+        selection = wanted.of_history(self._clock())
+        try:
+            changes = await selected_changes(self._parts.model, selection, MAX_READ)
+        except TooManyChanges as error:
+            raise PageRefused(400, text("undo.too_many", count=MAX_READ)) from error
+        if sum(change.selected for of_message in changes.values() for change in of_message) > MAX_SELECTED:
+            raise PageRefused(400, text("undo.too_many", count=MAX_SELECTED))
+        return changes
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at).astimezone().isoformat()
+
+
+def describe_undo(summary: UndoSummary) -> str:
+    """Return in one sentence what an undo did."""
+    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(summary.outcomes.items()))
+    return text("undo.done", outcomes=outcomes or "0")
+
+
+def _log_undo(summary: UndoSummary, actor: str) -> None:
+    counts = {outcome.replace(" ", "_"): count for outcome, count in summary.outcomes.items()}
+    _log.info("page: lessons were taken back", extra=event_fields(actor=actor, **counts))

@@ -1,0 +1,316 @@
+"""The views teaching, undo and tokens on a real listener, over a model in a real Redis."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from html import unescape
+from urllib.parse import urlencode
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.assembly.filter import make_scorer
+from nbstream.bayes.counts import ClassCounts, Totals
+from nbstream.bayes.loudest_tokens import TokenCounts
+from nbstream.bayes.multinomial import MultinomialOptions
+from nbstream.config import Settings
+from nbstream.errors import StoreUnavailable
+from nbstream.filter.preview import HypotheticalCounts
+from nbstream.filter.scorer import Scorer
+from nbstream.listeners.http.page import tokens_view, undo_view
+from nbstream.listeners.http.page.requests import Role
+from nbstream.listeners.http.page.teaching_view import TeachingView
+from nbstream.listeners.http.page.tokens_view import TokensView
+from nbstream.listeners.http.page.undo_view import UndoParts, UndoView
+from nbstream.mail.message import Message
+from nbstream.policy.verdict import ModelState
+from nbstream.store.model.model import Model
+from nbstream.store.model.recent_changes import RecentChanges
+from nbstream.store.recent.checked_messages import RecentMessages, RecentMessagesOptions
+from tests.filter.filters import make_filter
+from tests.letters import letters
+from tests.listeners.http.page.page_listener import Browser, PageListener, open_page
+
+PRIZE = Message.parse(b"Subject: prize\n\nClaim your free prize now\n")
+LUNCH = Message.parse(b"Subject: lunch\n\nShall we have lunch on Friday?\n")
+HOSTILE = "<script>alert(1)</script>{{ 7*7 }}\u202e"
+SETTINGS = Settings.model_validate({"model": {"name": "test", "min_learned": {"ham": 1, "spam": 1}}})
+
+
+@dataclass
+class Site:
+    """A model that people teach, and the page over it."""
+
+    model: Model
+    page: PageListener
+    state: ModelState = field(default_factory=lambda: ModelState({"ham": 0, "spam": 3}, {"ham": 200, "spam": 3}))
+    is_away: bool = False
+
+    async def teach(self, message: Message, label: str | None, actor: str = "ann", source: str = "smtp") -> None:
+        spam_filter = make_filter(self.model.client)
+        if label:
+            await spam_filter.learn(message, label, source, actor)
+        else:
+            await spam_filter.unlearn(message, source, actor)
+
+    async def history(self) -> list[tuple[str, str, str]]:
+        """Newest first."""
+        changes = [change async for change in self.model.history.changes()]
+        return [(change.description, change.note.source, change.note.actor) for change in changes]
+
+
+class Counts:
+    """The counts of the model as they were read last."""
+
+    def __init__(self) -> None:
+        self.counts = ClassCounts()
+        self.searches = 0
+
+    def token_counts(self) -> TokenCounts:
+        self.searches += 1
+        return TokenCounts(*self.counts.snapshot(), self.counts.totals, 1000.0)
+
+
+@pytest.fixture
+def counts() -> Counts:
+    return Counts()
+
+
+@pytest.fixture
+async def site(client: Redis, counts: Counts) -> AsyncIterator[Site]:
+    model = await Model(client, "test", 3600).open()
+    recent_messages = RecentMessages(client, model.keys, RecentMessagesOptions(), lambda _: None)
+    sites: list[Site] = []
+
+    class ChangesOrNone(RecentChanges):
+        async def read(self):  # type: ignore[no-untyped-def]  # as that of the class
+            if sites[0].is_away:
+                raise StoreUnavailable("away")
+            return await super().read()
+
+    def scorer(hypothetical: HypotheticalCounts) -> Scorer:
+        return make_scorer(SETTINGS, hypothetical)
+
+    views = (
+        TeachingView(ChangesOrNone(model.history), lambda: sites[0].state),
+        UndoView(UndoParts(model, recent_messages, scorer)),
+        TokensView(lambda: counts.counts.totals.vocabulary_size, counts.token_counts, MultinomialOptions()),
+    )
+    async with open_page(client, *views) as page:
+        sites.append(Site(model, page))
+        yield sites[0]
+
+
+@pytest.fixture
+async def reader(site: Site) -> AsyncIterator[Browser]:
+    async with site.page.browser(Role.READ) as browser:
+        yield browser
+
+
+@pytest.fixture
+async def teacher(site: Site) -> AsyncIterator[Browser]:
+    async with site.page.browser(Role.TEACH) as browser:
+        yield browser
+
+
+async def seen(browser: Browser, path: str, status: int = 200) -> str:
+    """The text of a page as a person reads it, without its tags."""
+    answer = await browser.get(path)
+    assert answer.status == status, answer.text
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", answer.text)).split())
+
+
+def in_list(shown: str) -> str:
+    """What is below the form that filters the list."""
+    return shown.rpartition("Filter")[2]
+
+
+def hidden_fields(html: str) -> dict[str, str]:
+    return {
+        name: unescape(value)
+        for name, value in re.findall(r'<input type="hidden" name="(\w+)" value="(.*?)">', html)
+    }
+
+
+async def test_an_untaught_model_says_so(reader: Browser) -> None:
+    shown = await seen(reader, "/ui/teaching")
+
+    assert "Nothing was taught yet." in shown
+    assert "200 more needed" in shown
+    assert "The model is still learning" in shown
+
+
+async def test_who_taught_what_is_shown_and_filtered(site: Site, reader: Browser) -> None:
+    await site.teach(PRIZE, "spam")
+    await site.teach(LUNCH, "ham", "ben", "http")
+    await site.teach(LUNCH, "spam", "ben", "http")
+
+    shown = await seen(reader, "/ui/teaching")
+    of_ben = await seen(reader, "/ui/teaching?actor=ben&label=ham")
+    from_smtp = await seen(reader, "/ui/teaching?source=smtp&since=1h")
+
+    assert "Counted: the last 3 changes" in shown
+    assert "One message was taught both ways." in shown
+    assert re.findall(r"(?:re)?learned (?:ham -> )?\w+", in_list(shown)) == [
+        "relearned ham -> spam",
+        "learned ham",
+        "learned spam",
+    ]
+    assert re.findall(r"(?:re)?learned \w+", in_list(of_ben)) == ["learned ham"]
+    assert re.findall(r"(?:re)?learned \w+", in_list(from_smtp)) == ["learned spam"]
+
+
+async def test_the_list_goes_on_page_by_page(site: Site, reader: Browser) -> None:
+    for label, raw in letters(60):
+        await site.teach(Message.parse(raw), label)
+
+    keys: list[str] = []
+    path = "/ui/teaching"
+    while path:
+        html = (await reader.get(path)).text.partition('id="list"')[2]
+        keys += re.findall(r'href="/ui/messages/(\w+)"', html)
+        following = re.search(r'rel="next" href="([^"#]+)', html)
+        path = unescape(following[1]) if following else ""
+
+    assert keys == [change.message_key async for change in site.model.history.changes()]
+
+
+async def test_what_is_not_understood_is_refused(reader: Browser) -> None:
+    for query in ("since=tomorrow", "label=eggs", "before=x"):
+        assert (await reader.get(f"/ui/teaching?{query}")).status == 400
+    assert (await reader.get("/ui/undo?since=tomorrow")).status == 400
+
+
+async def test_while_redis_is_away_the_last_state_is_shown_and_said_to_be_old(site: Site, reader: Browser) -> None:
+    site.is_away = True
+    await seen(reader, "/ui/teaching", 503)
+
+    site.is_away = False
+    await site.teach(PRIZE, "spam")
+    await seen(reader, "/ui/teaching")
+    site.is_away = True
+
+    shown = await seen(reader, "/ui/teaching")
+    assert "the changes as they were read last" in shown
+    assert "learned spam" in shown
+
+
+async def test_foreign_texts_are_shown_as_texts(site: Site, teacher: Browser) -> None:
+    await site.teach(PRIZE, "spam", HOSTILE, HOSTILE)
+    await site.teach(PRIZE, "ham", HOSTILE, HOSTILE)
+    query = urlencode({"since": "1h", "actor": HOSTILE, "source": HOSTILE})
+
+    for path in ("/ui/teaching", f"/ui/teaching?{query}", f"/ui/undo?{query}", f"/ui/tokens?part={query}"):
+        html = (await teacher.get(path)).text
+        assert "<script>alert" not in html
+        assert "49" not in re.sub(r"[0-9]*49[0-9]+|[0-9]+49[0-9]*", "", html) or "{{ 7*7 }}" in html
+
+
+async def test_an_undo_is_previewed_exactly_and_changes_nothing(site: Site, teacher: Browser) -> None:
+    await site.teach(LUNCH, "ham", "ben")
+    await site.teach(PRIZE, "ham", "mallory")
+    await site.teach(PRIZE, "spam", "mallory")
+    before = await site.history()
+
+    shown = await seen(teacher, "/ui/undo?since=2h&actor=mallory")
+
+    assert "Changes: 2 would be taken back." in shown
+    assert "The model knows 1 ham and 1 spam. Then it would know 1 ham and 0 spam." in shown
+    assert "Take back 2 changes" in shown
+    assert await site.history() == before
+
+
+async def test_what_is_confirmed_is_what_was_shown(site: Site, teacher: Browser) -> None:
+    await site.teach(LUNCH, "ham", "ben")
+    await site.teach(PRIZE, "ham", "mallory")
+    form = hidden_fields((await teacher.get("/ui/undo?since=2h&actor=mallory")).text)
+    later = Message.parse(b"Subject: later\n\nThis came after the preview\n")
+    await site.teach(later, "ham", "mallory")
+
+    answer = await teacher.post("/ui/undo", {name: value for name, value in form.items() if name != "csrf"})
+
+    assert (answer.status, answer.target) == (303, "/ui/teaching?source=undo")
+    assert "Changes: 1 taken back." in await seen(teacher, answer.target)
+    assert (await site.history())[0] == ("unlearned ham", "undo", "page tester")
+    assert await site.model.entry(PRIZE.key) is None
+    assert await site.model.entry(later.key) is not None
+
+
+async def test_a_reader_sees_the_preview_and_takes_nothing_back(site: Site, reader: Browser) -> None:
+    await site.teach(PRIZE, "ham", "mallory")
+
+    html = (await reader.get("/ui/undo?since=2h")).text
+
+    assert "log in for teaching to take something back" in html
+    assert 'method="post" action="/ui/undo"' not in html
+    assert (await reader.post("/ui/undo", {"since": "2h"})).status == 403
+    assert await site.model.entry(PRIZE.key) is not None
+
+
+async def test_what_stays_is_shown_with_its_reason(site: Site, teacher: Browser) -> None:
+    await site.teach(PRIZE, "ham", "mallory")
+    await site.teach(PRIZE, "spam", "ben")
+
+    shown = await seen(teacher, "/ui/undo?since=2h&actor=mallory")
+
+    assert "stays: changed since by smtp ben" in shown
+    assert "Take back" not in shown.partition("What would happen")[2]
+
+
+async def test_nothing_selected_is_nothing_undone(site: Site, teacher: Browser) -> None:
+    await site.teach(PRIZE, "ham")
+
+    assert "A time from which on, or a message, is needed." in await seen(teacher, "/ui/undo?actor=ann")
+    assert "No change of the history is selected." in await seen(teacher, "/ui/undo?since=1h&actor=nobody")
+    assert (await teacher.post("/ui/undo", {"actor": "ann"})).status == 400
+    assert await site.model.entry(PRIZE.key) is not None
+
+
+async def test_too_many_changes_are_for_the_command(
+    site: Site, teacher: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await site.teach(PRIZE, "ham")
+    await site.teach(LUNCH, "ham")
+    for bound in ("MAX_READ", "MAX_SELECTED"):
+        with monkeypatch.context() as patched:
+            patched.setattr(undo_view, bound, 1)
+            assert "run nbstream undo" in await seen(teacher, "/ui/undo?since=1h", 400)
+            assert (await teacher.post("/ui/undo", {"since": "1h"})).status == 400
+    assert len([change async for change in site.model.history.changes()]) == 2
+
+
+async def test_the_loudest_tokens_are_found_by_a_part(site: Site, reader: Browser, counts: Counts) -> None:
+    assert "The model knows no tokens yet." in await seen(reader, "/ui/tokens")
+    await site.teach(PRIZE, "spam")
+    await site.teach(LUNCH, "ham")
+    counts.counts = await site.model.counts()
+
+    everything = await seen(reader, "/ui/tokens")
+    prize = await seen(reader, "/ui/tokens?part=prize")
+
+    assert "subject:prize" in everything
+    assert "lunch" in everything
+    assert "prize" in prize
+    assert "lunch" not in prize
+
+
+async def test_what_was_found_is_shown_again_for_a_while(site: Site, reader: Browser, counts: Counts) -> None:
+    await site.teach(PRIZE, "spam")
+    counts.counts = await site.model.counts()
+
+    first = await seen(reader, "/ui/tokens?part=prize")
+
+    assert await seen(reader, "/ui/tokens?part=prize") == first
+    assert counts.searches == 1
+
+
+async def test_a_model_that_is_too_large_is_not_searched(
+    reader: Browser, counts: Counts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens_view, "MAX_TOKENS", 10)
+    counts.counts.set_totals(Totals((0, 0), (0, 0), 11))
+
+    assert "run nbstream top-tokens" in await seen(reader, "/ui/tokens")
+    assert counts.searches == 0
