@@ -17,7 +17,7 @@ from nbstream.store.model.retention import MAX_HISTORY_RECORDS
 from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from redis.asyncio import Redis
 
@@ -30,6 +30,8 @@ _FORMER_PREFIX = b"former:"
 _STREAM_ID = re.compile(rb"[0-9]{1,20}-[0-9]{1,20}")
 _BATCH = 500  # records
 _RECENT_RECORDS = 200  # some 200 kB
+_SEARCHED_RECORDS = 1000  # for one message: of all the newest ones, and of those around each known lesson
+_CHANGE_MILLISECONDS = 2000  # a record is written after the change it describes, by the same script
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +196,51 @@ class History:
         with store_errors():
             entries: Any = await self._client.xrevrange(self._key, count=_RECENT_RECORDS)
         return any(fields.get(b"attempt") == attempt.encode() for _, fields in entries)
+
+    async def of_message(
+        self, message_key: str, entry: LedgerEntry | None, limit: int = 20
+    ) -> Sequence[HistoryRecord]:
+        """At most ``limit`` records of one message, newest first; ``entry`` is its ledger entry.
+
+        The history is not read as a whole: an entry says when it was written, and each record has the entry before
+        it. Of a message without an entry, which may have been unlearned, only the newest 1,000 records are
+        searched. Where a record is missing, those before it are missing too.
+        """
+        if entry:
+            record = await self._record_of(message_key, entry)
+        else:
+            record = await self._find(message_key, "+", "-", None)
+        records: list[HistoryRecord] = []
+        while record:
+            records.append(record)
+            if not record.former or len(records) == limit:
+                break
+            record = await self._record_of(message_key, record.former)
+        return records
+
+    async def _record_of(self, message_key: str, entry: LedgerEntry) -> HistoryRecord | None:
+        """The record of the change that wrote this entry."""
+        if not is_stream_id(entry.change):
+            return None
+        written = id_milliseconds(entry.change)
+        return await self._find(message_key, f"{written + _CHANGE_MILLISECONDS}", f"{written}", entry.version)
+
+    async def _find(
+        self, message_key: str, newest: str | bytes, oldest: str, version: str | None
+    ) -> HistoryRecord | None:
+        """The newest record of the message between these ids, and of this version unless that is None."""
+        for _ in range(_SEARCHED_RECORDS // _BATCH):
+            with store_errors():
+                entries: Any = await self._client.xrevrange(self._key, newest, oldest, count=_BATCH)
+            for record_id, fields in entries:
+                if fields.get(b"id") == message_key.encode():
+                    record = read_record(record_id, fields)
+                    if version in {None, record.version}:
+                        return record
+            if len(entries) < _BATCH:
+                break
+            newest = b"(" + entries[-1][0]
+        return None
 
     async def steps(self, after: bytes) -> AsyncIterator[HistoryStep]:
         """The steps after that stream id, oldest first; no entry is unpacked."""

@@ -13,6 +13,7 @@ from nbstream.errors import StoreIncompatible
 from nbstream.filter import Filter
 from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.model import history
 from nbstream.store.model.history import Assessment, HistoryRecord, HistorySelection, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
@@ -170,6 +171,42 @@ async def test_a_record_can_be_read_by_its_id(model: Model) -> None:
         assert await model.history.record(record.id) == record
 
     assert await model.history.record(b"1-1") is None
+
+
+async def test_the_records_of_one_message_are_found_from_its_entry(model: Model, spam_filter: Filter) -> None:
+    for number, label in enumerate(("spam", "ham", "spam")):
+        await spam_filter.learn(PRIZE, label, "smtp", f"192.0.2.{number}")
+        await spam_filter.learn(Message.parse(b"Subject: %d\n\nother\n" % number), label, "smtp")
+
+    found = await model.history.of_message(PRIZE.key, await model.entry(PRIZE.key))
+
+    assert found == [record for record in await records(model) if record.message_key == PRIZE.key]
+    assert [record.note.actor for record in found] == ["192.0.2.2", "192.0.2.1", "192.0.2.0"]
+    assert await model.history.of_message(PRIZE.key, await model.entry(PRIZE.key), limit=2) == found[:2]
+
+
+async def test_the_records_of_a_message_that_was_unlearned_are_found_while_they_are_new(
+    model: Model, spam_filter: Filter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await spam_filter.learn(PRIZE, "spam", "smtp")
+    await spam_filter.unlearn(PRIZE, "smtp")
+    found = await model.history.of_message(PRIZE.key, None)
+    assert [record.description for record in found] == ["unlearned spam", "learned spam"]
+
+    monkeypatch.setattr(history, "_BATCH", 10)
+    monkeypatch.setattr(history, "_SEARCHED_RECORDS", 20)
+    for number in range(20):
+        await spam_filter.learn(Message.parse(b"Subject: %d\n\nother\n" % number), "ham", "smtp")
+    assert await model.history.of_message(PRIZE.key, None) == []
+
+
+async def test_a_message_without_records_has_no_history(model: Model, spam_filter: Filter, client: Redis) -> None:
+    await spam_filter.learn(PRIZE, "spam", "smtp")
+    entry_now = await model.entry(PRIZE.key)
+    await client.delete(model.keys.history)
+
+    assert await model.history.of_message("a" * 24, None) == []
+    assert await model.history.of_message(PRIZE.key, entry_now) == []
 
 
 async def test_a_record_of_another_program_is_refused(model: Model) -> None:
