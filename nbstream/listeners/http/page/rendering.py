@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 
 from nbstream.listeners.http.page.foreign_text import visible_text
 from nbstream.listeners.http.page.texts import text
+from nbstream.policy.verdict import format_threshold
 
 if TYPE_CHECKING:
     from nbstream.listeners.http.page.requests import Page, PageRequest
@@ -42,7 +43,14 @@ class PageRenderer:
             lstrip_blocks=True,
             auto_reload=False,
         )
-        self._environment.filters.update(foreign=foreign, local_time=local_time, number=number)
+        self._environment.filters.update(
+            foreign=foreign,
+            foreign_lines=foreign_lines,
+            local_time=local_time,
+            number=number,
+            probability=format_probability,
+            threshold=format_threshold,
+        )
         self._environment.globals.update(text=text, navigation=NAVIGATION, version=version)
 
     def render(self, page: Page, request: PageRequest | None, *, path: str = "", flash: str = "") -> str:
@@ -76,6 +84,11 @@ def foreign(value: str | None, length: int = 100) -> Markup:
     return Markup('<bdi class="foreign" title="{}">{}…</bdi>').format(visible_text(value, _TITLE_LENGTH), shown)
 
 
+def foreign_lines(value: str) -> Markup:
+    """Return a text of several lines that others wrote, for an element that keeps its line breaks, as HTML."""
+    return Markup('<bdi class="foreign">{}</bdi>').format("\n".join(map(visible_text, value.splitlines())))
+
+
 def local_time(at: float, form: str = "%Y-%m-%d %H:%M:%S") -> Markup:
     """Return a time, in seconds since the epoch, as an element; it is shown in the time zone of the daemon."""
     then = time.localtime(at)
@@ -87,3 +100,12 @@ def local_time(at: float, form: str = "%Y-%m-%d %H:%M:%S") -> Markup:
 def number(value: float, digits: int = 0) -> str:
     """Return a number with its thousands separated."""
     return str(escape(f"{value:,.{digits}f}"))
+
+
+def format_probability(probability: float) -> str:
+    """Return P(spam) in a few characters, also near 0 and near 1: ``0.5``, ``3e-05``, ``1-3e-05``."""
+    if 0.001 <= probability <= 0.999:
+        return f"{probability:.3f}".rstrip("0")
+    if probability < 0.5 or probability == 1:
+        return f"{probability:.1g}"
+    return f"1-{1 - probability:.1g}"

@@ -7,7 +7,14 @@ import re
 import pytest
 from jinja2 import UndefinedError
 
-from nbstream.listeners.http.page.rendering import NAVIGATION, PageRenderer, foreign, local_time
+from nbstream.listeners.http.page.rendering import (
+    NAVIGATION,
+    PageRenderer,
+    foreign,
+    foreign_lines,
+    format_probability,
+    local_time,
+)
 from nbstream.listeners.http.page.texts import text
 
 
@@ -29,6 +36,29 @@ def test_what_is_not_known_is_a_dash(nothing: str | None) -> None:
 def test_a_time_is_an_element_that_programs_can_read() -> None:
     element = local_time(0.0)
     assert re.fullmatch(r'<time datetime="[-+:0-9T]+">[-: 0-9]+</time>', element)
+
+
+def test_lines_that_others_wrote_stay_lines_and_are_harmless() -> None:
+    assert foreign_lines("one\u202e <b>\r\ntwo\n\n\tthree") == (
+        '<bdi class="foreign">one[U+202E] &lt;b&gt;\ntwo\n\n three</bdi>'
+    )
+
+
+@pytest.mark.parametrize(
+    ("probability", "shown"),
+    [
+        (0.5, "0.5"),
+        (0.12345, "0.123"),
+        (0.999, "0.999"),
+        (0.99952, "1-0.0005"),
+        (1 - 3e-7, "1-3e-07"),
+        (3e-5, "3e-05"),
+        (0.0, "0"),
+        (1.0, "1"),
+    ],
+)
+def test_a_probability_near_its_ends_is_not_rounded_to_them(probability: float, shown: str) -> None:
+    assert format_probability(probability) == shown
 
 
 def test_every_view_of_the_navigation_has_a_name() -> None:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from nbstream.listeners.http.page.texts import (
     layout,
     login,
+    message,
     messages,
     now,
     quarantine,
@@ -22,6 +23,7 @@ _PARTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "layout": layout.TEXTS,
         "login": login.TEXTS,
         "now": now.TEXTS,
+        "message": message.TEXTS,
         "messages": messages.TEXTS,
         "thresholds": thresholds.TEXTS,
         "teaching": teaching.TEXTS,

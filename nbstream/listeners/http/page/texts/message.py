@@ -1,0 +1,117 @@
+"""The texts of the view of one message."""
+
+from __future__ import annotations
+
+TEXTS = {
+    "title": "Message",
+    "unknown": "There is no message of this id, or it is not remembered any more.",
+    "unknown_action": "This is nothing that can be done with a message.",
+    "forgotten": (
+        "Nothing was changed: of this message nothing is remembered any more that could be learned. "
+        "Teach the message itself, by mail or with nbstream learn."
+    ),
+    "changed_meanwhile": "Nothing was changed: somebody has taught this message meanwhile. Look at it again.",
+    "still_contradicts": "The verdict still contradicts the label {label}: insist below, if you are sure.",
+    "has_most_weight": (
+        "The verdict still contradicts the label {label}, and the message has the most weight that one message "
+        "may have. Further messages like it have to be taught."
+    ),
+    "verdict": "Verdict",
+    "probability": "P(spam)",
+    "score": "score",
+    "reason": "Because",
+    "policy": "Policy",
+    "thresholds": "Thresholds",
+    "unsure_from": "unsure from {threshold}",
+    "spam_from": "spam from {threshold}",
+    "reject_from": "reject from {threshold}",
+    "at": "Time",
+    "id": "Id",
+    "from": "From",
+    "null_sender": "<> (null sender)",
+    "to": "To",
+    "more_recipients": "and {count} more",
+    "subject": "Subject",
+    "listener": "Listener",
+    "action": "Action",
+    "learned": "Learned",
+    "learned_as": "as {label}",
+    "learned_by": "by {source} {actor}",
+    "not_learned": "not learned",
+    "then": "At the check",
+    "now": "Now",
+    "now_note": "As the model and the default policy are now; the verdict that the message got stays as it is.",
+    "then_unknown": (
+        "Why is not remembered: the message was never checked, or longer ago than memory.hours, or "
+        "memory.messages newer ones were checked since."
+    ),
+    "only_learned": (
+        "The message was learned and not checked, or so long ago that this is forgotten. It is explained by the "
+        "tokens that it was learned with."
+    ),
+    "only_quarantined": (
+        "The check of this message is not remembered any more. Its verdict then is in the quarantine, below."
+    ),
+    "only_taught": (
+        "This message was taught and taken back, and nothing else of it is remembered. Whoever wants to teach it "
+        "again needs the message itself."
+    ),
+    "learning": (
+        "The model is not taught enough: it knows {ham} of {needed_ham} messages that are ham and {spam} of "
+        "{needed_spam} that are spam. Until then every message is unsure."
+    ),
+    "was_learning": "The model was not taught enough then: it knew {ham} ham and {spam} spam.",
+    "calibration_changed": (
+        "The calibration has changed since: this score would be P(spam) {probability} now. The thresholds are "
+        "drawn where they are now."
+    ),
+    "prior": "prior: messages learned",
+    "more_clues": "{count} weaker clues",
+    "more_clues.one": "1 weaker clue",
+    "chart_then": "How the clues added up to the score at the check. The table of clues says the same in numbers.",
+    "chart_now": "How the clues add up to the score now. The table of clues says the same in numbers.",
+    "chart_help": (
+        "Bars to the right speak for spam, bars to the left for ham. The axis is the score (log-odds, in nats); "
+        "below it is P(spam), as the calibration is now. Dashed lines are the thresholds."
+    ),
+    "clues": "Clues",
+    "clues_help": (
+        "The weight of a clue is its log-ratio: above 0 it speaks for spam, below 0 for ham. Beside it stand the "
+        "messages of each class that had it, by their weight."
+    ),
+    "clues_caption": "The clues, the strongest first",
+    "more_rows": "{count} further clues",
+    "more_rows.one": "1 further clue",
+    "no_clues": "No clue voted: nothing of this message is known.",
+    "token": "Token",
+    "origin": "Where",
+    "group": "Group",
+    "group_head": "header and structure",
+    "group_body": "text and links",
+    "group_raw": "header as written",
+    "weight": "weight",
+    "ham_count": "ham",
+    "spam_count": "spam",
+    "history": "History",
+    "history_change": "Change",
+    "history_who": "Who",
+    "history_effect": "P(spam) before and after",
+    "history_repeats": "taught again, as Redis had lost it",
+    "no_history": "Nobody has taught this message, or so long ago that it is not found.",
+    "actions": "Put it right",
+    "teach_ham": "This is ham",
+    "teach_spam": "This is spam",
+    "take_back": "Take the lesson back",
+    "insist": "Insist on {label}",
+    "contradicted": "The message is learned as {label}, and the verdict contradicts that.",
+    "release": "Release from the quarantine",
+    "release_again": "Deliver all the same",
+    "keys": "Keys",
+    "key_next": "the next message of the list",
+    "key_previous": "the one before",
+    "key_open": "open it, in the list",
+    "key_ham": "this is ham",
+    "key_spam": "this is spam",
+    "key_take_back": "take the lesson back",
+    "key_help": "show these keys",
+}

@@ -1,0 +1,133 @@
+"""``nbstream.listeners.http.page.charts.waterfall``."""
+
+from __future__ import annotations
+
+import math
+import re
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbstream.listeners.http.page.charts.waterfall import (
+    MAX_STEPS,
+    Axis,
+    Mark,
+    Step,
+    StepKind,
+    draw_waterfall,
+    round_ticks,
+)
+
+AXIS = Axis(-10, 10, [Mark(-10, "0.01"), Mark(0, "0.5")], [Mark(2, "unsure 0.6"), Mark(8, "spam 0.95")])
+STEPS = [
+    Step(StepKind.PRIOR, "prior", 0, 1),
+    Step(StepKind.CLUE, "body:free", 1, 6),
+    Step(StepKind.REST, "3 more", 6, 5),
+    Step(StepKind.SCORE, "score", 0, 5),
+]
+
+
+def parse(svg: str) -> ElementTree.Element:
+    return ElementTree.fromstring(svg)
+
+
+def elements(root: ElementTree.Element, tag: str, css_class: str) -> list[ElementTree.Element]:
+    return [element for element in root.iter(tag) if css_class in element.attrib["class"].split()]
+
+
+def test_each_bar_begins_where_the_one_before_it_ends() -> None:
+    bars = elements(parse(draw_waterfall(STEPS, AXIS, "why")), "rect", "bar")
+
+    sides = [(float(bar.attrib["x"][:-1]), float(bar.attrib["width"][:-1])) for bar in bars]
+    assert sides == [(50, 4.8), (54.8, 24), (74, 4.8), (50, 24)]
+    assert [bar.attrib["class"] for bar in bars] == [
+        "bar prior spam",
+        "bar clue spam",
+        "bar rest ham",
+        "bar score total",
+    ]
+    tops = [int(bar.attrib["y"]) for bar in bars]
+    assert tops == sorted(set(tops))
+
+
+def test_thresholds_are_lines_across_all_bars_with_their_names() -> None:
+    root = parse(draw_waterfall(STEPS, AXIS, "why"))
+
+    lines = elements(root, "line", "threshold")
+    assert [line.attrib["x1"] for line in lines] == ["59.60%", "88.40%"]
+    assert {line.attrib["y2"] for line in lines} == {root.attrib["height"]}
+    assert [text.text for text in elements(root, "text", "threshold")] == ["unsure 0.6", "spam 0.95"]
+
+
+def test_ticks_say_nats_and_probability() -> None:
+    texts = [text.text for text in elements(parse(draw_waterfall(STEPS, AXIS, "why")), "text", "tick")]
+    assert texts == ["-10", "0.01", "0", "0.5"]
+
+
+def test_each_step_says_its_name_and_its_weight() -> None:
+    root = parse(draw_waterfall(STEPS, AXIS, "why"))
+    assert [text.text for text in elements(root, "text", "label")] == ["prior", "body:free", "3 more", "score"]
+    assert [text.text for text in elements(root, "text", "value")] == ["+1.00", "+5.00", "-1.00", "+5.00"]
+
+
+@pytest.mark.parametrize(
+    ("label", "shown"),
+    [
+        ("</text><script>alert(1)</script>", "</text><script>alert(1)</script>"),
+        ("a\u202eb", "a[U+202E]b"),
+        ("x" * 1000, "x" * 34 + "…"),
+        ("中" * 1000, "中" * 17 + "…"),
+        ("\x00&<\"'", "␀&<\"'"),
+    ],
+)
+def test_a_hostile_label_is_a_short_text_and_nothing_else(label: str, shown: str) -> None:
+    root = parse(draw_waterfall([Step(StepKind.CLUE, label, 0, 1)], AXIS, label.replace("\x00", "")))
+
+    assert [text.text for text in elements(root, "text", "label")] == [shown]
+    assert not [element for element in root.iter() if element.tag.endswith("script")]
+
+
+def test_what_lies_beyond_the_axis_is_drawn_at_its_end() -> None:
+    assert [AXIS.position(nats) for nats in (-math.inf, -10, 10, 1e300, math.inf)] == [2, 2, 98, 98, 98]
+    assert Axis(0, 0).position(5) == 50
+
+
+def test_the_number_of_steps_is_bounded() -> None:
+    steps = [Step(StepKind.CLUE, "x", 0, 1)] * 1000
+    assert len(elements(parse(draw_waterfall(steps, AXIS, "")), "rect", "bar")) == MAX_STEPS
+
+
+numbers = st.floats(allow_nan=True, allow_infinity=True)
+
+
+@given(st.lists(st.tuples(numbers, numbers), max_size=5), numbers, numbers)
+def test_no_number_leaves_the_drawing(bounds: list[tuple[float, float]], low: float, high: float) -> None:
+    axis = Axis(low, high, [Mark(tick, "") for tick in round_ticks(low, high)])
+    svg = draw_waterfall([Step(StepKind.CLUE, "", *pair) for pair in bounds], axis, "")
+
+    for position in re.findall(r'(?:x|x1|x2|width)="([^"]*)%"', svg):
+        assert 0 <= float(position) <= 100
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (-10, 10, [-10, -5, 0, 5, 10]),
+        (-3, 1, [-3, -2, -1, 0, 1]),
+        (0, 130, [0, 50, 100]),
+        (5, 5, []),
+        (0, math.inf, []),
+        (math.nan, 1, []),
+    ],
+)
+def test_ticks_are_round_numbers(low: float, high: float, ticks: list[float]) -> None:
+    assert list(round_ticks(low, high)) == ticks
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
+def test_there_are_few_ticks_within_the_bounds(low: float, width: float) -> None:
+    ticks = round_ticks(low, low + width)
+    assert len(ticks) <= 7
+    assert all(low - 1e-6 * width <= tick <= low + width * (1 + 1e-6) for tick in ticks)
