@@ -6,12 +6,16 @@ import time
 from typing import TYPE_CHECKING
 
 from nbstream.assembly.filter import make_event_models, make_scorer
+from nbstream.assembly.store import make_row_search
 from nbstream.bayes.counts import Totals
 from nbstream.bayes.loudest_tokens import TokenCounts
 from nbstream.bayes.multinomial import MultinomialOptions
 from nbstream.listeners.http.bodies import BodyReader, HttpLimits
 from nbstream.listeners.http.page.forms import MAX_FORM_BYTES
 from nbstream.listeners.http.page.login import PageLogin, PagePasswords
+from nbstream.listeners.http.page.message_view import PAGE_SOURCE, MessageLookups, MessageView
+from nbstream.listeners.http.page.quarantine_view import QuarantineView
+from nbstream.listeners.http.page.quarantined_mail import PageQuarantine
 from nbstream.listeners.http.page.rendering import PageRenderer
 from nbstream.listeners.http.page.server import PageServer
 from nbstream.listeners.http.page.sessions import PageSessions
@@ -19,6 +23,7 @@ from nbstream.listeners.http.page.static_files import load_static_files
 from nbstream.listeners.http.page.teaching_view import TeachingView
 from nbstream.listeners.http.page.tokens_view import TokensView
 from nbstream.listeners.http.page.undo_view import UndoParts, UndoView
+from nbstream.listeners.message_service import MessageHandler
 from nbstream.store.model.recent_changes import RecentChanges
 from nbstream.store.page_sessions import PageSessionStore
 
@@ -29,7 +34,10 @@ if TYPE_CHECKING:
     from nbstream.filter.preview import HypotheticalCounts
     from nbstream.filter.scorer import Scorer
     from nbstream.listeners.bytes_in_flight import BytesInFlight
+    from nbstream.listeners.http.page.explanation_chart import ProbabilityCurve
     from nbstream.listeners.http.page.routes import View
+    from nbstream.listeners.message_service import MessageService
+    from nbstream.policy.envelope import Envelope
     from nbstream.policy.verdict import ModelState
 
 
@@ -39,12 +47,20 @@ def make_page(
     parts: ServerParts,
     bytes_in_flight: BytesInFlight,
     lookups: ModelLookups,
+    message_service: MessageService,
 ) -> PageServer:
-    """Return the page with all its views."""
+    """Return the page with all its views; ``message_service`` is that of the listener."""
+
+    def message_handler() -> MessageHandler:
+        return MessageHandler(PAGE_SOURCE, message_service.runtime, parts.metrics.delivery)
+
+    quarantine = PageQuarantine(parts.quarantine, parts.next_hop, message_handler)
     views: list[View] = [
+        MessageView(_message_lookups(settings, parts, lookups), quarantine, message_handler),
         _make_teaching(parts, lookups),
         _make_undo(settings, parts, lookups),
         _make_tokens(settings, parts),
+        QuarantineView(quarantine),
     ]
     store = PageSessionStore(parts.clients.client, parts.model.keys)
     passwords = PagePasswords(
@@ -60,6 +76,25 @@ def make_page(
         BodyReader(limits, bytes_in_flight, "a form"),
         static_files,
         PageRenderer(static_files.version),
+    )
+
+
+def _message_lookups(settings: Settings, parts: ServerParts, lookups: ModelLookups) -> MessageLookups:
+    rows = make_row_search(settings, parts.model)
+
+    async def find_envelope(message_id: str) -> Envelope | None:
+        row = await rows.row(message_id)
+        return row.envelope if row else None
+
+    async def probability_curve() -> ProbabilityCurve:
+        return await make_scorer(settings, parts.mirror, lookups.policy()).probability_curve()
+
+    return MessageLookups(
+        lookups.message_record,
+        parts.model.entry,
+        parts.model.history.of_message,
+        probability_curve,
+        find_envelope,
     )
 
 

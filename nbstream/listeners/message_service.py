@@ -27,7 +27,7 @@ from nbstream.policy.verdict import Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from nbstream.filter import Check, Lesson
+    from nbstream.filter import Check, LearnableMessage, Lesson
     from nbstream.listeners.peers import Peer
     from nbstream.listeners.runtime import Runtime
     from nbstream.listeners.teachers import Teachers
@@ -195,15 +195,22 @@ class MessageHandler:
             return check
         return await self.runtime.spam_filter.decide_for_treatment(check, treatment)
 
-    async def learn(self, message: Message, label: str | None, actor: str) -> Lesson:
+    async def learn(
+        self,
+        message: LearnableMessage,
+        label: str | None,
+        actor: str,
+        insistence: Insistence = Insistence.AFTER_PAUSE,
+    ) -> Lesson:
         """Learn that the message is ``label``, and log why where that fails; None takes back what was learned.
 
-        A client of a protocol that answers at once stands for a person, who may insist by saying it again later.
+        A client of a protocol that answers at once stands for a person, who may insist by saying it again later,
+        unless ``insistence`` says otherwise.
 
         Raises ``StoreUnavailable`` or ``CountsFull``; nothing is half done then.
         """
         try:
-            return await self.try_learn(message, label, actor, Insistence.AFTER_PAUSE)
+            return await self.try_learn(message, label, actor, insistence)
         except REQUEST_ERRORS as error:
             # The store itself says once that Redis refuses to write.
             level = logging.DEBUG if isinstance(error, StoreRefuses) else logging.WARNING
@@ -211,7 +218,11 @@ class MessageHandler:
             raise
 
     async def try_learn(
-        self, message: Message, label: str | None, actor: str, insistence: Insistence = Insistence.NEVER
+        self,
+        message: LearnableMessage,
+        label: str | None,
+        actor: str,
+        insistence: Insistence = Insistence.NEVER,
     ) -> Lesson:
         """Do what ``learn`` does, and log the lesson, but no failure.
 

@@ -126,7 +126,7 @@ class Quarantine:
                 break
             try:
                 with locked(message):
-                    message.path.unlink()
+                    message.path.unlink()  # should it come back after a power loss, it is removed again
                 removed += 1
             except NotReleased:
                 continue  # it is being released
@@ -170,6 +170,12 @@ def mark_in_doubt(message: QuarantinedMessage) -> QuarantinedMessage:
 def mark_waiting(message: QuarantinedMessage) -> QuarantinedMessage:
     """Mark the message, durably, as not taken by the next hop."""
     return _move(message, message.path.parent.parent / "new" / message.path.name.partition(":")[0], in_doubt=False)
+
+
+def remove(message: QuarantinedMessage) -> None:
+    """Remove the file of the message, durably; whoever does has locked it. Raises ``OSError``."""
+    message.path.unlink()
+    maildir_files.sync_folder(message.path.parent)
 
 
 def _move(message: QuarantinedMessage, path: pathlib.Path, *, in_doubt: bool) -> QuarantinedMessage:

@@ -75,8 +75,7 @@ async def _send_recipients(transaction: Transaction, recipients: tuple[SmtpPath,
 
 
 def _remove_file(message: QuarantinedMessage) -> QuarantinedMessage:
-    message.path.unlink()
-    maildir_files.sync_folder(message.path.parent)
+    quarantine.remove(message)
     return message
 
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import pathlib
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from aiosmtpd.lmtp import LMTP
-from aiosmtpd.smtp import SMTP, Envelope, Session
 from redis.asyncio import Redis
 
 from nbstream.mail import header_fields
@@ -30,6 +26,7 @@ from nbstream.relay.quarantine import Quarantine, QuarantineNote
 from nbstream.relay.smtp_connections import NextHopLimits
 from nbstream.relay.smtp_next_hop import SmtpNextHop
 from nbstream.relay.smtp_server import SmtpServer
+from tests.listeners.smtp.sink import Sink, open_sink
 from tests.listeners.smtp.smtp_listener import HAM, SPAM, RunningSmtp, open_smtp_listener
 
 SPAMMY = b"From: w@offers.example\r\nSubject: prize\r\n\r\nClaim your free prize now, this offer ends today.\r\n"
@@ -47,28 +44,6 @@ def rule(position: int, match: str, spam: str, threshold: float = LOW) -> Recipi
     )
 
 
-@dataclass
-class Sink:
-    """A mail server that takes everything except the recipients in ``refuse``."""
-
-    refuse: Mapping[str, str] = field(default_factory=dict)
-    answer: str = "250 2.0.0 queued as 42"
-    taken: list[tuple[str | None, list[str], bytes]] = field(default_factory=list)
-
-    async def handle_RCPT(  # noqa: N802 - aiosmtpd's name
-        self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
-    ) -> str:
-        if address in self.refuse:
-            return self.refuse[address]
-        envelope.rcpt_tos.append(address)
-        return "250 2.1.5 fine"
-
-    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
-        assert isinstance(envelope.content, bytes)
-        self.taken.append((envelope.mail_from, list(envelope.rcpt_tos), envelope.content))
-        return self.answer
-
-
 @asynccontextmanager
 async def taught(client: Redis, folder: pathlib.Path, **options: Any) -> AsyncIterator[RunningSmtp]:
     """An SMTP listener whose model has learned one spam and one ham."""
@@ -83,17 +58,10 @@ async def before_server(
     client: Redis, folder: pathlib.Path, sink: Sink, *, lmtp: bool = False, **options: Any
 ) -> AsyncIterator[RunningSmtp]:
     """Such a listener whose next hop is an SMTP server, or an LMTP server."""
-
-    server = await asyncio.get_running_loop().create_server(
-        lambda: (LMTP if lmtp else SMTP)(sink, hostname="next-hop.test", enable_SMTPUTF8=True), "127.0.0.1", 0
-    )
-    try:
-        port = server.sockets[0].getsockname()[1]
+    async with open_sink(sink, lmtp=lmtp) as port:
         next_hop = SmtpNextHop(SmtpServer("127.0.0.1", port, lmtp=lmtp), NextHopLimits(connect_timeout_seconds=5))
         async with taught(client, folder, next_hop=next_hop, **options) as smtp:
             yield smtp
-    finally:
-        server.close()
 
 
 async def send(smtp: RunningSmtp, *recipients: str, content: bytes = SPAMMY) -> str:

@@ -14,8 +14,9 @@ from nbstream.policy.field_templates import FieldTemplate
 from nbstream.policy.header_policy import HeaderPolicy
 from nbstream.policy.verdict import Verdict
 from tests.listeners.runtimes import make_runtime
+from tests.listeners.smtp.sink import Sink
 from tests.listeners.smtp.smtp_listener import SPAM, open_smtp_listener
-from tests.listeners.smtp.test_actions import HAMMY, SPAMMY, Sink, before_server, quarantined, rule, send, taught
+from tests.listeners.smtp.test_actions import HAMMY, SPAMMY, before_server, quarantined, rule, send, taught
 
 SITE = HeaderPolicy(
     "test",

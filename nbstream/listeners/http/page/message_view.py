@@ -1,0 +1,320 @@
+"""The view of one message: what the filter thought and thinks of it, why, and who taught what; it can be taught.
+
+Rules: a lesson has the source ``page``, and whoever has logged in as its actor. It goes the way of the lessons of
+all listeners, and may be sent twice: an ordinary one never insists, and insisting names the ledger entry that is
+meant. Of quarantined mail the header and the text are shown as text. All of it was written by others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from nbstream.bayes.counts import WEIGHT_ONE
+from nbstream.errors import InputError
+from nbstream.filter import describe_lesson
+from nbstream.listeners.http.page.explanation_chart import ProbabilityCurve, draw_explanation, make_axis
+from nbstream.listeners.http.page.requests import Page, PageRefused, Redirect
+from nbstream.listeners.http.page.routes import PageRoute
+from nbstream.listeners.http.page.texts import text
+from nbstream.policy.lesson_source import Insistence
+from nbstream.policy.verdict import contradicts_label
+from nbstream.tokens.origins import token_origin
+from nbstream.tokens.tokenizer import Tokens
+from nbstream.wire.api_v1 import is_message_id
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+    from nbstream.filter import LearnableMessage, Lesson
+    from nbstream.filter.message_record import MessageRecord
+    from nbstream.listeners.http.page.quarantined_mail import PageQuarantine, QuarantinedMail, ShownMail
+    from nbstream.listeners.http.page.requests import Answer, PageRequest
+    from nbstream.listeners.message_service import MessageHandler
+    from nbstream.policy.explanation import CountedClue, Explanation
+    from nbstream.store.model.history import HistoryRecord
+    from nbstream.store.model.ledger import LedgerEntry
+
+PAGE_SOURCE = "page"
+"""The source of the lessons that people give on the page, in logs, metrics and the history."""
+
+_FIRST_ROWS = 30  # of the table of clues; the others are folded away
+_LESSONS = {"ham": "ham", "spam": "spam", "unlearn": None}
+_INSISTED = {"insist-ham": "ham", "insist-spam": "spam"}
+_MAX_CALIBRATION_CHANGE = 0.005
+_GROUPS = ("message.group_head", "message.group_body", "message.group_raw")  # in the order of Tokens.groups
+
+
+class MessageEnvelope(Protocol):
+    """What is remembered of the envelope of a checked message; ``policy.envelope.Envelope`` is one."""
+
+    @property
+    def listener(self) -> str:
+        """The listener through which it came."""
+
+    @property
+    def sender(self) -> str | None:
+        """Its sender: None where it is not known, empty for the null sender."""
+
+    @property
+    def recipients(self) -> Sequence[str]:
+        """Some of its recipients."""
+
+    @property
+    def recipient_count(self) -> int:
+        """How many recipients it had."""
+
+    @property
+    def subject(self) -> str | None:
+        """Its subject, or None."""
+
+    @property
+    def action(self) -> str:
+        """What was done with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageLookups:
+    """Where the view finds what it shows of a message, by its id; all raise ``StoreUnavailable``.
+
+    ``history`` gets the ledger entry too, and returns records with the newest first. ``probability_curve`` returns
+    the calibration of now.
+    """
+
+    record: Callable[[str], Awaitable[MessageRecord | None]]
+    ledger_entry: Callable[[str], Awaitable[LedgerEntry | None]]
+    history: Callable[[str, LedgerEntry | None], Awaitable[Sequence[HistoryRecord]]]
+    probability_curve: Callable[[], Awaitable[ProbabilityCurve]]
+    envelope: Callable[[str], Awaitable[MessageEnvelope | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class ClueRow:
+    """A clue of a check, of the check now, or of both; what is None is of the other one alone.
+
+    The counts are numbers of messages, by their weight.
+    """
+
+    token: str
+    origin: str
+    group: str
+    then: CountedWeight | None
+    now: CountedWeight | None
+
+
+@dataclass(frozen=True, slots=True)
+class CountedWeight:
+    """The log-ratio of a clue in nats, and the messages of each class that had it (None: nothing is counted)."""
+
+    log_ratio: float
+    ham: float | None
+    spam: float | None
+
+    @classmethod
+    def of(cls, clue: CountedClue) -> CountedWeight:
+        """Return the weight of a clue, with its counts as numbers of messages."""
+        ham, spam = (None if count is None else count / WEIGHT_ONE for count in (clue.ham, clue.spam))
+        return cls(clue.log_ratio, ham, spam)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownExplanation:
+    """An explanation with its drawing.
+
+    ``probability_now`` is what the calibration of now makes of its score, None where that is about the same.
+    """
+
+    explanation: Explanation
+    chart: Markup
+    probability_now: float | None
+
+
+class MessageView:
+    """``/ui/messages/{id}``; ``message_handler`` makes what teaches as is configured now."""
+
+    def __init__(
+        self,
+        lookups: MessageLookups,
+        waiting: PageQuarantine,
+        message_handler: Callable[[], MessageHandler],
+    ) -> None:
+        self._lookups = lookups
+        self._quarantine = waiting
+        self._message_handler = message_handler
+        self._one_insists = asyncio.Lock()
+
+    def routes(self) -> Iterable[PageRoute]:
+        """Return the routes of the view."""
+        return (
+            PageRoute("GET", "/ui/messages/{id}", self._show),
+            PageRoute("POST", "/ui/messages/{id}", self._change),
+        )
+
+    async def _show(self, request: PageRequest) -> Answer:
+        message_id = _read_id(request)
+        record = await self._lookups.record(message_id)
+        mail = await self._find_quarantined(message_id)
+        entry = record.entry if record else None
+        history = await self._lookups.history(message_id, entry)
+        if record is None and mail is None and not history:
+            raise PageRefused(404, text("message.unknown"))
+        values: dict[str, object] = {
+            "id": message_id,
+            "record": record,
+            "entry": entry,
+            "contradicted": bool(record and entry and _is_contradicted(record.explanation_now, entry)),
+            "envelope": await self._lookups.envelope(message_id),
+            "history": history,
+            "mail": mail,
+            "shown": await self._show_quarantined(mail),
+            "then": None,
+            "now": None,
+            "rows": (),
+        }
+        if record:
+            values |= _explain(record, await self._lookups.probability_curve())
+        return Page("message.html", values)
+
+    async def _find_quarantined(self, message_id: str) -> QuarantinedMail | None:
+        try:
+            return await self._quarantine.find(message_id)
+        except InputError:  # the view of the quarantine says why
+            return None
+
+    async def _show_quarantined(self, mail: QuarantinedMail | None) -> ShownMail | None:
+        if mail is None:
+            return None
+        try:
+            return await self._quarantine.show(mail)
+        except InputError:  # released or removed just now, or damaged: the view of the quarantine says so
+            return None
+
+    async def _change(self, request: PageRequest) -> Answer:
+        message_id, action = _read_id(request), request.form_value("action")
+        if action == "release":
+            return Redirect(_path(message_id), await self._release(message_id, request))
+        lesson: Lesson | None
+        if action in _LESSONS:
+            lesson = await self._learn(message_id, _LESSONS[action], request, Insistence.NEVER)
+        elif action in _INSISTED:
+            lesson = await self._insist(message_id, _INSISTED[action], request)
+        else:
+            raise PageRefused(400, text("message.unknown_action"))
+        return Redirect(_path(message_id), _describe(lesson) if lesson else text("message.changed_meanwhile"))
+
+    async def _insist(self, message_id: str, label: str, request: PageRequest) -> Lesson | None:
+        """Insist on the label, unless the message was taught since the form was made: then return None.
+
+        One form after the other, so that one that is sent twice insists once.
+        """
+        async with self._one_insists:
+            entry = await self._lookups.ledger_entry(message_id)
+            if entry is None or (entry.label, entry.version) != (label, request.form_value("version")):
+                return None
+            return await self._learn(message_id, label, request, Insistence.AT_ONCE)
+
+    async def _learn(
+        self, message_id: str, label: str | None, request: PageRequest, insistence: Insistence
+    ) -> Lesson:
+        handler = self._message_handler()
+        message = await self._message_to_learn(message_id, handler)
+        return await handler.learn(message, label, request.session.name, insistence)
+
+    async def _message_to_learn(self, message_id: str, handler: MessageHandler) -> LearnableMessage:
+        """Return what is remembered of the message, or else the message itself if it is quarantined."""
+        checked = await handler.runtime.spam_filter.recall(message_id)
+        if checked:
+            return checked
+        try:
+            mail = await self._quarantine.find(message_id)
+            if mail:
+                return await self._quarantine.message(mail)
+        except InputError as error:
+            raise PageRefused(503, text("quarantine.unreadable", why=error)) from error
+        raise PageRefused(404, text("message.forgotten"))
+
+    async def _release(self, message_id: str, request: PageRequest) -> str:
+        """Release the message, and return what became of it."""
+        try:
+            mail = await self._quarantine.find(message_id)
+        except InputError as error:
+            return text("quarantine.unreadable", why=error)
+        if mail is None:
+            return text("quarantine.gone")
+        again = request.form_value("again") == "yes"
+        result = await self._quarantine.release(mail, request.session.name, again=again)
+        return result.text if result.is_done else text("quarantine.not_released", why=result.text)
+
+
+def _read_id(request: PageRequest) -> str:
+    if not is_message_id(request.path_id):
+        raise PageRefused(404, text("message.unknown"))
+    return request.path_id
+
+
+def _path(message_id: str) -> str:
+    return f"/ui/messages/{message_id}"
+
+
+def _is_contradicted(now: Explanation, entry: LedgerEntry) -> bool:
+    return contradicts_label(entry.label, now.probability, now.thresholds, now.state)
+
+
+def _describe(lesson: Lesson) -> str:
+    """Describe what a lesson changed, and whether the verdict still contradicts it; the chart shows why."""
+    described = describe_lesson(replace(lesson, contradiction=None))
+    if lesson.contradiction is None:
+        return described
+    key = "message.has_most_weight" if lesson.contradiction.has_most_weight else "message.still_contradicts"
+    return f"{described}. {text(key, label=lesson.label)}"
+
+
+def _explain(record: MessageRecord, curve: ProbabilityCurve) -> dict[str, object]:
+    """Return what the template says of both explanations: drawings on one axis, and one table of clues."""
+    then, now = record.explanation_at_check, record.explanation_now
+    axis = make_axis([each for each in (then, now) if each], now.thresholds, curve)
+
+    def show(explanation: Explanation, title: str) -> ShownExplanation:
+        probability = curve(explanation.score)
+        is_same = abs(probability - explanation.probability) < _MAX_CALIBRATION_CHANGE
+        chart = draw_explanation(explanation, axis, text(title))
+        return ShownExplanation(explanation, chart, None if is_same else probability)
+
+    rows = _clue_rows(record)
+    return {
+        "then": show(then, "message.chart_then") if then else None,
+        "now": show(now, "message.chart_now"),
+        "rows": rows[:_FIRST_ROWS],
+        "more_rows": rows[_FIRST_ROWS:],
+    }
+
+
+def _clue_rows(record: MessageRecord) -> Sequence[ClueRow]:
+    """Return the clues of both explanations, those with the largest weight in either of them first."""
+    then = {
+        clue.token: clue for clue in (record.explanation_at_check.clues if record.explanation_at_check else ())
+    }
+    now = {clue.token: clue for clue in record.explanation_now.clues}
+    groups = _groups_by_token(record)
+    strengths = {
+        token: max(abs(clues[token].log_ratio) for clues in (then, now) if token in clues)
+        for token in dict.fromkeys((*now, *then))
+    }
+    rows = []
+    for token in sorted(strengths, key=lambda token: (-strengths[token], token)):
+        name = token.decode("utf-8", "replace")
+        weights = (CountedWeight.of(clues[token]) if token in clues else None for clues in (then, now))
+        rows.append(ClueRow(name, token_origin(name), groups.get(token, ""), *weights))
+    return rows
+
+
+def _groups_by_token(record: MessageRecord) -> dict[bytes, str]:
+    """Return the name of the group of each token; the clues of other event models have none."""
+    if record.checked:
+        tokens = record.checked.tokens
+    else:
+        assert record.entry is not None  # one of the two is there
+        tokens = Tokens.from_all(record.entry.tokens)
+    return {token: text(name) for name, group in zip(_GROUPS, tokens.groups, strict=True) for token in group}

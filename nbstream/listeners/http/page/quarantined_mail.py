@@ -1,0 +1,227 @@
+"""The quarantine as the views use it: what waits there, what is shown of it, its release and its removal.
+
+Rules: nothing here blocks the event loop, and what is read of the disk is read one thing at a time in a thread. A
+message is named by its id, and stands for all of its files: it has several where it came several times. The names
+of files are never made of what a browser sends. Release and removal hold the lock of the file, like those of the
+command line and of the retention, and are logged with who asked for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nbstream.errors import InputError, NbstreamError, NotReleased, ReleaseInDoubt
+from nbstream.filter import describe_lesson
+from nbstream.listeners.http.error_responses import error_problem
+from nbstream.listeners.http.page.texts import text
+from nbstream.listeners.request_errors import is_request_error
+from nbstream.logs import event_fields
+from nbstream.policy.lesson_source import Insistence
+from nbstream.relay import quarantine
+from nbstream.relay.quarantine_releaser import QuarantineReleaser
+from nbstream.relay.quarantine_text import shown_text
+
+if TYPE_CHECKING:
+    from nbstream.filter import Lesson
+    from nbstream.listeners.message_service import MessageHandler
+    from nbstream.mail.message import Message
+    from nbstream.relay.next_hop import NextHop
+    from nbstream.relay.quarantine import Quarantine, QuarantinedMessage, QuarantineNote
+    from nbstream.relay.quarantine_text import ShownText
+
+_log = logging.getLogger(__name__)
+
+_MAX_TIME_DIGITS = 12  # as in the names of files
+_MAX_RELEASES = 4  # at a time, each with some copies of its message in memory
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantinedMail:
+    """All files of one message, the oldest first."""
+
+    id: str
+    files: Sequence[QuarantinedMessage]
+
+    @property
+    def at(self) -> float:
+        """When it came last, in seconds since the epoch."""
+        return self.files[-1].at
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether one of the files may have been delivered already."""
+        return any(file.in_doubt for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedMail:
+    """A message in the list; ``note`` is None where its file cannot be read, and then ``problem`` says why."""
+
+    mail: QuarantinedMail
+    note: QuarantineNote | None
+    subject: str
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage:
+    """Some messages of the quarantine, the newest first; ``next_cursor`` is empty where no older ones follow."""
+
+    rows: Sequence[ListedMail]
+    total: int
+    next_cursor: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShownMail:
+    """What is shown of one message: the notes of its files, and its header and text."""
+
+    mail: QuarantinedMail
+    notes: Sequence[QuarantineNote]
+    text: ShownText
+
+
+@dataclass(frozen=True, slots=True)
+class MailResult:
+    """What became of one message.
+
+    ``text`` may have words of the next hop. ``in_doubt``: it is released only if somebody asks for that again.
+    """
+
+    id: str
+    is_done: bool
+    text: str
+    in_doubt: bool = False
+
+
+class PageQuarantine:
+    """The quarantine of the page; ``message_handler`` makes what reads and teaches a message."""
+
+    def __init__(
+        self, waiting: Quarantine, next_hop: NextHop, message_handler: Callable[[], MessageHandler]
+    ) -> None:
+        self._quarantine = waiting
+        self._next_hop = next_hop
+        self._message_handler = message_handler
+        self._one_reader = asyncio.Semaphore(1)
+        self._releases = asyncio.Semaphore(_MAX_RELEASES)
+
+    async def list_page(self, cursor: str, count: int) -> ListPage:
+        """Return ``count`` messages from ``cursor`` on; an empty one is the beginning. Raises ``InputError``."""
+        async with self._one_reader:
+            return await asyncio.to_thread(self._list_page, cursor, count)
+
+    async def find(self, message_id: str) -> QuarantinedMail | None:
+        """Return the message, or None. Raises ``InputError``."""
+        return (await self.find_all([message_id])).get(message_id)
+
+    async def find_all(self, message_ids: Sequence[str]) -> Mapping[str, QuarantinedMail]:
+        """Return those of these messages that wait, by id. Raises ``InputError``."""
+        async with self._one_reader:
+            by_id = await asyncio.to_thread(self._by_id)
+        return {message_id: by_id[message_id] for message_id in message_ids if message_id in by_id}
+
+    async def subjects(self, mails: Sequence[QuarantinedMail]) -> Sequence[ListedMail]:
+        """Return what the list says of these messages."""
+        async with self._one_reader:
+            return await asyncio.to_thread(lambda: [_listed(mail) for mail in mails])
+
+    async def show(self, mail: QuarantinedMail) -> ShownMail:
+        """Return what is shown of a message. Raises ``InputError``."""
+        read_incoming = self._message_handler().runtime.message_reader.read_incoming
+
+        def read() -> ShownMail:
+            contents = [quarantine.read_message(mail.files[0])]
+            notes = [contents[0][0], *(quarantine.read_subject(file)[0] for file in mail.files[1:])]
+            return ShownMail(mail, notes, shown_text(read_incoming(contents[0][1])))
+
+        async with self._one_reader:
+            return await asyncio.to_thread(read)
+
+    async def message(self, mail: QuarantinedMail) -> Message:
+        """Return the message itself, as it was checked, to teach it. Raises ``InputError``."""
+        read_incoming = self._message_handler().runtime.message_reader.read_incoming
+        async with self._one_reader:
+            return await asyncio.to_thread(lambda: read_incoming(quarantine.read_message(mail.files[0])[1]))
+
+    async def release(self, mail: QuarantinedMail, actor: str, *, again: bool) -> MailResult:
+        """Teach the message as ham and deliver all of its files; ``again``: also those that are in doubt."""
+        handler = self._message_handler()
+        runtime = handler.runtime
+
+        async def learn_ham(message: Message) -> Lesson:
+            return await handler.learn(message, "ham", actor, Insistence.NEVER)
+
+        releaser = QuarantineReleaser(learn_ham, runtime.message_reader, runtime.header_policy, self._next_hop)
+        lesson = None
+        try:
+            for file in mail.files:
+                async with self._releases:
+                    first_lesson = await releaser.release(file, again=again)
+                lesson = lesson or first_lesson
+        except NbstreamError as error:
+            _log.warning(
+                "quarantine: a message was not released: %s", error, extra=event_fields(id=mail.id, actor=actor)
+            )
+            return MailResult(mail.id, False, _describe_error(error), isinstance(error, ReleaseInDoubt))
+        _log.info("quarantine: a message was released", extra=event_fields(id=mail.id, actor=actor))
+        assert lesson is not None  # a message has a file
+        return MailResult(mail.id, True, text("quarantine.released", lesson=describe_lesson(lesson)))
+
+    async def delete(self, mail: QuarantinedMail, actor: str) -> MailResult:
+        """Remove all files of the message."""
+        try:
+            await asyncio.to_thread(_remove_files, mail)
+        except (NbstreamError, OSError) as error:
+            _log.warning(
+                "quarantine: a message was not deleted: %s", error, extra=event_fields(id=mail.id, actor=actor)
+            )
+            return MailResult(mail.id, False, str(error))
+        _log.info("quarantine: a message was deleted", extra=event_fields(id=mail.id, actor=actor))
+        return MailResult(mail.id, True, text("quarantine.deleted"))
+
+    def _by_id(self) -> dict[str, QuarantinedMail]:
+        files: dict[str, list[QuarantinedMessage]] = {}
+        for file in self._quarantine.messages():
+            files.setdefault(file.id, []).append(file)
+        return {message_id: QuarantinedMail(message_id, of_message) for message_id, of_message in files.items()}
+
+    def _list_page(self, cursor: str, count: int) -> ListPage:
+        mails = self._by_id().values()
+        below = _read_cursor(cursor)
+        older = mails if below is None else [mail for mail in mails if (mail.at, mail.id) < below]
+        newest = heapq.nlargest(count + 1, older, key=lambda mail: (mail.at, mail.id))
+        rows = newest[:count]
+        next_cursor = f"{rows[-1].at:.0f}-{rows[-1].id}" if len(newest) > count else ""
+        return ListPage([_listed(mail) for mail in rows], len(mails), next_cursor)
+
+
+def _read_cursor(cursor: str) -> tuple[float, str] | None:
+    at, _, message_id = cursor.partition("-")
+    return (float(at), message_id) if at.isascii() and at.isdigit() and len(at) <= _MAX_TIME_DIGITS else None
+
+
+def _listed(mail: QuarantinedMail) -> ListedMail:
+    try:
+        note, subject = quarantine.read_subject(mail.files[-1])
+    except InputError as error:
+        return ListedMail(mail, None, "", str(error))
+    return ListedMail(mail, note, subject)
+
+
+def _remove_files(mail: QuarantinedMail) -> None:
+    for file in mail.files:
+        with quarantine.locked(file):
+            quarantine.remove(file)
+
+
+def _describe_error(error: NbstreamError) -> str:
+    """Return why a message was not released: for an error of a lesson as for any lesson, else in its own words."""
+    if isinstance(error, NotReleased | InputError) or not is_request_error(error):
+        return str(error)
+    return error_problem(error).detail
