@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from nbstream import __version__
 from nbstream.assembly.health import HealthCheck
 from nbstream.assembly.model_lookups import ModelLookups
-from nbstream.assembly.page import make_page
 from nbstream.listeners.http.access import HttpAccess
 from nbstream.listeners.http.api_v1 import ApiLookups, ApiV1
 from nbstream.listeners.http.bodies import BodyReader, HttpLimits
@@ -31,6 +30,9 @@ def make_http_listener(
     is_draining: Callable[[], bool],
 ) -> HttpListener:
     """Return the listener with all its routes."""
+    # Imported here: where the listener is off, and in all commands, Jinja2 is not loaded.
+    from nbstream.assembly.page import make_page  # noqa: PLC0415 - see above
+
     limits = HttpLimits(section.max_message_bytes, section.max_connections, section.request_timeout_seconds)
     access = HttpAccess(
         section.password.get_secret_value() if section.password else None,

@@ -39,7 +39,7 @@ class Response:
     status: int
     headers: Mapping[str, str]
     text: str
-    cookies: Mapping[str, Mapping[str, str]]
+    cookies: Mapping[str, Mapping[str, object]]
 
     @property
     def target(self) -> str:
@@ -55,6 +55,7 @@ class Browser:
         self._address = address
         self._fields = fields
         self.csrf = ""
+        self.session_token = ""
 
     async def ask(self, method: str, path: str, data: object = None, **fields: str) -> Response:
         """Make one request; header names have _ for -."""
@@ -73,12 +74,13 @@ class Browser:
         values: list[tuple[str, str]] = [("csrf", self.csrf)]
         for name, value in form.items():
             values += [(name, each) for each in ([value] if isinstance(value, str) else value)]
-        own = {"Origin": f"http://{self._address}"}
+        own = {"Origin": f"http://{self._address}", **self._fields}
         return await self.ask("POST", path, aiohttp.FormData(values), **{**own, **fields})
 
     def use_session(self, token: str) -> None:
         """Take the cookie of a session."""
         self._session.cookie_jar.update_cookies({SESSION_COOKIE: token}, URL(f"http://{self._address}/ui/"))
+        self.session_token = token
         self.csrf = csrf_token(token)
 
 
@@ -112,9 +114,12 @@ def make_page_server(client: Redis, *views: View, passwords: PagePasswords = Pag
 
 
 @asynccontextmanager
-async def open_page(client: Redis, *views: View, **options: Any) -> AsyncIterator[PageListener]:
+async def open_page(
+    client: Redis, *views: View, max_connections: int = 200, **options: Any
+) -> AsyncIterator[PageListener]:
     """Run a listener with a page of these views; ``options`` are those of ``make_page_server``."""
-    listener = HttpListener((), page=make_page_server(client, *views, **options))
+    limits = HttpLimits(max_connections=max_connections)
+    listener = HttpListener((), limits=limits, page=make_page_server(client, *views, **options))
     listening, address = free_socket()
     await listener.start(listening)
     try:

@@ -1,0 +1,75 @@
+"""``nbstream.listeners.http.page.clients``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from nbstream.listeners.http.page.clients import client_of, failure_sources, is_of_this_host
+from nbstream.listeners.peers import Peer
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_own"),
+    [
+        ({}, None),
+        ({"Origin": "http://127.0.0.1:11334"}, True),
+        ({"Origin": "https://127.0.0.1:11334"}, True),  # a proxy ended TLS
+        ({"Origin": "http://127.0.0.1"}, False),
+        ({"Origin": "http://127.0.0.1:11335"}, False),
+        ({"Origin": "http://127.0.0.1:11334.evil.example"}, False),
+        ({"Origin": "http://evil.example"}, False),
+        ({"Origin": "http://u@127.0.0.1:11334"}, False),
+        ({"Origin": "null"}, False),
+        ({"Origin": ""}, False),
+        ({"Origin": "http://[::1"}, False),
+        ({"Sec-Fetch-Site": "same-origin"}, True),
+        ({"Sec-Fetch-Site": "same-origin", "Origin": "https://behind.example"}, True),  # a proxy changed Host
+        ({"Sec-Fetch-Site": "same-site"}, False),
+        ({"Sec-Fetch-Site": "cross-site", "Origin": "http://127.0.0.1:11334"}, False),
+    ],
+)
+def test_whether_a_page_of_this_host_asks(fields: Mapping[str, str], is_own: bool | None) -> None:
+    assert is_of_this_host({"Host": "127.0.0.1:11334", **fields}) is is_own
+
+
+def test_without_a_host_no_origin_is_ours() -> None:
+    assert is_of_this_host({"Origin": "http://"}) is False
+    assert is_of_this_host({"Origin": "null"}) is False
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "client"),
+    [
+        ("127.0.0.1", "", "127.0.0.1"),
+        ("127.0.0.1", "198.51.100.1", "198.51.100.1"),
+        ("127.0.0.1", "203.0.113.9, 198.51.100.1", "198.51.100.1"),
+        (None, "198.51.100.1", "198.51.100.1"),
+        (None, "", None),
+        ("127.0.0.1", "somebody", "127.0.0.1"),
+        ("192.0.2.1", "198.51.100.1", "192.0.2.1"),
+    ],
+)
+def test_a_proxy_on_this_machine_names_its_client(peer: str | None, forwarded: str, client: str | None) -> None:
+    assert client_of(Peer(peer), {"X-Forwarded-For": forwarded}) == Peer(client)
+
+
+def test_failures_are_counted_for_the_client_and_for_its_proxy() -> None:
+    client, proxy = Peer("198.51.100.1"), Peer("127.0.0.1")
+    assert failure_sources(client, client) == {"198.51.100.1": 10}
+    assert failure_sources(proxy, client) == {"198.51.100.1": 10, "127.0.0.1 as proxy": 100}
+    assert failure_sources(Peer(None), Peer(None)) == {"local": 10}
+
+
+@pytest.mark.parametrize(
+    ("address", "source"),
+    [
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2::9%eth0", "2001:db8:1:2::/64"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("x" * 1000, "x" * 64),
+    ],
+)
+def test_failures_of_one_site_are_counted_together(address: str, source: str) -> None:
+    assert list(failure_sources(Peer(address), Peer(address))) == [source]

@@ -1,0 +1,317 @@
+"""Logging in to the page, and all that is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.listeners.http.page import login
+from nbstream.listeners.http.page.login import PagePasswords, login_name
+from nbstream.listeners.http.page.requests import Answer, Page, PageRequest, Redirect, Role
+from nbstream.listeners.http.page.routes import PageRoute
+from nbstream.listeners.http.page.sessions import is_equal
+from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.model.keys import ModelKeys
+from nbstream.store.page_sessions import token_hash
+from tests.conftest import RedisServer
+from tests.listeners.http.page.page_listener import MODEL, Browser, PageListener, Response, open_page
+
+PASSWORDS = PagePasswords("for reading", "for teaching")
+
+
+class WhoView:
+    """Tells who asks."""
+
+    def routes(self) -> Iterable[PageRoute]:
+        return PageRoute("GET", "/ui/", self._tell), PageRoute("POST", "/ui/change", self._change)
+
+    async def _tell(self, request: PageRequest) -> Answer:
+        session = request.session
+        return Page("error.html", {"heading": session.name, "detail": f"may {session.role}"})
+
+    async def _change(self, _: PageRequest) -> Answer:
+        return Redirect("/ui/")
+
+
+@pytest.fixture
+async def page(client: Redis) -> AsyncIterator[PageListener]:
+    async with open_page(client, WhoView(), passwords=PASSWORDS) as running:
+        yield running
+
+
+async def log_in(browser: Browser, **form: str) -> Response:
+    """Send the form of the login, and take the cookie that it gives."""
+    answer = await browser.post("/ui/login", form)
+    if answer.status == 200:
+        browser.use_session(str(answer.cookies["nbstream_session"]["value"]))
+    return answer
+
+
+async def test_a_link_logs_in_once_and_only_by_its_button(page: PageListener) -> None:
+    link = await page.store.create_link("read", "user ann")
+    async with page.browser() as browser, page.browser() as other:
+        for _ in range(3):  # a preview fetches it
+            assert f'value="{link}"' in (await browser.get(f"/ui/login?link={link}")).text
+        answer = await log_in(browser, link=link)
+        assert (answer.status, '<meta http-equiv="refresh" content="0; url=/ui/">' in answer.text) == (200, True)
+        shown = (await browser.get("/ui/")).text
+        again = await log_in(other, link=link)
+        assert (again.status, "used before" in again.text) == (403, True)
+        assert again.cookies == {}
+    assert "<h1>page user ann</h1>" in shown
+    assert "may read" in shown
+
+
+async def test_the_cookie_is_for_the_page_alone(page: PageListener) -> None:
+    async with page.browser() as browser:
+        plain = await log_in(browser, link=await page.store.create_link("read", "ann"))
+    async with page.browser(X_Forwarded_Proto="https") as browser:
+        behind_tls = await log_in(browser, link=await page.store.create_link("read", "ann"))
+    for answer, is_secure in ((plain, False), (behind_tls, True)):
+        cookie = answer.cookies["nbstream_session"]
+        assert (cookie["httponly"], cookie["samesite"], cookie["path"]) == (True, "Strict", "/ui/")
+        assert cookie["max-age"] == str(12 * 3600)
+        assert cookie["domain"] == ""
+        assert bool(cookie["secure"]) is is_secure
+
+
+@pytest.mark.parametrize("link", ["", "x", "A" * 43, "A" * 10_000, "<script>", "\udcff"])
+async def test_a_forged_link_is_refused(page: PageListener, link: str) -> None:
+    async with page.browser() as browser:
+        answer = await browser.post("/ui/login", {"link": link.encode("utf-8", "replace").decode()})
+        shown = await browser.get("/ui/login?link=%3Cscript%3E")
+    assert (answer.status, answer.cookies) == (403, {})
+    assert "<script>" not in answer.text + shown.text
+
+
+async def test_an_old_link_is_refused(page: PageListener, client: Redis) -> None:
+    link = await page.store.create_link("teach", "ann")
+    await client.pexpire(ModelKeys(MODEL).page_link(token_hash(link)), 0)
+    async with page.browser() as browser:
+        assert (await log_in(browser, link=link)).status == 403
+
+
+async def test_an_old_session_has_ended(page: PageListener, client: Redis) -> None:
+    async with page.browser(Role.TEACH) as browser:
+        assert (await browser.get("/ui/")).status == 200
+        await client.pexpire(ModelKeys(MODEL).page_session(token_hash(browser.session_token)), 0)
+        assert (await browser.get("/ui/")).status == 303
+        assert (await browser.post("/ui/change", {})).status == 403
+
+
+async def test_a_session_with_an_unknown_role_is_none(page: PageListener) -> None:
+    async with page.browser() as browser:
+        browser.use_session(await page.store.create_session("owner", "a later version"))
+        assert (await browser.get("/ui/")).status == 303
+
+
+@pytest.mark.parametrize(
+    ("passwords", "offered", "role"),
+    [
+        (PASSWORDS, "for reading", "read"),
+        (PASSWORDS, "for teaching", "teach"),
+        (PASSWORDS, "For reading", None),
+        (PASSWORDS, "", None),
+        (PagePasswords("only"), "only", "teach"),
+        (PagePasswords("only"), "None", None),
+        (PagePasswords(), "", None),
+        (PagePasswords(), "None", None),
+        (PagePasswords("p\u00e4ss"), "p\u00e4ss", "teach"),
+    ],
+)
+async def test_a_password_gives_its_role(
+    client: Redis, passwords: PagePasswords, offered: str, role: str | None
+) -> None:
+    async with open_page(client, WhoView(), passwords=passwords) as page, page.browser() as browser:
+        answer = await log_in(browser, password=offered, name="Ann Smith")
+        if role is None:
+            assert (answer.status, answer.cookies) == (403, {})
+        else:
+            assert answer.status == 200
+            assert f"may {role}" in (await browser.get("/ui/")).text
+            assert "<h1>page Ann-Smith</h1>" in (await browser.get("/ui/")).text
+
+
+def test_all_passwords_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+
+    def compare(offered: str, secret: str) -> bool:
+        compared.append(secret)
+        return is_equal(offered, secret)
+
+    monkeypatch.setattr(login, "is_equal", compare)
+    for offered in ("for teaching", "for reading", "neither"):
+        PASSWORDS.role_of(offered)
+    assert compared == ["for reading", "for teaching"] * 3
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("Ann", "Ann"),
+        ("  Ann\tSmith\n", "Ann-Smith"),
+        ("user root", "user-root"),
+        ("a\x1b[31m\u202eb", "a-[31m-b"),
+        ("x" * 1000, "x" * 100),
+        ("\x00", "192.0.2.1"),
+        ("", "192.0.2.1"),
+    ],
+)
+def test_who_types_a_name_is_called_by_it(typed: str, name: str) -> None:
+    assert login_name(typed, "192.0.2.1") == name
+
+
+async def test_ten_wrong_passwords_a_minute_are_looked_at(page: PageListener, client: Redis) -> None:
+    async with page.browser() as browser, page.browser(X_Forwarded_For="198.51.100.1") as other:
+        attempts = await asyncio.gather(*(browser.post("/ui/login", {"password": "x"}) for _ in range(20)))
+        assert sorted(answer.status for answer in attempts) == [403] * 10 + [429] * 10
+        refused = await log_in(browser, password="for teaching")
+        assert (refused.status, refused.headers["Retry-After"], refused.cookies) == (429, "60", {})
+
+        assert (await log_in(other, password="for teaching")).status == 200
+        assert (await log_in(browser, link=await page.store.create_link("teach", "ann"))).status == 200
+
+        await client.pexpire(ModelKeys(MODEL).page_failures("127.0.0.1"), 0)
+        assert (await log_in(browser, password="for teaching")).status == 200
+
+
+async def test_who_knows_the_password_may_log_in_often(page: PageListener) -> None:
+    async with page.browser() as browser:
+        for _ in range(12):
+            assert (await log_in(browser, password="for reading")).status == 200
+
+
+async def test_a_session_is_the_same_for_all_workers(client: Redis) -> None:
+    async with AsyncExitStack() as stack:
+        workers = [await stack.enter_async_context(open_page(client, WhoView())) for _ in range(2)]
+        browsers = [await stack.enter_async_context(worker.browser()) for worker in workers]
+        await log_in(browsers[0], link=await workers[1].store.create_link("teach", "ann"))
+        browsers[1].use_session(browsers[0].session_token)
+        assert [(await browser.get("/ui/")).status for browser in browsers] == [200, 200]
+
+        left = await browsers[1].post("/ui/logout", {})
+
+        assert (left.status, left.target) == (303, "/ui/login")
+        assert left.cookies["nbstream_session"]["max-age"] == "0"
+        assert [(await browser.get("/ui/")).status for browser in browsers] == [303, 303]
+        assert (await browsers[0].post("/ui/change", {})).status == 403
+
+
+async def test_a_logout_needs_the_token_of_the_session(page: PageListener) -> None:
+    async with page.browser(Role.READ) as browser:
+        own, browser.csrf = browser.csrf, "0" * 64
+        assert (await browser.post("/ui/logout", {})).status == 403
+        assert (await browser.get("/ui/")).status == 200
+        browser.csrf = own
+        assert (await browser.post("/ui/logout", {})).status == 303
+        assert (await browser.get("/ui/")).status == 303
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        ("/ui/messages/abc?x=1&y=%20", "/ui/messages/abc?x=1&amp;y=%20"),
+        ("", "/ui/"),
+        ("https://evil.example/", "/ui/"),
+        ("//evil.example/ui/", "/ui/"),
+        ("/v1/model", "/ui/"),
+        ("/ui/\\evil.example", "/ui/"),
+        ("/ui/;url=https://evil.example", "/ui/"),
+        ('/ui/"><script>', "/ui/"),
+        ("/ui/" + "a" * 501, "/ui/"),
+    ],
+)
+async def test_a_login_leads_nowhere_else(page: PageListener, asked: str, shown: str) -> None:
+    async with page.browser() as browser:
+        link = await page.store.create_link("read", "ann")
+        answer = await log_in(browser, link=link, to=asked)
+    assert f'content="0; url={shown}"' in answer.text
+
+
+async def test_a_name_that_was_pointed_to_this_machine_gets_nothing(page: PageListener) -> None:
+    """A page of another site may make this host its own (DNS rebinding), but has no cookie and no secret."""
+    async with page.browser(Host="evil.example", Origin="http://evil.example") as browser:
+        assert (await browser.get("/ui/")).status == 303
+        assert (await browser.get("/ui/", Accept="*/*")).status == 403
+        assert (await browser.post("/ui/change", {})).status == 403
+        guesses = [await browser.post("/ui/login", {"password": str(number)}) for number in range(11)]
+    assert [answer.status for answer in guesses] == [403] * 10 + [429]
+    async with page.browser(Role.TEACH, Origin="http://evil.example") as browser:
+        assert (await browser.post("/ui/change", {}, Origin="http://evil.example")).status == 403
+
+
+@pytest.mark.parametrize("fields", [{"Origin": "http://evil.example"}, {"Sec_Fetch_Site": "cross-site"}])
+async def test_nobody_is_logged_in_by_another_site(page: PageListener, fields: dict[str, str]) -> None:
+    link = await page.store.create_link("teach", "ann")
+    async with page.browser() as browser:
+        assert (await browser.post("/ui/login", {"link": link}, **fields)).status == 403
+        assert (await log_in(browser, link=link)).status == 200
+
+
+async def test_nothing_secret_is_logged_or_answered(page: PageListener, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    link = await page.store.create_link("teach", "user ann")
+    async with page.browser() as browser:
+        answers = [
+            await browser.post("/ui/login", {"password": "a guess"}),
+            await log_in(browser, password="for teaching"),
+            await log_in(browser, link=link),
+            await browser.post("/ui/login", {"link": link}),
+            await browser.get("/ui/"),
+            await browser.get("/ui/nothing"),
+        ]
+        secrets = ["a guess", "for teaching", "for reading", link, browser.session_token]
+    told = [caplog.text, *[str(vars(record).get("fields")) for record in caplog.records]]
+    told += [answer.text for answer in answers]
+    assert not [secret for secret in secrets for text in told if secret in text]
+    refused = [vars(record)["fields"] for record in caplog.records if record.levelname == "WARNING"]
+    assert refused == [
+        {"peer": "127.0.0.1", "path": "/ui/login", "password": "wrong"},
+        {"peer": "127.0.0.1", "path": "/ui/login", "password": "none"},
+    ]
+    assert "for teaching" not in repr(PASSWORDS)
+
+
+@pytest.fixture
+async def own_client(own_redis: RedisServer) -> AsyncIterator[Redis]:
+    client = open_client(ConnectionOptions(own_redis.url, timeout_seconds=1))
+    yield client
+    await client.aclose()
+
+
+@pytest.mark.parametrize("is_hanging", [False, True], ids=["stopped", "hanging"])
+async def test_without_redis_who_was_there_reads_and_nobody_comes(
+    own_redis: RedisServer, own_client: Redis, is_hanging: bool
+) -> None:
+    async with AsyncExitStack() as stack:
+        page = await stack.enter_async_context(open_page(own_client, WhoView(), passwords=PASSWORDS))
+        known = await stack.enter_async_context(page.browser(Role.TEACH))
+        unknown = await stack.enter_async_context(page.browser(Role.TEACH))
+        assert "may be old" not in (await known.get("/ui/")).text
+
+        if is_hanging:
+            own_redis.hang()
+            stack.callback(own_redis.go_on)
+        else:
+            own_redis.stop()
+
+        shown = await known.get("/ui/")
+        assert (shown.status, "may be old" in shown.text, "may teach" in shown.text) == (200, True, True)
+        assert (await known.post("/ui/change", {})).status == 503
+        assert (await known.post("/ui/logout", {})).status == 503
+        away = await unknown.get("/ui/")
+        assert (away.status, "nobody can log in" in away.text) == (503, True)
+        refused = await unknown.post("/ui/login", {"password": "for teaching"})
+        assert (refused.status, refused.cookies) == (503, {})
+
+        if is_hanging:
+            own_redis.go_on()
+        else:
+            own_redis.start()
+            known.use_session(await page.store.create_session("teach", "again"))
+        assert (await known.post("/ui/change", {})).status == 303
+        assert "may be old" not in (await known.get("/ui/")).text
