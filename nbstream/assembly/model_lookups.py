@@ -29,18 +29,24 @@ class ModelLookups:
 
     def model_status(self) -> ModelStatus | None:
         """Return the state of the model; None before it is loaded."""
-        mirror, policy = self.parts.mirror, self.policy()
-        totals = mirror.totals
+        mirror, state = self.parts.mirror, self.model_state()
+        if state is None:
+            return None
+        return ModelStatus(
+            self.settings.model.name,
+            state,
+            mirror.vocabulary_size,
+            self.policy().default_policy.thresholds(mirror.loaded_first_scores),
+            mirror.lag_seconds,
+        )
+
+    def model_state(self) -> ModelState | None:
+        """Return how much the model has learned; None before it is loaded."""
+        totals = self.parts.mirror.totals
         if totals is None:
             return None
         learned = dict(zip(CLASSES, (int(count) for count in totals.messages), strict=True))
-        return ModelStatus(
-            self.settings.model.name,
-            ModelState(learned, policy.min_learned),
-            int(totals.vocabulary_size),
-            policy.default_policy.thresholds(mirror.loaded_first_scores),
-            mirror.lag_seconds,
-        )
+        return ModelState(learned, self.policy().min_learned)
 
     async def message_record(self, message_key: str) -> MessageRecord | None:
         """Return what is known of a message by its id. Raises ``StoreUnavailable``."""

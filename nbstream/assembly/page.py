@@ -21,6 +21,7 @@ from nbstream.listeners.http.page.server import PageServer
 from nbstream.listeners.http.page.sessions import PageSessions
 from nbstream.listeners.http.page.static_files import load_static_files
 from nbstream.listeners.http.page.teaching_view import TeachingView
+from nbstream.listeners.http.page.thresholds_view import ThresholdLookups, ThresholdsView
 from nbstream.listeners.http.page.tokens_view import TokensView
 from nbstream.listeners.http.page.undo_view import UndoParts, UndoView
 from nbstream.listeners.message_service import MessageHandler
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from nbstream.listeners.http.page.routes import View
     from nbstream.listeners.message_service import MessageService
     from nbstream.policy.envelope import Envelope
-    from nbstream.policy.verdict import ModelState
 
 
 def make_page(
@@ -57,6 +57,7 @@ def make_page(
     quarantine = PageQuarantine(parts.quarantine, parts.next_hop, message_handler)
     views: list[View] = [
         MessageView(_message_lookups(settings, parts, lookups), quarantine, message_handler),
+        _make_thresholds(settings, parts, lookups, message_service),
         _make_teaching(parts, lookups),
         _make_undo(settings, parts, lookups),
         _make_tokens(settings, parts),
@@ -98,12 +99,22 @@ def _message_lookups(settings: Settings, parts: ServerParts, lookups: ModelLooku
     )
 
 
-def _make_teaching(parts: ServerParts, lookups: ModelLookups) -> TeachingView:
-    def model_state() -> ModelState | None:
-        status = lookups.model_status()
-        return status.state if status else None
+def _make_thresholds(
+    settings: Settings, parts: ServerParts, lookups: ModelLookups, message_service: MessageService
+) -> ThresholdsView:
+    return ThresholdsView(
+        ThresholdLookups(
+            settings.model.name,
+            settings.memory.first_scores,
+            lambda: parts.mirror.loaded_first_scores,
+            lookups.model_state,
+            lambda: message_service.runtime.rules,
+        )
+    )
 
-    return TeachingView(RecentChanges(parts.model.history), model_state)
+
+def _make_teaching(parts: ServerParts, lookups: ModelLookups) -> TeachingView:
+    return TeachingView(RecentChanges(parts.model.history), lookups.model_state)
 
 
 def _make_undo(settings: Settings, parts: ServerParts, lookups: ModelLookups) -> UndoView:

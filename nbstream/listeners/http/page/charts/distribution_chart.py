@@ -71,10 +71,14 @@ def _counts(ascending: FloatArray, inner_edges: FloatArray) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class ThresholdHandle:
-    """A threshold on the chart: its name in forms, what is written on it, and its P(spam), infinite for never."""
+    """A threshold on the chart: its name in forms, what is written on it, and its P(spam), infinite for never.
+
+    ``words`` say where it stands.
+    """
 
     name: str
     label: str
+    words: str
     threshold: float
 
 
@@ -159,13 +163,15 @@ def _handle(handle: ThresholdHandle, row: int, scale: Scale) -> Markup:
     is_right = x > FRAME.width / 2  # its label stands at the left then
     top, bottom = row * _ROW + 3, FRAME.height - FRAME.bottom
     return Markup(
-        '<g class="handle {name}{never}" data-threshold="{name}" transform="translate({x} 0)">'
+        '<g class="handle {name}{never}" data-threshold="{name}" data-words="{words}"'
+        ' transform="translate({x} 0)">'
         '<line x1="0" x2="0" y1="{top}" y2="{bottom}"/>'
         '<rect class="grip" x="-{grip}" y="{top}" width="{width}" height="{height}"/>'
         '<path class="knob" d="M-7 {top}L7 {top}L7 {shoulder}L0 {tip}L-7 {shoulder}Z"/>'
         '<text x="{text_x}" y="{text_y}" text-anchor="{anchor}">{label}</text></g>'
     ).format(
         name=handle.name,
+        words=handle.words,
         never="" if handle.threshold < math.inf else " never",
         x=coordinate(x),
         top=top,

@@ -4,4 +4,131 @@ from __future__ import annotations
 
 TEXTS = {
     "name": "Thresholds",
+    "title": "Thresholds",
+    "sample": "Model {model}, the last {count:,} messages labelled: {ham:,} ham, {spam:,} spam.",
+    "sample.one": "Model {model}, the last message labelled: {ham:,} ham, {spam:,} spam.",
+    "few": (
+        "Only {ham:,} ham and {spam:,} spam are known: even an error that was never seen may happen to "
+        "{ham_share} of the ham, or to {spam_share} of the spam."
+    ),
+    "learning": (
+        "The model is {state}: until each class has as many messages as it needs, every message is called unsure, "
+        "whatever the thresholds are."
+    ),
+    "not_loaded": "The counts are not loaded yet. Come back in a moment.",
+    "no_such_policy": "there is no such rule: the configuration may have changed",
+    # the form
+    "try": "Try other thresholds",
+    "try_help": (
+        "Drag a threshold, or enter numbers, or choose a budget. Nothing is changed: the numbers say what would "
+        "have been."
+    ),
+    "for_policy": "For {policy}.",
+    "default_policy": "all recipients without a rule",
+    "rule": "recipients that match {pattern}",
+    "unsure": "unsure from P(spam)",
+    "spam": "spam from P(spam)",
+    "spam_budget": "or by a budget: of the ham at most",
+    "reject": "refused from P(spam)",
+    "reject_budget": "or refused by a budget: of the ham at most",
+    "no_budget": "no budget",
+    "empty_never": "empty: never",
+    "show": "Show",
+    "back": "Back to the present thresholds",
+    # what is wrong in the form
+    "problem.needed": "Enter a number, or choose a budget.",
+    "problem.not_a_probability": "Enter a number above 0 and below 1.",
+    "problem.not_offered": "Choose one of the budgets offered.",
+    "problem.below_unsure": "Must be at least the threshold for unsure.",
+    "problem.below_spam": "Must be at least the threshold for spam, or empty.",
+    "problem.larger_than_spam": "Must be no more than the budget for spam.",
+    "problem.above_until_promised": "Must be no more than verdict.until_promised, {until}.",
+    "wrong": "These thresholds cannot be used: see the fields.",
+    "failed": "The daemon did not answer: the numbers are not those of the thresholds shown.",
+    # the chart of the distribution
+    "distribution": "P(spam) of ham and spam before their labels",
+    "distribution_description": (
+        "Ham above the middle line, spam below it, on a logarithmic scale of messages; P(spam) from left to right."
+    ),
+    "ham": "ham",
+    "spam_class": "spam",
+    "x_probability": "P(spam), spread by its log-odds",
+    "handle.unsure": "unsure",
+    "handle.spam": "spam",
+    "handle.reject": "refused",
+    "value.unsure": "unsure from {p}",
+    "value.spam": "spam from {p}",
+    "value.reject": "refused from {p}",
+    "never.spam": "never called spam",
+    "never.reject": "never refused",
+    "numbers": "The same in numbers",
+    "from": "P(spam) from",
+    "to": "to",
+    # the outcome
+    "outcome": "What they would have done",
+    "summary": "These thresholds {changes}.",
+    "same": "These are the thresholds in force.",
+    "measure": "of the messages labelled",
+    "present": "now",
+    "chosen": "tried",
+    "interval": "95 %",
+    "ham_lost": "ham lost: called spam",
+    "spam_missed": "spam missed: not called spam",
+    "ham_unsure": "ham called unsure",
+    "spam_unsure": "spam called unsure",
+    "cost": "cost, if a lost ham is worth {ratio:.3g} passed spam",
+    "of": "{count:,} of {total:,}, {percent}",
+    "unknown": "not known",
+    "line": "To use them, put this line into the configuration, in place of its section verdict:",
+    "rule_line": "To use them, put this line into the rule for {pattern}, in place of its section verdict:",
+    "line_help": "Then: nbstream config check, and nbstream reload.",
+    "copy": "Copy",
+    "copied": "Copied.",
+    # the error trade-off
+    "det": "Ham lost and spam missed, by threshold",
+    "det_description": (
+        "A curve from few ham lost and much spam missed to the reverse, with the 95 % interval as a band. Circle: "
+        "now. Diamond: tried. Crosses: budgets that can be promised. The lower left corner is the best."
+    ),
+    "det_x": "ham called spam (%)",
+    "det_y": "spam missed (%)",
+    "det_empty": "Ham and spam are needed for this chart.",
+    "det_present": "now",
+    "det_chosen": "tried",
+    "det_legend": "circle: now, diamond: tried, crosses: budgets",
+    "table": "Thresholds side by side, as nbstream tune shows them",
+    "choice": "thresholds",
+    "from_p": "spam from P",
+    "unsure_count": "unsure",
+    "percent_ham": "% of ham",
+    "percent_spam": "% of spam",
+    "cost_column": "cost",
+    # policies
+    "policies": "Policies in force",
+    "policy": "recipients",
+    "promise": "promise",
+    "no_promise": "no budget",
+    # budgets
+    "budgets": "Budgets",
+    "budgets_help": (
+        "A budget is the share of the ham that may be called spam. It can be promised when enough ham is "
+        "labelled: all of it, or a fair sample, not errors alone."
+    ),
+    "budget": "of the ham at most",
+    "state": "promise now",
+    "lost_of_allowed": "lost against allowed",
+    "use": "{lost:,} lost, {allowed:.1f} allowed, of {messages:,} ham (p {p:.2f})",
+    "not_kept": "not in force",
+    "try_budget": "try",
+    "try_budget_label": "Try a budget of {rate}",
+    "p_help": (
+        "p is how likely it is to lose so many ham or more if the budget is kept; below 0.05 it hardly was."
+    ),
+    "budget_chart": "The budget of {rate}: ham lost and allowed over time",
+    "budget_description": "{lost:,} ham lost and {allowed:.1f} allowed, of {messages:,} ham that came.",
+    "budget_y": "ham",
+    "lost": "lost",
+    "allowed": "allowed",
+    "at": "up to",
+    "came": "ham that came",
 }

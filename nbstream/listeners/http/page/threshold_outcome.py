@@ -1,0 +1,87 @@
+"""The outcome of thresholds in words and numbers: what is in force beside what somebody tries."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nbstream.evaluation.intervals import wilson_interval
+from nbstream.listeners.http.page.texts import text
+from nbstream.policy.verdict import format_threshold
+
+if TYPE_CHECKING:
+    from nbstream.evaluation.intervals import IntervalEstimate
+    from nbstream.evaluation.threshold_choices import ThresholdChoice
+    from nbstream.policy.verdict import Thresholds
+
+_HAM_DIGITS, _SPAM_DIGITS = 3, 2  # of percents, as in the table of ``tune``
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One measure of an outcome in words: its value, and its 95 % interval."""
+
+    value: str
+    interval: str
+
+
+def outcome_measures(choice: ThresholdChoice, cost_ratio: float) -> Mapping[str, Measure]:
+    """Return the measures of a choice by their names, in the order in which they are shown."""
+    errors, unsure = choice.error_counts, choice.unsure_counts
+    return {
+        "ham_lost": share_measure(int(errors.ham_called_spam[0]), errors.ham, _HAM_DIGITS),
+        "spam_missed": share_measure(int(errors.spam_missed[0]), errors.spam, _SPAM_DIGITS),
+        "ham_unsure": share_measure(unsure.ham, errors.ham, _HAM_DIGITS),
+        "spam_unsure": share_measure(unsure.spam, errors.spam, _SPAM_DIGITS),
+        "cost": _estimate_measure(errors.relative_cost(cost_ratio)),
+    }
+
+
+def share_measure(count: int, total: int, digits: int) -> Measure:
+    """Return how many of a class, and Wilson's interval of the share, with so many digits of percents."""
+    if not total:
+        return Measure(text("thresholds.unknown"), "")
+    low, high = (float(end[0]) for end in wilson_interval(np.array([float(count)]), total))
+    percent = format_percent(count / total, digits)
+    return Measure(text("thresholds.of", count=count, total=total, percent=percent), _interval(low, high, digits))
+
+
+def _estimate_measure(estimate: IntervalEstimate) -> Measure:
+    value, low, high = (float(end[0]) for end in (estimate.value, estimate.lower, estimate.upper))
+    if not math.isfinite(value):
+        return Measure(text("thresholds.unknown"), "")
+    return Measure(format_percent(value, _SPAM_DIGITS), _interval(low, high, _SPAM_DIGITS))
+
+
+def _interval(low: float, high: float, digits: int) -> str:
+    return f"{format_percent(low, digits)} to {format_percent(high, digits)}"
+
+
+def format_percent(share: float, digits: int) -> str:
+    """Return a share in percent."""
+    return f"{100 * share:.{digits}f} %"
+
+
+def changes_sentence(choice: ThresholdChoice) -> str:
+    """Return what a choice would have changed, and what is promised of its budgets."""
+    changes = choice.verdict_changes
+    sentence = (
+        text("thresholds.summary", changes=changes.to_sentence()) if changes.counts else text("thresholds.same")
+    )
+    promise = choice.thresholds.promise
+    return f"{sentence} {promise[:1].upper()}{promise[1:]}." if promise else sentence
+
+
+def threshold_texts(thresholds: Thresholds) -> Mapping[str, str]:
+    """Return in words from which P(spam) each verdict is given, by the names of the thresholds."""
+    reject = math.inf if thresholds.reject is None else thresholds.reject
+    return {
+        name: text(f"thresholds.value.{name}", p=format_threshold(p))
+        if math.isfinite(p)
+        else text(f"thresholds.never.{name}")
+        for name, p in (("unsure", thresholds.unsure), ("spam", thresholds.spam), ("reject", reject))
+    }
