@@ -1,4 +1,4 @@
-"""Whether this process can score mail and pass it on, and what is degraded.
+"""Whether this process can score mail and pass it on, and what is degraded; what is wrong with its activity.
 
 Rules: each way to be degraded is a kind of finding, defined here and nowhere else. ``/readyz`` says its sentence
 by the name of the part, and the page and ``nbstream doctor`` show the remedy too. The sentences name no hosts and
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.errors import StoreNotPrimary
-from nbstream.findings import FindingKind, note, problem
+from nbstream.findings import FindingKind, note, problem, warning
 from nbstream.listeners.http.listener import HealthStatus
 
 if TYPE_CHECKING:
@@ -56,6 +56,27 @@ QUARANTINE_AWAY = problem(
     "its way.",
 )
 DRAINING = note("daemon.smtp", "The daemon is degraded: draining.", "Nothing, where it is to end or to restart.")
+
+PROCESS_SILENT = problem(
+    "daemon.processes",
+    "The process of {process} has said nothing for {seconds:.0f} s.",
+    "See whether it runs, and in its log why it does not reach Redis.",
+)
+VERSIONS_DIFFER = note(
+    "daemon.processes",
+    "The processes run different versions: {versions}.",
+    "Finish the upgrade, and restart the daemons that still run the older one.",
+)
+NOT_COUNTED = warning(
+    "daemon.activity",
+    "The numbers of verdicts lack {count} messages, because Redis could not be written when they were checked.",
+    "Look at the metrics (/metrics) for numbers that do not need Redis; those of the page are whole again later.",
+)
+NO_NEWS = warning(
+    "daemon.events",
+    "The page is not told of news, because Redis does not allow its user to publish or to subscribe.",
+    "Give that user of Redis +publish +subscribe +unsubscribe and &nbstream:*; reload the page until then.",
+)
 
 _KINDS = (
     NOT_FOLLOWED,

@@ -59,7 +59,7 @@ def make_http_listener(
         *ApiV1(message_service, bodies, lookups, __version__).routes(),
         *rspamd.routes(),
     ]
-    page = make_page(section, settings, parts, bytes_in_flight, model_lookups, message_service)
+    page = make_page(settings, parts, bytes_in_flight, model_lookups, message_service, health_check)
     return HttpListener(routes, access, limits, message_service, page)
 
 

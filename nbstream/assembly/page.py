@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from nbstream.assembly.filter import make_event_models, make_scorer
+from nbstream.assembly.now import NowReader
 from nbstream.assembly.store import make_row_search
 from nbstream.bayes.counts import Totals
 from nbstream.bayes.loudest_tokens import TokenCounts
@@ -14,6 +15,7 @@ from nbstream.listeners.http.bodies import BodyReader, HttpLimits
 from nbstream.listeners.http.page.forms import MAX_FORM_BYTES
 from nbstream.listeners.http.page.login import PageLogin, PagePasswords
 from nbstream.listeners.http.page.message_view import PAGE_SOURCE, MessageLookups, MessageView
+from nbstream.listeners.http.page.now_view import NowView
 from nbstream.listeners.http.page.quarantine_view import QuarantineView
 from nbstream.listeners.http.page.quarantined_mail import PageQuarantine
 from nbstream.listeners.http.page.rendering import PageRenderer
@@ -29,9 +31,10 @@ from nbstream.store.model.recent_changes import RecentChanges
 from nbstream.store.page_sessions import PageSessionStore
 
 if TYPE_CHECKING:
+    from nbstream.assembly.health import HealthCheck
     from nbstream.assembly.model_lookups import ModelLookups
     from nbstream.assembly.parts import ServerParts
-    from nbstream.config import HttpListenerSettings, Settings
+    from nbstream.config import Settings
     from nbstream.filter.preview import HypotheticalCounts
     from nbstream.filter.scorer import Scorer
     from nbstream.listeners.bytes_in_flight import BytesInFlight
@@ -42,20 +45,25 @@ if TYPE_CHECKING:
 
 
 def make_page(
-    section: HttpListenerSettings,
     settings: Settings,
     parts: ServerParts,
     bytes_in_flight: BytesInFlight,
     lookups: ModelLookups,
     message_service: MessageService,
+    health_check: HealthCheck,
 ) -> PageServer:
-    """Return the page with all its views; ``message_service`` is that of the listener."""
+    """Return the page with all its views; ``message_service`` is that of the listener, which is on."""
+    section = settings.listeners.http
+    assert section is not None
 
     def message_handler() -> MessageHandler:
         return MessageHandler(PAGE_SOURCE, message_service.runtime, parts.metrics.delivery)
 
     quarantine = PageQuarantine(parts.quarantine, parts.next_hop, message_handler)
+    static_files = load_static_files()
+    renderer = PageRenderer(static_files.version)
     views: list[View] = [
+        NowView(NowReader(settings, parts, health_check), renderer.render_fragment),
         MessageView(_message_lookups(settings, parts, lookups), quarantine, message_handler),
         _make_thresholds(settings, parts, lookups, message_service),
         _make_teaching(parts, lookups),
@@ -69,14 +77,13 @@ def make_page(
         section.write_password.get_secret_value() if section.write_password else None,
     )
     limits = HttpLimits(MAX_FORM_BYTES, request_timeout_seconds=section.request_timeout_seconds)
-    static_files = load_static_files()
     return PageServer(
         views,
         PageLogin(store, passwords),
         PageSessions(store),
         BodyReader(limits, bytes_in_flight, "a form"),
         static_files,
-        PageRenderer(static_files.version),
+        renderer,
     )
 
 

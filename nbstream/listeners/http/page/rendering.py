@@ -70,6 +70,11 @@ class PageRenderer:
         values = {"layout": layout, "session": session, "path": path, "flash": flash, "csrf_field": csrf_field}
         return self._environment.get_template(page.template).render(values | dict(page.values))
 
+    def render_fragment(self, page: Page) -> str:
+        """Return the content of a page, for everybody who may read: it has no forms."""
+        values = {"layout": "fragment.html", "session": None}
+        return self._environment.get_template(page.template).render(values | dict(page.values))
+
 
 def foreign(value: str | None, length: int = 100) -> Markup:
     """Return a text that others wrote as HTML that cannot change what stands around it.

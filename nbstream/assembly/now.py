@@ -1,0 +1,166 @@
+"""The view now of the page from settings: what it shows, of this process and of all others."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nbstream.assembly import health
+from nbstream.errors import StoreForbids, StoreUnavailable
+from nbstream.listeners.http.page.now_view import ListenerNow, Now, ProcessNow, RedisNow
+from nbstream.store.activity import (
+    SILENT_SECONDS,
+    Activity,
+    ActivityReader,
+    ActivitySpan,
+    SeenProcess,
+    watch_activity,
+)
+
+if TYPE_CHECKING:
+    from nbstream.assembly.parts import ServerParts
+    from nbstream.config import Settings
+    from nbstream.findings import Finding
+    from nbstream.store.activity import ActivityWatch
+
+_HEALTH_SECONDS = 10.0
+_HEALTH_WAIT_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class _LastRead:
+    """What was read last of a span, and when."""
+
+    at: float
+    activity: Activity
+    processes: Sequence[SeenProcess]
+
+
+class NowReader:
+    """Knows what the view shows (``NowSource``)."""
+
+    def __init__(self, settings: Settings, parts: ServerParts, health_check: health.HealthCheck) -> None:
+        self._parts = parts
+        self._health = _RememberedHealth(health_check)
+        self._addresses = _listener_addresses(settings)
+        self._address = settings.redis.display_url
+        self._reader = ActivityReader(parts.clients.client, parts.model.keys)
+        self._last: dict[ActivitySpan, _LastRead] = {}
+        self._may_listen = True
+
+    async def now(self, span: ActivitySpan) -> Now:
+        """Return what is the case now. Where Redis is away, it has what was read last."""
+        findings = list(await self._health.findings())
+        at, started = time.time(), time.perf_counter()
+        answer_seconds: float | None = None
+        try:
+            activity, processes = await self._reader.read(span, at)
+        except StoreUnavailable:
+            pass
+        else:
+            answer_seconds = time.perf_counter() - started
+            self._last[span] = _LastRead(at, activity, processes)
+        last = self._last.get(span)
+        seen = last.processes if last else ()
+        findings += self._activity_findings(seen, at, can_read=answer_seconds is not None)
+        mirror = self._parts.mirror
+        return Now(
+            at,
+            last.activity if last else None,
+            last.at if last else 0.0,
+            [ProcessNow(process, _is_silent(process, at)) for process in seen],
+            list(self._listeners_now(seen)),
+            RedisNow(self._address, mirror.following, mirror.lag_seconds, answer_seconds),
+            _quarantined(seen),
+            findings,
+        )
+
+    @asynccontextmanager
+    async def open_news(self) -> AsyncIterator[ActivityWatch]:
+        """Begin to listen to what is new. Raises ``StoreForbids`` or ``StoreUnavailable``."""
+        try:
+            async with watch_activity(self._parts.clients.blocking_client, self._parts.model.keys) as watch:
+                self._may_listen = True
+                yield watch
+        except StoreForbids:
+            self._may_listen = False
+            raise
+
+    def _listeners_now(self, processes: Sequence[SeenProcess]) -> Iterator[ListenerNow]:
+        accepted, refused = Counter[str](), Counter[str]()
+        for process in processes:
+            for name, connections in process.status.connections.items():
+                accepted[name] += connections.accepted
+                refused[name] += connections.refused
+        for name in dict.fromkeys([*self._addresses, *sorted(accepted)]):
+            yield ListenerNow(name, self._addresses.get(name, ""), accepted.get(name), refused.get(name))
+
+    def _activity_findings(
+        self, processes: Sequence[SeenProcess], at: float, *, can_read: bool
+    ) -> Iterator[Finding]:
+        if can_read:  # else all of them seem to be silent
+            for process in processes:
+                if _is_silent(process, at):
+                    yield health.PROCESS_SILENT(process=_name(process), seconds=at - process.at)
+        versions = sorted({process.status.version for process in processes})
+        if len(versions) > 1:
+            yield health.VERSIONS_DIFFER(versions=" and ".join(versions))
+        activity = self._parts.activity
+        dropped = sum(process.status.dropped for process in processes)
+        if dropped:
+            yield health.NOT_COUNTED(count=dropped)
+        if not self._may_listen or (activity and not activity.writer.may_publish):
+            yield health.NO_NEWS()
+
+
+def _listener_addresses(settings: Settings) -> Mapping[str, str]:
+    """Return where the listeners of this host listen, by their names; empty for one without an address."""
+    sections = {name: getattr(settings.listeners, name) for name in type(settings.listeners).model_fields}
+    return {name: str(getattr(section, "listen", "")) for name, section in sections.items() if section is not None}
+
+
+def _name(process: SeenProcess) -> str:
+    host, worker = process.status.host, process.status.worker
+    return f"{host}, worker {worker}" if worker else host
+
+
+def _is_silent(process: SeenProcess, at: float) -> bool:
+    return at - process.at > SILENT_SECONDS
+
+
+def _quarantined(processes: Sequence[SeenProcess]) -> int | None:
+    """Return how many messages are in the quarantines of all hosts; None where no process knows."""
+    counts = [process.status.quarantined for process in processes if process.status.quarantined is not None]
+    return sum(counts) if counts else None
+
+
+class _RememberedHealth:
+    """The health, looked at every ten seconds at most, and waited for no longer than a tenth of a second.
+
+    The next hop is asked for it, which may take as long as its deadline: what is not known by then shows later.
+    """
+
+    def __init__(self, health_check: health.HealthCheck) -> None:
+        self._check = health_check
+        self._known: health.Health | None = None
+        self._known_at = 0.0
+        self._looking: asyncio.Task[health.Health] | None = None
+
+    async def findings(self) -> Sequence[Finding]:
+        """Return what is degraded, as far as it is known; what concerns Redis is of this moment."""
+        now = asyncio.get_running_loop().time
+        if self._looking is None and (self._known is None or now() - self._known_at >= _HEALTH_SECONDS):
+            self._looking = asyncio.create_task(self._check.health(), name="page: health")
+        if self._looking is not None:
+            await asyncio.wait({self._looking}, timeout=_HEALTH_WAIT_SECONDS)
+            if self._looking.done():
+                looked, self._looking = self._looking, None
+                self._known, self._known_at = looked.result(), now()
+        others = self._known.findings if self._known else ()
+        redis_check = health.NOT_LOADED.check
+        return [*self._check.redis_findings(), *(each for each in others if each.check != redis_check)]

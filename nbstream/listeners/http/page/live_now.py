@@ -1,0 +1,113 @@
+"""The view now, live: what is new is read and rendered once for all browsers, and pushed to them.
+
+Rules: nothing is read while nobody listens. One task a process listens to Redis for all browsers of that process;
+it begins with the first of them, and ends itself within a second after the last. On news it reads and renders once
+for each span that somebody looks at, at most once a second. Without any news it does so every 15 seconds, so that
+the time on the page goes on and a problem with Redis shows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Protocol, TypeAlias
+
+from nbstream.errors import StoreForbids, StoreUnavailable
+from nbstream.listeners.http.page.broadcaster import Broadcaster, Subscription
+from nbstream.listeners.http.page.requests import Event
+from nbstream.store.activity import ActivitySpan
+from nbstream.store.backoff import Backoff
+
+_log = logging.getLogger(__name__)
+
+_SLICE_SECONDS = 1.0
+_RENEW_SECONDS = 15.0
+_SILENT_SECONDS = 30.0  # this process itself says every ten seconds how it is: the subscription must be broken
+
+
+class ActivityNews(Protocol):
+    """Knows when there is something new."""
+
+    async def wait(self, seconds: float) -> bool:
+        """Return whether there was something new within that time. Raises ``StoreUnavailable``."""
+
+
+OpenNews: TypeAlias = Callable[[], AbstractAsyncContextManager[ActivityNews]]
+"""Begins to listen to Redis. Raises ``StoreForbids`` where that is not allowed, else ``StoreUnavailable``."""
+
+RenderView: TypeAlias = Callable[[ActivitySpan], Awaitable[str]]
+"""Reads what the view shows of a span, and returns it as HTML; what cannot be read is said there."""
+
+
+class LiveNow:
+    """Pushes the view to the browsers of this process."""
+
+    def __init__(self, open_news: OpenNews, render: RenderView, broadcaster: Broadcaster | None = None) -> None:
+        self._open_news = open_news
+        self._render = render
+        self._broadcaster = broadcaster or Broadcaster()
+        self._task: asyncio.Task[None] | None = None
+        self._joined = asyncio.Event()
+
+    def subscribe(self, span: ActivitySpan) -> Subscription:
+        """Return the events of a browser: the view as it is now, and again when there is something new.
+
+        Raises ``PageRefused`` where too many listen already.
+        """
+        subscription = self._broadcaster.subscribe(span)
+        self._joined.set()
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run(), name="page: now")
+        return subscription
+
+    async def _run(self) -> None:
+        backoff = Backoff(draw=random.random)
+        while self._broadcaster.topics:
+            try:
+                wait = await self._listen(backoff)
+            except Exception:  # noqa: BLE001 - a fault here would leave the browsers without a word
+                _log.exception("page: what is new cannot be shown")
+                wait = _RENEW_SECONDS
+            await self._rest(wait)
+
+    async def _listen(self, backoff: Backoff) -> float:
+        """Push what is new; return after how many seconds to listen again."""
+        try:
+            async with self._open_news() as news:
+                backoff.reset()
+                await self._push_news(news)
+                return 0.0
+        except StoreForbids:
+            wait = _RENEW_SECONDS
+        except StoreUnavailable as error:
+            _log.debug("page: Redis does not say what is new: %s", error)
+            wait = max(backoff.next_wait(), _SLICE_SECONDS)
+        await self._push()
+        return wait
+
+    async def _push_news(self, news: ActivityNews) -> None:
+        """Push what is new until nobody listens, or the news are silent for longer than they can be."""
+        now = asyncio.get_running_loop().time
+        pushed_at, heard_at = 0.0, now()
+        while self._broadcaster.topics and now() - heard_at < _SILENT_SECONDS:
+            if await news.wait(0.0 if self._joined.is_set() else _SLICE_SECONDS):
+                heard_at = now()
+            if self._joined.is_set() or heard_at > pushed_at or now() - pushed_at >= _RENEW_SECONDS:
+                pushed_at = now()
+                await self._push()
+                await asyncio.sleep(_SLICE_SECONDS)
+
+    async def _push(self) -> None:
+        self._joined.clear()
+        for topic in self._broadcaster.topics:
+            html = await self._render(ActivitySpan(topic))
+            self._broadcaster.publish(topic, Event("now", {"html": html}))
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait, but not when somebody has joined."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._joined.wait()

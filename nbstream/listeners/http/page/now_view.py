@@ -1,0 +1,213 @@
+"""The view now: what the filter does at this moment, and what is wrong."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from nbstream.listeners.http.page.charts.activity_chart import ActivityChart, Bar, draw_activity
+from nbstream.listeners.http.page.live_now import ActivityNews, LiveNow
+from nbstream.listeners.http.page.requests import Answer, EventStream, Page, PageRequest
+from nbstream.listeners.http.page.routes import PREFIX, PageRoute
+from nbstream.listeners.http.page.texts import text
+from nbstream.policy.verdict import Verdict
+from nbstream.store.activity import Activity, ActivitySpan, ActivityStep, SeenProcess
+
+if TYPE_CHECKING:
+    from nbstream.findings import Finding
+
+EVENTS_PATH = f"{PREFIX}events"
+_MAX_FINDINGS = 50
+
+# The steps of the table below the chart, in seconds, and how far apart the labels of the chart are, in steps.
+_TABLE_SECONDS = {ActivitySpan.HOUR: 300, ActivitySpan.DAY: 3600, ActivitySpan.WEEK: 86_400}
+_LABEL_SECONDS = {ActivitySpan.HOUR: 600, ActivitySpan.DAY: 4 * 3600, ActivitySpan.WEEK: 86_400}
+_TIME_FORMS = {ActivitySpan.HOUR: "%H:%M", ActivitySpan.DAY: "%H:%M", ActivitySpan.WEEK: "%a %d"}
+_STEP_FORMS = {ActivitySpan.HOUR: "%H:%M", ActivitySpan.DAY: "%a %H:%M", ActivitySpan.WEEK: "%a %d %H:%M"}
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerNow:
+    """A listener: where it listens on this host, and the clients of all processes of all hosts.
+
+    The numbers are None for a listener whose clients are not counted.
+    """
+
+    name: str
+    address: str
+    accepted: int | None
+    refused: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessNow:
+    """A process of a host; ``is_silent``: it has said nothing for so long that something is wrong."""
+
+    seen: SeenProcess
+    is_silent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RedisNow:
+    """Redis as this process uses it; ``answer_seconds`` is how long its last answer took, None without one."""
+
+    address: str
+    is_followed: bool
+    lag_seconds: float
+    answer_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """All that the view shows.
+
+    ``activity`` was read at ``read_at``: earlier than now (``at``) where Redis is away, and None where it was
+    never read. ``quarantined`` is the number of messages in the quarantines of all hosts, None where nobody knows.
+    """
+
+    at: float
+    activity: Activity | None
+    read_at: float
+    processes: Sequence[ProcessNow]
+    listeners: Sequence[ListenerNow]
+    redis: RedisNow
+    quarantined: int | None
+    findings: Sequence[Finding]
+
+    @property
+    def is_old(self) -> bool:
+        """Whether Redis could not be read now."""
+        return self.read_at < self.at
+
+
+class NowSource(Protocol):
+    """Knows what the view shows."""
+
+    async def now(self, span: ActivitySpan) -> Now:
+        """Return what is the case now; what cannot be read is said in it."""
+
+    def open_news(self) -> AbstractAsyncContextManager[ActivityNews]:
+        """Begin to listen to what is new; see ``live_now.OpenNews``."""
+
+
+class NowView:
+    """Shows the state of now, and pushes it while somebody looks; ``render`` makes HTML of a page."""
+
+    def __init__(self, source: NowSource, render: Callable[[Page], str]) -> None:
+        self._source = source
+        self._render = render
+        self._live = LiveNow(source.open_news, self._render_span)
+
+    def routes(self) -> Iterable[PageRoute]:
+        """Return the routes."""
+        return PageRoute("GET", PREFIX, self._show), PageRoute("GET", EVENTS_PATH, self._listen)
+
+    async def _show(self, request: PageRequest) -> Answer:
+        return await self._page(_span_of(request))
+
+    async def _listen(self, request: PageRequest) -> Answer:
+        span = _span_of(request)
+        return EventStream(lambda: self._live.subscribe(span))
+
+    async def _page(self, span: ActivitySpan) -> Page:
+        return Page("now.html", view_values(await self._source.now(span), span))
+
+    async def _render_span(self, span: ActivitySpan) -> str:
+        return self._render(await self._page(span))
+
+
+def _span_of(request: PageRequest) -> ActivitySpan:
+    """Return the span that is asked for; the hour where it is none."""
+    try:
+        return ActivitySpan(request.query.get("span", ActivitySpan.HOUR))
+    except ValueError:
+        return ActivitySpan.HOUR
+
+
+def view_values(now: Now, span: ActivitySpan) -> Mapping[str, object]:
+    """Return the values for the template."""
+    activity = now.activity
+    return {
+        "now": now,
+        "span": span,
+        "spans": tuple(ActivitySpan),
+        "events_path": f"{EVENTS_PATH}?span={span}",
+        "verdicts": tuple(Verdict),
+        "findings": sorted(now.findings, key=lambda finding: -finding.severity.rank)[:_MAX_FINDINGS],
+        "chart": activity_chart(activity) if activity else None,
+        "totals": _totals(activity) if activity else (),
+        "rows": _table_rows(activity) if activity else (),
+        "row_form": _STEP_FORMS[span] if span is not ActivitySpan.WEEK else "%a %d",
+        "latencies": [
+            (share, activity.latency(share)) for share in (0.5, 0.99) if activity and activity.latencies
+        ],
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictTotal:
+    """A verdict: how many messages got it, which share of all, and how many a minute."""
+
+    verdict: Verdict
+    count: int
+    share: float
+    a_minute: float
+
+
+def _totals(activity: Activity) -> Sequence[VerdictTotal]:
+    totals, minutes = activity.totals, activity.span.seconds / 60
+    everything = max(1, sum(totals.values()))
+    return [VerdictTotal(verdict, count, count / everything, count / minutes) for verdict, count in totals.items()]
+
+
+def _table_rows(activity: Activity) -> Sequence[ActivityStep]:
+    """Return the rows of the table, the newest first; longer steps than those of the chart."""
+    return activity.grouped(_TABLE_SECONDS[activity.span])[::-1]
+
+
+def activity_chart(activity: Activity) -> str:
+    """Return the chart of an activity, in messages a minute."""
+    span, minutes = activity.span, activity.span.step_seconds / 60
+    totals = activity.totals
+    summary = text(
+        "now.chart_summary",
+        span=text(f"now.span_{span}"),
+        counts=", ".join(
+            text("now.verdict_count", verdict=verdict, number=totals[verdict]) for verdict in Verdict
+        ),
+    )
+    bars = [
+        Bar(
+            {str(verdict): number / minutes for verdict, number in step.verdicts.items()},
+            text("now.bar", time=_local(step.at, _STEP_FORMS[span]), counts=_counts(step)),
+        )
+        for step in activity.steps
+    ]
+    classes = [str(verdict) for verdict in Verdict]
+    chart = ActivityChart(text("now.chart_title"), summary, classes, bars, _labels(activity))
+    return draw_activity(chart)
+
+
+def _counts(step: ActivityStep) -> str:
+    return ", ".join(
+        text("now.verdict_count", verdict=verdict, number=number)
+        for verdict in Verdict
+        if (number := step.verdicts.get(verdict, 0))
+    )
+
+
+def _labels(activity: Activity) -> Sequence[tuple[float, str]]:
+    """Return the labels below the chart: at round times of the time zone of the daemon."""
+    span = activity.span
+    return [
+        (float(index), _local(step.at, _TIME_FORMS[span]))
+        for index, step in enumerate(activity.steps)
+        if (step.at + time.localtime(step.at).tm_gmtoff) % _LABEL_SECONDS[span] < span.step_seconds
+    ]
+
+
+def _local(at: float, form: str) -> str:
+    return time.strftime(form, time.localtime(at))

@@ -1,0 +1,231 @@
+"""``assembly.now``: what the view now shows of real parts, and what it says is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.assembly import health
+from nbstream.assembly.health import HealthCheck
+from nbstream.assembly.now import NowReader
+from nbstream.assembly.parts import ServerParts, make_parts
+from nbstream.assembly.store import RedisClients
+from nbstream.config import Settings
+from nbstream.engine.choice import PYTHON
+from nbstream.errors import StoreForbids, StoreRefuses
+from nbstream.findings import Finding, FindingKind
+from nbstream.listeners.http.page.now_view import Now
+from nbstream.mail.message import Message
+from nbstream.metrics.daemon import DaemonMetrics
+from nbstream.policy.verdict import Verdict
+from nbstream.store.activity import ActivitySpan
+from nbstream.store.connection import ConnectionOptions, open_client
+from tests.conftest import RedisServer
+from tests.doctor.sites import is_of
+from tests.waiting import until
+
+
+@dataclass
+class Process:
+    """A process with all its parts, which checks messages and writes what it counts when it is told to."""
+
+    settings: Settings
+    parts: ServerParts
+    reader: NowReader
+    is_draining: list[bool]
+
+    async def check(self, count: int = 1) -> None:
+        for _ in range(count):
+            await self.parts.spam_filter.check(Message(b"Subject: lunch\r\n\r\nhello\r\n"))
+        await self.write()
+
+    async def write(self) -> None:
+        assert self.parts.activity
+        await self.parts.activity.writer.write()
+
+    async def now(self) -> Now:
+        return await self.reader.now(ActivitySpan.HOUR)
+
+
+@asynccontextmanager
+async def run_process(
+    client: Redis, folder: Path, worker: int | None = None, *, http: bool = True
+) -> AsyncIterator[Process]:
+    listeners = {"smtp": {"listen": "127.0.0.1:0"}, "http": {"listen": "127.0.0.1:8025"} if http else None}
+    settings = Settings.model_validate(
+        {
+            "state_dir": str(folder),
+            "listeners": listeners,
+            "relay": {"next_hop": f"maildir:{folder / 'Maildir'}"},
+        }
+    )
+    parts = make_parts(settings, PYTHON, RedisClients(client, client), DaemonMetrics.create(PYTHON), worker=worker)
+    is_draining = [False]
+    async with AsyncExitStack() as stack:
+        mirror = asyncio.create_task(parts.mirror.run())
+        stack.push_async_callback(_ended, mirror)
+        await parts.mirror.loaded.wait()
+        check = HealthCheck(parts, lambda: is_draining[0])
+        yield Process(settings, parts, NowReader(settings, parts, check), is_draining)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=1)
+
+
+def of_kind(now: Now, kind: FindingKind) -> list[Finding]:
+    return [finding for finding in now.findings if is_of(finding, kind)]
+
+
+async def test_two_processes_are_summed(client: Redis, tmp_path: Path) -> None:
+    async with run_process(client, tmp_path, 1) as first, run_process(client, tmp_path, 2) as second:
+        first.parts.metrics.delivery.connected("smtp", accepted=True)
+        second.parts.metrics.delivery.connected("smtp", accepted=True)
+        second.parts.metrics.delivery.connected("smtp", accepted=False)
+        assert first.parts.activity
+        first.parts.activity.report.quarantine_swept(3)
+        await first.check(2)
+        await second.check(1)
+
+        now = await first.now()
+
+    assert now.activity
+    assert now.activity.totals[Verdict.UNSURE] == 3  # the model has learned nothing
+    assert [process.seen.status.worker for process in now.processes] == [1, 2]
+    assert [(each.name, each.address, each.accepted, each.refused) for each in now.listeners] == [
+        ("smtp", "127.0.0.1:0", 2, 1),
+        ("http", "127.0.0.1:8025", None, None),
+    ]
+    assert now.quarantined == 3
+    assert now.redis.answer_seconds
+    assert (now.is_old, list(now.findings)) == (False, [])
+
+
+async def test_without_the_http_listener_nothing_is_counted(client: Redis, tmp_path: Path) -> None:
+    async with run_process(client, tmp_path, http=False) as process:
+        await process.parts.spam_filter.check(Message(b"Subject: lunch\r\n\r\nhello\r\n"))
+        assert process.parts.activity is None
+    assert await client.keys("nbstream:*activity*") == []
+
+
+async def test_redis_away_is_said_with_the_numbers_that_were_known(own_redis: RedisServer, tmp_path: Path) -> None:
+    client = open_client(ConnectionOptions(own_redis.url, timeout_seconds=0.2), retries=0)
+    await asyncio.sleep(0)
+    async with run_process(client, tmp_path) as process:
+        await process.check()
+        before = await process.now()
+        own_redis.stop()
+        await until(lambda: not process.parts.mirror.following)
+        await process.check()
+
+        now = await process.now()
+
+        assert now.is_old
+        assert now.activity == before.activity
+        assert now.redis.answer_seconds is None
+        assert of_kind(now, health.NOT_FOLLOWED)
+        assert not of_kind(now, health.PROCESS_SILENT)
+        own_redis.start()
+        await until(lambda: process.parts.mirror.following)
+        await process.write()
+        process.parts.activity.writer._said_at = 0.0  # type: ignore[union-attr]
+        await process.write()
+        assert of_kind(await process.now(), health.NOT_COUNTED)
+    await client.aclose()
+
+
+async def test_a_process_that_is_silent_or_of_another_version_is_said(
+    client: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with run_process(client, tmp_path, 1) as first, run_process(client, tmp_path, 2) as second:
+        await first.write()
+        monkeypatch.setattr("nbstream.assembly.activity.__version__", "9.9.9")
+        assert second.parts.activity
+        await second.parts.activity.writer.write((await first.now()).at - 60)
+
+        now = await first.now()
+
+    (silent,) = of_kind(now, health.PROCESS_SILENT)
+    assert ", worker 2 has said nothing for " in silent.what
+    assert of_kind(now, health.VERSIONS_DIFFER)
+
+
+async def test_a_user_of_redis_who_may_not_listen_is_said(own_redis: RedisServer, tmp_path: Path) -> None:
+    admin = open_client(ConnectionOptions(own_redis.url))
+    rights = "~nbstream:* resetchannels +@all -publish"
+    await admin.execute_command("ACL", "SETUSER", "few", "on", "nopass", *rights.split())  # type: ignore[no-untyped-call]  # redis-py has no type here
+    client = open_client(ConnectionOptions(own_redis.url, password="x", user="few"))
+    async with run_process(client, tmp_path) as process:
+        assert not of_kind(await process.now(), health.NO_NEWS)
+        with pytest.raises(StoreForbids):
+            async with process.reader.open_news():
+                pass
+        assert of_kind(await process.now(), health.NO_NEWS)
+    await client.aclose()
+    await admin.aclose()
+
+
+def refuse_writes(process: Process) -> None:
+    process.parts.model.last_refusal = StoreRefuses("full")
+
+
+def become_replica(process: Process) -> None:
+    process.parts.clients.primary.is_replica = True
+
+
+def drain(process: Process) -> None:
+    process.is_draining[0] = True
+
+
+def remove_next_hop(process: Process) -> None:
+    folder = process.settings.state_dir / "Maildir"
+    folder.write_text("a file where a folder should be")
+
+
+def fill_quarantine(process: Process) -> None:
+    # The room is tried with as many bytes as the last message that found none.
+    process.parts.quarantine._room._refused_bytes = 1
+    process.settings.quarantine_folder.write_text("a file where a folder should be")
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "sentence", "is_ready"),
+    [
+        (refuse_writes, health.WRITES_REFUSED, {"redis": "writes are refused; feedback is deferred"}, True),
+        (
+            become_replica,
+            health.ONLY_REPLICA,
+            {"redis": "only a replica is reached; feedback is deferred"},
+            True,
+        ),
+        (drain, health.DRAINING, {"smtp": "draining"}, False),
+        (remove_next_hop, health.NEXT_HOP_AWAY, {"next_hop": "cannot be written"}, False),
+        (fill_quarantine, health.QUARANTINE_AWAY, {"quarantine": "the file system fails"}, True),
+    ],
+)
+async def test_what_is_degraded_is_said_by_readyz_and_the_page_alike(
+    client: Redis,
+    tmp_path: Path,
+    change: Callable[[Process], object],
+    kind: FindingKind,
+    sentence: dict[str, str],
+    is_ready: bool,
+) -> None:
+    async with run_process(client, tmp_path) as process:
+        change(process)
+
+        status = await HealthCheck(process.parts, lambda: process.is_draining[0]).status()
+
+        async def shows() -> bool:
+            return bool(of_kind(await process.now(), kind))
+
+        await until(shows)
+    assert (status.ready, dict(status.degraded)) == (is_ready, sentence)
