@@ -15,6 +15,7 @@ from nbstream.listeners.http.bodies import BodyReader, HttpLimits
 from nbstream.listeners.http.page.forms import MAX_FORM_BYTES
 from nbstream.listeners.http.page.login import PageLogin, PagePasswords
 from nbstream.listeners.http.page.message_view import PAGE_SOURCE, MessageLookups, MessageView
+from nbstream.listeners.http.page.messages_view import MemoryOptions, MessagesView
 from nbstream.listeners.http.page.now_view import NowView
 from nbstream.listeners.http.page.quarantine_view import QuarantineView
 from nbstream.listeners.http.page.quarantined_mail import PageQuarantine
@@ -66,6 +67,7 @@ def make_page(
         NowView(NowReader(settings, parts, health_check), renderer.render_fragment),
         MessageView(_message_lookups(settings, parts, lookups), quarantine, message_handler),
         _make_thresholds(settings, parts, lookups, message_service),
+        _make_messages(settings, parts),
         _make_teaching(parts, lookups),
         _make_undo(settings, parts, lookups),
         _make_tokens(settings, parts),
@@ -142,3 +144,9 @@ def _make_tokens(settings: Settings, parts: ServerParts) -> TokensView:
 
     options = make_event_models(settings.model.event_models).multinomial or MultinomialOptions()
     return TokensView(lambda: mirror.vocabulary_size, counts, options)
+
+
+def _make_messages(settings: Settings, parts: ServerParts) -> MessagesView:
+    memory = settings.memory
+    options = MemoryOptions(memory.messages, memory.hours, settings.remembers_envelopes)
+    return MessagesView(make_row_search(settings, parts.model), options)

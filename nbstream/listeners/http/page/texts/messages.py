@@ -4,4 +4,56 @@ from __future__ import annotations
 
 TEXTS = {
     "name": "Messages",
+    "title": "Messages",
+    "remembered": "{count:,} checked messages are remembered, each for {hours} hours at most.",
+    "remembered.one": "{count} checked message is remembered, for {hours} hours at most.",
+    "filter": "Filter",
+    "filter_id": "Id, or its beginning",
+    "filter_verdict": "Verdict",
+    "any_verdict": "any",
+    "filter_sender": "Sender",
+    "filter_recipient": "Recipient",
+    "address_example": "ann@example.org or @example.org",
+    "filter_since": "Checked from",
+    "filter_until": "until before",
+    "apply": "Show",
+    "clear": "Show all",
+    "time_zone": "Times are those of the daemon ({zone}).",
+    "unknown_time": "A time was not understood and is not looked for. Write it as 2026-11-23T14:30.",
+    "unknown_verdict": "There is no such verdict: all verdicts are shown.",
+    "caption": "Checked messages, the newest first",
+    "time": "Time",
+    "way": "From \N{RIGHTWARDS ARROW} to",
+    "to": "to",
+    "more": "and {count} more",
+    "subject": "Subject",
+    "verdict": "Verdict",
+    "probability": "P(spam)",
+    "policy": "Policy",
+    "action": "Action",
+    "no_envelope": (
+        "Senders, recipients, subjects and actions are not remembered: memory.envelope is false. "
+        "A filter by sender or recipient finds only messages that were checked while it was true."
+    ),
+    "unknown": (
+        "\N{EN DASH}: this was not stored when the message was checked. "
+        "Programs that ask for a verdict need not name a sender and recipients, and act themselves."
+    ),
+    "nothing_kept": (
+        "memory.messages is 0, so no checked message is remembered. "
+        "Set it to how many of the last messages this list shall have, and restart the daemon."
+    ),
+    "empty": (
+        "No message is remembered yet. As soon as mail goes through the daemon, or a program asks for a verdict, "
+        "the message is here. What the command nbstream check looks at is not remembered."
+    ),
+    "nothing_found": "No remembered message is like that.",
+    "nothing_left": "There are no further messages.",
+    "cut_older": "The last 2,000 messages that could be meant were looked at, back to",
+    "cut_newer": "2,000 messages that could be meant were looked at, up to",
+    "search_on": "Search on",
+    "paging": "Other messages",
+    "older": "Older",
+    "newer": "Newer",
+    "newest": "Newest",
 }
