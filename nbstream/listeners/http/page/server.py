@@ -15,7 +15,7 @@ from aiohttp import web
 
 from nbstream.errors import NbstreamError, StoreUnavailable
 from nbstream.listeners.http.error_responses import error_problem
-from nbstream.listeners.http.page.clients import is_of_this_host
+from nbstream.listeners.http.page.clients import may_ask
 from nbstream.listeners.http.page.event_responses import send_events
 from nbstream.listeners.http.page.foreign_text import visible_text
 from nbstream.listeners.http.page.forms import read_query, receive_form, well_formed
@@ -87,7 +87,8 @@ class PageServer:
         path = request.path
         if not path.startswith(PREFIX):
             return redirect(PREFIX)
-        _require_this_host(request)
+        if not may_ask(request.method, request.headers):
+            raise RequestRefused(403, text("layout.foreign_origin"), close=True)
         if path.startswith(STATIC_PREFIX):
             return self._static_file(request)
         if path == LOGIN_PATH:
@@ -96,6 +97,12 @@ class PageServer:
         session = await self._find_session(token)
         if session is None:
             return self._login_pages.ask_to_log_in(request)
+        return await self._answer_or_refuse(request, token, session, connection)
+
+    async def _answer_or_refuse(
+        self, request: web.BaseRequest, token: str, session: Session, connection: HttpConnection
+    ) -> web.StreamResponse:
+        """Answer a request of a session, whose navigation a refusal has as well."""
         try:
             return await self._answer_session(request, token, session, connection)
         except PageRefused as refused:
@@ -220,10 +227,3 @@ class PageServer:
         # nginx would hold events back.
         fields = {**PAGE_FIELDS, "X-Accel-Buffering": "no"}
         return await send_events(request, connection, stream.subscribe(), fields, is_allowed)
-
-
-def _require_this_host(request: web.BaseRequest) -> None:
-    """Raise ``RequestRefused`` where a page of another site may have made the request, or a program a POST."""
-    is_own = is_of_this_host(request.headers)
-    if is_own is False or (request.method == "POST" and is_own is None):
-        raise RequestRefused(403, text("layout.foreign_origin"), close=True)
