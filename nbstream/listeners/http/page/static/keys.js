@@ -6,7 +6,7 @@
 import { onKey } from "./page.js";
 
 const LIST = "nbstream-list";
-const items = [...document.querySelectorAll("a[data-item]")];
+const items = [...document.querySelectorAll('td > a[href^="/ui/messages/"], td > a[href^="/ui/quarantine/"]')];
 const help = document.querySelector("details[data-keys]");
 
 function lastSegment(path) {
