@@ -1,0 +1,58 @@
+"""The page of a daemon with two workers: one link, one session, and one end of it for both."""
+
+from __future__ import annotations
+
+import re
+import urllib.parse
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+
+import pytest
+
+from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, wait_until
+from tests.integration.workers import MANY, Site
+
+
+@pytest.fixture
+def site(tmp_path: Path, redis_binary: Path) -> Site:  # the daemon starts the server itself
+    return Site(tmp_path)
+
+
+def ask(
+    daemon: DaemonProcess, method: str, path: str, form: dict[str, str] | None = None, cookie: str = ""
+) -> tuple[HTTPResponse, str]:
+    """Ask as a browser does, on a connection of its own."""
+    address = daemon.address("http")
+    host, _, port = address.rpartition(":")
+    headers = {"Cookie": cookie, "Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
+    body = None
+    if form is not None:
+        headers["Content-Type"] = "application/x-www-form-urlencoded"
+        body = urllib.parse.urlencode(form)
+    connection = HTTPConnection(host, int(port), timeout=DEADLINE_SECONDS)
+    try:
+        connection.request(method, path, body, headers)
+        response = connection.getresponse()
+        return response, response.read().decode()
+    finally:
+        connection.close()
+
+
+def test_a_link_of_the_command_is_for_both_workers(site: Site) -> None:
+    with site.running() as daemon:
+        printed = command("ui", "-c", site.file)
+        assert printed.returncode == 0, printed.stderr
+        link = printed.stdout.strip().rpartition("link=")[2]
+
+        answer, _ = ask(daemon, "POST", "/ui/login", {"link": link})
+        assert answer.status == 200
+        cookie = answer.headers["Set-Cookie"].partition(";")[0]
+        pages = [ask(daemon, "GET", "/ui/", cookie=cookie) for _ in range(MANY)]
+
+        assert {page.status for page, _ in pages} == {200}
+        tokens = {re.findall(r'name="csrf" value="(\w+)"', html)[0] for _, html in pages}
+        wait_until(lambda: all(site.counted(number, "nbstream_connections_total") for number in (1, 2)))
+        assert {ask(daemon, "POST", "/ui/login", {"link": link})[0].status for _ in range(MANY)} == {403}
+        (token,) = tokens
+        assert ask(daemon, "POST", "/ui/logout", {"csrf": token}, cookie)[0].status == 303
+        assert {ask(daemon, "GET", "/ui/", cookie=cookie)[0].status for _ in range(MANY)} == {303}
