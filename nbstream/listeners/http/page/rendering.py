@@ -6,6 +6,7 @@ Rules: everything is escaped unless this module or ``charts`` made it. Texts tha
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,13 @@ class PageRenderer:
             threshold=format_threshold,
         )
         self._environment.globals.update(text=text, navigation=NAVIGATION, version=version)
+        self._loaded: set[str] = set()
+
+    async def load(self, template: str) -> None:
+        """Compile a template in a thread where that was not done before: the event loop must not stand so long."""
+        if template not in self._loaded:
+            await asyncio.to_thread(self._environment.get_template, template)
+            self._loaded.add(template)
 
     def render(self, page: Page, request: PageRequest | None, *, path: str = "", flash: str = "") -> str:
         """Return the HTML of a page; ``request`` is None where nobody has logged in.

@@ -149,7 +149,7 @@ class PageServer:
         answer = await route.handler(page_request)
         match answer:
             case Page():
-                return self._show_page(request, answer, page_request, token)
+                return await self._show_page(request, answer, page_request, token)
             case Redirect():
                 response = redirect(answer.path)
                 if answer.flash:
@@ -180,9 +180,10 @@ class PageServer:
             raise PageRefused(403, text("layout.csrf_refused"))
         return form
 
-    def _show_page(
+    async def _show_page(
         self, request: web.BaseRequest, page: Page, page_request: PageRequest, token: str
     ) -> web.Response:
+        await self._renderer.load(page.template)
         flash = "" if page_request.is_fragment else unseal(token, request.cookies.get(_FLASH_COOKIE, ""))
         html = self._renderer.render(page, page_request, path=request.path, flash=visible_text(flash))
         response = html_response(html, page.status)

@@ -18,6 +18,7 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.page_sessions import token_hash
 from tests.conftest import RedisServer
+from tests.listeners.http.http_listener import rest
 from tests.listeners.http.page.page_listener import MODEL, Browser, PageListener, Response, open_page
 
 PASSWORDS = PagePasswords("for reading", "for teaching")
@@ -315,3 +316,37 @@ async def test_without_redis_who_was_there_reads_and_nobody_comes(
             known.use_session(await page.store.create_session("teach", "again"))
         assert (await known.post("/ui/change", {})).status == 303
         assert "may be old" not in (await known.get("/ui/")).text
+
+
+def posted_login(page: PageListener, password: str = "for reading") -> bytes:
+    body = f"password={password.replace(' ', '+')}&name=ann".encode()
+    head = (
+        f"POST /ui/login HTTP/1.1\r\nHost: {page.address}\r\nOrigin: http://{page.address}\r\n"
+        f"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {len(body)}\r\n"
+        "Connection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+async def test_a_login_may_come_one_byte_at_a_time(page: PageListener) -> None:
+    reader, writer = await asyncio.open_connection(*page.address.split(":"))
+    for byte in posted_login(page):
+        writer.write(bytes([byte]))
+        await asyncio.sleep(0)  # lets the listener run
+    answer = await rest(reader)
+    writer.close()
+    await writer.wait_closed()
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert b"Set-Cookie: nbstream_session=" in answer
+
+
+async def test_a_browser_may_leave_at_any_byte(page: PageListener, caplog: pytest.LogCaptureFixture) -> None:
+    request = posted_login(page)
+    for length in range(0, len(request) + 1, 3):
+        _, writer = await asyncio.open_connection(*page.address.split(":"))
+        writer.write(request[:length])
+        await asyncio.sleep(0)  # lets the listener run
+        writer.transport.abort()
+    async with page.browser() as browser:
+        assert (await log_in(browser, password="for reading")).status == 200
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]

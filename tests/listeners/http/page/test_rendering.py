@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import threading
+from typing import Any
 
 import pytest
 from jinja2 import UndefinedError
@@ -15,6 +17,7 @@ from nbstream.listeners.http.page.rendering import (
     format_probability,
     local_time,
 )
+from nbstream.listeners.http.page.requests import Page
 from nbstream.listeners.http.page.texts import text
 
 
@@ -75,3 +78,22 @@ def test_an_unknown_value_fails() -> None:
     template = renderer._environment.from_string("{{ no_such_value }}")
     with pytest.raises(UndefinedError):
         template.render()
+
+
+async def test_a_template_is_compiled_once_and_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    renderer = PageRenderer("1")
+    environment = renderer._environment
+    threads: list[int] = []
+    compile_template: Any = environment.compile
+
+    def note_thread(*arguments: Any, **options: Any) -> Any:
+        threads.append(threading.get_ident())
+        return compile_template(*arguments, **options)
+
+    monkeypatch.setattr(environment, "compile", note_thread)
+    for _ in range(2):
+        await renderer.load("error.html")
+
+    assert len(threads) == 1
+    assert threads[0] != threading.get_ident()
+    assert "Oh" in renderer.render(Page("error.html", {"heading": "Oh", "detail": ""}), None)
