@@ -1,0 +1,118 @@
+"""The view now in a real browser: live, narrow, dark, and without scripts."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+
+import pytest
+from playwright.sync_api import expect
+
+from nbstream.findings import note, problem
+from nbstream.listeners.http.page.now_view import NowView
+from nbstream.listeners.http.page.rendering import PageRenderer
+from nbstream.listeners.http.page.requests import Role
+from nbstream.listeners.http.page.static_files import load_static_files
+from nbstream.policy.verdict import Verdict
+from nbstream.store.connection import ConnectionOptions, open_client
+from tests.browser.conftest import OpenVisitor
+from tests.browser.visitor import NARROW, Look, Visitor
+from tests.conftest import RedisServer
+from tests.listeners.http.page.now_sources import HOSTILE, MadeUpSource, make_now
+from tests.listeners.http.page.page_listener import open_page
+
+SOME = {ago: {Verdict.HAM: 9, Verdict.UNSURE: ago % 3, Verdict.SPAM: ago % 5} for ago in range(60)}
+FINDINGS = [
+    note("x", "The processes run different versions.", "Finish the upgrade.")(),
+    problem("x", "Redis is degraded: writes are refused; feedback is deferred.", "Make room for Redis.")(),
+]
+
+
+@dataclass
+class Served:
+    """A page in a thread of its own, since the browser needs this one."""
+
+    source: MadeUpSource
+    origin: str = ""
+    session: str = ""
+    ready: threading.Event = field(default_factory=threading.Event)
+    ended: Callable[[], object] = lambda: None
+
+    async def serve(self, redis_url: str) -> None:
+        end, loop = asyncio.Event(), asyncio.get_running_loop()
+        self.ended = lambda: loop.call_soon_threadsafe(end.set)
+        renderer = PageRenderer(load_static_files().version)
+        async with AsyncExitStack() as stack:
+            client = await stack.enter_async_context(open_client(ConnectionOptions(redis_url)))
+            page = await stack.enter_async_context(
+                open_page(client, NowView(self.source, renderer.render_fragment))
+            )
+            self.origin = f"http://{page.address}"
+            self.session = await page.store.create_session(Role.READ, "page tester")
+            self.ready.set()
+            await end.wait()
+
+
+@pytest.fixture
+def served(shared_redis: RedisServer) -> Iterator[Served]:
+    page = Served(MadeUpSource(make_now(checks=SOME, findings=FINDINGS, hosts=["mx1", "mx2", HOSTILE])))
+    thread = threading.Thread(target=lambda: asyncio.run(page.serve(shared_redis.url)))
+    thread.start()
+    assert page.ready.wait(20)
+    yield page
+    with suppress(RuntimeError):  # a test may have ended it
+        page.ended()
+    thread.join(20)
+
+
+def log_in(visit: OpenVisitor, served: Served, look: Look | None = None) -> Visitor:
+    visitor = visit(served.origin, look)
+    cookie = {"name": "nbstream_session", "value": served.session, "url": f"{served.origin}/ui/"}
+    visitor.page.context.add_cookies([cookie])  # type: ignore[list-item]  # a cookie of a URL needs no more
+    return visitor
+
+
+@pytest.mark.parametrize(
+    "look", [Look(), Look(NARROW), Look(colors="dark"), Look(NARROW, "dark", scripts=False)], ids=str
+)
+def test_it_can_be_read_in_every_look(visit: OpenVisitor, served: Served, look: Look) -> None:
+    visitor = log_in(visit, served, look)
+
+    assert visitor.go("/ui/").status == 200
+
+    expect(visitor.page.get_by_role("heading", name="What happens now")).to_be_visible()
+    expect(visitor.page.get_by_text("Make room for Redis.")).to_be_visible()
+    expect(visitor.page.get_by_role("img")).to_be_visible()
+    assert visitor.overflowing() == []
+    if look.scripts:
+        assert visitor.grave_violations() == []
+
+
+def test_what_is_new_shows_without_a_reload_and_what_is_open_stays_open(
+    visit: OpenVisitor, served: Served
+) -> None:
+    visitor = log_in(visit, served)
+    visitor.go("/ui/")
+    expect(visitor.page.get_by_text("This page is kept up to date.")).to_be_visible()
+    visitor.page.get_by_text("The same as a table").click()
+
+    served.source.shown = make_now(checks={0: {Verdict.HAM: 4321}})
+
+    expect(visitor.page.locator("#now-activity .figure").first).to_contain_text("4,321")
+    expect(visitor.page.locator("#now-rows")).to_contain_text("4,321")
+    expect(visitor.page.locator("#now-rows")).to_be_visible()
+    expect(visitor.page.get_by_text("Nothing is wrong.")).to_be_visible()
+
+
+def test_a_page_that_is_not_kept_up_to_date_says_so(visit: OpenVisitor, served: Served) -> None:
+    visitor = log_in(visit, served)
+    visitor.go("/ui/")
+    expect(visitor.page.get_by_text("This page is kept up to date.")).to_be_visible()
+
+    served.ended()
+
+    expect(visitor.page.get_by_text("This page is not kept up to date")).to_be_visible()
+    visitor.take_problems()  # that the server is gone

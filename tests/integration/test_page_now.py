@@ -1,0 +1,81 @@
+"""The view now of a daemon with two workers: they count together, it is kept up to date, and a drain ends that."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import urllib.parse
+from pathlib import Path
+
+import pytest
+
+from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, wait_until
+from tests.integration.workers import LISTENERS, Site, send
+
+MANY = 12
+
+
+@pytest.fixture
+def site(tmp_path: Path, redis_binary: Path) -> Site:  # the daemon starts the server itself
+    return Site(tmp_path)
+
+
+class Reader:
+    """Somebody who has logged in with a link; each request has a connection of its own."""
+
+    def __init__(self, daemon: DaemonProcess, site: Site) -> None:
+        self.address = daemon.address("http")
+        link = command("ui", "--read-only", "-c", site.file).stdout.strip()
+        form = urllib.parse.urlencode({"link": link.rpartition("=")[2], "to": "/ui/"})
+        with self.ask("POST", "/ui/login", form, Origin=f"http://{self.address}") as answer:
+            self.cookie = answer.headers["Set-Cookie"].partition(";")[0]
+
+    cookie = ""
+
+    def ask(self, method: str, path: str, body: str | None = None, **fields: str) -> http.client.HTTPResponse:
+        connection = http.client.HTTPConnection(self.address, timeout=DEADLINE_SECONDS)
+        headers = {"Cookie": self.cookie, "Content-Type": "application/x-www-form-urlencoded"}
+        connection.request(method, path, body, {**headers, "Connection": "close", **fields})
+        return connection.getresponse()
+
+    def show(self) -> str:
+        with self.ask("GET", "/ui/") as answer:
+            return answer.read().decode()
+
+
+def checks(html: str) -> int:
+    """The number of messages of the last hour."""
+    found = re.search(r'class="figure">([\d,]+)<', html)
+    assert found, html
+    return int(found[1].replace(",", ""))
+
+
+def next_view(stream: http.client.HTTPResponse) -> str:
+    """The next view that is pushed."""
+    while True:
+        line = stream.readline()
+        assert line, "the events have ended"
+        if line.startswith(b"data: "):
+            return str(json.loads(line.removeprefix(b"data: "))["html"])
+
+
+def test_two_workers_are_one_view_that_is_kept_up_to_date_until_the_drain(site: Site) -> None:
+    site.write(listeners=LISTENERS)
+    with site.running() as daemon:
+        for number in range(MANY):
+            assert send(daemon, f"mail {number}").startswith("250 ")
+        reader = Reader(daemon, site)
+        wait_until(lambda: checks(reader.show()) == MANY)
+        wait_until(lambda: len(re.findall('data-label="Worker">[12]</td>', reader.show())) == 2)
+        streams = [reader.ask("GET", "/ui/events") for _ in range(4)]
+        assert all(checks(next_view(stream)) == MANY for stream in streams)
+
+        assert send(daemon, "one more").startswith("250 ")
+
+        for stream in streams:
+            while checks(next_view(stream)) == MANY:
+                pass
+        assert daemon.stop() == 0
+        for stream in streams:
+            stream.close()
