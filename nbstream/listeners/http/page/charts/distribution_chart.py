@@ -106,11 +106,14 @@ def draw_distribution(histogram: Histogram, texts: DistributionTexts) -> Markup:
     ticks = [
         (sign * _height(count, highest), tick_label(count)) for count in _decades(highest) for sign in (1, -1)
     ]
-    names = (
-        Markup('<text class="name {}" x="{}" y="{}">{}</text>').format(
-            label, FRAME.left + 6, coordinate(y_scale.position(height)), text
+    names = (  # where the other class is: the own one may fill the place
+        Markup('<text class="name {}" x="{}" y="{}" text-anchor="{}">{}</text>').format(
+            label, x, coordinate(y_scale.position(height)), anchor, text
         )
-        for label, text, height in (("ham", texts.ham, 0.86), ("spam", texts.spam, -0.93))
+        for label, text, x, anchor, height in (
+            ("ham", texts.ham, FRAME.width - FRAME.right - 6, "end", 0.86),
+            ("spam", texts.spam, FRAME.left + 6, "start", -0.93),
+        )
     )
     content = (
         FRAME.labelled_y_axis(y_scale, [(0.0, "0"), *ticks]),
