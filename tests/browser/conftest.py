@@ -13,6 +13,7 @@ from typing import TypeAlias
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
+from tests.browser.site import Site, made_up_messages, open_site, teach_and_send
 from tests.browser.visitor import DEADLINE_MS, Look, Visitor
 
 OpenVisitor: TypeAlias = Callable[..., Visitor]
@@ -62,3 +63,33 @@ def visit(browser: Browser, request: pytest.FixtureRequest, tmp_path: Path) -> I
             request.node.add_report_section("teardown", "screenshot", f"{visitor.page.url} {picture}")
         visitor.close()
     assert not problems
+
+
+@pytest.fixture(scope="package")
+def empty_site(tmp_path_factory: pytest.TempPathFactory, redis_binary: Path) -> Iterator[Site]:
+    """A daemon that has seen nothing. Tests that look at nothing else must leave it so."""
+    with open_site(tmp_path_factory.mktemp("empty")) as site:
+        yield site
+
+
+@pytest.fixture(scope="package")
+def small_site(tmp_path_factory: pytest.TempPathFactory, redis_binary: Path) -> Iterator[Site]:
+    """A daemon that was taught, has checked ten messages and has quarantined the spam among them."""
+    with open_site(tmp_path_factory.mktemp("small"), {"actions": {"spam": "quarantine"}}) as site:
+        teach_and_send(site)
+        yield site
+
+
+@pytest.fixture(scope="package")
+def large_site(tmp_path_factory: pytest.TempPathFactory, redis_binary: Path) -> Iterator[Site]:
+    """A daemon that remembers 100,000 messages."""
+    with open_site(tmp_path_factory.mktemp("large")) as site:
+        site.remember(list(made_up_messages(100_000)))
+        yield site
+
+
+@pytest.fixture
+def own_site(tmp_path: Path, redis_binary: Path) -> Iterator[Site]:
+    """A daemon for one test alone."""
+    with open_site(tmp_path) as site:
+        yield site

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Literal
 from axe_playwright_python.sync_playwright import Axe
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from playwright._impl._api_structures import SetCookieParam  # the type of add_cookies; it has no other name
     from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Request, Response, Route
 
 DEADLINE_MS = 15_000.0
@@ -18,7 +21,7 @@ NARROW = 360
 WIDE = 1280
 _HEIGHT = 900
 _GRAVE = {"serious", "critical"}
-_CLIENT_WENT_ON = "net::ERR_ABORTED"  # a stream of events ends so when its page is left
+_WENT_ELSEWHERE = "net::ERR_ABORTED"  # the visitor left before the end, as of a stream of events
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,17 @@ class Visitor:
         self.page.on("dialog", self._note_dialog)
         self.page.on("requestfailed", self._note_failure)
         self.page.on("response", self._note_response)
+
+    def cookies(self) -> list[SetCookieParam]:
+        """Return the cookies, as another visitor may take them."""
+        return [
+            {"name": cookie["name"], "value": cookie["value"], "url": f"{self.origin}{cookie['path']}"}
+            for cookie in self._context.cookies()
+        ]
+
+    def use_cookies(self, cookies: Sequence[SetCookieParam]) -> None:
+        """Take the cookies of another visitor."""
+        self._context.add_cookies(cookies)
 
     def close(self) -> None:
         """Close the page and drop the profile."""
@@ -109,7 +123,7 @@ class Visitor:
         dialog.dismiss()
 
     def _note_failure(self, request: Request) -> None:
-        if not (request.resource_type in {"eventsource", "fetch"} and request.failure == _CLIENT_WENT_ON):
+        if request.failure != _WENT_ELSEWHERE:
             self.problems.append(f"failed: {request.url}: {request.failure}")
 
     def _note_response(self, response: Response) -> None:

@@ -1,0 +1,60 @@
+"""Each view with 0, 10 and 100,000 remembered messages: reachable, readable by all, and within its window."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.browser.conftest import OpenVisitor
+from tests.browser.site import Site
+from tests.browser.visitor import NARROW, Look, Visitor
+
+VIEWS = ("/ui/teaching", "/ui/undo", "/ui/undo?since=1d", "/ui/tokens", "/ui/tokens?part=prize")
+
+
+def faults(visitor: Visitor, path: str) -> list[str]:
+    """What is wrong with a view, as this visitor sees it."""
+    response = visitor.go(path)
+    headings = visitor.page.get_by_role("heading", level=1).count()
+    return [
+        *([f"status {response.status}"] if response.status != 200 else []),
+        *([f"{headings} main headings"] if headings != 1 else []),
+        *visitor.grave_violations(),
+        *visitor.overflowing(),
+        *visitor.take_problems(),
+    ]
+
+
+def faults_by_view(visitor: Visitor) -> dict[str, list[str]]:
+    """The views with faults, and what is wrong with them."""
+    found = {path: faults(visitor, path) for path in VIEWS}
+    return {path: of_view for path, of_view in found.items() if of_view}
+
+
+@pytest.mark.parametrize("name", ["empty_site", "small_site", "large_site"])
+def test_every_view_is_readable_on_a_narrow_dark_screen(
+    visit: OpenVisitor, request: pytest.FixtureRequest, name: str
+) -> None:
+    site: Site = request.getfixturevalue(name)
+    visitor = visit(site.origin, Look(NARROW, "dark"))
+    site.log_in(visitor)
+
+    assert faults_by_view(visitor) == {}
+
+
+def test_every_view_is_readable_on_a_wide_light_screen(visit: OpenVisitor, small_site: Site) -> None:
+    visitor = visit(small_site.origin, Look())
+    small_site.log_in(visitor)
+
+    assert faults_by_view(visitor) == {}
+
+
+def test_every_view_says_the_same_without_scripts(visit: OpenVisitor, small_site: Site) -> None:
+    plain, scripted = visit(small_site.origin, Look(scripts=False)), visit(small_site.origin)
+    for visitor in (plain, scripted):
+        small_site.log_in(visitor)
+
+    for path in VIEWS:
+        scripted.go(path)
+        plain.go(path)
+        headings = scripted.page.get_by_role("heading").all_inner_texts()
+        assert plain.page.get_by_role("heading").all_inner_texts() == headings, path
