@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from nbstream.listeners.http.page.rendering import NAVIGATION
 from tests.browser.conftest import OpenVisitor
 from tests.browser.site import Site
 from tests.browser.visitor import NARROW, Look, Visitor
 
-VIEWS = ("/ui/teaching", "/ui/undo", "/ui/undo?since=1d", "/ui/tokens", "/ui/tokens?part=prize")
+VIEWS = (
+    *(path for path, _ in NAVIGATION),
+    "/ui/?span=day",
+    "/ui/messages?verdict=spam",
+    "/ui/undo",
+    "/ui/undo?since=1d",
+    "/ui/tokens?part=prize",
+)
 
 
 def faults(visitor: Visitor, path: str) -> list[str]:

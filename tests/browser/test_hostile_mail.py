@@ -1,0 +1,196 @@
+"""Texts that strangers write reach each field that a view shows: nothing of them runs, and the layout holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from email.message import EmailMessage
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from nbstream import config
+from nbstream.assembly.filter import open_one_shot_filter
+from nbstream.mail.message import Message
+from nbstream.policy.envelope import Envelope
+from nbstream.store.recent.checked_messages import CheckedMessage
+from nbstream.tokens.tokenizer import Tokens
+from tests.browser.conftest import OpenVisitor
+from tests.browser.site import Site, open_site, run_aside
+from tests.browser.test_views import VIEWS
+from tests.browser.visitor import NARROW, Look, Visitor
+from tests.integration.daemon import send, wait_until
+from tests.letters import letters
+
+PRODUCT = "1234321"
+"""What a template would make of the two numbers in the texts."""
+
+TEXTS = (
+    "<script>window.ran=1;alert(1)</script>",
+    '"><img src=x onerror="window.ran=1">',
+    "' onmouseover='window.ran=1' autofocus onfocus='window.ran=1",
+    "</title></textarea></select></script></style><svg onload=window.ran=1>",
+    "--><iframe srcdoc='<script>parent.ran=1</script>'></iframe><base href=http://192.0.2.1/>",
+    "javascript:window.ran=1",
+    "{{ 1111*1111 }}${1111*1111}{% include 'layout.html' %}{#",
+    "\u202egnp.sevitcefed\u2066\u200f\u061c",
+    "\x00\x07\x08\x1b[2J\r\nSet-Cookie: a=b",
+    "Z" + "\u0301\u0489" * 400,
+    "W" * 3000,
+    "\ufdfd" * 60,
+    "\udcff\ud800&#0;&lt;b&gt;",
+)
+
+_TAGS = ("script", "img", "iframe", "object", "embed", "base", "style", "link", "meta")
+_ATTRIBUTES = ("onload", "onerror", "onmouseover", "onfocus", "srcdoc", "autofocus", "style")
+_ADDRESSES = [
+    f'[{name}^="{scheme}:" i]'
+    for name in ("href", "src", "action")
+    for scheme in ("javascript", "data", "http", "https")
+]
+INTRUDERS = ", ".join(
+    (
+        *(f"main {tag}" for tag in _TAGS),
+        *(f"main [{name}]" for name in _ATTRIBUTES),
+        *(f"main {a}" for a in _ADDRESSES),
+    )
+)
+
+
+def hostile_mail() -> bytes:
+    """A mail with hostile texts wherever a mail can have them; its words are those of spam."""
+    mail = EmailMessage()
+    mail["From"] = '"<script>window.ran=1</script>" <"><img/src=x>"@offers.example.com>'
+    mail["To"] = "you@example.net"
+    mail["Subject"] = "claim free prize cash <svg/onload=window.ran=1>{{ 1111*1111 }} \u202ewinner"
+    mail["Message-ID"] = "<'><script>window.ran=1</script>@example.org>"
+    words = "claim free prize winner cash offer limited pills casino bonus click urgent"
+    mail.set_content("\n".join((words, *(text.encode("utf-8", "replace").decode() for text in TEXTS))))
+    mail.add_alternative(
+        f"<p>{words}</p><script>window.ran=1</script><img src=http://192.0.2.1/x>", subtype="html"
+    )
+    mail.add_attachment(b"x", "application", "x", filename='"><script>window.ran=1</script>\u202egnp.exe')
+    return mail.as_bytes()
+
+
+def well_formed(text: str) -> str:
+    """The text without surrogates and NUL, which configurations and histories cannot have."""
+    return text.replace("\0", " ").encode("utf-8", "replace").decode()
+
+
+def remembered() -> Iterator[tuple[CheckedMessage, Envelope]]:
+    """Checked messages with hostile texts in each field."""
+    for number, text in enumerate(TEXTS):
+        token = well_formed(text).replace("\n", " ").encode()
+        tokens = Tokens([b"subject:" + token, token], [b"body:" + token])
+        key = chr(ord("a") + number) * 24
+        envelope = Envelope(text, text, (text, text), 70_000, text, text)
+        yield CheckedMessage(key, tokens, 0.5, "unsure", well_formed(text)), envelope
+
+
+async def teach(config_file: Path) -> None:
+    """Teach messages as ham and spam, in the names of hostile teachers, one of whom contradicts the verdicts."""
+    async with open_one_shot_filter(config.load_settings(config_file)) as (spam_filter, _):
+        for number, name in enumerate(map(well_formed, TEXTS)):
+            message = Message.parse(f"Subject: {number}\n\n{name}\n".encode())
+            await spam_filter.learn(message, "spam", name, name)
+            await spam_filter.learn(message, "ham", name, name)
+        for label, raw in letters(15, seed=9):
+            await spam_filter.learn(Message.parse(raw), "ham" if label == "spam" else "spam", TEXTS[0], TEXTS[0])
+
+
+@pytest.fixture(scope="module")
+def hostile_site(tmp_path_factory: pytest.TempPathFactory, redis_binary: Path) -> Iterator[Site]:
+    with open_site(tmp_path_factory.mktemp("hostile"), {"actions": {"spam": "quarantine"}}) as site:
+        send(site.daemon, [(f"{label}@nbstream.invalid", raw) for label, raw in letters(60)])
+        send(site.daemon, [("you@example.net", hostile_mail())])
+        wait_until(lambda: len(site.message_ids()) == 1)
+        run_aside(teach(site.config))
+        site.remember(list(remembered()))
+        yield site
+
+
+def faults(visitor: Visitor, header: object) -> list[str]:
+    """What hostile texts did to the page that a visitor sees; ``header`` is where a clean page has its header."""
+    page = visitor.page
+    intruders = page.eval_on_selector_all(INTRUDERS, "all => all.map(element => element.outerHTML)")
+    return [
+        *(["a script ran"] if page.evaluate("window.ran") else []),
+        *(f"intruder: {html[:200]}" for html in intruders),
+        *(["a template was filled in"] if PRODUCT in page.content() else []),
+        *([f"title: {page.title()!r}"] if not page.title().endswith("nbstream") else []),
+        *(["the header moved"] if page.locator("body > header").bounding_box() != header else []),
+        *visitor.overflowing(),
+        *visitor.take_problems(),
+    ]
+
+
+def links(visitor: Visitor) -> list[str]:
+    """Where the page leads to: each message, and one link of each other kind."""
+    found = visitor.page.eval_on_selector_all(
+        "main a[href^='/ui/']", "all => all.map(a => a.getAttribute('href'))"
+    )
+    kinds: dict[str, str] = {}
+    for link in (link.partition("#")[0] for link in found):
+        is_message = link.startswith(("/ui/messages/", "/ui/quarantine/"))
+        kinds.setdefault(link if is_message else link.partition("?")[0], link)
+    return list(kinds.values())
+
+
+def test_nothing_runs_and_the_layout_holds(visit: OpenVisitor, small_site: Site, hostile_site: Site) -> None:
+    clean, visitor = visit(small_site.origin, Look(NARROW)), visit(hostile_site.origin, Look(NARROW))
+    small_site.log_in(clean)
+    hostile_site.log_in(visitor)
+    clean.go("/ui/teaching")
+    header = clean.page.locator("body > header").bounding_box()
+    found: dict[str, list[str]] = {}
+
+    waiting = list(VIEWS)
+    while waiting:
+        path = waiting.pop()
+        status = visitor.go(path).status
+        found[path] = [*([f"status {status}"] if status != 200 else []), *faults(visitor, header)]
+        if path in VIEWS:
+            waiting += [link for link in links(visitor) if link not in {*found, *waiting}]
+
+    assert {path: of_path for path, of_path in found.items() if of_path} == {}
+    assert len([path for path in found if path.startswith("/ui/messages/")]) > len(TEXTS)
+    assert [path for path in found if path.startswith("/ui/quarantine/")]
+
+
+def test_nothing_of_an_address_runs(visit: OpenVisitor, small_site: Site) -> None:
+    visitor = visit(small_site.origin, Look(NARROW))
+    small_site.log_in(visitor)
+    visitor.go("/ui/teaching")
+    header = visitor.page.locator("body > header").bounding_box()
+    names = [
+        "actor",
+        "source",
+        "since",
+        "id",
+        "part",
+        "sender",
+        "recipient",
+        "verdict",
+        "policy",
+        "span",
+        "before",
+    ]
+
+    found = {}
+    for path in (
+        "/ui/",
+        "/ui/teaching",
+        "/ui/undo",
+        "/ui/tokens",
+        "/ui/messages",
+        "/ui/thresholds",
+        "/ui/quarantine",
+    ):
+        for text in TEXTS[:4]:
+            visitor.go(f"{path}?{urlencode(dict.fromkeys(names, text))}")
+            refused = ("answer: 40", "console: Failed to load resource")  # what it means is said in words
+            problems = [problem for problem in faults(visitor, header) if not problem.startswith(refused)]
+            if problems:
+                found[path, text] = problems
+    assert found == {}

@@ -1,0 +1,84 @@
+"""Teaching and undo in a real browser, through to the verdicts of the next mail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import OpenVisitor
+from tests.browser.site import Site, open_site
+from tests.browser.visitor import Look
+from tests.integration.daemon import send, wait_until
+from tests.letters import letters
+
+MALLORY = "127.0.0.2"
+"""Another peer, on Linux's loopback network."""
+
+
+@pytest.fixture(params=[1, 2], ids=["one process", "two workers"])
+def site(request: pytest.FixtureRequest, tmp_path: Path, redis_binary: Path) -> Iterator[Site]:
+    with open_site(tmp_path, {"workers": request.param}) as opened:
+        yield opened
+
+
+def opposite(label: str) -> str:
+    return "ham" if label == "spam" else "spam"
+
+
+def test_what_a_poisoner_taught_is_seen_and_taken_back(visit: OpenVisitor, site: Site) -> None:
+    send(site.daemon, [(f"{label}@nbstream.invalid", raw) for label, raw in letters(300)])
+    probes = [("to@example.org", raw) for _, raw in letters(10, seed=8)]
+    before = send(site.daemon, probes, with_verdict=True)
+    bad = [(f"{opposite(label)}@nbstream.invalid", raw) for label, raw in letters(40, seed=9)]
+    send(site.daemon, bad, MALLORY)
+    wait_until(lambda: send(site.daemon, probes, with_verdict=True) != before)
+    visitor = visit(site.origin)
+    site.log_in(visitor)
+    page = visitor.page
+
+    visitor.go("/ui/teaching")
+    burst = page.get_by_role("region", name="Bursts").get_by_role("listitem").filter(has_text=MALLORY)
+    expect(burst).to_contain_text("against confident verdicts")
+    burst.get_by_role("link", name="take back").click()
+    expect(page.get_by_text("Changes: 40 would be taken back.")).to_be_visible()
+    expect(page.get_by_text("would get another verdict")).to_be_visible()
+    page.get_by_role("button", name="Take back 40 changes").click()
+
+    expect(page.get_by_role("status").filter(has_text="Changes: 40 taken back.")).to_be_visible()
+    wait_until(lambda: send(site.daemon, probes, with_verdict=True) == before)
+
+
+def test_a_message_is_taught_and_taken_back_without_scripts(visit: OpenVisitor, own_site: Site) -> None:
+    send(own_site.daemon, [(f"{label}@nbstream.invalid", raw) for label, raw in letters(300)])
+    ham = next(raw for label, raw in letters(20, seed=8) if label == "ham")
+    before = send(own_site.daemon, [("to@example.org", ham)], with_verdict=True)
+    wait_until(own_site.message_ids)
+    (message_id,) = own_site.message_ids()
+    visitor = visit(own_site.origin, Look(scripts=False))
+    own_site.log_in(visitor)
+    page = visitor.page
+
+    visitor.go(f"/ui/messages/{message_id}")
+    page.get_by_role("button", name="This is spam").click()
+    expect(page.get_by_role("status").filter(has_text="learned as spam")).to_be_visible()
+    wait_until(lambda: send(own_site.daemon, [("to@example.org", ham)], with_verdict=True) != before)
+
+    visitor.go(f"/ui/undo?{urlencode({'id': message_id})}")
+    page.get_by_role("button", name="Take back this change").click()
+    expect(page.get_by_role("status").filter(has_text="Changes: 1 taken back.")).to_be_visible()
+    wait_until(lambda: send(own_site.daemon, [("to@example.org", ham)], with_verdict=True) == before)
+
+
+def test_a_reader_is_shown_the_preview_and_no_button(visit: OpenVisitor, small_site: Site) -> None:
+    visitor = visit(small_site.origin)
+    small_site.log_in(visitor, read_only=True)
+
+    visitor.go("/ui/undo?since=1d")
+
+    expect(visitor.page.get_by_text("would be taken back").first).to_be_visible()
+    expect(visitor.page.get_by_text("log in for teaching")).to_be_visible()
+    expect(visitor.page.get_by_role("button", name="Take back")).to_have_count(0)
