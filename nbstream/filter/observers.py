@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from nbstream.filter.protocols import FilterObserver
     from nbstream.filter.results import Check, CheckSeconds, Lesson
     from nbstream.policy.envelope import BuildEnvelope
+    from nbstream.policy.verdict import Verdict
     from nbstream.store.recent.checked_messages import BuildExplanation
     from nbstream.tokens.tokenizer import Tokens
 
@@ -64,7 +65,7 @@ class RememberingObserver(SilentObserver):
 class CountingObserver(SilentObserver):
     """Counts each check; ``count`` is called with the verdict and with how long the check took, in seconds."""
 
-    def __init__(self, count: Callable[[str, float], None]) -> None:
+    def __init__(self, count: Callable[[Verdict, float], None]) -> None:
         self._count = count
 
     def checked(

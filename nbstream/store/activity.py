@@ -77,17 +77,17 @@ class ActivityCounter:
         self._begin()
 
     def _begin(self) -> None:
-        self._verdicts: dict[str, int] = {}
+        self._verdicts = {verdict: [0] for verdict in Verdict}  # lists, since a verdict is hashed slowly
         self._latencies = [0] * 64  # as many as durations can have bits
 
-    def count(self, verdict: str, seconds: float) -> None:
+    def count(self, verdict: Verdict, seconds: float) -> None:
         """Count a check with its verdict and its duration."""
-        self._verdicts[verdict] = self._verdicts.get(verdict, 0) + 1
+        self._verdicts[verdict][0] += 1
         self._latencies[int(seconds * _LATENCY_UNITS).bit_length()] += 1
 
     def take(self) -> Mapping[str, int]:
         """Return what is new, by the name that it is stored under, and begin anew."""
-        taken = {str(verdict): number for verdict, number in self._verdicts.items()}
+        taken = {str(verdict): number for verdict, (number,) in self._verdicts.items() if number}
         last = LATENCY_BUCKETS - 1
         buckets = (*self._latencies[:last], sum(self._latencies[last:]))
         taken |= {f"{_LATENCY_PREFIX}{bucket}": number for bucket, number in enumerate(buckets) if number}
@@ -330,28 +330,32 @@ def sum_verdicts(steps: Iterable[ActivityStep]) -> Mapping[Verdict, int]:
 class Slot:
     """What was counted in one minute or hour."""
 
-    verdicts: Mapping[Verdict, int]
-    latencies: Mapping[int, int]
+    verdicts: dict[Verdict, int]
+    latencies: dict[int, int]
+
+
+_NAMES: Mapping[bytes, Verdict | int] = {
+    **{str(verdict).encode(): verdict for verdict in Verdict},
+    **{f"{_LATENCY_PREFIX}{bucket}".encode(): bucket for bucket in range(LATENCY_BUCKETS)},
+}
 
 
 def parse_counts(fields: Mapping[bytes, bytes]) -> Mapping[int, Slot]:
     """Return the slots of a stored hash, by their number; what another version counts besides is left out."""
-    verdicts: dict[int, dict[Verdict, int]] = {}
-    latencies: dict[int, dict[int, int]] = {}
+    slots: dict[bytes, Slot] = {}
     for key, value in fields.items():
         number, _, name = key.partition(b":")
-        verdict = _VERDICTS.get(name)
-        if verdict is not None:
-            verdicts.setdefault(int(number), {})[verdict] = int(value)
-        elif _is_latency(text := name.decode("ascii", "replace")):
-            latencies.setdefault(int(number), {})[int(text[1:])] = int(value)
-    return {
-        number: Slot(verdicts.get(number, {}), latencies.get(number, {}))
-        for number in verdicts.keys() | latencies.keys()
-    }
-
-
-_VERDICTS = {str(verdict).encode(): verdict for verdict in Verdict}
+        counted = _NAMES.get(name)
+        if counted is None:
+            continue
+        slot = slots.get(number)
+        if slot is None:
+            slot = slots[number] = Slot({}, {})
+        if isinstance(counted, int):
+            slot.latencies[counted] = int(value)
+        else:
+            slot.verdicts[counted] = int(value)
+    return {int(number): slot for number, slot in slots.items()}
 
 
 def sum_activity(span: ActivitySpan, slots: Mapping[int, Slot], slot_seconds: int, now: float) -> Activity:
@@ -400,7 +404,10 @@ class ActivityReader:
                     pipe.hgetall(key)
                 pipe.hgetall(self._keys.activity_processes)
                 *hashes, processes = await pipe.execute()
-            found = {number: parse_counts(fields) for number, fields in zip(missing, hashes, strict=True)}
+            found = {}
+            for number, fields in zip(missing, hashes, strict=True):
+                found[number] = parse_counts(fields)
+                await asyncio.sleep(0)  # mail goes on: of a busy hour it takes milliseconds
         slots_a_key = key_seconds // slot_seconds
         slots = {
             number * slots_a_key + slot: counts

@@ -1,15 +1,17 @@
 """The view now, live: what is new is read and rendered once for all browsers, and pushed to them.
 
 Rules: nothing is read while nobody listens. One task a process listens to Redis for all browsers of that process;
-it begins with the first of them, and ends itself within a second after the last. On news it reads and renders once
-for each span that somebody looks at, at most once a second. Without any news it does so every 15 seconds, so that
-the time on the page goes on and a problem with Redis shows.
+it begins with the first of them, and ends itself within a second after the last. On news it reads and renders
+once for each span that somebody looks at: the last hour at most once a second, the day and the week less often,
+since they take longer and change less. Without any news it does so every 15 seconds, so that the time on the page
+goes on and a problem with Redis shows.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
@@ -25,6 +27,7 @@ _log = logging.getLogger(__name__)
 
 _SLICE_SECONDS = 1.0
 _RENEW_SECONDS = 15.0
+_PUSH_SECONDS = {ActivitySpan.HOUR: 1.0, ActivitySpan.DAY: 5.0, ActivitySpan.WEEK: 10.0}
 _SILENT_SECONDS = 30.0  # this process itself says every ten seconds how it is: the subscription must be broken
 
 
@@ -51,6 +54,7 @@ class LiveNow:
         self._broadcaster = broadcaster or Broadcaster()
         self._task: asyncio.Task[None] | None = None
         self._joined = asyncio.Event()
+        self._pushed_at: dict[ActivitySpan, float] = {}
 
     def subscribe(self, span: ActivitySpan) -> Subscription:
         """Return the events of a browser: the view as it is now, and again when there is something new.
@@ -59,6 +63,7 @@ class LiveNow:
         """
         subscription = self._broadcaster.subscribe(span)
         self._joined.set()
+        self._pushed_at.pop(span, None)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name="page: now")
         return subscription
@@ -101,10 +106,14 @@ class LiveNow:
                 await asyncio.sleep(_SLICE_SECONDS)
 
     async def _push(self) -> None:
+        """Push the spans that are due: those that were pushed long ago, or that somebody has begun to look at."""
         self._joined.clear()
-        for topic in self._broadcaster.topics:
-            html = await self._render(ActivitySpan(topic))
-            self._broadcaster.publish(topic, Event("now", {"html": html}))
+        now = asyncio.get_running_loop().time
+        for span in map(ActivitySpan, self._broadcaster.topics):
+            if now() - self._pushed_at.get(span, -math.inf) < _PUSH_SECONDS[span]:
+                continue
+            self._pushed_at[span] = now()
+            self._broadcaster.publish(span, Event("now", {"html": await self._render(span)}))
 
     async def _rest(self, seconds: float) -> None:
         """Wait, but not when somebody has joined."""

@@ -34,7 +34,8 @@ def make_now(
     """A state in which these checks were made so many minutes ago."""
     at = time.time() if at is None else at
     slots = {
-        int(at) // 60 - ago: Slot(counts, {5: sum(counts.values())}) for ago, counts in (checks or {}).items()
+        int(at) // 60 - ago: Slot(dict(counts), {5: sum(counts.values())})
+        for ago, counts in (checks or {}).items()
     }
     processes = [
         SeenProcess(at, ProcessStatus(host, 0, "0.7.0", True, 0.0, 0, 2, {"smtp": ListenerConnections(7, 1)}))

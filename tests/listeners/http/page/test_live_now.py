@@ -46,6 +46,7 @@ class Site:
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """At most a hundred times a second instead of once."""
     monkeypatch.setattr(live_now, "_SLICE_SECONDS", 0.01)
+    monkeypatch.setattr(live_now, "_PUSH_SECONDS", dict.fromkeys(ActivitySpan, 0.005))
 
 
 @pytest.fixture
@@ -84,6 +85,24 @@ async def test_who_comes_later_gets_the_view_at_once(site: Site) -> None:
     assert await html(second) == {"html": "week 1"}
     await first.aclose()
     await second.aclose()
+
+
+async def test_a_long_span_is_pushed_less_often_but_at_once_to_who_comes(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(live_now._PUSH_SECONDS, ActivitySpan.WEEK, 1000.0)
+    week, hour = site.live.subscribe(ActivitySpan.WEEK), site.live.subscribe(ActivitySpan.HOUR)
+    assert [await html(each) for each in (week, hour)] == [{"html": "week 1"}, {"html": "hour 1"}]
+    await until(site.is_listening)
+    await site.client.publish(KEYS.activity_channel, "1")
+    await html(hour)
+    assert site.rendered.count(ActivitySpan.WEEK) == 1
+
+    later = site.live.subscribe(ActivitySpan.WEEK)
+
+    assert await html(later) == {"html": "week 2"}
+    for each in (week, hour, later):
+        await each.aclose()
 
 
 async def test_nothing_is_read_while_nobody_looks(site: Site) -> None:

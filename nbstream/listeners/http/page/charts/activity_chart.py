@@ -93,10 +93,9 @@ def _places(bars: Sequence[Bar], x_scale: Scale, frame: Frame) -> Markup:
     """Return a rectangle over each bar, which shows its text under the pointer."""
     width = coordinate(x_scale.position(1) - x_scale.position(0))
     height = frame.height - frame.top - frame.bottom
+    place = Markup('<rect class="place" x="%s" y="%s" width="%s" height="%s"><title>%s</title></rect>')
     return lines(
-        Markup('<rect class="place" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>').format(
-            coordinate(x_scale.position(number)), frame.top, width, height, bar.text
-        )
+        place % (coordinate(x_scale.position(number)), frame.top, width, height, bar.text)
         for number, bar in enumerate(bars)
         if any(bar.values.values())
     )
