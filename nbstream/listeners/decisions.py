@@ -19,7 +19,14 @@ from nbstream.errors import CheckFailed, MessageLoops, NbstreamError
 from nbstream.mail import header_fields
 from nbstream.mail.lines import split_at_line_ends
 from nbstream.policy.actions import Action, ActionKind
-from nbstream.policy.envelope import MAX_RECIPIENTS, Addresses, Envelope, head_of, make_envelope
+from nbstream.policy.envelope import (
+    MAX_ADDRESS_LENGTH,
+    MAX_RECIPIENTS,
+    Addresses,
+    Envelope,
+    head_of,
+    make_envelope,
+)
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME, PolicyVerdict, group_recipients
 
 if TYPE_CHECKING:
@@ -145,8 +152,8 @@ class MessageDecisions:
 
         ``sender`` is the address of the sender, empty for the null sender, and ``listener`` the name of the
         listener: both are remembered with the check. ``impossible`` are the actions that cannot be carried out
-        now: the message passes in place of them. Raises ``MessageLoops``, and ``CheckFailed`` where the check fails and
-        the client has to try again.
+        now: the message passes in place of them. Raises ``MessageLoops``, and ``CheckFailed`` where the check
+        fails and the client has to try again.
         """
         if len(content) > _THREAD_BYTES:
             stripped, message = await asyncio.to_thread(self._read, content)
@@ -178,17 +185,19 @@ class MessageDecisions:
         impossible: Collection[ActionKind],
     ) -> list[DecidedRecipients]:
         groups: list[RecipientGroup[SmtpPath]] = []
-        kept = [recipient.address for recipient in recipients[:MAX_RECIPIENTS]]
-        addresses, head = Addresses.cut(sender, kept, len(recipients)), head_of(message)
-        actions: list[Action] = []
+        decisions: list[Decision] = []
+        # What the envelope needs is kept until it is built, so it is bounded here; anything else can wait.
+        sender, count, head = sender[:MAX_ADDRESS_LENGTH], len(recipients), head_of(message)
+        kept = [recipient.address[:MAX_ADDRESS_LENGTH] for recipient in recipients[:MAX_RECIPIENTS]]
 
         async def decide(check: Check) -> Check:
             groups.extend(await self._recipient_groups(check, recipients))
-            actions.extend(self._taken_action(check, group, impossible) for group in groups)
+            decisions.extend([group.decision for group in groups])
             return _check_with_decision(check, groups[0].decision)
 
         def build_envelope() -> Envelope:
-            return make_envelope(listener, addresses, head, _kinds(actions) or "")
+            actions = _kinds(self._taken_action(decision.action, impossible) for decision in decisions)
+            return make_envelope(listener, Addresses(sender, tuple(kept), count), head, actions or "")
 
         try:
             check = await self._filter.check(message, decide, build_envelope)
@@ -233,10 +242,12 @@ class MessageDecisions:
         group_check = _check_with_decision(check, group.decision)
         treatment = group.decision.treatment.name if group.has_other_treatments else ""
         header_policy, decided = self._runtime.header_policy, group.decision.action
-        action = self._taken_action(group_check, group, impossible)
-        is_trial = header_policy.observes and not group_check.is_canary
-        observed = decided if is_trial else None
-        if action != decided and not (is_trial or group_check.is_canary):
+        action, observed = self._taken_action(decided, impossible), None
+        if group_check.is_canary:
+            action = Action(ActionKind.PASS)
+        elif header_policy.observes:
+            observed = decided
+        elif action != decided:
             _log.warning("the action %s cannot be carried out here: a message passes", decided.kind)
         is_redirected = action.kind is ActionKind.REDIRECT and len(group.recipients) == 1
         redirected_from = group.recipients[0].address if is_redirected else ""
@@ -245,12 +256,9 @@ class MessageDecisions:
             edits = replace(edits, removed_names=header_policy.removed_from_incoming, subject_tag="")
         return DecidedRecipients(action, group.recipients, edits, group_check, treatment, observed)
 
-    def _taken_action(
-        self, check: Check, group: RecipientGroup[SmtpPath], impossible: Collection[ActionKind]
-    ) -> Action:
-        """Return what is done: a message passes in a trial, as a canary, and in place of an impossible action."""
-        action = group.decision.action
-        passes = check.is_canary or self._runtime.header_policy.observes or action.kind in impossible
+    def _taken_action(self, action: Action, impossible: Collection[ActionKind]) -> Action:
+        """Return what is done where ``action`` was decided: a message passes in a trial, too."""
+        passes = self._runtime.header_policy.observes or action.kind in impossible
         return Action(ActionKind.PASS) if passes else action
 
 

@@ -15,7 +15,7 @@ from nbstream.mail import header_fields
 from nbstream.mail.encoded_words import decode_encoded_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from nbstream.mail.message import Message
 
@@ -46,18 +46,13 @@ class Addresses:
     recipient_count: int = 0
 
     @classmethod
-    def cut(cls, sender: str | None, recipients: Iterable[str], recipient_count: int) -> Addresses:
-        """Return these addresses, each cut to its longest length; ``recipients`` are those that are kept."""
+    def of(cls, sender: str | None, recipients: Sequence[str]) -> Addresses:
+        """Return the addresses of a message to all these recipients, each cut to its longest length."""
         return cls(
             None if sender is None else sender[:MAX_ADDRESS_LENGTH],
-            tuple([recipient[:MAX_ADDRESS_LENGTH] for recipient in recipients]),
-            recipient_count,
+            tuple([recipient[:MAX_ADDRESS_LENGTH] for recipient in recipients[:MAX_RECIPIENTS]]),
+            len(recipients),
         )
-
-    @classmethod
-    def of(cls, sender: str | None, recipients: Sequence[str]) -> Addresses:
-        """Return the addresses of a message to all these recipients."""
-        return cls.cut(sender, recipients[:MAX_RECIPIENTS], len(recipients))
 
 
 NO_ADDRESSES = Addresses()

@@ -36,9 +36,11 @@ for i = 7, #ARGV, 5 do
   redis.call('SET', prefix .. id, packed, 'EX', seconds)
   redis.call('ZADD', recent_key, time, id)
   if row ~= '' then
-    forget_row(id)
+    if redis.call('ZADD', rows_key, time, id) == 0 then -- it was checked before, and may be in other indices
+      forget_row(id)
+      redis.call('ZADD', rows_key, time, id)
+    end
     redis.call('SET', row_prefix .. id, row, 'EX', seconds)
-    redis.call('ZADD', rows_key, time, id)
     redis.call('ZADD', indices_key, 0, id .. ' ' .. names)
     for name in string.gmatch(names, '%S+') do
       redis.call('ZADD', index_prefix .. name, time, id)

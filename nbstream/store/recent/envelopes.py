@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -76,8 +77,9 @@ class MessageRow:
             values = json.loads(packed.decode("utf-8", "surrogatepass"))
             at, verdict, probability, policy = _values_of_this_format(values)[:4]
             envelope = _read_envelope(*values[5:]) if values[5:] else None
-            return cls(message_key, float(at), str(Verdict(verdict)), float(probability), policy, envelope)
-        except (ValueError, TypeError, RecursionError) as error:
+            at, probability = _read_finite(at), _read_finite(probability)
+            return cls(message_key, at, str(Verdict(verdict)), probability, "".join(policy), envelope)
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise StoreIncompatible("a row cannot be read: another version of nbstream wrote it") from error
 
     def index_names(self) -> list[str]:
@@ -99,15 +101,22 @@ def _values_of_this_format(values: Any) -> Any:
     return others
 
 
+def _read_finite(value: Any) -> float:
+    """Return a number that JSON can say. Raises ``ValueError`` or ``TypeError`` for anything else."""
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError("no number")
+    return number
+
+
 def _read_envelope(
-    listener: str,
-    sender: str | None,
-    recipients: list[str],
-    recipient_count: int,
-    subject: str | None,
-    action: str,
+    listener: Any, sender: Any, recipients: Any, recipient_count: Any, subject: Any, action: Any
 ) -> Envelope:
-    return Envelope(listener, sender, tuple(recipients), recipient_count, subject, action)
+    """Return the envelope of these values. Raises ``TypeError`` for others than ``pack`` writes."""
+    texts = [listener, action, *recipients]
+    texts += [text for text in (sender, subject) if text is not None]
+    "".join(texts)  # or TypeError: it is the fastest look at all of them
+    return Envelope(listener, sender, tuple(recipients), int(recipient_count), subject, action)
 
 
 def normalize_address(text: str) -> str:

@@ -67,7 +67,7 @@ class FaultyFilter(Filter):
         if "poison" in text and self.times:
             self.times -= 1
             raise self.error
-        return await super().check(message, decide)
+        return await super().check(message, decide, build_envelope)
 
     async def learn(
         self,

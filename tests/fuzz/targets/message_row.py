@@ -1,0 +1,37 @@
+"""The row of a checked message: any bytes are refused with the documented error, or read and written again."""
+
+from __future__ import annotations
+
+from nbstream.errors import StoreIncompatible
+from nbstream.policy.envelope import Envelope
+from nbstream.store.recent.envelopes import MessageRow
+from tests.fuzz.target import FuzzTarget
+
+_KEY = "a" * 24
+
+
+def _check(data: bytes) -> None:
+    try:
+        row = MessageRow.unpack(_KEY, data)
+    except StoreIncompatible:
+        return
+    names = row.index_names()
+    assert all(name.isascii() and " " not in name and 0 < len(name) <= 9 for name in names)
+    assert MessageRow.unpack(_KEY, row.pack()) == row
+
+
+_ENVELOPE = Envelope("smtp", "ann@x.example", ("bob@y.example", ""), 12, "caf\u00e9 \udcff", "pass, quarantine")
+
+TARGET = FuzzTarget(
+    _check,
+    (
+        MessageRow(_KEY, 1_800_000_000.25, "spam", 0.75, "*@y.example", _ENVELOPE).pack(),
+        MessageRow(_KEY, 1_800_000_000.25, "ham", 0.25).pack(),
+        b'[1,1e400,"ham",0.5,"default"]',
+        b'[1,NaN,"ham",0.5,"default"]',
+        b'[1,1,"ham",0.5,"default","smtp",7,[8],9,{},null]',
+    ),
+    words=(b"null", b"NaN", b"[", b"]", b'"', b"\\ud800", b"1e400", b",", b"{}", b"true"),
+    max_bytes=1000,
+    mutations=1500,
+)

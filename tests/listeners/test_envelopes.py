@@ -1,0 +1,158 @@
+"""Each listener tells what it knows of the envelope of a message, and invents nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.filter import Check, CheckSeconds, Filter, SilentObserver
+from nbstream.policy.actions import Action, ActionKind, VerdictActions
+from nbstream.policy.envelope import MAX_RECIPIENTS, BuildEnvelope, Envelope
+from nbstream.policy.header_policy import HeaderPolicy
+from nbstream.policy.policy import ThresholdPolicy
+from nbstream.policy.recipient_rules import RecipientRules
+from nbstream.tokens.tokenizer import Tokens
+from tests.conftest import RedisServer
+from tests.filter.filters import with_parts
+from tests.listeners.http.http_listener import open_http
+from tests.listeners.milter.milter_listener import open_milter
+from tests.listeners.runtimes import make_runtime
+from tests.listeners.smtp.smtp_listener import Way, open_smtp_listener
+from tests.listeners.spamd.spamd_listener import open_spamd, request
+from tests.listeners.stream.stream_worker import working
+
+MAIL = b"From: Ann <ann@header.example>\r\nSubject: =?utf-8?q?caf=C3=A9?=\r\n\r\nwords\r\n"
+QUARANTINE_ALL = RecipientRules.build(ThresholdPolicy(), VerdictActions(*4 * [Action(ActionKind.QUARANTINE)]))
+
+
+class Envelopes(SilentObserver):
+    """The envelopes of the checks that were reported."""
+
+    def __init__(self) -> None:
+        self._builders: list[BuildEnvelope | None] = []
+
+    def checked(
+        self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
+    ) -> None:
+        self._builders.append(build_envelope)
+
+    def observe(self, spam_filter: Filter) -> Filter:
+        """Return the same filter with this observer."""
+        return with_parts(spam_filter, observer=self)
+
+    @property
+    def only_one(self) -> Envelope:
+        """The envelope of the only check, built now: long after the check."""
+        (build,) = self._builders
+        assert build is not None
+        return build()
+
+
+@pytest.fixture
+def envelopes() -> Envelopes:
+    return Envelopes()
+
+
+@pytest.mark.parametrize("way", [Way.SMTP, Way.LMTP])
+async def test_smtp_and_lmtp_know_sender_recipients_and_action(
+    client: Redis, tmp_path: Path, envelopes: Envelopes, way: Way
+) -> None:
+    async with open_smtp_listener(client, tmp_path / "maildir", way=way) as running:
+        running.listener.apply(make_runtime(envelopes.observe(running.spam_filter)))
+        assert (await running.send(MAIL, "bob@y.example", "bounces@x.example")).startswith("250")
+
+    assert envelopes.only_one == Envelope(
+        way.listener_name, "bounces@x.example", ("bob@y.example",), 1, "café", "pass"
+    )
+
+
+async def test_the_null_sender_and_many_recipients(client: Redis, tmp_path: Path, envelopes: Envelopes) -> None:
+    recipients = [f"r{number}@y.example" for number in range(MAX_RECIPIENTS + 5)]
+    async with open_smtp_listener(client, tmp_path / "maildir") as running:
+        running.listener.apply(make_runtime(envelopes.observe(running.spam_filter)))
+        talk = await running.talk()
+        await talk.hello()
+        for line in ("MAIL FROM:<>", *(f"RCPT TO:<{recipient}>" for recipient in recipients), "DATA"):
+            assert (await talk.say(line))[0] in "23"
+        assert (await talk.content(MAIL)).startswith("250")
+
+    envelope = envelopes.only_one
+    assert (envelope.sender, envelope.recipient_count) == ("", MAX_RECIPIENTS + 5)
+    assert envelope.recipients == tuple(recipients[:MAX_RECIPIENTS])
+
+
+@pytest.mark.parametrize(("observes", "action"), [(False, "quarantine"), (True, "pass")])
+async def test_the_action_is_what_was_done(
+    client: Redis, tmp_path: Path, envelopes: Envelopes, observes: bool, action: str
+) -> None:
+    async with open_smtp_listener(client, tmp_path / "maildir") as running:
+        runtime = make_runtime(
+            envelopes.observe(running.spam_filter),
+            rules=QUARANTINE_ALL,
+            header_policy=HeaderPolicy("test", observes=observes),
+        )
+        running.listener.apply(runtime)
+        assert (await running.send(MAIL)).startswith("250")
+
+    assert envelopes.only_one.action == action
+
+
+async def test_a_milter_knows_what_the_mail_server_says(client: Redis, envelopes: Envelopes) -> None:
+    async with open_milter(client) as running:
+        running.listener.apply(make_runtime(envelopes.observe(running.opened_filter.spam_filter)))
+        server = await running.server()
+        await server.deliver(MAIL, "bob@y.example", "carl@y.example", sender="<ann@x.example>")
+        server.close()
+
+    assert envelopes.only_one == Envelope(
+        "milter", "ann@x.example", ("bob@y.example", "carl@y.example"), 2, "café", "pass"
+    )
+
+
+async def test_rspamds_protocol_names_sender_and_recipients_in_fields(
+    client: Redis, tmp_path: Path, envelopes: Envelopes
+) -> None:
+    async with open_http(client, tmp_path) as running:
+        running.listener.apply(make_runtime(envelopes.observe(running.spam_filter)))
+        answer = await running.ask("/checkv2", MAIL, From="<ann@x.example>", Rcpt="<bob@y.example>")
+        assert answer.status == 200
+
+    assert envelopes.only_one == Envelope("http", "ann@x.example", ("bob@y.example",), 1, "café")
+
+
+@pytest.mark.parametrize(
+    ("path", "content_type", "subject"),
+    [
+        ("/checkv2", "message/rfc822", "café"),
+        ("/v1/check", "message/rfc822", "café"),
+        ("/v1/check", "text/plain", None),
+    ],
+)
+async def test_who_names_no_addresses_has_none(
+    client: Redis, tmp_path: Path, envelopes: Envelopes, path: str, content_type: str, subject: str | None
+) -> None:
+    async with open_http(client, tmp_path) as running:
+        running.listener.apply(make_runtime(envelopes.observe(running.spam_filter)))
+        assert (await running.ask(path, MAIL, Content_Type=content_type)).status == 200
+
+    assert envelopes.only_one == Envelope("http", subject=subject)
+
+
+async def test_spamd_knows_the_subject_alone(client: Redis, envelopes: Envelopes) -> None:
+    async with open_spamd(client) as running:
+        running.listener.apply(make_runtime(envelopes.observe(running.opened_filter.spam_filter)))
+        assert b"EX_OK" in await running.ask(request("CHECK", "User: bob", message=MAIL))
+
+    assert envelopes.only_one == Envelope("spamd", subject="café")
+
+
+async def test_an_entry_of_a_stream_may_name_a_recipient(
+    client: Redis, shared_redis: RedisServer, envelopes: Envelopes
+) -> None:
+    async with working(client, shared_redis.url) as worker:
+        worker.listener.apply(make_runtime(envelopes.observe(worker.filter)))
+        assert "verdict" in await worker.answer(raw=MAIL, to="bob@y.example", **{"from": "a program"})
+
+    assert envelopes.only_one == Envelope("stream", None, ("bob@y.example",), 1, "café")
