@@ -34,5 +34,5 @@ class MemorySettings(Section):
     envelope: bool | None = None
     """Remember also the sender, up to ten recipients, the subject and the action of each checked message, for the
     list of messages on the page. ``null`` is ``true`` where ``listeners.http`` is on, and ``false`` elsewhere.
-    Each takes about 1 kB of Redis.
+    With its indices it takes about 1.4 kB of Redis, and 0.6 kB where the page lists messages without envelopes.
     """

@@ -213,6 +213,24 @@ def test_values_that_are_read(write: Write, text: str, name: str, expected: obje
     assert attrgetter(name)(load_settings(write(text))) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "rows", "envelopes"),
+    [
+        ("", True, True),
+        ("memory: {envelope: false}", True, False),
+        ("listeners: {http: null}", False, False),
+        ("listeners: {http: null}\nmemory: {envelope: true}", True, True),
+        ("memory: {envelope: null}", True, True),
+    ],
+)
+def test_envelopes_are_remembered_with_the_page_unless_it_is_said_otherwise(
+    write: Write, text: str, rows: bool, envelopes: bool
+) -> None:
+    settings = load_settings(write(text))
+
+    assert (settings.remembers_rows, settings.remembers_envelopes) == (rows, envelopes)
+
+
 @pytest.mark.parametrize("name", ["state_dir: ~/x", "relay: {next_hop: 'maildir:~/x/Maildir'}"])
 def test_a_tilde_is_the_home_folder(
     write: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
