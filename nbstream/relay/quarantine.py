@@ -101,6 +101,8 @@ class Quarantine:
             try:
                 with os.scandir(self._path / folder) as entries:
                     for entry in entries:
+                        if prefix and f",I={prefix}" not in entry.name:
+                            continue  # sooner than the pattern says so
                         name = _FILE_NAME.fullmatch(entry.name)
                         if name and name["id"].startswith(prefix):
                             path = pathlib.Path(entry.path)
@@ -186,10 +188,13 @@ def _move(message: QuarantinedMessage, path: pathlib.Path, *, in_doubt: bool) ->
     return QuarantinedMessage(message.id, message.at, path, in_doubt)
 
 
-def read_message(message: QuarantinedMessage) -> tuple[QuarantineNote, bytes]:
-    """Return the note, and the message with CRLF line ends and the verdict that it got. Raises ``InputError``."""
+def read_message(message: QuarantinedMessage, max_bytes: int = -1) -> tuple[QuarantineNote, bytes]:
+    """Return the note, and the message with CRLF line ends and the verdict that it got. Raises ``InputError``.
+
+    With ``max_bytes`` only so many bytes of the message are read, from its beginning.
+    """
     with _open_file(message) as file:
-        return _read_note(message, file), normalize_line_ends(file.read())
+        return _read_note(message, file), normalize_line_ends(file.read(max_bytes))
 
 
 def draft_for_recipients(

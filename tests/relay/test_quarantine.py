@@ -128,6 +128,11 @@ async def test_only_the_beginning_of_a_large_message_is_read_for_its_subject(tmp
     assert quarantine.read_subject(message)[1] == "x"
 
 
+async def test_of_a_large_message_only_the_beginning_is_read_where_that_is_enough(tmp_path: pathlib.Path) -> None:
+    message = await put(Quarantine(tmp_path / "q"), content=CONTENT + b"x" * 100_000)
+    assert quarantine.read_message(message, 40) == (note(), quarantine.read_message(message)[1][:45])
+
+
 async def test_a_message_that_may_have_been_delivered_is_marked_in_the_folder(tmp_path: pathlib.Path) -> None:
     folder = Quarantine(tmp_path)
     first = await put(folder)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_OWN_FIELDS_BYTES = 64 * 1024  # our fields, which are removed before a message is looked at
 _MAX_TIME_DIGITS = 12  # as in the names of files
 _MAX_RELEASES = 4  # at a time, each with some copies of its message in memory
 
@@ -118,7 +119,9 @@ class PageQuarantine:
 
     async def find(self, message_id: str) -> QuarantinedMail | None:
         """Return the message, or None. Raises ``InputError``."""
-        return (await self.find_all([message_id])).get(message_id)
+        async with self._one_reader:
+            files = await asyncio.to_thread(self._quarantine.messages, message_id)
+        return QuarantinedMail(message_id, files) if files else None
 
     async def find_all(self, message_ids: Sequence[str]) -> Mapping[str, QuarantinedMail]:
         """Return those of these messages that wait, by id. Raises ``InputError``."""
@@ -133,12 +136,12 @@ class PageQuarantine:
 
     async def show(self, mail: QuarantinedMail) -> ShownMail:
         """Return what is shown of a message. Raises ``InputError``."""
-        read_incoming = self._message_handler().runtime.message_reader.read_incoming
+        reader = self._message_handler().runtime.message_reader
 
         def read() -> ShownMail:
-            contents = [quarantine.read_message(mail.files[0])]
-            notes = [contents[0][0], *(quarantine.read_subject(file)[0] for file in mail.files[1:])]
-            return ShownMail(mail, notes, shown_text(read_incoming(contents[0][1])))
+            note, content = quarantine.read_message(mail.files[0], reader.limits.look_bytes + _OWN_FIELDS_BYTES)
+            notes = [note, *(quarantine.read_subject(file)[0] for file in mail.files[1:])]
+            return ShownMail(mail, notes, shown_text(reader.read_incoming(content)))
 
         async with self._one_reader:
             return await asyncio.to_thread(read)
