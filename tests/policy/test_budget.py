@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.policy.budget import BudgetPromise, allowed_false_positives, binomial_cumulative, budget_promise
+from nbstream.policy.budget import (
+    BudgetPromise,
+    allowed_false_positives,
+    binomial_cumulative,
+    budget_promise,
+    budget_promises,
+)
 from nbstream.policy.config_bounds import PROMISE_DELTA, ham_needed
 from nbstream.policy.first_scores import FirstScore, FirstScoreWindow
 
@@ -159,3 +165,14 @@ def test_no_credit_allows_for_more_than_three_times_the_rate() -> None:
     assert sum(probability >= promise.threshold for probability in probabilities) == allowed_false_positives(
         10_000, 0.03
     )
+
+
+@pytest.mark.parametrize("last", [0.1, 0.97], ids=["fair", "biased"])
+def test_several_rates_together_have_the_promises_of_each_alone(last: float) -> None:
+    ham = window([*(index / 2000 for index in range(1000)), *[last] * 200])
+    rates = (0.05, 0.01, 0.001)
+
+    promises = budget_promises(ham, rates)
+
+    assert promises == {rate: budget_promise(ham, rate) for rate in rates}
+    assert {promise.is_biased for promise in promises.values()} == {last > 0.5}

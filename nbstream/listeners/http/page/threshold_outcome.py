@@ -16,6 +16,7 @@ from nbstream.policy.verdict import format_threshold
 if TYPE_CHECKING:
     from nbstream.evaluation.intervals import IntervalEstimate
     from nbstream.evaluation.threshold_choices import ThresholdChoice
+    from nbstream.evaluation.tuning import ErrorCounts
     from nbstream.policy.verdict import Thresholds
 
 _HAM_DIGITS, _SPAM_DIGITS = 3, 2  # of percents, as in the table of ``tune``
@@ -33,11 +34,18 @@ def outcome_measures(choice: ThresholdChoice, cost_ratio: float) -> Mapping[str,
     """Return the measures of a choice by their names, in the order in which they are shown."""
     errors, unsure = choice.error_counts, choice.unsure_counts
     return {
-        "ham_lost": share_measure(int(errors.ham_called_spam[0]), errors.ham, _HAM_DIGITS),
-        "spam_missed": share_measure(int(errors.spam_missed[0]), errors.spam, _SPAM_DIGITS),
+        **error_measures(errors),
         "ham_unsure": share_measure(unsure.ham, errors.ham, _HAM_DIGITS),
         "spam_unsure": share_measure(unsure.spam, errors.spam, _SPAM_DIGITS),
         "cost": _estimate_measure(errors.relative_cost(cost_ratio)),
+    }
+
+
+def error_measures(errors: ErrorCounts) -> Mapping[str, Measure]:
+    """Return ham lost and spam missed at one threshold."""
+    return {
+        "ham_lost": share_measure(int(errors.ham_called_spam[0]), errors.ham, _HAM_DIGITS),
+        "spam_missed": share_measure(int(errors.spam_missed[0]), errors.spam, _SPAM_DIGITS),
     }
 
 

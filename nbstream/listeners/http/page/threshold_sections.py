@@ -12,8 +12,8 @@ import numpy as np
 
 from nbstream.evaluation.budget_outcome import overdrawn_p_value
 from nbstream.evaluation.intervals import wilson_interval
-from nbstream.evaluation.threshold_choices import cost_ratio
 from nbstream.evaluation.threshold_report import format_threshold_rounded_up
+from nbstream.evaluation.tuning import count_errors_at
 from nbstream.listeners.http.page.charts.budget_chart import BudgetTexts, draw_budget_use
 from nbstream.listeners.http.page.charts.det_chart import DetTexts, draw_det
 from nbstream.listeners.http.page.charts.distribution_chart import (
@@ -26,7 +26,12 @@ from nbstream.listeners.http.page.charts.distribution_chart import (
 from nbstream.listeners.http.page.charts.log_odds import probability
 from nbstream.listeners.http.page.texts import text
 from nbstream.listeners.http.page.threshold_comparison import thresholds_of
-from nbstream.listeners.http.page.threshold_outcome import format_percent, outcome_measures, threshold_texts
+from nbstream.listeners.http.page.threshold_outcome import (
+    error_measures,
+    format_percent,
+    outcome_measures,
+    threshold_texts,
+)
 from nbstream.listeners.http.page.threshold_query import rate_value
 from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
 from nbstream.policy.verdict import format_threshold
@@ -106,6 +111,7 @@ def table_row(choice: ThresholdChoice, ratio: float) -> dict[str, Any]:
     """Return a row of the table of ``tune``."""
     return {
         "name": choice.name,
+        "unsure": choice.unsure_counts.ham + choice.unsure_counts.spam,
         "from": format_threshold_rounded_up(choice.spam_threshold),
         "measures": outcome_measures(choice, ratio),
     }
@@ -113,12 +119,12 @@ def table_row(choice: ThresholdChoice, ratio: float) -> dict[str, Any]:
 
 def policy_row(named: NamedPolicy, basis: TuningBasis) -> dict[str, Any]:
     """Return a policy in force: its thresholds now, what it promises, and its outcome."""
-    choice = basis.choice(named.key, named.policy, named.policy)
+    thresholds = basis.thresholds(named.policy)
     return {
         "named": named,
-        "words": threshold_texts(choice.thresholds),
-        "promise": choice.thresholds.promise,
-        "measures": outcome_measures(choice, cost_ratio(named.policy)),
+        "words": threshold_texts(thresholds),
+        "promise": thresholds.promise,
+        "measures": error_measures(count_errors_at(basis.sample, thresholds)),
     }
 
 
@@ -127,15 +133,15 @@ def budget_row(
 ) -> dict[str, Any]:
     """Return a budget: its promise, what it would have done, and how it was used if it is in force."""
     promise = basis.promises[rate]
-    choice = basis.choice("budget", ThresholdPolicy(present.unsure, FalsePositiveBudget(rate)), present)
+    thresholds = basis.thresholds(ThresholdPolicy(present.unsure, FalsePositiveBudget(rate)))
     messages, lost = ham.budget_use(rate) if rate in in_force else (0, 0)
     return {
         "value": rate_value(rate),
         "rate": format_rate(rate),
         "state": str(promise),
         "is_promised": promise.is_promised,
-        "from": format_threshold_rounded_up(choice.spam_threshold),
-        "measures": outcome_measures(choice, cost_ratio(present)),
+        "from": format_threshold_rounded_up(thresholds.spam),
+        "measures": error_measures(count_errors_at(basis.sample, thresholds)),
         "use": text(
             "thresholds.use",
             lost=lost,

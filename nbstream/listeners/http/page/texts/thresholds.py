@@ -100,9 +100,7 @@ TEXTS = {
     "choice": "thresholds",
     "from_p": "spam from P",
     "unsure_count": "unsure",
-    "percent_ham": "% of ham",
-    "percent_spam": "% of spam",
-    "cost_column": "cost",
+    "cost_column": "cost at {ratio:.3g}",
     # policies
     "policies": "Policies in force",
     "policy": "recipients",
@@ -119,7 +117,6 @@ TEXTS = {
     "lost_of_allowed": "lost against allowed",
     "use": "{lost:,} lost, {allowed:.1f} allowed, of {messages:,} ham (p {p:.2f})",
     "not_kept": "not in force",
-    "try_budget": "try",
     "try_budget_label": "Try a budget of {rate}",
     "p_help": (
         "p is how likely it is to lose so many ham or more if the budget is kept; below 0.05 it hardly was."
