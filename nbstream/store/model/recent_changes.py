@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from nbstream.store.model.history import History, HistoryChange
 
-MAX_RECENT_CHANGES = 20_000
-"""So many changes are kept: some 12 MB, read for the first time in about half a second."""
+MAX_RECENT_CHANGES = 10_000
+"""So many changes are kept: some 6 MB, read for the first time in a fifth of a second."""
 
 _BATCH = 100  # changes in one round trip: other work goes on after each
 
