@@ -89,7 +89,6 @@ class HttpConnection(web.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Stop the timer; a request that is being answered continues to its end."""
-        self.lost.set()
         self._cancel_deadline()
         super().connection_lost(exc)
 
@@ -104,7 +103,7 @@ class HttpConnection(web.RequestHandler):
         self._active_requests.discard(self)
 
     def force_close(self) -> None:
-        """Close at once; what a stream has not sent by then is dropped, because its reader may be slow."""
+        """Close at once, or note that it is closed; what a stream has not sent by then is dropped."""
         self.lost.set()
         if self._is_stream and self.transport is not None:
             self.transport.abort()

@@ -1,9 +1,9 @@
 """Server-sent events over HTTP: one answer that goes on until its reader goes.
 
-Rules: a reader that takes nothing for ten seconds is dropped; until then at most the buffer of its connection and
-one event wait for it. A comment is sent when there is no event for some seconds, so that proxies keep the
-connection, and a reader that is gone is noticed. The session is looked up as often. A drain closes the connection
-without waiting; the browser connects again by itself.
+Rules: a reader that takes nothing for ten seconds is dropped; until then at most some buffers of 64 kB and one
+event wait for it. A comment is sent when there is no event for some seconds, so that proxies keep the connection,
+and a reader that is gone is noticed. The session is looked up as often. A drain closes the connection without
+waiting; the browser connects again by itself.
 """
 
 from __future__ import annotations
@@ -50,8 +50,7 @@ async def send_events(
         async with aclosing(_pieces(events, connection.lost, is_allowed)) as pieces:
             async for piece in pieces:
                 async with asyncio.timeout(_SEND_SECONDS):
-                    await response.write(piece)
-                    await request.writer.drain()
+                    await response.write(piece)  # waits where 64 kB were not read
     except ConnectionError:
         _log.debug("http: the reader of events went away")
     except TimeoutError:

@@ -1,0 +1,105 @@
+"""``nbstream.listeners.http.page.sessions``: what a process knows of sessions, and what proves one."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from redis.asyncio import Redis
+
+from nbstream.errors import StoreUnavailable
+from nbstream.listeners.http.page import sessions
+from nbstream.listeners.http.page.sessions import PageSessions, csrf_token, seal, unseal
+from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.model.keys import ModelKeys
+from nbstream.store.page_sessions import PageSessionStore, StoredLogin
+from tests.conftest import RedisServer
+
+TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=100)
+
+
+@dataclass
+class Known:
+    """The sessions of a process that has seen some tokens before Redis went away."""
+
+    sessions: PageSessions
+    tokens: list[str] = field(default_factory=list)
+
+
+async def known_sessions(own_redis: RedisServer, count: int) -> Known:
+    client = open_client(ConnectionOptions(own_redis.url))
+    store = PageSessionStore(client, ModelKeys("m"))
+    known = Known(PageSessions(store))
+    for _ in range(count):
+        known.tokens.append(await store.create_session("teach", "ann"))
+        session = await known.sessions.find(known.tokens[-1])
+        assert session is not None
+        assert session.is_verified
+    await client.aclose()  # it connects again
+    own_redis.stop()
+    return known
+
+
+async def test_a_session_is_trusted_for_some_minutes_only(
+    own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = await known_sessions(own_redis, 1)
+    session = await known.sessions.find(known.tokens[0])
+    assert session is not None
+    assert not session.is_verified
+    monkeypatch.setattr(sessions, "_TRUSTED_SECONDS", 0.0)
+    with pytest.raises(StoreUnavailable):
+        await known.sessions.find(known.tokens[0])
+
+
+async def test_a_session_that_has_ended_is_not_trusted(
+    own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = await known_sessions(own_redis, 1)
+    later = time.time() + 12 * 3600
+    monkeypatch.setattr(time, "time", lambda: later)
+    with pytest.raises(StoreUnavailable):
+        await known.sessions.find(known.tokens[0])
+
+
+async def test_a_process_remembers_the_last_hundred_sessions(own_redis: RedisServer) -> None:
+    known = await known_sessions(own_redis, 101)
+    with pytest.raises(StoreUnavailable):
+        await known.sessions.find(known.tokens[0])
+    assert await known.sessions.find(known.tokens[1]) is not None
+
+
+async def test_a_session_that_another_process_ended_is_forgotten(client: Redis) -> None:
+    class Away(PageSessionStore):
+        is_away = False
+
+        async def find_session(self, token: str) -> StoredLogin | None:
+            if self.is_away:
+                raise StoreUnavailable("away")
+            return await super().find_session(token)
+
+    store = Away(client, ModelKeys("m"))
+    known, token = PageSessions(store), await store.create_session("read", "ann")
+    assert await known.find(token) is not None
+    await store.end_session(token)
+    assert await known.find(token) is None
+    store.is_away = True
+    with pytest.raises(StoreUnavailable):
+        await known.find(token)
+
+
+@given(TEXT, TEXT)
+def test_only_a_session_can_seal_for_itself(text: str, forged: str) -> None:
+    sealed = seal("a token", text)
+    assert unseal("a token", sealed) == text
+    assert unseal("another token", sealed) == ""
+    assert unseal("a token", forged) == ""
+    assert unseal("a token", f"{sealed}0") == ""
+
+
+def test_the_token_of_forms_is_not_that_of_the_session() -> None:
+    assert csrf_token("a") != csrf_token("b")
+    assert "a token" not in csrf_token("a token")
