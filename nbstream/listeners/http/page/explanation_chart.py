@@ -43,19 +43,19 @@ def score_reaching(probability: float, curve: ProbabilityCurve) -> float | None:
     return high
 
 
-def make_axis(explanations: Iterable[Explanation], thresholds: Thresholds, curve: ProbabilityCurve) -> Axis:
-    """Return one axis for the drawings of all these explanations, so that they can be compared."""
-    marks = list(_threshold_marks(thresholds, curve))
-    bounds = [0.0, *(mark.at for mark in marks)]
+def make_axes(explanations: Sequence[Explanation], curve: ProbabilityCurve) -> Sequence[Axis]:
+    """Return the axis of each drawing: equally long, to be compared, and each with the thresholds that decided."""
+    marks = [list(_threshold_marks(each.thresholds, curve)) for each in explanations]
+    bounds = [0.0, *(mark.at for mark in chain.from_iterable(marks))]
     bounds += chain.from_iterable((step.start, step.end) for each in explanations for step in _steps(each))
     low, high = min(bounds), max(bounds)
     ticks = [Mark(tick, format_probability(curve(tick))) for tick in round_ticks(low, high)]
-    return Axis(low, high, ticks, marks)
+    return [Axis(low, high, ticks, thresholds) for thresholds in marks]
 
 
 def draw_explanation(explanation: Explanation, axis: Axis, title: str) -> Markup:
     """Return the waterfall of an explanation."""
-    return draw_waterfall(list(_steps(explanation)), axis, title)
+    return draw_waterfall(_steps(explanation), axis, title)
 
 
 def _threshold_marks(thresholds: Thresholds, curve: ProbabilityCurve) -> Iterable[Mark]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.errors import InputError
 from nbstream.filter import describe_lesson
-from nbstream.listeners.http.page.explanation_chart import ProbabilityCurve, draw_explanation, make_axis
+from nbstream.listeners.http.page.explanation_chart import ProbabilityCurve, draw_explanation, make_axes
 from nbstream.listeners.http.page.requests import Page, PageRefused, Redirect
 from nbstream.listeners.http.page.routes import PageRoute
 from nbstream.listeners.http.page.texts import text
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from nbstream.filter import LearnableMessage, Lesson
     from nbstream.filter.message_record import MessageRecord
+    from nbstream.listeners.http.page.charts.waterfall import Axis
     from nbstream.listeners.http.page.quarantined_mail import PageQuarantine, QuarantinedMail, ShownMail
     from nbstream.listeners.http.page.requests import Answer, PageRequest
     from nbstream.listeners.message_service import MessageHandler
@@ -274,9 +275,9 @@ def _describe(lesson: Lesson) -> str:
 def _explain(record: MessageRecord, curve: ProbabilityCurve) -> dict[str, object]:
     """Return what the template says of both explanations: drawings on one axis, and one table of clues."""
     then, now = record.explanation_at_check, record.explanation_now
-    axis = make_axis([each for each in (then, now) if each], now.thresholds, curve)
+    now_axis, *then_axes = make_axes([now, then] if then else [now], curve)
 
-    def show(explanation: Explanation, title: str) -> ShownExplanation:
+    def show(explanation: Explanation, axis: Axis, title: str) -> ShownExplanation:
         probability = curve(explanation.score)
         is_same = abs(probability - explanation.probability) < _MAX_CALIBRATION_CHANGE
         chart = draw_explanation(explanation, axis, text(title))
@@ -284,8 +285,8 @@ def _explain(record: MessageRecord, curve: ProbabilityCurve) -> dict[str, object
 
     rows = _clue_rows(record)
     return {
-        "then": show(then, "message.chart_then") if then else None,
-        "now": show(now, "message.chart_now"),
+        "then": show(then, then_axes[0], "message.chart_then") if then else None,
+        "now": show(now, now_axis, "message.chart_now"),
         "rows": rows[:_FIRST_ROWS],
         "more_rows": rows[_FIRST_ROWS:],
     }

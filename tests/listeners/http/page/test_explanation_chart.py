@@ -13,17 +13,21 @@ from nbstream.bayes.calibration import sigmoid
 from nbstream.listeners.http.page.explanation_chart import (
     DRAWN_CLUES,
     draw_explanation,
-    make_axis,
+    make_axes,
     score_reaching,
 )
 from nbstream.policy.explanation import CountedClue, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds
 
 
-def explanation(*ratios: float, prior: float = 0.5) -> Explanation:
+def explanation(
+    *ratios: float,
+    prior: float = 0.5,
+    thresholds: Thresholds = Thresholds(),  # noqa: B008 - frozen
+) -> Explanation:
     clues = [CountedClue(b"token:%d" % number, ratio, 0, 1) for number, ratio in enumerate(ratios)]
     score = math.fsum([prior, *ratios])
-    return Explanation(1.0, "ham", "because", sigmoid(score), score, prior, Thresholds(), ModelState({}), clues)
+    return Explanation(1.0, "ham", "because", sigmoid(score), score, prior, thresholds, ModelState({}), clues)
 
 
 def temperature_of_two(score: float) -> float:
@@ -42,27 +46,25 @@ def test_a_probability_that_no_score_has_has_no_score(probability: float) -> Non
     assert score_reaching(probability, temperature_of_two) is None
 
 
-def test_the_axis_has_room_for_all_bars_and_thresholds() -> None:
-    one, other = explanation(5, -3), explanation(-20)
+def test_the_axes_are_as_long_as_all_bars_and_thresholds_need_and_each_has_its_own_thresholds() -> None:
+    one = explanation(5, -3, thresholds=Thresholds(0.5, 0.95, 0.999))
+    other = explanation(-20, thresholds=Thresholds(0.7, math.inf))
 
-    axis = make_axis([one, other], Thresholds(0.5, 0.95, 0.999), temperature_of_two)
+    axes = make_axes([one, other], temperature_of_two)
 
-    assert axis.low == -19.5
-    assert axis.high == pytest.approx(2 * math.log(999))
-    assert [mark.label for mark in axis.thresholds] == ["unsure 0.5", "spam 0.95", "reject 0.999"]
+    for axis in axes:
+        assert axis.low == -19.5
+        assert axis.high == pytest.approx(2 * math.log(999))
+        assert (0, "0.5") in [(tick.at, tick.label) for tick in axis.ticks]
+    labels = [[mark.label for mark in axis.thresholds] for axis in axes]
+    assert labels == [["unsure 0.5", "spam 0.95", "reject 0.999"], ["unsure 0.7"]]  # infinity is never reached
     expected = [0, 2 * math.log(19), 2 * math.log(999)]
-    assert [mark.at for mark in axis.thresholds] == pytest.approx(expected, abs=1e-9)
-    assert (0, "0.5") in [(tick.at, tick.label) for tick in axis.ticks]
-
-
-def test_a_threshold_that_is_never_reached_has_no_line() -> None:
-    axis = make_axis([explanation(1)], Thresholds(0.5, math.inf), temperature_of_two)
-    assert [mark.label for mark in axis.thresholds] == ["unsure 0.5"]
+    assert [mark.at for mark in axes[0].thresholds] == pytest.approx(expected, abs=1e-9)
 
 
 def test_the_strongest_clues_have_a_bar_each_and_all_others_one() -> None:
     many = explanation(*(10 / (number + 1) for number in range(100)))
-    svg = draw_explanation(many, make_axis([many], many.thresholds, temperature_of_two), "why")
+    svg = draw_explanation(many, make_axes([many], temperature_of_two)[0], "why")
 
     labels = re.findall(r'<text class="label ([a-z]+)"[^>]*>(.*?)</text>', svg)
     assert [kind for kind, _ in labels] == ["prior", *["clue"] * DRAWN_CLUES, "rest", "score"]
@@ -74,5 +76,5 @@ def test_the_strongest_clues_have_a_bar_each_and_all_others_one() -> None:
 
 def test_a_message_without_clues_is_its_prior() -> None:
     none = explanation()
-    svg = draw_explanation(none, make_axis([none], none.thresholds, temperature_of_two), "why")
+    svg = draw_explanation(none, make_axes([none], temperature_of_two)[0], "why")
     assert re.findall(r'<text class="label ([a-z]+)"', svg) == ["prior", "score"]

@@ -62,8 +62,8 @@ TEXTS = {
     ),
     "was_learning": "The model was not taught enough then: it knew {ham} ham and {spam} spam.",
     "calibration_changed": (
-        "The calibration has changed since: this score would be P(spam) {probability} now. The thresholds are "
-        "drawn where they are now."
+        "The calibration has changed since: this score would be P(spam) {probability} now, and the axis shows "
+        "that one."
     ),
     "prior": "prior: messages learned",
     "more_clues": "{count} weaker clues",
