@@ -1,0 +1,153 @@
+"""One message and the quarantine in a real browser: teaching to the next verdict, keys, also without scripts."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import OpenVisitor
+from tests.browser.site import Site, open_site, teach_and_send
+from tests.browser.visitor import NARROW, Look, Visitor
+from tests.integration.daemon import send, wait_until
+from tests.letters import letters
+
+NO_SCRIPTS = Look(scripts=False)
+SPAM = next(raw for label, raw in letters(60, seed=9) if label == "spam")
+
+
+def check(site: Site, raw: bytes = SPAM) -> dict[str, str]:
+    """Check a message as a program does, and return the result."""
+    request = urllib.request.Request(f"{site.origin}/v1/check", raw)
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        result: dict[str, str] = json.load(answer)
+        return result
+
+
+def teach(site: Site) -> None:
+    send(site.daemon, [(f"{label}@nbstream.invalid", raw) for label, raw in letters(40)])
+
+
+def status(visitor: Visitor) -> str:
+    """Return what the page says was done."""
+    return visitor.page.locator("main > .notice[role=status]").inner_text()
+
+
+def quarantined_ids(visitor: Visitor) -> list[str]:
+    links = visitor.page.locator("td > a").all()
+    return [str(link.get_attribute("href")).rpartition("/")[2] for link in links]
+
+
+@pytest.mark.parametrize("look", [Look(), NO_SCRIPTS, Look(NARROW, "dark")], ids=str)
+def test_a_lesson_by_a_button_changes_the_verdict_of_the_next_mail_and_is_taken_back(
+    visit: OpenVisitor, own_site: Site, look: Look
+) -> None:
+    teach(own_site)
+    before = check(own_site)
+    wait_until(lambda: before["id"] in own_site.message_ids())
+    visitor = visit(own_site.origin, look)
+    own_site.log_in(visitor)
+    visitor.go(f"/ui/messages/{before['id']}")
+
+    visitor.page.get_by_role("button", name="This is ham").click()
+    visitor.page.get_by_role("button", name="Take the lesson back").wait_for()
+    learned, after = status(visitor), check(own_site)
+    assert learned.startswith("learned as ham: P ")
+    assert f"-> {after['probability']:.2f}" in learned
+    assert after["probability"] < before["probability"]
+    if look.scripts:  # axe needs them
+        assert visitor.grave_violations() == []
+    assert visitor.overflowing() == []
+
+    visitor.page.get_by_role("button", name="Take the lesson back").click()
+    visitor.page.get_by_role("button", name="This is ham").wait_for()
+    assert status(visitor).startswith("unlearned")
+    assert check(own_site)["probability"] == before["probability"]
+    expect(visitor.page.locator("#history ~ .scroll tbody tr")).to_have_count(2)
+
+
+def test_keys_do_what_they_do_in_mail_programs(visit: OpenVisitor, small_site: Site) -> None:
+    visitor = visit(small_site.origin)
+    small_site.log_in(visitor)
+    visitor.go("/ui/messages")
+    page, keys = visitor.page, visitor.page.keyboard
+    links = [str(link.get_attribute("href")) for link in page.locator("td > a").all()]
+
+    keys.press("j")
+    keys.press("j")
+    keys.press("k")
+    keys.press("j")
+    expect(page.locator("td > a").nth(1)).to_be_focused()
+    keys.press("Enter")
+    page.wait_for_url(f"**{links[1]}")
+    keys.press("j")
+    page.wait_for_url(f"**{links[2]}")
+    keys.press("k")
+    page.wait_for_url(f"**{links[1]}")
+
+    keys.press("Control+h")  # with a modifier it is the browser's
+    keys.press("?")
+    expect(page.get_by_text("take the lesson back")).to_be_visible()
+    for key, said in (("s", "learned as spam"), ("h", "relearned as ham"), ("u", "unlearned")):
+        expect(page.locator("details.keys")).to_be_visible()  # the script runs
+        keys.press(key)
+        expect(page.locator("main > .notice[role=status]")).to_contain_text(said)
+    visitor.go("/ui/messages?id=x")
+    field = page.get_by_label("Id")
+    field.press("j")
+    field.press("h")
+    expect(field).to_have_value("jhx")
+
+
+def test_a_reader_has_no_keys_that_teach(visit: OpenVisitor, small_site: Site) -> None:
+    visitor = visit(small_site.origin)
+    small_site.log_in(visitor, read_only=True)
+    message_id = small_site.message_ids()[0]
+    visitor.go(f"/ui/messages/{message_id}")
+
+    visitor.page.keyboard.press("s")
+    visitor.page.keyboard.press("?")
+
+    expect(visitor.page.get_by_text("the next message of the list")).to_be_visible()
+    expect(visitor.page.get_by_text("this is spam")).to_have_count(0)
+    assert visitor.page.url.endswith(message_id)
+    expect(visitor.page.get_by_text("not learned")).to_be_visible()
+
+
+@pytest.mark.parametrize("look", [Look(), Look(NARROW, "dark", scripts=False)], ids=str)
+def test_messages_of_the_quarantine_are_released_and_deleted(
+    visit: OpenVisitor, tmp_path_factory: pytest.TempPathFactory, redis_binary: Path, look: Look
+) -> None:
+    folder = tmp_path_factory.mktemp("quarantine")
+    with open_site(folder, {"actions": {"spam": "quarantine"}}) as site:
+        teach_and_send(site)
+        visitor = visit(site.origin, look)
+        site.log_in(visitor)
+        visitor.go("/ui/quarantine")
+        page = visitor.page
+        ids = quarantined_ids(visitor)
+        assert len(ids) > 2
+        if look.scripts:
+            assert visitor.grave_violations() == []
+        assert visitor.overflowing() == []
+
+        page.get_by_role("checkbox").first.check()
+        page.get_by_role("button", name="Release").click()
+        expect(page.locator("main")).to_contain_text("released; learned as ham")
+        visitor.go("/ui/quarantine")
+        assert quarantined_ids(visitor) == ids[1:]
+
+        page.get_by_role("link", name="Select all").click()
+        page.get_by_role("checkbox").last.uncheck()
+        page.get_by_role("button", name="Delete").click()
+        page.get_by_role("button", name=f"Delete {len(ids) - 2} message").click()
+        expect(page.locator("tr.done")).to_have_count(len(ids) - 2)
+        visitor.go("/ui/quarantine")
+        assert quarantined_ids(visitor) == ids[-1:]
+
+        page.locator("td > a").click()
+        page.locator("pre.message-text").wait_for()
+        assert visitor.overflowing() == []
