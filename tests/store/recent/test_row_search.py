@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,9 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.recent.envelopes import MessageRow, RowPosition
 from nbstream.store.recent.row_search import MAX_LOOKED_AT, Direction, RowFilter, RowPage, RowSearch
 from tests.conftest import RedisServer
+from tests.redis_servers.cluster_set import ClusterSet
 from tests.store.recent.rows import KEYS, NOW, envelope, message_id, write_rows
+from tests.store.test_locators import cluster_options
 
 HOUR = 3600
 VERDICTS = ("ham", "spam", "unsure", "reject")
@@ -155,6 +158,19 @@ async def test_an_unreachable_redis_is_said(own_redis: RedisServer) -> None:
     with pytest.raises(StoreUnavailable):
         await make_search(client).search(RowFilter(verdict="ham"))
     await client.aclose()
+
+
+async def test_rows_are_written_and_found_in_a_cluster(server_program: Path, tmp_path: Path) -> None:
+    rows = [make_row(number, NOW - 10 + number) for number in range(10)]
+    with ClusterSet(server_program, tmp_path / "set") as cluster:
+        async with open_client(cluster_options(cluster), retries=0) as client:
+            await write_rows(client, rows)
+            await write_rows(client, rows[8:], messages=6)
+            search = make_search(client)
+
+            assert await pages(search, RowFilter(), 4) == rows[:3:-1]
+            for wanted in (RowFilter(rows[6].id[:2]), RowFilter(verdict="spam", recipient="@y1.example")):
+                assert await pages(search, wanted, 4) == [row for row in rows[:3:-1] if wanted.matches(row)]
 
 
 async def write_many(client: Redis, count: int) -> None:
