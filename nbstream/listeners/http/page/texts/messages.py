@@ -13,7 +13,7 @@ TEXTS = {
     "any_verdict": "any",
     "filter_sender": "Sender",
     "filter_recipient": "Recipient",
-    "address_example": "ann@example.org or @example.org",
+    "address_example": "ann@x.org or @x.org",
     "filter_since": "Checked from",
     "filter_until": "until before",
     "apply": "Show",
