@@ -7,8 +7,10 @@ from pathlib import Path
 
 from nbstream.errors import InputError
 from nbstream.mail.lines import normalize_line_ends
+from nbstream.mail.message import Message
 from nbstream.relay.next_hop import Envelope, SmtpPath
 from nbstream.relay.quarantine import Quarantine, QuarantinedMessage, QuarantineNote, read_message, read_subject
+from nbstream.relay.quarantine_text import shown_text
 from tests.fuzz.target import Choices, FuzzTarget
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="nbstream-fuzz-")
@@ -25,6 +27,8 @@ def _check(data: bytes) -> None:
     else:
         assert normalize_line_ends(raw) == raw
         assert read_subject(_MESSAGE)[0] == note or note.probability != note.probability
+        shown = shown_text(Message.parse(raw))
+        assert sum(map(len, shown.parts)) <= 20_000
     _check_round_trip(data)
 
 
@@ -52,6 +56,7 @@ TARGET = FuzzTarget(
     _check,
     (
         _NOTE + b"Subject: =?utf-8?q?caf=C3=A9?=\n\ntext\n",
+        _NOTE + b"Content-Type: text/html\n\n<HTML><STYLE>no</STYLE><P TITLE=a>&amp;" + b"text " * 5000,
         _NOTE.replace(b"0.99", b"NaN") + b"\tcontinues\n",
         _NOTE[:60],
         _NOTE.replace(b"[{", b"[" * 2000),
