@@ -115,10 +115,9 @@ def make_page_server(client: Redis, *views: View, passwords: PagePasswords = Pag
 
 @asynccontextmanager
 async def open_page(
-    client: Redis, *views: View, max_connections: int = 200, **options: Any
+    client: Redis, *views: View, limits: HttpLimits | None = None, **options: Any
 ) -> AsyncIterator[PageListener]:
     """Run a listener with a page of these views; ``options`` are those of ``make_page_server``."""
-    limits = HttpLimits(max_connections=max_connections)
     listener = HttpListener((), limits=limits, page=make_page_server(client, *views, **options))
     listening, address = free_socket()
     await listener.start(listening)

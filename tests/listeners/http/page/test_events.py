@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.listeners.http.bodies import HttpLimits
 from nbstream.listeners.http.page import event_responses
 from nbstream.listeners.http.page.requests import (
     Answer,
@@ -118,6 +119,20 @@ async def test_a_silent_stream_is_kept_alive(
         await read_until(reader, b"event: now\ndata: 1\n\n")
 
 
+async def test_a_stream_outlives_the_time_for_a_request(
+    client: Redis, view: EventView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_responses, "KEEP_ALIVE_SECONDS", 0.05)
+    limits = HttpLimits(request_timeout_seconds=0.2)
+    async with (
+        open_page(client, view, limits=limits) as page,
+        page.browser(Role.READ) as browser,
+        open_events(page, browser) as (reader, _),
+    ):
+        for _ in range(10):  # comments, over half a second
+            await read_until(reader, b":\n\n")
+
+
 async def test_a_stream_ends_with_its_session(
     page: PageListener, view: EventView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,7 +213,7 @@ async def test_a_fault_ends_the_stream_and_is_logged(
 
 async def test_streams_count_as_connections(client: Redis, view: EventView) -> None:
     async with (
-        open_page(client, view, max_connections=1) as page,
+        open_page(client, view, limits=HttpLimits(max_connections=1)) as page,
         page.browser(Role.READ) as browser,
         open_events(page, browser),
     ):
