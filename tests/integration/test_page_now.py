@@ -9,7 +9,10 @@ import urllib.parse
 from pathlib import Path
 
 import pytest
+from redis import Redis
 
+from nbstream.store.model.keys import ModelKeys
+from tests.conftest import RedisServer
 from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, wait_until
 from tests.integration.workers import LISTENERS, Site, send
 
@@ -79,3 +82,20 @@ def test_two_workers_are_one_view_that_is_kept_up_to_date_until_the_drain(site: 
         assert daemon.stop() == 0
         for stream in streams:
             stream.close()
+
+
+def test_what_was_checked_last_is_counted_and_a_daemon_that_has_ended_is_not_called_silent(
+    site: Site, own_redis: RedisServer
+) -> None:
+    site.write(f"redis: {{url: '{own_redis.url}'}}")
+    keys = ModelKeys("default")
+    with Redis(unix_socket_path=str(own_redis.socket)) as client:
+        with site.running() as daemon:
+            wait_until(lambda: client.hlen(keys.activity_processes) == 2)
+            for number in range(MANY):
+                assert send(daemon, f"mail {number}").startswith("250 ")
+            assert daemon.stop() == 0
+
+        assert client.hlen(keys.activity_processes) == 0
+        hours: list[dict[bytes, bytes]] = [client.hgetall(key) for key in client.scan_iter("*:activity:hours:*")]
+        assert sum(int(n) for hour in hours for name, n in hour.items() if name.endswith(b":unsure")) == MANY

@@ -4,7 +4,7 @@ import { getFragment } from "./page.js";
 
 const view = document.getElementById("now");
 const state = document.getElementById("now-state");
-const AGAIN_MILLISECONDS = 10_000;
+const AGAIN_MILLISECONDS = 30_000;
 let source = null;
 let timer = 0;
 
@@ -28,6 +28,16 @@ async function reload() {
   if (content.querySelector("#now")) show(content);
 }
 
+/** Tries again after a refusal: there were too many browsers, Redis was away, or the session has ended. */
+async function again() {
+  try {
+    await reload();
+    open();
+  } catch {
+    timer = setTimeout(again, AGAIN_MILLISECONDS);
+  }
+}
+
 function close() {
   clearTimeout(timer);
   source?.close();
@@ -47,7 +57,7 @@ function open() {
   source.addEventListener("error", () => {
     say(false);
     // After a lost connection the browser tries again by itself, after a refusal it does not.
-    if (source?.readyState === EventSource.CLOSED) timer = setTimeout(open, AGAIN_MILLISECONDS);
+    if (source?.readyState === EventSource.CLOSED) timer = setTimeout(again, AGAIN_MILLISECONDS);
   });
 }
 
