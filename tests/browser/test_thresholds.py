@@ -51,7 +51,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory, redis_binary: Path) -> Iter
     config_file = folder / "nb.yaml"
     config_file.write_text(
         f"state_dir: {folder / 'state'}\n"
-        f"listeners: {{http: {{listen: 127.0.0.1:{free_port()}}}}}\n"
+        f"listeners: {{smtp: {{listen: 127.0.0.1:0}}, http: {{listen: 127.0.0.1:{free_port()}}}}}\n"
         "model: {min_learned: {ham: 1, spam: 1}}\n"
         "verdict: {unsure: 0.3, max_false_positive_rate: 0.02}\n"
         "log: {format: json}\n"

@@ -81,7 +81,7 @@ class Comparison:
         tried = outcome_measures(self.tried, self.cost_ratio) if self.tried else None
         unknown = text("thresholds.unknown")
         return {
-            "summary": changes_sentence(self.tried) if self.tried else text("thresholds.wrong"),
+            "summary": changes_sentence(self.tried, self.present) if self.tried else text("thresholds.wrong"),
             "line": verdict_line(self.trial.policy) if self.trial.policy else "",
             **{f"tried-{name}": tried[name].value if tried else unknown for name in measures},
             **{f"interval-{name}": tried[name].interval if tried else "" for name in measures},

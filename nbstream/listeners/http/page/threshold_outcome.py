@@ -74,12 +74,15 @@ def format_percent(share: float, digits: int) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-def changes_sentence(choice: ThresholdChoice) -> str:
+def changes_sentence(choice: ThresholdChoice, present: ThresholdChoice) -> str:
     """Return what a choice would have changed, and what is promised of its budgets."""
     changes = choice.verdict_changes
-    sentence = (
-        text("thresholds.summary", changes=changes.to_sentence()) if changes.counts else text("thresholds.same")
-    )
+    if choice.thresholds == present.thresholds:
+        sentence = text("thresholds.same")
+    elif not changes.messages:
+        sentence = text("thresholds.no_messages")
+    else:
+        sentence = text("thresholds.summary", changes=changes.to_sentence())
     promise = choice.thresholds.promise
     return f"{sentence} {promise[:1].upper()}{promise[1:]}." if promise else sentence
 

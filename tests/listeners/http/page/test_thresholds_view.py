@@ -170,6 +170,40 @@ async def test_the_page_says_the_same_as_its_outcome_and_its_form_has_what_is_tr
     assert 'name="spam" step="any" min="0" max="1" value="0.95"' in present.text
 
 
+@pytest.mark.parametrize(
+    ("mail", "query", "summary"),
+    [
+        ([], {}, "These are the thresholds in force."),
+        (
+            [],
+            {"spam": "0.97"},
+            "No message is labelled: nothing is known of what these thresholds would have done.",
+        ),
+        (
+            [("ham", 0.1), ("spam", 0.99)],
+            {"spam": "0.97"},
+            "These thresholds would have called the same messages spam, of the last 2.",
+        ),
+        (
+            [("ham", 0.96), ("spam", 0.99)],
+            {"spam": "0.97"},
+            "These thresholds would have moved 1 ham out of spam, of the last 2.",
+        ),
+        ([], {"spam_budget": "0.01"}, None),
+    ],
+)
+async def test_the_summary_says_what_would_change(
+    client: Redis, mail: Sequence[tuple[str, float]], query: dict[str, str], summary: str | None
+) -> None:
+    async with opened(client, Known(first_scores(mail))) as browser:
+        texts = (await outcome(browser, **query))["texts"]
+
+    if summary is None:
+        assert texts["summary"].endswith(" would have done. Needs 299 more ham to promise 1 %.")
+    else:
+        assert texts["summary"] == summary
+
+
 async def test_the_share_has_its_interval(client: Redis) -> None:
     known = Known(first_scores([("ham", 0.99)] * 2 + [("ham", 0.1)] * 98 + [("spam", 0.9)] * 50))
     async with opened(client, known) as browser:

@@ -67,6 +67,7 @@ TEXTS = {
     # the outcome
     "outcome": "What they would have done",
     "summary": "These thresholds {changes}.",
+    "no_messages": "No message is labelled: nothing is known of what these thresholds would have done.",
     "same": "These are the thresholds in force.",
     "measure": "of the messages labelled",
     "present": "now",
