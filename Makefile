@@ -19,7 +19,7 @@ wheel_found = $(shell $(PYTHON) -c 'import platform as p, sys; \
 	print("yes" if (p.machine(), sys.platform, p.python_implementation()) == ("x86_64", "linux", "CPython") \
 	and (3, 11) <= sys.version_info < (3, 13) else "")' 2>/dev/null)
 
-.PHONY: run test test-interpreter soak native-check fuzz bench accuracy peers strangers picture capacity reference docs dist format clean python redis corpora
+.PHONY: run test test-interpreter soak native-check fuzz bench accuracy peers strangers picture screenshots capacity reference docs dist format clean python redis corpora
 
 run: python redis $(VENV)/run.stamp $(LIBRARY)
 	@exec $(VENV)/bin/nbstream serve --hints
@@ -89,6 +89,10 @@ strangers: corpora $(VENV)/test.stamp
 # The picture of `nbstream tune` in the handbook, of the scores of the same mail: make picture CORPORA=DIR
 picture: corpora $(VENV)/test.stamp
 	$(VENV)/bin/python -m tests.benchmarks.picture '$(CORPORA)'
+
+# The pictures of the page in the handbook, of made-up mail, into docs/page/. It needs Debian's package chromium.
+screenshots: $(VENV)/test.stamp $(LIBRARY)
+	$(VENV)/bin/python -m tests.browser.screenshots
 
 # What this machine sustains, and the simulation of the queue beside a real run, into tests/benchmarks/CAPACITY.md.
 capacity: $(VENV)/test.stamp $(LIBRARY)

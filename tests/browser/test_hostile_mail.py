@@ -137,6 +137,7 @@ def links(visitor: Visitor) -> list[str]:
     return list(kinds.values())
 
 
+@pytest.mark.timeout(300)  # some dozens of pages
 def test_nothing_runs_and_the_layout_holds(visit: OpenVisitor, small_site: Site, hostile_site: Site) -> None:
     clean, visitor = visit(small_site.origin, Look(NARROW)), visit(hostile_site.origin, Look(NARROW))
     small_site.log_in(clean)

@@ -38,6 +38,7 @@ def faults_by_view(visitor: Visitor) -> dict[str, list[str]]:
     return {path: of_view for path, of_view in found.items() if of_view}
 
 
+@pytest.mark.timeout(300)  # 100,000 messages are written first
 @pytest.mark.parametrize("name", ["empty_site", "small_site", "large_site"])
 def test_every_view_is_readable_on_a_narrow_dark_screen(
     visit: OpenVisitor, request: pytest.FixtureRequest, name: str

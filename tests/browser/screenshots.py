@@ -1,0 +1,114 @@
+"""The pictures of the page in the handbook, of made-up mail: ``make screenshots``.
+
+Each view is shown wide in light and in dark, and narrow. The pictures have few colours, so that they are small.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+from nbstream import __version__, config
+from nbstream.assembly.store import make_model, open_running_redis
+from nbstream.policy.verdict import Verdict
+from nbstream.store.activity import ActivityCounter, ActivityWriter, ProcessStatus
+from tests.browser.site import Site, open_site, run_aside
+from tests.browser.visitor import NARROW, Look, Visitor
+from tests.integration.daemon import send, wait_until
+from tests.letters import letters
+
+FOLDER = Path(__file__).parents[2] / "docs" / "page"
+
+VIEWS = {
+    "now": "/ui/",
+    "messages": "/ui/messages",
+    "thresholds": "/ui/thresholds",
+    "teaching": "/ui/teaching",
+    "undo": "/ui/undo?since=1d&actor=127.0.0.2",
+    "tokens": "/ui/tokens",
+    "quarantine": "/ui/quarantine",
+}
+LOOKS = {"light": Look(1100), "dark": Look(1100, "dark"), "narrow": Look(NARROW)}
+
+_COLORS = 96
+_MINUTES = 60
+
+
+def uncertain_letters(count: int, seed: int) -> Iterator[tuple[str, bytes]]:
+    """Letters, every fifth of which has half the words of another one."""
+    draw = random.Random(seed)
+    former = b""
+    for label, raw in letters(count, seed):
+        head, _, body = raw.partition(b"\n\n")
+        words = body.split()
+        if former and draw.random() < 0.2:
+            words = words[: len(words) // 2] + former.split()[len(words) // 2 :]
+        former = body
+        yield label, head + b"\n\n" + b" ".join(words) + b"\n"
+
+
+async def add_activity(config_file: Path) -> None:
+    """Count checks in the last hour, as a day in an office has them."""
+    settings, draw, now = config.load_settings(config_file), random.Random(4), time.time()
+    async with open_running_redis(settings) as clients:
+        model = make_model(settings, clients.client)
+        counter = ActivityCounter()
+        status = ProcessStatus("mail.example.org", 0, __version__, is_loaded=True, lag_seconds=0.0)
+        writer = ActivityWriter(clients.client, model.keys, counter, "made up", lambda _: status)
+        for ago in range(_MINUTES):
+            for verdict, mean in ((Verdict.HAM, 14), (Verdict.UNSURE, 1.5), (Verdict.SPAM, 9)):
+                for _ in range(round(mean * draw.uniform(0.5, 1.5))):
+                    counter.count(verdict, draw.lognormvariate(-6, 0.5))
+            await writer.write(now - 60 * ago)
+        await writer.leave()
+
+
+def fill(site: Site) -> None:
+    """Teach a model, let somebody teach it wrongly, and send mail through it."""
+    send(site.daemon, [(f"{label}@nbstream.invalid", raw) for label, raw in uncertain_letters(400, 7)])
+    wrong = {"ham": "spam", "spam": "ham"}
+    send(site.daemon, [(f"{wrong[label]}@nbstream.invalid", raw) for label, raw in letters(25, 9)], "127.0.0.2")
+    send(site.daemon, [("you@example.net", raw) for _, raw in uncertain_letters(60, 8)])
+    wait_until(lambda: len(site.message_ids()) >= 60)
+    run_aside(add_activity(site.config))
+
+
+def take(visitor: Visitor, path: str, picture: Path) -> None:
+    """Write the picture of a view, as much of it as the window shows."""
+    visitor.go(path)
+    visitor.page.locator("main").wait_for()
+    visitor.page.screenshot(path=picture)
+    with Image.open(picture) as image:
+        image.convert("RGB").quantize(_COLORS, dither=Image.Dither.NONE).save(picture, optimize=True)
+
+
+def main() -> None:
+    """Make all pictures anew."""
+    chromium = shutil.which("chromium")
+    assert chromium, "this needs Debian's package chromium"
+    FOLDER.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, chromium_sandbox=False)
+        with open_site(Path(folder), {"actions": {"spam": "quarantine"}}) as site:
+            fill(site)
+            message = f"/ui/messages/{site.message_ids()[0]}"
+            for look_name, look in LOOKS.items():
+                visitor = Visitor(browser, site.origin, look)
+                site.log_in(visitor)
+                for name, path in {**VIEWS, "message": message}.items():
+                    take(visitor, path, FOLDER / f"{name}-{look_name}.png")
+                assert not visitor.problems, visitor.problems
+                visitor.close()
+        browser.close()
+    print(f"{FOLDER}: {sum(file.stat().st_size for file in FOLDER.glob('*.png')) // 1000} kB")
+
+
+if __name__ == "__main__":
+    main()
