@@ -11,6 +11,7 @@ import time
 import tracemalloc
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy as np
 from nbstream.capacity.measurements import LessonCosts, RememberedCosts, TokenMemory
 from nbstream.capacity.redis_costs import entry_bytes, main_thread_seconds, mean_memory_bytes
 from nbstream.errors import StoreUnavailable
+from nbstream.policy.envelope import Addresses, head_of, make_envelope
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.learn_script import LessonCommit
 from nbstream.store.model.ledger import LedgerEntry
@@ -47,6 +49,7 @@ _ROUNDS = 3
 _REMEMBERED_AT_ONCE = 32
 _MEMORY_TOKENS = 200_000
 _BLOCK_MILLISECONDS = 1000
+_SCANNED_AT_ONCE = 1000
 _READS = 3200  # of all mirrors together
 _IDLE_SECONDS = 2
 _STEP_SECONDS = 60.0
@@ -153,17 +156,20 @@ async def measure_remembering(
     messages: Sequence[bytes],
     reader: MessageReader,
 ) -> RememberedCosts:
-    """Return what it costs Redis to remember a message.
+    """Return what it costs Redis to remember a message, with its row and its envelope where they are remembered.
 
     ``spam_filter`` has an observer that hands each check to ``recent_messages``, which this runs meanwhile.
     """
     writing = asyncio.create_task(recent_messages.run())
-    keys = []
+    ids = []
     try:
         before = await main_thread_seconds(model.client)
         for number, raw in enumerate(messages, 1):
-            check = await spam_filter.check(reader.read_incoming(raw))
-            keys.append(model.keys.checked(check.id))
+            message = reader.read_incoming(raw)
+            addresses = Addresses.of(f"sender@host{number}.example", ["recipient@example.org"])
+            build_envelope = partial(make_envelope, _SOURCE, addresses, head_of(message))
+            check = await spam_filter.check(message, build_envelope=build_envelope)
+            ids.append(check.id)
             if number % _REMEMBERED_AT_ONCE == 0:
                 await recent_messages.wait_until_written()
         await recent_messages.wait_until_written()
@@ -171,7 +177,17 @@ async def measure_remembering(
     finally:
         writing.cancel()
         await asyncio.wait([writing])
-    return RememberedCosts(redis, await mean_memory_bytes(model.client, keys[:_SAMPLE]))
+    return RememberedCosts(redis, await _remembered_bytes(model, ids))
+
+
+async def _remembered_bytes(model: Model, ids: Sequence[str]) -> float:
+    """Return the bytes of Redis for each of the messages that are remembered, with its row and its indices."""
+    client, keys = model.client, model.keys
+    with store_errors():
+        names = [key.decode() async for key in client.scan_iter(match=keys.rows_by("*"), count=_SCANNED_AT_ONCE)]
+    indices = [keys.rows, keys.row_indices, *names]
+    of_messages = [await mean_memory_bytes(client, map(key, ids[:_SAMPLE])) for key in (keys.checked, keys.row)]
+    return sum(of_messages) + await mean_memory_bytes(client, indices) * len(indices) / max(1, len(set(ids)))
 
 
 async def measure_fan_out(

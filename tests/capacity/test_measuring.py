@@ -15,9 +15,11 @@ from nbstream.capacity import measuring
 from nbstream.capacity.generated_mail import generate_mail
 from nbstream.capacity.redis_costs import main_thread_seconds, server_name
 from nbstream.errors import StoreUnavailable
+from nbstream.filter import RememberingObserver
 from nbstream.policy.incoming_message import MessageReader
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
+from nbstream.store.recent.checked_messages import RecentMessages, RecentMessagesOptions
 from nbstream.store.replica.mirror import Mirror
 from tests.conftest import RedisServer
 from tests.engine.native import table_functions
@@ -142,3 +144,21 @@ def test_a_token_takes_some_bytes_in_a_worker() -> None:
 def test_a_token_takes_fewer_bytes_in_a_native_table() -> None:
     counts = TableCounts.empty(table_functions())
     assert 40 < measuring.worker_token_bytes(counts, 20_000) < 110
+
+
+async def test_the_bytes_of_a_remembered_message_are_those_of_all_that_is_stored_with_it(
+    client: Redis, model: Model
+) -> None:
+    stored = []
+    for rows, envelopes in ((False, False), (True, False), (True, True)):
+        options = RecentMessagesOptions(rows=rows, envelopes=envelopes)
+        memory = RecentMessages(client, model.keys, options, lambda _: None)
+        spam_filter = make_filter(client, observer=RememberingObserver(memory.remember))
+
+        costs = await measuring.measure_remembering(
+            spam_filter, memory, model, [message.raw for message in MAIL], READER
+        )
+
+        assert costs.redis > 0
+        stored.append(costs.stored_bytes)
+    assert 0 < stored[0] < stored[1] < stored[2] < stored[0] + 4000
