@@ -134,15 +134,15 @@ function start() {
 
   function ask(wait = WAIT_MILLISECONDS) {
     clearTimeout(timer);
+    request?.abort(); // its answer would move a handle back that has moved on
     timer = setTimeout(send, wait);
   }
 
   async function send() {
-    request?.abort();
-    const current = (request = new AbortController());
+    request = new AbortController();
     const query = new URLSearchParams(new FormData(form));
     try {
-      show(await getJson(`/ui/thresholds/outcome?${query}`, { signal: current.signal }));
+      show(await getJson(`/ui/thresholds/outcome?${query}`, { signal: request.signal }));
       history.replaceState(null, "", `?${query}`);
     } catch (error) {
       if (error.name !== "AbortError") {
