@@ -15,7 +15,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.errors import ConfigError
-from nbstream.filter import Check, CheckDecider, FilterPolicy
+from nbstream.filter import Check, FilterPolicy
 from nbstream.mail import marking
 from nbstream.mail.message import Message
 from nbstream.policy.header_policy import HeaderPolicy
@@ -128,9 +128,9 @@ async def test_forged_verdicts_are_removed_before_the_check(
     checked_messages: list[bytes] = []
     check = spamd.opened_filter.spam_filter.check
 
-    async def watched(message: Message, decide: CheckDecider | None) -> Check:
+    async def watched(message: Message, *others: Any) -> Check:
         checked_messages.append(message.raw)
-        return await check(message, decide)
+        return await check(message, *others)
 
     monkeypatch.setattr(spamd.opened_filter.spam_filter, "check", watched)
     forged = b"X-Nbstream: ham; probability=0;\n\tid=x\nx-spam-flag : NO\n" + lf(SPAM)
