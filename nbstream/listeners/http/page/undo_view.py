@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from nbstream.filter.preview import HypotheticalCounts
     from nbstream.filter.scorer import Scorer
     from nbstream.filter.undo import ChangeOutcome, UndoSummary
+    from nbstream.store.model.history import HistorySelection
     from nbstream.store.model.model import Model
     from nbstream.store.recent.checked_messages import RecentMessages
     from nbstream.store.undo.plan import UndoableChange
@@ -75,8 +76,9 @@ class UndoView:
         if not wanted.since and not wanted.id:
             return Page("undo.html", {"wanted": wanted, "preview": None})
         outcomes: list[ChangeOutcome] = []
+        selection = wanted.of_history(self._clock())
         async with self._working():
-            changes = await self._select(wanted)
+            changes = await self._select(selection)
             summary = await preview_undo(
                 self._parts.model,
                 changes,
@@ -88,7 +90,7 @@ class UndoView:
             "undo.html",
             {
                 "wanted": wanted,
-                "confirmed": self._what_was_shown(wanted, outcomes),
+                "confirmed": _what_was_shown(wanted, selection, outcomes),
                 "preview": summary,
                 "outcomes": outcomes[:_SHOWN],
                 "done": describe_undo(summary),
@@ -103,17 +105,10 @@ class UndoView:
         if not wanted.since and not wanted.id:
             raise PageRefused(400, text("undo.nothing_selected"))
         async with self._working():
-            changes = await self._select(wanted)
+            changes = await self._select(wanted.of_history(self._clock()))
             summary = await undo_changes(self._parts.model, changes, request.session.name, lambda _: None)
         _log_undo(summary, request.session.name)
         return Redirect("/ui/teaching?source=undo", describe_undo(summary))
-
-    def _what_was_shown(self, wanted: ChangeSelection, outcomes: Sequence[ChangeOutcome]) -> ChangeSelection:
-        """Return the selection with times instead of ages, which ends with the newest change that was shown."""
-        selection = wanted.of_history(self._clock())
-        newest = max((outcome.change.at for outcome in outcomes), default=0.0)
-        until = newest + _MILLISECOND if selection.until is None else selection.until
-        return replace(wanted, since=_iso(selection.since) if wanted.since else "", until=_iso(until))
 
     @asynccontextmanager
     async def _working(self) -> AsyncIterator[None]:
@@ -125,8 +120,7 @@ class UndoView:
         except TimeoutError as error:
             raise PageRefused(503, text("undo.too_slow")) from error
 
-    async def _select(self, wanted: ChangeSelection) -> _Changes:
-        selection = wanted.of_history(self._clock())
+    async def _select(self, selection: HistorySelection) -> _Changes:
         try:
             changes = await selected_changes(self._parts.model, selection, MAX_READ)
         except TooManyChanges as error:
@@ -134,6 +128,15 @@ class UndoView:
         if sum(change.selected for of_message in changes.values() for change in of_message) > MAX_SELECTED:
             raise PageRefused(400, text("undo.too_many", count=MAX_SELECTED))
         return changes
+
+
+def _what_was_shown(
+    wanted: ChangeSelection, selection: HistorySelection, outcomes: Sequence[ChangeOutcome]
+) -> ChangeSelection:
+    """Return the selection with times instead of ages, which ends with the newest change that was shown."""
+    newest = max((outcome.change.at for outcome in outcomes), default=0.0)
+    until = newest + _MILLISECOND if selection.until is None else selection.until
+    return replace(wanted, since=_iso(selection.since) if wanted.since else "", until=_iso(until))
 
 
 def _iso(at: float) -> str:

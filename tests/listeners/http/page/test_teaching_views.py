@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from html import unescape
@@ -236,6 +238,22 @@ async def test_what_is_confirmed_is_what_was_shown(site: Site, teacher: Browser)
     assert (await site.history())[0] == ("unlearned ham", "undo", "page tester")
     assert await site.model.entry(PRIZE.key) is None
     assert await site.model.entry(later.key) is not None
+
+
+async def test_an_age_is_confirmed_as_the_time_that_it_was_in_the_preview(client: Redis) -> None:
+    model = await Model(client, "test", 3600).open()
+    await make_filter(client).learn(PRIZE, "ham", "smtp", "mallory")
+    recent_messages = RecentMessages(client, model.keys, RecentMessagesOptions(), lambda _: None)
+    hours = (time.time() + 7200 * number for number in itertools.count())
+    parts = UndoParts(model, recent_messages, lambda hypothetical: make_scorer(SETTINGS, hypothetical))
+    async with (
+        open_page(client, UndoView(parts, lambda: next(hours))) as page,
+        page.browser(Role.TEACH) as browser,
+    ):
+        form = hidden_fields((await browser.get("/ui/undo?since=1h")).text)
+        await browser.post("/ui/undo", {name: value for name, value in form.items() if name != "csrf"})
+
+    assert await model.entry(PRIZE.key) is None
 
 
 async def test_a_reader_sees_the_preview_and_takes_nothing_back(site: Site, reader: Browser) -> None:
