@@ -9,6 +9,7 @@ import asyncio
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 import warnings
@@ -87,10 +88,15 @@ class RedisServer:
             [self.binary, *arguments, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         until = time.monotonic() + 10
-        while not self.socket.exists():
+        while not self._listens():
             assert self._process.poll() is None, "the test's Redis did not start"
             assert time.monotonic() < until, "the test's Redis did not answer"
             time.sleep(0.01)
+
+    def _listens(self) -> bool:
+        # The file is there before the server listens on it, and may be left of a server that was killed.
+        with socket.socket(socket.AF_UNIX) as connection:
+            return connection.connect_ex(str(self.socket)) == 0
 
     def hang(self) -> None:
         """Answer nothing any more, but keep all connections."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 DEADLINE_SECONDS = 20.0
 
@@ -21,3 +22,10 @@ async def until(condition: Callable[[], bool | Awaitable[bool]], seconds: float 
                 return
             await asyncio.sleep(0.01)  # what is waited for has no event to wait on
         raise TimeoutError
+
+
+async def ended(task: asyncio.Task[Any]) -> None:
+    """Cancel the task and return when it is done; what waits for Redis may need more than one cancellation."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=1)

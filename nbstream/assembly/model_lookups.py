@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nbstream.assembly.filter import make_scorer
 from nbstream.bayes.counts import CLASSES
 from nbstream.filter.message_record import MessageRecord, find_message_record
 from nbstream.policy.verdict import ModelState
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from nbstream.assembly.parts import ServerParts
     from nbstream.config import Settings
     from nbstream.filter import FilterPolicy
+    from nbstream.filter.scorer import Scorer
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,5 +50,10 @@ class ModelLookups:
 
     async def message_record(self, message_key: str) -> MessageRecord | None:
         """Return what is known of a message by its id. Raises ``StoreUnavailable``."""
-        scorer = make_scorer(self.settings, self.parts.mirror, self.policy())
-        return await find_message_record(message_key, self.parts.recent_messages, self.parts.model, scorer)
+        return await find_message_record(
+            message_key, self.parts.recent_messages, self.parts.model, self.make_scorer()
+        )
+
+    def make_scorer(self) -> Scorer:
+        """Return what scores as checks do now, with what was learned automatically."""
+        return self.parts.spam_filter.parts.make_scorer(self.policy())

@@ -97,7 +97,7 @@ def _message_lookups(settings: Settings, parts: ServerParts, lookups: ModelLooku
         return row.envelope if row else None
 
     async def probability_curve() -> ProbabilityCurve:
-        return await make_scorer(settings, parts.mirror, lookups.policy()).probability_curve()
+        return await lookups.make_scorer().probability_curve()
 
     return MessageLookups(
         lookups.message_record,

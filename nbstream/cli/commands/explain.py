@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbstream import config
-from nbstream.assembly.filter import make_scorer, open_one_shot_filter
+from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.assembly.headers import make_message_reader
 from nbstream.assembly.store import make_recent_messages
 from nbstream.cli import interrupts, message_files
@@ -76,7 +76,10 @@ async def _subjects(
     for name in names:
         if _is_message_id(name):
             record = await find_message_record(
-                name, make_recent_messages(settings, model), model, make_scorer(settings, model)
+                name,
+                make_recent_messages(settings, model),
+                model,
+                spam_filter.parts.make_scorer(spam_filter.policy),
             )
             if record:
                 yield _Subject(None, record)

@@ -34,7 +34,7 @@ from nbstream.listeners.sockets import (
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.store.recent.checked_messages import RecentMessages
 from nbstream.store.replica.mirror import Mirror
-from tests.waiting import DEADLINE_SECONDS
+from tests.waiting import DEADLINE_SECONDS, ended
 
 PRIZE = (
     b"From: Prize Office <winner@offers.example>\nSubject: You have won\nMessage-ID: <p@x>\n\nClaim your prize\n"
@@ -150,7 +150,7 @@ async def open_http(
             tasks.append(asyncio.create_task(parts.mirror.run()))
             await parts.mirror.loaded.wait()
         for task in tasks:
-            stack.push_async_callback(_ended, task)
+            stack.push_async_callback(ended, task)
         runtime = make_runtime(settings, parts.spam_filter)
         (entry,) = [entry for entry in LISTENERS if entry.name == "http"]
         listener = entry.make_listener(settings, parts, runtime, lambda: False)
@@ -168,12 +168,6 @@ async def open_http(
             runtime.spam_filter,
             runtime,
         )
-
-
-async def _ended(task: asyncio.Task[None]) -> None:
-    while not task.done():  # a task may need more than one cancellation
-        task.cancel()
-        await asyncio.wait([task], timeout=1)
 
 
 def unix_address(folder: Path) -> UnixListenAddress:

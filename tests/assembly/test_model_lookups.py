@@ -1,0 +1,57 @@
+"""``nbstream.assembly.model_lookups``."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from redis.asyncio import Redis
+
+from nbstream.assembly.filter import make_scorer
+from nbstream.assembly.model_lookups import ModelLookups
+from nbstream.assembly.parts import make_parts
+from nbstream.assembly.store import RedisClients
+from nbstream.config import Settings
+from nbstream.engine.choice import PYTHON
+from nbstream.mail.message import Message
+from nbstream.metrics.daemon import DaemonMetrics
+from tests.letters import letters
+from tests.waiting import ended, until
+
+
+async def test_a_message_is_explained_as_it_is_checked_now_with_what_was_learned_automatically(
+    client: Redis, tmp_path: Path
+) -> None:
+    settings = Settings.model_validate(
+        {
+            "state_dir": str(tmp_path),
+            "model": {"min_learned": {"ham": 3, "spam": 3}},
+            "verdict": {"spam": 0.6},
+            "autolearn": {"ham": 0.3, "spam": 0.7},
+            "relay": {"next_hop": f"maildir:{tmp_path / 'Maildir'}"},
+        }
+    )
+    parts = make_parts(settings, PYTHON, RedisClients(client, client), DaemonMetrics.create(PYTHON))
+    assert parts.autolearn
+    layer = parts.autolearn.mirror
+    async with AsyncExitStack() as stack:
+        for work in (parts.mirror, layer, parts.recent_messages):
+            stack.push_async_callback(ended, asyncio.create_task(work.run()))
+        learning = asyncio.create_task(parts.autolearn.learner.run())
+        stack.push_async_callback(ended, learning)
+        await until(lambda: parts.mirror.loaded.is_set() and layer.loaded.is_set())
+        for label, raw in letters(60):
+            await parts.spam_filter.learn(Message.parse(raw), label, "test")
+        for _, raw in letters(10, seed=8):
+            await parts.spam_filter.check(Message.parse(raw))
+        await until(lambda: layer.totals is not None and any(layer.totals.tokens))
+        await ended(learning)
+
+        check = await parts.spam_filter.check(Message.parse(next(letters(1, seed=9))[1]))
+        record = await ModelLookups(settings, parts, lambda: parts.spam_filter.policy).message_record(check.id)
+        assert record
+        assert record.checked
+        without_layer = await make_scorer(settings, parts.mirror).check_now(check.id, record.checked.tokens)
+
+    assert record.explanation_now.score == check.score != without_layer.score
