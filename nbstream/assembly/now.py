@@ -156,11 +156,12 @@ class _RememberedHealth:
         now = asyncio.get_running_loop().time
         if self._looking is None and (self._known is None or now() - self._known_at >= _HEALTH_SECONDS):
             self._looking = asyncio.create_task(self._check.health(), name="page: health")
-        if self._looking is not None:
-            await asyncio.wait({self._looking}, timeout=_HEALTH_WAIT_SECONDS)
-            if self._looking.done():
-                looked, self._looking = self._looking, None
-                self._known, self._known_at = looked.result(), now()
+        looking = self._looking
+        if looking is not None:
+            await asyncio.wait({looking}, timeout=_HEALTH_WAIT_SECONDS)
+            if looking.done() and looking is self._looking:  # else another one who waited has the result
+                self._looking = None
+                self._known, self._known_at = looking.result(), now()
         others = self._known.findings if self._known else ()
         redis_check = health.NOT_LOADED.check
         return [*self._check.redis_findings(), *(each for each in others if each.check != redis_check)]

@@ -109,6 +109,17 @@ async def test_two_processes_are_summed(client: Redis, tmp_path: Path) -> None:
     assert (now.is_old, list(now.findings)) == (False, [])
 
 
+async def test_several_who_look_at_once_all_see_what_is_the_case(client: Redis, tmp_path: Path) -> None:
+    async with run_process(client, tmp_path) as process:
+        remove_next_hop(process)
+
+        async def look() -> bool:
+            seen = await asyncio.gather(*(process.now() for _ in range(3)))
+            return all(of_kind(now, health.NEXT_HOP_AWAY) for now in seen)
+
+        await until(look)
+
+
 async def test_without_the_http_listener_nothing_is_counted(client: Redis, tmp_path: Path) -> None:
     async with run_process(client, tmp_path, http=False) as process:
         await process.parts.spam_filter.check(Message(b"Subject: lunch\r\n\r\nhello\r\n"))
