@@ -221,11 +221,12 @@ class RowSearch:
         at_once: int,
     ) -> AsyncIterator[list[RowPosition]]:
         """Yield the places of an index in their order behind ``position``, within the times that are wanted."""
-        lowest = str(max(wanted.lower, self._oldest_time))
-        highest = "inf" if wanted.until is None else f"({wanted.until}"
+        oldest = max(wanted.lower, self._oldest_time)
+        lowest, highest = str(oldest), "inf" if wanted.until is None else f"({wanted.until}"
         is_older, offset = direction is Direction.OLDER, 0
         start, stop = (highest, lowest) if is_older else (lowest, highest)
-        if position and wanted.lower <= position.checked_at < wanted.upper:
+        # A position may be of a search for other times: what is not behind it is not walked through.
+        if position and (position.checked_at < wanted.upper if is_older else position.checked_at >= oldest):
             start = str(position.checked_at)
         while True:
             with store_errors():
@@ -265,14 +266,16 @@ class RowSearch:
             return []
         with store_errors():
             values: Any = await self._client.mget([self._keys.row(key) for key in message_keys])
-        rows = []
+        rows, unreadable = [], []
         for key, packed in zip(message_keys, values, strict=True):
             if packed is None:
                 continue
             try:
                 rows.append(MessageRow.unpack(key, packed))
             except StoreIncompatible as error:
-                _log.warning("a message is left out: %s", error)
+                unreadable.append(error)
+        if unreadable:  # logged once: beside a later version there may be hundreds
+            _log.warning("%d messages are left out: %s", len(unreadable), unreadable[0])
         return rows
 
 

@@ -134,12 +134,17 @@ async def test_what_is_too_old_or_has_expired_is_not_found(client: Redis) -> Non
     assert await pages(search, RowFilter(id_prefix=rows[8].id), 2) == [rows[8]]
 
 
-async def test_a_row_of_a_later_version_is_left_out(client: Redis) -> None:
-    rows = [make_row(number, NOW - 10 + number) for number in range(3)]
+async def test_rows_of_a_later_version_are_left_out_and_logged_once(
+    client: Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [make_row(number, NOW - 10 + number) for number in range(4)]
     await write_rows(client, rows)
-    await client.set(KEYS.row(rows[1].id), b'[2,"of a later version"]')
+    for row in rows[1:3]:
+        await client.set(KEYS.row(row.id), b'[2,"of a later version"]')
 
-    assert await pages(make_search(client), RowFilter(), 5) == [rows[2], rows[0]]
+    assert await pages(make_search(client), RowFilter(), 5) == [rows[3], rows[0]]
+    (record,) = caplog.records
+    assert record.message.startswith("2 messages are left out: ")
 
 
 async def test_the_row_of_one_message_is_found_by_its_id(client: Redis) -> None:
@@ -237,6 +242,24 @@ async def test_no_search_asks_much_of_redis(client: Redis) -> None:
         if "never meet" in name:
             assert not page.rows
             assert page.is_cut == (looked_up > MAX_LOOKED_AT)
+
+
+async def test_a_position_outside_the_times_that_are_wanted_costs_nothing(client: Redis) -> None:
+    await write_many(client, MANY)
+    search = make_search(client, 30 * HOUR)
+    early, late = RowPosition(NOW - MANY, "a"), RowPosition(NOW, "z")
+    before, after = RowFilter(until=NOW - MANY / 2), RowFilter(since=NOW - MANY / 2)
+
+    for wanted, position, direction in (
+        (after, early, Direction.OLDER),
+        (before, late, Direction.NEWER),
+        (after, RowPosition(-1e300, "a"), Direction.OLDER),
+    ):
+        page, commands, _ = await work_of(client, partial(search.search, wanted, position, direction))
+        assert (page.rows, page.next_position, commands) == ((), None, 1)
+    for wanted, position, direction in ((after, early, Direction.NEWER), (before, late, Direction.OLDER)):
+        expected = await search.search(wanted, None, direction)
+        assert await search.search(wanted, position, direction) == expected
 
 
 async def test_a_search_that_is_cut_says_how_far_it_came_and_goes_on_there(client: Redis) -> None:
