@@ -209,7 +209,7 @@ class History:
         if entry:
             record = await self._record_of(message_key, entry)
         else:
-            record = await self._find(message_key, "+", "-", None)
+            record = await self._find(message_key, self._newest_entries(0.0))
         records: list[HistoryRecord] = []
         while record:
             records.append(record)
@@ -223,35 +223,44 @@ class History:
         if not is_stream_id(entry.change):
             return None
         written = id_milliseconds(entry.change)
-        return await self._find(message_key, f"{written + _CHANGE_MILLISECONDS}", f"{written}", entry.version)
+        # The oldest first: a bulk run writes thousands of records within the time in which this one may be.
+        entries = self._oldest_entries(f"{written}", f"{written + _CHANGE_MILLISECONDS}")
+        return await self._find(message_key, entries, entry.version)
 
     async def _find(
-        self, message_key: str, newest: str | bytes, oldest: str, version: str | None
+        self,
+        message_key: str,
+        entries: AsyncIterator[tuple[bytes, Mapping[bytes, bytes]]],
+        version: str | None = None,
     ) -> HistoryRecord | None:
-        """The newest record of the message between these ids, and of this version unless that is None."""
-        for _ in range(_SEARCHED_RECORDS // _BATCH):
-            with store_errors():
-                entries: Any = await self._client.xrevrange(self._key, newest, oldest, count=_BATCH)
-            for record_id, fields in entries:
-                if fields.get(b"id") == message_key.encode():
-                    record = read_record(record_id, fields)
-                    if version in {None, record.version}:
-                        return record
-            if len(entries) < _BATCH:
+        """The first record of the message among 1,000 entries, and of this version unless that is None."""
+        searched = 0
+        async for record_id, fields in entries:
+            if fields.get(b"id") == message_key.encode():
+                record = read_record(record_id, fields)
+                if version in {None, record.version}:
+                    return record
+            searched += 1
+            if searched == _SEARCHED_RECORDS:
                 break
-            newest = b"(" + entries[-1][0]
         return None
+
+    async def _oldest_entries(
+        self, first: str | bytes, last: str
+    ) -> AsyncIterator[tuple[bytes, Mapping[bytes, bytes]]]:
+        while True:
+            with store_errors():
+                entries: Any = await self._client.xrange(self._key, first, last, count=_BATCH)
+            for entry in entries:
+                yield entry
+            if len(entries) < _BATCH:
+                return
+            first = b"(" + entries[-1][0]
 
     async def steps(self, after: bytes) -> AsyncIterator[HistoryStep]:
         """The steps after that stream id, oldest first; no entry is unpacked."""
-        while True:
-            with store_errors():
-                entries: Any = await self._client.xrange(self._key, b"(" + after, count=_BATCH)
-            for record_id, fields in entries:
-                yield _read_step(record_id, fields)
-            if len(entries) < _BATCH:
-                return
-            after = entries[-1][0]
+        async for record_id, fields in self._oldest_entries(b"(" + after, "+"):
+            yield _read_step(record_id, fields)
 
     async def trimmed_until(self) -> int:
         """The time before which records may have been trimmed, in milliseconds by the clock of Redis."""

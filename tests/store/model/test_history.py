@@ -185,6 +185,22 @@ async def test_the_records_of_one_message_are_found_from_its_entry(model: Model,
     assert await model.history.of_message(PRIZE.key, await model.entry(PRIZE.key), limit=2) == found[:2]
 
 
+async def test_a_record_is_found_however_many_are_written_right_after_it(
+    model: Model, spam_filter: Filter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "_BATCH", 2)
+    monkeypatch.setattr(history, "_SEARCHED_RECORDS", 4)
+    monkeypatch.setattr(history, "_CHANGE_MILLISECONDS", 3_600_000)  # however slow the machine is
+    for label in ("spam", "ham"):
+        await spam_filter.learn(PRIZE, label, "smtp")
+    for number in range(10):
+        await spam_filter.learn(Message.parse(b"Subject: %d\n\nother\n" % number), "ham", "cli")
+
+    found = await model.history.of_message(PRIZE.key, await model.entry(PRIZE.key))
+
+    assert [record.description for record in found] == ["relearned spam -> ham", "learned spam"]
+
+
 async def test_the_records_of_a_message_that_was_unlearned_are_found_while_they_are_new(
     model: Model, spam_filter: Filter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
