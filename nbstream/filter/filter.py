@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.bayes.lesson_weight import insisted_weights
 from nbstream.errors import CountsFull, StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.filter.bulk import BulkLearner, BulkRequest
 from nbstream.filter.former_keys import resolve_ledger_keys
@@ -93,17 +92,19 @@ class Filter:
         source: str,
         actor: str = "",
         insistence: Insistence = Insistence.NEVER,
+        insisted_version: str | None = None,
     ) -> Lesson:
         """Learn that ``message`` is ``label`` ("spam" or "ham"). A label that differs from the last relearns it.
 
         The same label again changes nothing, unless the check still contradicts it and ``insistence`` allows to
         insist: then the message gets more weight, up to ``MAX_LESSONS`` lessons of full weight. ``source``,
-        ``actor`` and ``insistence`` are those of ``LessonSource``. Raises ``StoreUnavailable``; nothing is half
-        done then, and the call may be repeated.
+        ``actor``, ``insistence`` and ``insisted_version`` are those of ``LessonSource``. Raises
+        ``StoreUnavailable``; nothing is half done then, and the call may be repeated.
         """
         if label not in CLASSES:
             raise ValueError(f"label {label!r} is none of {', '.join(CLASSES)}")
-        return await self._learn_and_report(message, label, LessonSource(source, actor, insistence))
+        lesson_source = LessonSource(source, actor, insistence, insisted_version)
+        return await self._learn_and_report(message, label, lesson_source)
 
     async def unlearn(self, message: LearnableMessage, source: str, actor: str = "") -> Lesson:
         """Take back exactly what was learned of ``message``. Raises ``StoreUnavailable``."""
@@ -255,6 +256,7 @@ class Filter:
         await self.parts.counts.wait_until_applied(entry.change)
         before = await self._check_with_counts(message, entry)
         contradiction = self._contradiction(before.check, entry, lesson_source)
+        may_insist = may_insist and lesson_source.insisted_version in {None, entry.version}
         if may_insist and contradiction and contradiction.wait_seconds == 0:
             # A retry must not fail where nothing has to be written: the message has this label already.
             with suppress(CountsFull):
@@ -269,10 +271,9 @@ class Filter:
         """Return how ``lesson_source`` may insist on the label of the entry, where the check contradicts it."""
         if not check.contradicts(entry.label):
             return None
-        now = self.parts.clock()
-        weights = insisted_weights(entry.weight, self.parts.counts.half_life.growth(now))
-        wait_seconds = lesson_source.seconds_until_insisting(entry.source, entry.actor, now - entry.learned_at)
-        return Contradiction(not weights, wait_seconds)
+        seconds_since = self.parts.clock() - entry.learned_at
+        wait_seconds = lesson_source.seconds_until_insisting(entry.source, entry.actor, seconds_since)
+        return Contradiction(self._scorer.has_most_weight(entry), wait_seconds)
 
     async def _planned_lesson(self, planned: PlannedLesson, tokens: Tokens, lesson_source: LessonSource) -> Lesson:
         """Return the planned lesson once it is made."""

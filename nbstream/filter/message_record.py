@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class MessageRecord:
     """The two explanations of a message, and what is stored of it.
 
-    ``checked`` is the message as it was checked, ``entry`` its ledger entry. At least one of them is there.
+    ``checked`` is the message as it was checked, ``entry`` its ledger entry. At least one of them is there. An
+    entry that ``has_most_weight`` cannot be insisted on.
     """
 
     id: str
@@ -28,6 +29,7 @@ class MessageRecord:
     explanation_at_check: Explanation | None
     checked: CheckedMessage | None
     entry: LedgerEntry | None
+    has_most_weight: bool = False
 
 
 class ExplanationSource(Protocol):
@@ -56,4 +58,5 @@ async def find_message_record(
     else:
         return None
     check = await scorer.check_now(message_key, tokens)
-    return MessageRecord(message_key, check.explain(time.time()), explanation, checked, entry)
+    has_most_weight = entry is not None and scorer.has_most_weight(entry)
+    return MessageRecord(message_key, check.explain(time.time()), explanation, checked, entry, has_most_weight)

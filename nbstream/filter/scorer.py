@@ -13,6 +13,7 @@ from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.clues import Clue, sort_by_strength
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Totals
 from nbstream.bayes.event_models import FeatureCounts
+from nbstream.bayes.lesson_weight import insisted_weights
 from nbstream.bayes.score import Score
 from nbstream.errors import StoreUnavailable
 from nbstream.filter.message_counts import AutolearnedCounts, MessageCounts
@@ -253,6 +254,10 @@ class Scorer:
         The message keeps its first score in the bins of the calibration.
         """
         return (*first_score_sums(old_entry), *self._classifier.lesson_sums(tokens, weight))
+
+    def has_most_weight(self, entry: LedgerEntry) -> bool:
+        """Return whether the message has the most weight that one message may have at this moment."""
+        return not insisted_weights(entry.weight, self._counts.half_life.growth(self._clock()))
 
     def weigh_autolearned_lesson(
         self, tokens: Tokens, score: float, label: str, counts: MessageCounts, share: float

@@ -201,16 +201,17 @@ class MessageHandler:
         label: str | None,
         actor: str,
         insistence: Insistence = Insistence.AFTER_PAUSE,
+        insisted_version: str | None = None,
     ) -> Lesson:
         """Learn that the message is ``label``, and log why where that fails; None takes back what was learned.
 
         A client of a protocol that answers at once stands for a person, who may insist by saying it again later,
-        unless ``insistence`` says otherwise.
+        unless ``insistence`` says otherwise. ``insisted_version`` is that of ``LessonSource``.
 
         Raises ``StoreUnavailable`` or ``CountsFull``; nothing is half done then.
         """
         try:
-            return await self.try_learn(message, label, actor, insistence)
+            return await self.try_learn(message, label, actor, insistence, insisted_version)
         except REQUEST_ERRORS as error:
             # The store itself says once that Redis refuses to write.
             level = logging.DEBUG if isinstance(error, StoreRefuses) else logging.WARNING
@@ -223,6 +224,7 @@ class MessageHandler:
         label: str | None,
         actor: str,
         insistence: Insistence = Insistence.NEVER,
+        insisted_version: str | None = None,
     ) -> Lesson:
         """Do what ``learn`` does, and log the lesson, but no failure.
 
@@ -232,7 +234,9 @@ class MessageHandler:
         if label is None:
             lesson = await spam_filter.unlearn(message, self._listener_name, actor)
         else:
-            lesson = await spam_filter.learn(message, label, self._listener_name, actor, insistence)
+            lesson = await spam_filter.learn(
+                message, label, self._listener_name, actor, insistence, insisted_version
+            )
         log_lesson(lesson, self._listener_name, actor)
         return lesson
 

@@ -28,12 +28,14 @@ class LessonSource:
 
     ``source`` is the kind of listener or command, such as ``smtp``, ``http`` or ``cli``. ``actor`` is a client's
     address or a user name; it is empty where nobody is known. ``insistence`` says whether the label may be one
-    that is insisted on.
+    that is insisted on, and ``insisted_version`` on which ledger entry alone: the one that a person has seen. None
+    stands for the one that there is.
     """
 
     source: str
     actor: str = ""
     insistence: Insistence = Insistence.NEVER
+    insisted_version: str | None = None
 
     def seconds_until_insisting(self, last_source: str, last_actor: str, seconds_since: float) -> float | None:
         """Return in how many seconds this source may insist on a label, 0 for now, or None for never.

@@ -119,6 +119,23 @@ async def test_the_smallest_weight_that_is_enough_is_taken(site: Site) -> None:
     assert first.weight < weights[0] < weights[1] < MAX_LESSONS * WEIGHT_ONE
 
 
+async def test_who_insists_on_what_was_seen_leaves_alone_what_came_since(site: Site) -> None:
+    check, seen = await site.filter.check(DISPUTED), (await site.entry()).version
+
+    async def insist(share: float, version: str | None) -> LessonOutcome:
+        policy = FilterPolicy(ThresholdPolicy(unsure=share * check.probability), {"spam": 1, "ham": 1})
+        spam_filter = site.filter.with_policy(policy)
+        return (
+            await spam_filter.learn(DISPUTED, "ham", "page", "ann", Insistence.AT_ONCE, insisted_version=version)
+        ).outcome
+
+    assert await insist(0.99, seen) is LessonOutcome.INSISTED
+    entry = await site.entry()
+    assert await insist(0.5, seen) is LessonOutcome.ALREADY
+    assert await site.entry() == entry
+    assert await insist(0.5, entry.version) is LessonOutcome.INSISTED
+
+
 async def test_the_bound_holds_however_often_it_is_said(site: Site) -> None:
     site.filter = site.filter.with_policy(NEVER_HAM)
     outcomes = []

@@ -76,10 +76,11 @@ class FaultyFilter(Filter):
         source: str,
         actor: str = "",
         insistence: Insistence = Insistence.NEVER,
+        insisted_version: str | None = None,
     ) -> Lesson:
         if isinstance(self.error, CountsFull):
             raise self.error
-        return await super().learn(message, label, source, actor, insistence)
+        return await super().learn(message, label, source, actor, insistence, insisted_version)
 
 
 @dataclass

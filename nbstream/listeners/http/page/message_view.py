@@ -7,7 +7,6 @@ meant. Of quarantined mail the header and the text are shown as text. All of it 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
@@ -144,7 +143,6 @@ class MessageView:
         self._lookups = lookups
         self._quarantine = waiting
         self._message_handler = message_handler
-        self._one_insists = asyncio.Lock()
 
     def routes(self) -> Iterable[PageRoute]:
         """Return the routes of the view."""
@@ -198,7 +196,7 @@ class MessageView:
             return Redirect(_path(message_id), await self._release(message_id, request))
         lesson: Lesson | None
         if action in _LESSONS:
-            lesson = await self._learn(message_id, _LESSONS[action], request, Insistence.NEVER)
+            lesson = await self._learn(message_id, _LESSONS[action], request)
         elif action in _INSISTED:
             lesson = await self._insist(message_id, _INSISTED[action], request)
         else:
@@ -208,20 +206,21 @@ class MessageView:
     async def _insist(self, message_id: str, label: str, request: PageRequest) -> Lesson | None:
         """Insist on the label, unless the message was taught since the form was made: then return None.
 
-        One form after the other, so that one that is sent twice insists once.
+        A form that is sent twice, to whichever worker, insists once: the second one finds another ledger entry.
         """
-        async with self._one_insists:
-            entry = await self._lookups.ledger_entry(message_id)
-            if entry is None or (entry.label, entry.version) != (label, request.form_value("version")):
-                return None
-            return await self._learn(message_id, label, request, Insistence.AT_ONCE)
+        entry, version = await self._lookups.ledger_entry(message_id), request.form_value("version")
+        if entry is None or (entry.label, entry.version) != (label, version):
+            return None
+        return await self._learn(message_id, label, request, version)
 
     async def _learn(
-        self, message_id: str, label: str | None, request: PageRequest, insistence: Insistence
+        self, message_id: str, label: str | None, request: PageRequest, insisted_version: str | None = None
     ) -> Lesson:
+        """Learn the label, or insist on it where ``insisted_version`` names the ledger entry that has it."""
         handler = self._message_handler()
         message = await self._message_to_learn(message_id, handler)
-        return await handler.learn(message, label, request.session.name, insistence)
+        insistence = Insistence.AT_ONCE if insisted_version else Insistence.NEVER
+        return await handler.learn(message, label, request.session.name, insistence, insisted_version)
 
     async def _message_to_learn(self, message_id: str, handler: MessageHandler) -> LearnableMessage:
         """Return what is remembered of the message, or else the message itself if it is quarantined."""

@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.bayes.counts import WEIGHT_ONE
+from nbstream.bayes.lesson_weight import MAX_LESSONS
 from nbstream.listeners.http.page.requests import Role
 from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.model.keys import ModelKeys
 from tests.conftest import RedisServer
 from tests.filter.disputes import DISPUTED, teach_dispute
 from tests.letters import letters
@@ -135,6 +138,18 @@ async def test_who_insists_does_so_on_purpose_and_once(site: Site) -> None:
     assert "Insist on ham" in buttons(page.text)
     assert first.startswith("insisted on ham")
     assert again == wrong == "Nothing was changed: somebody has taught this message meanwhile. Look at it again."
+
+
+async def test_a_message_with_the_most_weight_cannot_be_insisted_on(site: Site) -> None:
+    await teach_dispute(site.http.spam_filter)
+    message_id = await site.check(DISPUTED.raw)
+    await site.client.hset(ModelKeys("default").ledger(message_id), "weight", MAX_LESSONS * WEIGHT_ONE)
+
+    async with site.browser() as browser:
+        page = await browser.get(PATH + message_id)
+
+    assert "the message has the most weight that one message may have" in words(page.text)
+    assert "Insist on ham" not in buttons(page.text)
 
 
 async def test_of_two_who_insist_at_once_one_is_enough(site: Site) -> None:
