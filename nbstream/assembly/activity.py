@@ -13,6 +13,7 @@ from nbstream.store.activity import ActivityCounter, ActivityWriter, ListenerCon
 if TYPE_CHECKING:
     from nbstream.assembly.store import RedisClients
     from nbstream.config import Settings
+    from nbstream.metrics.daemon import DaemonMetrics
     from nbstream.metrics.delivery import DeliveryMetrics
     from nbstream.store.model.keys import ModelKeys
     from nbstream.store.replica.mirror import Mirror
@@ -74,13 +75,20 @@ def make_activity(
     clients: RedisClients,
     keys: ModelKeys,
     mirror: Mirror,
-    delivery: DeliveryMetrics,
+    metrics: DaemonMetrics,
     worker: int | None,
 ) -> ActivityParts | None:
-    """Return the parts; None where there is no page to show it, because ``listeners.http`` is off."""
-    if settings.listeners.http is None:
+    """Return the parts; None where no page shows it, neither here nor on another host."""
+    if not settings.remembers_rows:
         return None
-    counter, report = ActivityCounter(), ProcessReport(worker, mirror, delivery)
+    counter, report = ActivityCounter(), ProcessReport(worker, mirror, metrics.delivery)
     # The client that does not retry by itself: nothing may be counted twice.
-    writer = ActivityWriter(clients.blocking_client, keys, counter, report.name(settings), report.status)
+    writer = ActivityWriter(
+        clients.blocking_client,
+        keys,
+        counter,
+        report.name(settings),
+        report.status,
+        metrics.store.activity_dropped,
+    )
     return ActivityParts(counter, writer, report)

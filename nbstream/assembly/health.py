@@ -69,8 +69,9 @@ VERSIONS_DIFFER = note(
 )
 NOT_COUNTED = warning(
     "daemon.activity",
-    "The numbers of verdicts lack {count} messages, because Redis could not be written when they were checked.",
-    "Look at the metrics (/metrics) for numbers that do not need Redis; those of the page are whole again later.",
+    "The numbers of verdicts of the last eight days lack up to {count} messages, because Redis could not be "
+    "written when they were checked.",
+    "Look at the metrics (/metrics) for numbers that do not need Redis; the page says this for eight days.",
 )
 NO_NEWS = warning(
     "daemon.events",

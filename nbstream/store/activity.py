@@ -108,9 +108,10 @@ class ProcessStatus:
     """What a process says of itself.
 
     ``worker`` is its number among the workers of the daemon, 0 where there is one process. ``lag_seconds`` is
-    since when its counts in memory may not equal Redis. ``dropped`` is the number of checks that are missing in
-    what all processes count, since it began. ``quarantined`` is the number of messages in the quarantine of the
-    host, None for a process that does not count them. ``connections`` are by listener.
+    since when its counts in memory may not equal Redis. ``dropped`` is the number of its checks that may be
+    missing in what all processes count, of the hours whose numbers are there. ``quarantined`` is the number of
+    messages in the quarantine of the host, None for a process that does not count them. ``connections`` are by
+    listener.
     """
 
     host: str
@@ -136,7 +137,7 @@ class ActivityWriter:
 
     ``client`` must not retry by itself: what was written although the reply was lost would count twice.
     ``process`` is the name of this process, which no other process has; ``status`` returns what it says of itself,
-    given the number of checks that were dropped.
+    given the number of checks that were dropped. ``on_dropped`` is called with each such number.
     """
 
     def __init__(
@@ -146,18 +147,24 @@ class ActivityWriter:
         counter: ActivityCounter,
         process: str,
         status: Callable[[int], ProcessStatus],
+        on_dropped: Callable[[int], object],
     ) -> None:
         self._keys = keys
         self._counter = counter
         self._process = process
         self._status = status
+        self._on_dropped = on_dropped
         self._script = client.register_script(lua_script("activity.lua"))
         self._said_at = -math.inf
         self._is_writing = True
-        self.dropped = 0
-        """How many checks this process has counted that are missing in Redis, at most."""
+        self._dropped: dict[int, int] = {}  # by hour since the epoch
         self.may_publish = True
         """False once Redis has refused to tell others of news: its user may not publish on the channel."""
+
+    @property
+    def dropped(self) -> int:
+        """How many checks of this process are missing in the numbers that are there, at most."""
+        return sum(self._dropped.values())
 
     async def run(self) -> None:
         """Write what is new once a second, until cancelled."""
@@ -168,11 +175,14 @@ class ActivityWriter:
 
     async def write(self, now: float | None = None) -> None:
         """Write what is new, if there is anything; ``now`` is in seconds since the epoch. A failure is counted."""
+        now = time.time() if now is None else now
         is_heartbeat = time.monotonic() - self._said_at >= HEARTBEAT_SECONDS
         counts = self._counter.take()
         if counts or is_heartbeat:
+            oldest = int(now - HOURS_LIFE_SECONDS) // HOUR_SECONDS
+            self._dropped = {hour: checks for hour, checks in self._dropped.items() if hour >= oldest}
             status = _pack_status(self._status(self.dropped)) if is_heartbeat else ""
-            await self._write(time.time() if now is None else now, counts, status)
+            await self._write(now, counts, status)
 
     async def leave(self) -> None:
         """Write what is left, and that this process ends; not longer than a second."""
@@ -215,8 +225,9 @@ class ActivityWriter:
                 _log.warning("activity is not counted now: %s", error)
             self._is_writing = False
         finally:
-            if not written:  # or cancelled: then it may have been written all the same
-                self.dropped += checks
+            if checks and not written:  # or cancelled: then it may have been written all the same
+                self._dropped[hour] = self._dropped.get(hour, 0) + checks
+                self._on_dropped(checks)
 
 
 def _is_latency(name: str) -> bool:
@@ -248,7 +259,7 @@ def _unpack_process(packed: bytes) -> SeenProcess | None:
             connections,
         )
         return SeenProcess(float(at), status)
-    except (ValueError, TypeError, LookupError, AttributeError):
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
         return None
 
 

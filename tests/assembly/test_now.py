@@ -28,7 +28,7 @@ from nbstream.store.activity import ActivitySpan
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
 from tests.doctor.sites import is_of
-from tests.waiting import until
+from tests.waiting import ended, until
 
 
 @dataclass
@@ -55,13 +55,14 @@ class Process:
 
 @asynccontextmanager
 async def run_process(
-    client: Redis, folder: Path, worker: int | None = None, *, http: bool = True
+    client: Redis, folder: Path, worker: int | None = None, *, http: bool = True, envelope: bool | None = None
 ) -> AsyncIterator[Process]:
     listeners = {"smtp": {"listen": "127.0.0.1:0"}, "http": {"listen": "127.0.0.1:8025"} if http else None}
     settings = Settings.model_validate(
         {
             "state_dir": str(folder),
             "listeners": listeners,
+            "memory": {"envelope": envelope},
             "relay": {"next_hop": f"maildir:{folder / 'Maildir'}"},
         }
     )
@@ -69,16 +70,10 @@ async def run_process(
     is_draining = [False]
     async with AsyncExitStack() as stack:
         mirror = asyncio.create_task(parts.mirror.run())
-        stack.push_async_callback(_ended, mirror)
+        stack.push_async_callback(ended, mirror)
         await parts.mirror.loaded.wait()
         check = HealthCheck(parts, lambda: is_draining[0])
         yield Process(settings, parts, NowReader(settings, parts, check), is_draining)
-
-
-async def _ended(task: asyncio.Task[None]) -> None:
-    while not task.done():
-        task.cancel()
-        await asyncio.wait([task], timeout=1)
 
 
 def of_kind(now: Now, kind: FindingKind) -> list[Finding]:
@@ -125,6 +120,20 @@ async def test_without_the_http_listener_nothing_is_counted(client: Redis, tmp_p
         await process.parts.spam_filter.check(Message(b"Subject: lunch\r\n\r\nhello\r\n"))
         assert process.parts.activity is None
     assert await client.keys("nbstream:*activity*") == []
+
+
+async def test_a_host_whose_mail_is_listed_by_the_page_of_another_one_is_counted_there(
+    client: Redis, tmp_path: Path
+) -> None:
+    async with (
+        run_process(client, tmp_path, 1) as first,
+        run_process(client, tmp_path, 2, http=False, envelope=True) as second,
+    ):
+        await second.check(2)
+        now = await first.now()
+
+    assert now.activity
+    assert now.activity.totals[Verdict.UNSURE] == 2
 
 
 async def test_redis_away_is_said_with_the_numbers_that_were_known(own_redis: RedisServer, tmp_path: Path) -> None:

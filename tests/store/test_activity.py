@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from nbstream.errors import StoreForbids, StoreUnavailable
 from nbstream.policy.verdict import Verdict
 from nbstream.store import activity
 from nbstream.store.activity import (
+    HOURS_LIFE_SECONDS,
     ActivityCounter,
     ActivityReader,
     ActivitySpan,
@@ -45,8 +46,14 @@ class Process:
 
     def __init__(self, client: Redis, host: str = "mx1") -> None:
         self.counter = ActivityCounter()
+        self.drops: list[int] = []
         self.writer = ActivityWriter(
-            client, KEYS, self.counter, f"{host}/1", lambda dropped: replace(STATUS, host=host, dropped=dropped)
+            client,
+            KEYS,
+            self.counter,
+            f"{host}/1",
+            lambda dropped: replace(STATUS, host=host, dropped=dropped),
+            self.drops.append,
         )
 
     async def check(self, at: float, *verdicts: Verdict, seconds: float = 0.001) -> None:
@@ -210,8 +217,11 @@ async def test_what_cannot_be_written_is_dropped_and_counted_and_never_doubled(o
     own_redis.stop()
     with pytest.raises(StoreUnavailable):
         await totals(client, NOON)
-    await process.check(NOON, Verdict.HAM)
+    await process.check(NOON + 3600, Verdict.HAM)
     assert process.writer.dropped == 3
+    await process.check(NOON + HOURS_LIFE_SECONDS + 3600, Verdict.HAM)
+    assert process.writer.dropped == 2  # the numbers of the first hour are no more
+    assert process.drops == [2, 1, 1]
     await client.aclose()
 
 
@@ -234,7 +244,19 @@ async def test_processes_that_are_silent_for_long_are_forgotten(client: Redis) -
     assert await client.hkeys(KEYS.activity_processes) == [b"mx2/1"]
 
 
-@pytest.mark.parametrize("packed", ["", "12 {}", "12 []", "x {", '12 {"connections": 1}', f"12 {json.dumps('x')}"])
+@pytest.mark.parametrize(
+    "packed",
+    [
+        "",
+        "12 {}",
+        "12 []",
+        "x {",
+        '12 {"connections": 1}',
+        f"12 {json.dumps('x')}",
+        "12 " + json.dumps({**asdict(STATUS), "dropped": 0}).replace('"dropped": 0', '"dropped": 1e999'),
+        "12 " + "[" * 100_000,
+    ],
+)
 async def test_what_another_version_says_of_itself_is_left_out(client: Redis, packed: str) -> None:
     await Process(client).check(NOON)
     await client.hset(KEYS.activity_processes, "odd", packed)

@@ -42,7 +42,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-MAX_QUEUED = 256  # 300 tokens of a message with their counts take some 30 kB: 8 MB in all
+# 300 tokens of a message with their counts take some 30 kB, and the beginning of a message for its envelope 32 kB
+# at most: 16 MB in all.
+MAX_QUEUED = 256
 _BATCH_SIZE = 64  # 0.2 MB; what a command costs by itself is that of some ten messages
 _GATHERED_SECONDS = 0.025  # larger batches need fewer round trips for each message
 _WRITTEN_SECONDS = (
