@@ -19,6 +19,22 @@ VIEWS = (
 )
 
 
+def touching_labels(visitor: Visitor) -> list[str]:
+    """The labels of charts that lie on each other."""
+    found: list[str] = visitor.page.evaluate(_TOUCHING)
+    return found
+
+
+_TOUCHING = """() => [...document.querySelectorAll('svg.chart')].flatMap((chart) => {
+  const labels = [...chart.querySelectorAll('text')]
+    .map((label) => [label.textContent, label.getBoundingClientRect()]).filter(([, box]) => box.width)
+  const touches = (box, other) => box.left < other.right && other.left < box.right
+    && box.top < other.bottom - 1 && other.top < box.bottom - 1
+  return labels.flatMap(([text, box], number) => labels.slice(number + 1)
+    .filter(([, other]) => touches(box, other)).map(([other]) => `${text} lies on ${other}`))
+})"""
+
+
 def faults(visitor: Visitor, path: str) -> list[str]:
     """What is wrong with a view, as this visitor sees it."""
     response = visitor.go(path)
@@ -28,6 +44,7 @@ def faults(visitor: Visitor, path: str) -> list[str]:
         *([f"{headings} main headings"] if headings != 1 else []),
         *visitor.grave_violations(),
         *visitor.overflowing(),
+        *touching_labels(visitor),
         *visitor.take_problems(),
     ]
 

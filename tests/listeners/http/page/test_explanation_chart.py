@@ -55,7 +55,7 @@ def test_the_axes_are_as_long_as_all_bars_and_thresholds_need_and_each_has_its_o
     for axis in axes:
         assert axis.low == -19.5
         assert axis.high == pytest.approx(2 * math.log(999))
-        assert (0, "0.5") in [(tick.at, tick.label) for tick in axis.ticks]
+        assert (0, "0.500") in [(tick.at, tick.label) for tick in axis.ticks]
     labels = [[mark.label for mark in axis.thresholds] for axis in axes]
     assert labels == [["unsure 0.5", "spam 0.95", "reject 0.999"], ["unsure 0.7"]]  # infinity is never reached
     expected = [0, 2 * math.log(19), 2 * math.log(999)]

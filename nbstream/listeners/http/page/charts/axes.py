@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
 _LABEL_CHARACTERS = 8  # the frame has room for so many
+_CHARACTER_WIDTH = 0.62  # of a digit, in sizes of its font
+_LINE_HEIGHT = 1.2  # in sizes of the font
+_LABEL_GAP = 6.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +34,19 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A drawing of this size, and the rectangle in it where the data are drawn; the rest is for axes."""
+    """A drawing of this size, and the rectangle in it where the data are drawn; the rest is for axes.
+
+    ``narrow_font`` is the size of the font on a narrow screen, in units of the drawing, as the style sheet has it.
+    Labels that have no room then are of the class ``dense``, and are not shown there.
+    """
 
     width: int = 720
     height: int = 240
-    left: int = 48
+    left: int = 60
     right: int = 12
     top: int = 12
     bottom: int = 28
+    narrow_font: float = 21
 
     def x_scale(self, low: float, high: float) -> Scale:
         """Return the scale from the left edge to the right one."""
@@ -60,14 +68,17 @@ class Frame:
 
     def labelled_y_axis(self, scale: Scale, ticks: Iterable[tuple[float, str]]) -> Markup:
         """Return the same for ticks (value, label), as a scale of logarithms needs."""
+        placed = [(scale.position(value), label) for value, label in ticks]
+        half = self.narrow_font * _LINE_HEIGHT / 2
+        tick_classes = _tick_classes((position - half, position + half) for position, _ in placed)
         return lines(
             Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
-                self.left, self.width - self.right, (y := coordinate(scale.position(value))), y
+                self.left, self.width - self.right, (y := coordinate(position)), y
             )
-            + Markup('<text class="tick" x="{}" y="{}" dy="0.32em" text-anchor="end">{}</text>').format(
-                self.left - 6, y, label
+            + Markup('<text class="{}" x="{}" y="{}" dy="0.32em" text-anchor="end">{}</text>').format(
+                tick_class, self.left - 6, y, label
             )
-            for value, label in ticks
+            for (position, label), tick_class in zip(placed, tick_classes, strict=True)
         )
 
     def x_axis(self, scale: Scale, ticks: Iterable[tuple[float, str]]) -> Markup:
@@ -76,19 +87,20 @@ class Frame:
         axis = Markup('<line class="axis" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
             self.left, self.width - self.right, y, y
         )
+        placed = [(scale.position(value), label) for value, label in ticks]
         marks = (
             Markup('<line class="axis" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
-                (x := coordinate(scale.position(value))), x, y, y + 4
+                (x := coordinate(position)), x, y, y + 4
             )
-            + Markup('<text class="tick" x="{}" y="{}" text-anchor="{}">{}</text>').format(
-                x, y + 18, self._anchor(scale.position(value)), label
+            + Markup('<text class="{}" x="{}" y="{}" text-anchor="{}">{}</text>').format(
+                tick_class, x, y + 18, self._anchor(position), label
             )
-            for value, label in ticks
+            for (position, label), tick_class in zip(placed, _tick_classes(map(self._extent, placed)), strict=True)
         )
         return lines((axis, *marks))
 
     def x_axis_name(self, name: str) -> Markup:
-        """Return the name of the axis below the data, for a frame with 44 units there."""
+        """Return the name of the axis below the data, for a frame with 44 or more units there."""
         x = coordinate((self.left + self.width - self.right) / 2)
         return Markup('<text class="axis-name" x="{}" y="{}" text-anchor="middle">{}</text>').format(
             x, self.height - 6, name
@@ -98,12 +110,32 @@ class Frame:
         """Return the name of the axis at the left, above the data, for a frame with 28 units there."""
         return Markup('<text class="axis-name" x="4" y="14">{}</text>').format(name)
 
+    def _extent(self, placed: tuple[float, str]) -> tuple[float, float]:
+        """Return from where to where a label below the data goes on a narrow screen, with a gap."""
+        x, label = placed
+        length = len(label) * self.narrow_font * _CHARACTER_WIDTH + _LABEL_GAP
+        start = x - length * {"start": 0.0, "middle": 0.5, "end": 1.0}[self._anchor(x)]
+        return start, start + length
+
     def _anchor(self, x: float) -> str:
         """Return how a label is put at ``x`` so that it does not leave the drawing."""
         room = 24
         if x < self.left + room:
             return "start"
         return "end" if x > self.width - self.right - room else "middle"
+
+
+def _tick_classes(extents: Iterable[tuple[float, float]]) -> Iterator[str]:
+    """Yield the class of each label, of which the extent on a narrow screen is given.
+
+    Of two that would touch each other there, the later one is ``dense``.
+    """
+    taken: list[tuple[float, float]] = []
+    for start, end in extents:
+        is_free = all(end <= other_start or other_end <= start for other_start, other_end in taken)
+        if is_free:
+            taken.append((start, end))
+        yield "tick" if is_free else "tick dense"
 
 
 def lines(parts: Iterable[Markup]) -> Markup:

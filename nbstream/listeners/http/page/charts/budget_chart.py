@@ -13,8 +13,8 @@ from nbstream.listeners.http.page.charts.axes import Frame, coordinate, round_ti
 if TYPE_CHECKING:
     from nbstream.policy.first_scores import BudgetUse
 
-FRAME = Frame(height=200, top=28, right=76)
-_LINE_HEIGHT = 14.0
+FRAME = Frame(width=400, height=220, left=48, top=28, right=64, narrow_font=13)
+_LINE_HEIGHT = 15.0
 
 
 @dataclass(frozen=True, slots=True)

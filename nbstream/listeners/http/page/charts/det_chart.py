@@ -20,7 +20,7 @@ from nbstream.listeners.http.page.charts.axes import Frame, Scale, coordinate
 if TYPE_CHECKING:
     from nbstream.evaluation.tuning import ErrorCounts, LabelledSample
 
-FRAME = Frame(width=400, height=320, left=52, right=16, top=28, bottom=44)
+FRAME = Frame(width=400, height=320, left=52, right=16, top=28, bottom=44, narrow_font=13)
 _DECADES = range(-6, 3)  # of percent
 _MARK = 5  # half the width of a mark
 

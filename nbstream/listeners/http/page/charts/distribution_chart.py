@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 _BINS = 60
 _LOWEST, _HIGHEST = 0.001, 0.999  # P(spam) that are always on the axis
 _MARGIN = 0.5  # of log-odds
-_ROW = 18  # height of the handle of one threshold, above the data
+_ROW = 22  # height of the handle of one threshold, above the data
 _GRIP = 10  # half the width that a finger meets
-FRAME = Frame(height=300, top=3 * _ROW + 6, bottom=44)
+FRAME = Frame(height=318, top=3 * _ROW + 6, bottom=50)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,14 +40,14 @@ def test_one_message_fills_its_step_up_to_the_highest_tick() -> None:
     root = parse_svg(draw_activity(chart([{}, {"spam": 1.0}, {}])))
 
     (spam,) = (path for path in root.iter("path") if path.attrib["class"] == "area spam")
-    assert spam.attrib["d"] == "M48 212L268 212L268 12L488 12L488 212L708 212L708 212L48 212Z"
+    assert spam.attrib["d"] == "M60 212L276 212L276 12L492 12L492 212L708 212L708 212L60 212Z"
     assert [title.text for title in root.iter("title")] == ["12:31"]
 
 
 def test_classes_are_stacked_in_their_order() -> None:
     root = parse_svg(draw_activity(chart([{"spam": 2.0, "ham": 1.0, "unsure": 1.0}])))
 
-    tops = [path.attrib["d"].split("L")[0].removeprefix("M48 ") for path in root.iter("path")]
+    tops = [path.attrib["d"].split("L")[0].removeprefix("M60 ") for path in root.iter("path")]
     assert tops == ["162", "112", "12"]
 
 
@@ -62,7 +62,7 @@ def test_a_huge_number_is_drawn_like_the_highest() -> None:
     root = parse_svg(draw_activity(chart([{"ham": 1e300}, {"ham": math.inf}, {"ham": 3.0}])))
 
     assert is_within_view_box(root)
-    assert (48.0, 12.0) in set(coordinates(root))
+    assert (60.0, 12.0) in set(coordinates(root))
 
 
 def test_texts_are_escaped() -> None:
