@@ -41,7 +41,7 @@ async def act(browser: Browser, message_id: str, action: str, **form: str) -> st
 
 def flash(page: Response) -> str:
     assert page.status == 200, page.text
-    found = re.search(r'<p class="notice" role="status">(.*?)</p>', page.text)
+    found = re.search(r'<p class="notice"[^>]* role="status">(.*?)</p>', page.text)
     return found[1].replace("&gt;", ">").replace("&#34;", '"') if found else ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+from importlib import resources
 
 import pytest
 
@@ -54,3 +55,16 @@ def test_nothing_is_fetched_from_elsewhere(static_files: StaticFiles) -> None:
 
 def test_first_view_is_small(static_files: StaticFiles) -> None:
     assert sum(len(file.packed) for file in static_files.files.values()) < 60_000
+
+
+def test_no_script_runs_twice_because_a_page_names_what_another_script_imports() -> None:
+    folder = resources.files("nbstream.listeners.http.page")
+    scripts, templates = (
+        "".join(file.read_text() for file in folder.joinpath(name).iterdir() if file.name.endswith(ending))
+        for name, ending in (("static", ".js"), ("templates", ".html"))
+    )
+    imported = set(re.findall(r'from "\./(\w+\.js)"', scripts))
+    named = set(re.findall(r"/ui/static/(\w+\.js)", templates))
+
+    assert imported
+    assert not imported & named

@@ -32,9 +32,9 @@ async function reload() {
 async function again() {
   try {
     await reload();
-    open();
+    if (!document.hidden) open();
   } catch {
-    timer = setTimeout(again, AGAIN_MILLISECONDS);
+    if (!document.hidden) timer = setTimeout(again, AGAIN_MILLISECONDS);
   }
 }
 

@@ -1,11 +1,6 @@
-// What the scripts of all views need. A view works without any of it.
-
-/** Says a text to screen readers, in the region that the layout has for that. */
-export function announce(text) {
-  const region = document.getElementById("announcer");
-  region.textContent = "";
-  region.textContent = text;
-}
+// What the scripts of several views need. A view works without any of it.
+//
+// It is only imported: a page that named it with its version as well would run it twice.
 
 /** Returns the answer to a request of a script. Where the session has ended, the login is shown instead. */
 async function ask(path, options = {}) {
@@ -31,12 +26,6 @@ export async function getFragment(path, options = {}) {
   return template.content;
 }
 
-/** Sends a form as the button that was pressed would, and returns the content of the answer. */
-export function sendForm(form, submitter = null) {
-  const body = new URLSearchParams(new FormData(form, submitter));
-  return getFragment(form.getAttribute("action"), { method: "POST", body });  // form.action may be a field
-}
-
 /** Calls `act` when the reader presses the key, except in a field or with Ctrl, Alt or Meta. */
 export function onKey(key, act) {
   document.addEventListener("keydown", (event) => {
@@ -44,15 +33,5 @@ export function onKey(key, act) {
     if (event.key !== key || isTyping || event.ctrlKey || event.altKey || event.metaKey) return;
     event.preventDefault();
     act(event);
-  });
-}
-
-// A hidden button with data-copy="ID" is shown, and copies the text of that element. Over plain HTTP from another
-// machine, browsers have no clipboard.
-for (const button of navigator.clipboard ? document.querySelectorAll("button[data-copy]") : []) {
-  button.hidden = false;
-  button.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
-    announce(button.dataset.copied ?? "");
   });
 }
