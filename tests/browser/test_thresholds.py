@@ -141,7 +141,7 @@ def test_a_threshold_that_is_dragged_does_what_tune_says(visit: OpenVisitor, dae
 
 def test_thresholds_are_moved_by_keys_and_keep_their_order(visit: OpenVisitor, daemon: DaemonProcess) -> None:
     page = open_view(visit, daemon).page
-    spam, unsure, refused = (slider(page, name) for name in ("spam", "unsure", "refused"))
+    spam, unsure, reject = (slider(page, name) for name in ("spam", "unsure", "reject"))
 
     spam.focus()
     page.keyboard.press("PageUp")
@@ -150,18 +150,18 @@ def test_thresholds_are_moved_by_keys_and_keep_their_order(visit: OpenVisitor, d
     unsure.focus()
     page.keyboard.press("End")  # no further than spam
     assert unsure.get_attribute("aria-valuenow") == spam.get_attribute("aria-valuenow")
-    refused.focus()
+    reject.focus()
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("Home")  # no further than spam
-    assert refused.get_attribute("aria-valuenow") == spam.get_attribute("aria-valuenow")
+    assert reject.get_attribute("aria-valuenow") == spam.get_attribute("aria-valuenow")
     page.keyboard.press("PageUp")
 
-    now = [handle.get_attribute("aria-valuenow") for handle in (unsure, spam, refused)]
+    now = [handle.get_attribute("aria-valuenow") for handle in (unsure, spam, reject)]
     expect(page.locator("#line")).to_have_text(f"verdict: {{unsure: {now[0]}, spam: {now[1]}, reject: {now[2]}}}")
     expect(spam).to_have_attribute("aria-valuetext", re.compile("^spam from 0"))
     assert_shows_what_tune_says(page, daemon)
     page.keyboard.press("End")
-    expect(refused).to_have_attribute("aria-valuetext", "never refused")
+    expect(reject).to_have_attribute("aria-valuetext", "never rejected")
     expect(page.locator("#line")).to_contain_text("reject: null")
 
 

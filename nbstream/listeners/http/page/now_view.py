@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from nbstream.policy.verdict import Verdict
 from nbstream.store.activity import Activity, ActivitySpan, ActivityStep, SeenProcess
 
 if TYPE_CHECKING:
-    from nbstream.findings import Finding
+    from nbstream.findings import Finding, Severity
 
 EVENTS_PATH = f"{PREFIX}events"
 _MAX_FINDINGS = 50
@@ -136,6 +137,7 @@ def view_values(now: Now, span: ActivitySpan) -> Mapping[str, object]:
         "spans": tuple(ActivitySpan),
         "events_path": f"{EVENTS_PATH}?span={span}",
         "verdicts": tuple(Verdict),
+        "severities": _severities(now.findings),
         "findings": sorted(now.findings, key=lambda finding: -finding.severity.rank)[:_MAX_FINDINGS],
         "chart": activity_chart(activity) if activity else None,
         "totals": _totals(activity) if activity else (),
@@ -145,6 +147,12 @@ def view_values(now: Now, span: ActivitySpan) -> Mapping[str, object]:
             (share, activity.latency(share)) for share in (0.5, 0.99) if activity and activity.latencies
         ],
     }
+
+
+def _severities(findings: Sequence[Finding]) -> Sequence[tuple[Severity, int]]:
+    """Return how many findings there are of each severity, the worst first."""
+    counts = Counter(finding.severity for finding in findings)
+    return sorted(counts.items(), key=lambda counted: -counted[0].rank)
 
 
 @dataclass(frozen=True, slots=True)

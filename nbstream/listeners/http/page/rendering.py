@@ -7,6 +7,7 @@ Rules: everything is escaped unless this module or ``charts`` made it. Texts tha
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from nbstream.listeners.http.page.requests import Page, PageRequest
 
 _TITLE_LENGTH = 1000
+_LEAST_DISTANCE = 1e-6  # of P(spam) from 0 and from 1, that is shown
 NAVIGATION = (
     ("/ui/", "now.name"),
     ("/ui/messages", "messages.name"),
@@ -116,9 +118,8 @@ def number(value: float, digits: int = 0) -> str:
 
 
 def format_probability(probability: float) -> str:
-    """Return P(spam) in a few characters, also near 0 and near 1: ``0.5``, ``3e-05``, ``1-3e-05``."""
-    if 0.001 <= probability <= 0.999:
-        return f"{probability:.3f}".rstrip("0")
-    if probability < 0.5 or probability == 1:
-        return f"{probability:.1g}"
-    return f"1-{1 - probability:.1g}"
+    """Return P(spam) with the digits that it needs near 0 and near 1: ``0.500``, ``0.99997``, ``> 0.999999``."""
+    distance = min(probability, 1 - probability)
+    if distance < _LEAST_DISTANCE:
+        return f"< {_LEAST_DISTANCE:f}" if probability < 0.5 else f"> {1 - _LEAST_DISTANCE:f}"
+    return f"{probability:.{max(3, math.ceil(-math.log10(distance)))}f}"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from nbstream.listeners.http.page.teaching_summary import DayOfTeaching, TeachingSummary
     from nbstream.policy.verdict import ModelState
-    from nbstream.store.model.history import HistoryChange
+    from nbstream.store.model.history import HistoryChange, HistorySelection
 
 _PAGE = 50
 _TICK_DAYS = 7
@@ -68,17 +68,19 @@ class TeachingView:
 
     async def _show(self, request: PageRequest) -> Answer:
         wanted = ChangeSelection.from_fields(request.query)
-        selection = wanted.of_history(self._clock())
+        selection, problem = _read_selection(wanted, self._clock())
         before = request.query.get("before", "").encode()
         if before and not is_stream_id(before):
             raise PageRefused(400, text("teaching.no_such_page"))
         changes, is_old = await self._read()
         summary = await self._summarize(changes)
-        page, rest = page_of_changes((change for change in changes if change in selection), before or None, _PAGE)
+        selected = (change for change in changes if selection and change in selection)
+        page, rest = page_of_changes(selected, before or None, _PAGE)
         return Page(
             "teaching.html",
             {
                 "wanted": wanted,
+                "problem": problem,
                 "page": page,
                 "next_query": wanted.query(before=rest.decode()) if rest else "",
                 "is_first": not before,
@@ -88,6 +90,7 @@ class TeachingView:
                 "chart": _draw_days(summary.days),
                 "state": self._model_state(),
             },
+            status=400 if problem else 200,
         )
 
     async def _read(self) -> tuple[Sequence[HistoryChange], bool]:
@@ -105,6 +108,14 @@ class TeachingView:
         if self._summary is None or self._summary[0] != basis:
             self._summary = basis, await asyncio.to_thread(summarize_teaching, changes, now)
         return self._summary[1]
+
+
+def _read_selection(wanted: ChangeSelection, now: float) -> tuple[HistorySelection | None, str]:
+    """Return what the form selects, or None and what is wrong with the form."""
+    try:
+        return wanted.of_history(now), ""
+    except PageRefused as refused:
+        return None, refused.text
 
 
 def _draw_days(days: Sequence[DayOfTeaching]) -> Markup:

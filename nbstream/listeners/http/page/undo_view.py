@@ -73,8 +73,17 @@ class UndoView:
 
     async def _preview(self, request: PageRequest) -> Answer:
         wanted = ChangeSelection.from_fields(request.query)
-        if not wanted.since and not wanted.id:
-            return Page("undo.html", {"wanted": wanted, "preview": None})
+        may_undo = request.session.role.includes(Role.TEACH) and request.session.is_verified
+        values: dict[str, object] = {"wanted": wanted, "problem": "", "may_undo": may_undo, "preview": None}
+        if wanted.since or wanted.id:
+            try:
+                values |= await self._preview_values(wanted)
+            except PageRefused as refused:  # said beside the form, which keeps what was written
+                return Page("undo.html", values | {"problem": refused.text}, refused.status)
+        return Page("undo.html", values)
+
+    async def _preview_values(self, wanted: ChangeSelection) -> dict[str, object]:
+        """Return what the template says of an undo. Raises ``PageRefused``."""
         outcomes: list[ChangeOutcome] = []
         selection = wanted.of_history(self._clock())
         async with self._working():
@@ -86,19 +95,14 @@ class UndoView:
                 self._parts.make_scorer,
                 outcomes.append,
             )
-        return Page(
-            "undo.html",
-            {
-                "wanted": wanted,
-                "confirmed": _what_was_shown(wanted, selection, outcomes),
-                "preview": summary,
-                "outcomes": outcomes[:_SHOWN],
-                "done": describe_undo(summary),
-                "hidden": max(0, len(outcomes) - _SHOWN),
-                "undoable": summary.outcomes.get(UndoOutcome.WOULD_BE_TAKEN_BACK, 0),
-                "may_undo": request.session.role.includes(Role.TEACH) and request.session.is_verified,
-            },
-        )
+        return {
+            "confirmed": _what_was_shown(wanted, selection, outcomes),
+            "preview": summary,
+            "outcomes": outcomes[:_SHOWN],
+            "done": describe_undo(summary),
+            "hidden": max(0, len(outcomes) - _SHOWN),
+            "undoable": summary.outcomes.get(UndoOutcome.WOULD_BE_TAKEN_BACK, 0),
+        }
 
     async def _undo(self, request: PageRequest) -> Answer:
         wanted = ChangeSelection.from_fields({name: request.form_value(name) for name in request.form})

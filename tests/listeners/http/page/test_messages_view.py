@@ -84,7 +84,7 @@ async def test_a_line_has_what_is_remembered(client: Redis) -> None:
     assert time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row.checked_at)) in at
     assert " ".join(re.sub(r"<[^>]*>", " ", way).split()) == "ann@x.example &rarr; to bob@y.example and 11 more"
     assert ">hello</bdi>" in subject
-    assert (verdict, probability) == ('<span class="verdict spam">spam</span>', "0.0700")
+    assert (verdict, probability) == ('<span class="verdict spam">spam</span>', "0.070")
     assert "*@y.example" in policy
     assert "pass, quarantine" in action
     assert "1 checked message is remembered, for 10 hours at most." in page
@@ -146,7 +146,7 @@ async def test_without_envelopes_the_rest_is_listed_and_the_setting_is_named(cli
     ("memory", "path", "said"),
     [
         (MEMORY, "/ui/messages", "No message is remembered yet. As soon as mail goes through the daemon"),
-        (MEMORY, "/ui/messages?verdict=spam", "No remembered message is like that."),
+        (MEMORY, "/ui/messages?verdict=spam", "No message matches."),
         (replace(MEMORY, messages=0), "/ui/messages", "memory.messages is 0"),
     ],
 )

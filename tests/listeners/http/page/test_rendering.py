@@ -50,14 +50,14 @@ def test_lines_that_others_wrote_stay_lines_and_are_harmless() -> None:
 @pytest.mark.parametrize(
     ("probability", "shown"),
     [
-        (0.5, "0.5"),
+        (0.5, "0.500"),
         (0.12345, "0.123"),
         (0.999, "0.999"),
-        (0.99952, "1-0.0005"),
-        (1 - 3e-7, "1-3e-07"),
-        (3e-5, "3e-05"),
-        (0.0, "0"),
-        (1.0, "1"),
+        (0.99952, "0.9995"),
+        (1 - 3e-7, "> 0.999999"),
+        (3e-5, "0.00003"),
+        (0.0, "< 0.000001"),
+        (1.0, "> 0.999999"),
     ],
 )
 def test_a_probability_near_its_ends_is_not_rounded_to_them(probability: float, shown: str) -> None:

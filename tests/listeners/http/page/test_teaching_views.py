@@ -126,7 +126,7 @@ async def seen(browser: Browser, path: str, status: int = 200) -> str:
 
 def in_list(shown: str) -> str:
     """What is below the form that filters the list."""
-    return shown.rpartition("Filter")[2]
+    return shown.rpartition("Search")[2]
 
 
 def hidden_fields(html: str) -> dict[str, str]:
@@ -140,7 +140,7 @@ async def test_an_untaught_model_says_so(reader: Browser) -> None:
     shown = await seen(reader, "/ui/teaching")
 
     assert "Nothing was taught yet." in shown
-    assert "200 more needed" in shown
+    assert "Class Learned Needed Missing ham 0 200 200 spam 3 3 0" in shown
     assert "The model is still learning" in shown
 
 
@@ -183,6 +183,15 @@ async def test_what_is_not_understood_is_refused(reader: Browser) -> None:
     for query in ("since=tomorrow", "label=eggs", "before=x"):
         assert (await reader.get(f"/ui/teaching?{query}")).status == 400
     assert (await reader.get("/ui/undo?since=tomorrow")).status == 400
+
+
+@pytest.mark.parametrize("path", ["/ui/teaching", "/ui/undo"])
+async def test_a_form_that_is_not_understood_keeps_what_was_written(reader: Browser, path: str) -> None:
+    html = (await reader.get(f"{path}?since=tomorrow&actor=ann")).text
+
+    assert re.search(r'role="alert">[^<]*tomorrow', html)
+    assert 'name="since" value="tomorrow"' in html
+    assert 'name="actor" value="ann"' in html
 
 
 async def test_while_redis_is_away_the_last_state_is_shown_and_said_to_be_old(site: Site, reader: Browser) -> None:
@@ -280,7 +289,7 @@ async def test_what_stays_is_shown_with_its_reason(site: Site, teacher: Browser)
 async def test_nothing_selected_is_nothing_undone(site: Site, teacher: Browser) -> None:
     await site.teach(PRIZE, "ham")
 
-    assert "A time from which on, or a message, is needed." in await seen(teacher, "/ui/undo?actor=ann")
+    assert "Enter a time in Since, or the id of a message." in await seen(teacher, "/ui/undo?actor=ann")
     assert "No change of the history is selected." in await seen(teacher, "/ui/undo?since=1h&actor=nobody")
     assert (await teacher.post("/ui/undo", {"actor": "ann"})).status == 400
     assert await site.model.entry(PRIZE.key) is not None

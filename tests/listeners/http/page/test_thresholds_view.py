@@ -399,7 +399,7 @@ async def test_the_handles_are_where_a_script_finds_them(client: Redis) -> None:
     handles = [group for group in outline.named("g") if "data-threshold" in group]
     assert [group["data-threshold"] for group in handles] == ["unsure", "spam", "reject"]
     assert [group["data-words"] for group in handles] == [
-        "unsure from 0.5", "spam from 0.95", "refused from 0.99",
+        "unsure from 0.5", "spam from 0.95", "reject from 0.99",
     ]  # fmt: skip
     assert answer["thresholds"] == {"unsure": "0.5", "spam": "0.95", "reject": "0.99"}
     assert list(answer["words"].values()) == [group["data-words"] for group in handles]

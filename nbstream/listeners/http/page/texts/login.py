@@ -19,4 +19,5 @@ TEXTS = {
     "go_on": "Go on, if you have logged in before",
     "done_title": "Logged in",
     "done": "You have logged in.",
+    "done_go_on": "Go on",
 }

@@ -5,9 +5,9 @@ from __future__ import annotations
 TEXTS = {
     "title": "Message",
     "unknown": "There is no message of this id, or it is not remembered any more.",
-    "unknown_action": "This is nothing that can be done with a message.",
+    "unknown_action": "This cannot be done with a message.",
     "forgotten": (
-        "Nothing was changed: of this message nothing is remembered any more that could be learned. "
+        "Nothing was changed: too little of this message is remembered to learn it. "
         "Teach the message itself, by mail or with nbstream learn."
     ),
     "changed_meanwhile": "Nothing was changed: somebody has taught this message meanwhile. Look at it again.",
@@ -36,7 +36,6 @@ TEXTS = {
     "action": "Action",
     "learned": "Learned",
     "learned_as": "as {label}",
-    "learned_by": "by {source} {actor}",
     "not_learned": "not learned",
     "then": "At the check",
     "now": "Now",
@@ -53,8 +52,8 @@ TEXTS = {
         "The check of this message is not remembered any more. Its verdict then is in the quarantine, below."
     ),
     "only_taught": (
-        "This message was taught and taken back, and nothing else of it is remembered. Whoever wants to teach it "
-        "again needs the message itself."
+        "This message was taught and taken back, and nothing else of it is remembered. To teach it again, you "
+        "need the message itself."
     ),
     "learning": (
         "The model is not taught enough: it knows {ham} of {needed_ham} messages that are ham and {spam} of "

@@ -16,7 +16,7 @@ TEXTS = {
         "whatever the thresholds are."
     ),
     "not_loaded": "The counts are not loaded yet. Come back in a moment.",
-    "no_such_policy": "there is no such rule: the configuration may have changed",
+    "no_such_policy": "There is no such rule: the configuration may have changed.",
     # the form
     "try": "Try other thresholds",
     "try_help": (
@@ -29,8 +29,8 @@ TEXTS = {
     "unsure": "unsure from P(spam)",
     "spam": "spam from P(spam)",
     "spam_budget": "or by a budget: of the ham at most",
-    "reject": "refused from P(spam)",
-    "reject_budget": "or refused by a budget: of the ham at most",
+    "reject": "reject from P(spam)",
+    "reject_budget": "or reject by a budget: of the ham at most",
     "no_budget": "no budget",
     "empty_never": "empty: never",
     "show": "Show",
@@ -55,13 +55,13 @@ TEXTS = {
     "x_probability": "P(spam), spread by its log-odds",
     "handle.unsure": "unsure",
     "handle.spam": "spam",
-    "handle.reject": "refused",
+    "handle.reject": "reject",
     "value.unsure": "unsure from {p}",
     "value.spam": "spam from {p}",
-    "value.reject": "refused from {p}",
+    "value.reject": "reject from {p}",
     "never.spam": "never called spam",
-    "never.reject": "never refused",
-    "numbers": "The same in numbers",
+    "never.reject": "never rejected",
+    "numbers": "The same as a table",
     "from": "P(spam) from",
     "to": "to",
     # the outcome
