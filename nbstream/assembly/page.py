@@ -13,10 +13,11 @@ from nbstream.bayes.loudest_tokens import TokenCounts
 from nbstream.bayes.multinomial import MultinomialOptions
 from nbstream.listeners.http.bodies import BodyReader, HttpLimits
 from nbstream.listeners.http.page.forms import MAX_FORM_BYTES
-from nbstream.listeners.http.page.login import PageLogin, PagePasswords
+from nbstream.listeners.http.page.login import PageLogin
 from nbstream.listeners.http.page.message_view import PAGE_SOURCE, MessageLookups, MessageView
 from nbstream.listeners.http.page.messages_view import MemoryOptions, MessagesView
 from nbstream.listeners.http.page.now_view import NowView
+from nbstream.listeners.http.page.passwords import PagePasswords
 from nbstream.listeners.http.page.quarantine_view import QuarantineView
 from nbstream.listeners.http.page.quarantined_mail import PageQuarantine
 from nbstream.listeners.http.page.rendering import PageRenderer
@@ -82,7 +83,7 @@ def make_page(
     return PageServer(
         views,
         PageLogin(store, passwords),
-        PageSessions(store),
+        PageSessions(store, passwords),
         BodyReader(limits, bytes_in_flight, "a form"),
         static_files,
         renderer,

@@ -2,12 +2,14 @@
 
 Rules: all processes see the same. A link and a session are 32 random bytes, which only their owner knows; Redis
 has their SHA-256. A link is used once and for ten minutes, a session ends after twelve hours whatever is done with
-it. All of them expire by themselves.
+it. All of them expire by themselves. A session that began with a password can be compared with the passwords of
+now; nobody can try passwords on what Redis has of it, since that needs the token too.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import re
 import secrets
@@ -32,11 +34,15 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
 
 @dataclass(frozen=True, slots=True)
 class StoredLogin:
-    """What a link or a session gives: a role, and a name for the history, until ``ends_at`` (Unix time)."""
+    """What a link or a session gives: a role, and a name for the history, until ``ends_at`` (Unix time).
+
+    ``password_proof`` is that of the password that began the session, empty where none did.
+    """
 
     role: str
     name: str
     ends_at: float
+    password_proof: str = ""
 
 
 class PageSessionStore:
@@ -49,7 +55,7 @@ class PageSessionStore:
     async def create_link(self, role: str, name: str) -> str:
         """Return the token of a new link."""
         token = secrets.token_urlsafe(32)
-        await self._store(self._keys.page_link(token_hash(token)), role, name, LINK_SECONDS)
+        await self._store(self._keys.page_link(token_hash(token)), LINK_SECONDS, role=role, name=name)
         return token
 
     async def use_link(self, token: str) -> StoredLogin | None:
@@ -59,10 +65,12 @@ class PageSessionStore:
         with store_errors():
             return _read_login(await self._client.getdel(self._keys.page_link(token_hash(token))))
 
-    async def create_session(self, role: str, name: str) -> str:
-        """Return the token of a new session."""
+    async def create_session(self, role: str, name: str, password: str | None = None) -> str:
+        """Return the token of a new session; ``password`` is the one that it begins with, None for a link."""
         token = secrets.token_urlsafe(32)
-        await self._store(self._keys.page_session(token_hash(token)), role, name, SESSION_SECONDS)
+        proof = "" if password is None else password_proof(token, password)
+        key = self._keys.page_session(token_hash(token))
+        await self._store(key, SESSION_SECONDS, role=role, name=name, password_proof=proof)
         return token
 
     async def find_session(self, token: str) -> StoredLogin | None:
@@ -85,6 +93,10 @@ class PageSessionStore:
         """Take back one failure: the attempt has succeeded."""
         await self._change_failures(source, -1)
 
+    async def count_login(self, source: str) -> int:
+        """Count one more login of this source; return how many there have been lately."""
+        return await self._change_failures(f"{source} logins", 1)
+
     async def _change_failures(self, source: str, change: int) -> int:
         key = self._keys.page_failures(source)
         with store_errors(), readable_replies():
@@ -94,8 +106,8 @@ class PageSessionStore:
                 _, count = await pipeline.execute()
             return int(count)
 
-    async def _store(self, key: str, role: str, name: str, seconds: int) -> None:
-        value = json.dumps({"role": role, "name": name, "ends_at": time.time() + seconds})
+    async def _store(self, key: str, seconds: int, **texts: str) -> None:
+        value = json.dumps({**texts, "ends_at": time.time() + seconds})
         with store_errors():
             await self._client.set(key, value, ex=seconds)
 
@@ -110,12 +122,18 @@ def token_hash(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
+def password_proof(token: str, password: str) -> str:
+    """Return what proves to whoever has the token that a session began with this password."""
+    return hmac.new(token.encode(), b"password " + password.encode(), hashlib.sha256).hexdigest()
+
+
 def _read_login(stored: Any) -> StoredLogin | None:
     """Return what is stored; None for nothing, and for what another program wrote."""
     if stored is None:
         return None
     try:
         values = json.loads(stored)
-        return StoredLogin(str(values["role"]), str(values["name"]), float(values["ends_at"]))
-    except (ValueError, TypeError, LookupError):
+        proof = str(values.get("password_proof", ""))
+        return StoredLogin(str(values["role"]), str(values["name"]), float(values["ends_at"]), proof)
+    except (ValueError, TypeError, LookupError, AttributeError):
         return None

@@ -1,7 +1,8 @@
 """Whom a request of a browser comes from, and whether a page of this host made it.
 
 Rules: a proxy on this machine names its client in ``X-Forwarded-For``, where the last address is the one that the
-proxy itself saw. Other peers speak for themselves. A browser says in ``Sec-Fetch-Site`` or ``Origin`` which site
+proxy itself saw; what stands before it, also in fields of their own, is the client's word. Other peers speak for
+themselves. A browser says in ``Sec-Fetch-Site`` or ``Origin`` which site
 made a request, and no script can change that; so a request with the cookie of a session, but of another site, is
 refused (CSRF). The field ``Host`` proves nothing (DNS rebinding): it is compared with ``Origin`` alone.
 """
@@ -9,7 +10,7 @@ refused (CSRF). The field ``Host`` proves nothing (DNS rebinding): it is compare
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 from nbstream.listeners.peers import Peer
@@ -18,12 +19,15 @@ _IPV6_SITE_BITS = 64
 """A site has 64 bits of addresses of its own, and may use a new one for each request."""
 
 
-def client_of(peer: Peer, headers: Mapping[str, str]) -> Peer:
-    """Return whom the request comes from: the peer, or whom a proxy on this machine names."""
+def client_of(peer: Peer, forwarded_for: Sequence[str]) -> Peer:
+    """Return whom the request comes from: the peer, or whom a proxy on this machine names.
+
+    ``forwarded_for`` are the values of all fields ``X-Forwarded-For``, in their order.
+    """
     if not peer.is_on_this_machine:
         return peer
-    named = headers.get("X-Forwarded-For", "").rpartition(",")[2].strip()
-    return Peer(named) if _parse_address(named) else peer
+    address = _parse_address(",".join(forwarded_for).rpartition(",")[2].strip())
+    return Peer(str(address)) if address else peer  # without a zone, which may be any text
 
 
 def failure_sources(peer: Peer, client: Peer) -> Mapping[str, int]:

@@ -1,48 +1,25 @@
 """Logging in: with a one-time link or with a password of the listener.
 
 Rules: no peer needs less than that, because a local user is no administrator. Ten failed passwords a minute and
-client are answered, and no more. Links are not limited: nobody can guess one, and so nobody can lock out whoever
-has one.
+client are answered, and no more: the others do not count against the proxy that all of its clients share. Whoever
+knows the password may begin sixty sessions a minute, since each stays in Redis for hours. Links are not limited:
+nobody can guess one, and so nobody can lock out whoever has one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nbstream.listeners.http.page.requests import PageRefused, Role
-from nbstream.listeners.http.page.sessions import is_equal
+from nbstream.listeners.http.page.requests import PageRefused
 from nbstream.listeners.http.page.texts import text
 
 if TYPE_CHECKING:
+    from nbstream.listeners.http.page.passwords import PagePasswords
     from nbstream.store.page_sessions import PageSessionStore, StoredLogin
 
 _MAX_NAME_LENGTH = 100
-
-
-@dataclass(frozen=True, slots=True)
-class PagePasswords:
-    """The passwords of the listener, None where there is none.
-
-    ``teach`` gives both roles; without it, ``read`` does.
-    """
-
-    read: str | None = field(default=None, repr=False)
-    teach: str | None = field(default=None, repr=False)
-
-    @property
-    def any(self) -> bool:
-        """Whether there is a password to log in with."""
-        return self.read is not None or self.teach is not None
-
-    def role_of(self, offered: str) -> Role | None:
-        """Return the role that a password gives; all passwords are compared, even after a match."""
-        is_read = self.read is not None and is_equal(offered, self.read)
-        is_teach = self.teach is not None and is_equal(offered, self.teach)
-        if is_teach or (is_read and self.teach is None):
-            return Role.TEACH
-        return Role.READ if is_read else None
+_MAX_LOGINS = 60  # a minute and client
 
 
 class PageLogin:
@@ -65,18 +42,21 @@ class PageLogin:
     async def with_password(self, password: str, name: str, sources: Mapping[str, int]) -> str:
         """Begin a session with a password.
 
-        ``name`` says who it is, as the history will. ``sources`` are the limits of ``failure_sources``.
+        ``name`` says who it is, as the history will. ``sources`` are the limits of ``failure_sources``, that of
+        the client first.
         """
         # Each attempt counts as failed until it has not: otherwise attempts at the same time would all be let in.
-        counts = {source: await self._store.count_failure(source) for source in sources}
-        if any(count > sources[source] for source, count in counts.items()):
-            raise PageRefused(429, text("login.too_many"))
+        for source, limit in sources.items():
+            if await self._store.count_failure(source) > limit:
+                raise PageRefused(429, text("login.too_many"))
         role = self.passwords.role_of(password)
         if role is None:
             raise PageRefused(403, text("login.password_refused"))
         for source in sources:
             await self._store.forget_failure(source)
-        return await self._store.create_session(role, f"page {name}")
+        if await self._store.count_login(next(iter(sources))) > _MAX_LOGINS:
+            raise PageRefused(429, text("login.too_many"))
+        return await self._store.create_session(role, f"page {name}", password)
 
     async def _begin(self, login: StoredLogin) -> str:
         return await self._store.create_session(login.role, f"page {login.name}")

@@ -62,14 +62,17 @@ class LoginPages:
     def ask_to_log_in(self, request: web.BaseRequest) -> web.Response:
         """Send whoever wants to see a page to the form, and refuse everything else with it."""
         if request.method in {"GET", "HEAD"} and "text/html" in request.headers.get("Accept", ""):
-            return redirect(f"{LOGIN_PATH}?to={quote(request.rel_url.raw_path_qs, safe='/')}")
+            target = request.rel_url.raw_path_qs
+            # A longer one would not be followed after the login, and proxies refuse an answer with such a field.
+            query = f"?to={quote(target, safe='/')}" if _TARGET.fullmatch(target) else ""
+            return redirect(f"{LOGIN_PATH}{query}")
         response = self._form_page("", "", PageRefused(403, text("login.needed")))
         response.headers["X-Login"] = "needed"  # for the scripts of the page
         response.force_close()  # the rest of a form is not read
         return response
 
     async def _log_in(self, request: web.BaseRequest, form: Mapping[str, str], peer: Peer) -> web.Response:
-        client = client_of(peer, request.headers)
+        client = client_of(peer, request.headers.getall("X-Forwarded-For", []))
         try:
             token = await self._begin_session(form, client, peer)
         except PageRefused as refused:

@@ -50,7 +50,12 @@ def redirect(path: str) -> web.Response:
 
 def set_cookie(response: web.Response, request: web.BaseRequest, name: str, value: str, seconds: int) -> None:
     """Set a cookie; where ``seconds`` is 0, remove it."""
-    is_https = request.headers.get("X-Forwarded-Proto", "").lower() == "https"
+    # A proxy that ended TLS may say so; a browser that sends a form does.
+    headers = request.headers
+    is_https = "https" in {
+        headers.get("X-Forwarded-Proto", "").lower(),
+        headers.get("Origin", "").partition(":")[0],
+    }
     response.set_cookie(
         name, value, max_age=seconds, path=PREFIX, httponly=True, samesite="Strict", secure=is_https or None
     )

@@ -24,6 +24,7 @@ from nbstream.listeners.http.page.login_pages import (
     LoginPages,
     session_token,
 )
+from nbstream.listeners.http.page.passwords import is_equal
 from nbstream.listeners.http.page.requests import EventStream, Json, Page, PageRefused, PageRequest, Redirect
 from nbstream.listeners.http.page.responses import (
     PAGE_FIELDS,
@@ -34,7 +35,7 @@ from nbstream.listeners.http.page.responses import (
     set_cookie,
 )
 from nbstream.listeners.http.page.routes import LOGIN_PATH, LOGOUT_PATH, PREFIX, STATIC_PREFIX
-from nbstream.listeners.http.page.sessions import is_equal, seal, unseal
+from nbstream.listeners.http.page.sessions import seal, unseal
 from nbstream.listeners.http.page.texts import text
 from nbstream.listeners.http.responses import RequestRefused
 from nbstream.listeners.http.route_table import RouteTable, last_segment

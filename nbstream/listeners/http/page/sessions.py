@@ -1,7 +1,8 @@
 """The sessions of the page: who sends a request, by the cookie.
 
 Rules: each request asks Redis, so that a logout ends a session in all processes at once. Where Redis is away, a
-session that this process has confirmed within the last minutes goes on, for reading alone. What a form or a cookie
+session that this process has confirmed within the last minutes goes on, for reading alone. A session that began
+with a password ends where that password no longer gives its role. What a form or a cookie
 must prove is an HMAC with the token of the session as its key.
 """
 
@@ -17,10 +18,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.errors import StoreUnavailable
+from nbstream.listeners.http.page.passwords import is_equal
 from nbstream.listeners.http.page.requests import Role, Session
-from nbstream.store.page_sessions import token_hash
+from nbstream.store.page_sessions import password_proof, token_hash
 
 if TYPE_CHECKING:
+    from nbstream.listeners.http.page.passwords import PagePasswords
     from nbstream.store.page_sessions import PageSessionStore, StoredLogin
 
 _ASK_SECONDS = 1.0  # then what is known is shown: a page should not wait as long as a lesson may
@@ -41,10 +44,11 @@ class _KnownSession:
 
 
 class PageSessions:
-    """The sessions in Redis, and those that this process has seen lately."""
+    """The sessions in Redis, and those that this process has seen lately; ``passwords`` are those of now."""
 
-    def __init__(self, store: PageSessionStore) -> None:
+    def __init__(self, store: PageSessionStore, passwords: PagePasswords) -> None:
         self._store = store
+        self._passwords = passwords
         self._known: OrderedDict[str, _KnownSession] = OrderedDict()
 
     async def find(self, token: str) -> Session | None:
@@ -57,27 +61,30 @@ class PageSessions:
             known = self._known.get(key)
             if known is None or not known.is_trusted:
                 raise StoreUnavailable("the sessions of the page cannot be looked up") from error
-            return _make_session(known.login, token, is_verified=False)
+            return self._make_session(known.login, token, is_verified=False)
         self._known.pop(key, None)
         if login is None:
             return None
         self._known[key] = _KnownSession(login, time.monotonic())
         if len(self._known) > _MAX_KNOWN:
             self._known.popitem(last=False)
-        return _make_session(login, token)
+        return self._make_session(login, token)
 
     async def end(self, token: str) -> None:
         """End the session, in all processes. Raises ``StoreUnavailable``."""
         await self._store.end_session(token)
         self._known.pop(token_hash(token), None)
 
-
-def _make_session(login: StoredLogin, token: str, *, is_verified: bool = True) -> Session | None:
-    try:
-        role = Role(login.role)
-    except ValueError:  # one of another version
-        return None
-    return Session(role, login.name, csrf_token(token), is_verified)
+    def _make_session(self, login: StoredLogin, token: str, *, is_verified: bool = True) -> Session | None:
+        try:
+            role = Role(login.role)
+        except ValueError:  # one of another version
+            return None
+        if login.password_proof:
+            password = self._passwords.of_role(role)
+            if password is None or not is_equal(login.password_proof, password_proof(token, password)):
+                return None
+        return Session(role, login.name, csrf_token(token), is_verified)
 
 
 def csrf_token(token: str) -> str:
@@ -86,8 +93,11 @@ def csrf_token(token: str) -> str:
 
 
 def seal(token: str, text: str) -> str:
-    """Return ``text`` as the value of a cookie that only this session can have made."""
-    encoded = base64.urlsafe_b64encode(text.encode()).decode()
+    """Return ``text`` as the value of a cookie that only this session can have made.
+
+    A reply of another server may be in it: what is no character becomes ``?``.
+    """
+    encoded = base64.urlsafe_b64encode(text.encode("utf-8", "replace")).decode()
     return f"{encoded}.{_proof(token, b'cookie ' + encoded.encode())}"
 
 
@@ -98,11 +108,6 @@ def unseal(token: str, sealed: str) -> str:
     if not is_equal(proof, expected):
         return ""
     return base64.urlsafe_b64decode(encoded).decode()
-
-
-def is_equal(offered: str, secret: str) -> bool:
-    """Return whether the texts are equal, in a time that tells nothing of where they differ."""
-    return hmac.compare_digest(offered.encode("utf-8", "surrogateescape"), secret.encode())
 
 
 def _proof(token: str, what: bytes) -> str:

@@ -16,8 +16,9 @@ from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.http.bodies import BodyReader, HttpLimits
 from nbstream.listeners.http.listener import HttpListener
 from nbstream.listeners.http.page.forms import MAX_FORM_BYTES
-from nbstream.listeners.http.page.login import PageLogin, PagePasswords
+from nbstream.listeners.http.page.login import PageLogin
 from nbstream.listeners.http.page.login_pages import SESSION_COOKIE
+from nbstream.listeners.http.page.passwords import PagePasswords
 from nbstream.listeners.http.page.rendering import PageRenderer
 from nbstream.listeners.http.page.requests import Role
 from nbstream.listeners.http.page.routes import View
@@ -110,7 +111,8 @@ def make_page_server(client: Redis, *views: View, passwords: PagePasswords = Pag
     bodies = BodyReader(HttpLimits(MAX_FORM_BYTES), BytesInFlight(1 << 20), "a form")
     static_files = load_static_files()
     renderer = PageRenderer(static_files.version)
-    return PageServer(views, PageLogin(store, passwords), PageSessions(store), bodies, static_files, renderer)
+    sessions = PageSessions(store, passwords)
+    return PageServer(views, PageLogin(store, passwords), sessions, bodies, static_files, renderer)
 
 
 @asynccontextmanager

@@ -52,17 +52,23 @@ def test_without_a_host_no_origin_is_ours() -> None:
 @pytest.mark.parametrize(
     ("peer", "forwarded", "client"),
     [
-        ("127.0.0.1", "", "127.0.0.1"),
-        ("127.0.0.1", "198.51.100.1", "198.51.100.1"),
-        ("127.0.0.1", "203.0.113.9, 198.51.100.1", "198.51.100.1"),
-        (None, "198.51.100.1", "198.51.100.1"),
-        (None, "", None),
-        ("127.0.0.1", "somebody", "127.0.0.1"),
-        ("192.0.2.1", "198.51.100.1", "192.0.2.1"),
+        ("127.0.0.1", [], "127.0.0.1"),
+        ("127.0.0.1", [""], "127.0.0.1"),
+        ("127.0.0.1", ["198.51.100.1"], "198.51.100.1"),
+        ("127.0.0.1", ["203.0.113.9, 198.51.100.1"], "198.51.100.1"),
+        ("127.0.0.1", ["203.0.113.9", "198.51.100.1"], "198.51.100.1"),  # HAProxy adds a field of its own
+        ("127.0.0.1", ["203.0.113.9", ""], "127.0.0.1"),
+        ("127.0.0.1", ["2001:DB8::1%a b peer=203.0.113.9 \udcff"], "2001:db8::1"),
+        (None, ["198.51.100.1"], "198.51.100.1"),
+        (None, [], None),
+        ("127.0.0.1", ["somebody"], "127.0.0.1"),
+        ("192.0.2.1", ["198.51.100.1"], "192.0.2.1"),
     ],
 )
-def test_a_proxy_on_this_machine_names_its_client(peer: str | None, forwarded: str, client: str | None) -> None:
-    assert client_of(Peer(peer), {"X-Forwarded-For": forwarded}) == Peer(client)
+def test_a_proxy_on_this_machine_names_its_client(
+    peer: str | None, forwarded: list[str], client: str | None
+) -> None:
+    assert client_of(Peer(peer), forwarded) == Peer(client)
 
 
 def test_failures_are_counted_for_the_client_and_for_its_proxy() -> None:

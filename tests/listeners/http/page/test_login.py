@@ -9,11 +9,11 @@ from contextlib import AsyncExitStack
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.listeners.http.page import login
-from nbstream.listeners.http.page.login import PagePasswords, login_name
+from nbstream.listeners.http.page import passwords as page_passwords
+from nbstream.listeners.http.page.login import login_name
+from nbstream.listeners.http.page.passwords import PagePasswords, is_equal
 from nbstream.listeners.http.page.requests import Answer, Page, PageRequest, Redirect, Role
 from nbstream.listeners.http.page.routes import PageRoute
-from nbstream.listeners.http.page.sessions import is_equal
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.page_sessions import token_hash
@@ -72,7 +72,9 @@ async def test_the_cookie_is_for_the_page_alone(page: PageListener) -> None:
         plain = await log_in(browser, link=await page.store.create_link("read", "ann"))
     async with page.browser(X_Forwarded_Proto="https") as browser:
         behind_tls = await log_in(browser, link=await page.store.create_link("read", "ann"))
-    for answer, is_secure in ((plain, False), (behind_tls, True)):
+    async with page.browser(Sec_Fetch_Site="same-origin", Origin="https://mail.example") as browser:
+        behind_silent_proxy = await log_in(browser, link=await page.store.create_link("read", "ann"))
+    for answer, is_secure in ((plain, False), (behind_tls, True), (behind_silent_proxy, True)):
         cookie = answer.cookies["nbstream_session"]
         assert (cookie["httponly"], cookie["samesite"], cookie["path"]) == (True, "Strict", "/ui/")
         assert cookie["max-age"] == str(12 * 3600)
@@ -144,7 +146,7 @@ def test_all_passwords_are_compared_in_constant_time(monkeypatch: pytest.MonkeyP
         compared.append(secret)
         return is_equal(offered, secret)
 
-    monkeypatch.setattr(login, "is_equal", compare)
+    monkeypatch.setattr(page_passwords, "is_equal", compare)
     for offered in ("for teaching", "for reading", "neither"):
         PASSWORDS.role_of(offered)
     assert compared == ["for reading", "for teaching"] * 3
@@ -178,6 +180,73 @@ async def test_ten_wrong_passwords_a_minute_are_looked_at(page: PageListener, cl
 
         await client.pexpire(ModelKeys(MODEL).page_failures("127.0.0.1"), 0)
         assert (await log_in(browser, password="for teaching")).status == 200
+
+
+async def test_one_client_of_a_proxy_locks_out_no_other(page: PageListener) -> None:
+    async with page.browser(X_Forwarded_For="203.0.113.9") as guesser:
+        for _ in range(101):
+            assert (await guesser.post("/ui/login", {"password": "x"})).status in {403, 429}
+    async with page.browser(X_Forwarded_For="198.51.100.1") as other:
+        assert (await log_in(other, password="for teaching")).status == 200
+
+
+async def test_a_client_cannot_name_another_address_to_its_proxy(page: PageListener) -> None:
+    statuses = []
+    for number in range(11):
+        sent_by_client, added_by_proxy = f"X-Forwarded-For: 203.0.113.{number}", "X-Forwarded-For: 198.51.100.1"
+        reader, writer = await asyncio.open_connection(*page.address.split(":"))
+        head, blank, body = posted_login(page, "x").partition(b"\r\n\r\n")
+        writer.write(b"\r\n".join([head, sent_by_client.encode(), added_by_proxy.encode()]) + blank + body)
+        statuses.append((await rest(reader)).split()[1])
+        writer.close()
+        await writer.wait_closed()
+    assert statuses == [b"403"] * 10 + [b"429"]
+
+
+async def test_the_name_of_who_types_none_is_an_address_and_nothing_else(page: PageListener) -> None:
+    async with page.browser(X_Forwarded_For="::1%root logged in as user root") as browser:
+        assert (await log_in(browser, password="for teaching")).status == 200
+        assert "<h1>page ::1</h1>" in (await browser.get("/ui/")).text
+
+
+async def test_who_knows_the_password_cannot_fill_redis_with_sessions(page: PageListener, client: Redis) -> None:
+    async with page.browser() as browser:
+        statuses = [(await browser.post("/ui/login", {"password": "for reading"})).status for _ in range(62)]
+        assert statuses == [200] * 60 + [429] * 2
+        assert (await log_in(browser, link=await page.store.create_link("teach", "ann"))).status == 200
+    assert len(await client.keys(ModelKeys(MODEL).page_session("*"))) == 61
+
+
+@pytest.mark.parametrize(
+    ("changed", "statuses"),
+    [
+        (PASSWORDS, [200, 200, 200]),
+        (PagePasswords("for reading", "changed"), [200, 303, 200]),
+        (PagePasswords("changed", "for teaching"), [303, 200, 200]),
+        (PagePasswords("for reading"), [303, 303, 200]),  # which is for teaching now
+        (PagePasswords("for teaching"), [303, 200, 200]),
+        (PagePasswords(), [303, 303, 200]),
+    ],
+    ids=range(6),
+)
+async def test_a_session_ends_with_the_password_that_it_began_with(
+    client: Redis, changed: PagePasswords, statuses: list[int]
+) -> None:
+    async with AsyncExitStack() as stack:
+        page = await stack.enter_async_context(open_page(client, WhoView(), passwords=PASSWORDS))
+        sessions = [await stack.enter_async_context(page.browser()) for _ in range(3)]
+        await log_in(sessions[0], password="for reading")
+        await log_in(sessions[1], password="for teaching")
+        await log_in(sessions[2], link=await page.store.create_link("teach", "ann"))
+        restarted = await stack.enter_async_context(open_page(client, WhoView(), passwords=changed))
+        shown = []
+        for each in sessions:
+            browser = await stack.enter_async_context(restarted.browser())
+            browser.use_session(each.session_token)
+            shown.append((await browser.get("/ui/")).status)
+        stored = str([await client.get(key) for key in await client.keys("*session*")])
+    assert shown == statuses
+    assert not [secret for secret in ("for reading", "for teaching") if secret in stored]
 
 
 async def test_who_knows_the_password_may_log_in_often(page: PageListener) -> None:

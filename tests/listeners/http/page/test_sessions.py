@@ -12,6 +12,7 @@ from redis.asyncio import Redis
 
 from nbstream.errors import StoreUnavailable
 from nbstream.listeners.http.page import sessions
+from nbstream.listeners.http.page.passwords import PagePasswords
 from nbstream.listeners.http.page.sessions import PageSessions, csrf_token, seal, unseal
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.keys import ModelKeys
@@ -32,7 +33,7 @@ class Known:
 async def known_sessions(own_redis: RedisServer, count: int) -> Known:
     client = open_client(ConnectionOptions(own_redis.url))
     store = PageSessionStore(client, ModelKeys("m"))
-    known = Known(PageSessions(store))
+    known = Known(PageSessions(store, PagePasswords()))
     for _ in range(count):
         known.tokens.append(await store.create_session("teach", "ann"))
         session = await known.sessions.find(known.tokens[-1])
@@ -82,7 +83,7 @@ async def test_a_session_that_another_process_ended_is_forgotten(client: Redis) 
             return await super().find_session(token)
 
     store = Away(client, ModelKeys("m"))
-    known, token = PageSessions(store), await store.create_session("read", "ann")
+    known, token = PageSessions(store, PagePasswords()), await store.create_session("read", "ann")
     assert await known.find(token) is not None
     await store.end_session(token)
     assert await known.find(token) is None
@@ -98,6 +99,10 @@ def test_only_a_session_can_seal_for_itself(text: str, forged: str) -> None:
     assert unseal("another token", sealed) == ""
     assert unseal("a token", forged) == ""
     assert unseal("a token", f"{sealed}0") == ""
+
+
+def test_what_is_sealed_may_have_a_reply_of_another_server() -> None:
+    assert unseal("a token", seal("a token", "550 nicht m\udcf6glich \ud800")) == "550 nicht m?glich ?"
 
 
 def test_the_token_of_forms_is_not_that_of_the_session() -> None:
