@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from nbstream.listeners.http.page.foreign_text import visible_text
+from nbstream.listeners.http.page.foreign_text import is_blank, visible_text
 from nbstream.listeners.http.page.texts import text
 from nbstream.policy.verdict import format_threshold
 
@@ -89,9 +89,10 @@ class PageRenderer:
 def foreign(value: str | None, length: int = 100) -> Markup:
     """Return a text that others wrote as HTML that cannot change what stands around it.
 
-    It is cut to ``length`` characters; the title of the element then has (more of) the whole.
+    It is cut to ``length`` characters; the title of the element then has (more of) the whole. A text of which
+    nothing would be seen is a dash, so that no link is invisible.
     """
-    if not value:
+    if not value or is_blank(value[:length]):
         return Markup('<span class="none">\N{EN DASH}</span>')
     shown = visible_text(value, length)
     if len(value) <= length:

@@ -7,6 +7,7 @@ for teaching, a session that Redis has just confirmed, the token of the session,
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from nbstream.listeners.http.connections import HttpConnection
     from nbstream.listeners.http.page.login import PageLogin
     from nbstream.listeners.http.page.rendering import PageRenderer
-    from nbstream.listeners.http.page.requests import Session
+    from nbstream.listeners.http.page.requests import Answer, Session
     from nbstream.listeners.http.page.routes import PageRoute, View
     from nbstream.listeners.http.page.sessions import PageSessions
     from nbstream.listeners.http.page.static_files import StaticFiles
@@ -58,6 +59,7 @@ _log = logging.getLogger(__name__)
 _FLASH_COOKIE = "nbstream_flash"
 _FLASH_SECONDS = 60
 _MAX_FLASH_LENGTH = 500  # four bytes a character at most: a cookie may have 4096
+_MAX_RUNNING = 8  # requests of a session at a time: a browser has six connections
 
 
 class PageServer:
@@ -78,6 +80,7 @@ class PageServer:
         self._renderer = renderer
         self._login_pages = LoginPages(login, bodies, renderer)
         self._routes = RouteTable([route for view in views for route in view.routes()])
+        self._running: Counter[str] = Counter()
 
     def serves(self, path: str) -> bool:
         """Return whether a request for this path belongs to the page."""
@@ -131,7 +134,8 @@ class PageServer:
     def _refusal_page(
         self, problem: HttpProblem, session: Session | None, *, close: bool = False, allow: str | None = None
     ) -> web.Response:
-        page = Page("error.html", {"heading": HTTPStatus(problem.status).phrase, "detail": problem.detail})
+        values = {"heading": HTTPStatus(problem.status).phrase, "detail": visible_text(problem.detail)}
+        page = Page("error.html", values)
         html = self._renderer.render(page, PageRequest(session) if session else None)
         response = html_response(html, problem.status)
         if allow is not None:
@@ -147,7 +151,7 @@ class PageServer:
             return await self._log_out(request, token, session)
         route = self._routes.find(request.method, request.path)
         page_request = await self._read_request(request, route, session)
-        answer = await route.handler(page_request)
+        answer = await self._ask_view(route, page_request, token)
         match answer:
             case Page():
                 return await self._show_page(request, answer, page_request, token)
@@ -161,6 +165,18 @@ class PageServer:
                 return json_response(answer.body)
             case EventStream():
                 return await self._send_events(request, answer, token, connection)
+
+    async def _ask_view(self, route: PageRoute, page_request: PageRequest, token: str) -> Answer:
+        """Return the answer of the view; who goes away leaves work behind, so each session has a bound."""
+        if self._running[token] >= _MAX_RUNNING:
+            raise PageRefused(503, text("layout.too_many_requests"))
+        self._running[token] += 1
+        try:
+            return await route.handler(page_request)
+        finally:
+            self._running[token] -= 1
+            if not self._running[token]:
+                del self._running[token]
 
     async def _read_request(self, request: web.BaseRequest, route: PageRoute, session: Session) -> PageRequest:
         if not session.role.includes(route.needed_role):

@@ -1,7 +1,7 @@
 """The view teaching: what was learned, who taught it, and what is worth a look.
 
 Rules: all of it comes from the last changes of the history, which each process reads on from where it was; the
-numbers are computed in a thread, and again only when there is a new change or a new day.
+numbers are computed in one thread for all who ask, and again only when there is a new change or a new day.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class TeachingView:
         self._model_state = model_state
         self._clock = clock
         self._summary: tuple[object, TeachingSummary] | None = None
+        self._one_at_a_time = asyncio.Lock()
 
     def routes(self) -> Iterable[PageRoute]:
         """Return the routes that the view answers."""
@@ -105,9 +106,10 @@ class TeachingView:
     async def _summarize(self, changes: Sequence[HistoryChange]) -> TeachingSummary:
         now = self._clock()
         basis = changes[0].id if changes else b"", datetime.fromtimestamp(now).astimezone().date()
-        if self._summary is None or self._summary[0] != basis:
-            self._summary = basis, await asyncio.to_thread(summarize_teaching, changes, now)
-        return self._summary[1]
+        async with self._one_at_a_time:
+            if self._summary is None or self._summary[0] != basis:
+                self._summary = basis, await asyncio.to_thread(summarize_teaching, changes, now)
+            return self._summary[1]
 
 
 def _read_selection(wanted: ChangeSelection, now: float) -> tuple[HistorySelection | None, str]:

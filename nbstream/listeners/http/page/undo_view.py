@@ -1,7 +1,8 @@
 """The view undo: take back what was taught, after a look at what that would do, as ``nbstream undo`` does.
 
-Rules: one undo or preview at a time in each process, of a bounded number of changes and within a deadline; larger
-ones are for the command. What is confirmed is what was shown: what was taught since then is not selected.
+Rules: one undo and one preview at a time in each process, of a bounded number of changes and within a deadline;
+larger ones are for the command. Whoever may only read cannot keep an undo waiting. What is confirmed is what was
+shown: what was taught since then is not selected.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ class UndoView:
     def __init__(self, parts: UndoParts, clock: Callable[[], float] = time.time) -> None:
         self._parts = parts
         self._clock = clock
-        self._one_at_a_time = asyncio.Lock()
+        self._one_preview = asyncio.Lock()
+        self._one_undo = asyncio.Lock()
 
     def routes(self) -> Iterable[PageRoute]:
         """Return the routes that the view answers."""
@@ -86,7 +88,7 @@ class UndoView:
         """Return what the template says of an undo. Raises ``PageRefused``."""
         outcomes: list[ChangeOutcome] = []
         selection = wanted.of_history(self._clock())
-        async with self._working():
+        async with _working(self._one_preview):
             changes = await self._select(selection)
             summary = await preview_undo(
                 self._parts.model,
@@ -108,21 +110,11 @@ class UndoView:
         wanted = ChangeSelection.from_fields({name: request.form_value(name) for name in request.form})
         if not wanted.since and not wanted.id:
             raise PageRefused(400, text("undo.nothing_selected"))
-        async with self._working():
+        async with _working(self._one_undo):
             changes = await self._select(wanted.of_history(self._clock()))
             summary = await undo_changes(self._parts.model, changes, request.session.name, lambda _: None)
         _log_undo(summary, request.session.name)
         return Redirect("/ui/teaching?source=undo", describe_undo(summary))
-
-    @asynccontextmanager
-    async def _working(self) -> AsyncIterator[None]:
-        if self._one_at_a_time.locked():
-            raise PageRefused(503, text("undo.busy"))
-        try:
-            async with self._one_at_a_time, asyncio.timeout(_DEADLINE_SECONDS):
-                yield
-        except TimeoutError as error:
-            raise PageRefused(503, text("undo.too_slow")) from error
 
     async def _select(self, selection: HistorySelection) -> _Changes:
         try:
@@ -132,6 +124,17 @@ class UndoView:
         if sum(change.selected for of_message in changes.values() for change in of_message) > MAX_SELECTED:
             raise PageRefused(400, text("undo.too_many", count=MAX_SELECTED))
         return changes
+
+
+@asynccontextmanager
+async def _working(one_at_a_time: asyncio.Lock) -> AsyncIterator[None]:
+    if one_at_a_time.locked():
+        raise PageRefused(503, text("undo.busy"))
+    try:
+        async with one_at_a_time, asyncio.timeout(_DEADLINE_SECONDS):
+            yield
+    except TimeoutError as error:
+        raise PageRefused(503, text("undo.too_slow")) from error
 
 
 def _what_was_shown(

@@ -22,6 +22,7 @@ from nbstream.listeners.http.page.foreign_text import visible_text
         ("no\u200bspace", "no[U+200B]space"),
         ("delete\x7f", "delete[U+007F]"),
         ("half\udc80", "half[U+DC80]"),
+        ("filled\u3164\u1160", "filled[U+3164][U+1160]"),
         ("e" + "\u0301" * 50, "e" + "\u0301" * 4),
     ],
 )

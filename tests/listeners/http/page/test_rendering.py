@@ -31,8 +31,8 @@ def test_long_foreign_text_is_cut_and_its_title_has_more_of_it() -> None:
     assert foreign('a"b' * 2, 3) == '<bdi class="foreign" title="a&#34;ba&#34;b">a&#34;b…</bdi>'
 
 
-@pytest.mark.parametrize("nothing", [None, ""])
-def test_what_is_not_known_is_a_dash(nothing: str | None) -> None:
+@pytest.mark.parametrize("nothing", [None, "", " ", "\u00a0\u3000\t\r\n", "\ufe0f\u034f", " " * 100 + "x"])
+def test_what_is_not_known_or_not_seen_is_a_dash(nothing: str | None) -> None:
     assert foreign(nothing) == '<span class="none">\N{EN DASH}</span>'
 
 

@@ -24,6 +24,7 @@ from nbstream.listeners.http.page.requests import (
 from nbstream.listeners.http.page.routes import PageRoute
 from tests.listeners.http.http_listener import open_http, rest
 from tests.listeners.http.page.page_listener import PageListener, open_page, title_of
+from tests.waiting import until
 
 
 class EchoView:
@@ -94,6 +95,8 @@ async def test_who_has_not_logged_in_is_sent_to_the_login_and_then_to_the_page(
     async with page.browser() as browser:
         answer = await browser.get("/ui/echo/a?x=1")
         assert (answer.status, answer.target) == (303, "/ui/login?to=/ui/echo/a%3Fx%3D1")
+        for path in ("/ui/echo/a?x=" + "%00" * 200, "/ui/echo/a;b"):  # not followed after the login
+            assert (await browser.get(path)).target == "/ui/login"
         assert (await browser.get("/ui/echo/a", Accept="*/*")).status == 403
         refused = await browser.post("/ui/echo", {})
         assert (refused.status, refused.headers["X-Login"]) == (403, "needed")
@@ -192,6 +195,37 @@ async def test_what_was_done_cannot_be_forged(page: PageListener, value: str) ->
         cookie = f"nbstream_session={token}; nbstream_flash={value}"
         answer = await browser.get("/ui/", Cookie=cookie)
     assert (answer.status, 'role="status">Done' in answer.text) == (200, False)
+
+
+async def test_a_session_keeps_the_others_waiting_for_few_requests(client: Redis) -> None:
+    class SlowView:
+        """Answers when it may."""
+
+        def __init__(self) -> None:
+            self.running = 0
+            self.may_answer = asyncio.Event()
+
+        def routes(self) -> Iterable[PageRoute]:
+            return (PageRoute("GET", "/ui/", self._answer),)
+
+        async def _answer(self, _: PageRequest) -> Answer:
+            self.running += 1
+            await self.may_answer.wait()
+            return Json({})
+
+    slow = SlowView()
+    async with open_page(client, slow) as page, page.browser(Role.READ) as many, page.browser(Role.READ) as other:
+        waiting = [asyncio.create_task(many.get("/ui/")) for _ in range(8)]
+        await until(lambda: slow.running == 8)
+        refused = await many.get("/ui/")
+        waiting.append(asyncio.create_task(other.get("/ui/")))
+        await until(lambda: slow.running == 9)
+        slow.may_answer.set()
+        statuses = [(await each).status for each in waiting]
+        again = await many.get("/ui/")
+    assert (refused.status, "Retry-After" in refused.headers) == (503, True)
+    assert statuses == [200] * 9
+    assert again.status == 200
 
 
 async def test_a_script_gets_data_and_content_without_the_layout(page: PageListener) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from html import unescape
 from urllib.parse import urlencode
@@ -21,13 +22,15 @@ from nbstream.config import Settings
 from nbstream.errors import StoreUnavailable
 from nbstream.filter.preview import HypotheticalCounts
 from nbstream.filter.scorer import Scorer
-from nbstream.listeners.http.page import tokens_view, undo_view
+from nbstream.listeners.http.page import teaching_view, tokens_view, undo_view
 from nbstream.listeners.http.page.requests import Role
+from nbstream.listeners.http.page.teaching_summary import TeachingSummary, summarize_teaching
 from nbstream.listeners.http.page.teaching_view import TeachingView
 from nbstream.listeners.http.page.tokens_view import TokensView
 from nbstream.listeners.http.page.undo_view import UndoParts, UndoView
 from nbstream.mail.message import Message
 from nbstream.policy.verdict import ModelState
+from nbstream.store.model.history import HistoryChange
 from nbstream.store.model.model import Model
 from nbstream.store.model.recent_changes import RecentChanges
 from nbstream.store.recent.checked_messages import RecentMessages, RecentMessagesOptions
@@ -284,6 +287,44 @@ async def test_what_stays_is_shown_with_its_reason(site: Site, teacher: Browser)
 
     assert "stays: changed since by smtp ben" in shown
     assert "Take back" not in shown.partition("What would happen")[2]
+
+
+async def test_many_who_look_at_once_are_one_work(
+    site: Site, teacher: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: list[int] = []
+
+    def summarize(changes: Sequence[HistoryChange], now: float) -> TeachingSummary:
+        computed.append(len(changes))
+        return summarize_teaching(changes, now)
+
+    monkeypatch.setattr(teaching_view, "summarize_teaching", summarize)
+    await site.teach(PRIZE, "spam")
+    answers = await asyncio.gather(*(teacher.get("/ui/teaching") for _ in range(6)))
+    assert [answer.status for answer in answers] == [200] * 6
+    assert computed == [1]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "since=999999d",
+        "since=0001-01-01T00:00%2B00:00",
+        "since=1h&until=9999-12-31T23:59:59-23:59",
+        "since=9999-12-31T23:59:59-23:59",
+    ],
+)
+async def test_an_undo_of_any_time_is_previewed_and_done(site: Site, teacher: Browser, query: str) -> None:
+    await site.teach(PRIZE, "spam")
+    page = await teacher.get(f"/ui/undo?{query}")
+    assert page.status == 200
+    form = hidden_fields(page.text)
+    is_selected = not query.startswith("since=9999-")
+    assert ("since" in form) is is_selected
+    if is_selected:
+        del form["csrf"]
+        assert (await teacher.post("/ui/undo", form)).status == 303
+        assert (await site.history())[0][0] == "unlearned spam"
 
 
 async def test_nothing_selected_is_nothing_undone(site: Site, teacher: Browser) -> None:

@@ -13,5 +13,6 @@ TEXTS = {
     "foreign_origin": "This request does not come from a page of this host, or the browser does not say so.",
     "csrf_refused": "This form is no longer valid: nothing was changed. Reload the page, and send it again.",
     "role_refused": "You have logged in to read only. Log in for teaching to change something.",
+    "too_many_requests": "Your session has too many requests at work. Please try again in a moment.",
     "back": "Go to the view Now",
 }
