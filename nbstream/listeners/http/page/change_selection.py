@@ -29,7 +29,7 @@ class ChangeSelection:
     def from_fields(cls, fields: Mapping[str, str]) -> ChangeSelection:
         """Return what is in the fields of a form or of a query."""
         names = cls.__dataclass_fields__
-        return cls(**{name: fields[name].strip()[:_MAX_LENGTH] for name in names if name in fields})
+        return cls(**{name: fields[name].strip()[:_MAX_LENGTH].strip() for name in names if name in fields})
 
     def of_history(self, now: float) -> HistorySelection:
         """Return the selection; ages count from ``now``. Raises ``PageRefused`` for a wrong one."""
