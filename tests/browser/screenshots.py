@@ -1,6 +1,7 @@
 """The pictures of the page in the handbook, of made-up mail: ``make screenshots``.
 
-Each view is shown wide in light and in dark, and narrow. The pictures have few colours, so that they are small.
+Each view is shown wide in light and in dark, and narrow. The pictures have few colours, so that they are small:
+those that are furthest from each other, or small signs would get the colour of others.
 """
 
 from __future__ import annotations
@@ -86,7 +87,9 @@ def take(visitor: Visitor, path: str, picture: Path) -> None:
     visitor.page.locator("main").wait_for()
     visitor.page.screenshot(path=picture)
     with Image.open(picture) as image:
-        image.convert("RGB").quantize(_COLORS, dither=Image.Dither.NONE).save(picture, optimize=True)
+        image.convert("RGB").quantize(_COLORS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+            picture, optimize=True
+        )
 
 
 def main() -> None:
