@@ -6,6 +6,9 @@ browser is closed before the tests of other folders go on.
 
 from __future__ import annotations
 
+import functools
+import http.server
+import threading
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TypeAlias
@@ -13,8 +16,9 @@ from typing import TypeAlias
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from tests.browser.site import Site, made_up_messages, open_site, teach_and_send
+from tests.browser.site import Site, check, open_site, run_aside, teach
 from tests.browser.visitor import DEADLINE_MS, Look, Visitor
+from tests.remembered_messages import made_up_messages, remember
 
 OpenVisitor: TypeAlias = Callable[..., Visitor]
 
@@ -65,6 +69,25 @@ def visit(browser: Browser, request: pytest.FixtureRequest, tmp_path: Path) -> I
     assert not problems
 
 
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    """Logs nothing."""
+
+    def log_message(self, *_: object) -> None:
+        """Keep silent."""
+
+
+@pytest.fixture
+def origin(tmp_path: Path) -> Iterator[str]:
+    """Another site on this host, which serves the folder of the test."""
+    handler = functools.partial(QuietHandler, directory=tmp_path)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
 @pytest.fixture(scope="package")
 def empty_site(tmp_path_factory: pytest.TempPathFactory, redis_binary: Path) -> Iterator[Site]:
     """A daemon that has seen nothing. Tests that look at nothing else must leave it so."""
@@ -76,7 +99,8 @@ def empty_site(tmp_path_factory: pytest.TempPathFactory, redis_binary: Path) -> 
 def small_site(tmp_path_factory: pytest.TempPathFactory, redis_binary: Path) -> Iterator[Site]:
     """A daemon that was taught, has checked ten messages and has quarantined the spam among them."""
     with open_site(tmp_path_factory.mktemp("small"), {"actions": {"spam": "quarantine"}}) as site:
-        teach_and_send(site)
+        teach(site)
+        check(site)
         yield site
 
 
@@ -84,12 +108,5 @@ def small_site(tmp_path_factory: pytest.TempPathFactory, redis_binary: Path) -> 
 def large_site(tmp_path_factory: pytest.TempPathFactory, redis_binary: Path) -> Iterator[Site]:
     """A daemon that remembers 100,000 messages."""
     with open_site(tmp_path_factory.mktemp("large")) as site:
-        site.remember(list(made_up_messages(100_000)))
-        yield site
-
-
-@pytest.fixture
-def own_site(tmp_path: Path, redis_binary: Path) -> Iterator[Site]:
-    """A daemon for one test alone."""
-    with open_site(tmp_path) as site:
+        run_aside(remember(site.config, list(made_up_messages(100_000))))
         yield site

@@ -1,11 +1,9 @@
-"""A daemon with its page, as an administrator runs it: made-up mail that it remembers, and one-time links."""
+"""A daemon with its page, as an administrator runs it, and visitors who have logged in."""
 
 from __future__ import annotations
 
 import asyncio
-import random
-import re
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,19 +13,13 @@ import yaml
 
 from nbstream import config
 from nbstream.assembly.store import make_model, make_recent_messages, open_running_redis
-from nbstream.policy.envelope import Envelope
-from nbstream.store.recent.checked_messages import CheckedMessage
-from nbstream.tokens.tokenizer import Tokens
-from tests.integration.daemon import DaemonProcess, command, free_port, send, wait_until
+from nbstream.listeners.http.page.requests import Role
+from nbstream.store.page_sessions import PageSessionStore
+from tests.integration.daemon import DaemonProcess, free_port, send, wait_until
 from tests.letters import letters
 
 if TYPE_CHECKING:
-    from playwright._impl._api_structures import SetCookieParam  # the type of add_cookies; it has no other name
-
     from tests.browser.visitor import Visitor
-
-_WORDS = "agenda budget cash claim friday holiday lunch meeting offer pills prize project report"
-_AT_ONCE = 192  # three full batches; more messages that wait to be written would be dropped
 
 
 class Site:
@@ -37,25 +29,17 @@ class Site:
         self.config = config_file
         self.daemon = daemon
         self.origin = f"http://{daemon.address('http')}"
-        self._cookies: dict[bool, Sequence[SetCookieParam]] = {}
-
-    def login_link(self, *, read_only: bool = False) -> str:
-        """Return what ``nbstream ui`` prints, without the origin."""
-        result = command("ui", "-c", self.config, *(["--read-only"] if read_only else []))
-        link = re.search(r"http://[^/\s]+(/ui/login\S+)", result.stdout)
-        assert link, result
-        return link[1]
 
     def log_in(self, visitor: Visitor, *, read_only: bool = False) -> None:
-        """Log a visitor in by a one-time link; the next one of this role gets the session of the first."""
-        if read_only in self._cookies:
-            visitor.use_cookies(self._cookies[read_only])
-            return
-        visitor.go(f"{self.login_link(read_only=read_only)}&to=/ui/teaching")
-        visitor.page.get_by_role("button").click()
-        visitor.page.wait_for_url("**/ui/teaching")
-        visitor.page.get_by_role("navigation").first.wait_for()
-        self._cookies[read_only] = visitor.cookies()
+        """Give a visitor a session, as the login stores it; ``test_access`` is about the login itself."""
+
+        async def create_session() -> str:
+            settings = config.load_settings(self.config)
+            async with open_running_redis(settings) as clients:
+                store = PageSessionStore(clients.client, make_model(settings, clients.client).keys)
+                return await store.create_session(Role.READ if read_only else Role.TEACH, "page tester")
+
+        visitor.use_session(self.origin, run_aside(create_session()))
 
     def message_ids(self) -> list[str]:
         """Return the ids of the messages that are remembered, the newest first."""
@@ -68,25 +52,6 @@ class Site:
 
         ids: list[str] = run_aside(read())
         return ids
-
-    def remember(self, messages: Sequence[tuple[CheckedMessage, Envelope]]) -> None:
-        """Write checked messages as the daemon does, without checking them."""
-
-        async def write() -> None:
-            settings = config.load_settings(self.config)
-            async with open_running_redis(settings) as clients:
-                model = await make_model(settings, clients.client).open()
-                recent = make_recent_messages(settings, model)
-                writing = asyncio.create_task(recent.run())
-                for number, (message, envelope) in enumerate(messages, 1):
-                    recent.remember(message, None, lambda envelope=envelope: envelope)  # type: ignore[misc]
-                    if number % _AT_ONCE == 0:
-                        await recent.wait_until_written()
-                await recent.wait_until_written()
-                writing.cancel()
-                await asyncio.wait([writing])
-
-        run_aside(write())
 
 
 def run_aside(work: Coroutine[Any, Any, Any]) -> Any:
@@ -115,31 +80,13 @@ def open_site(folder: Path, changes: Mapping[str, Any] | None = None) -> Iterato
         yield Site(config_file, daemon)
 
 
-def made_up_messages(count: int, seed: int = 1) -> Iterator[tuple[CheckedMessage, Envelope]]:
-    """Yield messages with their envelopes, as different as an administrator sees them."""
-    draw = random.Random(seed)
-    for number in range(count):
-        probability = draw.betavariate(0.3, 0.4)
-        verdict = "spam" if probability > 0.95 else "unsure" if probability > 0.5 else "ham"
-        words = draw.sample(_WORDS.split(), 4)
-        key = f"{'abcdefghijklmnopqrstuvwxyz234567'[number % 32]}{number:023d}".translate(_ID_DIGITS)
-        tokens = Tokens([f"subject:{word}".encode() for word in words], [b"body:the"])
-        envelope = Envelope(
-            "smtp",
-            f"{draw.choice(words)}@{draw.choice(['offers.example.com', 'work.example.org'])}",
-            (f"{draw.choice(['ann', 'ben', 'eve'])}@example.net",),
-            1,
-            " ".join(words).capitalize(),
-            "quarantine" if verdict == "spam" else "",
-        )
-        yield CheckedMessage(key, tokens, probability, verdict), envelope
+def teach(site: Site, count: int = 40) -> None:
+    """Teach letters by mail."""
+    send(site.daemon, [(f"{label}@nbstream.invalid", raw) for label, raw in letters(count)])
 
 
-_ID_DIGITS = str.maketrans("0189", "vwxy")  # an id has a-z and 2-7
-
-
-def teach_and_send(site: Site, taught: int = 40, sent: int = 10) -> None:
-    """Teach letters by mail, and send others through the filter."""
-    send(site.daemon, [(f"{label}@nbstream.invalid", raw) for label, raw in letters(taught)])
-    send(site.daemon, [("you@example.net", raw) for _, raw in letters(sent, seed=8)])
-    wait_until(lambda: len(site.message_ids()) >= sent)
+def check(site: Site, count: int = 10, seed: int = 8) -> None:
+    """Send letters through the filter; they are remembered then."""
+    before = len(site.message_ids())
+    send(site.daemon, [("you@example.net", raw) for _, raw in letters(count, seed=seed)])
+    wait_until(lambda: len(site.message_ids()) >= before + count)

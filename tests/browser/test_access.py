@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import OpenVisitor
 from tests.browser.site import Site
 from tests.browser.visitor import NARROW, Look
+from tests.integration.page_client import login_link
 
 NO_SCRIPTS = Look(scripts=False)
 
 
 @pytest.mark.parametrize("look", [Look(), NO_SCRIPTS], ids=str)
 def test_a_one_time_link_logs_in_once_and_logout_ends_it(visit: OpenVisitor, empty_site: Site, look: Look) -> None:
-    link = empty_site.login_link()
+    link = login_link(empty_site.daemon).removeprefix(empty_site.origin)
     visitor, another = visit(empty_site.origin, look), visit(empty_site.origin, look)
 
     visitor.go(f"{link}&to=/ui/teaching")
@@ -51,6 +54,48 @@ def test_the_login_leads_to_what_was_asked_for(visit: OpenVisitor, empty_site: S
     visitor.go("/ui/tokens?part=prize")
 
     expect(visitor.page.get_by_label("Part of a token")).to_have_value("prize")
+
+
+@pytest.fixture(params=["127.0.0.1", "localhost"], ids=["same site", "foreign site"])
+def elsewhere(request: pytest.FixtureRequest, origin: str) -> str:
+    """Another origin: of the same site, to which the browser sends the cookie, and of a foreign one."""
+    return origin.replace("127.0.0.1", request.param)
+
+
+def test_a_form_of_another_origin_is_refused_even_if_it_knows_the_token(
+    visit: OpenVisitor, empty_site: Site, elsewhere: str, tmp_path: Path
+) -> None:
+    visitor = visit(elsewhere)
+    visitor.origins.append(empty_site.origin)
+    empty_site.log_in(visitor)
+    visitor.page.goto(f"{empty_site.origin}/ui/teaching")
+    token = visitor.page.locator("form.logout [name=csrf]").input_value()
+    fields = f'<input name=csrf value="{token}"><button>Win</button>'
+    form = f'<form method=post action="{empty_site.origin}/ui/logout">{fields}</form>'
+    (tmp_path / "page.html").write_text(f"<link rel=icon href=data:,>{form}")
+
+    visitor.go("/page.html")
+    visitor.page.get_by_role("button").click()
+
+    expect(visitor.page.get_by_role("heading", level=1)).to_have_text("Forbidden")
+    assert [problem for problem in visitor.take_problems() if problem.startswith("answer: 403")]
+    visitor.page.goto(f"{empty_site.origin}/ui/teaching")
+    expect(visitor.page.get_by_role("button", name="Log out")).to_be_visible()
+
+
+def test_no_other_origin_shows_the_page_in_a_frame(
+    visit: OpenVisitor, empty_site: Site, elsewhere: str, tmp_path: Path
+) -> None:
+    visitor = visit(elsewhere)
+    visitor.origins.append(empty_site.origin)
+    empty_site.log_in(visitor)
+    frame = f'<iframe src="{empty_site.origin}/ui/teaching"></iframe>'
+    (tmp_path / "page.html").write_text(f"<link rel=icon href=data:,>{frame}")
+
+    visitor.go("/page.html")
+
+    expect(visitor.page.frame_locator("iframe").get_by_role("heading", name="Teaching")).to_have_count(0)
+    assert [problem for problem in visitor.take_problems() if "frame-ancestors" in problem]
 
 
 def test_a_reader_sees_that_he_only_reads(visit: OpenVisitor, empty_site: Site) -> None:

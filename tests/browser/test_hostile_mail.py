@@ -21,6 +21,7 @@ from tests.browser.test_views import VIEWS
 from tests.browser.visitor import NARROW, Look, Visitor
 from tests.integration.daemon import send, wait_until
 from tests.letters import letters
+from tests.remembered_messages import remember
 
 PRODUCT = "1234321"
 """What a template would make of the two numbers in the texts."""
@@ -106,7 +107,7 @@ def hostile_site(tmp_path_factory: pytest.TempPathFactory, redis_binary: Path) -
         send(site.daemon, [("you@example.net", hostile_mail())])
         wait_until(lambda: len(site.message_ids()) == 1)
         run_aside(teach(site.config))
-        site.remember(list(remembered()))
+        run_aside(remember(site.config, list(remembered())))
         yield site
 
 

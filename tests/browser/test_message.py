@@ -4,31 +4,30 @@ from __future__ import annotations
 
 import json
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import OpenVisitor
-from tests.browser.site import Site, open_site, teach_and_send
+from tests.browser.site import Site, check, open_site, teach
 from tests.browser.visitor import NARROW, Look, Visitor
-from tests.integration.daemon import send, wait_until
+from tests.integration.daemon import wait_until
 from tests.letters import letters
 
 NO_SCRIPTS = Look(scripts=False)
-SPAM = next(raw for label, raw in letters(60, seed=9) if label == "spam")
+LOOKS = {str(look): look for look in (Look(), NO_SCRIPTS, Look(NARROW, "dark"))}
+SPAM = dict(zip(LOOKS, (raw for label, raw in letters(60, seed=9) if label == "spam"), strict=False))
+"""For each look a message that no other one has."""
 
 
-def check(site: Site, raw: bytes = SPAM) -> dict[str, str]:
+def check_result(site: Site, raw: bytes) -> dict[str, str]:
     """Check a message as a program does, and return the result."""
     request = urllib.request.Request(f"{site.origin}/v1/check", raw)
     with urllib.request.urlopen(request, timeout=30) as answer:
         result: dict[str, str] = json.load(answer)
         return result
-
-
-def teach(site: Site) -> None:
-    send(site.daemon, [(f"{label}@nbstream.invalid", raw) for label, raw in letters(40)])
 
 
 def status(visitor: Visitor) -> str:
@@ -41,20 +40,20 @@ def quarantined_ids(visitor: Visitor) -> list[str]:
     return [str(link.get_attribute("href")).rpartition("/")[2] for link in links]
 
 
-@pytest.mark.parametrize("look", [Look(), NO_SCRIPTS, Look(NARROW, "dark")], ids=str)
+@pytest.mark.parametrize("name", LOOKS)
 def test_a_lesson_by_a_button_changes_the_verdict_of_the_next_mail_and_is_taken_back(
-    visit: OpenVisitor, own_site: Site, look: Look
+    visit: OpenVisitor, small_site: Site, name: str
 ) -> None:
-    teach(own_site)
-    before = check(own_site)
-    wait_until(lambda: before["id"] in own_site.message_ids())
-    visitor = visit(own_site.origin, look)
-    own_site.log_in(visitor)
+    raw, look = SPAM[name], LOOKS[name]
+    before = check_result(small_site, raw)
+    wait_until(lambda: before["id"] in small_site.message_ids())
+    visitor = visit(small_site.origin, look)
+    small_site.log_in(visitor)
     visitor.go(f"/ui/messages/{before['id']}")
 
     visitor.page.get_by_role("button", name="This is ham").click()
     visitor.page.get_by_role("button", name="Take the lesson back").wait_for()
-    learned, after = status(visitor), check(own_site)
+    learned, after = status(visitor), check_result(small_site, raw)
     assert learned.startswith("learned as ham: P ")
     assert f"-> {after['probability']:.2f}" in learned
     assert after["probability"] < before["probability"]
@@ -65,7 +64,7 @@ def test_a_lesson_by_a_button_changes_the_verdict_of_the_next_mail_and_is_taken_
     visitor.page.get_by_role("button", name="Take the lesson back").click()
     visitor.page.get_by_role("button", name="This is ham").wait_for()
     assert status(visitor).startswith("unlearned")
-    assert check(own_site)["probability"] == before["probability"]
+    assert check_result(small_site, raw)["probability"] == before["probability"]
     expect(visitor.page.locator("#history ~ .scroll tbody tr")).to_have_count(2)
 
 
@@ -117,37 +116,43 @@ def test_a_reader_has_no_keys_that_teach(visit: OpenVisitor, small_site: Site) -
     expect(visitor.page.get_by_text("not learned")).to_be_visible()
 
 
+@pytest.fixture
+def quarantine_site(tmp_path: Path, redis_binary: Path) -> Iterator[Site]:
+    """A daemon that was taught, and has spam in its quarantine, which others count in ``small_site``."""
+    with open_site(tmp_path, {"actions": {"spam": "quarantine"}}) as site:
+        teach(site)
+        check(site)
+        yield site
+
+
 @pytest.mark.parametrize("look", [Look(), Look(NARROW, "dark", scripts=False)], ids=str)
 def test_messages_of_the_quarantine_are_released_and_deleted(
-    visit: OpenVisitor, tmp_path_factory: pytest.TempPathFactory, redis_binary: Path, look: Look
+    visit: OpenVisitor, quarantine_site: Site, look: Look
 ) -> None:
-    folder = tmp_path_factory.mktemp("quarantine")
-    with open_site(folder, {"actions": {"spam": "quarantine"}}) as site:
-        teach_and_send(site)
-        visitor = visit(site.origin, look)
-        site.log_in(visitor)
-        visitor.go("/ui/quarantine")
-        page = visitor.page
-        ids = quarantined_ids(visitor)
-        assert len(ids) > 2
-        if look.scripts:
-            assert visitor.grave_violations() == []
-        assert visitor.overflowing() == []
+    visitor = visit(quarantine_site.origin, look)
+    quarantine_site.log_in(visitor)
+    visitor.go("/ui/quarantine")
+    page = visitor.page
+    ids = quarantined_ids(visitor)
+    assert len(ids) > 2
+    if look.scripts:
+        assert visitor.grave_violations() == []
+    assert visitor.overflowing() == []
 
-        page.get_by_role("checkbox").first.check()
-        page.get_by_role("button", name="Release").click()
-        expect(page.locator("main")).to_contain_text("released; learned as ham")
-        visitor.go("/ui/quarantine")
-        assert quarantined_ids(visitor) == ids[1:]
+    page.get_by_role("checkbox").first.check()
+    page.get_by_role("button", name="Release").click()
+    expect(page.locator("main")).to_contain_text("released; learned as ham")
+    visitor.go("/ui/quarantine")
+    assert quarantined_ids(visitor) == ids[1:]
 
-        page.get_by_role("link", name="Select all").click()
-        page.get_by_role("checkbox").last.uncheck()
-        page.get_by_role("button", name="Delete").click()
-        page.get_by_role("button", name=f"Delete {len(ids) - 2} message").click()
-        expect(page.locator("tr.done")).to_have_count(len(ids) - 2)
-        visitor.go("/ui/quarantine")
-        assert quarantined_ids(visitor) == ids[-1:]
+    page.get_by_role("link", name="Select all").click()
+    page.get_by_role("checkbox").last.uncheck()
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("button", name=f"Delete {len(ids) - 2} message").click()
+    expect(page.locator("tr.done")).to_have_count(len(ids) - 2)
+    visitor.go("/ui/quarantine")
+    assert quarantined_ids(visitor) == ids[-1:]
 
-        page.locator("td > a").click()
-        page.locator("pre.message-text").wait_for()
-        assert visitor.overflowing() == []
+    page.locator("td > a").click()
+    page.locator("pre.message-text").wait_for()
+    assert visitor.overflowing() == []

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPResponse
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from nbstream.findings import note, problem
-from nbstream.listeners.http.page.now_view import NowView
+from nbstream.listeners.http.page.broadcaster import MAX_LISTENERS, RELOAD
+from nbstream.listeners.http.page.event_responses import encode_event
+from nbstream.listeners.http.page.login_pages import SESSION_COOKIE
+from nbstream.listeners.http.page.now_view import EVENTS_PATH, NowView
 from nbstream.listeners.http.page.rendering import PageRenderer
 from nbstream.listeners.http.page.requests import Role
 from nbstream.listeners.http.page.static_files import load_static_files
@@ -21,6 +25,7 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from tests.browser.conftest import OpenVisitor
 from tests.browser.visitor import NARROW, Look, Visitor
 from tests.conftest import RedisServer
+from tests.integration.daemon import DEADLINE_SECONDS, wait_until
 from tests.listeners.http.page.now_sources import HOSTILE, MadeUpSource, make_now
 from tests.listeners.http.page.page_listener import open_page
 
@@ -70,9 +75,18 @@ def served(shared_redis: RedisServer) -> Iterator[Served]:
 
 def log_in(visit: OpenVisitor, served: Served, look: Look | None = None) -> Visitor:
     visitor = visit(served.origin, look)
-    cookie = {"name": "nbstream_session", "value": served.session, "url": f"{served.origin}/ui/"}
-    visitor.page.context.add_cookies([cookie])  # type: ignore[list-item]  # a cookie of a URL needs no more
+    visitor.use_session(served.origin, served.session)
     return visitor
+
+
+def open_events(served: Served) -> HTTPResponse:
+    """Read events as a browser does; returns when they have begun. They end when the answer is closed."""
+    connection = HTTPConnection(served.origin.removeprefix("http://"), timeout=DEADLINE_SECONDS)
+    connection.request("GET", EVENTS_PATH, headers={"Cookie": f"{SESSION_COOKIE}={served.session}"})
+    answer = connection.getresponse()
+    assert answer.status == 200
+    assert answer.readline() == b"event: now\n"
+    return answer
 
 
 @pytest.mark.parametrize(
@@ -105,6 +119,42 @@ def test_what_is_new_shows_without_a_reload_and_what_is_open_stays_open(
     expect(visitor.page.locator("#now-rows")).to_contain_text("4,321")
     expect(visitor.page.locator("#now-rows")).to_be_visible()
     expect(visitor.page.get_by_text("Nothing is wrong.")).to_be_visible()
+
+
+def test_one_browser_too_many_reads_the_page_and_is_kept_up_to_date_once_another_goes(
+    visit: OpenVisitor, served: Served
+) -> None:
+    with ExitStack() as stack:
+        others = [stack.enter_context(open_events(served)) for _ in range(MAX_LISTENERS)]
+        visitor = log_in(visit, served)
+        visitor.page.clock.install()
+
+        visitor.go("/ui/")
+        expect(visitor.page.get_by_text("This page is not kept up to date")).to_be_visible()
+        expect(visitor.page.get_by_text("Make room for Redis.")).to_be_visible()
+        assert [problem for problem in visitor.take_problems() if problem.startswith("answer: 503")]
+
+        others.pop().close()
+
+        def is_kept_up_to_date() -> bool:
+            visitor.page.clock.fast_forward(30_000)  # it tries again as often; the place may not be free at once
+            return visitor.page.get_by_text("This page is kept up to date.").is_visible()
+
+        wait_until(is_kept_up_to_date)
+        visitor.take_problems()
+
+
+def test_a_browser_that_has_missed_events_reads_the_page_again(visit: OpenVisitor, served: Served) -> None:
+    visitor = log_in(visit, served)
+
+    def send_reload(route: Route) -> None:
+        served.source.shown = make_now(checks={0: {Verdict.HAM: 4321}})
+        route.fulfill(content_type="text/event-stream", body=encode_event(RELOAD))
+
+    visitor.page.route(f"**{EVENTS_PATH}*", send_reload)
+    visitor.go("/ui/")
+
+    expect(visitor.page.locator("#now-activity .figure").first).to_contain_text("4,321")
 
 
 def test_a_page_that_is_not_kept_up_to_date_says_so(visit: OpenVisitor, served: Served) -> None:

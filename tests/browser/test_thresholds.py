@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 import re
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +18,10 @@ from nbstream.bayes.calibration import sigmoid
 from nbstream.policy.first_scores import FirstScore
 from nbstream.store.model.ledger import LedgerEntry
 from tests.browser.conftest import OpenVisitor
+from tests.browser.site import Site, open_site, run_aside
 from tests.browser.visitor import NARROW, Look, Visitor
-from tests.integration.daemon import DaemonProcess, command, free_port, wait_until
-from tests.integration.page_client import PageClient, login_link
+from tests.integration.daemon import command, wait_until
+from tests.integration.page_client import PageClient
 from tests.store.notes import NOTE
 
 COUNT = 400
@@ -45,42 +44,31 @@ async def learn_scores(config_file: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory, redis_binary: Path) -> Iterator[DaemonProcess]:
+def site(tmp_path_factory: pytest.TempPathFactory, redis_binary: Path) -> Iterator[Site]:
     """A daemon that has learned these messages."""
-    folder = tmp_path_factory.mktemp("thresholds")
-    config_file = folder / "nb.yaml"
-    config_file.write_text(
-        f"state_dir: {folder / 'state'}\n"
-        f"listeners: {{smtp: {{listen: 127.0.0.1:0}}, http: {{listen: 127.0.0.1:{free_port()}}}}}\n"
-        "model: {min_learned: {ham: 1, spam: 1}}\n"
-        "verdict: {unsure: 0.3, max_false_positive_rate: 0.02}\n"
-        "log: {format: json}\n"
-    )
-    with DaemonProcess(config_file) as running:
-        with ThreadPoolExecutor(1) as thread:  # in this one, Playwright's loop runs
-            thread.submit(asyncio.run, learn_scores(config_file)).result()
-        page = PageClient(running)
+    changes = {
+        "model": {"min_learned": {"ham": 1, "spam": 1}},
+        "verdict": {"unsure": 0.3, "max_false_positive_rate": 0.02},
+    }
+    with open_site(tmp_path_factory.mktemp("thresholds"), changes) as opened:
+        run_aside(learn_scores(opened.config))
+        page = PageClient(opened.daemon)
         wait_until(lambda: page.get(PATH).count(f"the last {COUNT} messages labelled"))
-        yield running
+        yield opened
 
 
-def open_view(visit: OpenVisitor, daemon: DaemonProcess, look: Look | None = None) -> Visitor:
-    origin = f"http://{daemon.address('http')}"
-    visitor = visit(origin, look)
-    visitor.go(f"{login_link(daemon).removeprefix(origin)}&to={PATH}")
-    visitor.page.get_by_role("button").click()
-    visitor.page.wait_for_url(f"**{PATH}")
-    visitor.page.locator("#line").wait_for()
-    visitor.take_problems()  # the page after the login is left at once, before it has its icon
+def open_view(visit: OpenVisitor, site: Site, look: Look | None = None) -> Visitor:
+    visitor = visit(site.origin, look)
+    site.log_in(visitor)
     visitor.go(PATH)
     return visitor
 
 
-def tune_with(daemon: DaemonProcess, line: str) -> dict[str, Any]:
+def tune_with(site: Site, line: str) -> dict[str, Any]:
     """What ``nbstream tune`` says of a line for the configuration."""
-    other = daemon.config.with_name("other.yaml")
+    other = site.config.with_name("other.yaml")
     other.write_text(line + "\n")
-    done = command("tune", "--json", "-c", daemon.config, "--with", other)
+    done = command("tune", "--json", "-c", site.config, "--with", other)
     assert done.returncode == 0, done.stderr
     choice: dict[str, Any] = json.loads(done.stdout)["with"]
     return choice
@@ -95,8 +83,8 @@ def shown_figures(page: Page) -> tuple[int, int, int, int]:
     return tuple(int(re.split("[ ,]", text)[0]) for text in texts)  # type: ignore[return-value]  # four
 
 
-def assert_shows_what_tune_says(page: Page, daemon: DaemonProcess) -> dict[str, Any]:
-    choice = tune_with(daemon, page.locator("#line").inner_text())
+def assert_shows_what_tune_says(page: Page, site: Site) -> dict[str, Any]:
+    choice = tune_with(site, page.locator("#line").inner_text())
     assert shown_figures(page) == tuple(
         choice[name] for name in ("ham_called_spam", "spam_missed", "ham_unsure", "spam_unsure")
     )
@@ -107,8 +95,8 @@ def slider(page: Page, name: str) -> Locator:
     return page.get_by_role("slider", name=name)
 
 
-def test_a_threshold_that_is_dragged_does_what_tune_says(visit: OpenVisitor, daemon: DaemonProcess) -> None:
-    page = open_view(visit, daemon).page
+def test_a_threshold_that_is_dragged_does_what_tune_says(visit: OpenVisitor, site: Site) -> None:
+    page = open_view(visit, site).page
     expect(page.locator("#summary")).to_contain_text("These are the thresholds in force.")
     before = page.locator("#line").inner_text()
     mark = page.locator(".det .chosen")
@@ -128,7 +116,7 @@ def test_a_threshold_that_is_dragged_does_what_tune_says(visit: OpenVisitor, dae
     assert page.locator("#line").inner_text() != before
     expect(page.locator("#summary")).to_contain_text("would have moved")
     expect(page.locator("[name=spam_budget]")).to_have_value("")
-    choice = assert_shows_what_tune_says(page, daemon)
+    choice = assert_shows_what_tune_says(page, site)
     assert (
         page.locator("[name=spam]").input_value() == dragged == slider(page, "spam").get_attribute("aria-valuenow")
     )
@@ -139,8 +127,8 @@ def test_a_threshold_that_is_dragged_does_what_tune_says(visit: OpenVisitor, dae
     assert shown_figures(page)[0] == choice["ham_called_spam"]
 
 
-def test_thresholds_are_moved_by_keys_and_keep_their_order(visit: OpenVisitor, daemon: DaemonProcess) -> None:
-    page = open_view(visit, daemon).page
+def test_thresholds_are_moved_by_keys_and_keep_their_order(visit: OpenVisitor, site: Site) -> None:
+    page = open_view(visit, site).page
     spam, unsure, reject = (slider(page, name) for name in ("spam", "unsure", "reject"))
 
     spam.focus()
@@ -159,20 +147,20 @@ def test_thresholds_are_moved_by_keys_and_keep_their_order(visit: OpenVisitor, d
     now = [handle.get_attribute("aria-valuenow") for handle in (unsure, spam, reject)]
     expect(page.locator("#line")).to_have_text(f"verdict: {{unsure: {now[0]}, spam: {now[1]}, reject: {now[2]}}}")
     expect(spam).to_have_attribute("aria-valuetext", re.compile("^spam from 0"))
-    assert_shows_what_tune_says(page, daemon)
+    assert_shows_what_tune_says(page, site)
     page.keyboard.press("End")
     expect(reject).to_have_attribute("aria-valuetext", "never rejected")
     expect(page.locator("#line")).to_contain_text("reject: null")
 
 
-def test_a_budget_that_is_chosen_moves_the_threshold(visit: OpenVisitor, daemon: DaemonProcess) -> None:
-    page = open_view(visit, daemon).page
+def test_a_budget_that_is_chosen_moves_the_threshold(visit: OpenVisitor, site: Site) -> None:
+    page = open_view(visit, site).page
 
     page.locator("[name=spam_budget]").select_option("0.05")
 
     expect(page.locator("#line")).to_contain_text("max_false_positive_rate: 0.05")
     expect(page.locator("#summary")).to_contain_text("Promised 5 %.")
-    choice = assert_shows_what_tune_says(page, daemon)
+    choice = assert_shows_what_tune_says(page, site)
     expect(page.locator("[name=spam]")).to_have_value(str(choice["spam_from"]))
     assert slider(page, "spam").get_attribute("aria-valuenow") == str(choice["spam_from"])
 
@@ -181,10 +169,8 @@ def test_a_budget_that_is_chosen_moves_the_threshold(visit: OpenVisitor, daemon:
     expect(slider(page, "spam")).to_have_attribute("aria-valuetext", "never called spam")
 
 
-def test_what_cannot_be_used_is_said_and_what_was_shown_stays_no_longer(
-    visit: OpenVisitor, daemon: DaemonProcess
-) -> None:
-    page = open_view(visit, daemon).page
+def test_what_cannot_be_used_is_said_and_what_was_shown_stays_no_longer(visit: OpenVisitor, site: Site) -> None:
+    page = open_view(visit, site).page
 
     page.locator("[name=spam]").fill("0.1")
 
@@ -195,11 +181,22 @@ def test_what_cannot_be_used_is_said_and_what_was_shown_stays_no_longer(
     expect(page.locator("#problem-spam")).to_have_text("")
     expect(page.locator("#line")).to_contain_text("spam: 0.96")
     expect(page.locator("[name=spam]")).not_to_have_attribute("aria-invalid", "true")
-    assert_shows_what_tune_says(page, daemon)
+    assert_shows_what_tune_says(page, site)
 
 
-def test_without_scripts_the_form_says_the_same(visit: OpenVisitor, daemon: DaemonProcess) -> None:
-    page = open_view(visit, daemon, Look(scripts=False)).page
+def test_the_line_for_the_configuration_is_copied(visit: OpenVisitor, site: Site) -> None:
+    visitor = open_view(visit, site)
+    visitor.allow_clipboard()
+    page = visitor.page
+
+    page.get_by_role("button", name="Copy").click()
+
+    expect(page.locator("#line-copied")).to_have_text("Copied.")
+    assert page.evaluate("navigator.clipboard.readText()") == page.locator("#line").text_content()
+
+
+def test_without_scripts_the_form_says_the_same(visit: OpenVisitor, site: Site) -> None:
+    page = open_view(visit, site, Look(scripts=False)).page
 
     page.locator("[name=spam_budget]").select_option("")
     page.locator("[name=spam]").fill("0.91")
@@ -208,13 +205,14 @@ def test_without_scripts_the_form_says_the_same(visit: OpenVisitor, daemon: Daem
     page.wait_for_url("**spam=0.91**")
 
     expect(page.locator("#line")).to_have_text("verdict: {unsure: 0.2, spam: 0.91, reject: null}")
-    assert_shows_what_tune_says(page, daemon)
+    assert_shows_what_tune_says(page, site)
     assert page.get_by_role("slider").count() == 0
+    expect(page.get_by_role("button", name="Copy")).to_have_count(0)
 
 
 @pytest.mark.parametrize("look", [Look(), Look(NARROW, "dark")], ids=str)
-def test_the_view_is_readable_by_all(visit: OpenVisitor, daemon: DaemonProcess, look: Look) -> None:
-    visitor = open_view(visit, daemon, look)
+def test_the_view_is_readable_by_all(visit: OpenVisitor, site: Site, look: Look) -> None:
+    visitor = open_view(visit, site, look)
     visitor.page.locator("summary").first.click()
 
     assert visitor.grave_violations() == []

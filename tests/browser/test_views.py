@@ -35,23 +35,23 @@ _TOUCHING = """() => [...document.querySelectorAll('svg.chart')].flatMap((chart)
 })"""
 
 
-def faults(visitor: Visitor, path: str) -> list[str]:
-    """What is wrong with a view, as this visitor sees it."""
+def faults(visitor: Visitor, path: str, *, has_axe: bool) -> list[str]:
+    """What is wrong with a view, as this visitor sees it; ``has_axe``: and as a screen reader does."""
     response = visitor.go(path)
     headings = visitor.page.get_by_role("heading", level=1).count()
     return [
         *([f"status {response.status}"] if response.status != 200 else []),
         *([f"{headings} main headings"] if headings != 1 else []),
-        *visitor.grave_violations(),
+        *(visitor.grave_violations() if has_axe else []),
         *visitor.overflowing(),
         *touching_labels(visitor),
         *visitor.take_problems(),
     ]
 
 
-def faults_by_view(visitor: Visitor) -> dict[str, list[str]]:
+def faults_by_view(visitor: Visitor, *, has_axe: bool = True) -> dict[str, list[str]]:
     """The views with faults, and what is wrong with them."""
-    found = {path: faults(visitor, path) for path in VIEWS}
+    found = {path: faults(visitor, path, has_axe=has_axe) for path in VIEWS}
     return {path: of_view for path, of_view in found.items() if of_view}
 
 
@@ -64,7 +64,8 @@ def test_every_view_is_readable_on_a_narrow_dark_screen(
     visitor = visit(site.origin, Look(NARROW, "dark"))
     site.log_in(visitor)
 
-    assert faults_by_view(visitor) == {}
+    # The elements of many messages are those of ten; axe-core takes the longest for them.
+    assert faults_by_view(visitor, has_axe=name != "large_site") == {}
 
 
 def test_every_view_is_readable_on_a_wide_light_screen(visit: OpenVisitor, small_site: Site) -> None:

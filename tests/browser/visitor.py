@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from nbstream.listeners.http.page.login_pages import SESSION_COOKIE
+from nbstream.listeners.http.page.routes import PREFIX
 
-    from playwright._impl._api_structures import SetCookieParam  # the type of add_cookies; it has no other name
+if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Request, Response, Route
 
 DEADLINE_MS = 15_000.0
@@ -39,13 +40,14 @@ class Look:
 class Visitor:
     """One profile of its own, with one page open.
 
-    ``origin`` is the only one that may be asked for anything. What the console, the network or the server says of
-    an error is in ``problems``; a test that wants one takes it from there.
+    ``origin`` and those that a test adds to ``origins`` may be asked for anything, no others. What the console,
+    the network or the server says of an error is in ``problems``; a test that wants one takes it from there.
     """
 
     def __init__(self, browser: Browser, origin: str, look: Look | None = None) -> None:
         look = look or Look()
         self.origin = origin
+        self.origins = [origin]
         self.problems: list[str] = []
         self._context = browser.new_context(
             base_url=origin,
@@ -63,16 +65,25 @@ class Visitor:
         self.page.on("requestfailed", self._note_failure)
         self.page.on("response", self._note_response)
 
-    def cookies(self) -> list[SetCookieParam]:
-        """Return the cookies, as another visitor may take them."""
-        return [
-            {"name": cookie["name"], "value": cookie["value"], "url": f"{self.origin}{cookie['path']}"}
-            for cookie in self._context.cookies()
-        ]
+    def use_session(self, origin: str, token: str) -> None:
+        """Take the cookie of a session of the page at ``origin``, as the login would set it."""
+        host = urlsplit(origin).hostname or ""
+        self._context.add_cookies(
+            [
+                {
+                    "name": SESSION_COOKIE,
+                    "value": token,
+                    "domain": host,
+                    "path": PREFIX,
+                    "httpOnly": True,
+                    "sameSite": "Strict",
+                }
+            ]
+        )
 
-    def use_cookies(self, cookies: Sequence[SetCookieParam]) -> None:
-        """Take the cookies of another visitor."""
-        self._context.add_cookies(cookies)
+    def allow_clipboard(self) -> None:
+        """Let scripts read what was copied."""
+        self._context.grant_permissions(["clipboard-read", "clipboard-write"], origin=self.origin)
 
     def close(self) -> None:
         """Close the page and drop the profile."""
@@ -108,7 +119,7 @@ class Visitor:
         self.page.screenshot(path=path, full_page=True)
 
     def _guard(self, route: Route, request: Request) -> None:
-        if request.url.startswith((f"{self.origin}/", "data:", "about:", "blob:")):
+        if request.url.startswith((*(f"{origin}/" for origin in self.origins), "data:", "about:", "blob:")):
             route.continue_()
         else:
             self.problems.append(f"foreign request: {request.url}")

@@ -17,9 +17,7 @@ class PageClient:
     def __init__(self, daemon: DaemonProcess) -> None:
         self._origin = f"http://{daemon.address('http')}"
         self._opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
-        link = login_link(daemon)
-        query = urllib.parse.parse_qs(urllib.parse.urlsplit(link).query)
-        form = urllib.parse.urlencode({"link": query["link"][0]}).encode()
+        form = urllib.parse.urlencode({"link": link_token(login_link(daemon))}).encode()
         request = urllib.request.Request(f"{self._origin}/ui/login", form, {"Origin": self._origin})
         with self._opener.open(request, timeout=DEADLINE_SECONDS) as response:
             assert response.status == 200
@@ -36,8 +34,13 @@ class PageClient:
         return json.loads(self.get(path, **query))
 
 
-def login_link(daemon: DaemonProcess) -> str:
-    """A one-time link to the page, with the address of this daemon."""
-    done = command("ui", "-c", daemon.config)
+def login_link(daemon: DaemonProcess, *, read_only: bool = False) -> str:
+    """The one-time link that ``nbstream ui`` prints."""
+    done = command("ui", "-c", daemon.config, *(["--read-only"] if read_only else []))
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
+
+
+def link_token(link: str) -> str:
+    """The token in a one-time link, which the form of the login sends."""
+    return urllib.parse.parse_qs(urllib.parse.urlsplit(link).query)["link"][0]

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, wait_until
+from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, wait_until
+from tests.integration.page_client import link_token, login_link
 from tests.integration.workers import MANY, Site
 
 
@@ -40,9 +41,7 @@ def ask(
 
 def test_a_link_of_the_command_is_for_both_workers(site: Site) -> None:
     with site.running() as daemon:
-        printed = command("ui", "-c", site.file)
-        assert printed.returncode == 0, printed.stderr
-        link = printed.stdout.strip().rpartition("link=")[2]
+        link = link_token(login_link(daemon))
 
         answer, _ = ask(daemon, "POST", "/ui/login", {"link": link})
         assert answer.status == 200

@@ -13,7 +13,8 @@ from redis import Redis
 
 from nbstream.store.model.keys import ModelKeys
 from tests.conftest import RedisServer
-from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, wait_until
+from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, wait_until
+from tests.integration.page_client import link_token, login_link
 from tests.integration.workers import LISTENERS, Site, send
 
 MANY = 12
@@ -27,10 +28,10 @@ def site(tmp_path: Path, redis_binary: Path) -> Site:  # the daemon starts the s
 class Reader:
     """Somebody who has logged in with a link; each request has a connection of its own."""
 
-    def __init__(self, daemon: DaemonProcess, site: Site) -> None:
+    def __init__(self, daemon: DaemonProcess) -> None:
         self.address = daemon.address("http")
-        link = command("ui", "--read-only", "-c", site.file).stdout.strip()
-        form = urllib.parse.urlencode({"link": link.rpartition("=")[2], "to": "/ui/"})
+        link = link_token(login_link(daemon, read_only=True))
+        form = urllib.parse.urlencode({"link": link, "to": "/ui/"})
         with self.ask("POST", "/ui/login", form, Origin=f"http://{self.address}") as answer:
             self.cookie = answer.headers["Set-Cookie"].partition(";")[0]
 
@@ -68,7 +69,7 @@ def test_two_workers_are_one_view_that_is_kept_up_to_date_until_the_drain(site: 
     with site.running() as daemon:
         for number in range(MANY):
             assert send(daemon, f"mail {number}").startswith("250 ")
-        reader = Reader(daemon, site)
+        reader = Reader(daemon)
         wait_until(lambda: checks(reader.show()) == MANY)
         wait_until(lambda: len(re.findall('data-label="Worker">[12]</td>', reader.show())) == 2)
         streams = [reader.ask("GET", "/ui/events") for _ in range(4)]

@@ -11,7 +11,7 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, meta
 from markupsafe import Markup, escape
 
 from nbstream.listeners.http.page.foreign_text import is_blank, visible_text
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _TITLE_LENGTH = 1000
 _LEAST_DISTANCE = 1e-6  # of P(spam) from 0 and from 1, that is shown
+_LAYOUTS = _WHOLE, _FRAGMENT = "layout.html", "fragment.html"
 NAVIGATION = (
     ("/ui/", "now.name"),
     ("/ui/messages", "messages.name"),
@@ -58,10 +59,23 @@ class PageRenderer:
         self._loaded: set[str] = set()
 
     async def load(self, template: str) -> None:
-        """Compile a template in a thread where that was not done before: the event loop must not stand so long."""
+        """Compile a template in a thread where that was not done before: the event loop must not stand so long.
+
+        What it takes from other templates is compiled with it.
+        """
         if template not in self._loaded:
-            await asyncio.to_thread(self._environment.get_template, template)
+            for name in (template, *_LAYOUTS):
+                await asyncio.to_thread(self._compile, name)
             self._loaded.add(template)
+
+    def _compile(self, template: str) -> None:
+        environment = self._environment
+        environment.get_template(template)
+        assert environment.loader is not None
+        source, _, _ = environment.loader.get_source(environment, template)
+        for other in meta.find_referenced_templates(environment.parse(source)):
+            if other is not None:  # the layout: the request chooses it
+                self._compile(other)
 
     def render(self, page: Page, request: PageRequest | None, *, path: str = "", flash: str = "") -> str:
         """Return the HTML of a page; ``request`` is None where nobody has logged in.
@@ -76,13 +90,13 @@ class PageRenderer:
                 session.csrf_token if session else ""
             )
 
-        layout = "fragment.html" if request and request.is_fragment else "layout.html"
+        layout = _FRAGMENT if request and request.is_fragment else _WHOLE
         values = {"layout": layout, "session": session, "path": path, "flash": flash, "csrf_field": csrf_field}
         return self._environment.get_template(page.template).render(values | dict(page.values))
 
     def render_fragment(self, page: Page) -> str:
         """Return the content of a page, for everybody who may read: it has no forms."""
-        values = {"layout": "fragment.html", "session": None}
+        values = {"layout": _FRAGMENT, "session": None}
         return self._environment.get_template(page.template).render(values | dict(page.values))
 
 

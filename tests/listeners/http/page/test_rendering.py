@@ -80,20 +80,24 @@ def test_an_unknown_value_fails() -> None:
         template.render()
 
 
-async def test_a_template_is_compiled_once_and_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_template_is_compiled_once_and_beside_the_loop_with_what_it_takes_from_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     renderer = PageRenderer("1")
     environment = renderer._environment
-    threads: list[int] = []
+    compiled: list[tuple[str, int]] = []
     compile_template: Any = environment.compile
 
-    def note_thread(*arguments: Any, **options: Any) -> Any:
-        threads.append(threading.get_ident())
-        return compile_template(*arguments, **options)
+    def note_thread(source: str, name: str, *arguments: Any, **options: Any) -> Any:
+        compiled.append((name, threading.get_ident()))
+        return compile_template(source, name, *arguments, **options)
 
     monkeypatch.setattr(environment, "compile", note_thread)
-    for _ in range(2):
-        await renderer.load("error.html")
+    for name in ("error.html", "undo.html", "undo.html"):
+        await renderer.load(name)
 
-    assert len(threads) == 1
-    assert threads[0] != threading.get_ident()
     assert "Oh" in renderer.render(Page("error.html", {"heading": "Oh", "detail": ""}), None)
+    names = [name for name, _ in compiled]
+    of_undo = ["changes.html", "undo.html", "verdicts.html"]
+    assert sorted(names) == sorted(["error.html", "fragment.html", "layout.html", *of_undo])
+    assert threading.get_ident() not in {thread for _, thread in compiled}

@@ -1,0 +1,55 @@
+"""Checked messages, made up and written as a daemon does it, but without being checked."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from nbstream import config
+from nbstream.assembly.store import make_model, make_recent_messages, open_running_redis
+from nbstream.policy.envelope import Envelope
+from nbstream.store.recent.checked_messages import CheckedMessage
+from nbstream.tokens.tokenizer import Tokens
+
+_WORDS = "agenda budget cash claim friday holiday lunch meeting offer pills prize project report"
+_ID_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
+_ID_DIGITS = str.maketrans("0189", "vwxy")  # an id has a-z and 2-7
+_AT_ONCE = 192  # three full batches; more messages that wait to be written would be dropped
+
+
+def made_up_messages(count: int, seed: int = 1) -> Iterator[tuple[CheckedMessage, Envelope]]:
+    """Yield messages with their envelopes, as different as an administrator sees them."""
+    draw = random.Random(seed)
+    for number in range(count):
+        probability = draw.betavariate(0.3, 0.4)
+        verdict = "spam" if probability > 0.95 else "unsure" if probability > 0.5 else "ham"
+        words = draw.sample(_WORDS.split(), 4)
+        key = f"{_ID_LETTERS[number % len(_ID_LETTERS)]}{number:023d}".translate(_ID_DIGITS)
+        tokens = Tokens([f"subject:{word}".encode() for word in words], [b"body:the"])
+        envelope = Envelope(
+            "smtp",
+            f"{draw.choice(words)}@{draw.choice(['offers.example.com', 'work.example.org'])}",
+            (f"{draw.choice(['ann', 'ben', 'eve'])}@example.net",),
+            1,
+            " ".join(words).capitalize(),
+            "quarantine" if verdict == "spam" else "",
+        )
+        yield CheckedMessage(key, tokens, probability, verdict), envelope
+
+
+async def remember(config_file: Path, messages: Sequence[tuple[CheckedMessage, Envelope]]) -> None:
+    """Write checked messages into the Redis of a running daemon."""
+    settings = config.load_settings(config_file)
+    async with open_running_redis(settings) as clients:
+        model = await make_model(settings, clients.client).open()
+        recent = make_recent_messages(settings, model)
+        writing = asyncio.create_task(recent.run())
+        for number, (message, envelope) in enumerate(messages, 1):
+            recent.remember(message, None, lambda envelope=envelope: envelope)  # type: ignore[misc]
+            if number % _AT_ONCE == 0:
+                await recent.wait_until_written()
+        await recent.wait_until_written()
+        writing.cancel()
+        await asyncio.wait([writing])
