@@ -1,3 +1,3 @@
 """nbstream: a spam filter daemon with an online naive Bayes whose counts live in Redis."""
 
-__version__ = "0.6.0"
+__version__ = "0.7.0"
