@@ -62,8 +62,14 @@ class PageSessionStore:
         """Return what the link gives, and forget it; None where it is used, has expired, or never was."""
         if not is_token(token):
             return None
-        with store_errors():
-            return _read_login(await self._client.getdel(self._keys.page_link(token_hash(token))))
+        key = self._keys.page_link(token_hash(token))
+        # Not GETDEL, which the user of Redis in older handbooks may not run.
+        with store_errors(), readable_replies():
+            async with self._client.pipeline(transaction=True) as pipeline:
+                pipeline.get(key)
+                pipeline.delete(key)
+                stored, _ = await pipeline.execute()
+        return _read_login(stored)
 
     async def create_session(self, role: str, name: str, password: str | None = None) -> str:
         """Return the token of a new session; ``password`` is the one that it begins with, None for a link."""

@@ -1,0 +1,82 @@
+"""What the page has in Redis can be used with the rights of the user ``nbstream`` in ``deploy/redis/redis.conf``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.policy.verdict import Verdict
+from nbstream.store.activity import (
+    ActivityCounter,
+    ActivityReader,
+    ActivitySpan,
+    ActivityWriter,
+    ProcessStatus,
+    watch_activity,
+)
+from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.page_sessions import PageSessionStore
+from nbstream.store.recent.envelopes import MessageRow
+from nbstream.store.recent.row_search import RowFilter, RowSearch
+from tests.conftest import RedisServer
+from tests.store.recent.rows import KEYS, NOW, envelope, message_id, write_rows
+
+CONF = Path(__file__).parents[2] / "deploy" / "redis" / "redis.conf"
+
+
+@pytest.fixture
+async def limited_client(own_redis: RedisServer) -> AsyncIterator[Redis]:
+    """A client that has logged in as that user."""
+    (line,) = [line for line in CONF.read_text().splitlines() if line.startswith("user nbstream ")]
+    async with open_client(ConnectionOptions(own_redis.url)) as admin:
+        await admin.execute_command("ACL", "SETUSER", *line.split()[1:])  # type: ignore[no-untyped-call]  # redis-py has no type here
+    options = ConnectionOptions(own_redis.url, user="nbstream", password="CHANGE-NBSTREAM")
+    async with open_client(options, retries=0) as client:
+        yield client
+
+
+async def test_people_log_in_and_out(limited_client: Redis) -> None:
+    store = PageSessionStore(limited_client, KEYS)
+
+    link = await store.use_link(await store.create_link("teach", "ann"))
+    token = await store.create_session("read", "bob", "secret")
+    session = await store.find_session(token)
+    await store.end_session(token)
+
+    assert link is not None
+    assert session is not None
+    assert (link.name, session.name, await store.find_session(token)) == ("ann", "bob", None)
+    assert [await store.count_failure("a"), await store.forget_failure("a"), await store.count_login("a")] == [
+        1,
+        None,
+        1,
+    ]
+
+
+async def test_rows_are_written_replaced_forgotten_and_found(limited_client: Redis) -> None:
+    rows = [MessageRow(message_id(number), NOW + number, "ham", 0.5, envelope=envelope()) for number in range(3)]
+    await write_rows(limited_client, [rows[0], *rows], messages=2)
+    search = RowSearch(limited_client, KEYS, 3600, lambda: NOW)
+
+    for wanted in (RowFilter(), RowFilter(verdict="ham", sender="@x.example"), RowFilter(id_prefix=rows[1].id[:9])):
+        assert rows[1] in (await search.search(wanted)).rows
+    assert await search.count() == 2
+
+
+async def test_activity_is_counted_told_and_read(limited_client: Redis) -> None:
+    counter = ActivityCounter()
+    status = ProcessStatus("mx1", 0, "0.7.0", True, 0.0)
+    writer = ActivityWriter(limited_client, KEYS, counter, "mx1/1", lambda _: status, lambda _: None)
+    counter.count(Verdict.SPAM, 0.001)
+
+    async with watch_activity(limited_client, KEYS) as watch:
+        await writer.write(NOW)
+        assert await watch.wait(5)
+    activity, (process,) = await ActivityReader(limited_client, KEYS).read(ActivitySpan.HOUR, NOW)
+
+    assert (writer.dropped, activity.totals[Verdict.SPAM], process.status) == (0, 1, status)
+    await writer.leave()
+    assert writer.dropped == 0
