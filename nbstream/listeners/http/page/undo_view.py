@@ -142,8 +142,8 @@ def _what_was_shown(
 ) -> ChangeSelection:
     """Return the selection with times instead of ages, which ends with the newest change that was shown."""
     newest = max((outcome.change.at for outcome in outcomes), default=0.0)
-    until = newest + _MILLISECOND if selection.until is None else selection.until
-    return replace(wanted, since=_iso(selection.since) if wanted.since else "", until=_iso(until))
+    since = _iso(selection.since) if wanted.since else ""
+    return replace(wanted, since=since, until=_iso(newest + _MILLISECOND))
 
 
 def _iso(at: float) -> str:

@@ -236,10 +236,11 @@ async def test_an_undo_is_previewed_exactly_and_changes_nothing(site: Site, teac
     assert await site.history() == before
 
 
-async def test_what_is_confirmed_is_what_was_shown(site: Site, teacher: Browser) -> None:
+@pytest.mark.parametrize("until", ["", "&until=9000-01-01"])
+async def test_what_is_confirmed_is_what_was_shown(site: Site, teacher: Browser, until: str) -> None:
     await site.teach(LUNCH, "ham", "ben")
     await site.teach(PRIZE, "ham", "mallory")
-    form = hidden_fields((await teacher.get("/ui/undo?since=2h&actor=mallory")).text)
+    form = hidden_fields((await teacher.get(f"/ui/undo?since=2h&actor=mallory{until}")).text)
     later = Message.parse(b"Subject: later\n\nThis came after the preview\n")
     await site.teach(later, "ham", "mallory")
 
