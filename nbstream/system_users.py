@@ -1,4 +1,4 @@
-"""The users of this machine as actors in the history, and the one at the other end of a unix socket."""
+"""The users of this machine: their names and numbers, and the one at the other end of a unix socket."""
 
 from __future__ import annotations
 
@@ -11,15 +11,20 @@ _CREDENTIALS = struct.Struct("iII")  # struct ucred of unix(7): process, user, g
 
 
 @lru_cache(maxsize=256)
-def actor_of_system_user(number: int) -> str:
-    """Return ``user`` and the user's name, or its number where it has none; no peer's address looks like this.
+def user_name(number: int) -> str:
+    """Return the name of the user, or the number itself where it has none.
 
     A look-up may ask another machine, and take its time.
     """
     try:
-        return f"user {pwd.getpwuid(number).pw_name}"
+        return pwd.getpwuid(number).pw_name
     except KeyError:
-        return f"user {number}"
+        return str(number)
+
+
+def actor_of_system_user(number: int) -> str:
+    """Return the user as an actor in the history: ``user`` and the name. No peer's address looks like this."""
+    return f"user {user_name(number)}"
 
 
 def user_number(name: str) -> int:

@@ -15,7 +15,7 @@ PACKAGE = Path(nbstream.__file__).parent
 # Lowest first. A module may import modules of its own package and of the layers before it; two packages of one
 # layer do not import each other.
 LAYERS = [
-    {"errors", "findings", "logs"},
+    {"errors", "findings", "logs", "system_users"},
     {"engine"},
     {"mail"},
     {"tokens"},
@@ -55,7 +55,6 @@ INNER_LAYERS = {
             "peers",
             "request_errors",
             "sockets",
-            "system_users",
         },
         {"teachers"},
         {"runtime"},
@@ -66,7 +65,15 @@ INNER_LAYERS = {
         {"milter"},
     ],
     "cli": [
-        {"actor", "arguments", "exit_codes", "interrupts", "output_files", "page_link", "standard_streams"},
+        {
+            "actor",
+            "arguments",
+            "exit_codes",
+            "interrupts",
+            "output_files",
+            "page_link",
+            "standard_streams",
+        },
         {"terminal"},
         {"clue_table", "message_files", "parser"},
         {"measured_daemon", "message_lists"},
@@ -162,7 +169,13 @@ def test_every_package_has_its_layer() -> None:
 
 
 def test_no_other_modules_stand_at_the_top() -> None:
-    assert {path.stem for path in MODULES if path.parent == PACKAGE} == {"__init__", "errors", "findings", "logs"}
+    assert {path.stem for path in MODULES if path.parent == PACKAGE} == {
+        "__init__",
+        "errors",
+        "findings",
+        "logs",
+        "system_users",
+    }
 
 
 @pytest.mark.parametrize("package", INNER_LAYERS)

@@ -24,7 +24,6 @@ from nbstream.listeners.message_service import MessageService
 from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress
 from nbstream.listeners.spamd.listener import SpamdLimits, SpamdListener
 from nbstream.listeners.stream.listener import StreamLimits, StreamListener
-from nbstream.listeners.system_users import user_number
 from nbstream.listeners.teachers import Teachers
 from nbstream.metrics.spool import SpoolMetrics
 from nbstream.metrics.stream import StreamMetrics
@@ -32,6 +31,7 @@ from nbstream.spool.message_spool import MessageSpool
 from nbstream.spool.segments import FOLDER as SPOOL_FOLDER
 from nbstream.store import stream_queue
 from nbstream.store.model.keys import ModelKeys
+from nbstream.system_users import user_number
 
 if TYPE_CHECKING:
     from nbstream.assembly.parts import ServerParts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from nbstream.listeners.system_users import actor_of_system_user
+from nbstream.system_users import actor_of_system_user
 
 
 def current_user() -> str:

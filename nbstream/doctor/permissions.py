@@ -17,10 +17,9 @@ from pydantic import BaseModel
 from nbstream.assembly.listeners import LISTENERS
 from nbstream.config import SecretFile
 from nbstream.doctor.examination import in_thread, run_parts
-from nbstream.doctor.site import user_name
 from nbstream.findings import note, ok, problem, warning
 from nbstream.listeners.sockets import UnixListenAddress
-from nbstream.listeners.system_users import user_number
+from nbstream.system_users import user_name, user_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

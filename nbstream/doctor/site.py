@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,11 +64,3 @@ class Site:
     def is_daemon_user(self) -> bool:
         """Whether this examination runs as the user of the daemon, or no such user is known."""
         return self.daemon_user in {None, os.geteuid()}
-
-
-def user_name(user: int) -> str:
-    """Return the name of a user id, or the id itself where it has none."""
-    try:
-        return pwd.getpwuid(user).pw_name
-    except KeyError:
-        return str(user)

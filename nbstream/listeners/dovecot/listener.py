@@ -24,10 +24,10 @@ from nbstream.listeners import names
 from nbstream.listeners.dovecot.learner import SpoolLearner
 from nbstream.listeners.peers import Peer
 from nbstream.listeners.sockets import BACKLOG
-from nbstream.listeners.system_users import actor_of_system_user, peer_user
 from nbstream.logs import event_fields
 from nbstream.mail.lines import is_blank
 from nbstream.spool.spooled_message import SpooledMessage
+from nbstream.system_users import actor_of_system_user, peer_user
 from nbstream.wire.dovecot_script import ACCEPTED, REFUSED, ScriptParser, ScriptRefusal, ScriptRequest
 
 if TYPE_CHECKING:

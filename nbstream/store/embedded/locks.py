@@ -11,11 +11,11 @@ import contextlib
 import errno
 import fcntl
 import os
-import pwd
 import time
 from typing import TYPE_CHECKING, Self
 
 from nbstream.errors import CannotStart, ConfigError, StoreUnavailable
+from nbstream.system_users import user_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,13 +115,5 @@ def _whose(state_dir: Path, error: OSError) -> str:
         with contextlib.suppress(OSError):
             owner = state_dir.stat().st_uid
             if owner != os.geteuid():
-                return f"; it belongs to {user_text(owner)}: run this as that user"
+                return f"; it belongs to {user_name(owner)}: run this as that user"
     return ""
-
-
-def user_text(user: int) -> str:
-    """Return the name of a system user, or "user id N" where it has none."""
-    try:
-        return pwd.getpwuid(user).pw_name
-    except KeyError:
-        return f"user id {user}"

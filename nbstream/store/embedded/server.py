@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbstream.errors import ConfigError, StoreUnavailable
-from nbstream.store.embedded.locks import FileLock, translate_os_errors, user_text
+from nbstream.store.embedded.locks import FileLock, translate_os_errors
 from nbstream.store.embedded.server_programs import (
     ServerVersion,
     choose_server,
@@ -39,6 +39,7 @@ from nbstream.store.embedded.server_programs import (
     read_version_record,
     write_version_record,
 )
+from nbstream.system_users import user_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -190,7 +191,7 @@ class EmbeddedRedis:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         owner = self._folder.stat().st_uid
         if owner != os.geteuid():  # root would create files that the daemon cannot open
-            raise ConfigError(f"{self._folder} belongs to {user_text(owner)}: run this as that user")
+            raise ConfigError(f"{self._folder} belongs to {user_name(owner)}: run this as that user")
         if len(os.fsencode(self._folder / _SOCKET_NAME)) > _SOCKET_PATH_BYTES:
             if not Path("/proc/self/fd").is_dir():
                 raise ConfigError(f"state_dir {self._state_dir} is too long for a unix socket: use a shorter one")
