@@ -69,6 +69,7 @@ INNER_LAYERS = {
             "actor",
             "arguments",
             "exit_codes",
+            "history_selection",
             "interrupts",
             "output_files",
             "page_link",

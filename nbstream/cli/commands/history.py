@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from nbstream import config
 from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.cli import interrupts
+from nbstream.cli.history_selection import read_selection
 from nbstream.cli.terminal import local_time, print_error, printable
 from nbstream.store.model.history import HistorySelection, id_milliseconds
 from nbstream.wire.explanation_json import iso_time
@@ -28,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
-    selection = HistorySelection(since=options.since or 0.0, actor=options.actor, label=options.label)
+    selection = read_selection(options)
     lines: list[str] = []
     async with open_one_shot_filter(settings) as (_, model):
         async for change in model.history.changes(selection.since):

@@ -17,9 +17,9 @@ from nbstream.assembly.store import make_autolearn_model, make_recent_messages
 from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts
 from nbstream.cli.actor import current_user
+from nbstream.cli.history_selection import read_selection
 from nbstream.cli.terminal import local_time, print_error, print_note, printable
 from nbstream.filter.undo import MAX_PREVIEWED, preview_undo, undo_changes
-from nbstream.store.model.history import HistorySelection
 from nbstream.store.undo.restoration import selected_changes
 from nbstream.wire.explanation_json import iso_time
 
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
-    selection = HistorySelection(options.since or 0.0, options.until, options.actor, options.label, options.id)
+    selection = read_selection(options)
 
     def print_outcome(outcome: ChangeOutcome) -> None:  # at once: what an interrupted run has done can be read
         print(_outcome_to_json(outcome) if options.json else _outcome_to_text(outcome))

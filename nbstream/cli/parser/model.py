@@ -55,12 +55,13 @@ def _add_history(commands: Commands) -> None:
 
 
 def _add_undo(commands: Commands) -> None:
-    undo = add_command(commands, "undo", "take back what was taught; without --yes say what that would be")
-    _add_selection(undo)
-    undo.add_argument("--until", type=arguments.timestamp, metavar="TIME", help="only what was before then")
-    undo.add_argument(
-        "--id", type=arguments.message_id, metavar="ID", help="only this message; --since is not needed then"
+    undo = add_command(
+        commands,
+        "undo",
+        "take back what was taught; without --yes say what that would be",
+        details="It needs --since or --id.",
     )
+    _add_selection(undo)
     undo.add_argument("--yes", action="store_true", help="do it")
     undo.add_argument("--json", action="store_true", help="one JSON object a line, the last one the summary")
     undo.set_defaults(module="undo", wrong_usage=undo.error)
@@ -83,8 +84,11 @@ def _add_selection(parser: CommandParser) -> None:
         metavar="TIME",
         help="from then on: 30m, 2h, 3d ago, or 2026-01-31T12:00+01:00 (without an offset local time)",
     )
+    parser.add_argument("--until", type=arguments.timestamp, metavar="TIME", help="only what was before then")
+    parser.add_argument("--source", metavar="S", help="only what came this way: smtp, http, page, cli and so on")
     parser.add_argument("--actor", metavar="A", help="only what this one taught: a peer's address, a user")
     parser.add_argument("--label", choices=("spam", "ham"), help="only what was learned, or unlearned, as this")
+    parser.add_argument("--id", type=arguments.message_id, metavar="ID", help="only this message")
 
 
 def _add_transfer(commands: Commands) -> None:

@@ -79,6 +79,18 @@ def test_it_is_limited_by_actor_label_time_and_number(taught: Taught) -> None:
     assert changes("--since", tomorrow.isoformat()) == []
 
 
+def test_it_is_limited_by_source_message_and_end(taught: Taught) -> None:
+    prize = taught.teach(PRIZE, "spam", "ann", "page")
+    taught.teach(LUNCH, "ham", "ann", "smtp")
+
+    def changes(*arguments: str) -> list[str]:
+        return [line["change"] for line in taught.json("history", *arguments)]
+
+    assert changes("--source", "page") == changes("--id", prize) == ["learned spam"]
+    assert changes("--source", "pag") == changes("--until", "1h") == []
+    assert len(changes("--until", (now() + timedelta(days=1)).isoformat())) == 2
+
+
 def test_nobody_can_move_the_terminal_or_forge_a_line(taught: Taught) -> None:
     taught.teach(PRIZE, "spam", "\x1b]0;owned\x07\n2026-01-01T00:00:00  x  learned ham\u202e")
 

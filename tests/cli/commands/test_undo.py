@@ -102,7 +102,7 @@ def test_all_since_a_moment_is_taken_back_whoever_taught(taught: Taught) -> None
     assert taught.stored() == before
 
 
-def test_it_is_limited_by_message_label_and_end(taught: Taught) -> None:
+def test_it_is_limited_by_message_label_source_and_end(taught: Taught) -> None:
     prize = taught.teach(PRIZE, "spam", "ann")
     between = moment()
     lunch = taught.teach(LUNCH, "ham", "ann")
@@ -115,6 +115,8 @@ def test_it_is_limited_by_message_label_and_end(taught: Taught) -> None:
     assert chosen("--since", "2h", "--until", between) == [prize]
     assert chosen("--since", between) == [lunch]
     assert chosen("--id", lunch) == [lunch]
+    assert chosen("--since", "2h", "--source", "smtp") == [lunch, prize]
+    assert taught("undo", "--since", "2h", "--source", "page")[0] == ""
     assert taught("undo", "--id", lunch, "--since", moment(hours=1)) == (
         "",
         "nbstream: no such change in the history of model 'test'\n",
