@@ -23,6 +23,7 @@ from nbstream.store.connection.locators import ClusterNode
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
+from tests.integration.daemon import wait_until
 from tests.redis_servers.access import Access, Certificates
 from tests.redis_servers.cluster_set import ClusterSet
 from tests.redis_servers.sentinel_set import SERVICE, SentinelSet
@@ -46,6 +47,10 @@ def sentinel_options(servers: SentinelSet, service: str = SERVICE) -> Connection
 
 def cluster_options(cluster: ClusterSet, model: str = "test") -> ConnectionOptions:
     return ConnectionOptions(ClusterNodes(addresses(cluster.nodes[:2])), timeout_seconds=1, model=model)
+
+
+def spam_messages(server: ServerProcess) -> object:
+    return server.ask("HGET", "nbstream:{test}:totals", "messages:spam")
 
 
 async def teach(model: Model, number: int) -> bool:
@@ -74,13 +79,14 @@ async def test_lessons_go_to_the_primary_and_after_its_death_to_the_promoted_rep
         model = await Model(client, "test", 3600).open()
         assert await teach(model, 1)
         old = servers.primary()
-        assert old.ask("HGET", "nbstream:{test}:totals", "messages:spam") == b"1"
+        for server in (old, *servers.replicas()):  # what no replica has is lost with the primary
+            wait_until(lambda server=server: spam_messages(server) == b"1")
 
         old.kill()
         await until(lambda: teach(model, 2), 60)
 
         new = servers.wait_for_new_primary(old)
-        assert new.ask("HGET", "nbstream:{test}:totals", "messages:spam") == b"2"
+        assert spam_messages(new) == b"2"
         assert (await model.totals()).messages == (0, 2)
 
 
@@ -140,7 +146,7 @@ async def test_a_sentinel_that_was_cut_off_is_outvoted_by_a_newer_answer(servers
         assert await teach(model, 1)
 
     servers.wait_until_whole()
-    assert (servers.primary().ask("HGET", "nbstream:{test}:totals", "messages:spam")) == b"1"
+    assert spam_messages(servers.primary()) == b"1"
 
 
 async def test_a_service_that_no_sentinel_knows_is_an_error_that_names_it(servers: SentinelSet) -> None:
