@@ -91,7 +91,8 @@ def _check_pages(request: PageRequest, selection: ChangeSelection, text: str) ->
     (route,) = MessagesView(_Rows(text), MemoryOptions(1, 1, envelopes=True)).routes()
     answer = _runner.run(_answer(route, request))
     assert isinstance(answer, Page)
-    for page in (answer, Page("undo.html", {"wanted": selection, "preview": None})):
+    undo: dict[str, object] = {"wanted": selection, "problem": "", "may_undo": True, "preview": None}
+    for page in (answer, Page("undo.html", undo)):
         html = _renderer.render(page, request, path=text, flash="")
         html.encode("utf-8", "replace")
         elements = _Elements()
