@@ -65,7 +65,7 @@ def make_page(
     static_files = load_static_files()
     renderer = PageRenderer(static_files.version)
     views: list[View] = [
-        NowView(NowReader(settings, parts, health_check), renderer.render_fragment),
+        NowView(NowReader(settings, parts, health_check), renderer.render_parts),
         MessageView(_message_lookups(settings, parts, lookups), quarantine, message_handler),
         _make_thresholds(settings, parts, lookups, message_service),
         _make_messages(settings, parts),

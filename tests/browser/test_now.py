@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.client import HTTPConnection, HTTPResponse
 
 import pytest
@@ -52,9 +52,7 @@ class Served:
         renderer = PageRenderer(load_static_files().version)
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(open_client(ConnectionOptions(redis_url)))
-            page = await stack.enter_async_context(
-                open_page(client, NowView(self.source, renderer.render_fragment))
-            )
+            page = await stack.enter_async_context(open_page(client, NowView(self.source, renderer.render_parts)))
             self.origin = f"http://{page.address}"
             self.session = await page.store.create_session(Role.READ, "page tester")
             self.ready.set()
@@ -121,6 +119,20 @@ def test_what_is_new_shows_without_a_reload_and_what_is_open_stays_open(
     expect(visitor.page.get_by_text("Nothing is wrong.")).to_be_visible()
 
 
+def test_a_part_with_the_focus_waits_until_the_focus_has_gone(visit: OpenVisitor, served: Served) -> None:
+    page = log_in(visit, served).page
+    page.goto(f"{served.origin}/ui/")
+    expect(page.get_by_text("This page is kept up to date.")).to_be_visible()
+    page.locator("#now-redis a").focus()
+
+    served.source.shown = replace(make_now(checks={0: {Verdict.HAM: 4321}}), quarantined=7)
+
+    expect(page.locator("#now-activity .figure").first).to_contain_text("4,321")
+    assert "7 messages" not in page.locator("#now-redis").inner_text()
+    page.locator("#now-redis a").blur()
+    expect(page.locator("#now-redis")).to_contain_text("7 messages")
+
+
 def test_one_browser_too_many_reads_the_page_and_is_kept_up_to_date_once_another_goes(
     visit: OpenVisitor, served: Served
 ) -> None:
@@ -144,12 +156,16 @@ def test_one_browser_too_many_reads_the_page_and_is_kept_up_to_date_once_another
         visitor.take_problems()
 
 
-def test_a_browser_that_has_missed_events_reads_the_page_again(visit: OpenVisitor, served: Served) -> None:
+def test_a_browser_that_has_missed_events_gets_all_parts_anew(visit: OpenVisitor, served: Served) -> None:
     visitor = log_in(visit, served)
+
+    answers = iter([b"retry: 1000000\n" + encode_event(RELOAD)])  # it does not connect again by itself
 
     def send_reload(route: Route) -> None:
         served.source.shown = make_now(checks={0: {Verdict.HAM: 4321}})
-        route.fulfill(content_type="text/event-stream", body=encode_event(RELOAD))
+        for answer in answers:
+            return route.fulfill(content_type="text/event-stream", body=answer)
+        return route.continue_()
 
     visitor.page.route(f"**{EVENTS_PATH}*", send_reload)
     visitor.go("/ui/")

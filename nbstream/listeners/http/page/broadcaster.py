@@ -1,7 +1,7 @@
 """Events for the browsers that have a page open: each listens to one topic, and gets what is published on it.
 
 Rules: a browser that reads slowly keeps nobody waiting. Its queue is bounded: it loses the oldest events, and is
-told to read the page again. The number of browsers is bounded too.
+told to begin anew. The number of browsers is bounded too.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from nbstream.listeners.http.page.texts import text
 MAX_LISTENERS = 20
 MAX_WAITING_EVENTS = 4
 
-RELOAD = Event("reload", None)
-"""Tells a browser that it has missed events."""
+RELOAD = Event("reload", b"null")
+"""Tells a browser that it has missed events: it is to begin anew."""
 
 
 class Broadcaster:
@@ -62,7 +62,7 @@ class Subscription(AsyncGenerator[Event, None]):
         self._is_closed = False
 
     def put(self, event: Event) -> None:
-        """Add an event; where too many wait, they are dropped, and the browser is told to read the page again."""
+        """Add an event; where too many wait, they are dropped, and the browser is told to begin anew."""
         if len(self._waiting) >= MAX_WAITING_EVENTS:
             self._waiting.clear()
             event = RELOAD

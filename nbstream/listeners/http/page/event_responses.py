@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from nbstream.wire.json_text import encode_json
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -95,7 +93,7 @@ async def _pieces(
 
 def encode_event(event: Event) -> bytes:
     """Return an event as bytes; JSON has no line ends of its own."""
-    return b"event: %s\ndata: %s\n\n" % (event.name.encode(), encode_json(event.data))
+    return b"event: %b\ndata: %b\n\n" % (event.name.encode(), event.data)
 
 
 async def _next(events: AsyncGenerator[Event, None]) -> Event | None:

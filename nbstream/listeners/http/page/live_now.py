@@ -1,10 +1,14 @@
-"""The view now, live: what is new is read and rendered once for all browsers, and pushed to them.
+"""The view now, live: what is new is read, rendered and encoded once for all browsers, and pushed to them.
 
 Rules: nothing is read while nobody listens. One task a process listens to Redis for all browsers of that process;
-it begins with the first of them, and ends itself within a second after the last. On news it reads and renders
-once for each span that somebody looks at: the last hour at most once a second, the day and the week less often,
-since they take longer and change less. Without any news it does so every 15 seconds, so that the time on the page
-goes on and a problem with Redis shows.
+it begins with the first of them, and ends itself soon after the last. On news it reads and renders once for each
+span that somebody looks at: the last hour at most once a second, the day and the week less often, since they take
+longer and change less. Without any news it does so every 15 seconds, so that the time on the page goes on and a
+problem with Redis shows. Only the parts of the view that have changed are pushed; all of them where a browser has
+begun to listen.
+
+Mail goes first: after each push it rests for 200 times as long as reading and rendering held the event loop, and
+for a second at least. So these take half a percent of the process at most, however slow the machine is.
 """
 
 from __future__ import annotations
@@ -13,19 +17,22 @@ import asyncio
 import logging
 import math
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Protocol, TypeAlias
 
 from nbstream.errors import StoreForbids, StoreUnavailable
 from nbstream.listeners.http.page.broadcaster import Broadcaster, Subscription
+from nbstream.listeners.http.page.loop_time import LoopTime
 from nbstream.listeners.http.page.requests import Event
 from nbstream.store.activity import ActivitySpan
 from nbstream.store.backoff import Backoff
+from nbstream.wire.json_text import encode_json
 
 _log = logging.getLogger(__name__)
 
 _SLICE_SECONDS = 1.0
+_RESTS = 200.0
 _RENEW_SECONDS = 15.0
 _PUSH_SECONDS = {ActivitySpan.HOUR: 1.0, ActivitySpan.DAY: 5.0, ActivitySpan.WEEK: 10.0}
 _SILENT_SECONDS = 30.0  # this process itself says every ten seconds how it is: the subscription must be broken
@@ -41,8 +48,11 @@ class ActivityNews(Protocol):
 OpenNews: TypeAlias = Callable[[], AbstractAsyncContextManager[ActivityNews]]
 """Begins to listen to Redis. Raises ``StoreForbids`` where that is not allowed, else ``StoreUnavailable``."""
 
-RenderView: TypeAlias = Callable[[ActivitySpan], Awaitable[str]]
-"""Reads what the view shows of a span, and returns it as HTML; what cannot be read is said there."""
+RenderView: TypeAlias = Callable[[ActivitySpan], Awaitable[Mapping[str, str]]]
+"""Reads what the view shows of a span, and returns its parts as HTML, by the ids of their elements.
+
+What cannot be read is said there.
+"""
 
 
 class LiveNow:
@@ -55,15 +65,17 @@ class LiveNow:
         self._task: asyncio.Task[None] | None = None
         self._joined = asyncio.Event()
         self._pushed_at: dict[ActivitySpan, float] = {}
+        self._pushed: dict[ActivitySpan, Mapping[str, str]] = {}
 
     def subscribe(self, span: ActivitySpan) -> Subscription:
-        """Return the events of a browser: the view as it is now, and again when there is something new.
+        """Return the events of a browser: the whole view as it is now, and then what has changed.
 
         Raises ``PageRefused`` where too many listen already.
         """
         subscription = self._broadcaster.subscribe(span)
         self._joined.set()
         self._pushed_at.pop(span, None)
+        self._pushed.pop(span, None)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name="page: now")
         return subscription
@@ -76,7 +88,7 @@ class LiveNow:
             except Exception:  # noqa: BLE001 - a fault here would leave the browsers without a word
                 _log.exception("page: what is new cannot be shown")
                 wait = _RENEW_SECONDS
-            await self._rest(wait)
+            await self._wait(wait)
 
     async def _listen(self, backoff: Backoff) -> float:
         """Push what is new; return after how many seconds to listen again."""
@@ -97,26 +109,44 @@ class LiveNow:
         """Push what is new until nobody listens, or the news are silent for longer than they can be."""
         now = asyncio.get_running_loop().time
         pushed_at, heard_at = 0.0, now()
-        while self._broadcaster.topics and now() - heard_at < _SILENT_SECONDS:
+        while self._broadcaster.topics:
             if await news.wait(0.0 if self._joined.is_set() else _SLICE_SECONDS):
                 heard_at = now()
+            elif now() - heard_at >= _SILENT_SECONDS:
+                return
             if self._joined.is_set() or heard_at > pushed_at or now() - pushed_at >= _RENEW_SECONDS:
                 pushed_at = now()
                 await self._push()
-                await asyncio.sleep(_SLICE_SECONDS)
 
     async def _push(self) -> None:
-        """Push the spans that are due: those that were pushed long ago, or that somebody has begun to look at."""
+        """Push the spans that are due: those that were pushed long ago, or that somebody has begun to look at.
+
+        Then rest.
+        """
         self._joined.clear()
         now = asyncio.get_running_loop().time
+        held = LoopTime()
         for span in map(ActivitySpan, self._broadcaster.topics):
             if now() - self._pushed_at.get(span, -math.inf) < _PUSH_SECONDS[span]:
                 continue
             self._pushed_at[span] = now()
-            self._broadcaster.publish(span, Event("now", {"html": await self._render(span)}))
+            self._broadcaster.publish(span, await held.measure(self._event(span)))
+        await asyncio.sleep(rest_seconds(held.seconds))
 
-    async def _rest(self, seconds: float) -> None:
+    async def _event(self, span: ActivitySpan) -> Event:
+        """Return the parts of the view that are not as they were pushed last."""
+        parts = await self._render(span)
+        pushed = self._pushed.get(span, {})
+        self._pushed[span] = parts
+        return Event("now", encode_json({name: html for name, html in parts.items() if html != pushed.get(name)}))
+
+    async def _wait(self, seconds: float) -> None:
         """Wait, but not when somebody has joined."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._joined.wait()
+
+
+def rest_seconds(held_seconds: float) -> float:
+    """Return for how long to rest after a push for which the event loop was held for so long."""
+    return max(_SLICE_SECONDS, _RESTS * held_seconds)

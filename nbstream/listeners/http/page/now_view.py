@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -95,11 +96,14 @@ class NowSource(Protocol):
 
 
 class NowView:
-    """Shows the state of now, and pushes it while somebody looks; ``render`` makes HTML of a page."""
+    """Shows the state of now, and pushes it while somebody looks.
 
-    def __init__(self, source: NowSource, render: Callable[[Page], str]) -> None:
+    ``render_parts`` makes HTML of the parts of a page that are pushed, by the ids of their elements.
+    """
+
+    def __init__(self, source: NowSource, render_parts: Callable[[Page], Awaitable[Mapping[str, str]]]) -> None:
         self._source = source
-        self._render = render
+        self._render_parts = render_parts
         self._live = LiveNow(source.open_news, self._render_span)
 
     def routes(self) -> Iterable[PageRoute]:
@@ -114,10 +118,12 @@ class NowView:
         return EventStream(lambda: self._live.subscribe(span))
 
     async def _page(self, span: ActivitySpan) -> Page:
-        return Page("now.html", view_values(await self._source.now(span), span))
+        now = await self._source.now(span)
+        await asyncio.sleep(0)  # checks go on
+        return Page("now.html", view_values(now, span))
 
-    async def _render_span(self, span: ActivitySpan) -> str:
-        return self._render(await self._page(span))
+    async def _render_span(self, span: ActivitySpan) -> Mapping[str, str]:
+        return await self._render_parts(await self._page(span))
 
 
 def _span_of(request: PageRequest) -> ActivitySpan:

@@ -19,11 +19,14 @@ from nbstream.listeners.http.page.texts import text
 from nbstream.policy.verdict import format_threshold
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nbstream.listeners.http.page.requests import Page, PageRequest
 
 _TITLE_LENGTH = 1000
 _LEAST_DISTANCE = 1e-6  # of P(spam) from 0 and from 1, that is shown
 _LAYOUTS = _WHOLE, _FRAGMENT = "layout.html", "fragment.html"
+_LIVE = "live_"
 NAVIGATION = (
     ("/ui/", "now.name"),
     ("/ui/messages", "messages.name"),
@@ -94,10 +97,21 @@ class PageRenderer:
         values = {"layout": layout, "session": session, "path": path, "flash": flash, "csrf_field": csrf_field}
         return self._environment.get_template(page.template).render(values | dict(page.values))
 
-    def render_fragment(self, page: Page) -> str:
-        """Return the content of a page, for everybody who may read: it has no forms."""
-        values = {"layout": _FRAGMENT, "session": None}
-        return self._environment.get_template(page.template).render(values | dict(page.values))
+    async def render_parts(self, page: Page) -> Mapping[str, str]:
+        """Return the HTML of the parts of a page that are pushed to browsers, by the ids of their elements.
+
+        They are the blocks ``live_ID`` of its template, ``_`` in place of ``-``. All who may read get the same
+        ones: there are no forms in them. Checks go on between two parts.
+        """
+        await self.load(page.template)
+        template = self._environment.get_template(page.template)
+        context = template.new_context(dict(page.values))
+        parts = {}
+        for name, render in template.blocks.items():
+            if name.startswith(_LIVE):
+                parts[name.removeprefix(_LIVE).replace("_", "-")] = "".join(render(context))
+                await asyncio.sleep(0)
+        return parts
 
 
 def foreign(value: str | None, length: int = 100) -> Markup:

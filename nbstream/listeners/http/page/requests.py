@@ -80,10 +80,10 @@ class Json:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One server-sent event: its name, and data that JSON can say."""
+    """One server-sent event: its name, and its data as JSON on one line, encoded once for all who get it."""
 
     name: str
-    data: object
+    data: bytes
 
 
 @dataclass(frozen=True, slots=True)

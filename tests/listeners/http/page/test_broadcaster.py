@@ -11,7 +11,7 @@ from nbstream.listeners.http.page.requests import Event, PageRefused
 
 
 def event(number: int) -> Event:
-    return Event("now", number)
+    return Event("now", b"%d" % number)
 
 
 async def test_each_listener_gets_the_events_of_its_topic_from_then_on() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import json
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any
 
@@ -12,6 +15,7 @@ from redis.asyncio import Redis
 from nbstream.listeners.http.page import live_now
 from nbstream.listeners.http.page.broadcaster import Subscription
 from nbstream.listeners.http.page.live_now import ActivityNews, LiveNow
+from nbstream.listeners.http.page.loop_time import LoopTime
 from nbstream.store.activity import ActivitySpan, watch_activity
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.keys import ModelKeys
@@ -22,7 +26,7 @@ KEYS = ModelKeys("m")
 
 
 class Site:
-    """A view that says how often it was rendered."""
+    """A view of two parts: one says how often it was rendered, and one is always the same."""
 
     def __init__(self, client: Redis) -> None:
         self.client = client
@@ -32,9 +36,9 @@ class Site:
     def open_news(self) -> AbstractAsyncContextManager[ActivityNews]:
         return watch_activity(self.client, KEYS)
 
-    async def render(self, span: ActivitySpan) -> str:
+    async def render(self, span: ActivitySpan) -> Mapping[str, str]:
         self.rendered.append(span)
-        return f"{span} {self.rendered.count(span)}"
+        return {"count": f"{span} {self.rendered.count(span)}", "name": span}
 
     async def is_listening(self) -> bool:
         """Whether a client of Redis listens on the channel."""
@@ -54,35 +58,36 @@ def site(client: Redis) -> Site:
     return Site(client)
 
 
-async def html(subscription: Subscription) -> object:
+async def pushed(subscription: Subscription) -> object:
     async with asyncio.timeout(DEADLINE_SECONDS):
         event = await anext(subscription)
     assert event.name == "now"
-    return event.data
+    return json.loads(event.data)
 
 
-async def test_who_begins_to_look_gets_the_view_and_then_what_is_new(site: Site) -> None:
+async def test_who_begins_to_look_gets_the_view_and_then_the_parts_that_have_changed(site: Site) -> None:
     async with aclosing(site.live.subscribe(ActivitySpan.DAY)) as subscription:
-        assert await html(subscription) == {"html": "day 1"}
+        assert await pushed(subscription) == {"count": "day 1", "name": "day"}
         await until(site.is_listening)
         await site.client.publish(KEYS.activity_channel, "1")
-        assert await html(subscription) == {"html": "day 2"}
+        assert await pushed(subscription) == {"count": "day 2"}
 
 
 async def test_the_view_is_rendered_once_for_all_who_look_at_a_span(site: Site) -> None:
     several = [site.live.subscribe(span) for span in (ActivitySpan.DAY, ActivitySpan.DAY, ActivitySpan.HOUR)]
 
-    assert [await html(each) for each in several] == [{"html": "day 1"}, {"html": "day 1"}, {"html": "hour 1"}]
+    day, hour = ({"count": f"{span} 1", "name": span} for span in ("day", "hour"))
+    assert [await pushed(each) for each in several] == [day, day, hour]
     for each in several:
         await each.aclose()
 
 
-async def test_who_comes_later_gets_the_view_at_once(site: Site) -> None:
+async def test_who_comes_later_gets_the_whole_view_at_once(site: Site) -> None:
     first = site.live.subscribe(ActivitySpan.DAY)
-    await html(first)
-    second = site.live.subscribe(ActivitySpan.WEEK)
+    await pushed(first)
+    second = site.live.subscribe(ActivitySpan.DAY)
 
-    assert await html(second) == {"html": "week 1"}
+    assert await pushed(second) == {"count": "day 2", "name": "day"}
     await first.aclose()
     await second.aclose()
 
@@ -92,22 +97,23 @@ async def test_a_long_span_is_pushed_less_often_but_at_once_to_who_comes(
 ) -> None:
     monkeypatch.setitem(live_now._PUSH_SECONDS, ActivitySpan.WEEK, 1000.0)
     week, hour = site.live.subscribe(ActivitySpan.WEEK), site.live.subscribe(ActivitySpan.HOUR)
-    assert [await html(each) for each in (week, hour)] == [{"html": "week 1"}, {"html": "hour 1"}]
+    for each in (week, hour):
+        await pushed(each)
     await until(site.is_listening)
     await site.client.publish(KEYS.activity_channel, "1")
-    await html(hour)
+    await pushed(hour)
     assert site.rendered.count(ActivitySpan.WEEK) == 1
 
     later = site.live.subscribe(ActivitySpan.WEEK)
 
-    assert await html(later) == {"html": "week 2"}
+    assert await pushed(later) == {"count": "week 2", "name": "week"}
     for each in (week, hour, later):
         await each.aclose()
 
 
 async def test_nothing_is_read_while_nobody_looks(site: Site) -> None:
     subscription = site.live.subscribe(ActivitySpan.DAY)
-    await html(subscription)
+    await pushed(subscription)
     await until(site.is_listening)
     await subscription.aclose()
 
@@ -126,10 +132,10 @@ async def test_the_view_goes_on_when_redis_goes_and_comes(own_redis: RedisServer
     await client.ping()
     site = Site(client)
     subscription = site.live.subscribe(ActivitySpan.DAY)
-    await html(subscription)
+    await pushed(subscription)
     own_redis.stop()
     for _ in range(3):  # it says what it can without Redis
-        await html(subscription)
+        await pushed(subscription)
     own_redis.start()
     await until(site.is_listening)
     await subscription.aclose()
@@ -142,11 +148,33 @@ async def test_a_fault_while_the_view_is_rendered_does_not_end_it_for_good(
     monkeypatch.setattr(live_now, "_RENEW_SECONDS", 0.01)
     faults = iter([KeyError("fault")])
 
-    async def render(span: ActivitySpan) -> str:
+    async def render(span: ActivitySpan) -> Mapping[str, str]:
         for fault in faults:
             raise fault
-        return str(span)
+        return {"name": span}
 
     live = LiveNow(site.open_news, render)
     async with aclosing(live.subscribe(ActivitySpan.DAY)) as subscription:
-        assert await html(subscription) == {"html": "day"}
+        assert await pushed(subscription) == {"name": "day"}
+
+
+async def test_it_rests_for_200_times_as_long_as_it_held_the_loop(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = itertools.count().__next__  # a second between two looks at it
+    monkeypatch.setattr(live_now, "LoopTime", lambda: LoopTime(clock))
+    held: asyncio.Queue[float] = asyncio.Queue()
+
+    def rest_seconds(seconds: float) -> float:
+        held.put_nowait(seconds)
+        return 0.0
+
+    monkeypatch.setattr(live_now, "rest_seconds", rest_seconds)
+    async with aclosing(site.live.subscribe(ActivitySpan.DAY)), asyncio.timeout(DEADLINE_SECONDS):
+        assert await held.get() == 1.0
+
+
+@pytest.mark.parametrize(("held", "rests"), [(0.0, 1.0), (0.005, 1.0), (0.01, 2.0), (1.0, 200.0)])
+def test_it_rests_for_a_second_at_least(monkeypatch: pytest.MonkeyPatch, held: float, rests: float) -> None:
+    monkeypatch.setattr(live_now, "_SLICE_SECONDS", 1.0)
+    assert live_now.rest_seconds(held) == rests

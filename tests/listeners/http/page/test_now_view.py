@@ -10,9 +10,9 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.findings import note, problem
-from nbstream.listeners.http.page.now_view import Now, NowView
+from nbstream.listeners.http.page.now_view import Now, NowView, view_values
 from nbstream.listeners.http.page.rendering import PageRenderer
-from nbstream.listeners.http.page.requests import Role
+from nbstream.listeners.http.page.requests import Page, Role
 from nbstream.policy.verdict import Verdict
 from nbstream.store.activity import ActivitySpan
 from tests.listeners.http.page.charts.svg import is_within_view_box, parse_svg
@@ -25,7 +25,7 @@ HUGE = {ago: dict.fromkeys(Verdict, 2**50) for ago in range(60)}
 
 async def show(client: Redis, now: Now, query: str = "") -> str:
     """The page as a reader without scripts gets it."""
-    view = NowView(MadeUpSource(now), PageRenderer("1").render_fragment)
+    view = NowView(MadeUpSource(now), PageRenderer("1").render_parts)
     async with open_page(client, view) as page, page.browser(Role.READ) as browser:
         answer = await browser.get(f"/ui/{query}")
     assert answer.status == 200
@@ -67,6 +67,18 @@ async def test_its_chart_can_be_drawn_whatever_the_numbers_are(
     assert is_within_view_box(parse_svg(chart_of(html)))
     assert f'href="/ui/?span={span}" aria-current="true"' in html
     assert len(html) < 100_000
+
+
+async def test_the_parts_that_are_pushed_are_those_of_the_page(client: Redis) -> None:
+    now = make_now(checks=SOME, hosts=["mx1", HOSTILE], findings=[note("x", "A note.")()])
+    html = await show(client, now)
+
+    parts = await PageRenderer("1").render_parts(Page("now.html", view_values(now, ActivitySpan.HOUR)))
+
+    shown = {live[1]: html[live.end() :] for live in re.finditer(r'id="([\w-]+)"[^>]*data-live>', html)}
+    assert shown.keys() == parts.keys()
+    for name, part in parts.items():
+        assert shown[name].startswith(f"{part}</")
 
 
 async def test_the_table_has_the_same_sums_as_the_chart(client: Redis) -> None:
@@ -111,6 +123,6 @@ async def test_an_unknown_span_is_the_hour(client: Redis, query: str) -> None:
 
 
 async def test_browsers_without_a_session_get_no_events(client: Redis) -> None:
-    view = NowView(MadeUpSource(make_now()), PageRenderer("1").render_fragment)
+    view = NowView(MadeUpSource(make_now()), PageRenderer("1").render_parts)
     async with open_page(client, view) as page, page.browser() as browser:
         assert (await browser.get("/ui/events")).status in {303, 401, 403}

@@ -1,4 +1,4 @@
-// The view now, live: the server pushes the view when there is something new, and what has changed is replaced.
+// The view now, live: the server pushes the parts of the view that have changed, and these are replaced.
 
 import { getFragment } from "./page.js";
 
@@ -8,13 +8,18 @@ const AGAIN_MILLISECONDS = 30_000;
 let source = null;
 let timer = 0;
 
-/** Replaces the parts that have changed; what the reader has opened or focused stays, as it is no such part. */
-function show(content) {
-  for (const part of content.querySelectorAll("[data-live]")) {
-    const shown = document.getElementById(part.id);
-    if (shown && shown.innerHTML !== part.innerHTML && !shown.contains(document.activeElement)) {
-      shown.innerHTML = part.innerHTML;
-    }
+const waiting = new Map();
+
+/** Replaces parts that have changed, [id, HTML] each. A part in which the focus is waits until it has gone. */
+function show(parts) {
+  for (const [id, html] of parts) waiting.set(id, html);
+  for (const [id, html] of waiting) {
+    const shown = document.getElementById(id);
+    if (shown?.contains(document.activeElement)) continue;
+    const template = document.createElement("template");
+    template.innerHTML = html;
+    if (shown && shown.innerHTML !== template.innerHTML) shown.innerHTML = html;
+    waiting.delete(id);
   }
 }
 
@@ -25,7 +30,9 @@ function say(isLive) {
 
 async function reload() {
   const content = await getFragment(location.pathname + location.search);
-  if (content.querySelector("#now")) show(content);
+  if (content.querySelector("#now")) {
+    show([...content.querySelectorAll("[data-live]")].map((part) => [part.id, part.innerHTML]));
+  }
 }
 
 /** Tries again after a refusal: there were too many browsers, Redis was away, or the session has ended. */
@@ -48,12 +55,10 @@ function open() {
   close();
   source = new EventSource(view.dataset.events);
   source.addEventListener("now", (event) => {
-    const template = document.createElement("template");
-    template.innerHTML = JSON.parse(event.data).html;
-    show(template.content);
+    show(Object.entries(JSON.parse(event.data)));
     say(true);
   });
-  source.addEventListener("reload", () => reload().catch(() => say(false)));
+  source.addEventListener("reload", open); // it has missed some: it gets all parts anew
   source.addEventListener("error", () => {
     say(false);
     // After a lost connection the browser tries again by itself, after a refusal it does not.
