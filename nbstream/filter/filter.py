@@ -98,7 +98,8 @@ class Filter:
 
         The same label again changes nothing, unless the check still contradicts it and ``insistence`` allows to
         insist: then the message gets more weight, up to ``MAX_LESSONS`` lessons of full weight. ``source``,
-        ``actor``, ``insistence`` and ``insisted_version`` are those of ``LessonSource``. Raises
+        ``actor``, ``insistence`` and ``insisted_version`` are those of ``LessonSource``: with a version only the
+        ledger entry of that version and label is insisted on, and nothing is learned or relearned. Raises
         ``StoreUnavailable``; nothing is half done then, and the call may be repeated.
         """
         if label not in CLASSES:
@@ -203,9 +204,10 @@ class Filter:
         planned: PlannedLesson | None = None
         # Most messages that are learned are new. Therefore no entry is looked up: if there is one, the answer to
         # the first write says so.
-        entry = None if label else await model.entry(key)
+        seen = lesson_source.insisted_version
+        entry = await model.entry(key) if label is None or seen is not None else None
         for _ in range(_MAX_CONFLICTS):
-            if (entry.label if entry else None) == label:
+            if seen is not None or (entry.label if entry else None) == label:
                 if entry and planned and planned.has_written(entry):  # the reply to our own write was lost
                     change = entry.change
                     break
@@ -213,7 +215,8 @@ class Filter:
                     await model.confirm()  # an earlier attempt may have removed it
                     return Lesson(LessonOutcome.UNKNOWN, label, before.check, before.check)
                 was_overtaken = planned is not None and planned.outcome is LessonOutcome.INSISTED
-                lesson = await self._repeat_label(message, entry, lesson_source, may_insist=not was_overtaken)
+                may_insist = not was_overtaken if seen is None else (entry.label, entry.version) == (label, seen)
+                lesson = await self._repeat_label(message, entry, lesson_source, may_insist=may_insist)
                 if isinstance(lesson, Lesson):
                     return lesson
                 planned = lesson
@@ -249,14 +252,13 @@ class Filter:
     ) -> PlannedLesson | Lesson:
         """Return what the label that ``entry`` has already changes when it is given again: a plan, or nothing.
 
-        ``may_insist`` is False where others have insisted at the same moment: of two who do, one is enough.
+        ``may_insist`` is False where others have changed the entry meanwhile: of two who insist, one is enough.
         """
         # A repeat after a lost reply ends here too. Therefore the mirror must have the change in this case as
         # well, and only then it can be seen whether the verdict contradicts the label.
         await self.parts.counts.wait_until_applied(entry.change)
         before = await self._check_with_counts(message, entry)
         contradiction = self._contradiction(before.check, entry, lesson_source)
-        may_insist = may_insist and lesson_source.insisted_version in {None, entry.version}
         if may_insist and contradiction and contradiction.wait_seconds == 0:
             # A retry must not fail where nothing has to be written: the message has this label already.
             with suppress(CountsFull):

@@ -136,6 +136,23 @@ async def test_who_insists_on_what_was_seen_leaves_alone_what_came_since(site: S
     assert await insist(0.5, entry.version) is LessonOutcome.INSISTED
 
 
+@pytest.mark.parametrize("label", ["spam", None])
+async def test_who_insists_on_what_was_seen_teaches_nothing_where_it_is_gone(
+    site: Site, label: str | None
+) -> None:
+    seen = (await site.entry()).version
+    if label:
+        await site.say(label)
+    else:
+        await site.filter.unlearn(DISPUTED, "smtp")
+    before = await stored(site.model)
+
+    lesson = await site.filter.learn(DISPUTED, "ham", "page", "ann", Insistence.AT_ONCE, insisted_version=seen)
+
+    assert lesson.outcome is (LessonOutcome.ALREADY if label else LessonOutcome.UNKNOWN)
+    assert await stored(site.model) == before
+
+
 async def test_the_bound_holds_however_often_it_is_said(site: Site) -> None:
     site.filter = site.filter.with_policy(NEVER_HAM)
     outcomes = []

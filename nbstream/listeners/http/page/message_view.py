@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.errors import InputError
-from nbstream.filter import describe_lesson
+from nbstream.filter import LessonOutcome, describe_lesson
 from nbstream.listeners.http.page.explanation_chart import ProbabilityCurve, draw_explanation, make_axes
 from nbstream.listeners.http.page.requests import Page, PageRefused, Redirect
 from nbstream.listeners.http.page.routes import PageRoute
@@ -208,10 +208,12 @@ class MessageView:
 
         A form that is sent twice, to whichever worker, insists once: the second one finds another ledger entry.
         """
-        entry, version = await self._lookups.ledger_entry(message_id), request.form_value("version")
-        if entry is None or (entry.label, entry.version) != (label, version):
-            return None
-        return await self._learn(message_id, label, request, version)
+        version = request.form_value("version")
+        lesson = await self._learn(message_id, label, request, version)
+        if lesson.outcome is LessonOutcome.INSISTED:
+            return lesson
+        entry = await self._lookups.ledger_entry(message_id)
+        return lesson if entry and (entry.label, entry.version) == (label, version) else None
 
     async def _learn(
         self, message_id: str, label: str | None, request: PageRequest, insisted_version: str | None = None
@@ -219,7 +221,7 @@ class MessageView:
         """Learn the label, or insist on it where ``insisted_version`` names the ledger entry that has it."""
         handler = self._message_handler()
         message = await self._message_to_learn(message_id, handler)
-        insistence = Insistence.AT_ONCE if insisted_version else Insistence.NEVER
+        insistence = Insistence.NEVER if insisted_version is None else Insistence.AT_ONCE
         return await handler.learn(message, label, request.session.name, insistence, insisted_version)
 
     async def _message_to_learn(self, message_id: str, handler: MessageHandler) -> LearnableMessage:
