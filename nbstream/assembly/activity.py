@@ -41,22 +41,19 @@ class ProcessReport:
         """Note how many messages are in the quarantine now."""
         self._quarantined = remaining
 
-    def status(self, dropped: int) -> ProcessStatus:
+    def status(self) -> ProcessStatus:
         """Return how the process is now."""
-        mirror, counts = self._mirror, self._delivery.connections()
+        mirror = self._mirror
         return ProcessStatus(
             self._host,
             self._worker,
             __version__,
             mirror.totals is not None,
             round(mirror.lag_seconds, 1),
-            dropped,
             self._quarantined,
             {
-                listener: ListenerConnections(
-                    counts.get((listener, "accepted"), 0), counts.get((listener, "refused"), 0)
-                )
-                for listener in sorted({listener for listener, _ in counts})
+                listener: ListenerConnections(counts.open, counts.accepted, counts.refused)
+                for listener, counts in sorted(self._delivery.connections().items())
             },
         )
 
@@ -82,6 +79,7 @@ def make_activity(
     if not settings.remembers_rows:
         return None
     counter, report = ActivityCounter(), ProcessReport(worker, mirror, metrics.delivery)
+    metrics.delivery.report_unchecked_to(counter.count_unchecked)
     # The client that does not retry by itself: nothing may be counted twice.
     writer = ActivityWriter(
         clients.blocking_client,

@@ -59,8 +59,13 @@ DRAINING = note("daemon.smtp", "The daemon is degraded: draining.", "Nothing, wh
 
 PROCESS_SILENT = problem(
     "daemon.processes",
-    "The process of {process} has said nothing for {seconds:.0f} s.",
-    "See whether it runs, and in its log why it does not reach Redis.",
+    "The process of {process} has said nothing for {seconds:.0f} s, or the clock of its host is behind.",
+    "See whether it runs, in its log why it does not reach Redis, and whether that clock is right.",
+)
+CLOCK_AHEAD = warning(
+    "daemon.processes",
+    "The clock of {host} is {seconds:.0f} s ahead of the clock of this host: its messages show so much later.",
+    "Let both hosts set their clocks by NTP.",
 )
 VERSIONS_DIFFER = note(
     "daemon.processes",
@@ -69,9 +74,9 @@ VERSIONS_DIFFER = note(
 )
 NOT_COUNTED = warning(
     "daemon.activity",
-    "The numbers of verdicts of the last eight days lack up to {count} messages, because Redis could not be "
-    "written when they were checked.",
-    "Look at the metrics (/metrics) for numbers that do not need Redis; the page says this for eight days.",
+    "The numbers of verdicts of the last {span} lack up to {count} messages, because Redis could not be written "
+    "when they were checked.",
+    "Nothing, where Redis is there again; the metrics (/metrics) have numbers that do not need it.",
 )
 NO_NEWS = warning(
     "daemon.events",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,15 +18,19 @@ from nbstream.store.activity import (
     Activity,
     ActivityReader,
     ActivitySpan,
+    ListenerConnections,
     SeenProcess,
     watch_activity,
 )
+from nbstream.store.cancellation import cancel_and_wait
 
 if TYPE_CHECKING:
     from nbstream.assembly.parts import ServerParts
     from nbstream.config import Settings
     from nbstream.findings import Finding
     from nbstream.store.activity import ActivityWatch
+
+_log = logging.getLogger(__name__)
 
 _HEALTH_SECONDS = 10.0
 _HEALTH_WAIT_SECONDS = 0.1
@@ -67,7 +71,7 @@ class NowReader:
             self._last[span] = _LastRead(at, activity, processes)
         last = self._last.get(span)
         seen = last.processes if last else ()
-        findings += self._activity_findings(seen, at, can_read=answer_seconds is not None)
+        findings += self._activity_findings(last, at, can_read=answer_seconds is not None)
         mirror = self._parts.mirror
         return Now(
             at,
@@ -91,29 +95,33 @@ class NowReader:
             self._may_listen = False
             raise
 
+    async def close(self) -> None:
+        """End the look at the health, if it goes on."""
+        await self._health.close()
+
     def _listeners_now(self, processes: Sequence[SeenProcess]) -> Iterator[ListenerNow]:
-        accepted, refused = Counter[str](), Counter[str]()
+        sums: dict[str, ListenerConnections] = {}
         for process in processes:
             for name, connections in process.status.connections.items():
-                accepted[name] += connections.accepted
-                refused[name] += connections.refused
-        for name in dict.fromkeys([*self._addresses, *sorted(accepted)]):
-            yield ListenerNow(name, self._addresses.get(name, ""), accepted.get(name), refused.get(name))
+                sums[name] = sums.get(name, ListenerConnections()) + connections
+        for name in dict.fromkeys([*self._addresses, *sorted(sums)]):
+            yield ListenerNow(name, self._addresses.get(name, ""), sums.get(name))
 
-    def _activity_findings(
-        self, processes: Sequence[SeenProcess], at: float, *, can_read: bool
-    ) -> Iterator[Finding]:
+    def _activity_findings(self, last: _LastRead | None, at: float, *, can_read: bool) -> Iterator[Finding]:
+        processes = last.processes if last else ()
         if can_read:  # else all of them seem to be silent
             for process in processes:
                 if _is_silent(process, at):
                     yield health.PROCESS_SILENT(process=_name(process), seconds=at - process.at)
+        ahead = {process.status.host: process.at - at for process in processes if process.at - at > SILENT_SECONDS}
+        for host, seconds in ahead.items():
+            yield health.CLOCK_AHEAD(host=host, seconds=seconds)
         versions = sorted({process.status.version for process in processes})
         if len(versions) > 1:
             yield health.VERSIONS_DIFFER(versions=" and ".join(versions))
+        if last and last.activity.dropped:
+            yield health.NOT_COUNTED(count=last.activity.dropped, span=last.activity.span)
         activity = self._parts.activity
-        dropped = sum(process.status.dropped for process in processes)
-        if dropped:
-            yield health.NOT_COUNTED(count=dropped)
         if not self._may_listen or (activity and not activity.writer.may_publish):
             yield health.NO_NEWS()
 
@@ -143,25 +151,32 @@ class _RememberedHealth:
     """The health, looked at every ten seconds at most, and waited for no longer than a tenth of a second.
 
     The next hop is asked for it, which may take as long as its deadline: what is not known by then shows later.
+    ``close`` ends the look.
     """
 
     def __init__(self, health_check: health.HealthCheck) -> None:
         self._check = health_check
-        self._known: health.Health | None = None
-        self._known_at = 0.0
-        self._looking: asyncio.Task[health.Health] | None = None
+        self._known: Sequence[Finding] = ()
+        self._look_again_at = 0.0
+        self._looking: asyncio.Task[None] | None = None
 
     async def findings(self) -> Sequence[Finding]:
         """Return what is degraded, as far as it is known; what concerns Redis is of this moment."""
-        now = asyncio.get_running_loop().time
-        if self._looking is None and (self._known is None or now() - self._known_at >= _HEALTH_SECONDS):
-            self._looking = asyncio.create_task(self._check.health(), name="page: health")
-        looking = self._looking
-        if looking is not None:
-            await asyncio.wait({looking}, timeout=_HEALTH_WAIT_SECONDS)
-            if looking.done() and looking is self._looking:  # else another one who waited has the result
-                self._looking = None
-                self._known, self._known_at = looking.result(), now()
-        others = self._known.findings if self._known else ()
+        now = asyncio.get_running_loop().time()
+        if self._looking is None or (self._looking.done() and now >= self._look_again_at):
+            self._looking = asyncio.create_task(self._look(), name="page: health")
+        await asyncio.wait({self._looking}, timeout=_HEALTH_WAIT_SECONDS)
         redis_check = health.NOT_LOADED.check
-        return [*self._check.redis_findings(), *(each for each in others if each.check != redis_check)]
+        return [*self._check.redis_findings(), *(each for each in self._known if each.check != redis_check)]
+
+    async def _look(self) -> None:
+        try:
+            self._known = (await self._check.health()).findings
+        except Exception:  # noqa: BLE001 - the page shows what it can
+            _log.exception("page: the health cannot be looked at")
+        self._look_again_at = asyncio.get_running_loop().time() + _HEALTH_SECONDS
+
+    async def close(self) -> None:
+        """End the look that goes on."""
+        if self._looking is not None:
+            await cancel_and_wait(self._looking)

@@ -29,6 +29,7 @@ from nbstream.listeners.http.page.thresholds_view import ThresholdLookups, Thres
 from nbstream.listeners.http.page.tokens_view import TokensView
 from nbstream.listeners.http.page.undo_view import UndoParts, UndoView
 from nbstream.listeners.message_service import MessageHandler
+from nbstream.metrics.page import PageMetrics
 from nbstream.store.model.recent_changes import RecentChanges
 from nbstream.store.page_sessions import PageSessionStore
 
@@ -87,6 +88,7 @@ def make_page(
         BodyReader(limits, bytes_in_flight, "a form"),
         static_files,
         renderer,
+        PageMetrics(parts.metrics.registry),
     )
 
 

@@ -10,8 +10,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from nbstream import __version__, config
-from nbstream.daemon.tasks import cancel_and_wait
 from nbstream.listeners.control_socket import ControlListener
+from nbstream.store.cancellation import cancel_and_wait
 
 if TYPE_CHECKING:
     from pathlib import Path

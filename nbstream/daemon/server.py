@@ -19,7 +19,7 @@ from nbstream.assembly.parts import background_work, make_parts
 from nbstream.assembly.policy import make_rules
 from nbstream.assembly.runtime import make_runtime
 from nbstream.daemon.store_checks import open_store, warn_about_durability
-from nbstream.daemon.tasks import cancel_and_wait
+from nbstream.store.cancellation import cancel_and_wait
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Self
 
-from nbstream.daemon.tasks import cancel_and_wait
+from nbstream.store.cancellation import cancel_and_wait
 
 _log = logging.getLogger(__name__)
 

@@ -27,13 +27,13 @@ from nbstream.daemon.reloader import Reloader
 from nbstream.daemon.service_manager import ServiceManager, serving_status
 from nbstream.daemon.shared_memory import open_shared_folder
 from nbstream.daemon.shared_sockets import SharedSockets
-from nbstream.daemon.tasks import cancel_and_wait
 from nbstream.daemon.worker_slot import WorkerContext, WorkerSlot
 from nbstream.errors import ConfigError, StoreUnavailable
 from nbstream.listeners import names
 from nbstream.logs import event_fields
 from nbstream.metrics import multiprocess
 from nbstream.metrics.daemon import DaemonMetrics
+from nbstream.store.cancellation import cancel_and_wait
 from nbstream.store.embedded.locks import lock_daemon, translate_os_errors
 from nbstream.store.embedded.server import EmbeddedRedis
 

@@ -24,10 +24,10 @@ from nbstream.daemon import thread_switching
 from nbstream.daemon.addresses import close_sockets
 from nbstream.daemon.channel import Channel, pack_settings, unpack_settings
 from nbstream.daemon.server import Server
-from nbstream.daemon.tasks import cancel_and_wait
 from nbstream.errors import CannotStart, NbstreamError
 from nbstream.metrics import multiprocess
 from nbstream.metrics.daemon import DaemonMetrics
+from nbstream.store.cancellation import cancel_and_wait
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 import nbstream
 from nbstream.daemon import addresses
 from nbstream.daemon.channel import Channel, pack_settings
-from nbstream.daemon.tasks import cancel_and_wait
 from nbstream.daemon.worker import FAILED_FOR_GOOD, LOADED, start_message
 from nbstream.errors import WorkerFailed, WorkerFailedForGood
 from nbstream.logs import event_fields
 from nbstream.metrics import multiprocess
 from nbstream.store.backoff import RESTART_WAITS, Backoff
+from nbstream.store.cancellation import cancel_and_wait
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process

@@ -46,6 +46,9 @@ class MessageServiceObserver(Protocol):
     def connected(self, listener: str, accepted: bool) -> None:
         """Report a client that connected, and was accepted or turned away."""
 
+    def disconnected(self, listener: str) -> None:
+        """Report that the connection of a client that was accepted is closed."""
+
     def delivered(self, listener: str, verdict: str) -> None:
         """Report a message that was checked and answered; the verdict is "none" where the check failed."""
 
@@ -76,6 +79,10 @@ class MessageService:
     def connected(self, accepted: bool) -> None:
         """Report a client that connected to the listener, and was accepted or turned away."""
         self._observer.connected(self._listener_name, accepted)
+
+    def disconnected(self) -> None:
+        """Report that the connection of a client that was accepted is closed."""
+        self._observer.disconnected(self._listener_name)
 
     @property
     def teachers(self) -> Teachers:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,15 @@ if TYPE_CHECKING:
     from nbstream.metrics.registry import MetricsRegistry
 
 _RELAY_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 100.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionCounts:
+    """How many connections of a listener are open now, and were accepted and refused since the start."""
+
+    open: int
+    accepted: int
+    refused: int
 
 
 class DeliveryMetrics:
@@ -40,6 +50,13 @@ class DeliveryMetrics:
             "metrics listener is left out.",
             ["listener", "outcome"],
             registry=registry.counts,
+        )
+        self._open_connections = Gauge(
+            "nbstream_connections_open",
+            "Connections that are open now, by listener. The metrics listener is left out.",
+            ["listener"],
+            registry=registry.counts,
+            multiprocess_mode="livesum",
         )
         self._actions = Counter(
             "nbstream_actions",
@@ -90,36 +107,58 @@ class DeliveryMetrics:
             self._observed.labels(str(action))
         # A look-up of a child by its labels takes longer than the count itself: each child is looked up once.
         self._connection_counter = cache(self._connections.labels)
+        self._open_gauge = cache(self._open_connections.labels)
         self._verdict_counter = cache(self._messages.labels)
         self._action_counter = cache(self._actions.labels)
         self._observed_counter = cache(self._observed.labels)
         self._reply_counter = cache(self._relay_replies.labels)
+        self._on_unchecked: Callable[[], object] = lambda: None
+
+    def report_unchecked_to(self, on_unchecked: Callable[[], object]) -> None:
+        """Call ``on_unchecked`` for each message from now on whose check failed."""
+        self._on_unchecked = on_unchecked
 
     def verdicts(self) -> Mapping[str, int]:
         """Return the numbers of messages checked since the start, by verdict, of all listeners and processes."""
         return self._registry.sums_by_label("nbstream_messages_total", "verdict")
 
-    def connections(self) -> Mapping[tuple[str, str], int]:
-        """Return the connections to this process since its start, by listener and outcome."""
-        samples = (sample for family in self._connections.collect() for sample in family.samples)
+    def connections(self) -> Mapping[str, ConnectionCounts]:
+        """Return the connections to this process, by listener."""
+        families = (*self._connections.collect(), *self._open_connections.collect())
+        counts = {
+            (sample.labels["listener"], sample.labels.get("outcome", "open")): int(sample.value)
+            for family in families
+            for sample in family.samples
+            if not sample.name.endswith("_created")
+        }
         return {
-            (sample.labels["listener"], sample.labels["outcome"]): int(sample.value)
-            for sample in samples
-            if sample.name == "nbstream_connections_total"
+            listener: ConnectionCounts(
+                *(counts.get((listener, key), 0) for key in ("open", "accepted", "refused"))
+            )
+            for listener, _ in counts
         }
 
     def listener_opened(self, listener: str) -> None:
         """Begin to count a listener's connections at 0: Prometheus sees an increase only between two scrapes."""
+        self._open_gauge(listener)
         for outcome in ("accepted", "refused"):
             self._connections.labels(listener, outcome)
 
     def connected(self, listener: str, accepted: bool) -> None:
         """Count a client that connected to a listener, and was accepted or turned away."""
         self._connection_counter(listener, "accepted" if accepted else "refused").inc()
+        if accepted:
+            self._open_gauge(listener).inc()
+
+    def disconnected(self, listener: str) -> None:
+        """Note that a connection to a listener that was accepted is closed."""
+        self._open_gauge(listener).dec()
 
     def delivered(self, listener: str, verdict: str) -> None:
         """Count one message that was checked and answered."""
         self._verdict_counter(listener, verdict).inc()
+        if verdict == "none":
+            self._on_unchecked()
 
     def action_taken(self, action: str) -> None:
         """Count an action that was decided for some recipients of a message."""

@@ -22,7 +22,14 @@ SUPERVISOR = "supervisor"
 """The name of the supervisor among the members; the others are the numbers of the worker slots."""
 
 _WORST_VALUE = {"nbstream_mirror_lag_seconds": max, "nbstream_redis_up": min}
-_FILE_KINDS = ("counter", "histogram", "gauge_mostrecent", "gauge_livemostrecent", "gauge_livemax")
+_FILE_KINDS = (
+    "counter",
+    "histogram",
+    "gauge_mostrecent",
+    "gauge_livemostrecent",
+    "gauge_livemax",
+    "gauge_livesum",
+)
 _FILE_BYTES = 1 << 18  # several times what all series take: a file that has to grow may find the disk full
 
 

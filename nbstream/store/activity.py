@@ -2,9 +2,10 @@
 
 Rules: a check adds to numbers in memory and nothing else. One task a process adds what is new to Redis once a
 second, in one round trip and one atomic step; all processes of all hosts add to the same numbers. What cannot be
-written is dropped and counted, and never written again, since nobody knows whether the first attempt arrived:
-nothing is ever counted twice. With the numbers a process says every ten seconds how it is. Whoever listens is told
-on a channel that there is something new, and reads it again.
+written is dropped, and never written again, since nobody knows whether the first attempt arrived: no message is
+ever counted twice. How many messages were dropped in which minute is a number like the others, which the next
+write that succeeds adds. With the numbers a process says every ten seconds how it is. Whoever listens is told on a
+channel that there is something new, and reads it again.
 
 Numbers by minute stay for 25 hours and those by hour for eight days. Processes that are silent for ten minutes are
 forgotten.
@@ -17,11 +18,12 @@ import json
 import logging
 import math
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from redis.exceptions import NoPermissionError
@@ -41,6 +43,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+UNCHECKED = "unchecked"
+"""What a message counts as whose check failed, and that has no verdict therefore."""
+MESSAGE_CLASSES = (*map(str, Verdict), UNCHECKED)
+"""What messages are counted by: each message counts in one of these classes."""
+
+_DROPPED = "dropped"  # the name of the messages that may be missing in the classes
+
 MINUTE_SECONDS, HOUR_SECONDS, DAY_SECONDS = 60, 3600, 86_400
 MINUTES_LIFE_SECONDS = 25 * HOUR_SECONDS
 HOURS_LIFE_SECONDS = 8 * DAY_SECONDS + HOUR_SECONDS
@@ -56,6 +65,7 @@ _LEAVE_SECONDS = 1.0
 _CONFIRM_SECONDS = 5.0
 _MAX_GATHERED = 1000  # messages on the channel that are one piece of news
 _MAX_PROCESSES = 200
+_END_OF_TIME = 2**33  # in the year 2242; what is later cannot be shown everywhere
 
 _LATENCY_PREFIX = "t"
 _LATENCY_UNITS = 16_000  # the first bucket is below 1/16 ms
@@ -78,6 +88,7 @@ class ActivityCounter:
 
     def _begin(self) -> None:
         self._verdicts = {verdict: [0] for verdict in Verdict}  # lists, since a verdict is hashed slowly
+        self._unchecked = 0
         self._latencies = [0] * 64  # as many as durations can have bits
 
     def count(self, verdict: Verdict, seconds: float) -> None:
@@ -85,9 +96,15 @@ class ActivityCounter:
         self._verdicts[verdict][0] += 1
         self._latencies[int(seconds * _LATENCY_UNITS).bit_length()] += 1
 
+    def count_unchecked(self) -> None:
+        """Count a message whose check failed."""
+        self._unchecked += 1
+
     def take(self) -> Mapping[str, int]:
         """Return what is new, by the name that it is stored under, and begin anew."""
         taken = {str(verdict): number for verdict, (number,) in self._verdicts.items() if number}
+        if self._unchecked:
+            taken[UNCHECKED] = self._unchecked
         last = LATENCY_BUCKETS - 1
         buckets = (*self._latencies[:last], sum(self._latencies[last:]))
         taken |= {f"{_LATENCY_PREFIX}{bucket}": number for bucket, number in enumerate(buckets) if number}
@@ -97,10 +114,17 @@ class ActivityCounter:
 
 @dataclass(frozen=True, slots=True)
 class ListenerConnections:
-    """How many clients of a listener were accepted and refused since the process began."""
+    """How many clients of a listener are connected now, and were accepted and refused since the process began."""
 
+    open: int = 0
     accepted: int = 0
     refused: int = 0
+
+    def __add__(self, other: ListenerConnections) -> ListenerConnections:
+        """Return the sum of the connections of two processes."""
+        return ListenerConnections(
+            self.open + other.open, self.accepted + other.accepted, self.refused + other.refused
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +132,8 @@ class ProcessStatus:
     """What a process says of itself.
 
     ``worker`` is its number among the workers of the daemon, 0 where there is one process. ``lag_seconds`` is
-    since when its counts in memory may not equal Redis. ``dropped`` is the number of its checks that may be
-    missing in what all processes count, of the hours whose numbers are there. ``quarantined`` is the number of
-    messages in the quarantine of the host, None for a process that does not count them. ``connections`` are by
-    listener.
+    since when its counts in memory may not equal Redis. ``quarantined`` is the number of messages in the
+    quarantine of the host, None for a process that does not count them. ``connections`` are by listener.
     """
 
     host: str
@@ -119,7 +141,6 @@ class ProcessStatus:
     version: str
     is_loaded: bool
     lag_seconds: float
-    dropped: int = 0
     quarantined: int | None = None
     connections: Mapping[str, ListenerConnections] = field(default_factory=dict)
 
@@ -136,8 +157,8 @@ class ActivityWriter:
     """Adds what a process counts to Redis.
 
     ``client`` must not retry by itself: what was written although the reply was lost would count twice.
-    ``process`` is the name of this process, which no other process has; ``status`` returns what it says of itself,
-    given the number of checks that were dropped. ``on_dropped`` is called with each such number.
+    ``process`` is the name of this process, which no other process has; ``status`` returns what it says of itself.
+    ``on_dropped`` is called with each number of messages that are dropped.
     """
 
     def __init__(
@@ -146,7 +167,7 @@ class ActivityWriter:
         keys: ModelKeys,
         counter: ActivityCounter,
         process: str,
-        status: Callable[[int], ProcessStatus],
+        status: Callable[[], ProcessStatus],
         on_dropped: Callable[[int], object],
     ) -> None:
         self._keys = keys
@@ -157,14 +178,9 @@ class ActivityWriter:
         self._script = client.register_script(lua_script("activity.lua"))
         self._said_at = -math.inf
         self._is_writing = True
-        self._dropped: dict[int, int] = {}  # by hour since the epoch
+        self._dropped: dict[int, int] = {}  # by minute since the epoch, of the last eight days: 12,000 at most
         self.may_publish = True
         """False once Redis has refused to tell others of news: its user may not publish on the channel."""
-
-    @property
-    def dropped(self) -> int:
-        """How many checks of this process are missing in the numbers that are there, at most."""
-        return sum(self._dropped.values())
 
     async def run(self) -> None:
         """Write what is new once a second, until cancelled."""
@@ -178,11 +194,8 @@ class ActivityWriter:
         now = time.time() if now is None else now
         is_heartbeat = time.monotonic() - self._said_at >= HEARTBEAT_SECONDS
         counts = self._counter.take()
-        if counts or is_heartbeat:
-            oldest = int(now - HOURS_LIFE_SECONDS) // HOUR_SECONDS
-            self._dropped = {hour: checks for hour, checks in self._dropped.items() if hour >= oldest}
-            status = _pack_status(self._status(self.dropped)) if is_heartbeat else ""
-            await self._write(now, counts, status)
+        if counts or is_heartbeat or self._dropped:
+            await self._write(now, counts, _pack_status(self._status()) if is_heartbeat else "")
 
     async def leave(self) -> None:
         """Write what is left, and that this process ends; not longer than a second."""
@@ -193,30 +206,28 @@ class ActivityWriter:
             _log.debug("activity: Redis was not told that this process ends")
 
     async def _write(self, now: float, counts: Mapping[str, int], status: str) -> None:
-        hour, minute = divmod(int(now) // MINUTE_SECONDS, 60)
-        day, hour_of_day = divmod(hour, 24)
-        keys = self._keys
-        checks = sum(number for name, number in counts.items() if not _is_latency(name))
+        minute, keys = int(now) // MINUTE_SECONDS, self._keys
+        messages = sum(counts.get(name, 0) for name in MESSAGE_CLASSES)
+        oldest = int(now - HOURS_LIFE_SECONDS) // MINUTE_SECONDS
+        self._dropped = {at: number for at, number in self._dropped.items() if at >= oldest}
+        hashes = self._hashes([(minute, counts), *((at, {_DROPPED: n}) for at, n in self._dropped.items())])
         written = False
         try:
             with store_errors(), readable_replies():
                 is_published = await self._script(
-                    keys=[keys.activity_minutes(hour), keys.activity_hours(day), keys.activity_processes],
+                    keys=[keys.activity_processes, *(key for key, _ in hashes)],
                     args=[
-                        minute,
-                        hour_of_day,
-                        MINUTES_LIFE_SECONDS,
-                        HOURS_LIFE_SECONDS,
                         self._process,
                         status,
                         int(now),
                         int(now - _FORGOTTEN_SECONDS),
                         _PROCESSES_LIFE_SECONDS,
-                        keys.activity_channel if self.may_publish else "",
-                        *(item for pair in counts.items() for item in pair),
+                        keys.activity_channel if self.may_publish or status else "",
+                        *_script_arguments(hashes),
                     ],
                 )
             written = self._is_writing = True
+            self._dropped.clear()
             self.may_publish = bool(is_published)
             if status:
                 self._said_at = time.monotonic()
@@ -225,13 +236,31 @@ class ActivityWriter:
                 _log.warning("activity is not counted now: %s", error)
             self._is_writing = False
         finally:
-            if checks and not written:  # or cancelled: then it may have been written all the same
-                self._dropped[hour] = self._dropped.get(hour, 0) + checks
-                self._on_dropped(checks)
+            if messages and not written:  # or cancelled: then it may have been written all the same
+                self._dropped[minute] = self._dropped.get(minute, 0) + messages
+                self._on_dropped(messages)
+
+    def _hashes(
+        self, minutes: Iterable[tuple[int, Mapping[str, int]]]
+    ) -> Mapping[tuple[str, int], Mapping[str, int]]:
+        """Return what to add to each hash, by its key and for how many seconds it stays."""
+        hashes: defaultdict[tuple[str, int], Counter[str]] = defaultdict(Counter)
+        for minute, numbers in minutes:
+            hour, minute_of_hour = divmod(minute, 60)
+            day, hour_of_day = divmod(hour, 24)
+            by_minute = self._keys.activity_minutes(hour), MINUTES_LIFE_SECONDS
+            by_hour = self._keys.activity_hours(day), HOURS_LIFE_SECONDS
+            for name, number in numbers.items():
+                hashes[by_minute][f"{minute_of_hour}:{name}"] += number
+                hashes[by_hour][f"{hour_of_day}:{name}"] += number
+        return hashes
 
 
-def _is_latency(name: str) -> bool:
-    return name.startswith(_LATENCY_PREFIX) and name[1:].isdigit()
+def _script_arguments(hashes: Mapping[tuple[str, int], Mapping[str, int]]) -> Iterator[str | int]:
+    """Yield for each hash how many seconds it stays, how many numbers are added, and their names and numbers."""
+    for (_, life_seconds), numbers in hashes.items():
+        yield from (life_seconds, len(numbers))
+        yield from chain.from_iterable(numbers.items())
 
 
 def _pack_status(status: ProcessStatus) -> str:
@@ -244,7 +273,7 @@ def _unpack_process(packed: bytes) -> SeenProcess | None:
     try:
         values = json.loads(text)
         connections = {
-            str(name): ListenerConnections(int(counts["accepted"]), int(counts["refused"]))
+            str(name): ListenerConnections(int(counts["open"]), int(counts["accepted"]), int(counts["refused"]))
             for name, counts in values["connections"].items()
         }
         quarantined = values["quarantined"]
@@ -254,13 +283,19 @@ def _unpack_process(packed: bytes) -> SeenProcess | None:
             str(values["version"]),
             bool(values["is_loaded"]),
             float(values["lag_seconds"]),
-            int(values["dropped"]),
             None if quarantined is None else int(quarantined),
             connections,
         )
-        return SeenProcess(float(at), status)
+        return SeenProcess(_unpack_time(at), status)
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
         return None
+
+
+def _unpack_time(packed: bytes) -> float:
+    at = int(packed)
+    if not 0 <= at < _END_OF_TIME:
+        raise ValueError(f"{at} is no time")
+    return float(at)
 
 
 class ActivitySpan(StrEnum):
@@ -287,29 +322,33 @@ class ActivitySpan(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ActivityStep:
-    """The numbers of checks by verdict in a step of time that begins at ``at`` (seconds since the epoch)."""
+    """The numbers of messages by class in a step of time that begins at ``at`` (seconds since the epoch)."""
 
     at: int
-    verdicts: Mapping[Verdict, int]
+    classes: Mapping[str, int]
 
     @property
-    def checks(self) -> int:
-        """The number of checks."""
-        return sum(self.verdicts.values())
+    def messages(self) -> int:
+        """The number of messages."""
+        return sum(self.classes.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What happened in a span of time: its steps, the oldest first, and its checks by bucket of latency."""
+    """What happened in a span of time: its steps, the oldest first, and its checks by bucket of latency.
+
+    ``dropped`` is how many messages may be missing in the steps.
+    """
 
     span: ActivitySpan
     steps: tuple[ActivityStep, ...]
     latencies: Mapping[int, int]
+    dropped: int = 0
 
     @property
-    def totals(self) -> Mapping[Verdict, int]:
-        """The numbers of checks by verdict."""
-        return sum_verdicts(self.steps)
+    def totals(self) -> Mapping[str, int]:
+        """The numbers of messages by class."""
+        return sum_classes(self.steps)
 
     def latency(self, share: float) -> float | None:
         """Return the seconds that this share of the checks stayed below; None without checks."""
@@ -320,33 +359,34 @@ class Activity:
                 return bucket_limit(bucket)
         return None
 
-    def grouped(self, seconds: int) -> tuple[ActivityStep, ...]:
-        """Return the same in longer steps, which begin at multiples of ``seconds`` since the epoch."""
+    def grouped(self, start: Callable[[int], int]) -> tuple[ActivityStep, ...]:
+        """Return the same in longer steps; ``start`` returns where the one begins that a moment belongs to."""
         groups: dict[int, list[ActivityStep]] = {}
         for step in self.steps:
-            groups.setdefault(step.at - step.at % seconds, []).append(step)
-        return tuple(ActivityStep(at, sum_verdicts(steps)) for at, steps in groups.items())
+            groups.setdefault(start(step.at), []).append(step)
+        return tuple(ActivityStep(at, sum_classes(steps)) for at, steps in groups.items())
 
 
-def sum_verdicts(steps: Iterable[ActivityStep]) -> Mapping[Verdict, int]:
-    """Return the numbers of checks by verdict, 0 for those that there were none of."""
-    sums = dict.fromkeys(Verdict, 0)
+def sum_classes(steps: Iterable[ActivityStep]) -> Mapping[str, int]:
+    """Return the numbers of messages by class, 0 for those that there were none of."""
+    sums = dict.fromkeys(MESSAGE_CLASSES, 0)
     for step in steps:
-        for verdict, number in step.verdicts.items():
-            sums[verdict] += number
+        for name, number in step.classes.items():
+            sums[name] += number
     return sums
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Slot:
-    """What was counted in one minute or hour."""
+    """What was counted in one minute or hour: messages by class, checks by bucket of latency, and the dropped."""
 
-    verdicts: dict[Verdict, int]
-    latencies: dict[int, int]
+    classes: dict[str, int] = field(default_factory=dict)
+    latencies: dict[int, int] = field(default_factory=dict)
+    dropped: int = 0
 
 
-_NAMES: Mapping[bytes, Verdict | int] = {
-    **{str(verdict).encode(): verdict for verdict in Verdict},
+_NAMES: Mapping[bytes, str | int] = {
+    **{name.encode(): name for name in (*MESSAGE_CLASSES, _DROPPED)},
     **{f"{_LATENCY_PREFIX}{bucket}".encode(): bucket for bucket in range(LATENCY_BUCKETS)},
 }
 
@@ -361,11 +401,13 @@ def parse_counts(fields: Mapping[bytes, bytes]) -> Mapping[int, Slot]:
             continue
         slot = slots.get(number)
         if slot is None:
-            slot = slots[number] = Slot({}, {})
+            slot = slots[number] = Slot()
         if isinstance(counted, int):
             slot.latencies[counted] = int(value)
+        elif counted == _DROPPED:
+            slot.dropped = int(value)
         else:
-            slot.verdicts[counted] = int(value)
+            slot.classes[counted] = int(value)
     return {int(number): slot for number, slot in slots.items()}
 
 
@@ -376,17 +418,19 @@ def sum_activity(span: ActivitySpan, slots: Mapping[int, Slot], slot_seconds: in
     """
     last = int(now) // span.step_seconds
     count = span.seconds // span.step_seconds
-    verdicts: dict[int, dict[Verdict, int]] = {step: {} for step in range(last - count + 1, last + 1)}
+    classes: dict[int, dict[str, int]] = {step: {} for step in range(last - count + 1, last + 1)}
     latencies: Counter[int] = Counter()
+    dropped = 0
     for number, slot in slots.items():
-        sums = verdicts.get(number * slot_seconds // span.step_seconds)
+        sums = classes.get(number * slot_seconds // span.step_seconds)
         if sums is None:
             continue
-        for verdict, checks in slot.verdicts.items():
-            sums[verdict] = sums.get(verdict, 0) + checks
+        for name, messages in slot.classes.items():
+            sums[name] = sums.get(name, 0) + messages
         latencies.update(slot.latencies)
-    steps = tuple(ActivityStep(step * span.step_seconds, sums) for step, sums in verdicts.items())
-    return Activity(span, steps, dict(latencies))
+        dropped += slot.dropped
+    steps = tuple(ActivityStep(step * span.step_seconds, sums) for step, sums in classes.items())
+    return Activity(span, steps, dict(latencies), dropped)
 
 
 class ActivityReader:

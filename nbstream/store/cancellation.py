@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 
 def stop_if_cancelled() -> None:
@@ -14,3 +15,10 @@ def stop_if_cancelled() -> None:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
+
+
+async def cancel_and_wait(task: asyncio.Task[Any]) -> None:
+    """Cancel a task, and return when it has ended."""
+    while not task.done():  # more than once: see stop_if_cancelled
+        task.cancel()
+        await asyncio.wait([task], timeout=1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -20,11 +22,11 @@ from nbstream.config import Settings
 from nbstream.engine.choice import PYTHON
 from nbstream.errors import StoreForbids, StoreRefuses
 from nbstream.findings import Finding, FindingKind
-from nbstream.listeners.http.page.now_view import Now
+from nbstream.listeners.http.page.now_view import ListenerNow, Now
 from nbstream.mail.message import Message
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.verdict import Verdict
-from nbstream.store.activity import ActivitySpan
+from nbstream.store.activity import ActivitySpan, ListenerConnections
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
 from tests.doctor.sites import is_of
@@ -83,6 +85,8 @@ def of_kind(now: Now, kind: FindingKind) -> list[Finding]:
 async def test_two_processes_are_summed(client: Redis, tmp_path: Path) -> None:
     async with run_process(client, tmp_path, 1) as first, run_process(client, tmp_path, 2) as second:
         first.parts.metrics.delivery.connected("smtp", accepted=True)
+        first.parts.metrics.delivery.connected("smtp", accepted=True)
+        first.parts.metrics.delivery.disconnected("smtp")
         second.parts.metrics.delivery.connected("smtp", accepted=True)
         second.parts.metrics.delivery.connected("smtp", accepted=False)
         assert first.parts.activity
@@ -95,9 +99,9 @@ async def test_two_processes_are_summed(client: Redis, tmp_path: Path) -> None:
     assert now.activity
     assert now.activity.totals[Verdict.UNSURE] == 3  # the model has learned nothing
     assert [process.seen.status.worker for process in now.processes] == [1, 2]
-    assert [(each.name, each.address, each.accepted, each.refused) for each in now.listeners] == [
-        ("smtp", "127.0.0.1:0", 2, 1),
-        ("http", "127.0.0.1:8025", None, None),
+    assert now.listeners == [
+        ListenerNow("smtp", "127.0.0.1:0", ListenerConnections(open=2, accepted=3, refused=1)),
+        ListenerNow("http", "127.0.0.1:8025", None),
     ]
     assert now.quarantined == 3
     assert now.redis.answer_seconds
@@ -155,10 +159,13 @@ async def test_redis_away_is_said_with_the_numbers_that_were_known(own_redis: Re
         assert not of_kind(now, health.PROCESS_SILENT)
         own_redis.start()
         await until(lambda: process.parts.mirror.following)
-        await process.write()
-        process.parts.activity.writer._said_at = 0.0  # type: ignore[union-attr]
-        await process.write()
-        assert of_kind(await process.now(), health.NOT_COUNTED)
+
+        async def is_said() -> bool:
+            await process.write()  # the first one may find that its connection is closed
+            sentence = "The numbers of verdicts of the last hour lack up to 1 messages"
+            return any(each.what.startswith(sentence) for each in of_kind(await process.now(), health.NOT_COUNTED))
+
+        await until(is_said)
     await client.aclose()
 
 
@@ -176,6 +183,39 @@ async def test_a_process_that_is_silent_or_of_another_version_is_said(
     (silent,) = of_kind(now, health.PROCESS_SILENT)
     assert ", worker 2 has said nothing for " in silent.what
     assert of_kind(now, health.VERSIONS_DIFFER)
+
+
+async def test_a_host_whose_clock_is_ahead_is_said_and_its_messages_show_in_their_time(
+    client: Redis, tmp_path: Path
+) -> None:
+    async with run_process(client, tmp_path, 1) as first, run_process(client, tmp_path, 2) as second:
+        await first.check()
+        assert second.parts.activity
+        second.parts.activity.counter.count(Verdict.SPAM, 0.001)
+        await second.parts.activity.writer.write(time.time() + 400)
+
+        now = await first.now()
+        later, _ = await first.reader._reader.read(ActivitySpan.HOUR, time.time() + 400)
+
+    (ahead,) = of_kind(now, health.CLOCK_AHEAD)
+    assert re.search(r" is (399|400) s ahead ", ahead.what)
+    assert not of_kind(now, health.PROCESS_SILENT)
+    assert now.activity
+    assert (now.activity.totals[Verdict.SPAM], later.totals[Verdict.SPAM]) == (0, 1)
+
+
+async def test_a_message_whose_check_failed_is_shown(client: Redis, tmp_path: Path) -> None:
+    async with run_process(client, tmp_path) as process:
+        process.parts.metrics.delivery.delivered("smtp", "none")
+        await process.check()
+
+        now = await process.now()
+
+    assert now.activity
+    assert {name: number for name, number in now.activity.totals.items() if number} == {
+        "unsure": 1,
+        "unchecked": 1,
+    }
 
 
 async def test_a_user_of_redis_who_may_not_listen_is_said(own_redis: RedisServer, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ async def add_activity(config_file: Path) -> None:
         model = make_model(settings, clients.client)
         counter = ActivityCounter()
         status = ProcessStatus("mail.example.org", 0, __version__, is_loaded=True, lag_seconds=0.0)
-        writer = ActivityWriter(clients.client, model.keys, counter, "made up", lambda _: status, lambda _: None)
+        writer = ActivityWriter(clients.client, model.keys, counter, "made up", lambda: status, lambda _: None)
         for ago in range(_MINUTES):
             for verdict, mean in ((Verdict.HAM, 14), (Verdict.UNSURE, 1.5), (Verdict.SPAM, 9)):
                 for _ in range(round(mean * draw.uniform(0.5, 1.5))):

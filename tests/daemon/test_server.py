@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import socket
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from redis.asyncio import Redis
 
@@ -17,9 +19,13 @@ from nbstream.config import Settings
 from nbstream.daemon import server as server_module
 from nbstream.daemon.server import Server
 from nbstream.engine.choice import PYTHON
+from nbstream.listeners.http.page.login_pages import SESSION_COOKIE
 from nbstream.listeners.runtime import Runtime
 from nbstream.listeners.teachers import Teachers
 from nbstream.metrics.daemon import DaemonMetrics
+from nbstream.store.model.keys import ModelKeys
+from nbstream.store.page_sessions import PageSessionStore
+from tests.listeners.http.http_listener import free_socket
 
 
 class DrainedListener:
@@ -80,3 +86,33 @@ async def test_a_drain_that_fails_is_logged_and_all_else_is_drained_and_closed(
     assert record.getMessage() == "the listener first was not drained: a fault of the first"
     assert record.exc_info
     assert asyncio.all_tasks() == tasks_before
+
+
+async def test_a_drain_leaves_no_work_of_the_page(
+    client: Redis, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A browser is kept up to date, and the health is looked at, which a next hop that says nothing delays."""
+    (http, address), (silent, next_hop) = free_socket(), free_socket()
+    settings = Settings.model_validate(
+        {"state_dir": str(tmp_path), "listeners": {"http": {}}, "relay": {"next_hop": f"smtp://{next_hop}"}}
+    )
+    server = Server(settings, PYTHON, DaemonMetrics.create(PYTHON))
+    cookies = {SESSION_COOKIE: await PageSessionStore(client, ModelKeys("default")).create_session("read", "ann")}
+    ready, tasks_before = asyncio.Event(), asyncio.all_tasks()
+    with silent, caplog.at_level(logging.ERROR):
+        running = asyncio.create_task(
+            server.run(RedisClients(client, client), lambda: {"http": [http]}, lambda _: ready.set())
+        )
+        await ready.wait()
+        async with (
+            aiohttp.ClientSession(f"http://{address}", cookies=cookies) as session,
+            session.get("/ui/events") as events,
+        ):
+            assert await events.content.readline() == b"event: now\n"
+            assert "page: health" in {task.get_name() for task in asyncio.all_tasks()}
+            server.stop()
+            await running
+    gc.collect()  # only then it is logged that nobody asked for a result
+
+    assert asyncio.all_tasks() == tasks_before
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []

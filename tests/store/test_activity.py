@@ -36,7 +36,7 @@ from tests.conftest import RedisServer
 
 KEYS = ModelKeys("m")
 NOON = 1_700_000_000 // 86_400 * 86_400 + 12 * 3600  # a whole hour
-STATUS = ProcessStatus("mx1", 1, "0.7.0", True, 0.0, 0, 3, {"smtp": ListenerConnections(5, 1)})
+STATUS = ProcessStatus("mx1", 1, "0.7.0", True, 0.0, 3, {"smtp": ListenerConnections(2, 5, 1)})
 
 CHECKS = st.tuples(st.sampled_from(Verdict), st.floats(min_value=0, max_value=1e6))
 
@@ -52,7 +52,7 @@ class Process:
             KEYS,
             self.counter,
             f"{host}/1",
-            lambda dropped: replace(STATUS, host=host, dropped=dropped),
+            lambda: replace(STATUS, host=host),
             self.drops.append,
         )
 
@@ -71,9 +71,9 @@ async def connect(server: RedisServer, **options: Any) -> Redis:
 
 
 async def totals(client: Redis, now: float, span: ActivitySpan = ActivitySpan.HOUR) -> dict[str, int]:
-    """The numbers of checks of a new reader, without zeros."""
+    """The numbers of messages that a new reader finds, without zeros, and how many may be missing."""
     found, _ = await ActivityReader(client, KEYS).read(span, now)
-    return {str(verdict): number for verdict, number in found.totals.items() if number}
+    return {name: number for name, number in (*found.totals.items(), ("dropped", found.dropped)) if number}
 
 
 @given(st.lists(st.tuples(st.lists(CHECKS, max_size=5), st.booleans()), max_size=20))
@@ -115,7 +115,7 @@ def test_all_minutes_of_the_span_are_in_the_sums_once_and_no_others(
     assert found.totals[Verdict.HAM] == sum(inside) == sum(found.latencies.values())
     assert len(found.steps) * span.step_seconds == span.seconds
     assert found.steps[-1].at <= now < found.steps[-1].at + span.step_seconds
-    assert sum(step.checks for step in found.grouped(3600)) == sum(inside)
+    assert sum(step.messages for step in found.grouped(lambda at: at - at % 3600)) == sum(inside)
 
 
 @given(CHECKS)
@@ -138,9 +138,16 @@ def test_latencies_are_said_as_the_time_that_a_share_stayed_below() -> None:
 
 
 def test_what_another_version_counts_besides_is_left_out() -> None:
-    fields = {b"3:ham": b"2", b"3:tarpit": b"7", b"3:t4": b"2", b"3:total": b"9", b"3:t\xff": b"1"}
+    fields = {
+        b"3:ham": b"2",
+        b"3:tarpit": b"7",
+        b"3:t4": b"2",
+        b"3:total": b"9",
+        b"3:t\xff": b"1",
+        b"3:dropped": b"4",
+    }
 
-    assert parse_counts(fields) == {3: Slot({Verdict.HAM: 2}, {4: 2})}
+    assert parse_counts(fields) == {3: Slot({"ham": 2}, {4: 2}, 4)}
 
 
 async def test_processes_of_all_hosts_add_to_the_same_numbers(client: Redis) -> None:
@@ -151,7 +158,7 @@ async def test_processes_of_all_hosts_add_to_the_same_numbers(client: Redis) -> 
 
     found, processes = await ActivityReader(client, KEYS).read(ActivitySpan.HOUR, NOON + 60)
 
-    assert [step.verdicts for step in found.steps[-2:]] == [{Verdict.HAM: 2, Verdict.SPAM: 1}, {Verdict.HAM: 1}]
+    assert [step.classes for step in found.steps[-2:]] == [{"ham": 2, "spam": 1}, {"ham": 1}]
     assert found.latency(1.0) == 0.002
     assert [(seen.at, seen.status.host) for seen in processes] == [(NOON, "mx1"), (NOON + 1, "mx2")]
     assert processes[0].status == STATUS
@@ -212,17 +219,58 @@ async def test_what_cannot_be_written_is_dropped_and_counted_and_never_doubled(o
     own_redis.go_on()
     await process.check(NOON, Verdict.HAM)
 
-    assert process.writer.dropped == 2
-    assert await totals(client, NOON) in ({"ham": 2}, {"ham": 3, "spam": 1})
+    assert process.drops == [2]
+    assert await totals(client, NOON) in ({"ham": 2, "dropped": 2}, {"ham": 3, "spam": 1, "dropped": 2})
+    await client.aclose()
+
+
+async def test_what_was_dropped_is_said_of_its_time_and_outlives_its_process(own_redis: RedisServer) -> None:
+    client = await connect(own_redis)
+    process = Process(client)
     own_redis.stop()
     with pytest.raises(StoreUnavailable):
         await totals(client, NOON)
-    await process.check(NOON + 3600, Verdict.HAM)
-    assert process.writer.dropped == 3
-    await process.check(NOON + HOURS_LIFE_SECONDS + 3600, Verdict.HAM)
-    assert process.writer.dropped == 2  # the numbers of the first hour are no more
+    process.counter.count_unchecked()
+    await process.check(NOON, Verdict.HAM)
+    await process.check(NOON + 1, Verdict.HAM)
+    await process.check(NOON + 7200, Verdict.SPAM)
+    own_redis.start()
+    await (await connect(own_redis)).aclose()
+
+    await process.check(NOON + 7201, Verdict.HAM)
+    await process.check(NOON + 7202, Verdict.HAM)  # it is said once
+    await process.writer.leave()
+
     assert process.drops == [2, 1, 1]
+    assert await totals(client, NOON + 7202) == {"ham": 2, "dropped": 1}
+    for span in (ActivitySpan.DAY, ActivitySpan.WEEK):
+        assert await totals(client, NOON + 7202, span) == {"ham": 2, "dropped": 4}
     await client.aclose()
+
+
+async def test_what_was_dropped_too_long_ago_is_forgotten(own_redis: RedisServer) -> None:
+    client = await connect(own_redis)
+    process = Process(client)
+    own_redis.stop()
+    await process.check(NOON, Verdict.HAM)
+    own_redis.start()
+    await (await connect(own_redis)).aclose()
+
+    await process.check(NOON + HOURS_LIFE_SECONDS + 60)
+
+    assert [key for key in await client.keys() if b"activity:hours" in key] == []
+    await client.aclose()
+
+
+async def test_a_message_whose_check_failed_counts_as_unchecked(client: Redis) -> None:
+    process = Process(client)
+    process.counter.count_unchecked()
+    await process.check(NOON, Verdict.HAM)
+
+    found, _ = await ActivityReader(client, KEYS).read(ActivitySpan.HOUR, NOON)
+
+    assert found.steps[-1].classes == {"ham": 1, "unchecked": 1}
+    assert (found.steps[-1].messages, sum(found.latencies.values())) == (2, 1)
 
 
 async def test_a_process_says_how_it_is_until_it_leaves(client: Redis) -> None:
@@ -252,8 +300,11 @@ async def test_processes_that_are_silent_for_long_are_forgotten(client: Redis) -
         "12 []",
         "x {",
         '12 {"connections": 1}',
+        f"{2**40} {json.dumps(asdict(STATUS))}",
+        f"nan {json.dumps(asdict(STATUS))}",
         f"12 {json.dumps('x')}",
-        "12 " + json.dumps({**asdict(STATUS), "dropped": 0}).replace('"dropped": 0', '"dropped": 1e999'),
+        "12 "
+        + json.dumps({**asdict(STATUS), "quarantined": 0}).replace('"quarantined": 0', '"quarantined": 1e999'),
         "12 " + "[" * 100_000,
     ],
 )
@@ -297,7 +348,7 @@ async def test_a_user_of_redis_who_may_not_publish_counts_all_the_same(own_redis
 
     await process.check(NOON, Verdict.HAM)
 
-    assert (process.writer.dropped, await totals(client, NOON)) == (0, {"ham": 1})
+    assert (process.drops, await totals(client, NOON)) == ([], {"ham": 1})
     assert not process.writer.may_publish
     with pytest.raises(StoreForbids):
         async with watch_activity(client, KEYS):

@@ -48,7 +48,7 @@ async def test_who_listens_is_told_before_and_after_a_failover(
 ) -> None:
     running, client = servers
     counter = ActivityCounter()
-    writer = ActivityWriter(client, KEYS, counter, "mx1/0", lambda _: STATUS, lambda _: None)
+    writer = ActivityWriter(client, KEYS, counter, "mx1/0", lambda: STATUS, lambda _: None)
     async with watch_activity(client, KEYS) as watch:
         counter.count(Verdict.HAM, 0.001)
         await writer.write()

@@ -17,6 +17,7 @@ from nbstream.bayes.half_life import HalfLife
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
 from nbstream.metrics.daemon import DaemonMetrics
+from nbstream.metrics.page import PageMetrics
 from nbstream.metrics.spool import SpoolMetrics
 from nbstream.metrics.stream import StreamMetrics
 from nbstream.policy.first_scores import FirstScores
@@ -53,6 +54,7 @@ def metrics() -> list[ExportedMetric]:
     mirror = cast("Mirror", _LoadedModel())
     policy = FilterPolicy(ThresholdPolicy(spam=FalsePositiveBudget(0.01)), dict.fromkeys(CLASSES, 50))
     daemon = DaemonMetrics.create(PYTHON)
+    PageMetrics(daemon.registry)
     SpoolMetrics(daemon.registry)
     StreamMetrics(daemon.registry)
     daemon.watch_model(mirror, Primary(), lambda: policy)

@@ -22,10 +22,10 @@ from nbstream.daemon import ending, thread_switching
 from nbstream.daemon.process import SingleProcessDaemon
 from nbstream.daemon.service_manager import ServiceManager
 from nbstream.daemon.supervisor import Supervisor
-from nbstream.daemon.tasks import cancel_and_wait
 from nbstream.errors import NbstreamError
 from nbstream.listeners import names
 from nbstream.listeners.sockets import TcpListenAddress
+from nbstream.store.cancellation import cancel_and_wait
 
 if TYPE_CHECKING:
     from nbstream.config import Settings

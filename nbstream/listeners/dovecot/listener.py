@@ -128,6 +128,7 @@ class DovecotListener:
             _log.error("%s: a message failed: %s", names.DOVECOT, error, exc_info=True)
         finally:
             self._connections.discard(task)
+            self._message_service.disconnected()
             writer.transport.abort()  # a close would wait for a client that does not take its answer
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

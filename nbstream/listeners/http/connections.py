@@ -67,7 +67,13 @@ class HttpConnection(web.RequestHandler):
 
     trusted_origin: HeaderFields | None = None
 
-    def __init__(self, server: web.Server, seconds: float, active_requests: ActiveRequests) -> None:
+    def __init__(
+        self,
+        server: web.Server,
+        seconds: float,
+        active_requests: ActiveRequests,
+        on_disconnected: Callable[[], object],
+    ) -> None:
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
@@ -78,6 +84,7 @@ class HttpConnection(web.RequestHandler):
         )
         self._idle_seconds = seconds
         self._active_requests = active_requests
+        self._on_disconnected = on_disconnected
         self._deadline_timer: asyncio.TimerHandle | None = None
         self._is_stream = False
         self.lost = asyncio.Event()
@@ -90,6 +97,7 @@ class HttpConnection(web.RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         """Stop the timer; a request that is being answered continues to its end."""
         self._cancel_deadline()
+        self._on_disconnected()
         super().connection_lost(exc)
 
     def request_began(self) -> None:
@@ -150,7 +158,8 @@ class HttpConnection(web.RequestHandler):
 class HttpConnections:
     """Answers requests with ``serve`` on a listening socket, on a bounded number of connections.
 
-    ``on_connected`` is called for each client, with True where there was room for it.
+    ``on_connected`` is called for each client, with True where there was room for it, and ``on_disconnected``
+    where there was, when it is gone.
     """
 
     def __init__(
@@ -159,11 +168,13 @@ class HttpConnections:
         limit: int,
         seconds: float,
         on_connected: Callable[[bool], object],
+        on_disconnected: Callable[[], object],
     ) -> None:
         self._serve = serve
         self._limit = limit
         self._idle_seconds = seconds
         self._on_connected = on_connected
+        self._on_disconnected = on_disconnected
         self._active_requests = ActiveRequests()
         self._listening: asyncio.Server | None = None
         self._server: web.Server | None = None
@@ -184,7 +195,7 @@ class HttpConnections:
         self._on_connected(has_room)
         if server is None or not has_room:
             return _RefusingProtocol()
-        return HttpConnection(server, self._idle_seconds, self._active_requests)
+        return HttpConnection(server, self._idle_seconds, self._active_requests, self._on_disconnected)
 
     @property
     def busy(self) -> bool:

@@ -145,6 +145,7 @@ class HttpListener:
             self._limits.max_connections,
             self._limits.request_timeout_seconds,
             message_service.connected if message_service else lambda _: None,
+            message_service.disconnected if message_service else lambda: None,
         )
 
     async def start(self, *sockets: socket.socket) -> None:
@@ -165,7 +166,11 @@ class HttpListener:
 
     async def drain(self, seconds: float) -> None:
         """Stop accepting, let active requests finish within ``seconds``, then close all connections."""
-        await self._connections.drain(seconds)
+        try:
+            await self._connections.drain(seconds)
+        finally:
+            if self._page is not None:
+                await self._page.close()
 
     def _authorize(self, request: web.BaseRequest, route: Route, connection: HttpConnection) -> None:
         access = self._access

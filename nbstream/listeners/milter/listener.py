@@ -55,7 +55,11 @@ class MilterListener:
         session = MilterSession(self.state, reader, writer)
         task = asyncio.get_running_loop().create_task(session.run())
         self.sessions[session] = task
-        task.add_done_callback(lambda _: self.sessions.pop(session))
+        task.add_done_callback(lambda _: self._closed(session))
+
+    def _closed(self, session: MilterSession) -> None:
+        self.sessions.pop(session)
+        self._observers.delivery.disconnected(names.MILTER)
 
     async def drain(self, seconds: float) -> None:
         """Stop accepting, let messages under way finish within ``seconds``, then close what is left."""

@@ -40,6 +40,9 @@ class DeliveryObserver(DecisionObserver, Protocol):
     def connected(self, listener: str, accepted: bool) -> None:
         """A client connected; a listener that is full, or closes, turns it away."""
 
+    def disconnected(self, listener: str) -> None:
+        """The connection of a client that was accepted is closed."""
+
     def delivered(self, listener: str, verdict: str) -> None:
         """One message was checked and answered; the verdict is "none" where the check failed."""
 

@@ -59,7 +59,12 @@ class SmtpListener:
         self._outlet = outlet
         self._observers = observers
         self.state = SmtpListenerState(
-            limits, options, bytes_in_flight, outlet.next_hop, self._message_handlers(runtime)
+            limits,
+            options,
+            bytes_in_flight,
+            outlet.next_hop,
+            self._message_handlers(runtime),
+            partial(observers.delivery.disconnected, options.listener_name),
         )
         self._servers: list[asyncio.Server] = []
 

@@ -12,7 +12,7 @@ from nbstream.listeners.bytes_in_flight import BytesInFlight
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from nbstream.listeners.peers import Network
     from nbstream.listeners.smtp.delivery import Delivery
@@ -85,7 +85,10 @@ class OpenSession(Protocol):
 
 
 class SmtpListenerState:
-    """The shared state; ``message_handlers`` are those of the next transaction."""
+    """The shared state; ``message_handlers`` are those of the next transaction.
+
+    ``on_closed`` is called when the connection of a session is closed.
+    """
 
     def __init__(
         self,
@@ -94,6 +97,7 @@ class SmtpListenerState:
         bytes_in_flight: BytesInFlight,
         next_hop: NextHop,
         message_handlers: MessageHandlers,
+        on_closed: Callable[[], object],
     ) -> None:
         self.limits = limits
         self.options = options
@@ -102,6 +106,7 @@ class SmtpListenerState:
         self.bytes_in_flight = bytes_in_flight
         self.sessions: set[OpenSession] = set()
         self.draining = False
+        self._on_closed = on_closed
         self.no_sessions = asyncio.Event()
 
     def session_opened(self, session: OpenSession) -> None:
@@ -111,6 +116,8 @@ class SmtpListenerState:
 
     def session_closed(self, session: OpenSession) -> None:
         """The connection of a session is closed."""
-        self.sessions.discard(session)
+        if session in self.sessions:
+            self.sessions.remove(session)
+            self._on_closed()
         if not self.sessions:
             self.no_sessions.set()

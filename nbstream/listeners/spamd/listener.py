@@ -104,7 +104,9 @@ class SpamdListener:
     def connection_closed(self, connection: SpamdConnection) -> None:
         """Remove a connection that is closed and whose work is finished."""
         self.connections.discard(connection)
-        self._admitted_count -= connection.admitted
+        if connection.admitted:
+            self._admitted_count -= 1
+            self._message_service.disconnected()
         if not self.connections:
             self._no_connections.set()
 

@@ -1,26 +1,24 @@
 -- Add what one process has counted, note what it says of itself, and tell those who listen.
 --
--- KEYS: activity of this hour by minute, activity of this day by hour, processes.
--- ARGV: 1 the minute of the hour   2 the hour of the day
---       3, 4 for how many seconds the two hashes of counts stay
---       5 the name of the process  6 what it says of itself; empty: nothing new, "-": it ends
---       7 the time, in seconds since the epoch
---       8 processes that were silent since this time are removed   9 for how many seconds the processes stay
---       10 the channel; empty: nobody is told
---       then of each count its name and the number to add
+-- KEYS: processes, then the hashes of numbers.
+-- ARGV: 1 the name of the process  2 what it says of itself; empty: nothing new, "-": it ends
+--       3 the time, in seconds since the epoch
+--       4 processes that were silent since this time are removed   5 for how many seconds the processes stay
+--       6 the channel; empty: nobody is told
+--       then of each hash for how many seconds it stays, how many numbers are added, and the name and number of each
 -- A user of Redis who may not publish counts all the same. Returns 1 where others were told.
 
-local minutes_key, hours_key, processes_key = unpack(KEYS)
-local minute, hour, minutes_seconds, hours_seconds = unpack(ARGV, 1, 4)
-local process, status, now, silent_since, processes_seconds, channel = unpack(ARGV, 5, 10)
+local processes_key = KEYS[1]
+local process, status, now, silent_since, processes_seconds, channel = unpack(ARGV, 1, 6)
 
-for i = 11, #ARGV, 2 do
-  redis.call('HINCRBY', minutes_key, minute .. ':' .. ARGV[i], ARGV[i + 1])
-  redis.call('HINCRBY', hours_key, hour .. ':' .. ARGV[i], ARGV[i + 1])
-end
-if #ARGV > 10 then
-  redis.call('EXPIRE', minutes_key, minutes_seconds)
-  redis.call('EXPIRE', hours_key, hours_seconds)
+local at = 7
+for i = 2, #KEYS do
+  local seconds, ends = ARGV[at], at + 2 + 2 * ARGV[at + 1]
+  for name = at + 2, ends - 1, 2 do
+    redis.call('HINCRBY', KEYS[i], ARGV[name], ARGV[name + 1])
+  end
+  redis.call('EXPIRE', KEYS[i], seconds)
+  at = ends
 end
 
 if status == '-' then

@@ -320,7 +320,7 @@ async def test_mail_beyond_the_bytes_in_flight_is_refused(client: Redis, tmp_pat
 async def test_five_hundred_connections(client: Redis, tmp_path: Path, many_files: None) -> None:
     async with open_dovecot(client, tmp_path, max_connections=500) as dovecot:
         connections = [await dovecot.connect() for _ in range(500)]
-        await until(lambda: len(dovecot.listener._connections) == 500)
+        await until(lambda: dovecot.metric("nbstream_connections_open", listener="dovecot") == 500)
         with suppress(ConnectionError):  # it may be closed before all is sent
             assert await dovecot.send(report("spam")) == REFUSED
         finished = [
@@ -330,6 +330,7 @@ async def test_five_hundred_connections(client: Redis, tmp_path: Path, many_file
         assert set(await asyncio.gather(*finished)) == {TAKEN}
         for _, writer in connections:
             writer.close()
+        await until(lambda: dovecot.metric("nbstream_connections_open", listener="dovecot") == 0)
 
 
 async def test_draining_finishes_what_is_in_hand_and_keeps_what_waits(

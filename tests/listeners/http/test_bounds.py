@@ -178,13 +178,12 @@ async def test_a_connection_too_many_is_answered_503(client: Redis, tmp_path: Pa
             head, _, body = refused.partition(b"\r\n\r\n")
             assert status(refused) == 503
             assert b"Content-Length: %d\r\n" % len(body) in head
+            assert http.metric("nbstream_connections_open", listener="http") == 2
             assert http.metric("nbstream_connections_total", listener="http", outcome="accepted") == 2
             assert http.metric("nbstream_connections_total", listener="http", outcome="refused") == 1
 
-        async def free() -> bool:
-            return status(await http.raw(b"GET /healthz HTTP/1.0\r\n\r\n")) == 200
-
-        await until(free)
+        await until(lambda: http.metric("nbstream_connections_open", listener="http") == 1)
+        assert status(await http.raw(b"GET /healthz HTTP/1.0\r\n\r\n")) == 200
 
 
 async def test_500_connections_at_once(http: RunningHttpListener, many_files: None) -> None:

@@ -140,6 +140,7 @@ class RunningMilter:
         """Return when no connection is left, and check that no bytes are reserved then."""
         await until(lambda: not self.listener.sessions)
         assert self.listener.state.bytes_in_flight.reserved == 0
+        assert self.metric("nbstream_connections_open", listener="milter") == 0
 
     @property
     def learned(self) -> dict[str, int]:

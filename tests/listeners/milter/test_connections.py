@@ -232,6 +232,7 @@ async def test_500_connections_at_once(client: Redis, tmp_path: Path, many_files
         late = await milter.connect()
         assert await rest(late) == b""
         assert milter.metric("nbstream_connections_total", listener="milter", outcome="refused") == 1
+        assert milter.metric("nbstream_connections_open", listener="milter") == 500
         for server in servers:
             server.close()
         await milter.wait_until_idle()

@@ -195,6 +195,7 @@ async def test_connections_over_the_limit_get_a_421(client: Redis, tmp_path: Pat
         await first.say("QUIT")
         await until(lambda: not smtp.listener.state.sessions)
         assert (await (await smtp.talk()).hello()).startswith("250-")
+        assert smtp.metric("nbstream_connections_open", listener="smtp") == 1
         assert smtp.metric("nbstream_connections_total", listener="smtp", outcome="accepted") == 2
         assert smtp.metric("nbstream_connections_total", listener="smtp", outcome="refused") == 1
 

@@ -33,6 +33,7 @@ async def greeted(smtp: RunningSmtp) -> Dialogue:
 async def nothing_is_left(smtp: RunningSmtp) -> None:
     await until(lambda: not smtp.listener.state.sessions)
     assert smtp.listener.state.bytes_in_flight.reserved == 0
+    assert smtp.metric("nbstream_connections_open", listener=smtp.way.listener_name) == 0
 
 
 async def test_mail_is_delivered_with_its_verdict_and_counted_by_the_name_of_the_listener(

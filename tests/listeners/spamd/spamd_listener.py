@@ -97,6 +97,7 @@ class RunningSpamdListener:
         """Return when no connection is left, and check that no bytes are reserved then."""
         await until(lambda: not self.listener.connections)
         assert self.listener.bytes_in_flight.reserved == 0
+        assert self.metric("nbstream_connections_open", listener="spamd") == 0
 
     @property
     def learned(self) -> dict[str, int]:

@@ -215,6 +215,7 @@ async def test_connections_beyond_the_limit_are_refused(client: Redis, many_file
     async with open_spamd(client, max_connections=20) as spamd:
         first = [await spamd.connect() for _ in range(20)]
         await until(lambda: len(spamd.listener.connections) == 20)
+        assert spamd.metric("nbstream_connections_open", listener="spamd") == 20
 
         late = await asyncio.gather(*(spamd.ask(end=True) for _ in range(480)))
         served = await asyncio.gather(*(spamd.finish(*streams, [request("CHECK")]) for streams in first))

@@ -27,6 +27,7 @@ from nbstream.listeners.http.page.loop_time import LoopTime
 from nbstream.listeners.http.page.requests import Event
 from nbstream.store.activity import ActivitySpan
 from nbstream.store.backoff import Backoff
+from nbstream.store.cancellation import cancel_and_wait
 from nbstream.wire.json_text import encode_json
 
 _log = logging.getLogger(__name__)
@@ -79,6 +80,11 @@ class LiveNow:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name="page: now")
         return subscription
+
+    async def close(self) -> None:
+        """Push no more; what browsers listen to has to be closed before."""
+        if self._task is not None:
+            await cancel_and_wait(self._task)
 
     async def _run(self) -> None:
         backoff = Backoff(draw=random.random)

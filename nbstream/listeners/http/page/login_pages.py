@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from nbstream.listeners.http.bodies import BodyReader
     from nbstream.listeners.http.page.login import PageLogin
+    from nbstream.listeners.http.page.observer import PageObserver
     from nbstream.listeners.http.page.rendering import PageRenderer
     from nbstream.listeners.peers import Peer
 
@@ -38,7 +39,10 @@ _TARGET = re.compile(r"/ui/[\w./?=&%+~-]{0,500}", re.ASCII)
 class LoginPages:
     """The form to log in, and its answer. ``client`` is whom a request comes from, ``peer`` who has connected."""
 
-    def __init__(self, login: PageLogin, bodies: BodyReader, renderer: PageRenderer) -> None:
+    def __init__(
+        self, login: PageLogin, bodies: BodyReader, renderer: PageRenderer, observer: PageObserver
+    ) -> None:
+        self._observer = observer
         self._login = login
         self._bodies = bodies
         self._renderer = renderer
@@ -73,14 +77,17 @@ class LoginPages:
 
     async def _log_in(self, request: web.BaseRequest, form: Mapping[str, str], peer: Peer) -> web.Response:
         client = client_of(peer, request.headers.getall("X-Forwarded-For", []))
+        method = "link" if "link" in form else "password"
         try:
             token = await self._begin_session(form, client, peer)
         except PageRefused as refused:
+            self._observer.login_tried(method, accepted=False)
             # Programs such as fail2ban read the address.
             password = "none" if "link" in form else "wrong"
             fields = event_fields(peer=str(client), path=LOGIN_PATH, password=password)
             _log.warning("http: a request was refused", extra=fields)
             return self._form_page("", form.get("to", ""), refused)
+        self._observer.login_tried(method, accepted=True)
         _log.info("page: somebody logged in", extra=event_fields(client=str(client)))
         # No redirect: a browser does not send the new cookie with one that began on another site.
         html = self._renderer.render(Page("logged_in.html", {"target": _local_target(form.get("to", ""))}), None)

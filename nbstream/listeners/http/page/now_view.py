@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from nbstream.listeners.http.page.charts.activity_chart import ActivityChart, Bar, draw_activity
@@ -15,33 +16,41 @@ from nbstream.listeners.http.page.live_now import ActivityNews, LiveNow
 from nbstream.listeners.http.page.requests import Answer, EventStream, Page, PageRequest
 from nbstream.listeners.http.page.routes import PREFIX, PageRoute
 from nbstream.listeners.http.page.texts import text
-from nbstream.policy.verdict import Verdict
-from nbstream.store.activity import Activity, ActivitySpan, ActivityStep, SeenProcess
+from nbstream.store.activity import (
+    DAY_SECONDS,
+    HOUR_SECONDS,
+    MESSAGE_CLASSES,
+    UNCHECKED,
+    Activity,
+    ActivitySpan,
+    ActivityStep,
+    SeenProcess,
+)
 
 if TYPE_CHECKING:
     from nbstream.findings import Finding, Severity
+    from nbstream.store.activity import ListenerConnections
 
 EVENTS_PATH = f"{PREFIX}events"
 _MAX_FINDINGS = 50
 
 # The steps of the table below the chart, in seconds, and how far apart the labels of the chart are, in steps.
-_TABLE_SECONDS = {ActivitySpan.HOUR: 300, ActivitySpan.DAY: 3600, ActivitySpan.WEEK: 86_400}
-_LABEL_SECONDS = {ActivitySpan.HOUR: 600, ActivitySpan.DAY: 4 * 3600, ActivitySpan.WEEK: 86_400}
+_TABLE_SECONDS = {ActivitySpan.HOUR: 300, ActivitySpan.DAY: HOUR_SECONDS, ActivitySpan.WEEK: DAY_SECONDS}
+_LABEL_SECONDS = {ActivitySpan.HOUR: 600, ActivitySpan.DAY: 4 * HOUR_SECONDS, ActivitySpan.WEEK: DAY_SECONDS}
 _TIME_FORMS = {ActivitySpan.HOUR: "%H:%M", ActivitySpan.DAY: "%H:%M", ActivitySpan.WEEK: "%a %d"}
 _STEP_FORMS = {ActivitySpan.HOUR: "%H:%M", ActivitySpan.DAY: "%a %H:%M", ActivitySpan.WEEK: "%a %d %H:%M"}
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerNow:
-    """A listener: where it listens on this host, and the clients of all processes of all hosts.
+    """A listener: where it listens on this host, and the connections of all processes of all hosts.
 
-    The numbers are None for a listener whose clients are not counted.
+    ``connections`` are None for a listener whose clients are not counted.
     """
 
     name: str
     address: str
-    accepted: int | None
-    refused: int | None
+    connections: ListenerConnections | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +103,9 @@ class NowSource(Protocol):
     def open_news(self) -> AbstractAsyncContextManager[ActivityNews]:
         """Begin to listen to what is new; see ``live_now.OpenNews``."""
 
+    async def close(self) -> None:
+        """End what goes on between two calls."""
+
 
 class NowView:
     """Shows the state of now, and pushes it while somebody looks.
@@ -109,6 +121,11 @@ class NowView:
     def routes(self) -> Iterable[PageRoute]:
         """Return the routes."""
         return PageRoute("GET", PREFIX, self._show), PageRoute("GET", EVENTS_PATH, self._listen)
+
+    async def close(self) -> None:
+        """End what is pushed, and what the source does."""
+        await self._live.close()
+        await self._source.close()
 
     async def _show(self, request: PageRequest) -> Answer:
         return await self._page(_span_of(request))
@@ -142,11 +159,12 @@ def view_values(now: Now, span: ActivitySpan) -> Mapping[str, object]:
         "span": span,
         "spans": tuple(ActivitySpan),
         "events_path": f"{EVENTS_PATH}?span={span}",
-        "verdicts": tuple(Verdict),
+        "classes": MESSAGE_CLASSES,
         "severities": _severities(now.findings),
         "findings": sorted(now.findings, key=lambda finding: -finding.severity.rank)[:_MAX_FINDINGS],
         "chart": activity_chart(activity) if activity else None,
         "totals": _totals(activity) if activity else (),
+        "unchecked": activity.totals[UNCHECKED] if activity else 0,
         "rows": _table_rows(activity) if activity else (),
         "row_form": _STEP_FORMS[span] if span is not ActivitySpan.WEEK else "%a %d",
         "latencies": [
@@ -162,24 +180,32 @@ def _severities(findings: Sequence[Finding]) -> Sequence[tuple[Severity, int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class VerdictTotal:
-    """A verdict: how many messages got it, which share of all, and how many a minute."""
+class ClassTotal:
+    """A class of messages: how many they are, which share of all, and how many a minute."""
 
-    verdict: Verdict
+    name: str
     count: int
     share: float
     a_minute: float
 
 
-def _totals(activity: Activity) -> Sequence[VerdictTotal]:
+def _totals(activity: Activity) -> Sequence[ClassTotal]:
     totals, minutes = activity.totals, activity.span.seconds / 60
     everything = max(1, sum(totals.values()))
-    return [VerdictTotal(verdict, count, count / everything, count / minutes) for verdict, count in totals.items()]
+    return [ClassTotal(name, count, count / everything, count / minutes) for name, count in totals.items()]
 
 
 def _table_rows(activity: Activity) -> Sequence[ActivityStep]:
     """Return the rows of the table, the newest first; longer steps than those of the chart."""
-    return activity.grouped(_TABLE_SECONDS[activity.span])[::-1]
+    return activity.grouped(partial(_local_start, _TABLE_SECONDS[activity.span]))[::-1]
+
+
+def _local_start(seconds: int, at: int) -> int:
+    """Return where the step of this length begins that ``at`` is in, by the time zone of the daemon."""
+    then = time.localtime(at)
+    if seconds == DAY_SECONDS:  # a day in which the clocks are changed is longer or shorter
+        return int(time.mktime((*then[:3], 0, 0, 0, 0, 0, -1)))
+    return at - (at + then.tm_gmtoff) % seconds
 
 
 def activity_chart(activity: Activity) -> str:
@@ -189,27 +215,24 @@ def activity_chart(activity: Activity) -> str:
     summary = text(
         "now.chart_summary",
         span=text(f"now.span_{span}"),
-        counts=", ".join(
-            text("now.verdict_count", verdict=verdict, number=totals[verdict]) for verdict in Verdict
-        ),
+        counts=", ".join(text("now.class_count", name=name, number=totals[name]) for name in MESSAGE_CLASSES),
     )
     bars = [
         Bar(
-            {str(verdict): number / minutes for verdict, number in step.verdicts.items()},
+            {name: number / minutes for name, number in step.classes.items()},
             text("now.bar", time=_local(step.at, _STEP_FORMS[span]), counts=_counts(step)),
         )
         for step in activity.steps
     ]
-    classes = [str(verdict) for verdict in Verdict]
-    chart = ActivityChart(text("now.chart_title"), summary, classes, bars, _labels(activity))
+    chart = ActivityChart(text("now.chart_title"), summary, MESSAGE_CLASSES, bars, _labels(activity))
     return draw_activity(chart)
 
 
 def _counts(step: ActivityStep) -> str:
     return ", ".join(
-        text("now.verdict_count", verdict=verdict, number=number)
-        for verdict in Verdict
-        if (number := step.verdicts.get(verdict, 0))
+        text("now.class_count", name=name, number=number)
+        for name in MESSAGE_CLASSES
+        if (number := step.classes.get(name, 0))
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from nbstream.listeners.http.page.requests import Answer, PageRequest, Role
 
@@ -39,3 +39,11 @@ class View(Protocol):
 
     def routes(self) -> Iterable[PageRoute]:
         """Return the routes that the view answers."""
+
+
+@runtime_checkable
+class WorkingView(Protocol):
+    """A view that does work of its own between requests."""
+
+    async def close(self) -> None:
+        """End that work; no request comes any more."""

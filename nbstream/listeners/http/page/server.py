@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -35,7 +35,7 @@ from nbstream.listeners.http.page.responses import (
     redirect,
     set_cookie,
 )
-from nbstream.listeners.http.page.routes import LOGIN_PATH, LOGOUT_PATH, PREFIX, STATIC_PREFIX
+from nbstream.listeners.http.page.routes import LOGIN_PATH, LOGOUT_PATH, PREFIX, STATIC_PREFIX, WorkingView
 from nbstream.listeners.http.page.sessions import seal, unseal
 from nbstream.listeners.http.page.texts import text
 from nbstream.listeners.http.responses import RequestRefused
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from nbstream.listeners.http.bodies import BodyReader
     from nbstream.listeners.http.connections import HttpConnection
     from nbstream.listeners.http.page.login import PageLogin
+    from nbstream.listeners.http.page.observer import PageObserver
     from nbstream.listeners.http.page.rendering import PageRenderer
     from nbstream.listeners.http.page.requests import Answer, Session
     from nbstream.listeners.http.page.routes import PageRoute, View
@@ -65,22 +66,31 @@ _MAX_RUNNING = 8  # requests of a session at a time: a browser has six connectio
 class PageServer:
     """Answers all requests below ``/ui/``."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - assembly.page alone makes one, of all parts of the page
         self,
-        views: Iterable[View],
+        views: Sequence[View],
         login: PageLogin,
         sessions: PageSessions,
         bodies: BodyReader,
         static_files: StaticFiles,
         renderer: PageRenderer,
+        observer: PageObserver,
     ) -> None:
         self._sessions = sessions
         self._bodies = bodies
         self._static_files = static_files
         self._renderer = renderer
-        self._login_pages = LoginPages(login, bodies, renderer)
+        self._observer = observer
+        self._login_pages = LoginPages(login, bodies, renderer, observer)
+        self._views = views
         self._routes = RouteTable([route for view in views for route in view.routes()])
         self._running: Counter[str] = Counter()
+
+    async def close(self) -> None:
+        """End what the views do between requests; no request comes any more."""
+        for view in self._views:
+            if isinstance(view, WorkingView):
+                await view.close()
 
     def serves(self, path: str) -> bool:
         """Return whether a request for this path belongs to the page."""
@@ -88,6 +98,13 @@ class PageServer:
 
     async def answer(self, request: web.BaseRequest, peer: Peer, connection: HttpConnection) -> web.StreamResponse:
         """Answer a request. What it raises ``refusal`` makes a page of, once it is an ``HttpProblem``."""
+        answer = await self._answer(request, peer, connection)
+        self._observer.answered(answer.status)
+        return answer
+
+    async def _answer(
+        self, request: web.BaseRequest, peer: Peer, connection: HttpConnection
+    ) -> web.StreamResponse:
         path = request.path
         if not path.startswith(PREFIX):
             return redirect(PREFIX)
@@ -129,6 +146,7 @@ class PageServer:
 
     def refusal(self, problem: HttpProblem, *, close: bool, allow: str | None) -> web.Response:
         """Return the page that says why a request is refused."""
+        self._observer.answered(problem.status)
         return self._refusal_page(problem, None, close=close, allow=allow)
 
     def _refusal_page(
@@ -244,4 +262,9 @@ class PageServer:
 
         # nginx would hold events back.
         fields = {**PAGE_FIELDS, "X-Accel-Buffering": "no"}
-        return await send_events(request, connection, stream.subscribe(), fields, is_allowed)
+        events = stream.subscribe()
+        self._observer.stream_opened()
+        try:
+            return await send_events(request, connection, events, fields, is_allowed)
+        finally:
+            self._observer.stream_closed()

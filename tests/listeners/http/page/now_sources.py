@@ -6,12 +6,12 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from nbstream.errors import StoreUnavailable
 from nbstream.findings import Finding
 from nbstream.listeners.http.page.live_now import ActivityNews
 from nbstream.listeners.http.page.now_view import ListenerNow, Now, ProcessNow, RedisNow
-from nbstream.policy.verdict import Verdict
 from nbstream.store.activity import (
     ActivitySpan,
     ListenerConnections,
@@ -22,11 +22,12 @@ from nbstream.store.activity import (
 )
 
 HOSTILE = '<script>alert(1)</script>{{ 7 * 7 }}"\u202egnp.exe\x00' + "x" * 3000
+SMTP_CONNECTIONS = ListenerConnections(3, 7, 1)
 
 
 def make_now(
     span: ActivitySpan = ActivitySpan.HOUR,
-    checks: Mapping[int, Mapping[Verdict, int]] | None = None,
+    checks: Mapping[int, Mapping[Any, int]] | None = None,
     hosts: Sequence[str] = ("mx1",),
     findings: Sequence[Finding] = (),
     at: float | None = None,
@@ -38,7 +39,7 @@ def make_now(
         for ago, counts in (checks or {}).items()
     }
     processes = [
-        SeenProcess(at, ProcessStatus(host, 0, "0.7.0", True, 0.0, 0, 2, {"smtp": ListenerConnections(7, 1)}))
+        SeenProcess(at, ProcessStatus(host, 0, "0.7.0", True, 0.0, 2, {"smtp": SMTP_CONNECTIONS}))
         for host in hosts
     ]
     return Now(
@@ -46,7 +47,7 @@ def make_now(
         sum_activity(span, slots, 60, at),
         at,
         [ProcessNow(process, False) for process in processes],
-        [ListenerNow("smtp", "127.0.0.1:10025", 7, 1), ListenerNow("stream", "", None, None)],
+        [ListenerNow("smtp", "127.0.0.1:10025", SMTP_CONNECTIONS), ListenerNow("stream", "", None)],
         RedisNow("embedded", True, 0.0, 0.0004),
         2,
         findings,
@@ -67,3 +68,6 @@ class MadeUpSource:
     def open_news(self) -> AbstractAsyncContextManager[ActivityNews]:
         """Fail, as there is no Redis."""
         raise StoreUnavailable("there is no Redis")
+
+    async def close(self) -> None:
+        """There is nothing to end."""

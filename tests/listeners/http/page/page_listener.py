@@ -25,6 +25,8 @@ from nbstream.listeners.http.page.routes import View
 from nbstream.listeners.http.page.server import PageServer
 from nbstream.listeners.http.page.sessions import PageSessions, csrf_token
 from nbstream.listeners.http.page.static_files import load_static_files
+from nbstream.metrics.page import PageMetrics
+from nbstream.metrics.registry import MetricsRegistry
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.page_sessions import PageSessionStore
 from tests.listeners.http.http_listener import free_socket
@@ -105,14 +107,20 @@ class PageListener:
             yield browser
 
 
-def make_page_server(client: Redis, *views: View, passwords: PagePasswords = PagePasswords()) -> PageServer:  # noqa: B008 - frozen
+def make_page_server(
+    client: Redis,
+    *views: View,
+    passwords: PagePasswords = PagePasswords(),  # noqa: B008 - frozen
+    registry: MetricsRegistry | None = None,
+) -> PageServer:
     """Return a page of these views."""
     store = PageSessionStore(client, ModelKeys(MODEL))
     bodies = BodyReader(HttpLimits(MAX_FORM_BYTES), BytesInFlight(1 << 20), "a form")
     static_files = load_static_files()
     renderer = PageRenderer(static_files.version)
     sessions = PageSessions(store, passwords)
-    return PageServer(views, PageLogin(store, passwords), sessions, bodies, static_files, renderer)
+    observer = PageMetrics(registry or MetricsRegistry())
+    return PageServer(views, PageLogin(store, passwords), sessions, bodies, static_files, renderer, observer)
 
 
 @asynccontextmanager

@@ -21,6 +21,7 @@ from nbstream.listeners.http.page.requests import (
     Role,
 )
 from nbstream.listeners.http.page.routes import PageRoute
+from nbstream.metrics.registry import MetricsRegistry
 from tests.listeners.http.http_listener import rest
 from tests.listeners.http.page.page_listener import Browser, PageListener, open_page
 from tests.waiting import DEADLINE_SECONDS, until
@@ -105,6 +106,19 @@ async def test_events_are_sent_as_they_come(page: PageListener, view: EventView)
     assert second.endswith(b"event: second\ndata: 2\n\n")
     assert end.endswith(b"0\r\n\r\n")
     assert view.readers == 0
+
+
+async def test_open_streams_are_measured(client: Redis, view: EventView) -> None:
+    registry = MetricsRegistry()
+
+    def open_streams() -> float | None:
+        return registry.counts.get_sample_value("nbstream_page_streams_open")
+
+    async with open_page(client, view, registry=registry) as page, page.browser(Role.READ) as browser:
+        async with open_events(page, browser) as (reader, _):
+            await read_until(reader, b"\r\n\r\n")
+            assert open_streams() == 1
+        await until(lambda: open_streams() == 0)
 
 
 async def test_a_silent_stream_is_kept_alive(

@@ -14,6 +14,7 @@ from nbstream.listeners.http.page.login import login_name
 from nbstream.listeners.http.page.passwords import PagePasswords, is_equal
 from nbstream.listeners.http.page.requests import Answer, Page, PageRequest, Redirect, Role
 from nbstream.listeners.http.page.routes import PageRoute
+from nbstream.metrics.registry import MetricsRegistry
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.page_sessions import token_hash
@@ -80,6 +81,29 @@ async def test_the_cookie_is_for_the_page_alone(page: PageListener) -> None:
         assert cookie["max-age"] == str(12 * 3600)
         assert cookie["domain"] == ""
         assert bool(cookie["secure"]) is is_secure
+
+
+async def test_logins_requests_and_refusals_are_counted(client: Redis) -> None:
+    registry = MetricsRegistry()
+
+    def counted(name: str, **labels: str) -> float:
+        return registry.counts.get_sample_value(f"nbstream_page_{name}_total", labels) or 0.0
+
+    async with (
+        open_page(client, WhoView(), passwords=PASSWORDS, registry=registry) as page,
+        page.browser() as browser,
+    ):
+        await browser.get("/ui/login")
+        await log_in(browser, password="wrong", name="ann")
+        await log_in(browser, link="A" * 43)
+        await log_in(browser, password="for reading", name="ann")
+        await log_in(browser, link=await page.store.create_link("read", "ann"))
+        await browser.get("/ui/nothing")
+
+    for method in ("link", "password"):
+        assert counted("logins", method=method, outcome="accepted") == 1
+        assert counted("logins", method=method, outcome="refused") == 1
+    assert [counted("requests", status=status) for status in ("200", "403", "404")] == [3, 2, 1]
 
 
 @pytest.mark.parametrize("link", ["", "x", "A" * 43, "A" * 10_000, "<script>", "\udcff"])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
@@ -14,13 +16,13 @@ from nbstream.listeners.http.page.now_view import Now, NowView, view_values
 from nbstream.listeners.http.page.rendering import PageRenderer
 from nbstream.listeners.http.page.requests import Page, Role
 from nbstream.policy.verdict import Verdict
-from nbstream.store.activity import ActivitySpan
+from nbstream.store.activity import MESSAGE_CLASSES, UNCHECKED, ActivitySpan
 from tests.listeners.http.page.charts.svg import is_within_view_box, parse_svg
 from tests.listeners.http.page.now_sources import HOSTILE, MadeUpSource, make_now
 from tests.listeners.http.page.page_listener import open_page, title_of
 
 SOME = {0: {Verdict.HAM: 5, Verdict.SPAM: 2}, 7: {Verdict.UNSURE: 1}, 59: {Verdict.REJECT: 1}}
-HUGE = {ago: dict.fromkeys(Verdict, 2**50) for ago in range(60)}
+HUGE = {ago: dict.fromkeys(MESSAGE_CLASSES, 2**50) for ago in range(60)}
 
 
 async def show(client: Redis, now: Now, query: str = "") -> str:
@@ -50,9 +52,10 @@ async def test_it_is_whole_without_scripts_and_says_when_it_was_made(client: Red
     assert 'As of <time datetime="2023-11-1' in html
     words = plain(html)
     assert "Nothing is wrong." in words
-    assert "ham 5 unsure 1 spam 2 reject 1" in words
+    assert "ham 5 unsure 1 spam 2 reject 1 unchecked 0" in words
+    assert "check of" not in words
     assert "9 messages 0.1 a minute &lt; 2 ms 50 % of the checks &lt; 2 ms 99 % of the checks" in words
-    assert "smtp 127.0.0.1:10025 7 1 stream \u2013 \u2013 \u2013" in words
+    assert "smtp 127.0.0.1:10025 3 7 1 stream \u2013 \u2013 \u2013 \u2013" in words
     assert "mx1 the only one 0.7.0 up to date" in words
     assert "Answers in 0.4 ms Counts here up to date Quarantine 2 messages" in words
 
@@ -88,7 +91,104 @@ async def test_the_table_has_the_same_sums_as_the_chart(client: Redis) -> None:
     rows = [
         [int(cell) for cell in re.findall(r'<td class="number">(\d+)</td>', row)] for row in body.split("</tr>")
     ]
-    assert [sum(column) for column in zip(*(row for row in rows if row), strict=True)] == [5, 1, 2, 1, 9]
+    assert [sum(column) for column in zip(*(row for row in rows if row), strict=True)] == [5, 1, 2, 1, 0, 9]
+
+
+async def test_messages_whose_check_failed_are_a_class_of_their_own(client: Redis) -> None:
+    html = await show(client, make_now(checks={0: {Verdict.HAM: 5, UNCHECKED: 2}}))
+
+    words = plain(html)
+    assert "unchecked 2 The check of 2 messages failed" in words
+    assert "7 messages" in words
+    assert "5 ham, 2 unchecked" in chart_of(html)
+    assert is_within_view_box(parse_svg(chart_of(html)))
+
+
+@pytest.fixture
+def clock_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Sets the time zone of the daemon."""
+
+    def set_zone(zone: str) -> None:
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+
+    yield set_zone
+    monkeypatch.undo()
+    time.tzset()
+
+
+# The clocks of New York go back at 06:00 UTC on 2026-11-01, those of Berlin go forth at 01:00 UTC on 2026-03-29.
+@pytest.mark.parametrize(
+    ("zone", "at", "days"),
+    [
+        (
+            "UTC",
+            "2026-11-03 12:30",
+            ["Tue 03", "Mon 02", "Sun 01", "Sat 31", "Fri 30", "Thu 29", "Wed 28", "Tue 27"],
+        ),
+        (
+            "America/New_York",
+            "2026-11-03 12:30",
+            ["Tue 03", "Mon 02", "Sun 01", "Sat 31", "Fri 30", "Thu 29", "Wed 28", "Tue 27"],
+        ),
+        (
+            "Europe/Berlin",
+            "2026-04-01 01:30",
+            ["Wed 01", "Tue 31", "Mon 30", "Sun 29", "Sat 28", "Fri 27", "Thu 26", "Wed 25"],
+        ),
+        (
+            "Asia/Kolkata",
+            "2026-11-03 12:30",
+            ["Tue 03", "Mon 02", "Sun 01", "Sat 31", "Fri 30", "Thu 29", "Wed 28", "Tue 27"],
+        ),
+    ],
+)
+def test_the_days_of_the_table_are_those_of_the_time_zone(
+    clock_of: Callable[[str], None], zone: str, at: str, days: Sequence[str]
+) -> None:
+    clock_of(zone)
+    now = make_now(ActivitySpan.WEEK, at=time.mktime(time.strptime(at, "%Y-%m-%d %H:%M")))
+
+    rows: Any = view_values(now, ActivitySpan.WEEK)["rows"]
+
+    assert [time.strftime("%a %d", time.localtime(row.at)) for row in rows] == days
+    assert {time.localtime(row.at)[3:5] for row in rows} == {(0, 0)}
+
+
+@pytest.mark.parametrize(
+    ("zone", "span", "labels"),
+    [
+        ("America/New_York", ActivitySpan.DAY, ["16:00", "20:00", "00:00", "04:00", "08:00", "12:00"]),
+        (
+            "Europe/Berlin",
+            ActivitySpan.WEEK,
+            ["Mon 26", "Tue 27", "Wed 28", "Thu 29", "Fri 30", "Sat 31", "Sun 01"],
+        ),
+        (
+            "Asia/Kolkata",
+            ActivitySpan.WEEK,
+            ["Mon 26", "Tue 27", "Wed 28", "Thu 29", "Fri 30", "Sat 31", "Sun 01"],
+        ),
+    ],
+)
+def test_the_labels_of_the_chart_are_round_times_of_the_time_zone_also_where_the_clocks_change(
+    clock_of: Callable[[str], None], zone: str, span: ActivitySpan, labels: Sequence[str]
+) -> None:
+    clock_of(zone)
+    now = make_now(span, at=time.mktime(time.strptime("2026-11-01 13:30", "%Y-%m-%d %H:%M")))
+
+    chart = parse_svg(chart_of(str(view_values(now, span)["chart"])))
+
+    ticks = [each.text or "" for each in chart.iter() if "tick" in each.get("class", "")]
+    assert [tick for tick in ticks if re.search("[: ]", tick)] == labels
+
+
+@pytest.mark.parametrize("count", [0, 1, 200])
+async def test_any_number_of_processes_is_shown(client: Redis, count: int) -> None:
+    html = await show(client, make_now(hosts=[f"mx{number}" for number in range(count)]))
+
+    assert html.count('data-label="Worker"') == count
+    assert len(html) < 120_000
 
 
 async def test_what_is_wrong_comes_with_what_to_do_the_worst_first(client: Redis) -> None:
@@ -109,7 +209,8 @@ async def test_old_numbers_are_said_to_be_old(client: Redis) -> None:
 
 
 async def test_texts_of_other_hosts_are_shown_as_text(client: Redis) -> None:
-    html = await show(client, make_now(hosts=[HOSTILE]))
+    findings = [problem("x", "The process of {host} is silent.", "")(host=HOSTILE)]
+    html = await show(client, make_now(hosts=[HOSTILE], findings=findings))
 
     assert "<script>alert" not in html
     assert "{{ 7 * 7 }}" in html

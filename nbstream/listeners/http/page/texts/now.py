@@ -27,7 +27,15 @@ TEXTS = {
     "never_read": "Redis cannot be read, and no numbers are known.",
     "chart_title": "Messages a minute by verdict",
     "chart_summary": "{span}: {counts}.",
-    "verdict_count": "{number} {verdict}",
+    "class_count": "{number} {name}",
+    "unchecked_hint": (
+        "The check of {count} messages failed, so that they have no verdict: they passed or had to come again, as "
+        "on_filter_failure says. The log says why."
+    ),
+    "unchecked_hint.one": (
+        "The check of {count} message failed, so that it has no verdict: it passed or had to come again, as "
+        "on_filter_failure says. The log says why."
+    ),
     "bar": "{time}: {counts}",
     "checks": "messages",
     "a_minute": "a minute",
@@ -50,9 +58,13 @@ TEXTS = {
     "listeners": "Listeners",
     "listener": "Listener",
     "address": "Address here",
+    "open": "Open now",
     "accepted": "Accepted",
     "refused": "Refused",
-    "connections_hint": "Connections of all hosts since their processes began.",
+    "connections_hint": (
+        "Connections of all hosts: open when each process said so last, every ten seconds; accepted and refused "
+        "(the listener was full, or closed) since it began."
+    ),
     "store": "Redis and quarantine",
     "redis": "Redis",
     "answers_in": "Answers in",

@@ -1,0 +1,54 @@
+"""Metrics of the page, exported only where ``listeners.http`` is configured. Names are a contract."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import Counter, Gauge
+
+if TYPE_CHECKING:
+    from nbstream.metrics.registry import MetricsRegistry
+
+
+class PageMetrics:
+    """Counts who uses the page (``PageObserver``)."""
+
+    def __init__(self, registry: MetricsRegistry) -> None:
+        self._requests = Counter(
+            "nbstream_page_requests",
+            "Requests below /ui/, by HTTP status. Only with listeners.http.",
+            ["status"],
+            registry=registry.counts,
+        )
+        self._logins = Counter(
+            "nbstream_page_logins",
+            "Attempts to log in to the page, by method (link, password) and outcome (accepted, refused). Only "
+            "with listeners.http.",
+            ["method", "outcome"],
+            registry=registry.counts,
+        )
+        self._streams = Gauge(
+            "nbstream_page_streams_open",
+            "Browsers in which the view now is kept up to date. Only with listeners.http.",
+            registry=registry.counts,
+            multiprocess_mode="livesum",
+        )
+        for method in ("link", "password"):
+            for outcome in ("accepted", "refused"):
+                self._logins.labels(method, outcome)
+
+    def answered(self, status: int) -> None:
+        """Count a request."""
+        self._requests.labels(str(status)).inc()
+
+    def login_tried(self, method: str, *, accepted: bool) -> None:
+        """Count an attempt to log in."""
+        self._logins.labels(method, "accepted" if accepted else "refused").inc()
+
+    def stream_opened(self) -> None:
+        """Note a browser that began to listen to events."""
+        self._streams.inc()
+
+    def stream_closed(self) -> None:
+        """Note a browser that listens no more."""
+        self._streams.dec()
