@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nbstream.listeners import control_socket
+from nbstream.listeners.sockets import TcpListenAddress
 from nbstream.store.embedded.locks import daemon_pid
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class DaemonStatus:
 
     Where it does not answer, ``workers`` is empty and all that follows is None. ``file`` is the configuration that
     it goes by, None also for the defaults; ``version`` is that of its program, which before 0.6.0 it does not say.
+    ``http_address`` is where its HTTP listener listens, None where it has no TCP port.
     """
 
     pid: int | None
@@ -39,6 +41,7 @@ class DaemonStatus:
     engine: str | None = None
     file: str | None = None
     version: str | None = None
+    http_address: TcpListenAddress | None = None
 
     @property
     def answers(self) -> bool:
@@ -63,4 +66,5 @@ def ask_daemon_status(state_dir: Path) -> DaemonStatus:
     roles = answer.get("roles") or [""] * len(pids)  # a daemon of 0.4.0 does not say them
     workers = tuple(WorkerStatus(pid, role) for pid, role in zip(pids, roles, strict=True))
     others = (answer.get(name) for name in ("policy", "engine", "file", "version"))
-    return DaemonStatus(pid, workers, *others)
+    http = answer.get("http")  # a daemon of 0.6.0 does not say it
+    return replace(DaemonStatus(pid, workers, *others), http_address=TcpListenAddress(*http) if http else None)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from nbstream import __version__, config
 from nbstream.listeners.control_socket import ControlListener
+from nbstream.listeners.sockets import TcpListenAddress
 from nbstream.store.cancellation import cancel_and_wait
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from nbstream.daemon.reloader import Reloader
     from nbstream.engine.choice import Engine
+    from nbstream.listeners.sockets import ListenAddress
 
 _log = logging.getLogger(__name__)
 
@@ -31,12 +33,14 @@ async def serve_control(
     reloader: Reloader,
     state_dir: Path,
     engine: Engine,
+    http_address: Callable[[], ListenAddress | None],
     worker_roles: Callable[[], Awaitable[Mapping[int, str | None]]] = _no_workers,
 ) -> AsyncIterator[None]:
     """Reload on request, and answer on the control socket of ``state_dir``.
 
-    ``engine`` is that of the processes that serve mail. Where there are several, ``worker_roles`` returns the role
-    that each has with the counts by the id of the process, None for one that does not answer.
+    ``engine`` is that of the processes that serve mail. ``http_address`` returns where the HTTP listener listens,
+    with the port that the system chose; None where it does not. Where there are several processes,
+    ``worker_roles`` returns the role that each has with the counts by its id, None for one that does not answer.
     """
 
     async def answer_reload() -> dict[str, object]:
@@ -47,6 +51,7 @@ async def serve_control(
 
     async def answer_policy() -> dict[str, object]:
         policy, roles = config.policy_hash(reloader.settings), await worker_roles()
+        address = http_address()
         return {
             "file": reloader.file,
             "policy": policy,
@@ -54,6 +59,7 @@ async def serve_control(
             "version": __version__,
             "workers": list(roles),
             "roles": list(roles.values()),
+            "http": [address.host, address.port] if isinstance(address, TcpListenAddress) else None,
         }
 
     task = asyncio.create_task(reloader.run(), name="reloading")

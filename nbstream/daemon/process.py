@@ -14,6 +14,7 @@ from nbstream.daemon.control import serve_control
 from nbstream.daemon.reloader import Reloader
 from nbstream.daemon.server import Server
 from nbstream.daemon.service_manager import ServiceManager, serving_status
+from nbstream.listeners import names
 from nbstream.logs import event_fields
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.store.embedded.locks import lock_daemon
@@ -65,6 +66,7 @@ class SingleProcessDaemon:
         listen_addresses = addresses.listen_addresses(self._settings)
         sockets: ListenerSockets = {}
         inodes: UnixSocketInodes = {}
+        bound_addresses: ListenAddresses = {}
 
         def open_sockets() -> ListenerSockets:
             nonlocal sockets, inodes
@@ -73,6 +75,7 @@ class SingleProcessDaemon:
             return sockets
 
         def ready(loaded: bool) -> None:
+            nonlocal bound_addresses
             bound_addresses = addresses.bound_addresses(listen_addresses, sockets)
             log_ready(bound_addresses, loaded=loaded)
             self._service_manager.ready(serving_status(loaded=loaded))
@@ -82,7 +85,12 @@ class SingleProcessDaemon:
         with lock_daemon(self._settings.state_dir):
             async with (
                 self._service_manager.watched(lambda: True, self._serving_status),
-                serve_control(self._reloader, self._settings.state_dir, self._engine),
+                serve_control(
+                    self._reloader,
+                    self._settings.state_dir,
+                    self._engine,
+                    lambda: bound_addresses.get(names.HTTP),
+                ),
                 open_redis(self._settings, self._metrics.store.primary_lost) as clients,
             ):
                 try:

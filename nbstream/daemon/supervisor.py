@@ -68,6 +68,7 @@ class Supervisor:
         self._worker_numbers = range(1, workers + 1)
         self._reloader = Reloader(settings, self._apply_settings, self, self._service_manager.reloading)
         self._slots: list[WorkerSlot] = []
+        self._bound_addresses: ListenAddresses = {}
         self._stop = asyncio.Event()
         self._shared_memory: Path | None = None
         self._metrics: DaemonMetrics | None = None
@@ -108,7 +109,13 @@ class Supervisor:
             self._metrics = DaemonMetrics.create(self._engine, self._metrics_folder)
             async with (
                 self._service_manager.watched(self._lives, self._serving_status),
-                serve_control(self._reloader, state, self._engine, self._worker_roles),
+                serve_control(
+                    self._reloader,
+                    state,
+                    self._engine,
+                    lambda: self._bound_addresses.get(names.HTTP),
+                    self._worker_roles,
+                ),
                 self._embedded_redis(),
             ):
                 if self._engine.native_library:  # the counts of Python cannot be shared
@@ -166,7 +173,7 @@ class Supervisor:
         shared_sockets = SharedSockets(self._settings)
         try:
             metrics_listener, metrics_addresses = await self._open_metrics()
-            bound_addresses = {**shared_sockets.bound_addresses, **metrics_addresses}
+            self._bound_addresses = {**shared_sockets.bound_addresses, **metrics_addresses}
             context = WorkerContext(
                 settings=lambda: self._settings,
                 settings_since=lambda: self._settings_since,
@@ -179,7 +186,7 @@ class Supervisor:
             self._slots = [WorkerSlot(number, context) for number in self._worker_numbers]
             tasks = [asyncio.create_task(slot.run(), name=f"worker {slot.number}") for slot in self._slots]
             try:
-                await self._wait_until_stopped(tasks, bound_addresses, on_ready)
+                await self._wait_until_stopped(tasks, on_ready)
             finally:
                 _log.info("draining")
                 # Otherwise a client of a unix socket that the workers have closed would wait for nobody.
@@ -219,7 +226,6 @@ class Supervisor:
     async def _wait_until_stopped(
         self,
         tasks: list[asyncio.Task[None]],
-        bound_addresses: ListenAddresses,
         on_ready: Callable[[ListenAddresses], None] | None,
     ) -> None:
         """Return at ``stop``, or when the task of a slot has ended: no worker could serve."""
@@ -228,10 +234,10 @@ class Supervisor:
             await self._wait_unless_stopped(all_ready, *tasks)
             if not all_ready.done():
                 return
-            log_ready(bound_addresses, loaded=self._is_loaded)
+            log_ready(self._bound_addresses, loaded=self._is_loaded)
             self._service_manager.ready(self._serving_status())
             if on_ready:
-                on_ready(bound_addresses)
+                on_ready(self._bound_addresses)
             await self._wait_unless_stopped(*tasks)
         finally:
             await cancel_and_wait(all_ready)

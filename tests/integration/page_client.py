@@ -38,7 +38,9 @@ def login_link(daemon: DaemonProcess, *, read_only: bool = False) -> str:
     """The one-time link that ``nbstream ui`` prints."""
     done = command("ui", "-c", daemon.config, *(["--read-only"] if read_only else []))
     assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    link = done.stdout.strip()
+    assert link.startswith(f"http://{daemon.address('http')}/ui/login?link=")
+    return link
 
 
 def link_token(link: str) -> str:

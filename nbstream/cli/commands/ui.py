@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from nbstream import config
+from nbstream.assembly.daemon_status import ask_daemon_status
 from nbstream.assembly.page_links import create_page_link
 from nbstream.cli import interrupts
 from nbstream.cli.actor import current_user
@@ -14,7 +15,6 @@ from nbstream.cli.terminal import print_note
 from nbstream.config import TcpAddress
 from nbstream.errors import ConfigError, NotRunning
 from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress
-from nbstream.store.embedded.locks import daemon_pid
 
 if TYPE_CHECKING:
     from nbstream.listeners.sockets import ListenAddress
@@ -29,13 +29,18 @@ def run(options: argparse.Namespace) -> int:
     section = settings.listeners.http
     if section is None:
         raise ConfigError("listeners.http is off, and the page with it")
-    if daemon_pid(settings.state_dir) is None:
+    daemon = ask_daemon_status(settings.state_dir)
+    if daemon.pid is None:
         raise NotRunning(f"no daemon runs on state_dir {settings.state_dir}: nobody would serve the page")
     address: ListenAddress
-    if isinstance(section.listen, TcpAddress):
+    if daemon.http_address is not None:  # its port may be the choice of the system
+        address = daemon.http_address
+    elif isinstance(section.listen, TcpAddress):
         address = TcpListenAddress(section.listen.host, section.listen.port)
     else:
         address = UnixListenAddress(section.listen.path)
+    if isinstance(address, TcpListenAddress) and address.port == 0:
+        raise NotRunning("the daemon does not answer: only its log says which port the system has chosen")
     role = "read" if options.read_only else "teach"
     path = interrupts.run_interruptible(create_page_link(settings, role, current_user()))
     print(link_url(address, path))

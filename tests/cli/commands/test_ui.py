@@ -63,6 +63,14 @@ def test_without_the_listener_there_is_no_link(config: Path, capsys: pytest.Capt
     assert "listeners.http" in capsys.readouterr().err
 
 
+def test_without_a_port_there_is_no_link(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config.write_text(f"{config.read_text()}listeners: {{http: {{listen: '127.0.0.1:0'}}}}\n")
+    with lock_daemon(tmp_path):  # it does not answer
+        assert main(["ui", "-c", str(config)]) == 69
+    printed = capsys.readouterr()
+    assert (printed.out, "which port" in printed.err) == ("", True)
+
+
 def test_without_redis_there_is_no_link(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config.write_text(f"state_dir: {tmp_path}\nredis: {{url: 'unix://{tmp_path}/no.sock'}}\n")
     with lock_daemon(tmp_path):
@@ -78,7 +86,9 @@ def test_without_redis_there_is_no_link(config: Path, tmp_path: Path, capsys: py
         (TcpListenAddress("::", 80), "http://[::1]:80/x", "-L 80:[::1]:80 "),
         (TcpListenAddress("192.0.2.1", 80), "http://192.0.2.1:80/x", "-L 80:192.0.2.1:80 "),
         (UnixListenAddress(Path("/run/nb/h.sock")), "http://localhost:11334/x", "-L 11334:/run/nb/h.sock "),
-        (TcpListenAddress("127.0.0.1", 0), "http://127.0.0.1:0/x", "the port"),
+        (TcpListenAddress("0:0::0", 80), "http://[::1]:80/x", "-L 80:[::1]:80 "),
+        (TcpListenAddress("", 80), "http://127.0.0.1:80/x", "-L 80:127.0.0.1:80 "),
+        (TcpListenAddress("mail.example", 80), "http://mail.example:80/x", "-L 80:mail.example:80 "),
     ],
     ids=str,
 )
