@@ -15,6 +15,7 @@ from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.errors import InputError
 from nbstream.filter import LessonOutcome, describe_lesson
 from nbstream.listeners.http.page.explanation_chart import ProbabilityCurve, draw_explanation, make_axes
+from nbstream.listeners.http.page.quarantined_mail import describe_unreadable
 from nbstream.listeners.http.page.requests import Page, PageRefused, Redirect
 from nbstream.listeners.http.page.routes import PageRoute
 from nbstream.listeners.http.page.texts import text
@@ -234,7 +235,7 @@ class MessageView:
             if mail:
                 return await self._quarantine.message(mail)
         except InputError as error:
-            raise PageRefused(503, text("quarantine.unreadable", why=error)) from error
+            raise PageRefused(503, describe_unreadable(error)) from error
         raise PageRefused(404, text("message.forgotten"))
 
     async def _release(self, message_id: str, request: PageRequest) -> str:
@@ -242,7 +243,7 @@ class MessageView:
         try:
             mail = await self._quarantine.find(message_id)
         except InputError as error:
-            return text("quarantine.unreadable", why=error)
+            return describe_unreadable(error)
         if mail is None:
             return text("quarantine.gone")
         again = request.form_value("again") == "yes"

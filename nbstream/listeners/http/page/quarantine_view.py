@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from nbstream.errors import InputError
-from nbstream.listeners.http.page.quarantined_mail import MailResult
+from nbstream.listeners.http.page.quarantined_mail import MailResult, describe_unreadable
 from nbstream.listeners.http.page.requests import Page, PageRefused
 from nbstream.listeners.http.page.routes import PageRoute
 from nbstream.listeners.http.page.texts import text
@@ -45,7 +45,7 @@ class QuarantineView:
         try:
             page = await self._quarantine.list_page(cursor, _ROWS)
         except InputError as error:
-            raise PageRefused(503, text("quarantine.unreadable", why=error)) from error
+            raise PageRefused(503, describe_unreadable(error)) from error
         selects_all = request.query.get("select") == "all"
         return Page("quarantine.html", {"page": page, "cursor": cursor, "selects_all": selects_all})
 
@@ -56,7 +56,7 @@ class QuarantineView:
             mail = await self._quarantine.find(request.path_id)
             shown = await self._quarantine.show(mail) if mail else None
         except InputError as error:
-            raise PageRefused(503, text("quarantine.unreadable", why=error)) from error
+            raise PageRefused(503, describe_unreadable(error)) from error
         if shown is None:
             raise PageRefused(404, text("quarantine.gone"))
         return Page("quarantined.html", {"shown": shown})
@@ -70,7 +70,7 @@ class QuarantineView:
         try:
             mails = await self._quarantine.find_all(ids)
         except InputError as error:
-            raise PageRefused(503, text("quarantine.unreadable", why=error)) from error
+            raise PageRefused(503, describe_unreadable(error)) from error
         gone = [MailResult(each, False, text("quarantine.gone")) for each in ids if each not in mails]
         actor = request.session.name
         match request.form_value("action"):

@@ -3,7 +3,7 @@
 Rules: nothing here blocks the event loop, and what is read of the disk is read one thing at a time in a thread. A
 message is named by its id, and stands for all of its files: it has several where it came several times. The names
 of files are never made of what a browser sends. Release and removal hold the lock of the file, like those of the
-command line and of the retention, and are logged with who asked for them.
+command line and of the retention, and are logged with who asked for them. Only the log names files.
 """
 
 from __future__ import annotations
@@ -100,6 +100,12 @@ class MailResult:
     in_doubt: bool = False
 
 
+def describe_unreadable(error: InputError) -> str:
+    """Log that the quarantine cannot be read, and return how the page says it."""
+    _log.warning("quarantine: it cannot be read: %s", error)
+    return text("quarantine.unreadable", why=_reason(error))
+
+
 class PageQuarantine:
     """The quarantine of the page; ``message_handler`` makes what reads and teaches a message."""
 
@@ -184,7 +190,7 @@ class PageQuarantine:
             _log.warning(
                 "quarantine: a message was not deleted: %s", error, extra=event_fields(id=mail.id, actor=actor)
             )
-            return MailResult(mail.id, False, str(error))
+            return MailResult(mail.id, False, _reason(error))
         _log.info("quarantine: a message was deleted", extra=event_fields(id=mail.id, actor=actor))
         return MailResult(mail.id, True, text("quarantine.deleted"))
 
@@ -213,7 +219,7 @@ def _listed(mail: QuarantinedMail) -> ListedMail:
     try:
         note, subject = quarantine.read_subject(mail.files[-1])
     except InputError as error:
-        return ListedMail(mail, None, "", str(error))
+        return ListedMail(mail, None, "", _reason(error))
     return ListedMail(mail, note, subject)
 
 
@@ -226,5 +232,11 @@ def _remove_files(mail: QuarantinedMail) -> None:
 def _describe_error(error: NbstreamError) -> str:
     """Return why a message was not released: for an error of a lesson as for any lesson, else in its own words."""
     if isinstance(error, NotReleased | InputError) or not is_request_error(error):
-        return str(error)
+        return _reason(error)
     return error_problem(error).detail
+
+
+def _reason(error: Exception) -> str:
+    """Return why something failed, without the file that the system's error names."""
+    cause = error.__cause__ if isinstance(error, InputError) else error
+    return (cause.strerror or type(cause).__name__) if isinstance(cause, OSError) else str(error)

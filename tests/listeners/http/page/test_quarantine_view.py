@@ -359,11 +359,33 @@ async def test_no_release_begins_after_the_time_of_a_request(
     assert sink.taken == []
 
 
-async def test_a_folder_that_cannot_be_read_is_said(site: Site, tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_read_is_said_and_only_the_log_names_it(
+    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     await site.quarantine(LETTERS[0])
     (tmp_path / "Quarantine/cur").rmdir()
     (tmp_path / "Quarantine/cur").write_text("")
     async with site.browser() as browser:
         answers = [await browser.get(PATH), await browser.post(PATH, {"action": "release", "id": "a" * 24})]
     assert [answer.status for answer in answers] == [503, 503]
-    assert "cannot be read" in words(answers[0].text)
+    for answer in answers:
+        assert "cannot be read: Not a directory. The log of the daemon names the file" in words(answer.text)
+        assert str(tmp_path) not in answer.text
+    assert f"{tmp_path / 'Quarantine/cur'}: Not a directory" in caplog.text
+
+
+@pytest.mark.parametrize("action", ["delete", "release"])
+async def test_a_file_that_cannot_be_read_is_said_and_not_where_it_is(
+    site: Site, tmp_path: Path, action: str
+) -> None:
+    message_id = await site.quarantine(LETTERS[0])
+    (file,) = (tmp_path / "Quarantine/new").iterdir()
+    file.unlink()
+    file.symlink_to(file)
+    async with site.browser() as browser:
+        shown = (await browser.get(PATH)).text
+        page = await send(browser, action, message_id, confirmed="yes")
+
+    assert "not done : Too many levels of symbolic links" in words(page)
+    for html in (shown, page):
+        assert file.name not in html

@@ -8,7 +8,7 @@ TEXTS = {
     "waiting.one": "1 message waits here until somebody releases or deletes it, or until it expires.",
     "empty": "Nothing waits in the quarantine.",
     "nothing_older": "Nothing older waits in the quarantine.",
-    "unreadable": "The quarantine cannot be read: {why}",
+    "unreadable": "The quarantine cannot be read: {why}. The log of the daemon names the file.",
     "gone": "This message is not in the quarantine: it was released or removed, or has expired.",
     "nothing_selected": "No message was selected.",
     "too_many": "At most {limit} messages can be selected at a time.",
