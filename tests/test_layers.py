@@ -43,7 +43,7 @@ INNER_LAYERS = {
         {"model"},
         {"activity", "recent", "replica", "transfer", "undo"},
         {"acknowledged"},
-        {"migration", "page_sessions", "stream_queue"},
+        {"attempt_counts", "migration", "page_sessions", "stream_queue"},
     ],
     "listeners": [
         {

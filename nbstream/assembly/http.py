@@ -12,7 +12,10 @@ from nbstream.listeners.http.access import HttpAccess
 from nbstream.listeners.http.api_v1 import ApiLookups, ApiV1
 from nbstream.listeners.http.bodies import BodyReader, HttpLimits
 from nbstream.listeners.http.listener import HttpListener, health_routes, metrics_route
+from nbstream.listeners.http.password_check import PasswordCheck
+from nbstream.listeners.http.passwords import Passwords
 from nbstream.listeners.http.rspamd import RspamdApi
+from nbstream.store.attempt_counts import AttemptCounts
 
 if TYPE_CHECKING:
     from nbstream.assembly.parts import ServerParts
@@ -34,12 +37,14 @@ def make_http_listener(
     from nbstream.assembly.page import make_page  # noqa: PLC0415 - see above
 
     limits = HttpLimits(section.max_message_bytes, section.max_connections, section.request_timeout_seconds)
-    access = HttpAccess(
-        section.password.get_secret_value() if section.password else None,
-        section.write_password.get_secret_value() if section.write_password else None,
-        section.allow_from,
-        lambda: message_service.teachers,
+    passwords = PasswordCheck(
+        Passwords(
+            section.password.get_secret_value() if section.password else None,
+            section.write_password.get_secret_value() if section.write_password else None,
+        ),
+        AttemptCounts(parts.clients.client, parts.model.keys),
     )
+    access = HttpAccess(passwords, section.allow_from, lambda: message_service.teachers)
     model_lookups = ModelLookups(settings, parts, lambda: message_service.runtime.spam_filter.policy)
     health_check = HealthCheck(parts, is_draining)
     lookups = ApiLookups(settings.model.name, model_lookups.model_status, model_lookups.message_record)
@@ -59,7 +64,7 @@ def make_http_listener(
         *ApiV1(message_service, bodies, lookups, __version__).routes(),
         *rspamd.routes(),
     ]
-    page = make_page(settings, parts, bytes_in_flight, model_lookups, message_service, health_check)
+    page = make_page(settings, parts, bytes_in_flight, model_lookups, message_service, health_check, passwords)
     return HttpListener(routes, access, limits, message_service, page)
 
 

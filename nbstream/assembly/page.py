@@ -17,7 +17,6 @@ from nbstream.listeners.http.page.login import PageLogin
 from nbstream.listeners.http.page.message_view import PAGE_SOURCE, MessageLookups, MessageView
 from nbstream.listeners.http.page.messages_view import MemoryOptions, MessagesView
 from nbstream.listeners.http.page.now_view import NowView
-from nbstream.listeners.http.page.passwords import PagePasswords
 from nbstream.listeners.http.page.quarantine_view import QuarantineView
 from nbstream.listeners.http.page.quarantined_mail import PageQuarantine
 from nbstream.listeners.http.page.rendering import PageRenderer
@@ -30,6 +29,7 @@ from nbstream.listeners.http.page.tokens_view import TokensView
 from nbstream.listeners.http.page.undo_view import UndoParts, UndoView
 from nbstream.listeners.message_service import MessageHandler
 from nbstream.metrics.page import PageMetrics
+from nbstream.store.attempt_counts import AttemptCounts
 from nbstream.store.model.recent_changes import RecentChanges
 from nbstream.store.page_sessions import PageSessionStore
 
@@ -43,19 +43,21 @@ if TYPE_CHECKING:
     from nbstream.listeners.bytes_in_flight import BytesInFlight
     from nbstream.listeners.http.page.explanation_chart import ProbabilityCurve
     from nbstream.listeners.http.page.routes import View
+    from nbstream.listeners.http.password_check import PasswordCheck
     from nbstream.listeners.message_service import MessageService
     from nbstream.policy.envelope import Envelope
 
 
-def make_page(
+def make_page(  # noqa: PLR0913, PLR0917 - what the listener has made already
     settings: Settings,
     parts: ServerParts,
     bytes_in_flight: BytesInFlight,
     lookups: ModelLookups,
     message_service: MessageService,
     health_check: HealthCheck,
+    passwords: PasswordCheck,
 ) -> PageServer:
-    """Return the page with all its views; ``message_service`` is that of the listener, which is on."""
+    """Return the page with all its views; ``message_service`` and ``passwords`` are those of the listener."""
     section = settings.listeners.http
     assert section is not None
 
@@ -76,15 +78,11 @@ def make_page(
         QuarantineView(quarantine),
     ]
     store = PageSessionStore(parts.clients.client, parts.model.keys)
-    passwords = PagePasswords(
-        section.password.get_secret_value() if section.password else None,
-        section.write_password.get_secret_value() if section.write_password else None,
-    )
     limits = HttpLimits(MAX_FORM_BYTES, request_timeout_seconds=section.request_timeout_seconds)
     return PageServer(
         views,
-        PageLogin(store, passwords),
-        PageSessions(store, passwords),
+        PageLogin(store, passwords, AttemptCounts(parts.clients.client, parts.model.keys)),
+        PageSessions(store, passwords.passwords),
         BodyReader(limits, bytes_in_flight, "a form"),
         static_files,
         renderer,

@@ -1,4 +1,4 @@
-"""Who may log in to the page, and who has: one-time links, sessions and failed attempts.
+"""Who may log in to the page, and who has: one-time links and sessions.
 
 Rules: all processes see the same. A link and a session are 32 random bytes, which only their owner knows; Redis
 has their SHA-256. A link is used once and for ten minutes, a session ends after twelve hours whatever is done with
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 LINK_SECONDS = 600
 SESSION_SECONDS = 12 * 3600
-FAILURE_SECONDS = 60
-"""Failed attempts are counted for this time from the first one on."""
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
 
@@ -46,7 +44,7 @@ class StoredLogin:
 
 
 class PageSessionStore:
-    """The links, sessions and failures of one model in Redis; all methods raise ``StoreUnavailable``."""
+    """The links and sessions of one model in Redis; all methods raise ``StoreUnavailable``."""
 
     def __init__(self, client: Redis, keys: ModelKeys) -> None:
         self._client = client
@@ -90,27 +88,6 @@ class PageSessionStore:
         """End the session for all processes."""
         with store_errors():
             await self._client.delete(self._keys.page_session(token_hash(token)))
-
-    async def count_failure(self, source: str) -> int:
-        """Count one more failed attempt of this source; return how many there have been lately."""
-        return await self._change_failures(source, 1)
-
-    async def forget_failure(self, source: str) -> None:
-        """Take back one failure: the attempt has succeeded."""
-        await self._change_failures(source, -1)
-
-    async def count_login(self, source: str) -> int:
-        """Count one more login of this source; return how many there have been lately."""
-        return await self._change_failures(f"{source} logins", 1)
-
-    async def _change_failures(self, source: str, change: int) -> int:
-        key = self._keys.page_failures(source)
-        with store_errors(), readable_replies():
-            async with self._client.pipeline(transaction=True) as pipeline:
-                pipeline.set(key, 0, ex=FAILURE_SECONDS, nx=True)
-                pipeline.incrby(key, change)
-                _, count = await pipeline.execute()
-            return int(count)
 
     async def _store(self, key: str, seconds: int, **texts: str) -> None:
         value = json.dumps({**texts, "ends_at": time.time() + seconds})

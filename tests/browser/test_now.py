@@ -19,6 +19,7 @@ from nbstream.listeners.http.page.login_pages import SESSION_COOKIE
 from nbstream.listeners.http.page.now_view import EVENTS_PATH, NowView
 from nbstream.listeners.http.page.rendering import PageRenderer
 from nbstream.listeners.http.page.requests import Role
+from nbstream.listeners.http.page.responses import cookie_name
 from nbstream.listeners.http.page.static_files import load_static_files
 from nbstream.policy.verdict import Verdict
 from nbstream.store.connection import ConnectionOptions, open_client
@@ -79,8 +80,10 @@ def log_in(visit: OpenVisitor, served: Served, look: Look | None = None) -> Visi
 
 def open_events(served: Served) -> HTTPResponse:
     """Read events as a browser does; returns when they have begun. They end when the answer is closed."""
-    connection = HTTPConnection(served.origin.removeprefix("http://"), timeout=DEADLINE_SECONDS)
-    connection.request("GET", EVENTS_PATH, headers={"Cookie": f"{SESSION_COOKIE}={served.session}"})
+    address = served.origin.removeprefix("http://")
+    connection = HTTPConnection(address, timeout=DEADLINE_SECONDS)
+    cookie = f"{cookie_name(SESSION_COOKIE, address)}={served.session}"
+    connection.request("GET", EVENTS_PATH, headers={"Cookie": cookie})
     answer = connection.getresponse()
     assert answer.status == 200
     assert answer.readline() == b"event: now\n"

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from axe_playwright_python.sync_playwright import Axe
 
 from nbstream.listeners.http.page.login_pages import SESSION_COOKIE
+from nbstream.listeners.http.page.responses import cookie_name
 from nbstream.listeners.http.page.routes import PREFIX
 
 if TYPE_CHECKING:
@@ -67,13 +68,13 @@ class Visitor:
 
     def use_session(self, origin: str, token: str) -> None:
         """Take the cookie of a session of the page at ``origin``, as the login would set it."""
-        host = urlsplit(origin).hostname or ""
+        address = urlsplit(origin)
         self._context.add_cookies(
             [
                 {
-                    "name": SESSION_COOKIE,
+                    "name": cookie_name(SESSION_COOKIE, address.netloc),
                     "value": token,
-                    "domain": host,
+                    "domain": address.hostname or "",
                     "path": PREFIX,
                     "httpOnly": True,
                     "sameSite": "Strict",

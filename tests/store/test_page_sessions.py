@@ -1,4 +1,4 @@
-"""``nbstream.store.page_sessions``: links, sessions and failures in a real Redis."""
+"""``nbstream.store.page_sessions``: links and sessions in a real Redis."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from redis.asyncio import Redis
 from nbstream.errors import StoreUnavailable
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.page_sessions import (
-    FAILURE_SECONDS,
     LINK_SECONDS,
     SESSION_SECONDS,
     PageSessionStore,
@@ -52,20 +51,17 @@ async def test_a_link_is_no_session_and_a_session_is_no_link(store: PageSessionS
 
 async def test_everything_expires_and_nothing_is_prolonged(store: PageSessionStore, client: Redis) -> None:
     link, session = await store.create_link("teach", "ann"), await store.create_session("teach", "ann")
-    await store.count_failure("192.0.2.1")
     lifetimes = {
         KEYS.page_link(token_hash(link)): LINK_SECONDS,
         KEYS.page_session(token_hash(session)): SESSION_SECONDS,
-        KEYS.page_failures("192.0.2.1"): FAILURE_SECONDS,
     }
     for key, seconds in lifetimes.items():
         assert 0 < await client.pttl(key) <= seconds * 1000
         await client.expire(key, 5)
 
     await store.find_session(session)
-    await store.count_failure("192.0.2.1")
 
-    assert [0 < await client.pttl(key) <= 5000 for key in lifetimes] == [True] * 3
+    assert [0 < await client.pttl(key) <= 5000 for key in lifetimes] == [True] * 2
     await client.pexpire(KEYS.page_session(token_hash(session)), 0)
     await client.pexpire(KEYS.page_link(token_hash(link)), 0)
     assert await store.find_session(session) is None
@@ -97,26 +93,11 @@ async def test_what_another_program_wrote_is_no_session(
     assert await store.find_session(token) is None
 
 
-async def test_failures_are_counted_by_source_and_can_be_taken_back(store: PageSessionStore) -> None:
-    assert [await store.count_failure("a"), await store.count_failure("a"), await store.count_failure("b")] == [
-        1,
-        2,
-        1,
-    ]
-    await store.forget_failure("a")
-    assert await store.count_failure("a") == 2
-
-
-async def test_a_failure_that_was_forgotten_late_expires_too(store: PageSessionStore, client: Redis) -> None:
-    await store.forget_failure("a")
-    assert await client.pttl(KEYS.page_failures("a")) > 0
-
-
 async def test_without_redis_nothing_is_said(own_redis: RedisServer) -> None:
     async with Redis.from_url(own_redis.url) as client:
         store = PageSessionStore(client, KEYS)
         token = await store.create_session("read", "ann")
         own_redis.stop()
-        for ask in (store.find_session(token), store.use_link(token), store.count_failure("a")):
+        for ask in (store.find_session(token), store.use_link(token)):
             with pytest.raises(StoreUnavailable):
                 await ask

@@ -3,21 +3,23 @@
 Rules: they are those of rspamd's controller. A peer on a unix socket, or in ``allow_from``, needs no password; a
 peer that teaches over TCP must be in ``feedback.allow_from`` too. A proxy forwards requests of others: every
 address in its forwarding fields must be allowed as well. All other peers need the password of the level; the
-password for teaching is valid for both levels. Secrets are compared in constant time. A request from this machine
-to a public host name needs a password too: the owner of the name may have pointed it to this machine, which makes
-a web page's requests to its own host arrive here (DNS rebinding).
+password for teaching is valid for both levels. A request from this machine to a public host name needs a password
+too: the owner of the name may have pointed it to this machine, which makes a web page's requests to its own host
+arrive here (DNS rebinding).
 """
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeAlias
 
+from nbstream.listeners.http.page.requests import Role
+from nbstream.listeners.http.password_check import PasswordCheck
+from nbstream.listeners.http.passwords import Passwords
 from nbstream.listeners.peers import Network, Peer
 from nbstream.listeners.teachers import Teachers
 
@@ -25,33 +27,27 @@ HeaderFields: TypeAlias = Sequence[tuple[str, str]]
 """Header fields as names and values, repeated ones too."""
 
 _PORT_SUFFIX = re.compile(r":[0-9]*\Z")
-_SECRET_FIELDS = frozenset({"password", "authorization"})
 _FORWARDING_FIELDS = frozenset({"x-forwarded-for", "x-real-ip"})
 _ORIGIN_FIELDS = frozenset({"host", "forwarded", *_FORWARDING_FIELDS})
 
 
 @dataclass(frozen=True, slots=True)
 class HttpAccess:
-    """The passwords (None where none is set) and the networks of peers that need none.
+    """The passwords, and the networks of peers that need none.
 
     ``teachers`` returns the peers that may teach now.
     """
 
-    password: str | None = None
-    write_password: str | None = None
+    passwords: PasswordCheck = field(default_factory=lambda: PasswordCheck(Passwords()))
     allow_from: Sequence[Network] = ()
     teachers: Callable[[], Teachers] = Teachers
 
-    def may_read(self, peer: Peer, fields: HeaderFields) -> bool:
-        """Return whether a request with these header fields may read and check."""
-        return self.needs_no_password(peer, fields) or _offers_any_of(fields, self.password, self.write_password)
-
-    def may_teach(self, peer: Peer, fields: HeaderFields) -> bool:
-        """Return whether a request with these header fields may teach."""
+    def role_without_password(self, peer: Peer, fields: HeaderFields) -> Role | None:
+        """Return what a request with these header fields may do without a password, None for nothing."""
+        if not self.needs_no_password(peer, fields):
+            return None
         teachers = self.teachers()
-        if self.needs_no_password(peer, fields) and all(map(teachers.may_teach, _requesters(peer, fields))):
-            return True
-        return _offers_any_of(fields, self.password if self.write_password is None else self.write_password)
+        return Role.TEACH if all(map(teachers.may_teach, _requesters(peer, fields))) else Role.READ
 
     def needs_no_password(self, peer: Peer, fields: HeaderFields) -> bool:
         """Return whether the peer and all whose requests it forwards may read without a password.
@@ -59,7 +55,7 @@ class HttpAccess:
         It depends on nothing but the peer and ``origin_fields``. A peer on a unix socket was let in by the
         permissions of the socket.
         """
-        if peer.address is not None and peer.is_on_this_machine and _has_public_name(fields):
+        if peer.address is not None and peer.is_on_this_machine and has_public_name(fields):
             return False
         return all(
             requester.address is None or requester.is_in_networks(self.allow_from)
@@ -72,12 +68,25 @@ def origin_fields(fields: Iterable[tuple[str, str]]) -> HeaderFields:
     return [field for field in fields if field[0].lower() in _ORIGIN_FIELDS]
 
 
-def offers_secret(fields: HeaderFields) -> bool:
-    """Return whether the request has a password, right or wrong."""
-    return any(name.lower() in _SECRET_FIELDS for name, _ in fields)
+def offered_passwords(fields: HeaderFields) -> set[str]:
+    """Return the passwords that the request offers, right or wrong; other schemes of authorization are none."""
+    offered = set()
+    for name, value in fields:
+        if name.lower() == "password":
+            offered.add(value)
+        elif name.lower() == "authorization":
+            scheme, _, token = value.partition(" ")
+            if scheme.lower() == "bearer":
+                offered.add(token.strip())
+    return offered
 
 
-def _has_public_name(fields: HeaderFields) -> bool:
+def is_forwarded(fields: HeaderFields) -> bool:
+    """Return whether somebody forwards the request for another one."""
+    return next(_forwarded_addresses(fields), None) is not None
+
+
+def has_public_name(fields: HeaderFields) -> bool:
     """Return whether the field Host has a public name, which is neither an address nor a single word."""
     return any(_is_public_name(value) for name, value in fields if name.lower() == "host")
 
@@ -105,26 +114,3 @@ def _forwarded_addresses(fields: HeaderFields) -> Iterator[str]:
             yield ""
         elif name.lower() in _FORWARDING_FIELDS:
             yield from map(str.strip, value.split(","))
-
-
-def _offers_any_of(fields: HeaderFields, *secrets: str | None) -> bool:
-    """Return whether the request has one of the secrets; all are compared, even after a match."""
-    offered_secrets = [
-        _offered_secret(name.lower(), value) for name, value in fields if name.lower() in _SECRET_FIELDS
-    ]
-    return (
-        sum(
-            hmac.compare_digest(offered.encode("utf-8", "surrogateescape"), secret.encode())
-            for offered in offered_secrets
-            for secret in secrets
-            if secret is not None
-        )
-        > 0
-    )
-
-
-def _offered_secret(name: str, value: str) -> str:
-    if name == "password":
-        return value
-    scheme, _, token = value.partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""

@@ -12,16 +12,19 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from aiohttp import HttpVersion11, web
 
 from nbstream.errors import NbstreamError
-from nbstream.listeners.http.access import HttpAccess, offers_secret, origin_fields
+from nbstream.listeners.http.access import HttpAccess, offered_passwords, origin_fields
 from nbstream.listeners.http.bodies import HttpLimits
+from nbstream.listeners.http.clients import failure_sources
 from nbstream.listeners.http.connections import SERVER_NAME, HttpConnection, HttpConnections
 from nbstream.listeners.http.error_responses import FAULT, error_problem
+from nbstream.listeners.http.page.requests import Role
+from nbstream.listeners.http.password_check import TooManyFailures
 from nbstream.listeners.http.responses import RequestRefused, json_response, refusal_response
 from nbstream.listeners.http.route_table import RouteTable
 from nbstream.listeners.peers import Peer
@@ -53,9 +56,14 @@ class HealthStatus:
 class AccessLevel(Enum):
     """What a request needs: nothing, the right to read and check, or the right to teach."""
 
-    OPEN = auto()
-    READ = auto()
-    TEACH = auto()
+    OPEN = None
+    READ = Role.READ
+    TEACH = Role.TEACH
+
+    def is_given_by(self, role: Role | None) -> bool:
+        """Return whether somebody with this role, or with none, may make the request."""
+        needed = self.value
+        return needed is None or (role is not None and role.includes(needed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,29 +180,40 @@ class HttpListener:
             if self._page is not None:
                 await self._page.close()
 
-    def _authorize(self, request: web.BaseRequest, route: Route, connection: HttpConnection) -> None:
-        access = self._access
-        if access is None or route.level is AccessLevel.OPEN:
-            return
+    def _needs_no_password(
+        self, access: HttpAccess, request: web.BaseRequest, route: Route, connection: HttpConnection
+    ) -> bool:
+        if route.level is AccessLevel.OPEN:
+            return True
         origin = origin_fields(request.headers.items())
         if route.level is AccessLevel.READ and origin == connection.trusted_origin:
-            return
-        peer, fields = self._peer(request), tuple(request.headers.items())
-        if access.needs_no_password(peer, origin):
+            return True
+        role = access.role_without_password(self._peer(request), origin)
+        if role is not None:
             connection.trusted_origin = origin
-        is_allowed = access.may_read if route.level is AccessLevel.READ else access.may_teach
-        if is_allowed(peer, fields):
-            return
+        return route.level.is_given_by(role)
+
+    async def _check_password(self, access: HttpAccess, request: web.BaseRequest, route: Route) -> None:
+        peer, fields = self._peer(request), tuple(request.headers.items())
+        refused = RequestRefused(
+            401, f"the password{' for teaching' if route.level is AccessLevel.TEACH else ''} is needed"
+        )
+        offered = offered_passwords(fields)
+        if offered:
+            try:
+                role = await access.passwords.role_of(offered, failure_sources(peer, fields))
+            except TooManyFailures:
+                refused = RequestRefused(429, "too many wrong passwords, please try again in a minute")
+            else:
+                if route.level.is_given_by(role):
+                    return
         # Programs such as fail2ban read the address; the path is the route's, not the client's text.
-        password = "wrong" if offers_secret(fields) else "none"
-        log_fields = {"peer": str(peer), "path": route.path, "password": password}
+        log_fields = {"peer": str(peer), "path": route.path, "password": "wrong" if offered else "none"}
         if route.level is AccessLevel.TEACH and self._message_service is not None:
             self._message_service.feedback_refused(fields=log_fields)
         else:
             _log.warning("http: a request was refused", extra=event_fields(**log_fields))
-        raise RequestRefused(
-            401, f"the password{' for teaching' if route.level is AccessLevel.TEACH else ''} is needed"
-        )
+        raise refused
 
     def _peer(self, request: web.BaseRequest) -> Peer:
         return Peer(None if self._is_unix_socket else request.remote or "")
@@ -232,7 +251,9 @@ class HttpListener:
         if "Origin" in headers:
             raise RequestRefused(403, "requests of web pages are not answered", close=True)
         route = self._routes.find(request.method, request.path)
-        self._authorize(request, route, connection)
+        access = self._access
+        if access is not None and not self._needs_no_password(access, request, route, connection):
+            await self._check_password(access, request, route)
         return await route.handler(request)
 
     def _refusal(

@@ -30,10 +30,11 @@ _PROBLEMS = {
     408: "The body did not arrive in time.",
     413: "The body is larger than `listeners.http.max_message_bytes`.",
     415: "The body is compressed or encrypted.",
+    429: "Too many wrong passwords came from this address: none is compared for the rest of the minute.",
     503: "Not now: Redis is away, or too much is under way. The same request may be made again.",
 }
-_PROBLEMS_OF_ALL = (401, 403, 503)
-_PROBLEMS_WITH_BODY = (400, 401, 403, 408, 413, 415, 503)
+_PROBLEMS_OF_ALL = (401, 403, 429, 503)
+_PROBLEMS_WITH_BODY = (400, 401, 403, 408, 413, 415, 429, 503)
 
 
 def document(version: str) -> JsonObject:

@@ -10,8 +10,8 @@ from nbstream.wire import api_v1, rspamd
 from nbstream.wire.api_v1 import HttpProblem
 from nbstream.wire.json_text import encode_json
 
-_RETRY_SECONDS = 5
-_RETRY_STATUSES = {503}
+RETRY_SECONDS = {429: 60, 503: 5}
+"""When a client should try again, by the status of the answer."""
 
 
 class RequestRefused(Exception):
@@ -46,8 +46,8 @@ def refusal_response(
         answer = json_response(rspamd.error_to_json(problem.detail), problem.status)
     if problem.status == 401:
         answer.headers["WWW-Authenticate"] = "Bearer"
-    if problem.status in _RETRY_STATUSES:
-        answer.headers["Retry-After"] = str(_RETRY_SECONDS)
+    if problem.status in RETRY_SECONDS:
+        answer.headers["Retry-After"] = str(RETRY_SECONDS[problem.status])
     if allow is not None:
         answer.headers["Allow"] = allow
     if close:

@@ -101,9 +101,9 @@ class ModelKeys:
         """A string: a session of the page; it expires."""
         return self._key(f"page:session:{token_hash}")
 
-    def page_failures(self, source: str) -> str:
-        """A string: how often somebody failed to log in to the page lately; it expires."""
-        return self._key(f"page:failures:{source}")
+    def attempts(self, source: str) -> str:
+        """A string: how often somebody gave a wrong password, or logged in to the page, lately; it expires."""
+        return self._key(f"attempts:{source}")
 
     @property
     def rows(self) -> str:

@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -15,22 +16,32 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 from redis.asyncio import Redis
 
-from nbstream.listeners.http.access import HttpAccess
+from nbstream.listeners.http.access import HttpAccess, offered_passwords
 from nbstream.listeners.http.listener import (
+    AccessLevel,
     HealthStatus,
     HttpListener,
     Route,
     health_routes,
     metrics_route,
 )
+from nbstream.listeners.http.page.forms import FORM_TYPE
+from nbstream.listeners.http.page.requests import Role
+from nbstream.listeners.http.password_check import PasswordCheck
+from nbstream.listeners.http.passwords import Passwords
 from nbstream.listeners.http.route_table import last_segment
 from nbstream.listeners.peers import Peer
 from nbstream.listeners.teachers import Teachers
 from nbstream.relay import maildir_files
-from tests.listeners.http.http_listener import free_socket, open_http
+from tests.listeners.http.http_listener import PRIZE, free_socket, open_http
 
+WRONG = {"Password": "wrong"}
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
 NOBODY = ()
+
+
+def with_passwords(*passwords: str) -> PasswordCheck:
+    return PasswordCheck(Passwords(*passwords))
 
 
 @asynccontextmanager
@@ -166,7 +177,7 @@ async def test_a_metrics_listener_serves_nothing_else() -> None:
     ],
 )
 async def test_a_peer_that_is_not_allowed_needs_the_password(headers: dict[str, str], code: int) -> None:
-    access = HttpAccess("secret", "teaching", NOBODY, lambda: Teachers(LOOPBACK))
+    access = HttpAccess(with_passwords("secret", "teaching"), NOBODY, lambda: Teachers(LOOPBACK))
     async with serving([metrics_route(one), *health_routes(healthy)], access) as url:
         assert (await get(f"{url}/metrics", **headers))[0] == code
         assert (await get(f"{url}/healthz", **headers))[0] == 200
@@ -176,7 +187,7 @@ async def test_a_peer_that_is_not_allowed_needs_the_password(headers: dict[str, 
 async def test_a_refused_peer_is_logged_without_the_password_that_it_tried(
     headers: dict[str, str], password: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with serving([metrics_route(one)], HttpAccess("secret", None, NOBODY)) as url:
+    async with serving([metrics_route(one)], HttpAccess(with_passwords("secret"), NOBODY)) as url:
         assert (await get(f"{url}/metrics?x=1", **headers))[0] == 401
         assert (await get(f"{url}/metrics", Password="secret"))[0] == 200
     (refused,) = [record for record in caplog.records if record.levelname == "WARNING"]
@@ -187,7 +198,7 @@ async def test_a_refused_peer_is_logged_without_the_password_that_it_tried(
 async def test_each_request_of_a_connection_is_judged_by_its_own_fields() -> None:
     requests = [({}, 200), ({}, 200), ({"X-Forwarded-For": "198.51.100.1"}, 401), ({"Host": "page.example"}, 401)]
     async with (
-        serving([metrics_route(one)], HttpAccess("secret", None, LOOPBACK)) as url,
+        serving([metrics_route(one)], HttpAccess(with_passwords("secret"), LOOPBACK)) as url,
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as session,
     ):
         for headers, code in [*requests, ({"Password": "secret", **requests[-1][0]}, 200), *requests]:
@@ -221,46 +232,97 @@ Fields = list[tuple[str, str]]
 
 
 @pytest.mark.parametrize(
-    ("peer", "fields", "reads", "teaches"),
+    ("peer", "fields", "role"),
     [
-        ("127.0.0.1", [], True, True),
-        ("::ffff:127.0.0.1", [], True, True),
-        ("192.0.2.1", [], True, False),
-        ("198.51.100.1", [], False, False),
-        ("198.51.100.1", [("password", "read")], True, False),
-        ("198.51.100.1", [("Password", "write")], True, True),
-        ("198.51.100.1", [("Password", "wrong"), ("Password", "write")], True, True),
-        ("192.0.2.1", [("Authorization", "Bearer write")], True, True),
-        (None, [], True, True),
-        ("127.0.0.1", [("X-Forwarded-For", "127.0.0.2")], True, True),
-        ("127.0.0.1", [("X-Forwarded-For", "198.51.100.1")], False, False),
-        ("127.0.0.1", [("X-Forwarded-For", "127.0.0.1, 198.51.100.1")], False, False),
-        ("127.0.0.1", [("x-real-ip", "198.51.100.1")], False, False),
-        ("127.0.0.1", [("X-Real-IP", "somebody")], False, False),
-        ("127.0.0.1", [("Forwarded", "for=127.0.0.1")], False, False),
-        (None, [("X-Forwarded-For", "198.51.100.1")], False, False),
-        (None, [("X-Forwarded-For", "198.51.100.1"), ("Password", "write")], True, True),
-        ("", [], False, False),
-        ("127.0.0.1", [("Host", "127.0.0.1:11334")], True, True),
-        ("127.0.0.1", [("Host", "[::1]:11334")], True, True),
-        ("127.0.0.1", [("Host", "localhost:11334")], True, True),
-        ("127.0.0.1", [("Host", "mail")], True, True),
-        ("127.0.0.1", [("Host", "page.example:11334")], False, False),
-        ("::1", [("host", "page.example.")], False, False),
-        ("127.0.0.1", [("Host", "filter.example"), ("Password", "write")], True, True),
-        ("192.0.2.1", [("Host", "filter.example")], True, False),
-        (None, [("Host", "filter.example")], True, True),
+        ("127.0.0.1", [], Role.TEACH),
+        ("::ffff:127.0.0.1", [], Role.TEACH),
+        ("192.0.2.1", [], Role.READ),
+        ("198.51.100.1", [], None),
+        ("198.51.100.1", [("Password", "write")], None),
+        (None, [], Role.TEACH),
+        ("127.0.0.1", [("X-Forwarded-For", "127.0.0.2")], Role.TEACH),
+        ("127.0.0.1", [("X-Forwarded-For", "198.51.100.1")], None),
+        ("127.0.0.1", [("X-Forwarded-For", "127.0.0.1, 198.51.100.1")], None),
+        ("127.0.0.1", [("x-real-ip", "198.51.100.1")], None),
+        ("127.0.0.1", [("X-Real-IP", "somebody")], None),
+        ("127.0.0.1", [("Forwarded", "for=127.0.0.1")], None),
+        (None, [("X-Forwarded-For", "198.51.100.1")], None),
+        ("", [], None),
+        ("127.0.0.1", [("Host", "127.0.0.1:11334")], Role.TEACH),
+        ("127.0.0.1", [("Host", "[::1]:11334")], Role.TEACH),
+        ("127.0.0.1", [("Host", "localhost:11334")], Role.TEACH),
+        ("127.0.0.1", [("Host", "mail")], Role.TEACH),
+        ("127.0.0.1", [("Host", "page.example:11334")], None),
+        ("::1", [("host", "page.example.")], None),
+        ("192.0.2.1", [("Host", "filter.example")], Role.READ),
+        (None, [("Host", "filter.example")], Role.TEACH),
     ],
 )
-def test_who_may_read_and_who_may_teach(peer: str | None, fields: Fields, reads: bool, teaches: bool) -> None:
+def test_what_a_peer_may_do_without_a_password(peer: str | None, fields: Fields, role: Role | None) -> None:
     allowed = (*LOOPBACK, ipaddress.ip_network("192.0.2.0/24"))
-    access = HttpAccess("read", "write", allowed, lambda: Teachers(LOOPBACK))
+    access = HttpAccess(with_passwords("read", "write"), allowed, lambda: Teachers(LOOPBACK))
 
-    assert access.may_read(Peer(peer), fields) is reads
-    assert access.may_teach(Peer(peer), fields) is teaches
+    assert access.role_without_password(Peer(peer), fields) is role
 
 
-def test_one_password_opens_both_levels_where_there_is_no_other() -> None:
-    assert HttpAccess("only").may_teach(Peer("192.0.2.1"), [("Password", "only")])
-    assert not HttpAccess(None).may_teach(Peer("192.0.2.1"), [("Password", "")])
-    assert not HttpAccess(None).may_read(Peer("192.0.2.1"), [("Password", "None")])
+@pytest.mark.parametrize(
+    ("fields", "offered"),
+    [
+        ([], set()),
+        ([("password", "a"), ("Password", "a")], {"a"}),
+        ([("Password", "a"), ("Password", "b"), ("Authorization", "Bearer c")], {"a", "b", "c"}),
+        ([("Authorization", "Basic a")], set()),  # a proxy has its own
+        ([("Password", "")], {""}),
+    ],
+)
+def test_the_passwords_that_a_request_offers(fields: Fields, offered: set[str]) -> None:
+    assert offered_passwords(fields) == offered
+
+
+async def test_ten_wrong_passwords_a_minute_are_compared_and_who_needs_none_is_not_concerned() -> None:
+    # The peer is on this machine: it needs a password where somebody forwards a request, but not for itself.
+    stranger = {"X-Forwarded-For": "198.51.100.1"}
+    access = HttpAccess(with_passwords("secret", "teaching"), LOOPBACK)
+    async with serving([metrics_route(one)], access) as url, aiohttp.ClientSession() as session:
+        assert [(await get(f"{url}/metrics", **WRONG, **stranger))[0] for _ in range(11)] == [401] * 10 + [429]
+        right = {"Authorization": "Bearer secret", **stranger}
+        async with session.get(f"{url}/metrics", headers=right) as refused:
+            assert (refused.status, refused.headers["Retry-After"]) == (429, "60")
+        assert (await get(f"{url}/metrics", **stranger))[0] == 401  # it offers none
+
+        assert (await get(f"{url}/metrics", **WRONG))[0] == 200
+        assert (await get(f"{url}/metrics", Password="secret", Host="page.example"))[0] == 200
+
+
+async def test_the_password_for_reading_is_no_guess_where_the_one_for_teaching_is_needed() -> None:
+    async def answer(_: web.BaseRequest) -> web.Response:
+        return web.Response()
+
+    route = Route("GET", "/learn", answer, AccessLevel.TEACH)
+    async with serving([route, metrics_route(one)], HttpAccess(with_passwords("read", "teach"))) as url:
+        assert {(await get(f"{url}/learn", Password="read"))[0] for _ in range(20)} == {401}
+        assert (await get(f"{url}/learn", Password="teach"))[0] == 200
+
+
+async def test_the_apis_and_the_login_of_the_page_count_wrong_passwords_together(
+    client: Redis, tmp_path: Path
+) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("secret")
+
+    def change(values: dict[str, Any]) -> None:
+        values["listeners"]["http"] |= {"password_file": str(secret), "allow_from": []}
+
+    async with open_http(client, tmp_path, change=change) as http:
+        form = {"Content_Type": FORM_TYPE, "Origin": http.url}
+        for _ in range(3):
+            assert (await http.ask("/v1/model", Password="a guess")).status == 401
+            assert (await http.ask("/stat", Authorization="Bearer a guess")).status == 401
+            assert (await http.ask("/ui/login", b"password=a+guess", **form)).status == 403
+        assert (await http.ask("/ui/login", b"password=secret", **form)).status == 200
+        assert (await http.ask("/v1/learn?label=spam", PRIZE, Password="a guess")).status == 401
+        assert [
+            (await http.ask("/v1/model", Password="secret")).status,
+            (await http.ask("/checkv2", PRIZE, Password="secret")).status,
+            (await http.ask("/ui/login", b"password=secret", **form)).status,
+        ] == [429] * 3

@@ -1,9 +1,8 @@
 """Logging in: with a one-time link or with a password of the listener.
 
-Rules: no peer needs less than that, because a local user is no administrator. Ten failed passwords a minute and
-client are answered, and no more: the others do not count against the proxy that all of its clients share. Whoever
-knows the password may begin sixty sessions a minute, since each stays in Redis for hours. Links are not limited:
-nobody can guess one, and so nobody can lock out whoever has one.
+Rules: no peer needs less than that, because a local user is no administrator. Wrong passwords are limited as at
+the APIs. Whoever knows the password may begin sixty sessions a minute, since each stays in Redis for hours. Links
+are not limited: nobody can guess one, and so nobody can lock out whoever has one.
 """
 
 from __future__ import annotations
@@ -13,9 +12,11 @@ from typing import TYPE_CHECKING
 
 from nbstream.listeners.http.page.requests import PageRefused
 from nbstream.listeners.http.page.texts import text
+from nbstream.listeners.http.password_check import TooManyFailures
 
 if TYPE_CHECKING:
-    from nbstream.listeners.http.page.passwords import PagePasswords
+    from nbstream.listeners.http.password_check import PasswordCheck
+    from nbstream.store.attempt_counts import AttemptCounts
     from nbstream.store.page_sessions import PageSessionStore, StoredLogin
 
 _MAX_NAME_LENGTH = 100
@@ -28,9 +29,15 @@ class PageLogin:
     They raise ``PageRefused`` where nobody may log in with that, and ``StoreUnavailable``.
     """
 
-    def __init__(self, store: PageSessionStore, passwords: PagePasswords) -> None:
+    def __init__(self, store: PageSessionStore, passwords: PasswordCheck, counts: AttemptCounts) -> None:
         self._store = store
-        self.passwords = passwords
+        self._passwords = passwords
+        self._counts = counts
+
+    @property
+    def has_password(self) -> bool:
+        """Whether there is a password to log in with."""
+        return self._passwords.passwords.any
 
     async def with_link(self, link: str) -> str:
         """Begin a session with a one-time link, which is used up."""
@@ -45,16 +52,14 @@ class PageLogin:
         ``name`` says who it is, as the history will. ``sources`` are the limits of ``failure_sources``, that of
         the client first.
         """
-        # Each attempt counts as failed until it has not: otherwise attempts at the same time would all be let in.
-        for source, limit in sources.items():
-            if await self._store.count_failure(source) > limit:
-                raise PageRefused(429, text("login.too_many"))
-        role = self.passwords.role_of(password)
+        try:
+            role = await self._passwords.role_of([password], sources)
+        except TooManyFailures:
+            raise PageRefused(429, text("login.too_many")) from None
         if role is None:
             raise PageRefused(403, text("login.password_refused"))
-        for source in sources:
-            await self._store.forget_failure(source)
-        if await self._store.count_login(next(iter(sources))) > _MAX_LOGINS:
+        (logins,) = await self._counts.add([f"{next(iter(sources))} logins"])
+        if logins.count > _MAX_LOGINS:
             raise PageRefused(429, text("login.too_many"))
         return await self._store.create_session(role, f"page {name}", password)
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from nbstream.errors import StoreUnavailable
-from nbstream.listeners.http.page.clients import client_of, failure_sources
+from nbstream.listeners.http.clients import client_of, failure_sources
 from nbstream.listeners.http.page.forms import read_query, receive_form
 from nbstream.listeners.http.page.login import login_name
 from nbstream.listeners.http.page.requests import Page, PageRefused
-from nbstream.listeners.http.page.responses import html_response, redirect, set_cookie
+from nbstream.listeners.http.page.responses import html_response, read_cookie, redirect, set_cookie
 from nbstream.listeners.http.page.routes import LOGIN_PATH, PREFIX
 from nbstream.listeners.http.page.texts import text
 from nbstream.listeners.http.responses import RequestRefused
@@ -76,16 +76,18 @@ class LoginPages:
         return response
 
     async def _log_in(self, request: web.BaseRequest, form: Mapping[str, str], peer: Peer) -> web.Response:
-        client = client_of(peer, request.headers.getall("X-Forwarded-For", []))
+        fields = tuple(request.headers.items())
+        client = client_of(peer, fields)
         method = "link" if "link" in form else "password"
         try:
-            token = await self._begin_session(form, client, peer)
+            token = await self._begin_session(form, client, failure_sources(peer, fields))
         except PageRefused as refused:
             self._observer.login_tried(method, accepted=False)
-            # Programs such as fail2ban read the address.
-            password = "none" if "link" in form else "wrong"
-            fields = event_fields(peer=str(client), path=LOGIN_PATH, password=password)
-            _log.warning("http: a request was refused", extra=fields)
+            # Programs such as fail2ban read the address of the peer: whoever says that it is a proxy may lie.
+            told = {"peer": str(peer), "path": LOGIN_PATH, "password": "none" if "link" in form else "wrong"}
+            if client != peer:
+                told["client"] = str(client)
+            _log.warning("http: a request was refused", extra=event_fields(**told))
             return self._form_page("", form.get("to", ""), refused)
         self._observer.login_tried(method, accepted=True)
         _log.info("page: somebody logged in", extra=event_fields(client=str(client)))
@@ -95,17 +97,17 @@ class LoginPages:
         set_cookie(response, request, SESSION_COOKIE, token, SESSION_SECONDS)
         return response
 
-    async def _begin_session(self, form: Mapping[str, str], client: Peer, peer: Peer) -> str:
+    async def _begin_session(self, form: Mapping[str, str], client: Peer, sources: Mapping[str, int]) -> str:
         if "link" in form:
             return await self._login.with_link(form["link"])
         name = login_name(form.get("name", ""), str(client))
-        return await self._login.with_password(form.get("password", ""), name, failure_sources(peer, client))
+        return await self._login.with_password(form.get("password", ""), name, sources)
 
     def _form_page(self, link: str, target: str, refused: PageRefused | None = None) -> web.Response:
         values = {
             "link": link if is_token(link) else "",
             "target": _local_target(target),
-            "has_password": self._login.passwords.any,
+            "has_password": self._login.has_password,
             "refusal": refused.text if refused else "",
         }
         html = self._renderer.render(Page("login.html", values), None)
@@ -114,7 +116,7 @@ class LoginPages:
 
 def session_token(request: web.BaseRequest) -> str:
     """Return the token in the cookie of a request; empty where it has none."""
-    token = request.cookies.get(SESSION_COOKIE, "")
+    token = read_cookie(request, SESSION_COOKIE)
     return token if is_token(token) else ""
 
 

@@ -1,7 +1,8 @@
 """The responses of the page, with the header fields that keep a browser from doing anything else with them.
 
 Rules: no answer may be framed, or run or load anything from elsewhere; nothing is stored but static files. No
-script sees a cookie, and no other site sends one.
+script sees a cookie, and no other site sends one. A browser sends a cookie to all ports of a host, where there may
+be several daemons, also behind forwarded ports: the name of each cookie has the port that the browser uses.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from aiohttp import web
 
 from nbstream.listeners.http.connections import SERVER_NAME
 from nbstream.listeners.http.page.routes import PREFIX
+from nbstream.listeners.http.responses import RETRY_SECONDS
 from nbstream.wire.json_text import encode_json
 
 SECURITY_FIELDS = {
@@ -24,15 +26,15 @@ SECURITY_FIELDS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Server": SERVER_NAME,
 }
+_MAX_PORT_DIGITS = 5
 PAGE_FIELDS = {**SECURITY_FIELDS, "Cache-Control": "no-store"}
-_RETRY_SECONDS = {429: 60, 503: 5}
 
 
 def html_response(html: str, status: int = 200) -> web.Response:
     """Return a page."""
     fields = {**PAGE_FIELDS, "Content-Type": "text/html; charset=utf-8"}
-    if status in _RETRY_SECONDS:
-        fields["Retry-After"] = str(_RETRY_SECONDS[status])
+    if status in RETRY_SECONDS:
+        fields["Retry-After"] = str(RETRY_SECONDS[status])
     return web.Response(body=html.encode("utf-8", "replace"), status=status, headers=fields)
 
 
@@ -48,6 +50,17 @@ def redirect(path: str) -> web.Response:
     return web.Response(status=303, headers={**PAGE_FIELDS, "Location": path})
 
 
+def cookie_name(name: str, host: str) -> str:
+    """Return the name of a cookie in the browser, for the value of the field ``Host`` of its requests."""
+    port = host.rpartition(":")[2]
+    return f"{name}_{port}" if port.isascii() and port.isdigit() and len(port) <= _MAX_PORT_DIGITS else name
+
+
+def read_cookie(request: web.BaseRequest, name: str) -> str:
+    """Return the value of a cookie, empty where there is none."""
+    return request.cookies.get(cookie_name(name, request.headers.get("Host", "")), "")
+
+
 def set_cookie(response: web.Response, request: web.BaseRequest, name: str, value: str, seconds: int) -> None:
     """Set a cookie; where ``seconds`` is 0, remove it."""
     # A proxy that ended TLS may say so; a browser that sends a form does.
@@ -57,5 +70,11 @@ def set_cookie(response: web.Response, request: web.BaseRequest, name: str, valu
         headers.get("Origin", "").partition(":")[0],
     }
     response.set_cookie(
-        name, value, max_age=seconds, path=PREFIX, httponly=True, samesite="Strict", secure=is_https or None
+        cookie_name(name, headers.get("Host", "")),
+        value,
+        max_age=seconds,
+        path=PREFIX,
+        httponly=True,
+        samesite="Strict",
+        secure=is_https or None,
     )

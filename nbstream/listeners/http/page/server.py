@@ -16,7 +16,6 @@ from aiohttp import web
 
 from nbstream.errors import NbstreamError, StoreUnavailable
 from nbstream.listeners.http.error_responses import error_problem
-from nbstream.listeners.http.page.clients import may_ask
 from nbstream.listeners.http.page.event_responses import send_events
 from nbstream.listeners.http.page.foreign_text import visible_text
 from nbstream.listeners.http.page.forms import read_query, receive_form, well_formed
@@ -25,19 +24,21 @@ from nbstream.listeners.http.page.login_pages import (
     LoginPages,
     session_token,
 )
-from nbstream.listeners.http.page.passwords import is_equal
+from nbstream.listeners.http.page.request_sites import may_ask
 from nbstream.listeners.http.page.requests import EventStream, Json, Page, PageRefused, PageRequest, Redirect
 from nbstream.listeners.http.page.responses import (
     PAGE_FIELDS,
     SECURITY_FIELDS,
     html_response,
     json_response,
+    read_cookie,
     redirect,
     set_cookie,
 )
 from nbstream.listeners.http.page.routes import LOGIN_PATH, LOGOUT_PATH, PREFIX, STATIC_PREFIX, WorkingView
 from nbstream.listeners.http.page.sessions import seal, unseal
 from nbstream.listeners.http.page.texts import text
+from nbstream.listeners.http.passwords import is_equal
 from nbstream.listeners.http.responses import RequestRefused
 from nbstream.listeners.http.route_table import RouteTable, last_segment
 from nbstream.listeners.request_errors import is_request_error
@@ -219,7 +220,7 @@ class PageServer:
         self, request: web.BaseRequest, page: Page, page_request: PageRequest, token: str
     ) -> web.Response:
         await self._renderer.load(page.template)
-        flash = "" if page_request.is_fragment else unseal(token, request.cookies.get(_FLASH_COOKIE, ""))
+        flash = "" if page_request.is_fragment else unseal(token, read_cookie(request, _FLASH_COOKIE))
         html = self._renderer.render(page, page_request, path=request.path, flash=visible_text(flash))
         response = html_response(html, page.status)
         if flash:

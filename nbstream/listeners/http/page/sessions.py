@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.errors import StoreUnavailable
-from nbstream.listeners.http.page.passwords import is_equal
 from nbstream.listeners.http.page.requests import Role, Session
+from nbstream.listeners.http.passwords import is_equal
 from nbstream.store.page_sessions import password_proof, token_hash
 
 if TYPE_CHECKING:
-    from nbstream.listeners.http.page.passwords import PagePasswords
+    from nbstream.listeners.http.passwords import Passwords
     from nbstream.store.page_sessions import PageSessionStore, StoredLogin
 
 _ASK_SECONDS = 1.0  # then what is known is shown: a page should not wait as long as a lesson may
@@ -46,7 +46,7 @@ class _KnownSession:
 class PageSessions:
     """The sessions in Redis, and those that this process has seen lately; ``passwords`` are those of now."""
 
-    def __init__(self, store: PageSessionStore, passwords: PagePasswords) -> None:
+    def __init__(self, store: PageSessionStore, passwords: Passwords) -> None:
         self._store = store
         self._passwords = passwords
         self._known: OrderedDict[str, _KnownSession] = OrderedDict()

@@ -18,15 +18,18 @@ from nbstream.listeners.http.listener import HttpListener
 from nbstream.listeners.http.page.forms import MAX_FORM_BYTES
 from nbstream.listeners.http.page.login import PageLogin
 from nbstream.listeners.http.page.login_pages import SESSION_COOKIE
-from nbstream.listeners.http.page.passwords import PagePasswords
 from nbstream.listeners.http.page.rendering import PageRenderer
 from nbstream.listeners.http.page.requests import Role
+from nbstream.listeners.http.page.responses import cookie_name
 from nbstream.listeners.http.page.routes import View
 from nbstream.listeners.http.page.server import PageServer
 from nbstream.listeners.http.page.sessions import PageSessions, csrf_token
 from nbstream.listeners.http.page.static_files import load_static_files
+from nbstream.listeners.http.password_check import PasswordCheck
+from nbstream.listeners.http.passwords import Passwords
 from nbstream.metrics.page import PageMetrics
 from nbstream.metrics.registry import MetricsRegistry
+from nbstream.store.attempt_counts import AttemptCounts
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.page_sessions import PageSessionStore
 from tests.listeners.http.http_listener import free_socket
@@ -82,7 +85,8 @@ class Browser:
 
     def use_session(self, token: str) -> None:
         """Take the cookie of a session."""
-        self._session.cookie_jar.update_cookies({SESSION_COOKIE: token}, URL(f"http://{self._address}/ui/"))
+        name = cookie_name(SESSION_COOKIE, self._address)
+        self._session.cookie_jar.update_cookies({name: token}, URL(f"http://{self._address}/ui/"))
         self.session_token = token
         self.csrf = csrf_token(token)
 
@@ -94,6 +98,10 @@ class PageListener:
     listener: HttpListener
     address: str
     store: PageSessionStore
+
+    def cookie(self, name: str) -> str:
+        """Return the name of a cookie in the browsers of this listener."""
+        return cookie_name(name, self.address)
 
     @asynccontextmanager
     async def browser(self, role: Role | None = None, **fields: str) -> AsyncIterator[Browser]:
@@ -110,7 +118,7 @@ class PageListener:
 def make_page_server(
     client: Redis,
     *views: View,
-    passwords: PagePasswords = PagePasswords(),  # noqa: B008 - frozen
+    passwords: Passwords = Passwords(),  # noqa: B008 - frozen
     registry: MetricsRegistry | None = None,
 ) -> PageServer:
     """Return a page of these views."""
@@ -118,9 +126,11 @@ def make_page_server(
     bodies = BodyReader(HttpLimits(MAX_FORM_BYTES), BytesInFlight(1 << 20), "a form")
     static_files = load_static_files()
     renderer = PageRenderer(static_files.version)
+    counts = AttemptCounts(client, ModelKeys(MODEL))
+    login = PageLogin(store, PasswordCheck(passwords, counts), counts)
     sessions = PageSessions(store, passwords)
     observer = PageMetrics(registry or MetricsRegistry())
-    return PageServer(views, PageLogin(store, passwords), sessions, bodies, static_files, renderer, observer)
+    return PageServer(views, login, sessions, bodies, static_files, renderer, observer)
 
 
 @asynccontextmanager

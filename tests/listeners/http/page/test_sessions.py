@@ -12,8 +12,8 @@ from redis.asyncio import Redis
 
 from nbstream.errors import StoreUnavailable
 from nbstream.listeners.http.page import sessions
-from nbstream.listeners.http.page.passwords import PagePasswords
 from nbstream.listeners.http.page.sessions import PageSessions, csrf_token, seal, unseal
+from nbstream.listeners.http.passwords import Passwords
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.page_sessions import PageSessionStore, StoredLogin
@@ -33,7 +33,7 @@ class Known:
 async def known_sessions(own_redis: RedisServer, count: int) -> Known:
     client = open_client(ConnectionOptions(own_redis.url))
     store = PageSessionStore(client, ModelKeys("m"))
-    known = Known(PageSessions(store, PagePasswords()))
+    known = Known(PageSessions(store, Passwords()))
     for _ in range(count):
         known.tokens.append(await store.create_session("teach", "ann"))
         session = await known.sessions.find(known.tokens[-1])
@@ -83,7 +83,7 @@ async def test_a_session_that_another_process_ended_is_forgotten(client: Redis) 
             return await super().find_session(token)
 
     store = Away(client, ModelKeys("m"))
-    known, token = PageSessions(store, PagePasswords()), await store.create_session("read", "ann")
+    known, token = PageSessions(store, Passwords()), await store.create_session("read", "ann")
     assert await known.find(token) is not None
     await store.end_session(token)
     assert await known.find(token) is None

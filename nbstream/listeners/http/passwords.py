@@ -1,4 +1,4 @@
-"""The passwords of the page: which role each of them gives."""
+"""The passwords of the listener: which role each of them gives, at the APIs as at the page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nbstream.listeners.http.page.requests import Role
 
 
 @dataclass(frozen=True, slots=True)
-class PagePasswords:
+class Passwords:
     """The passwords of the listener, None where there is none.
 
     ``teach`` gives both roles; without it, ``read`` does.
@@ -20,7 +20,7 @@ class PagePasswords:
 
     @property
     def any(self) -> bool:
-        """Whether there is a password to log in with."""
+        """Whether there is a password."""
         return self.read is not None or self.teach is not None
 
     def role_of(self, offered: str) -> Role | None:
