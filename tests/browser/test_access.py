@@ -77,7 +77,7 @@ def test_a_form_of_another_origin_is_refused_even_if_it_knows_the_token(
     visitor.go("/page.html")
     visitor.page.get_by_role("button").click()
 
-    expect(visitor.page.get_by_role("heading", level=1)).to_have_text("Forbidden")
+    expect(visitor.page.get_by_role("heading", level=1)).to_have_text("This is not allowed")
     assert [problem for problem in visitor.take_problems() if problem.startswith("answer: 403")]
     visitor.page.goto(f"{empty_site.origin}/ui/teaching")
     expect(visitor.page.get_by_role("button", name="Log out")).to_be_visible()

@@ -159,6 +159,8 @@ class HttpListener:
     async def start(self, *sockets: socket.socket) -> None:
         """Serve on the socket, which has to be exactly one."""
         (listening,) = sockets
+        if self._page is not None:
+            await self._page.prepare()
         self._is_unix_socket = listening.family == socket.AF_UNIX
         await self._connections.start(listening)
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, meta
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from nbstream.listeners.http.page.foreign_text import is_blank, visible_text
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 _TITLE_LENGTH = 1000
 _LEAST_DISTANCE = 1e-6  # of P(spam) from 0 and from 1, that is shown
-_LAYOUTS = _WHOLE, _FRAGMENT = "layout.html", "fragment.html"
+_WHOLE, _FRAGMENT = "layout.html", "fragment.html"
 _LIVE = "live_"
 NAVIGATION = (
     ("/ui/", "now.name"),
@@ -42,43 +43,12 @@ class PageRenderer:
     """Renders pages; ``version`` is that of the program, and part of the addresses of static files."""
 
     def __init__(self, version: str) -> None:
-        self._environment = Environment(
-            loader=PackageLoader("nbstream.listeners.http.page"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            auto_reload=False,
-        )
-        self._environment.filters.update(
-            foreign=foreign,
-            foreign_lines=foreign_lines,
-            local_time=local_time,
-            number=number,
-            probability=format_probability,
-            threshold=format_threshold,
-        )
-        self._environment.globals.update(text=text, navigation=NAVIGATION, version=version)
-        self._loaded: set[str] = set()
+        self._environment = _environment(version)
 
-    async def load(self, template: str) -> None:
-        """Compile a template in a thread where that was not done before: the event loop must not stand so long.
-
-        What it takes from other templates is compiled with it.
-        """
-        if template not in self._loaded:
-            for name in (template, *_LAYOUTS):
-                await asyncio.to_thread(self._compile, name)
-            self._loaded.add(template)
-
-    def _compile(self, template: str) -> None:
-        environment = self._environment
-        environment.get_template(template)
-        assert environment.loader is not None
-        source, _, _ = environment.loader.get_source(environment, template)
-        for other in meta.find_referenced_templates(environment.parse(source)):
-            if other is not None:  # the layout: the request chooses it
-                self._compile(other)
+    async def compile_templates(self) -> None:
+        """Compile all templates in a thread, one after the other: the event loop must not stand so long."""
+        for name in self._environment.list_templates():
+            await asyncio.to_thread(self._environment.get_template, name)
 
     def render(self, page: Page, request: PageRequest | None, *, path: str = "", flash: str = "") -> str:
         """Return the HTML of a page; ``request`` is None where nobody has logged in.
@@ -103,7 +73,6 @@ class PageRenderer:
         They are the blocks ``live_ID`` of its template, ``_`` in place of ``-``. All who may read get the same
         ones: there are no forms in them. Checks go on between two parts.
         """
-        await self.load(page.template)
         template = self._environment.get_template(page.template)
         context = template.new_context(dict(page.values))
         parts = {}
@@ -112,6 +81,29 @@ class PageRenderer:
                 parts[name.removeprefix(_LIVE).replace("_", "-")] = "".join(render(context))
                 await asyncio.sleep(0)
         return parts
+
+
+@lru_cache(maxsize=2)  # what is compiled is the same for all listeners of a process
+def _environment(version: str) -> Environment:
+    """Return the templates, and what they may use."""
+    environment = Environment(
+        loader=PackageLoader("nbstream.listeners.http.page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters.update(
+        foreign=foreign,
+        foreign_lines=foreign_lines,
+        local_time=local_time,
+        number=number,
+        probability=format_probability,
+        threshold=format_threshold,
+    )
+    environment.globals.update(text=text, navigation=NAVIGATION, version=version)
+    return environment
 
 
 def foreign(value: str | None, length: int = 100) -> Markup:

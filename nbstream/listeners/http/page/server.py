@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -62,6 +63,8 @@ _FLASH_COOKIE = "nbstream_flash"
 _FLASH_SECONDS = 60
 _MAX_FLASH_LENGTH = 500  # four bytes a character at most: a cookie may have 4096
 _MAX_RUNNING = 8  # requests of a session at a time: a browser has six connections
+_EXPLAINED = {403, 404, 413, 429, 500, 503}  # statuses with texts of their own
+_MAX_STREAMS = 5  # of a session at a time, of the twenty places that a process has; hidden pages need none
 
 
 class PageServer:
@@ -86,6 +89,11 @@ class PageServer:
         self._views = views
         self._routes = RouteTable([route for view in views for route in view.routes()])
         self._running: Counter[str] = Counter()
+        self._streams: Counter[str] = Counter()
+
+    async def prepare(self) -> None:
+        """Make all that the first request would have to wait for."""
+        await self._renderer.compile_templates()
 
     async def close(self) -> None:
         """End what the views do between requests; no request comes any more."""
@@ -128,7 +136,7 @@ class PageServer:
         try:
             return await self._answer_session(request, token, session, connection)
         except PageRefused as refused:
-            return self._refusal_page(HttpProblem(refused.status, refused.text), session)
+            return self._refusal_page(HttpProblem(refused.status, refused.text), session, says_what_to_do=True)
         except RequestRefused as refused:
             return self._refusal_page(refused.problem, session, close=refused.close, allow=refused.allow)
         except NbstreamError as error:
@@ -151,9 +159,23 @@ class PageServer:
         return self._refusal_page(problem, None, close=close, allow=allow)
 
     def _refusal_page(
-        self, problem: HttpProblem, session: Session | None, *, close: bool = False, allow: str | None = None
+        self,
+        problem: HttpProblem,
+        session: Session | None,
+        *,
+        says_what_to_do: bool = False,
+        close: bool = False,
+        allow: str | None = None,
     ) -> web.Response:
-        values = {"heading": HTTPStatus(problem.status).phrase, "detail": visible_text(problem.detail)}
+        status, detail = problem.status, problem.detail
+        kind = status if status in _EXPLAINED else "other"
+        values = {
+            "heading": text(f"layout.error_{kind}"),
+            "detail": ""
+            if detail == HTTPStatus(status).phrase
+            else visible_text(f"{detail[:1].upper()}{detail[1:]}"),
+            "remedy": "" if says_what_to_do else text(f"layout.remedy_{kind}"),
+        }
         page = Page("error.html", values)
         html = self._renderer.render(page, PageRequest(session) if session else None)
         response = html_response(html, problem.status)
@@ -187,15 +209,8 @@ class PageServer:
 
     async def _ask_view(self, route: PageRoute, page_request: PageRequest, token: str) -> Answer:
         """Return the answer of the view; who goes away leaves work behind, so each session has a bound."""
-        if self._running[token] >= _MAX_RUNNING:
-            raise PageRefused(503, text("layout.too_many_requests"))
-        self._running[token] += 1
-        try:
+        with _counted(self._running, token, _MAX_RUNNING, "layout.too_many_requests"):
             return await route.handler(page_request)
-        finally:
-            self._running[token] -= 1
-            if not self._running[token]:
-                del self._running[token]
 
     async def _read_request(self, request: web.BaseRequest, route: PageRoute, session: Session) -> PageRequest:
         if not session.role.includes(route.needed_role):
@@ -219,7 +234,6 @@ class PageServer:
     async def _show_page(
         self, request: web.BaseRequest, page: Page, page_request: PageRequest, token: str
     ) -> web.Response:
-        await self._renderer.load(page.template)
         flash = "" if page_request.is_fragment else unseal(token, read_cookie(request, _FLASH_COOKIE))
         html = self._renderer.render(page, page_request, path=request.path, flash=visible_text(flash))
         response = html_response(html, page.status)
@@ -263,9 +277,24 @@ class PageServer:
 
         # nginx would hold events back.
         fields = {**PAGE_FIELDS, "X-Accel-Buffering": "no"}
-        events = stream.subscribe()
-        self._observer.stream_opened()
-        try:
-            return await send_events(request, connection, events, fields, is_allowed)
-        finally:
-            self._observer.stream_closed()
+        with _counted(self._streams, token, _MAX_STREAMS, "layout.too_many_streams"):
+            events = stream.subscribe()
+            self._observer.stream_opened()
+            try:
+                return await send_events(request, connection, events, fields, is_allowed)
+            finally:
+                self._observer.stream_closed()
+
+
+@contextmanager
+def _counted(counts: Counter[str], token: str, limit: int, refusal: str) -> Iterator[None]:
+    """Count one more of a session until the end of the block. Raises ``PageRefused`` where there are ``limit``."""
+    if counts[token] >= limit:
+        raise PageRefused(503, text(refusal, count=limit))
+    counts[token] += 1
+    try:
+        yield
+    finally:
+        counts[token] -= 1
+        if not counts[token]:
+            del counts[token]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import cast
 
 import pytest
@@ -76,7 +76,7 @@ async def open_events(
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """Ask for the events on a connection of its own."""
     reader, writer = await asyncio.open_connection(*page.address.split(":"))
-    cookie = f"nbstream_session={browser.session_token}"
+    cookie = f"{page.cookie('nbstream_session')}={browser.session_token}"
     writer.write(f"GET /ui/events HTTP/1.1\r\nHost: {page.address}\r\nCookie: {cookie}\r\n\r\n".encode())
     try:
         yield reader, writer
@@ -202,7 +202,34 @@ async def test_a_reader_too_many_is_refused(page: PageListener, view: EventView)
     async with page.browser(Role.READ) as browser, open_events(page, browser):
         await until(lambda: view.readers == 1)
         answer = await browser.get("/ui/events", Accept="text/event-stream")
-    assert (answer.status, "too many read this" in answer.text) == (503, True)
+    assert (answer.status, "Too many read this" in answer.text) == (503, True)
+
+
+async def test_a_session_has_five_places_and_the_others_have_theirs(client: Redis) -> None:
+    class ManyView(EventView):
+        """Has a place for everybody."""
+
+        def _subscribe(self) -> AsyncGenerator[Event, None]:
+            return self._events()
+
+    view = ManyView()
+    async with (
+        open_page(client, view) as page,
+        page.browser(Role.READ) as greedy,
+        page.browser(Role.READ) as other,
+        AsyncExitStack() as stack,
+    ):
+        for _ in range(4):
+            await stack.enter_async_context(open_events(page, greedy))
+        async with open_events(page, greedy):
+            await until(lambda: view.readers == 5)
+            refused = await greedy.get("/ui/events", Accept="text/event-stream")
+            await stack.enter_async_context(open_events(page, other))
+            await until(lambda: view.readers == 6)
+        await until(lambda: view.readers == 5)
+        await stack.enter_async_context(open_events(page, greedy))
+        await until(lambda: view.readers == 6)
+    assert (refused.status, "5 pages of your session" in refused.text) == (503, True)
 
 
 async def test_events_are_for_who_has_logged_in(page: PageListener, view: EventView) -> None:

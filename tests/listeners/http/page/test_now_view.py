@@ -198,6 +198,15 @@ async def test_what_is_wrong_comes_with_what_to_do_the_worst_first(client: Redis
     assert "problem Redis is &lt;away&gt;. Start it. note A note." in words
 
 
+async def test_what_another_server_says_in_a_finding_changes_nothing_around_it(client: Redis) -> None:
+    away = problem("x", "The next hop is degraded: {problem}.", "Start {problem}.")(problem=f"550 {HOSTILE}")
+    html = await show(client, make_now(findings=[away]))
+
+    assert "\u202e" not in html
+    for text in ("The next hop is degraded: 550 ", "Start 550 "):
+        assert re.search(f'<bdi class="foreign"[^>]*>{text}', html)
+
+
 async def test_old_numbers_are_said_to_be_old(client: Redis) -> None:
     now = make_now(checks=SOME)
     assert "These numbers are of" in plain(await show(client, replace(now, read_at=now.at - 60)))

@@ -7,7 +7,8 @@ TEXTS = {
     "title": "What happens now",
     "made": "As of",
     "live": "This page is kept up to date.",
-    "not_live": "This page is not kept up to date: it has no connection, and tries again by itself.",
+    "not_live": "This page is not kept up to date: it has no connection, or too many pages have one. "
+    "It tries again by itself.",
     "too_many_listeners": "{count} browsers are kept up to date by this process already.",
     "findings": "What is wrong",
     "severity": "How bad",
