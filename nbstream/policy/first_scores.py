@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterator
@@ -88,7 +89,7 @@ class FirstScoreWindow:
     def __init__(self) -> None:
         self._by_time: list[_TimeOrderKey] = []
         self._score_by_packed: dict[bytes, FirstScore] = {}
-        self._probabilities: list[float] = []  # of all first scores, smallest first
+        self._probabilities = array("d")  # of all first scores, smallest first; numpy copies it at once
         self._by_budget: dict[float, list[_TimeOrderKey]] = defaultdict(list)  # by rate, in the order of time
         self._called_spam_by_budget: dict[float, list[_TimeOrderKey]] = defaultdict(list)
         self.change_count = 0
