@@ -24,7 +24,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import NoPermissionError
 
@@ -66,6 +66,7 @@ _CONFIRM_SECONDS = 5.0
 _MAX_GATHERED = 1000  # messages on the channel that are one piece of news
 _MAX_PROCESSES = 200
 _END_OF_TIME = 2**33  # in the year 2242; what is later cannot be shown everywhere
+_MAX_COUNT = 1 << 63
 
 _LATENCY_PREFIX = "t"
 _LATENCY_UNITS = 16_000  # the first bucket is below 1/16 ms
@@ -267,35 +268,44 @@ def _pack_status(status: ProcessStatus) -> str:
     return json.dumps(asdict(status), separators=(",", ":"))
 
 
-def _unpack_process(packed: bytes) -> SeenProcess | None:
+def _read_count(value: Any) -> int:
+    """Return a number as Redis counts. Raises ``ValueError``, ``TypeError`` or ``OverflowError``."""
+    count = int(value)
+    if not 0 <= count < _MAX_COUNT:
+        raise ValueError(f"{count} is no count")
+    return count
+
+
+def _read_seconds(value: Any) -> float:
+    """Return a time or a duration. Raises ``ValueError``, ``TypeError`` or ``OverflowError``."""
+    seconds = float(value)
+    if not 0 <= seconds < _END_OF_TIME:
+        raise ValueError(f"{seconds} is no time")
+    return seconds
+
+
+def unpack_process(packed: bytes) -> SeenProcess | None:
     """Return the process; None where another version wrote something that cannot be read."""
     at, _, text = packed.partition(b" ")
     try:
         values = json.loads(text)
         connections = {
-            str(name): ListenerConnections(int(counts["open"]), int(counts["accepted"]), int(counts["refused"]))
+            str(name): ListenerConnections(*(_read_count(counts[each]) for each in ("open", "accepted", "refused")))
             for name, counts in values["connections"].items()
         }
         quarantined = values["quarantined"]
         status = ProcessStatus(
             str(values["host"]),
-            int(values["worker"]),
+            _read_count(values["worker"]),
             str(values["version"]),
             bool(values["is_loaded"]),
-            float(values["lag_seconds"]),
-            None if quarantined is None else int(quarantined),
+            _read_seconds(values["lag_seconds"]),
+            None if quarantined is None else _read_count(quarantined),
             connections,
         )
-        return SeenProcess(_unpack_time(at), status)
+        return SeenProcess(_read_seconds(at), status)
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
         return None
-
-
-def _unpack_time(packed: bytes) -> float:
-    at = int(packed)
-    if not 0 <= at < _END_OF_TIME:
-        raise ValueError(f"{at} is no time")
-    return float(at)
 
 
 class ActivitySpan(StrEnum):
@@ -392,7 +402,10 @@ _NAMES: Mapping[bytes, str | int] = {
 
 
 def parse_counts(fields: Mapping[bytes, bytes]) -> Mapping[int, Slot]:
-    """Return the slots of a stored hash, by their number; what another version counts besides is left out."""
+    """Return the slots of a stored hash, by their number; what another version counts besides is left out.
+
+    Raises ``ValueError`` for what is no count.
+    """
     slots: dict[bytes, Slot] = {}
     for key, value in fields.items():
         number, _, name = key.partition(b":")
@@ -403,11 +416,11 @@ def parse_counts(fields: Mapping[bytes, bytes]) -> Mapping[int, Slot]:
         if slot is None:
             slot = slots[number] = Slot()
         if isinstance(counted, int):
-            slot.latencies[counted] = int(value)
+            slot.latencies[counted] = _read_count(value)
         elif counted == _DROPPED:
-            slot.dropped = int(value)
+            slot.dropped = _read_count(value)
         else:
-            slot.classes[counted] = int(value)
+            slot.classes[counted] = _read_count(value)
     return {int(number): slot for number, slot in slots.items()}
 
 
@@ -488,7 +501,7 @@ _MAX_REMEMBERED = 25 + 8
 
 
 def _seen_processes(packed: Iterable[bytes]) -> Sequence[SeenProcess]:
-    found = [process for process in map(_unpack_process, packed) if process is not None]
+    found = [process for process in map(unpack_process, packed) if process is not None]
     found.sort(key=lambda process: (process.status.host, process.status.worker))
     return found[:_MAX_PROCESSES]
 

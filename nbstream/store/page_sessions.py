@@ -118,5 +118,5 @@ def _read_login(stored: Any) -> StoredLogin | None:
         values = json.loads(stored)
         proof = str(values.get("password_proof", ""))
         return StoredLogin(str(values["role"]), str(values["name"]), float(values["ends_at"]), proof)
-    except (ValueError, TypeError, LookupError, AttributeError):
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -305,6 +306,8 @@ async def test_processes_that_are_silent_for_long_are_forgotten(client: Redis) -
         f"12 {json.dumps('x')}",
         "12 "
         + json.dumps({**asdict(STATUS), "quarantined": 0}).replace('"quarantined": 0', '"quarantined": 1e999'),
+        "12 " + json.dumps(asdict(STATUS)).replace('"worker": 1', '"worker": -1'),
+        "12 " + json.dumps(asdict(replace(STATUS, lag_seconds=math.nan))),
         "12 " + "[" * 100_000,
     ],
 )

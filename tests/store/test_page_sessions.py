@@ -84,7 +84,18 @@ async def test_what_is_no_token_gives_nothing(store: PageSessionStore, token: st
     assert await store.use_link(token) is None
 
 
-@pytest.mark.parametrize("stored", [b"", b"[]", b"{}", b'{"role":"read","name":"a","ends_at":"soon"}', b"\xff"])
+@pytest.mark.parametrize(
+    "stored",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"role":"read","name":"a","ends_at":"soon"}',
+        b'{"role":"read","name":"a","ends_at":1' + b"0" * 400 + b"}",
+        b"[" * 100_000,
+        b"\xff",
+    ],
+)
 async def test_what_another_program_wrote_is_no_session(
     store: PageSessionStore, client: Redis, stored: bytes
 ) -> None:

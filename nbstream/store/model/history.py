@@ -48,8 +48,11 @@ class Assessment:
     @classmethod
     def unpack(cls, stored: bytes) -> Assessment:
         """What ``pack`` packed; raises ``ValueError`` for anything else."""
-        probability, _, verdict = stored.decode().partition(" ")
-        return cls(float(probability), verdict)
+        number, _, verdict = stored.decode().partition(" ")
+        probability = float(number)
+        if not 0 <= probability <= 1:
+            raise ValueError("no probability")
+        return cls(probability, verdict)
 
 
 @dataclass(frozen=True, slots=True)

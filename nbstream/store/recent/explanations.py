@@ -10,6 +10,7 @@ docs/experiments.md).
 from __future__ import annotations
 
 import json
+import math
 import struct
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ import numpy as np
 from nbstream.bayes.packed_clues import PackedClues, bytes_of_index
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.explanation import CountedClue, CountedTokenClues, Explanation
-from nbstream.policy.verdict import ModelState, Thresholds
+from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +29,7 @@ _FORMAT_VERSION = b"2"
 _OLD_FORMAT_VERSION = b"1"
 # time, P(spam), score, prior, bytes of JSON, number of clues that are tokens, bytes of a count
 _HEAD_STRUCT = struct.Struct("<4dIIB")
+_MAX_COUNT = 1 << 63
 _ENCODE_JSON = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -103,6 +105,7 @@ def _read_explanation(packed: bytes, tokens: Sequence[bytes]) -> Explanation:
     numbers = packed[_HEAD_STRUCT.size + length :]
     state, named_clues = map(json.loads, packed[_HEAD_STRUCT.size :][:length].split(b"\n"))
     verdict, reason, thresholds, learned, needed = state
+    _check_types(verdict, reason, thresholds, [*learned.values(), *needed.values()], named_clues)
     token_clues = PackedClues(numbers, n, bytes_of_index(len(tokens)), width)
     if len(numbers) != token_clues.size + 8 * len(named_clues):
         raise ValueError("more or less than was written")
@@ -116,6 +119,8 @@ def _read_explanation(packed: bytes, tokens: Sequence[bytes]) -> Explanation:
         *token_clues.ratios.tolist(),
         *struct.unpack_from(f"<{len(named_clues)}d", numbers, token_clues.size),
     ]
+    if not all(map(math.isfinite, (at, probability, score, prior, *log_ratios))):
+        raise ValueError("no number")
     clues = [
         CountedClue(token, log_ratio, ham, spam)
         for (token, ham, spam), log_ratio in zip(rows, log_ratios, strict=True)
@@ -131,3 +136,14 @@ def _read_explanation(packed: bytes, tokens: Sequence[bytes]) -> Explanation:
         state=ModelState(learned, needed),
         clues=tuple(sorted(clues, key=lambda clue: (-abs(clue.log_ratio), clue.token))),
     )
+
+
+def _check_types(
+    verdict: Any, reason: Any, thresholds: Any, learned_counts: Sequence[Any], named_clues: Sequence[Any]
+) -> None:
+    """Raise ``ValueError`` or ``TypeError`` where JSON has other values than ``pack_explanation`` writes."""
+    Verdict(verdict)
+    "".join([reason, thresholds[3]])
+    counts = [*learned_counts, *(count for clue in named_clues for count in clue[1:] if count is not None)]
+    if not all(isinstance(count, int) and abs(count) < _MAX_COUNT for count in counts):
+        raise ValueError("no count")

@@ -232,6 +232,12 @@ async def test_a_record_of_another_program_is_refused(model: Model) -> None:
         await records(model)
 
 
+@pytest.mark.parametrize("probability", ["nan", "1.5", "-1", "inf", "x"])
+def test_an_assessment_without_a_probability_is_refused(probability: str) -> None:
+    with pytest.raises(ValueError, match=r"no probability|could not convert"):
+        Assessment.unpack(f"{probability} spam".encode())
+
+
 async def test_a_selection_chooses_records_by_time_actor_label_and_message(model: Model) -> None:
     notes = [LessonNote("cli", actor, NOTE.before, NOTE.after) for actor in ("ann", "ben", "ann")]
     new: list[LedgerEntry | None] = [entry("ham", TOKENS), entry("spam", TOKENS), None]

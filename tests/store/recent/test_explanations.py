@@ -6,6 +6,7 @@ import math
 import struct
 import zlib
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -128,6 +129,24 @@ def test_an_explanation_of_another_version_or_another_message_is_refused() -> No
         unpack_explanation(packed, TOKENS[:1])
     with pytest.raises(StoreIncompatible):
         unpack_explanation(b"2" + struct.pack("<4dIIB", 0, 0, 0, 0, 100_000, 0, 4) + b"[" * 100_000, TOKENS)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"at": math.inf},
+        {"probability": math.nan},
+        {"prior": -math.inf},
+        {"clues": (CountedClue(b"body:1", math.nan, 1, 2),)},
+        {"clues": (CountedClue(b"attribute:x", 1.0, 1 << 63, None),)},
+        {"verdict": "eggs"},
+        {"reason": None},
+        {"state": ModelState({"ham": 0.5})},
+    ],
+)
+def test_what_no_check_gives_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(StoreIncompatible):
+        unpack_explanation(pack_explanation(replace(ONE, **changes), TOKENS), TOKENS)
 
 
 def test_an_explanation_of_an_older_version_is_ignored() -> None:

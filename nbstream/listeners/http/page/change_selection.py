@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from urllib.parse import urlencode
 
 from nbstream.bayes.counts import CLASSES
+from nbstream.listeners.http.page.foreign_text import visible_text
 from nbstream.listeners.http.page.requests import PageRefused
 from nbstream.store.model.history import HistorySelection
 from nbstream.wire.moments import parse_moment
@@ -37,7 +38,7 @@ class ChangeSelection:
             since = parse_moment(self.since, now) if self.since else 0.0
             until = parse_moment(self.until, now) if self.until else None
         except ValueError as error:
-            raise PageRefused(400, str(error)) from error
+            raise PageRefused(400, visible_text(str(error))) from error  # it has what was written
         if self.label not in {"", *CLASSES}:
             raise PageRefused(400, f"label must be one of {', '.join(CLASSES)}")
         return HistorySelection(

@@ -6,9 +6,8 @@ probabilities. So where they are on the axis follows from the calibration, which
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.listeners.http.page.charts.waterfall import Axis, Mark, Step, StepKind, draw_waterfall, round_ticks
@@ -71,9 +70,7 @@ def _threshold_marks(thresholds: Thresholds, curve: ProbabilityCurve) -> Iterabl
 
 def _steps(explanation: Explanation) -> Sequence[Step]:
     clues = explanation.clues[:DRAWN_CLUES]
-    sums = [
-        math.fsum([explanation.prior, *(clue.log_ratio for clue in clues[:end])]) for end in range(len(clues) + 1)
-    ]
+    sums = list(accumulate((clue.log_ratio for clue in clues), initial=explanation.prior))
     steps = [Step(StepKind.PRIOR, text("message.prior"), 0.0, explanation.prior)]
     steps += [
         Step(StepKind.CLUE, clue.token.decode("utf-8", "replace"), start, end)

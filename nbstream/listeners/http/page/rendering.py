@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from nbstream.listeners.http.page.requests import Page, PageRequest
 
+_NOTHING = Markup('<span class="none">\N{EN DASH}</span>')
 _TITLE_LENGTH = 1000
 _LEAST_DISTANCE = 1e-6  # of P(spam) from 0 and from 1, that is shown
 _WHOLE, _FRAGMENT = "layout.html", "fragment.html"
@@ -113,7 +114,7 @@ def foreign(value: str | None, length: int = 100) -> Markup:
     nothing would be seen is a dash, so that no link is invisible.
     """
     if not value or is_blank(value[:length]):
-        return Markup('<span class="none">\N{EN DASH}</span>')
+        return _NOTHING
     shown = visible_text(value, length)
     if len(value) <= length:
         return Markup('<bdi class="foreign">{}</bdi>').format(shown)
@@ -126,8 +127,14 @@ def foreign_lines(value: str) -> Markup:
 
 
 def local_time(at: float, form: str = "%Y-%m-%d %H:%M:%S") -> Markup:
-    """Return a time, in seconds since the epoch, as an element; it is shown in the time zone of the daemon."""
-    then = time.localtime(at)
+    """Return a time, in seconds since the epoch, as an element; it is shown in the time zone of the daemon.
+
+    A number that is no time, which another program may have stored, is a dash.
+    """
+    try:
+        then = time.localtime(at)
+    except (ValueError, OverflowError, OSError):
+        return _NOTHING
     return Markup('<time datetime="{}">{}</time>').format(
         time.strftime("%Y-%m-%dT%H:%M:%S%z", then), time.strftime(form, then)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 from typing import Any
@@ -39,6 +40,11 @@ def test_what_is_not_known_or_not_seen_is_a_dash(nothing: str | None) -> None:
 def test_a_time_is_an_element_that_programs_can_read() -> None:
     element = local_time(0.0)
     assert re.fullmatch(r'<time datetime="[-+:0-9T]+">[-: 0-9]+</time>', element)
+
+
+@pytest.mark.parametrize("at", [math.nan, math.inf, 1e300, -1e300])
+def test_what_is_no_time_is_a_dash(at: float) -> None:
+    assert local_time(at) == '<span class="none">\N{EN DASH}</span>'
 
 
 def test_lines_that_others_wrote_stay_lines_and_are_harmless() -> None:

@@ -189,6 +189,13 @@ async def test_what_is_not_understood_is_refused(reader: Browser) -> None:
 
 
 @pytest.mark.parametrize("path", ["/ui/teaching", "/ui/undo"])
+async def test_what_is_hidden_in_a_link_is_shown_where_it_is_not_understood(reader: Browser, path: str) -> None:
+    html = (await reader.get(f"{path}?since=%E2%80%AEworromot")).text
+
+    assert re.search(r'role="alert">\[U\+202E\]worromot is none of', html)
+
+
+@pytest.mark.parametrize("path", ["/ui/teaching", "/ui/undo"])
 async def test_a_form_that_is_not_understood_keeps_what_was_written(reader: Browser, path: str) -> None:
     html = (await reader.get(f"{path}?since=tomorrow&actor=ann")).text
 
