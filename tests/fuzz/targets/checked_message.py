@@ -6,10 +6,14 @@ and its explanation.
 
 from __future__ import annotations
 
+import math
 import struct
 import zlib
+from dataclasses import replace
+from typing import Any
 
 from nbstream.errors import StoreIncompatible
+from nbstream.filter.message_record import MessageRecord
 from nbstream.policy.explanation import CountedClue, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds
 from nbstream.store.model.formats import SCHEMA_VERSION, ModelFormats
@@ -17,6 +21,7 @@ from nbstream.store.recent import compression
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.store.recent.explanations import pack_explanation, unpack_explanation
 from nbstream.tokens.tokenizer import Tokens
+from tests.fuzz.shown_records import show_message
 from tests.fuzz.target import Choices, FuzzTarget
 
 _KEY = "a" * 24
@@ -35,19 +40,20 @@ def _check(data: bytes) -> None:
         message, packed_explanation = CheckedMessage.unpack_first(_KEY, stored)
     except StoreIncompatible:
         return
-    _check_explanation(packed_explanation, message.tokens.all.names)
+    _check_explanation(packed_explanation, message)
     again = CheckedMessage.unpack(_KEY, message.pack(ModelFormats(SCHEMA_VERSION)))
     assert again.tokens.all == message.tokens.all
     assert (again.verdict, again.policy) == (message.verdict, message.policy)
 
 
-def _check_explanation(packed: bytes, tokens: tuple[bytes, ...]) -> None:
+def _check_explanation(packed: bytes, message: CheckedMessage) -> None:
     try:
-        explanation = unpack_explanation(packed, tokens) if packed else None
+        explanation = unpack_explanation(packed, message.tokens.all.names) if packed else None
     except StoreIncompatible:
         return
     if explanation is not None:
         assert len(explanation.clues) <= len(packed)
+        show_message(MessageRecord(_KEY, explanation, explanation, message, None))
 
 
 _MESSAGE = CheckedMessage(_KEY, _TOKENS, 0.75, "unsure")
@@ -63,6 +69,15 @@ _EXPLANATION = Explanation(
     clues=(CountedClue(b"body:a", 1.5, 1000, 4000), CountedClue(b"attribute:type", -0.6, None, None)),
 )
 _PACKED_EXPLANATION = pack_explanation(_EXPLANATION, _TOKENS.all)
+_STRANGE: tuple[dict[str, Any], ...] = (
+    {"at": math.inf},
+    {"probability": math.nan},
+    {"score": math.nan, "prior": -math.inf},
+    {"verdict": None},
+    {"verdict": "", "reason": ("x",)},
+    {"state": ModelState({}, {"ham": None})},  # type: ignore[dict-item]
+)
+_STRANGE_EXPLANATIONS = [pack_explanation(replace(_EXPLANATION, **changes), _TOKENS.all) for changes in _STRANGE]
 _NESTED_EXPLANATION = b"2" + struct.pack("<4dIIB", 0, 0, 0, 0, 1900, 0, 4) + b"[" * 1900
 
 TARGET = FuzzTarget(
@@ -73,6 +88,7 @@ TARGET = FuzzTarget(
         + b"0.75 unsure\0from:ann\nsubject:x\0body:a\nurl:b\nraw:c\0type text/plain\0size 7\xff"
         + _PACKED_EXPLANATION,
         b"\1" + _MESSAGE.pack(ModelFormats()) + _NESTED_EXPLANATION,
+        *(b"\1" + _MESSAGE.pack(ModelFormats()) + packed for packed in _STRANGE_EXPLANATIONS),
         b"\0" + b"nan \0\0\0\0\0policy\0former\xff2",
         b"\0" + b"1 spam\0a\0b\0c d\0e 1_0\0p\0f\0g\xff1",
         b"\1" + _MESSAGE.pack(ModelFormats())[:-3],
@@ -82,5 +98,5 @@ TARGET = FuzzTarget(
     ),
     words=(b"\0", b"\n", b" ", b"nan", b"\xff2", b"[[", b'["', b"null", b"\xff\xff\xff\x7f", b"{}"),
     max_bytes=3000,
-    mutations=1500,
+    mutations=400,
 )

@@ -10,6 +10,7 @@ import zlib
 
 from nbstream.errors import StoreIncompatible
 from nbstream.store.model.history import HistoryRecord, HistorySelection, read_change, read_record
+from tests.fuzz.shown_records import show_changes, show_message
 from tests.fuzz.target import FuzzTarget
 
 _TOKENS_FIELD = b"former:tokens"
@@ -31,6 +32,8 @@ def _check(data: bytes) -> None:
     assert read_change(record.id, fields).description == record.description
     assert record in HistorySelection()
     assert record not in HistorySelection(until=1.0)
+    show_changes([record])
+    show_message(None, [record])
 
 
 _RECORD = (
@@ -54,8 +57,9 @@ TARGET = FuzzTarget(
         _RECORD.replace(b"\0spam\0", b"\0\0") + _FORMER,
         _RECORD + _FORMER.replace(b"former:label\0ham", b"former:label\0spam"),
         _RECORD.replace(b"0.5 unsure", b"x"),
+        _RECORD.replace(b"0.5 unsure", b"nan unsure"),
         b"",
     ),
     words=(b"\0former:weight\0", b"\0label\0", b"\0version\0", b"\0before\0", b"nan ", b"\0", b"\xff"),
-    mutations=1500,
+    mutations=400,
 )

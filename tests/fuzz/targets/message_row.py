@@ -5,6 +5,7 @@ from __future__ import annotations
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.envelope import Envelope
 from nbstream.store.recent.envelopes import MessageRow
+from tests.fuzz.shown_records import show_row
 from tests.fuzz.target import FuzzTarget
 
 _KEY = "a" * 24
@@ -18,6 +19,7 @@ def _check(data: bytes) -> None:
     names = row.index_names()
     assert all(name.isascii() and " " not in name and 0 < len(name) <= 9 for name in names)
     assert MessageRow.unpack(_KEY, row.pack()) == row
+    show_row(row)
 
 
 _ENVELOPE = Envelope("smtp", "ann@x.example", ("bob@y.example", ""), 12, "caf\u00e9 \udcff", "pass, quarantine")
@@ -29,9 +31,10 @@ TARGET = FuzzTarget(
         MessageRow(_KEY, 1_800_000_000.25, "ham", 0.25).pack(),
         b'[1,1e400,"ham",0.5,"default"]',
         b'[1,NaN,"ham",0.5,"default"]',
+        b'[1,1e300,"ham",-1e300,"default","smtp",null,[],1e300,null,""]',
         b'[1,1,"ham",0.5,"default","smtp",7,[8],9,{},null]',
     ),
     words=(b"null", b"NaN", b"[", b"]", b'"', b"\\ud800", b"1e400", b",", b"{}", b"true"),
     max_bytes=1000,
-    mutations=1500,
+    mutations=600,
 )

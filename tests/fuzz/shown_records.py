@@ -1,0 +1,107 @@
+"""Pages that show what Redis has of messages: they consist of our own elements, whatever it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import cast
+
+from nbstream.filter.message_record import MessageRecord
+from nbstream.listeners.http.page.explanation_chart import ProbabilityCurve
+from nbstream.listeners.http.page.message_view import MessageLookups, MessageView
+from nbstream.listeners.http.page.messages_view import MemoryOptions, MessagesView
+from nbstream.listeners.http.page.quarantined_mail import PageQuarantine
+from nbstream.listeners.http.page.rendering import PageRenderer
+from nbstream.listeners.http.page.requests import Answer, Page, PageRequest, Role, Session
+from nbstream.listeners.http.page.routes import View
+from nbstream.listeners.http.page.teaching_view import TeachingView
+from nbstream.listeners.message_service import MessageHandler
+from nbstream.policy.verdict import ModelState
+from nbstream.store.model.history import HistoryChange, HistoryRecord
+from nbstream.store.recent.envelopes import MessageRow, RowPosition
+from nbstream.store.recent.row_search import Direction, RowFilter, RowPage
+from tests.fuzz.page_elements import assert_own_elements
+
+TIME = 1_800_000_000.0
+SESSION = Session(Role.TEACH, "page ann", "c" * 64)
+_runner = asyncio.Runner()
+_renderer = PageRenderer("1")
+
+
+class _OneRow:
+    """A search that finds one row."""
+
+    def __init__(self, row: MessageRow) -> None:
+        self._row = row
+
+    async def count(self) -> int:
+        return 1
+
+    async def search(
+        self, wanted: RowFilter, position: RowPosition | None = None, direction: Direction = Direction.OLDER
+    ) -> RowPage:
+        return RowPage((self._row,), self._row.position if position else None, is_cut=bool(wanted.sender))
+
+
+class _Changes:
+    """The changes that were read."""
+
+    limit = 1
+
+    def __init__(self, changes: Sequence[HistoryChange]) -> None:
+        self.known = changes
+
+    async def read(self) -> Sequence[HistoryChange]:
+        return self.known
+
+
+class _EmptyQuarantine:
+    async def find(self, message_id: str) -> None:
+        return None
+
+
+def show_row(row: MessageRow, request: PageRequest | None = None) -> None:
+    """Show a row in the list, as an answer to this request."""
+    _show(MessagesView(_OneRow(row), MemoryOptions(1, 1, envelopes=True)), request or PageRequest(SESSION))
+
+
+def show_changes(changes: Sequence[HistoryChange], request: PageRequest | None = None) -> None:
+    """Show changes in the view teaching, as an answer to this request. Raises ``PageRefused``."""
+    _show(
+        TeachingView(_Changes(changes), lambda: ModelState({"ham": 1, "spam": 1}), lambda: TIME),
+        request or PageRequest(SESSION),
+    )
+
+
+def show_message(record: MessageRecord | None, history: Sequence[HistoryRecord] = ()) -> None:
+    """Show all that is known of a message."""
+
+    async def find_record(_: str) -> MessageRecord | None:
+        return record
+
+    async def find_history(*_: object) -> Sequence[HistoryRecord]:
+        return history
+
+    async def find_nothing(_: str) -> None:
+        return None
+
+    async def find_curve() -> ProbabilityCurve:
+        return lambda score: float(score > 0)
+
+    lookups = MessageLookups(find_record, find_nothing, find_history, find_curve, find_nothing)
+    view = MessageView(lookups, cast(PageQuarantine, _EmptyQuarantine()), _no_handler)
+    _show(view, PageRequest(SESSION, "a" * 24))
+
+
+def _no_handler() -> MessageHandler:
+    raise AssertionError("nothing is taught")
+
+
+def _show(view: View, request: PageRequest) -> None:
+    page = _runner.run(_answer(view, request))
+    assert isinstance(page, Page)
+    assert_own_elements(_renderer.render(page, request, path="/ui/"), has_charts=True)
+
+
+async def _answer(view: View, request: PageRequest) -> Answer:
+    return await next(iter(view.routes())).handler(request)

@@ -1,0 +1,191 @@
+"""The page over HTTP: whatever cookies, forms, addresses and fields come, each answer is one of our own.
+
+Tokens stand for themselves here, and nothing is remembered: the same request has the same answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Iterable
+
+from redis.asyncio import Redis
+
+from nbstream.listeners.bytes_in_flight import BytesInFlight
+from nbstream.listeners.http.bodies import BodyReader, HttpLimits
+from nbstream.listeners.http.listener import HttpListener
+from nbstream.listeners.http.page.forms import MAX_FORM_BYTES
+from nbstream.listeners.http.page.login import PageLogin
+from nbstream.listeners.http.page.passwords import PagePasswords
+from nbstream.listeners.http.page.rendering import PageRenderer
+from nbstream.listeners.http.page.requests import Answer, Event, EventStream, Json, Page, PageRequest, Redirect
+from nbstream.listeners.http.page.responses import SECURITY_FIELDS
+from nbstream.listeners.http.page.routes import PageRoute
+from nbstream.listeners.http.page.server import PageServer
+from nbstream.listeners.http.page.sessions import PageSessions, csrf_token, seal
+from nbstream.listeners.http.page.static_files import load_static_files
+from nbstream.store.model.keys import ModelKeys
+from nbstream.store.page_sessions import PageSessionStore, StoredLogin, is_token
+from tests.fuzz.http_exchange import HttpExchange, framed
+from tests.fuzz.page_elements import assert_own_elements
+from tests.fuzz.target import FuzzTarget
+
+_TEACHER, _READER, _LINK = ("t" * 43), ("r" * 43), ("l" * 43)
+_DOCUMENTED = frozenset({200, 303, 304, 400, 403, 404, 405, 413, 415, 429, 503})
+_STATUS_LINE = re.compile(rb"HTTP/1\.1 (\d{3}) [ -~]+\r\n")
+_SET_COOKIE = re.compile(
+    r"nbstream_(session|flash)=[\w.=\"-]*; HttpOnly; Max-Age=\d+; Path=/ui/; SameSite=Strict(; Secure)?"
+)
+_TARGETS = re.compile(r"/ui/[!-~]*")
+
+
+class _Sessions(PageSessionStore):
+    """Knows two sessions and one link, and counts nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(Redis(), ModelKeys("fuzz"))
+
+    async def use_link(self, token: str) -> StoredLogin | None:
+        return StoredLogin("read", "ann", 4e9) if token == _LINK else None
+
+    async def create_session(self, role: str, name: str, password: str | None = None) -> str:
+        assert name.startswith("page ")
+        assert name.isprintable()
+        return _TEACHER
+
+    async def find_session(self, token: str) -> StoredLogin | None:
+        assert is_token(token)
+        role = {_TEACHER: "teach", _READER: "read"}.get(token)
+        return StoredLogin(role, "page ann", 4e9) if role else None
+
+    async def end_session(self, token: str) -> None:
+        assert token in {_TEACHER, _READER}
+
+    async def _change_failures(self, source: str, change: int) -> int:
+        assert len(source) < 100
+        return 1
+
+
+class _View:
+    """Says again what it was asked."""
+
+    def routes(self) -> Iterable[PageRoute]:
+        return (
+            PageRoute("GET", "/ui/", self._show),
+            PageRoute("GET", "/ui/messages/{id}", self._show),
+            PageRoute("POST", "/ui/messages/{id}", self._change),
+            PageRoute("GET", "/ui/outcome", self._data),
+            PageRoute("GET", "/ui/events", self._listen),
+        )
+
+    async def _show(self, request: PageRequest) -> Answer:
+        return Page("error.html", {"heading": "Heading", "detail": request.session.name})
+
+    async def _change(self, request: PageRequest) -> Answer:
+        assert request.form_value("csrf") == csrf_token(_TEACHER)
+        return Redirect("/ui/", "".join(request.form.get("text", ())))
+
+    async def _data(self, request: PageRequest) -> Answer:
+        return Json(dict(request.query))
+
+    async def _listen(self, request: PageRequest) -> Answer:
+        return EventStream(lambda: _events(request))
+
+
+async def _events(request: PageRequest) -> AsyncGenerator[Event, None]:
+    for name in list(request.query)[:3]:
+        yield Event("now", {"html": name})
+
+
+def _start() -> HttpExchange:
+    passwords, static_files = PagePasswords("one", "two"), load_static_files()
+    sessions = _Sessions()
+    bodies = BodyReader(HttpLimits(MAX_FORM_BYTES), BytesInFlight(1 << 20), "a form")
+    renderer = PageRenderer(static_files.version)
+    login = PageLogin(sessions, passwords)
+    page = PageServer([_View()], login, PageSessions(sessions, passwords), bodies, static_files, renderer)
+    return HttpExchange(asyncio.Runner(), HttpListener((), page=page))
+
+
+_exchange = _start()
+
+
+def _check(data: bytes) -> None:
+    answer = _exchange.answer(framed(data))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status = _STATUS_LINE.match(head + b"\r\n")
+    if status is None:  # aiohttp has refused it, or nothing came
+        return
+    assert int(status[1]) in _DOCUMENTED, head
+    lines = head.decode("ascii").split("\r\n")[1:]
+    fields = [(name.lower(), value) for name, _, value in (line.partition(": ") for line in lines)]
+    named = dict(fields)
+    if "content-security-policy" not in named:  # not an answer of the page
+        assert int(status[1]) >= 400
+        return
+    for name, value in SECURITY_FIELDS.items():
+        assert named[name.lower()] == value
+    for name, value in fields:
+        if name == "set-cookie":
+            assert _SET_COOKIE.fullmatch(re.sub(r"expires=[^;]*; ", "", value)), value
+    assert _TARGETS.fullmatch(named.get("location", "/ui/"))
+    if named.get("content-type", "").startswith("text/html") and body:
+        assert_own_elements(body.decode())
+
+
+_OWN = b"\nHost: x\nSec-Fetch-Site: same-origin\nContent-Type: application/x-www-form-urlencoded\n"
+_COOKIE = b"Cookie: nbstream_session=" + _TEACHER.encode()
+_CSRF = b"csrf=" + csrf_token(_TEACHER).encode()
+
+TARGET = FuzzTarget(
+    _check,
+    (
+        b"GET /ui/?span=day\nHost: x\n"
+        + _COOKIE
+        + b"; nbstream_flash="
+        + seal(_TEACHER, "caf\xe9 <b>").encode()
+        + b"\n\n",
+        b"GET /ui/messages/%3Cb%3E%ff\nHost: x\n" + _COOKIE.replace(b"=tt", b'="tt\\"; $Path=/ui/;,') + b"\n\n",
+        b"POST /ui/messages/a"
+        + _OWN
+        + _COOKIE
+        + b"\n\n"
+        + _CSRF
+        + b"&text=%0d%0aSet-Cookie:%20a=b&text=%ed%a0%80\xff",
+        b"POST /ui/messages/a" + _OWN + _COOKIE.replace(b"t", b"r") + b"\n\n" + _CSRF,
+        b"POST /ui/login"
+        + _OWN
+        + b"X-Forwarded-For: 10.1.1.1, ::ffff:1.2.3.4%x\n\nlink="
+        + _LINK.encode()
+        + b"&to=/ui/a?b",
+        b"POST /ui/login\nHost: x\nOrigin: https://x\nX-Forwarded-For: fe80::1%\xff\nX-Forwarded-Proto: https\n"
+        b"Content-Type: application/x-www-form-urlencoded\n\npassword=two&name=a%00%e2%80%ae+b&to=//evil",
+        b"POST /ui/logout" + _OWN + _COOKIE + b"\n\n" + _CSRF,
+        b"GET /ui/login?link=" + _LINK.encode() + b'&to=/ui/"><svg onload=x>\nHost: x\n\n',
+        b"GET /ui/events?a=%0a%0adata:&b\nHost: x\n" + _COOKIE + b"\n\n",
+        b"GET /ui/outcome?a=%ff&%22=%00\nHost: x\n" + _COOKIE + b"\n\n",
+        b"GET /ui/static/live.js?1\nHost: x\nIf-None-Match: *\nAccept-Encoding: gzip;q=0\n\n",
+        b"GET /ui/a?b#c\nHost: x\nAccept: text/html\n\n",
+        b"PUT /ui/static/../login\nHost: [\nOrigin: http://[\n\n",
+    ),
+    words=(
+        *(
+            _COOKIE,
+            b"nbstream_flash=",
+            _CSRF,
+            b"\nX-Forwarded-For: ",
+            b"\nX-Forwarded-Proto: https",
+            b"%00",
+            b"%ff",
+        ),
+        *(
+            b"\nOrigin: http://x",
+            b"\nSec-Fetch-Mode: navigate",
+            b"%e2%80%ae",
+            b"&link=" + _LINK.encode(),
+            b"&to=/ui/",
+        ),
+        *(b"password=one", b"password=two", b"name=", b"\nX-Fragment: 1", b"\nIf-None-Match: ", b"::1", b'"'),
+    ),
+    mutations=150,
+)
