@@ -10,15 +10,24 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
 from tests.soak.chaos import stored
-from tests.soak.chaos.deliveries import mail_deviations, maildir_receptions, quarantine_receptions
+from tests.soak.chaos.administrator import Administrator
+from tests.soak.chaos.deliveries import (
+    mail_deviations,
+    maildir_receptions,
+    quarantine_receptions,
+    senders_in_doubt,
+    without_doubtful,
+)
 from tests.soak.chaos.deviations import Deviation
 from tests.soak.chaos.lessons import chain_deviations, lesson_deviations, records_by_message
 from tests.soak.chaos.next_hop import Reception
+from tests.soak.chaos.page_records import page_deviations
 from tests.soak.chaos.redis_group import READY_SECONDS
 from tests.soak.chaos.site import Site
 from tests.soak.chaos.stored import FOLLOW_SECONDS, LEDGER_SECONDS
@@ -33,19 +42,26 @@ _STREAM_SECONDS = 60.0  # for the entries whose workers have died to be claimed 
 
 
 async def audit(
-    site: Site, teachers: Teachers, mirrors: dict[str, Mirror], *, is_lossless: bool
+    site: Site,
+    teachers: Teachers,
+    administrator: Administrator,
+    mirrors: dict[str, Mirror],
+    *,
+    is_lossless: bool,
 ) -> AsyncIterator[Deviation]:
     """Yield all that is wrong, now that nothing fails any more.
 
     ``is_lossless`` says that Redis has lost nothing that it had acknowledged.
     """
     model = Model(site.redis, MODEL, LEDGER_SECONDS)
-    async for deviation in _recovery_deviations(site, teachers):
+    async for deviation in _recovery_deviations(site, teachers, administrator):
         yield deviation
     async for deviation in _memory_deviations(site, model, teachers, mirrors):
         yield deviation
     await _wait_for_streams(site)
     await _restart_all(site)  # what was carried out late is carried out now
+    async for deviation in page_deviations(site.redis, model.keys, site.journal):
+        yield deviation
     for deviation in mail_deviations(site.journal.mail, _receptions(site), site.journal.faults):
         yield deviation
     for deviation in await _lesson_deviations(site, model, teachers, is_lossless=is_lossless):
@@ -58,12 +74,20 @@ async def audit(
         yield deviation
 
 
-async def _recovery_deviations(site: Site, teachers: Teachers) -> AsyncIterator[Deviation]:
+async def _recovery_deviations(
+    site: Site, teachers: Teachers, administrator: Administrator
+) -> AsyncIterator[Deviation]:
     for host in site.hosts.values():
         try:
             await until(partial(teachers.can_teach, host), FOLLOW_SECONDS)
         except TimeoutError:
             yield Deviation(f"host {host.name} still refuses lessons {FOLLOW_SECONDS:.0f} s after the last fault")
+        try:
+            await until(partial(administrator.can_use, host), FOLLOW_SECONDS)
+        except TimeoutError:
+            yield Deviation(
+                f"the page of host {host.name} is not whole {FOLLOW_SECONDS:.0f} s after the last fault"
+            )
 
 
 async def _memory_deviations(
@@ -135,7 +159,7 @@ async def _restart_all(site: Site) -> None:
 
 
 def _receptions(site: Site) -> list[Reception]:
-    receptions = [*site.next_hop.receptions, *maildir_receptions(site.maildir)]
-    for host in site.hosts.values():
-        receptions += quarantine_receptions(host.quarantine)
-    return receptions
+    delivered = [*site.next_hop.receptions, *maildir_receptions(site.maildir)]
+    folders = [host.quarantine for host in site.hosts.values()]
+    doubtful = chain.from_iterable(map(senders_in_doubt, folders))
+    return [*without_doubtful(delivered, doubtful), *chain.from_iterable(map(quarantine_receptions, folders))]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from nbstream.relay.quarantine import Quarantine, read_message
@@ -66,6 +66,20 @@ def _may_be_refused(attempt: MailAttempt, faults: Sequence[Fault]) -> bool:
     )
 
 
+def without_doubtful(deliveries: Iterable[Reception], senders_in_doubt: Iterable[str]) -> Iterator[Reception]:
+    """Yield the deliveries, but for one of each message that waits in a quarantine in doubt.
+
+    A release that ended before the next hop's answer may have delivered it. The file stands for it then, since it
+    is released only if somebody asks for it again.
+    """
+    doubtful = Counter(senders_in_doubt)
+    for delivery in deliveries:
+        if doubtful[delivery.sender]:
+            doubtful[delivery.sender] -= 1
+        else:
+            yield delivery
+
+
 def maildir_receptions(maildir: Path) -> Iterator[Reception]:
     """Yield the messages in a Maildir, each without the fields of its envelope."""
     for path in (maildir / "new").iterdir() if (maildir / "new").is_dir() else ():
@@ -81,3 +95,10 @@ def quarantine_receptions(quarantine: Path) -> Iterator[Reception]:
     for message in Quarantine(quarantine).messages():
         note, content = read_message(message)
         yield Reception(note.envelope.sender.address, content, Reply.READ)
+
+
+def senders_in_doubt(quarantine: Path) -> Iterator[str]:
+    """Yield the senders of the messages of which a release ended without the next hop's answer."""
+    for message in Quarantine(quarantine).messages():
+        if message.in_doubt:
+            yield read_message(message)[0].envelope.sender.address

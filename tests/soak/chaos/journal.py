@@ -52,7 +52,7 @@ class LessonOutcome(StrEnum):
     UNKNOWN = "unknown"
     """There was no answer, or one that promises nothing: it may have been learned, or be learned later."""
     NOT_SENT = "not sent"
-    """There was no connection."""
+    """There was no connection, or the answer says that nothing was done."""
 
 
 ACKNOWLEDGEMENTS = frozenset({LessonOutcome.CHANGED, LessonOutcome.SAME, LessonOutcome.DONE})
@@ -106,6 +106,18 @@ class Journal:
     requests: list[StreamRequest] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     checks: Counter[str] = field(default_factory=Counter)
+    counted_checks: int = 0
+    """How many checks the activity in Redis has at the end."""
+
+    checks_at_most: int = 0
+    """How many checks there may have been: of each request, as many as it may have led to."""
+
+    pages: Counter[int | str] = field(default_factory=Counter)
+    """How often the page was answered with each status."""
+
+    events: Counter[str] = field(default_factory=Counter)
+    """How many events of the page each host has sent."""
+
     problems: list[tuple[float, str]] = field(default_factory=list)
     """What contradicts the rules as soon as it is seen, with its time."""
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
+from tests.soak.chaos.administrator import Administrator
 from tests.soak.chaos.audit import MODEL, audit
 from tests.soak.chaos.deviations import Deviation
 from tests.soak.chaos.disks import small_disk
@@ -106,6 +107,7 @@ async def _attack(
     finishing = asyncio.Event()
     stream, senders = StreamClient(site), Senders(site, options.seed, _SENDERS)
     teachers = Teachers(site, stream, finishing, options.seed)
+    administrator = Administrator(site, teachers, finishing, options.seed)
     async with _mirrors(site) as mirrors:
         async with AsyncExitStack() as stack:
             reading = asyncio.create_task(stream.read_answers())
@@ -114,6 +116,7 @@ async def _attack(
             async with asyncio.TaskGroup() as group:
                 group.create_task(senders.run())
                 group.create_task(teachers.run(_TEACHERS))
+                group.create_task(administrator.run())
                 group.create_task(stream.check_until(finishing, options.seed))
                 await attacking
                 site.journal.note("the last fault has ended")
@@ -121,7 +124,8 @@ async def _attack(
                 finishing.set()
                 senders.finish()
         site.journal.note("audit")
-        async for deviation in audit(site, teachers, mirrors, is_lossless=options.topology.is_lossless):
+        is_lossless = options.topology.is_lossless
+        async for deviation in audit(site, teachers, administrator, mirrors, is_lossless=is_lossless):
             yield deviation
 
 

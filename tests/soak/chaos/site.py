@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from redis.asyncio import Redis
 
 from tests.integration.daemon import free_port
+from tests.soak.chaos.http_client import request
 from tests.soak.chaos.journal import Journal
+from tests.soak.chaos.mails import mail
 from tests.soak.chaos.next_hop import NextHop
 from tests.soak.chaos.redis_group import DIRECT, READY_SECONDS
 from tests.soak.chaos.schedule import HOSTS
@@ -32,7 +34,7 @@ listeners:
   smtp: {{listen: "127.0.0.1:{smtp}"}}
   http: {{listen: "127.0.0.1:{http}"}}
   spamd: {{listen: "127.0.0.1:{spamd}"}}
-  stream: {{claim_seconds: 2, tries: {tries}}}
+  stream: {{claim_seconds: {claim_seconds}, tries: {tries}}}
   dovecot: {{listen: "unix:{folder}/report"}}
 model: {{min_learned: {{spam: 10, ham: 10}}}}
 autolearn: {{ham: 0.02, spam: 0.98, lead: 200}}
@@ -45,6 +47,9 @@ verdict: {{unsure: {unsure}, spam: {spam}}}
 
 STREAM_TRIES = 20
 """How often an entry is tried: workers die often here, and a dead letter is to be rare."""
+
+CLAIM_SECONDS = 2
+"""After so many seconds without an answer an entry may be tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,7 @@ class Host:
         self._workers = workers
         self._next_hop = next_hop
         self._redis = redis
+        self._journal = journal
         folder.mkdir()
         self.write_config()
         self.daemon = Daemon(f"daemon {name}", self.config, folder / "daemon.log", journal)
@@ -96,6 +102,7 @@ class Host:
                 smtp=self.ports.smtp,
                 http=self.ports.http,
                 spamd=self.ports.spamd,
+                claim_seconds=CLAIM_SECONDS,
                 tries=STREAM_TRIES,
                 held=HELD_DOMAIN,
                 unsure=unsure,
@@ -103,6 +110,22 @@ class Host:
             )
         )
         new_file.replace(self.config)
+
+    async def check(self, number: int) -> tuple[int, Any]:
+        """Check a message over the API; return the status and the JSON of the answer.
+
+        Raises ``OSError`` or ``EOFError`` where there is none.
+        """
+        may_be_checked = True
+        try:
+            status, answer = await request(self.ports.http, "POST", "/v1/check", mail(number))
+            may_be_checked = status == 200
+        except ConnectionRefusedError:
+            may_be_checked = False
+            raise
+        finally:
+            self._journal.checks_at_most += may_be_checked
+        return status, answer
 
     async def wait_until_ready(self) -> None:
         """Return once the daemon takes mail. Raises ``TimeoutError``."""

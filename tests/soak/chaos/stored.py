@@ -17,7 +17,6 @@ from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
 from tests.soak.chaos.deviations import Deviation
-from tests.soak.chaos.http_client import request
 from tests.soak.chaos.mails import mail
 from tests.soak.chaos.site import Host, Site
 from tests.soak.chaos.streams import DEAD, IN, OUT
@@ -91,7 +90,7 @@ async def _all_agree(reference: Filter, host: Host, differing: list[int]) -> boo
 
 async def _scores_agree(reference: Filter, host: Host, number: int) -> bool:
     expected = await reference.check(Message.parse(mail(number)))
-    status, answer = await request(host.ports.http, "POST", "/v1/check", mail(number))
+    status, answer = await host.check(number)
     return status == 200 and abs(answer["score"] - expected.score) < 1e-9
 
 

@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 from nbstream.store.replica.mirror import stream_entries
 from tests.soak.chaos.journal import Journal, LessonAttempt, LessonOutcome, StreamRequest
 from tests.soak.chaos.mails import mail
-from tests.soak.chaos.site import STREAM_TRIES, Site
+from tests.soak.chaos.site import CLAIM_SECONDS, STREAM_TRIES, Site
 from tests.soak.chaos.teaching import key_of
 
 IN, OUT, DEAD = (f"nbstream:{{default}}:{name}" for name in ("in", "out", "dead"))
@@ -69,8 +69,13 @@ class StreamClient:
         """Check messages and texts until the event is set."""
         generator = random.Random(f"{seed} stream")
         while not finishing.is_set():
-            number = generator.randrange(500)
-            await self._ask({"raw": mail(number)} if number % 2 else {"text": f"text {number} of a stranger"})
+            number, begun = generator.randrange(500), self._journal.now()
+            what: dict[str, str | bytes] = (
+                {"raw": mail(number)} if number % 2 else {"text": f"text {number} of a stranger"}
+            )
+            answer = await self._ask(what)
+            tries = 1 + int((self._journal.now() - begun) / CLAIM_SECONDS)
+            self._journal.checks_at_most += STREAM_TRIES if answer is None else tries
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _add(self, fields: dict[Any, Any]) -> Any:

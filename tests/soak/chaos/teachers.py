@@ -12,9 +12,7 @@ import random
 from collections.abc import Awaitable, Callable
 
 from nbstream.spool.backlog import measure_backlog
-from tests.soak.chaos.http_client import request
 from tests.soak.chaos.journal import ACKNOWLEDGEMENTS, LessonOutcome
-from tests.soak.chaos.mails import mail
 from tests.soak.chaos.site import Host, Site
 from tests.soak.chaos.streams import StreamClient
 from tests.soak.chaos.teaching import SpooledLesson, Teaching, key_of
@@ -150,7 +148,7 @@ class Teachers:
         while not self._finishing.is_set():
             host, number = generator.choice(list(self._site.hosts.values())), generator.randrange(500)
             try:
-                status, answer = await request(host.ports.http, "POST", "/v1/check", mail(number))
+                status, answer = await host.check(number)
             except (OSError, EOFError):
                 journal.checks["no answer"] += 1
             else:

@@ -20,6 +20,7 @@ from tests.integration.spool_client import TAKEN, report
 from tests.soak.chaos.http_client import request
 from tests.soak.chaos.journal import Journal, LessonAttempt, LessonOutcome
 from tests.soak.chaos.mails import mail
+from tests.soak.chaos.page_session import PageSession
 from tests.soak.chaos.senders import SmtpRefusal, smtp_transaction
 from tests.soak.chaos.site import Host
 
@@ -93,6 +94,25 @@ class Teaching:
         """Undo all that was taught of a message, by the command."""
         return await self._attempt("undo", host, number, None, self._undo(host, key_of(number)))
 
+    async def by_page(self, page: PageSession, host: Host, number: int, label: str | None) -> LessonOutcome:
+        """Teach a checked message with the buttons of the page."""
+        return await self._attempt("page", host, number, label, page.teach(host, key_of(number), label))
+
+    async def by_insisting(
+        self, page: PageSession, host: Host, number: int, action: str, version: str
+    ) -> LessonOutcome:
+        """Insist with the button of the page."""
+        asking, label = page.insist(host, key_of(number), action, version), action.removeprefix("insist-")
+        return await self._attempt("insisting", host, number, label, asking)
+
+    async def by_page_undo(self, page: PageSession, host: Host, number: int) -> LessonOutcome:
+        """Undo all that was taught of a message, on the page."""
+        return await self._attempt("undo on the page", host, number, None, page.undo(host, key_of(number)))
+
+    async def by_release(self, page: PageSession, host: Host, number: int) -> LessonOutcome:
+        """Release a quarantined message on the page, which teaches it as ham first."""
+        return await self._attempt("release", host, number, "ham", page.release(host, key_of(number)))
+
     async def by_command(
         self, host: Host, numbers: Sequence[int], label: str | None, kill_after: float | None
     ) -> None:
@@ -100,7 +120,7 @@ class Teaching:
         folder = self._write_messages(numbers)
         words: list[str | Path] = ["learn", label, folder] if label else ["unlearn", folder]
         begun = self._journal.now()
-        code, output = await _run_command(host, *words, seconds=kill_after or _COMMAND_SECONDS)
+        code, output = await run_command(host, *words, seconds=kill_after or _COMMAND_SECONDS)
         outcome = LessonOutcome.DONE if code == 0 else LessonOutcome.UNKNOWN
         if outcome is LessonOutcome.DONE and _counted(output) != len(numbers):
             self._journal.add_problem(f"a command taught {len(numbers)} messages and said: {output}")
@@ -109,7 +129,7 @@ class Teaching:
 
     async def unlearn_all(self, host: Host, numbers: Sequence[int]) -> str:
         """Unlearn all these messages by one command; return why that failed, or nothing."""
-        code, output = await _run_command(host, "unlearn", self._write_messages(numbers), seconds=_LONG_SECONDS)
+        code, output = await run_command(host, "unlearn", self._write_messages(numbers), seconds=_LONG_SECONDS)
         return "" if code == 0 and _counted(output) == len(numbers) else f"exit code {code}: {output}"
 
     def _write_messages(self, numbers: Sequence[int]) -> Path:
@@ -176,14 +196,14 @@ class Teaching:
         return (LessonOutcome.CHANGED if changed else LessonOutcome.SAME), answer
 
     async def _undo(self, host: Host, key: str) -> Answer:
-        code, output = await _run_command(host, "undo", "--id", key, "--yes", "--json")
+        code, output = await run_command(host, "undo", "--id", key, "--yes", "--json")
         if code != 0:
             return LessonOutcome.UNKNOWN, f"exit code {code}: {output}"
         outcomes = {json.loads(line).get("outcome") for line in output.splitlines() if line.startswith("{")}
         return (LessonOutcome.UNKNOWN if "stays" in outcomes else LessonOutcome.DONE), output
 
 
-async def _run_command(host: Host, *words: str | Path, seconds: float = _COMMAND_SECONDS) -> tuple[int, str]:
+async def run_command(host: Host, *words: str | Path, seconds: float = _COMMAND_SECONDS) -> tuple[int, str]:
     """Run a command on the host's configuration, and return its exit code and what it printed.
 
     It is killed if it has not ended within so many ``seconds``.

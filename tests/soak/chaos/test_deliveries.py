@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.soak.chaos.deliveries import mail_deviations
+from tests.soak.chaos.deliveries import mail_deviations, without_doubtful
 from tests.soak.chaos.journal import Fault, MailAttempt, MailOutcome
 from tests.soak.chaos.mails import mail, without_own_fields
 from tests.soak.chaos.next_hop import Reception, Reply
@@ -64,6 +64,13 @@ def test_mail_is_refused_only_where_more_than_redis_has_failed() -> None:
 
 def test_mail_that_nobody_sent_is_a_deviation() -> None:
     assert list(mail_deviations([], [Reception("m9.1@sender.example", b"")], []))
+
+
+def test_a_message_in_doubt_stands_for_one_delivery_of_it() -> None:
+    first, second, other = Reception("a", b"1"), Reception("a", b"2"), Reception("b", b"3")
+
+    assert list(without_doubtful([first, other, second], ["a"])) == [other, second]
+    assert list(without_doubtful([other], ["a"])) == [other]
 
 
 def test_no_byte_may_be_altered_but_for_our_fields() -> None:

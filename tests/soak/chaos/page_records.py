@@ -1,0 +1,155 @@
+"""The audit of what the page stores: rows and their indices, activity, sessions, and that all of it expires."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+from redis.asyncio import Redis
+
+from nbstream.errors import StoreIncompatible
+from nbstream.store.activity import (
+    HOURS_LIFE_SECONDS,
+    MINUTES_LIFE_SECONDS,
+    ActivityReader,
+    ActivitySpan,
+    parse_counts,
+)
+from nbstream.store.model.keys import ModelKeys
+from nbstream.store.page_sessions import FAILURE_SECONDS, LINK_SECONDS, SESSION_SECONDS
+from nbstream.store.recent.envelopes import MessageRow
+from tests.soak.chaos.deviations import Deviation
+from tests.soak.chaos.journal import Journal
+
+_MEMORY_SECONDS = 72 * 3600
+_PROCESSES = 3
+_LONGEST_LIVES = {
+    "page:link:": LINK_SECONDS,
+    "page:session:": SESSION_SECONDS,
+    "page:failures:": FAILURE_SECONDS,
+    "activity:minutes:": MINUTES_LIFE_SECONDS,
+    "activity:hours:": HOURS_LIFE_SECONDS,
+    "activity:processes": 3600,
+    "row:": _MEMORY_SECONDS,
+    "rows": _MEMORY_SECONDS,
+    "checked:": _MEMORY_SECONDS,
+    "recent": _MEMORY_SECONDS,
+}
+"""The beginnings of the names of keys that must expire, and the longest time until then, in seconds."""
+
+
+async def page_deviations(redis: Redis, keys: ModelKeys, journal: Journal) -> AsyncIterator[Deviation]:
+    """Yield what is wrong with what the page stores of a model."""
+    prefix = keys.pattern.removesuffix("*")
+    names = [name.decode() async for name in redis.scan_iter(keys.pattern, count=1000)]
+    async with redis.pipeline(transaction=False) as pipe:
+        for name in names:
+            pipe.ttl(name)
+        lives = dict(zip([name.removeprefix(prefix) for name in names], await pipe.execute(), strict=True))
+    for deviation in _life_deviations(lives):
+        yield deviation
+    for deviation in row_deviations(await _read_indices(redis, keys, lives), await _read_rows(redis, keys, lives)):
+        yield deviation
+    async for deviation in _activity_deviations(redis, keys, journal, lives):
+        yield deviation
+
+
+def _life_deviations(lives: Mapping[str, int]) -> Iterator[Deviation]:
+    """Yield which key of the page does not expire, or too late; -2 is one that has expired meanwhile."""
+    for name, seconds in lives.items():
+        for beginning, longest in _LONGEST_LIVES.items():
+            if name.startswith(beginning) and (seconds == -1 or seconds > longest):
+                yield Deviation(f"the key {name} expires in {seconds} s, not in {longest} s (-1: never)")
+
+
+def row_deviations(
+    indices: Mapping[str, Mapping[str, float]], rows: Mapping[str, MessageRow | None]
+) -> Iterator[Deviation]:
+    """Yield where the rows and their indices do not agree.
+
+    ``indices`` are the times of the ids in ``recent``, ``rows``, ``rows:indices`` and ``rows:by:NAME``; ``rows``
+    are the rows by id, None for one that cannot be read.
+    """
+    expected: dict[str, dict[str, float]] = {"rows": {}, "rows:indices": {}}
+    for message_id, row in rows.items():
+        if row is None:
+            yield Deviation(f"the row of {message_id} cannot be read")
+            continue
+        expected["rows"][message_id] = row.checked_at
+        expected["rows:indices"][f"{message_id} {' '.join(row.index_names())}"] = 0.0
+        for name in row.index_names():
+            expected.setdefault(f"rows:by:{name}", {})[message_id] = row.checked_at
+    for name in sorted({*expected, *indices} - {"recent"}):
+        own, wanted = indices.get(name, {}), expected.get(name, {})
+        if own != wanted:
+            different = sorted(id_ for id_ in {*own, *wanted} if own.get(id_) != wanted.get(id_))
+            yield Deviation(f"{len(different)} entries of {name} are not those of the rows: {different[:3]}")
+    recent = indices.get("recent", {})
+    unknown = [message_id for message_id, at in expected["rows"].items() if recent.get(message_id) != at]
+    if unknown:
+        yield Deviation(f"{len(unknown)} messages have a row and are not remembered so: {unknown[:3]}")
+
+
+async def _read_indices(
+    redis: Redis, keys: ModelKeys, names: Mapping[str, object]
+) -> Mapping[str, Mapping[str, float]]:
+    prefix = keys.pattern.removesuffix("*")
+    indices: dict[str, dict[str, float]] = {}
+    for name in names:
+        if name == "recent" or name.startswith("rows"):
+            entries: Any = await redis.zrange(f"{prefix}{name}", 0, -1, withscores=True)
+            indices[name] = {member.decode(): at for member, at in entries}
+    return indices
+
+
+async def _read_rows(
+    redis: Redis, keys: ModelKeys, names: Mapping[str, object]
+) -> Mapping[str, MessageRow | None]:
+    ids = [name.removeprefix("row:") for name in names if name.startswith("row:")]
+    values: Any = await redis.mget([keys.row(message_id) for message_id in ids]) if ids else []
+    return {message_id: _unpacked(message_id, value) for message_id, value in zip(ids, values, strict=True)}
+
+
+def _unpacked(message_id: str, packed: bytes) -> MessageRow | None:
+    try:
+        return MessageRow.unpack(message_id, packed)
+    except StoreIncompatible:
+        return None
+
+
+async def _activity_deviations(
+    redis: Redis, keys: ModelKeys, journal: Journal, names: Mapping[str, object]
+) -> AsyncIterator[Deviation]:
+    sums = [await _sum_activity(redis, keys, names, kind) for kind in ("minutes", "hours")]
+    if sums[0] != sums[1]:
+        yield Deviation(f"the activity by minute and by hour differ: {sums}")
+    checks = sum(number for name, number in sums[0].items() if not isinstance(name, int))
+    latencies = sum(number for name, number in sums[0].items() if isinstance(name, int))
+    journal.counted_checks = checks
+    if checks != latencies:
+        yield Deviation(f"the activity has {checks} verdicts and {latencies} latencies")
+    if checks > journal.checks_at_most:
+        yield Deviation(f"the activity has {checks} checks, and there were {journal.checks_at_most} at most")
+    if not checks:
+        yield Deviation("the activity has no checks")
+    processes: Any = await redis.hkeys(keys.activity_processes)
+    if len(processes) > _PROCESSES:
+        yield Deviation(f"{len(processes)} processes are remembered: {processes}")
+    _, seen = await ActivityReader(redis, keys).read(ActivitySpan.DAY, time.time())
+    if len(seen) != len(processes):
+        yield Deviation(f"of {len(processes)} processes {len(seen)} can be read")
+
+
+async def _sum_activity(redis: Redis, keys: ModelKeys, names: Mapping[str, object], kind: str) -> Counter[object]:
+    """Return the sums of all hashes of this kind, by verdict and by bucket of latency."""
+    prefix, sums = keys.pattern.removesuffix("*"), Counter[object]()
+    for key in names:
+        if key.startswith(f"activity:{kind}:"):
+            fields: Any = await redis.hgetall(f"{prefix}{key}")
+            for slot in parse_counts(fields).values():
+                for name, number in chain(slot.verdicts.items(), slot.latencies.items()):
+                    sums[name] += number
+    return sums

@@ -1,0 +1,119 @@
+"""Thousands of sessions, views and event streams of the page: what the memory of the daemon becomes, as a table.
+
+``pytest -s`` shows the table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.integration.daemon import DaemonProcess
+from tests.letters import letters
+from tests.soak.chaos.http_client import ask, open_exchange
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
+
+ROUNDS, WARM_UP = 12, 2
+LOGINS = 200
+"""Of each round, as are these:"""
+VIEWS = 1000
+STREAMS = 20
+MAX_GROWTH_MB = 8.0
+PASSWORD = "password of this test"
+PATHS = (
+    *("/ui/", "/ui/?span=week", "/ui/messages", "/ui/messages?sender=%40x.example", "/ui/thresholds"),
+    *("/ui/thresholds/outcome?unsure=0.3", "/ui/teaching", "/ui/undo?since=1h", "/ui/tokens?q=prize"),
+    *("/ui/quarantine", "/ui/messages/{id}"),
+)
+
+
+async def test_browsers_that_come_and_go_leave_nothing_in_memory(tmp_path: Path, redis_binary: Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_text(PASSWORD)
+    secret.chmod(0o600)
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        f"state_dir: {tmp_path / 'state'}\n"
+        f"listeners: {{http: {{listen: '127.0.0.1:0', password_file: {secret}}}}}\n"
+        "model: {min_learned: {ham: 10, spam: 10}}\n"
+    )
+    with DaemonProcess(config) as daemon:
+        browsers = Browsers(daemon)
+        await browsers.teach()
+        sizes = []
+        for number in range(1, ROUNDS + 1):
+            await browsers.play()
+            sizes.append(browsers.resident_megabytes())
+            print(f"{number * LOGINS:6,} sessions {number * VIEWS:7,} views {sizes[-1]:7.1f} MB", flush=True)
+    assert sizes[-1] - sizes[WARM_UP - 1] < MAX_GROWTH_MB
+
+
+class Browsers:
+    """All who look at the page of a daemon."""
+
+    def __init__(self, daemon: DaemonProcess) -> None:
+        self._port = int(daemon.address("http").rpartition(":")[2])
+        self._status = Path(f"/proc/{daemon.process.pid}/status")
+        self._clients = 0
+        self._id = ""
+
+    def resident_megabytes(self) -> float:
+        """The memory of the daemon."""
+        found = re.search(r"VmRSS:\s+(\d+) kB", self._status.read_text())
+        assert found
+        return int(found[1]) / 1024
+
+    async def teach(self) -> None:
+        """Check and teach some messages, so that there is something to see."""
+        for label, raw in letters(200):
+            for path in ("/v1/check", f"/v1/learn?label={label}"):
+                head, body = await ask(self._port, "POST", path, raw)
+                assert head.status == 200, body
+        found = re.search(rb'"id": ?"(\w+)"', body)
+        assert found
+        self._id = found[1].decode()
+
+    async def play(self) -> None:
+        """One round: sessions begin, views are read, and streams of events come and go."""
+        cookies = [await self._log_in() for _ in range(LOGINS)]
+        for number in range(VIEWS):
+            if number % (VIEWS // 5) == 0:
+                await self._listen(cookies)
+            path = PATHS[number % len(PATHS)].format(id=self._id)
+            head, body = await ask(self._port, "GET", path, fields={"Cookie": cookies[number % LOGINS]})
+            assert head.status == 200, (path, body)
+
+    async def _log_in(self) -> str:
+        self._clients += 1
+        client = f"10.0.{self._clients // 256}.{self._clients % 256}"
+        fields = {
+            "X-Forwarded-For": client,
+            "Sec-Fetch-Site": "same-origin",
+            "Content-Type": "application/x-www-form-urlencoded",
+        }
+        form = urlencode({"password": PASSWORD, "name": client}).encode()
+        head, body = await ask(self._port, "POST", "/ui/login", form, fields)
+        assert head.status == 200, body
+        return head.field("set-cookie").partition(";")[0]
+
+    async def _listen(self, cookies: list[str]) -> None:
+        """Open as many streams as may be, read an event of each, and go away."""
+        async with AsyncExitStack() as stack:
+            readers = [await stack.enter_async_context(self._events(cookie)) for cookie in cookies[:STREAMS]]
+            for reader in readers:
+                while not (await reader.readline()).startswith(b"data: "):
+                    pass
+
+    @asynccontextmanager
+    async def _events(self, cookie: str) -> AsyncIterator[asyncio.StreamReader]:
+        path = f"/ui/events?span={('hour', 'day', 'week')[self._clients % 3]}"
+        async with open_exchange(self._port, "GET", path, fields={"Cookie": cookie}) as (head, reader):
+            assert head.status == 200, head
+            yield reader
