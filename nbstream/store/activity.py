@@ -290,7 +290,9 @@ def unpack_process(packed: bytes) -> SeenProcess | None:
     try:
         values = json.loads(text)
         connections = {
-            str(name): ListenerConnections(*(_read_count(counts[each]) for each in ("open", "accepted", "refused")))
+            str(name): ListenerConnections(
+                *(_read_count(counts[each]) for each in ("open", "accepted", "refused"))
+            )
             for name, counts in values["connections"].items()
         }
         quarantined = values["quarantined"]

@@ -5,6 +5,7 @@ The fields and values of the hash of counts have a NUL between them; what follow
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 from nbstream.errors import StoreUnavailable
@@ -19,6 +20,7 @@ from tests.listeners.http.page.now_sources import make_now
 
 _NOW = 1_800_000_000.0
 _renderer = PageRenderer("1")
+_runner = asyncio.Runner()
 
 
 def _check(data: bytes) -> None:
@@ -38,13 +40,13 @@ def _check(data: bytes) -> None:
             activity=activity,
             processes=[ProcessNow(process, is_silent=_NOW - process.at > 30) for process in seen],
         )
-        html = _renderer.render_fragment(Page("now.html", view_values(now, span)))
-        assert_own_elements(html, has_charts=True)
+        for html in _runner.run(_renderer.render_parts(Page("now.html", view_values(now, span)))).values():
+            assert_own_elements(html, has_charts=True)
 
 
 _PROCESS = (
-    b'1800000000 {"host":"mx1","worker":1,"version":"0.7.0","is_loaded":true,"lag_seconds":0.5,"dropped":2,'
-    b'"quarantined":null,"connections":{"smtp":{"accepted":7,"refused":1}}}'
+    b'1800000000 {"host":"mx1","worker":1,"version":"0.7.0","is_loaded":true,"lag_seconds":0.5,'
+    b'"quarantined":null,"connections":{"smtp":{"open":1,"accepted":7,"refused":1}}}'
 )
 
 TARGET = FuzzTarget(

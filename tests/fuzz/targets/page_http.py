@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 
 from redis.asyncio import Redis
 
@@ -16,7 +16,6 @@ from nbstream.listeners.http.bodies import BodyReader, HttpLimits
 from nbstream.listeners.http.listener import HttpListener
 from nbstream.listeners.http.page.forms import MAX_FORM_BYTES
 from nbstream.listeners.http.page.login import PageLogin
-from nbstream.listeners.http.page.passwords import PagePasswords
 from nbstream.listeners.http.page.rendering import PageRenderer
 from nbstream.listeners.http.page.requests import Answer, Event, EventStream, Json, Page, PageRequest, Redirect
 from nbstream.listeners.http.page.responses import SECURITY_FIELDS
@@ -24,8 +23,14 @@ from nbstream.listeners.http.page.routes import PageRoute
 from nbstream.listeners.http.page.server import PageServer
 from nbstream.listeners.http.page.sessions import PageSessions, csrf_token, seal
 from nbstream.listeners.http.page.static_files import load_static_files
+from nbstream.listeners.http.password_check import PasswordCheck
+from nbstream.listeners.http.passwords import Passwords
+from nbstream.metrics.page import PageMetrics
+from nbstream.metrics.registry import MetricsRegistry
+from nbstream.store.attempt_counts import AttemptCount, AttemptCounts
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.page_sessions import PageSessionStore, StoredLogin, is_token
+from nbstream.wire.json_text import encode_json
 from tests.fuzz.http_exchange import HttpExchange, framed
 from tests.fuzz.page_elements import assert_own_elements
 from tests.fuzz.target import FuzzTarget
@@ -61,9 +66,16 @@ class _Sessions(PageSessionStore):
     async def end_session(self, token: str) -> None:
         assert token in {_TEACHER, _READER}
 
-    async def _change_failures(self, source: str, change: int) -> int:
-        assert len(source) < 100
-        return 1
+
+class _Counts(AttemptCounts):
+    """Counts nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(Redis(), ModelKeys("fuzz"))
+
+    async def add(self, sources: Iterable[str]) -> Sequence[AttemptCount]:
+        assert all(0 < len(source) < 100 for source in sources)
+        return [AttemptCount(1, 60.0) for _ in sources]
 
 
 class _View:
@@ -94,16 +106,20 @@ class _View:
 
 async def _events(request: PageRequest) -> AsyncGenerator[Event, None]:
     for name in list(request.query)[:3]:
-        yield Event("now", {"html": name})
+        yield Event("now", encode_json({"html": name}))
 
 
 def _start() -> HttpExchange:
-    passwords, static_files = PagePasswords("one", "two"), load_static_files()
-    sessions = _Sessions()
-    bodies = BodyReader(HttpLimits(MAX_FORM_BYTES), BytesInFlight(1 << 20), "a form")
-    renderer = PageRenderer(static_files.version)
-    login = PageLogin(sessions, passwords)
-    page = PageServer([_View()], login, PageSessions(sessions, passwords), bodies, static_files, renderer)
+    passwords, static_files, sessions = Passwords("one", "two"), load_static_files(), _Sessions()
+    page = PageServer(
+        [_View()],
+        PageLogin(sessions, PasswordCheck(passwords), _Counts()),
+        PageSessions(sessions, passwords),
+        BodyReader(HttpLimits(MAX_FORM_BYTES), BytesInFlight(1 << 20), "a form"),
+        static_files,
+        PageRenderer(static_files.version),
+        PageMetrics(MetricsRegistry()),
+    )
     return HttpExchange(asyncio.Runner(), HttpListener((), page=page))
 
 

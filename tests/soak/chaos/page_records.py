@@ -13,13 +13,16 @@ from redis.asyncio import Redis
 from nbstream.errors import StoreIncompatible
 from nbstream.store.activity import (
     HOURS_LIFE_SECONDS,
+    MESSAGE_CLASSES,
     MINUTES_LIFE_SECONDS,
+    UNCHECKED,
     ActivityReader,
     ActivitySpan,
     parse_counts,
 )
+from nbstream.store.attempt_counts import COUNTED_SECONDS
 from nbstream.store.model.keys import ModelKeys
-from nbstream.store.page_sessions import FAILURE_SECONDS, LINK_SECONDS, SESSION_SECONDS
+from nbstream.store.page_sessions import LINK_SECONDS, SESSION_SECONDS
 from nbstream.store.recent.envelopes import MessageRow
 from tests.soak.chaos.deviations import Deviation
 from tests.soak.chaos.journal import Journal
@@ -29,7 +32,7 @@ _PROCESSES = 3
 _LONGEST_LIVES = {
     "page:link:": LINK_SECONDS,
     "page:session:": SESSION_SECONDS,
-    "page:failures:": FAILURE_SECONDS,
+    "attempts:": COUNTED_SECONDS,
     "activity:minutes:": MINUTES_LIFE_SECONDS,
     "activity:hours:": HOURS_LIFE_SECONDS,
     "activity:processes": 3600,
@@ -126,11 +129,11 @@ async def _activity_deviations(
     sums = [await _sum_activity(redis, keys, names, kind) for kind in ("minutes", "hours")]
     if sums[0] != sums[1]:
         yield Deviation(f"the activity by minute and by hour differ: {sums}")
-    checks = sum(number for name, number in sums[0].items() if not isinstance(name, int))
+    checks = sum(sums[0][name] for name in MESSAGE_CLASSES)
     latencies = sum(number for name, number in sums[0].items() if isinstance(name, int))
     journal.counted_checks = checks
-    if checks != latencies:
-        yield Deviation(f"the activity has {checks} verdicts and {latencies} latencies")
+    if checks - sums[0][UNCHECKED] != latencies:
+        yield Deviation(f"the activity has {latencies} latencies, and the verdicts {sums[0]}")
     if checks > journal.checks_at_most:
         yield Deviation(f"the activity has {checks} checks, and there were {journal.checks_at_most} at most")
     if not checks:
@@ -144,12 +147,13 @@ async def _activity_deviations(
 
 
 async def _sum_activity(redis: Redis, keys: ModelKeys, names: Mapping[str, object], kind: str) -> Counter[object]:
-    """Return the sums of all hashes of this kind, by verdict and by bucket of latency."""
+    """Return the sums of all hashes of this kind: by class, by bucket of latency, and the dropped."""
     prefix, sums = keys.pattern.removesuffix("*"), Counter[object]()
     for key in names:
         if key.startswith(f"activity:{kind}:"):
             fields: Any = await redis.hgetall(f"{prefix}{key}")
             for slot in parse_counts(fields).values():
-                for name, number in chain(slot.verdicts.items(), slot.latencies.items()):
+                for name, number in chain(slot.classes.items(), slot.latencies.items()):
                     sums[name] += number
+                sums["dropped"] += slot.dropped
     return sums

@@ -78,7 +78,7 @@ class PageSession:
 
     def _note_event_line(self, host: Host, line: bytes) -> None:
         name, _, value = line.rstrip().partition(b": ")
-        if name == b"data" and "<h1>" in json.loads(value)["html"]:
+        if name == b"data" and all(json.loads(value).values()):
             self._journal.events[host.name] += 1
         elif line not in {b"event: now\n", b":\n", b"\n"}:
             self._journal.add_problem(f"host {host.name} sent {line[:200]!r} as an event")

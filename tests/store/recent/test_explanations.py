@@ -141,7 +141,7 @@ def test_an_explanation_of_another_version_or_another_message_is_refused() -> No
         {"clues": (CountedClue(b"attribute:x", 1.0, 1 << 63, None),)},
         {"verdict": "eggs"},
         {"reason": None},
-        {"state": ModelState({"ham": 0.5})},
+        {"state": ModelState({"ham": 0.5})},  # type: ignore[dict-item]
     ],
 )
 def test_what_no_check_gives_is_refused(changes: dict[str, Any]) -> None:
