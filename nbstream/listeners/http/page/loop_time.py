@@ -1,4 +1,8 @@
-"""For how long a coroutine holds the event loop."""
+"""For how long a coroutine holds the event loop.
+
+Rule: its own work is what counts, in processor time. By the clock on the wall, a machine on which others have much
+to do would make 3 ms of work 50.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ _Result = TypeVar("_Result")
 class LoopTime:
     """Adds up for how long coroutines hold the event loop: their own steps, without what they wait for."""
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
         self._clock = clock
         self.seconds = 0.0
 
