@@ -36,7 +36,7 @@ import numpy as np
 from nbstream.policy.config_bounds import PROMISE_DELTA, ham_needed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Sequence
 
     from numpy.typing import NDArray
 
@@ -87,9 +87,9 @@ def budget_promise(ham: FirstScoreWindow, rate: float) -> BudgetPromise:
     return budget_promises(ham, (rate,))[rate]
 
 
-def budget_promises(ham: FirstScoreWindow, rates: Iterable[float]) -> dict[float, BudgetPromise]:
+def budget_promises(ham: FirstScoreWindow, rates: Collection[float]) -> dict[float, BudgetPromise]:
     """Return the promise for each of ``rates``; what does not depend on the rate is computed once."""
-    if is_biased_sample(ham):
+    if rates and is_biased_sample(ham):
         probabilities = _probabilities_before_bias(ham)
         return {rate: _promise_before_bias(probabilities, rate) for rate in rates}
     return {rate: _promise_now(ham, rate) for rate in rates}
