@@ -18,7 +18,7 @@ from nbstream.listeners.http.page.teaching_view import TeachingView
 from nbstream.listeners.message_service import MessageHandler
 from nbstream.policy.verdict import ModelState
 from nbstream.store.model.history import HistoryChange, HistoryRecord
-from nbstream.store.recent.envelopes import MessageRow, RowPosition
+from nbstream.store.recent.message_rows import MessageRow, RowPosition
 from nbstream.store.recent.row_search import Direction, RowFilter, RowPage
 from tests.fuzz.page_elements import assert_own_elements
 

@@ -20,7 +20,7 @@ from nbstream.store.activity import (
 from nbstream.store.attempt_counts import AttemptCounts
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.page_sessions import PageSessionStore
-from nbstream.store.recent.envelopes import MessageRow
+from nbstream.store.recent.message_rows import MessageRow
 from nbstream.store.recent.row_search import RowFilter, RowSearch
 from tests.conftest import RedisServer
 from tests.store.recent.rows import KEYS, NOW, envelope, message_id, write_rows

@@ -9,7 +9,7 @@ counted: the only loss is feedback that has nothing but the id. At most ``messag
 An explanation is stored directly after its message, under the same key: Redis has both or neither, and a reader of
 the message alone ignores the rest. The form in which a message is written depends on the schema of the model.
 Every form can be read, whatever the schema. The row of a message, which lists show, has a key of its own and is
-forgotten with its message; see ``envelopes``.
+forgotten with its message; see ``message_rows``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from nbstream.store.model.formats import ModelFormats
 from nbstream.store.model.history import Assessment
 from nbstream.store.model.ledger import split_tokens
 from nbstream.store.recent import compression, explanations
-from nbstream.store.recent.envelopes import MessageRow
+from nbstream.store.recent.message_rows import MessageRow
 from nbstream.store.redis_errors import store_errors
 from nbstream.tokens.tokenizer import Tokens
 

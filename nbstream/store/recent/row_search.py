@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from nbstream.errors import StoreIncompatible
-from nbstream.store.recent.envelopes import (
+from nbstream.store.recent.message_rows import (
     MessageRow,
     RowPosition,
     address_matches,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.envelope import Envelope
-from nbstream.store.recent.envelopes import MessageRow
+from nbstream.store.recent.message_rows import MessageRow
 from tests.fuzz.shown_records import show_row
 from tests.fuzz.target import FuzzTarget
 

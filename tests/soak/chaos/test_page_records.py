@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nbstream.policy.envelope import Envelope
-from nbstream.store.recent.envelopes import MessageRow, sender_index
+from nbstream.store.recent.message_rows import MessageRow, sender_index
 from tests.soak.chaos.page_records import row_deviations
 
 ROW = MessageRow("a", 7.5, "ham", 0.25, envelope=Envelope("smtp", "ann@x.example", (), 0, None, "pass"))

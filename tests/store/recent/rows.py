@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 from nbstream.policy.envelope import Addresses, Envelope
 from nbstream.store.lua import lua_script
 from nbstream.store.model.keys import ModelKeys
-from nbstream.store.recent.envelopes import MessageRow
+from nbstream.store.recent.message_rows import MessageRow
 
 KEYS = ModelKeys("test")
 NOW = 1_800_000_000.0

@@ -19,7 +19,7 @@ from nbstream.listeners.http.page.requests import Answer, Page, PageRequest
 from nbstream.listeners.http.page.routes import PageRoute
 from nbstream.listeners.http.page.texts import text
 from nbstream.policy.verdict import Verdict
-from nbstream.store.recent.envelopes import (
+from nbstream.store.recent.message_rows import (
     NULL_SENDER,
     MessageRow,
     RowPosition,

@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 from nbstream.listeners.http.page.messages_view import MemoryOptions, MessagesView
 from nbstream.listeners.http.page.requests import Role
 from nbstream.policy.envelope import Envelope
-from nbstream.store.recent.envelopes import MessageRow
+from nbstream.store.recent.message_rows import MessageRow
 from nbstream.store.recent.row_search import MAX_LOOKED_AT, RowSearch
 from tests.listeners.http.page.page_listener import Browser, open_page
 from tests.store.recent.rows import KEYS, envelope, message_id, write_rows

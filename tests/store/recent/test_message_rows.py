@@ -17,7 +17,7 @@ from nbstream.errors import StoreIncompatible
 from nbstream.policy.envelope import Envelope
 from nbstream.policy.verdict import Verdict
 from nbstream.store.recent.checked_messages import RecentMessages, RecentMessagesOptions
-from nbstream.store.recent.envelopes import (
+from nbstream.store.recent.message_rows import (
     NULL_SENDER,
     MessageRow,
     address_matches,
