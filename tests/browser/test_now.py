@@ -13,13 +13,14 @@ import pytest
 from playwright.sync_api import Route, expect
 
 from nbstream.findings import note, problem
-from nbstream.listeners.http.page.broadcaster import MAX_LISTENERS, RELOAD
+from nbstream.listeners.http.page.broadcaster import RELOAD
 from nbstream.listeners.http.page.event_responses import encode_event
 from nbstream.listeners.http.page.login_pages import SESSION_COOKIE
 from nbstream.listeners.http.page.now_view import EVENTS_PATH, NowView
 from nbstream.listeners.http.page.rendering import PageRenderer
 from nbstream.listeners.http.page.requests import Role
 from nbstream.listeners.http.page.responses import cookie_name
+from nbstream.listeners.http.page.server import MAX_STREAMS
 from nbstream.listeners.http.page.static_files import load_static_files
 from nbstream.policy.verdict import Verdict
 from nbstream.store.connection import ConnectionOptions, open_client
@@ -140,7 +141,7 @@ def test_one_browser_too_many_reads_the_page_and_is_kept_up_to_date_once_another
     visit: OpenVisitor, served: Served
 ) -> None:
     with ExitStack() as stack:
-        others = [stack.enter_context(open_events(served)) for _ in range(MAX_LISTENERS)]
+        others = [stack.enter_context(open_events(served)) for _ in range(MAX_STREAMS)]
         visitor = log_in(visit, served)
         visitor.page.clock.install()
 

@@ -56,12 +56,13 @@ def checks(html: str) -> int:
 
 
 def next_view(stream: http.client.HTTPResponse) -> str:
-    """The next view that is pushed."""
+    """The next chart that is pushed, with its numbers."""
     while True:
         line = stream.readline()
         assert line, "the events have ended"
-        if line.startswith(b"data: "):
-            return str(json.loads(line.removeprefix(b"data: "))["html"])
+        parts = json.loads(line.removeprefix(b"data: ")) if line.startswith(b"data: ") else {}
+        if "now-activity" in parts:
+            return str(parts["now-activity"])
 
 
 def test_two_workers_are_one_view_that_is_kept_up_to_date_until_the_drain(site: Site) -> None:

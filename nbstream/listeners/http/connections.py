@@ -23,6 +23,8 @@ _log = logging.getLogger(__name__)
 SERVER_NAME = "nbstream"
 """The value of the field Server in answers, which names no version."""
 
+# A browser sends the cookies of all servers on a host, which may be many on localhost.
+_NO_REQUEST = "this is no HTTP request, or a line of its header, such as its cookies, is longer than 8190 bytes"
 _LINGER_SECONDS = 2.0  # a refused client may still send for this time: it reads the answer only afterwards
 _CLOSE_SECONDS = 1.0
 _TOO_MANY_RESPONSE = (
@@ -149,7 +151,7 @@ class HttpConnection(web.RequestHandler):
         if status >= 500:
             _log.error("http: a request failed", exc_info=exc)
         answer = refusal_response(
-            "", HttpProblem(status, "this is no HTTP request" if status == 400 else "it failed"), close=True
+            "", HttpProblem(status, _NO_REQUEST if status == 400 else "it failed"), close=True
         )
         answer.headers["Server"] = SERVER_NAME
         return answer

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _Value = TypeVar("_Value")
 
 MAX_SOURCES = 10_000
-"""The sources that a process remembers: the last ones, in about 2 MB."""
+"""The sources that a process remembers, the last ones: in 4 MB, with those that have given a right password."""
 
 _SHARE_SECONDS = 1.0  # for Redis to count a wrong password
 _PROVEN_SECONDS = 3600.0

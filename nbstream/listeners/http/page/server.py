@@ -64,7 +64,7 @@ _FLASH_SECONDS = 60
 _MAX_FLASH_LENGTH = 500  # four bytes a character at most: a cookie may have 4096
 _MAX_RUNNING = 8  # requests of a session at a time: a browser has six connections
 _EXPLAINED = {403, 404, 413, 429, 500, 503}  # statuses with texts of their own
-_MAX_STREAMS = 5  # of a session at a time, of the twenty places that a process has; hidden pages need none
+MAX_STREAMS = 5  # of a session at a time, of the twenty places that a process has; hidden pages need none
 
 
 class PageServer:
@@ -277,7 +277,7 @@ class PageServer:
 
         # nginx would hold events back.
         fields = {**PAGE_FIELDS, "X-Accel-Buffering": "no"}
-        with _counted(self._streams, token, _MAX_STREAMS, "layout.too_many_streams"):
+        with _counted(self._streams, token, MAX_STREAMS, "layout.too_many_streams"):
             events = stream.subscribe()
             self._observer.stream_opened()
             try:

@@ -365,6 +365,34 @@ async def test_bytes_that_are_no_text_are_no_fault(
         request.path_id.encode()
 
 
+@pytest.mark.parametrize(
+    "path", ["/ui", "/ui/nothing", "/ui/data", "/ui/logout", "/ui/login", "/ui/static/page.css"]
+)
+@pytest.mark.parametrize("origin", ["same-origin", "cross-site"])
+async def test_the_body_of_a_refused_form_is_no_request(
+    page: PageListener, view: EchoView, path: str, origin: str
+) -> None:
+    async with page.browser(Role.TEACH) as browser:
+        fields = f"Host: {page.address}\r\nCookie: {page.cookie('nbstream_session')}={browser.session_token}\r\n"
+        hidden = f"GET /ui/ HTTP/1.1\r\n{fields}\r\n"
+        head = f"POST {path} HTTP/1.1\r\n{fields}Sec-Fetch-Site: {origin}\r\nContent-Length: {len(hidden)}\r\n\r\n"
+        last = f"GET /ui/login HTTP/1.1\r\n{fields}Connection: close\r\n\r\n"
+        reader, writer = await asyncio.open_connection(*page.address.split(":"))
+        writer.write((head + hidden + last).encode())
+        answers = (await rest(reader)).split(b"HTTP/1.1 ")[1:]
+        writer.close()
+        await writer.wait_closed()
+    assert view.requests == []
+    assert int(answers[0].split()[0]) in {303, 403, 404, 405, 415}
+    assert len(answers) <= 2
+
+
+async def test_a_header_that_is_too_long_for_its_cookies_is_said(page: PageListener) -> None:
+    async with page.browser(Cookie=f"of_another_server={'x' * 9000}") as browser:
+        answer = await browser.get("/ui/")
+    assert (answer.status, "such as its cookies" in answer.text) == (400, True)
+
+
 async def test_requests_of_web_pages_to_other_paths_stay_refused(client: Redis, tmp_path: Path) -> None:
     async with open_http(client, tmp_path) as http:
         for origin in (f"http://{http.address}", "http://evil.example"):
