@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _FLASH_COOKIE = "nbstream_flash"
+_FAVICON_PATH = "/favicon.ico"  # browsers ask for it where they show something that is no page, such as JSON
 _FLASH_SECONDS = 60
 _MAX_FLASH_LENGTH = 500  # four bytes a character at most: a cookie may have 4096
 _MAX_RUNNING = 8  # requests of a session at a time: a browser has six connections
@@ -103,7 +104,7 @@ class PageServer:
 
     def serves(self, path: str) -> bool:
         """Return whether a request for this path belongs to the page."""
-        return path.startswith(PREFIX) or path == PREFIX.rstrip("/")
+        return path.startswith(PREFIX) or path in {PREFIX.rstrip("/"), _FAVICON_PATH}
 
     async def answer(self, request: web.BaseRequest, peer: Peer, connection: HttpConnection) -> web.StreamResponse:
         """Answer a request. What it raises ``refusal`` makes a page of, once it is an ``HttpProblem``."""
@@ -115,6 +116,8 @@ class PageServer:
         self, request: web.BaseRequest, peer: Peer, connection: HttpConnection
     ) -> web.StreamResponse:
         path = request.path
+        if path == _FAVICON_PATH:
+            return redirect(f"{STATIC_PREFIX}icon.svg")
         if not path.startswith(PREFIX):
             return redirect(PREFIX)
         if not may_ask(request.method, request.headers):

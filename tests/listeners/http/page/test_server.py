@@ -90,6 +90,14 @@ async def test_a_view_answers_whoever_has_logged_in(page: PageListener, view: Ec
     assert view.requests[0].session.name == "page tester"
 
 
+async def test_the_icon_is_where_browsers_look_for_it(page: PageListener) -> None:
+    async with page.browser() as browser:
+        assert (await browser.get("/favicon.ico")).target == "/ui/static/icon.svg"
+        icon = await browser.get("/ui/static/icon.svg")
+
+    assert icon.headers["Content-Type"].startswith("image/svg+xml")
+
+
 async def test_who_has_not_logged_in_is_sent_to_the_login_and_then_to_the_page(
     page: PageListener, view: EchoView
 ) -> None:
