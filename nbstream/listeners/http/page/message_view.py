@@ -8,14 +8,16 @@ meant. Of quarantined mail the header and the text are shown as text. All of it 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.errors import InputError
-from nbstream.filter import LessonOutcome, describe_lesson
+from nbstream.filter import LessonOutcome
 from nbstream.listeners.http.page.explanation_chart import ProbabilityCurve, draw_explanation, make_axes
+from nbstream.listeners.http.page.lesson_sentences import describe_lesson
 from nbstream.listeners.http.page.quarantined_mail import describe_unreadable
+from nbstream.listeners.http.page.rendering import format_probability
 from nbstream.listeners.http.page.requests import Page, PageRefused, Redirect
 from nbstream.listeners.http.page.routes import PageRoute
 from nbstream.listeners.http.page.texts import text
@@ -119,6 +121,11 @@ class CountedWeight:
         ham, spam = (None if count is None else count / WEIGHT_ONE for count in (clue.ham, clue.spam))
         return cls(clue.log_ratio, ham, spam)
 
+    def rounded(self) -> tuple[float | None, ...]:
+        """Return the numbers with the digits that are shown."""
+        numbers = (self.log_ratio, self.ham, self.spam)
+        return tuple(None if each is None else round(each, 2) for each in numbers)
+
 
 @dataclass(frozen=True, slots=True)
 class ShownExplanation:
@@ -171,6 +178,7 @@ class MessageView:
             "shown": await self._show_quarantined(mail),
             "then": None,
             "now": None,
+            "is_same_now": False,
             "rows": (),
         }
         if record:
@@ -202,7 +210,8 @@ class MessageView:
             lesson = await self._insist(message_id, _INSISTED[action], request)
         else:
             raise PageRefused(400, text("message.unknown_action"))
-        return Redirect(_path(message_id), _describe(lesson) if lesson else text("message.changed_meanwhile"))
+        described = describe_lesson(lesson) if lesson else text("message.changed_meanwhile")
+        return Redirect(_path(message_id), described)
 
     async def _insist(self, message_id: str, label: str, request: PageRequest) -> Lesson | None:
         """Insist on the label, unless the message was taught since the form was made: then return None.
@@ -265,15 +274,6 @@ def _is_contradicted(now: Explanation, entry: LedgerEntry) -> bool:
     return contradicts_label(entry.label, now.probability, now.thresholds, now.state)
 
 
-def _describe(lesson: Lesson) -> str:
-    """Describe what a lesson changed, and whether the verdict still contradicts it; the chart shows why."""
-    described = describe_lesson(replace(lesson, contradiction=None))
-    if lesson.contradiction is None:
-        return described
-    key = "message.has_most_weight" if lesson.contradiction.has_most_weight else "message.still_contradicts"
-    return f"{described}. {text(key, label=lesson.label)}"
-
-
 def _explain(record: MessageRecord, curve: ProbabilityCurve) -> dict[str, object]:
     """Return what the template says of both explanations: drawings on one axis, and one table of clues."""
     then, now = record.explanation_at_check, record.explanation_now
@@ -286,12 +286,27 @@ def _explain(record: MessageRecord, curve: ProbabilityCurve) -> dict[str, object
         return ShownExplanation(explanation, chart, None if is_same else probability)
 
     rows = _clue_rows(record)
+    is_same_now = then is not None and _shown_digits(then) == _shown_digits(now)
     return {
         "then": show(then, then_axes[0], "message.chart_then") if then else None,
         "now": show(now, now_axis, "message.chart_now"),
+        "is_same_now": is_same_now,
         "rows": rows[:_FIRST_ROWS],
         "more_rows": rows[_FIRST_ROWS:],
     }
+
+
+def _shown_digits(explanation: Explanation) -> object:
+    """Return what is shown of an explanation, but for its time, with the digits that are shown."""
+    return (
+        explanation.verdict,
+        explanation.reason,
+        explanation.thresholds,
+        explanation.state.is_learning,
+        format_probability(explanation.probability),
+        (round(explanation.score, 2), round(explanation.prior, 2)),
+        {clue.token: CountedWeight.of(clue).rounded() for clue in explanation.clues},
+    )
 
 
 def _clue_rows(record: MessageRecord) -> Sequence[ClueRow]:

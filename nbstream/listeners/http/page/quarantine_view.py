@@ -47,7 +47,9 @@ class QuarantineView:
         except InputError as error:
             raise PageRefused(503, describe_unreadable(error)) from error
         selects_all = request.query.get("select") == "all"
-        return Page("quarantine.html", {"page": page, "cursor": cursor, "selects_all": selects_all})
+        is_used = self._quarantine.is_used()
+        values = {"page": page, "cursor": cursor, "selects_all": selects_all, "is_used": is_used}
+        return Page("quarantine.html", values)
 
     async def _show(self, request: PageRequest) -> Answer:
         if not is_message_id(request.path_id):

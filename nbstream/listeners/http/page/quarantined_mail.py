@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.errors import InputError, NbstreamError, NotReleased, ReleaseInDoubt
-from nbstream.filter import describe_lesson
 from nbstream.listeners.http.error_responses import error_problem
+from nbstream.listeners.http.page.lesson_sentences import describe_lesson
 from nbstream.listeners.http.page.texts import text
 from nbstream.listeners.request_errors import is_request_error
 from nbstream.logs import event_fields
+from nbstream.policy.actions import ActionKind
 from nbstream.policy.lesson_source import Insistence
 from nbstream.relay import quarantine
 from nbstream.relay.quarantine_releaser import QuarantineReleaser
@@ -117,6 +118,10 @@ class PageQuarantine:
         self._message_handler = message_handler
         self._one_reader = asyncio.Semaphore(1)
         self._releases = asyncio.Semaphore(_MAX_RELEASES)
+
+    def is_used(self) -> bool:
+        """Return whether mail may come into the quarantine, as it is configured now."""
+        return self._message_handler().runtime.rules.may_take(ActionKind.QUARANTINE)
 
     async def list_page(self, cursor: str, count: int) -> ListPage:
         """Return ``count`` messages from ``cursor`` on; an empty one is the beginning. Raises ``InputError``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -73,11 +73,14 @@ class Site:
 
 
 @asynccontextmanager
-async def open_site(client: Redis, folder: Path, **relay: Any) -> AsyncIterator[Site]:
+async def open_site(
+    client: Redis, folder: Path, *, actions: Mapping[str, str] | None = None, **relay: Any
+) -> AsyncIterator[Site]:
     """Run a listener with the page; ``relay`` are values of that section of the configuration."""
 
     def change(values: dict[str, Any]) -> None:
         values["quarantine"] = {"path": str(folder / "Quarantine")}
+        values["actions"] = dict(actions or {})
         values["relay"] |= relay
 
     async with open_http(client, folder, change=change) as http:

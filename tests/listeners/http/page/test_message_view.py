@@ -12,6 +12,7 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.bayes.lesson_weight import MAX_LESSONS
+from nbstream.listeners.http.page.rendering import format_probability
 from nbstream.listeners.http.page.requests import Role
 from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
@@ -63,7 +64,8 @@ async def test_a_checked_message_is_shown_with_its_verdict_and_why(site: Site) -
     assert page.status == 200
     assert record["then"]["reason"] in shown
     assert f"score {record['then']['score']:.2f}" in shown
-    assert page.text.count('class="waterfall"') == 2
+    assert page.text.count('class="waterfall"') == 1
+    assert "At the check, and the same now" in shown
     strongest = record["now"]["clues"][0]
     assert f"{strongest['token']} {strongest['from']}" in shown
     assert f"{strongest['log_ratio']:+.2f} {strongest['ham']:.2f} {strongest['spam']:.2f}" in shown
@@ -85,13 +87,19 @@ async def test_a_lesson_says_what_it_changed_and_changes_the_next_verdict(site: 
     await site.teach()
     message_id = await site.check(SPAM)
 
+    former = (await site.http.ask("/v1/check", SPAM)).json
+
     async with site.browser() as browser:
         told = await act(browser, message_id, "ham")
         page = await browser.get(PATH + message_id)
 
     check = (await site.http.ask("/v1/check", SPAM)).json
-    assert re.match(rf"learned as ham: P 0\.95 -> {check['probability']:.2f}, still unsure; ham 26, spam 15", told)
+    before, after = (format_probability(each["probability"]) for each in (former, check))
+    assert told.startswith(
+        f"The message was learned as ham. P(spam) was {before} and is {after} now; the verdict is still unsure."
+    )
     shown = words(page.text)
+    assert page.text.count('class="waterfall"') == 2
     assert "learned ham page ann" in shown
     assert f"{check['probability']:.3f}".rstrip("0") in shown
     assert "as ham" in shown
@@ -110,12 +118,12 @@ async def test_a_lesson_may_be_sent_twice_and_is_taken_back_exactly(site: Site) 
         told = [await act(browser, message_id, action) for action in ("ham", "ham", "spam", "unlearn", "unlearn")]
         page = await browser.get(PATH + message_id)
 
-    assert [each.partition(",")[0].partition(":")[0] for each in told] == [
-        "learned as ham",
-        "already learned as ham",
-        "relearned as spam",
-        "unlearned",
-        "unknown",
+    assert [re.split("[.:]", each)[0] for each in told] == [
+        "The message was learned as ham",
+        "Nothing was learned",
+        "The message was relearned as spam",
+        "The lesson was taken back",
+        "Nothing was taken back",
     ]
     assert (await site.http.ask("/v1/check", SPAM)).json["probability"] == before
     assert words(page.text).count("page ann") == 3  # the history of a message that is unlearned
@@ -133,10 +141,10 @@ async def test_who_insists_does_so_on_purpose_and_once(site: Site) -> None:
         again = await act(browser, message_id, "insist-ham", version=version)
         wrong = await act(browser, message_id, "insist-spam", version=version)
 
-    assert told.startswith("already learned as ham, nothing changed")
+    assert told.startswith("Nothing was learned: the message is learned as ham already.")
     assert "still contradicts the label ham" in told
     assert "Insist on ham" in buttons(page.text)
-    assert first.startswith("insisted on ham")
+    assert first.startswith("You insisted on ham")
     assert again == wrong == "Nothing was changed: somebody has taught this message meanwhile. Look at it again."
 
 
@@ -164,7 +172,7 @@ async def test_of_two_who_insist_at_once_one_is_enough(site: Site) -> None:
         told = [flash(await browser.get(PATH + message_id)) for browser in (ann, ben)]
         shown = words((await ann.get(PATH + message_id)).text)
 
-    assert sorted(each.partition(":")[0] for each in told) == ["Nothing was changed", "insisted on ham"]
+    assert sorted(each.partition(":")[0] for each in told) == ["Nothing was changed", "You insisted on ham"]
     assert shown.count("insisted on ham") == 1
 
 
@@ -193,6 +201,7 @@ async def test_who_may_only_read_sees_all_and_changes_nothing(site: Site) -> Non
 
     assert buttons(page.text) == []
     assert "This is ham" not in page.text
+    assert "To change something, log out, and log in for teaching." in words(page.text)
     assert refused.status == 403
     assert (await site.http.ask(f"/v1/messages/{message_id}")).json["learned"] is None
 
@@ -207,10 +216,10 @@ async def test_a_message_that_was_only_learned_is_explained_by_its_tokens(site: 
         gone = await browser.get(PATH + "a" * 24)
 
     shown = words(page.text)
-    assert "Why is not remembered" in shown
-    assert "The message was learned and not checked" in shown
+    assert "The explanation of the check is not remembered" in shown
+    assert "The message was learned, and no check of it is remembered" in shown
     assert "cli user bob" in shown
-    assert told.startswith("unlearned")
+    assert told.startswith("The lesson was taken back")
     assert gone.status == 404
 
 
@@ -257,7 +266,7 @@ async def test_a_quarantined_message_shows_its_text_and_is_released(site: Site, 
     assert "Release from the quarantine" in buttons(page.text)
     assert "from@example.org" in page.text
     assert " ".join(SPAM.decode().partition("\n\n")[2].split()[:5]) in words(page.text)
-    assert told.startswith("released; learned as ham")
+    assert told.startswith("The message was delivered. The message was learned as ham.")
     assert "Release from the quarantine" not in buttons(after.text)
     assert again.startswith("This message is not in the quarantine")
     (file,) = (tmp_path / "Maildir/new").iterdir()
@@ -280,7 +289,7 @@ async def test_a_message_in_doubt_is_delivered_only_by_the_button_that_says_so(s
     assert "Deliver all the same" in buttons(page.text)
     assert "may get it twice" in words(page.text)
     assert refused.startswith("Not released: may have been delivered")
-    assert told.startswith("released; ")
+    assert told.startswith("The message was delivered. ")
 
 
 async def test_a_quarantined_message_whose_check_is_forgotten_is_shown_and_taught(site: Site) -> None:
@@ -292,7 +301,7 @@ async def test_a_quarantined_message_whose_check_is_forgotten_is_shown_and_taugh
         told = await act(browser, message_id, "spam")
 
     assert "The check of this message is not remembered any more" in words(page.text)
-    assert told.startswith("learned as spam")
+    assert told.startswith("The message was learned as spam.")
 
 
 async def test_a_damaged_file_of_the_quarantine_hides_nothing_else(site: Site, tmp_path: Path) -> None:

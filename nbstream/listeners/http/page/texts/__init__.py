@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from nbstream.listeners.http.page.texts import (
     layout,
+    lesson,
     login,
     message,
     messages,
@@ -21,6 +22,7 @@ from nbstream.listeners.http.page.texts import (
 _PARTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "layout": layout.TEXTS,
+        "lesson": lesson.TEXTS,
         "login": login.TEXTS,
         "now": now.TEXTS,
         "message": message.TEXTS,

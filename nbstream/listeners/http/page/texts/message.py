@@ -4,22 +4,17 @@ from __future__ import annotations
 
 TEXTS = {
     "title": "Message",
-    "unknown": "There is no message of this id, or it is not remembered any more.",
-    "unknown_action": "This cannot be done with a message.",
+    "unknown": "There is no message with this id, or it is not remembered any more.",
+    "unknown_action": "Nothing was changed: a message has no such action.",
     "forgotten": (
         "Nothing was changed: too little of this message is remembered to learn it. "
         "Teach the message itself, by mail or with nbstream learn."
     ),
     "changed_meanwhile": "Nothing was changed: somebody has taught this message meanwhile. Look at it again.",
-    "still_contradicts": "The verdict still contradicts the label {label}: insist below, if you are sure.",
-    "has_most_weight": (
-        "The verdict still contradicts the label {label}, and the message has the most weight that one message "
-        "may have. Further messages like it have to be taught."
-    ),
     "verdict": "Verdict",
     "probability": "P(spam)",
     "score": "score",
-    "reason": "Because",
+    "reason": "Reason",
     "policy": "Policy",
     "thresholds": "Thresholds",
     "unsure_from": "unsure from {threshold}",
@@ -39,25 +34,28 @@ TEXTS = {
     "not_learned": "not learned",
     "then": "At the check",
     "now": "Now",
-    "now_note": "As the model and the default policy are now; the verdict that the message got stays as it is.",
+    "then_and_now": "At the check, and the same now",
+    "now_note": (
+        "This is what the model and the default policy say now. The verdict that the message got stays as it is."
+    ),
     "then_unknown": (
-        "Why is not remembered: the message was never checked, or longer ago than memory.hours, or "
-        "memory.messages newer ones were checked since."
+        "The explanation of the check is not remembered. The message was never checked, its check is older than "
+        "memory.hours, more than memory.messages others were checked since, or memory.explanations is false."
     ),
     "only_learned": (
-        "The message was learned and not checked, or so long ago that this is forgotten. It is explained by the "
-        "tokens that it was learned with."
+        "The message was learned, and no check of it is remembered. It is explained by the tokens that it was "
+        "learned with."
     ),
     "only_quarantined": (
-        "The check of this message is not remembered any more. Its verdict then is in the quarantine, below."
+        "The check of this message is not remembered any more. The verdict that it got stands below."
     ),
     "only_taught": (
         "This message was taught and taken back, and nothing else of it is remembered. To teach it again, you "
         "need the message itself."
     ),
     "learning": (
-        "The model is not taught enough: it knows {ham} of {needed_ham} messages that are ham and {spam} of "
-        "{needed_spam} that are spam. Until then every message is unsure."
+        "The model is not taught enough yet: it knows {ham} of {needed_ham} messages that are ham and {spam} of "
+        "{needed_spam} that are spam. Until then every verdict is unsure."
     ),
     "was_learning": "The model was not taught enough then: it knew {ham} ham and {spam} spam.",
     "calibration_changed": (
@@ -70,18 +68,19 @@ TEXTS = {
     "chart_then": "How the clues added up to the score at the check. The table of clues says the same in numbers.",
     "chart_now": "How the clues add up to the score now. The table of clues says the same in numbers.",
     "chart_help": (
-        "Bars to the right speak for spam, bars to the left for ham. The axis is the score (log-odds, in nats); "
-        "below it is P(spam), as the calibration is now. Dashed lines are the thresholds."
+        "A bar that goes to the right speaks for spam, one that goes to the left for ham. The upper numbers are "
+        "the score (log-odds, in nats), the lower ones its P(spam) by the calibration of now. The dashed lines "
+        "are the thresholds."
     ),
     "clues": "Clues",
     "clues_help": (
-        "The weight of a clue is its log-ratio: above 0 it speaks for spam, below 0 for ham. Beside it stand the "
-        "messages of each class that had it, by their weight."
+        "The weight of a clue is its log-ratio: above 0 it speaks for spam, below 0 for ham. Beside it stands how "
+        "many messages of each class had it, each by its weight as a lesson."
     ),
     "clues_caption": "The clues, the strongest first",
     "more_rows": "{count} further clues",
     "more_rows.one": "1 further clue",
-    "no_clues": "No clue voted: nothing of this message is known.",
+    "no_clues": "There is no clue: the model knows no token of this message.",
     "token": "Token",
     "origin": "Where",
     "group": "Group",
@@ -96,7 +95,7 @@ TEXTS = {
     "history_who": "Who",
     "history_effect": "P(spam) before and after",
     "history_repeats": "taught again, as Redis had lost it",
-    "no_history": "Nobody has taught this message, or so long ago that it is not found.",
+    "no_history": "Nobody has taught this message, or it was so long ago that the history has it no more.",
     "actions": "Put it right",
     "teach_ham": "This is ham",
     "teach_spam": "This is spam",

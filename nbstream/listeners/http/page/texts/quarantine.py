@@ -4,15 +4,20 @@ from __future__ import annotations
 
 TEXTS = {
     "name": "Quarantine",
-    "waiting": "{count} messages wait here until somebody releases or deletes them, or until they expire.",
+    "caption": "Quarantined messages, the newest first",
+    "waiting": "{count:,} messages wait here until somebody releases or deletes them, or until they expire.",
     "waiting.one": "1 message waits here until somebody releases or deletes it, or until it expires.",
-    "empty": "Nothing waits in the quarantine.",
-    "nothing_older": "Nothing older waits in the quarantine.",
+    "empty": "No message waits in the quarantine.",
+    "not_used": (
+        "No mail goes there: no action in the configuration is quarantine. With actions.spam: quarantine, spam "
+        "waits here instead of being delivered."
+    ),
+    "nothing_older": "No older message waits in the quarantine.",
     "unreadable": "The quarantine cannot be read: {why}. The log of the daemon names the file.",
     "gone": "This message is not in the quarantine: it was released or removed, or has expired.",
-    "nothing_selected": "No message was selected.",
-    "too_many": "At most {limit} messages can be selected at a time.",
-    "unknown_action": "This cannot be done with the quarantine.",
+    "nothing_selected": "Nothing was changed: no message was selected. Tick some in the list first.",
+    "too_many": "Nothing was changed: at most {limit} messages can be selected at a time.",
+    "unknown_action": "Nothing was changed: the quarantine has no such action.",
     "select": "Select",
     "select_message": "Select the message {id}",
     "select_all": "Select all on this page",
@@ -41,24 +46,28 @@ TEXTS = {
     "release_again": "Deliver all the same",
     "delete": "Delete",
     "delete_title": "Delete for good?",
-    "delete_why": "What is deleted cannot be brought back. Nothing is learned of it, and no sender is told.",
+    "delete_why": (
+        "A deleted message cannot be brought back. Nothing is learned from it, and its sender is not told."
+    ),
     "delete_confirm": "Delete {count} messages",
     "delete_confirm.one": "Delete 1 message",
     "cancel": "Cancel",
-    "deleted": "deleted",
-    "released": "released; {lesson}",
+    "deleted": "The message was deleted.",
+    "released": "The message was delivered. {lesson}",
     "not_released": "Not released: {why}",
-    "no_time": "not tried: the others took too long. Release it once more.",
+    "no_time": "The release was not tried, because the others took too long. Release the message once more.",
     "results": "Results",
     "done": "done",
     "failed": "not done",
     "message": "Message",
     "result": "Result",
     "back": "Back to the quarantine",
-    "why": "Why it was called so",
+    "why": "Show why it got this verdict",
     "text": "Text",
     "text_cut": "The rest is not shown.",
     "no_text": "The message has no text that could be shown.",
-    "text_why": "Shown as text: nothing is fetched, and HTML is reduced to what a reader would see.",
+    "text_why": (
+        "The message is shown as text. Nothing is fetched, and of HTML only what a reader would see is left."
+    ),
     "file_unreadable": "Its file cannot be read: it was released or removed just now, or it is damaged.",
 }
