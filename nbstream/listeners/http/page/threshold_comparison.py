@@ -39,16 +39,15 @@ _MAX_SHOWN = 40  # characters of a field that is wrong
 
 @dataclass(frozen=True, slots=True)
 class NamedPolicy:
-    """A policy in force. ``key`` stands for it in queries; ``pattern`` is that of its rule, empty at the top."""
+    """A policy in force. ``key`` stands for it in queries; ``pattern`` is that of its rule, empty at the top.
+
+    ``recipients`` says in words whom it is for.
+    """
 
     key: str
     pattern: str
+    recipients: str
     policy: ThresholdPolicy
-
-    @property
-    def recipients(self) -> str:
-        """Whom it is for, in words."""
-        return text("thresholds.rule", pattern=self.pattern) if self.pattern else text("thresholds.default_policy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +90,18 @@ class Comparison:
 def named_policies(rules: RecipientRules) -> list[NamedPolicy]:
     """Return the policy at the top of the file, and those of the rules that have another one."""
     top = rules.default.policy
-    others = (
-        NamedPolicy(str(rule.treatment.position), rule.pattern.text, rule.treatment.policy) for rule in rules.rules
-    )
-    return [NamedPolicy(TOP_KEY, "", top), *(named for named in others if named.policy != top)]
+    others = [
+        NamedPolicy(
+            str(rule.treatment.position),
+            rule.pattern.text,
+            text("thresholds.rule", pattern=rule.pattern.text),
+            rule.treatment.policy,
+        )
+        for rule in rules.rules
+        if rule.treatment.policy != top
+    ]
+    recipients = text("thresholds.other_recipients" if others else "thresholds.all_recipients")
+    return [NamedPolicy(TOP_KEY, "", recipients, top), *others]
 
 
 def rates_in_force(policies: Sequence[NamedPolicy]) -> set[float]:

@@ -84,7 +84,12 @@ def changes_sentence(choice: ThresholdChoice, present: ThresholdChoice) -> str:
     else:
         sentence = text("thresholds.summary", changes=changes.to_sentence())
     promise = choice.thresholds.promise
-    return f"{sentence} {promise[:1].upper()}{promise[1:]}." if promise else sentence
+    return f"{sentence} {as_sentence(promise)}" if promise else sentence
+
+
+def as_sentence(words: str) -> str:
+    """Return words of the command line as a sentence of the page."""
+    return f"{words[:1].upper()}{words[1:]}."
 
 
 def threshold_texts(thresholds: Thresholds) -> Mapping[str, str]:

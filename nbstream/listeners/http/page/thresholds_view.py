@@ -27,7 +27,7 @@ from nbstream.listeners.http.page.threshold_comparison import (
     rates_in_force,
     thresholds_of,
 )
-from nbstream.listeners.http.page.threshold_outcome import outcome_measures
+from nbstream.listeners.http.page.threshold_outcome import as_sentence, outcome_measures
 from nbstream.listeners.http.page.threshold_query import rate_value, read_trial
 from nbstream.listeners.http.page.threshold_sections import (
     budget_chart_values,
@@ -137,7 +137,12 @@ class ThresholdsView:
             "model": self._lookups.model,
             "counts": result.present.error_counts,
             "note": SCORES_NOTE,
-            "warnings": [*sample_warnings(result, self._lookups.model), *few_messages(basis.sample)],
+            "warnings": [
+                *map(as_sentence, sample_warnings(result, self._lookups.model)),
+                *few_messages(basis.sample),
+            ]
+            if len(basis.sample.hams) + len(basis.sample.spams)
+            else [],
             "learning": state if state and state.is_learning else None,
             "named": named,
             "fields": form_values(query, comparison),

@@ -71,6 +71,7 @@ class TokensView:
                 "part": part,
                 "size": size,
                 "is_too_large": size > MAX_TOKENS,
+                "most": MAX_TOKENS,
                 "found": found,
                 "origin": token_origin,
             },

@@ -151,9 +151,13 @@ def _iso(at: float) -> str:
 
 
 def describe_undo(summary: UndoSummary) -> str:
-    """Return in one sentence what an undo did."""
-    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(summary.outcomes.items()))
-    return text("undo.done", outcomes=outcomes or "0")
+    """Return what an undo did, in one sentence for each outcome."""
+    sentences = [
+        text(f"undo.{outcome}", count=count)
+        for outcome in UndoOutcome
+        if (count := summary.outcomes.get(outcome, 0))
+    ]
+    return " ".join(sentences) or text("undo.nothing_done")
 
 
 def _log_undo(summary: UndoSummary, actor: str) -> None:

@@ -100,7 +100,7 @@ async def test_what_is_not_known_is_a_dash_and_the_reason_is_said(client: Redis)
     _, way, subject, _, _, _, action = cells_of(page)
     assert (way.count(DASH), action) == (2, DASH)
     assert row.id in re.sub(r"<[^>]*>", "", subject)
-    assert "Programs that ask for a verdict" in page
+    assert "A program that asks for a verdict" in page
 
 
 async def test_the_null_sender_is_shown_as_it_is_written(client: Redis) -> None:
@@ -145,8 +145,12 @@ async def test_without_envelopes_the_rest_is_listed_and_the_setting_is_named(cli
 @pytest.mark.parametrize(
     ("memory", "path", "said"),
     [
-        (MEMORY, "/ui/messages", "No message is remembered yet. As soon as mail goes through the daemon"),
-        (MEMORY, "/ui/messages?verdict=spam", "No message matches."),
+        (
+            MEMORY,
+            "/ui/messages",
+            "No message is remembered yet. This list shows each message that goes through the daemon",
+        ),
+        (MEMORY, "/ui/messages?verdict=spam", "No remembered message matches this filter."),
         (replace(MEMORY, messages=0), "/ui/messages", "memory.messages is 0"),
     ],
 )

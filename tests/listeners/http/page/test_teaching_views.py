@@ -40,7 +40,7 @@ from tests.listeners.http.page.page_listener import Browser, PageListener, open_
 
 PRIZE = Message.parse(b"Subject: prize\n\nClaim your free prize now\n")
 LUNCH = Message.parse(b"Subject: lunch\n\nShall we have lunch on Friday?\n")
-HOSTILE = "<script>alert(1)</script>{{ 7*7 }}\u202e"
+HOSTILE = "<script>alert(1)</script>{{ 1111*1111 }}\u202e"
 SETTINGS = Settings.model_validate({"model": {"name": "test", "min_learned": {"ham": 1, "spam": 1}}})
 
 
@@ -144,7 +144,7 @@ async def test_an_untaught_model_says_so(reader: Browser) -> None:
 
     assert "Nothing was taught yet." in shown
     assert "Class Learned Needed Missing ham 0 200 200 spam 3 3 0" in shown
-    assert "The model is still learning" in shown
+    assert "The model is not taught enough yet" in shown
 
 
 async def test_who_taught_what_is_shown_and_filtered(site: Site, reader: Browser) -> None:
@@ -156,7 +156,7 @@ async def test_who_taught_what_is_shown_and_filtered(site: Site, reader: Browser
     of_ben = await seen(reader, "/ui/teaching?actor=ben&label=ham")
     from_smtp = await seen(reader, "/ui/teaching?source=smtp&since=1h")
 
-    assert "Counted: the last 3 changes" in shown
+    assert "those of the last 3 changes" in shown
     assert "One message was taught both ways." in shown
     assert re.findall(r"(?:re)?learned (?:ham -> )?\w+", in_list(shown)) == [
         "relearned ham -> spam",
@@ -226,7 +226,7 @@ async def test_foreign_texts_are_shown_as_texts(site: Site, teacher: Browser) ->
     for path in ("/ui/teaching", f"/ui/teaching?{query}", f"/ui/undo?{query}", f"/ui/tokens?part={query}"):
         html = (await teacher.get(path)).text
         assert "<script>alert" not in html
-        assert "49" not in re.sub(r"[0-9]*49[0-9]+|[0-9]+49[0-9]*", "", html) or "{{ 7*7 }}" in html
+        assert "1234321" not in html
 
 
 async def test_an_undo_is_previewed_exactly_and_changes_nothing(site: Site, teacher: Browser) -> None:
@@ -237,8 +237,8 @@ async def test_an_undo_is_previewed_exactly_and_changes_nothing(site: Site, teac
 
     shown = await seen(teacher, "/ui/undo?since=2h&actor=mallory")
 
-    assert "Changes: 2 would be taken back." in shown
-    assert "The model knows 1 ham and 1 spam. Then it would know 1 ham and 0 spam." in shown
+    assert "2 changes would be taken back." in shown
+    assert "The model knows 1 ham and 1 spam now, and would know 1 ham and 0 spam." in shown
     assert "Take back 2 changes" in shown
     assert await site.history() == before
 
@@ -254,7 +254,7 @@ async def test_what_is_confirmed_is_what_was_shown(site: Site, teacher: Browser,
     answer = await teacher.post("/ui/undo", {name: value for name, value in form.items() if name != "csrf"})
 
     assert (answer.status, answer.target) == (303, "/ui/teaching?source=undo")
-    assert "Changes: 1 taken back." in await seen(teacher, answer.target)
+    assert "1 change was taken back." in await seen(teacher, answer.target)
     assert (await site.history())[0] == ("unlearned ham", "undo", "page tester")
     assert await site.model.entry(PRIZE.key) is None
     assert await site.model.entry(later.key) is not None
@@ -281,7 +281,7 @@ async def test_a_reader_sees_the_preview_and_takes_nothing_back(site: Site, read
 
     html = (await reader.get("/ui/undo?since=2h")).text
 
-    assert "log in for teaching to take something back" in html
+    assert "log in for teaching" in html
     assert 'method="post" action="/ui/undo"' not in html
     assert (await reader.post("/ui/undo", {"since": "2h"})).status == 403
     assert await site.model.entry(PRIZE.key) is not None
@@ -293,6 +293,7 @@ async def test_what_stays_is_shown_with_its_reason(site: Site, teacher: Browser)
 
     shown = await seen(teacher, "/ui/undo?since=2h&actor=mallory")
 
+    assert "1 change stays." in shown
     assert "stays: changed since by smtp ben" in shown
     assert "Take back" not in shown.partition("What would happen")[2]
 
@@ -339,7 +340,7 @@ async def test_nothing_selected_is_nothing_undone(site: Site, teacher: Browser) 
     await site.teach(PRIZE, "ham")
 
     assert "Enter a time in Since, or the id of a message." in await seen(teacher, "/ui/undo?actor=ann")
-    assert "No change of the history is selected." in await seen(teacher, "/ui/undo?since=1h&actor=nobody")
+    assert "The history has no such change." in await seen(teacher, "/ui/undo?since=1h&actor=nobody")
     assert (await teacher.post("/ui/undo", {"actor": "ann"})).status == 400
     assert await site.model.entry(PRIZE.key) is not None
 
@@ -388,5 +389,7 @@ async def test_a_model_that_is_too_large_is_not_searched(
     monkeypatch.setattr(tokens_view, "MAX_TOKENS", 10)
     counts.counts.set_totals(Totals((0, 0), (0, 0), 11))
 
-    assert "run nbstream top-tokens" in await seen(reader, "/ui/tokens")
+    shown = await seen(reader, "/ui/tokens")
+    assert "The model knows 11 tokens. This view searches at most 10" in shown
+    assert "Run nbstream top-tokens instead" in shown
     assert counts.searches == 0

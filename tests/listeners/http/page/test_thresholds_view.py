@@ -19,6 +19,7 @@ from nbstream.evaluation.threshold_choices import compare_thresholds
 from nbstream.evaluation.threshold_report import BIASED_SAMPLE_TEXT, render_json
 from nbstream.evaluation.tuning import LabelledSample
 from nbstream.listeners.http.page.requests import Role
+from nbstream.listeners.http.page.threshold_outcome import as_sentence
 from nbstream.listeners.http.page.threshold_query import plain_number
 from nbstream.listeners.http.page.thresholds_view import ThresholdLookups, ThresholdsView
 from nbstream.policy.actions import VerdictActions
@@ -177,7 +178,7 @@ async def test_the_page_says_the_same_as_its_outcome_and_its_form_has_what_is_tr
         (
             [],
             {"spam": "0.97"},
-            "No message is labelled: nothing is known of what these thresholds would have done.",
+            "No message is labelled, so nobody knows what these thresholds would have done.",
         ),
         (
             [("ham", 0.1), ("spam", 0.99)],
@@ -227,9 +228,10 @@ async def test_any_sample_is_shown_and_what_it_lacks_is_said(
     seen = html.unescape(page.text)
     Outline(page.text)
     assert page.status == 200
-    assert ("whose first score is known: label some as it comes in" in seen) == (labels != {"ham", "spam"})
-    assert ("even an error that was never seen" in seen) == bool(mail)
-    assert ("Ham and spam are needed for this chart" in seen) == (labels != {"ham", "spam"})
+    assert ("Nobody has labelled a message in the model default yet" in seen) == (not mail)
+    assert ("whose first score is known: label some as it comes in." in seen) == (len(labels) == 1)
+    assert ("an error that was never seen" in seen) == bool(mail)
+    assert ("This chart needs labelled ham and labelled spam" in seen) == (labels != {"ham", "spam"})
     assert "nan" not in seen
     assert ("svg" in seen, "not known" in seen) == (True, labels != {"ham", "spam"})
 
@@ -238,7 +240,7 @@ async def test_a_biased_sample_is_said_in_the_words_of_tune(client: Redis) -> No
     async with opened(client, Known(first_scores([("ham", 0.97)] * 30), BUDGET)) as browser:
         seen = html.unescape((await get(browser)).text)
 
-    assert BIASED_SAMPLE_TEXT in seen
+    assert as_sentence(BIASED_SAMPLE_TEXT) in seen
     assert "biased sample, 1 % cannot be promised" in seen
 
 
@@ -271,6 +273,15 @@ async def test_a_budget_for_which_too_little_ham_is_kept_is_not_offered(client: 
     assert answer["tried"] is None
 
 
+async def test_where_one_policy_holds_for_all_no_rule_is_spoken_of(client: Redis) -> None:
+    async with opened(client, Known(random_scores(40, 30), rules={"*@same.example": FIXED})) as browser:
+        seen = (await get(browser)).text
+
+    assert ">all recipients</a>" in seen
+    assert "a rule" not in seen
+    assert "These are the thresholds for" not in seen
+
+
 async def test_rules_with_another_policy_are_listed_and_can_be_chosen(client: Redis) -> None:
     rules = {"*@strict.example": ThresholdPolicy(0.5, 0.999), "*@same.example": FIXED, "a&b@*": BUDGET}
     async with opened(client, Known(random_scores(400, 300), rules=rules)) as browser:
@@ -278,7 +289,8 @@ async def test_rules_with_another_policy_are_listed_and_can_be_chosen(client: Re
         chosen = await outcome(browser, policy="2")
         missing = await browser.get("/ui/thresholds?policy=1")
 
-    assert "recipients that match *@strict.example" in page.text
+    assert "These are the thresholds for all recipients without a rule of their own." in page.text
+    assert "These are the thresholds for recipients that match *@strict.example." in strict.text
     assert "*@same.example" not in page.text
     assert "a&amp;b@*" in page.text
     assert 'name="spam" step="any" min="0" max="1" value="0.999"' in strict.text
@@ -308,9 +320,9 @@ async def test_what_is_wrong_stands_at_its_field_and_nothing_is_tried(client: Re
     async with opened(client, Known(random_scores(40, 30))) as browser:
         page = await get(browser, unsure="0.99", spam="0.5")
 
-    assert text_of(page.text, "problem-spam") == "Must be at least the threshold for unsure."
+    assert text_of(page.text, "problem-spam") == "Enter at least the threshold for unsure."
     assert 'value="0.5" aria-describedby="problem-spam" aria-invalid="true"' in page.text
-    assert text_of(page.text, "summary") == "These thresholds cannot be used: see the fields."
+    assert text_of(page.text, "summary") == "These thresholds cannot be used. The field that is wrong says why."
     assert text_of(page.text, "line") == ""
 
 
@@ -325,7 +337,7 @@ async def test_before_the_counts_are_loaded_nothing_is_said_of_them(client: Redi
 async def test_a_model_that_still_learns_says_so(client: Redis) -> None:
     state = ModelState({"ham": 3, "spam": 9}, {"ham": 10, "spam": 10})
     async with opened(client, Known(random_scores(3, 9), state=state)) as browser:
-        assert "The model is learning 12/20: until" in (await get(browser)).text
+        assert "it knows 3 of 10 messages that are ham and 9 of 10 that are spam" in (await get(browser)).text
 
 
 async def test_nothing_is_computed_anew_before_something_is_learned(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 from markupsafe import Markup
 
@@ -12,6 +13,7 @@ _LABEL_CHARACTERS = 8  # the frame has room for so many
 _CHARACTER_WIDTH = 0.62  # of a digit, in sizes of its font
 _LINE_HEIGHT = 1.2  # in sizes of the font
 _LABEL_GAP = 6.0
+_FONT = 11.0  # its size where there is room, in units of the drawing, as the style sheet has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +84,17 @@ class Frame:
         )
 
     def x_axis(self, scale: Scale, ticks: Iterable[tuple[float, str]]) -> Markup:
-        """Return the axis below the data, with a mark and a label for each of the ticks (value, label)."""
+        """Return the axis below the data, with a mark and a label for each of the ticks (value, label).
+
+        Of two ticks whose labels would touch each other, the later one is left out.
+        """
         y = self.height - self.bottom
         axis = Markup('<line class="axis" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
             self.left, self.width - self.right, y, y
         )
         placed = [(scale.position(value), label) for value, label in ticks]
+        placed = list(compress(placed, _are_free(self._extent(each, _FONT) for each in placed)))
+        extents = (self._extent(each, self.narrow_font) for each in placed)
         marks = (
             Markup('<line class="axis" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
                 (x := coordinate(position)), x, y, y + 4
@@ -95,7 +102,7 @@ class Frame:
             + Markup('<text class="{}" x="{}" y="{}" text-anchor="{}">{}</text>').format(
                 tick_class, x, y + 18, self._anchor(position), label
             )
-            for (position, label), tick_class in zip(placed, _tick_classes(map(self._extent, placed)), strict=True)
+            for (position, label), tick_class in zip(placed, _tick_classes(extents), strict=True)
         )
         return lines((axis, *marks))
 
@@ -110,10 +117,10 @@ class Frame:
         """Return the name of the axis at the left, above the data, for a frame with 28 units there."""
         return Markup('<text class="axis-name" x="4" y="14">{}</text>').format(name)
 
-    def _extent(self, placed: tuple[float, str]) -> tuple[float, float]:
-        """Return from where to where a label below the data goes on a narrow screen, with a gap."""
+    def _extent(self, placed: tuple[float, str], font: float) -> tuple[float, float]:
+        """Return from where to where a label below the data goes in a font of this size, with a gap."""
         x, label = placed
-        length = len(label) * self.narrow_font * _CHARACTER_WIDTH + _LABEL_GAP
+        length = len(label) * font * _CHARACTER_WIDTH + _LABEL_GAP
         start = x - length * {"start": 0.0, "middle": 0.5, "end": 1.0}[self._anchor(x)]
         return start, start + length
 
@@ -130,12 +137,17 @@ def _tick_classes(extents: Iterable[tuple[float, float]]) -> Iterator[str]:
 
     Of two that would touch each other there, the later one is ``dense``.
     """
+    return ("tick" if is_free else "tick dense" for is_free in _are_free(extents))
+
+
+def _are_free(extents: Iterable[tuple[float, float]]) -> Iterator[bool]:
+    """Yield for each label whether it touches none of those before it that are free."""
     taken: list[tuple[float, float]] = []
     for start, end in extents:
         is_free = all(end <= other_start or other_end <= start for other_start, other_end in taken)
         if is_free:
             taken.append((start, end))
-        yield "tick" if is_free else "tick dense"
+        yield is_free
 
 
 def lines(parts: Iterable[Markup]) -> Markup:

@@ -21,7 +21,8 @@ _LABEL_COLUMNS = 34  # of some 8 pixels at most: a narrow screen has 330
 _ROW_HEIGHT = 32
 _BAR_TOP, _BAR_HEIGHT = 17, 11  # within a row, below its texts
 _HEAD_LINE_HEIGHT = 15
-_MARGIN = 2.0  # in hundredths of the width, on either side
+_LEFT, _RIGHT = 2.0, 13.0  # in hundredths of the width, beside the axis: at the right stand the values
+_MAX_NARROW_TICKS = 3  # a narrow screen has room for the labels of so many
 _MIN_BAR = 0.15  # in hundredths of the width: a smaller bar is not seen
 
 
@@ -65,7 +66,7 @@ class Axis:
         """Return where on the axis this is, in hundredths of the width; what lies beyond it is at its end."""
         width = self.high - self.low
         share = (min(max(nats, self.low), self.high) - self.low) / width if width > 0 else 0.5
-        return _MARGIN + (100 - 2 * _MARGIN) * (0.5 if math.isnan(share) else share)
+        return _LEFT + (100 - _LEFT - _RIGHT) * (0.5 if math.isnan(share) else share)
 
 
 def draw_waterfall(steps: Sequence[Step], axis: Axis, title: str) -> Markup:
@@ -95,12 +96,18 @@ def round_ticks(low: float, high: float, count: int = 5) -> Sequence[float]:
 
 
 def _draw_ticks(axis: Axis, top: int, height: int) -> Iterator[Markup]:
-    """Yield a line for each tick, the number of nats above it, and its label below that."""
-    for tick in axis.ticks:
+    """Yield a line for each tick, the number of nats above it, and its label below that.
+
+    Of many ticks, every second label is ``dense``: a narrow screen does not show it.
+    """
+    zero = next((number for number, tick in enumerate(axis.ticks) if tick.at == 0), 0)
+    for number, tick in enumerate(axis.ticks):
         x = axis.position(tick.at)
+        is_dense = len(axis.ticks) > _MAX_NARROW_TICKS and (number - zero) % 2
+        tick_class = "tick dense" if is_dense else "tick"
         yield _line("grid zero" if tick.at == 0 else "grid", x, 2 * _HEAD_LINE_HEIGHT, height)
-        yield _text("tick", x, 11, f"{tick.at:+g}".replace("+0", "0"), _anchor(x))
-        yield _text("tick probability", x, 11 + _HEAD_LINE_HEIGHT, tick.label, _anchor(x))
+        yield _text(tick_class, x, 11, f"{tick.at:+g}".replace("+0", "0"), _anchor(x))
+        yield _text(f"{tick_class} probability", x, 11 + _HEAD_LINE_HEIGHT, tick.label, _anchor(x))
 
 
 def _draw_thresholds(axis: Axis, height: int) -> Iterator[Markup]:

@@ -20,7 +20,7 @@ TEXTS = {
     "apply": "Search",
     "clear": "Show all",
     "time_zone": "Times are in the time zone of the daemon ({zone}).",
-    "unknown_time": "A time was not understood and is not looked for. Write it as 2026-11-23T14:30.",
+    "unknown_time": "A time was not understood and is left out. Write it as 2026-11-23T14:30.",
     "unknown_verdict": "There is no such verdict: all verdicts are shown.",
     "caption": "Checked messages, the newest first",
     "time": "Time",
@@ -33,22 +33,22 @@ TEXTS = {
     "policy": "Policy",
     "action": "Action",
     "no_envelope": (
-        "Senders, recipients, subjects and actions are not remembered: memory.envelope is false. "
-        "A filter by sender or recipient finds only messages that were checked while it was true."
+        "Senders, recipients, subjects and actions are not remembered, because memory.envelope is false. To "
+        "remember them of new mail, remove that line and restart the daemon."
     ),
     "unknown": (
-        "\N{EN DASH}: this was not stored when the message was checked. "
-        "Programs that ask for a verdict need not name a sender and recipients, and act themselves."
+        "A dash (\N{EN DASH}) is what was not known at the check. A program that asks for a verdict need not name "
+        "the sender and the recipients, and takes the action itself."
     ),
     "nothing_kept": (
-        "memory.messages is 0, so no checked message is remembered. "
-        "Set it to how many of the last messages this list shall have, and restart the daemon."
+        "No checked message is remembered, because memory.messages is 0. "
+        "Set it to the number of messages that this list shall have, and restart the daemon."
     ),
     "empty": (
-        "No message is remembered yet. As soon as mail goes through the daemon, or a program asks for a verdict, "
-        "the message is here. What the command nbstream check looks at is not remembered."
+        "No message is remembered yet. This list shows each message that goes through the daemon, or for which a "
+        "program asks the daemon for a verdict. What the command nbstream check looks at is not remembered."
     ),
-    "nothing_found": "No message matches.",
+    "nothing_found": "No remembered message matches this filter.",
     "nothing_left": "There are no further messages.",
     "cut_older": "2,000 messages were looked at, back to",
     "cut_newer": "2,000 messages were looked at, up to",

@@ -5,21 +5,21 @@ from __future__ import annotations
 TEXTS = {
     "name": "Teaching",
     "title": "Teaching",
-    "basis": "Counted: the last {count} changes of the history, since",
-    "basis.one": "Counted: the only change of the history, at",
+    "basis": "The numbers are those of the last {count:,} changes in the history, since",
+    "basis.one": "The numbers are those of the only change in the history, at",
     "basis_cut": "Older changes are not counted here: nbstream history has all of them.",
-    "nothing": "Nothing was taught yet.",
-    "nothing_found": "No change matches.",
+    "nothing": "Nothing was taught yet. Teach by mail, with nbstream learn, or with the buttons of a message.",
+    "nothing_found": "No change matches this filter.",
     "is_old": "Redis cannot be reached: these are the changes as they were read last.",
     "no_such_page": "There is no such page of the list.",
     # How much is still needed
     "needed": "What the model knows",
-    "not_loaded": "The counts are not loaded yet.",
+    "not_loaded": "The counts are not loaded yet. Reload the page in a moment.",
     "class": "Class",
     "learned_messages": "Learned",
     "needed_messages": "Needed",
     "still_missing": "Missing",
-    "is_learning": "The model is still learning: until it has enough of each class, every verdict is unsure.",
+    "is_learning": "The model is not taught enough yet: until no message is missing, every verdict is unsure.",
     # Days
     "per_day": "Learned per day",
     "days_described": "In the last {days} days {ham} messages were taught as ham and {spam} as spam.",
@@ -31,11 +31,11 @@ TEXTS = {
     "taken_back": "taken back",
     # Bursts
     "bursts": "Bursts",
-    "bursts_explained": "Many labels of one teacher in ten minutes that look like a mistake or an attack. Look at "
-    "them, and take them back if they are wrong.",
+    "bursts_explained": "A burst is many labels of one teacher within ten minutes that look like a mistake or an "
+    "attack. Look at them, and take them back if they are wrong.",
     "burst_contradicting": "against confident verdicts",
     "burst_one_sided": "all with the same label",
-    "no_bursts": "None.",
+    "no_bursts": "There is no burst.",
     # Teachers
     "teachers": "Who taught",
     "source": "Source",
@@ -50,7 +50,7 @@ TEXTS = {
     "contradictions.one": "One label was the opposite of the verdict that the message had.",
     "disputes": "{count} messages were taught both ways.",
     "disputes.one": "One message was taught both ways.",
-    "newest": "The newest:",
+    "newest": "These are the newest:",
     # The list
     "list": "Changes",
     "filter": "Search",
@@ -60,7 +60,7 @@ TEXTS = {
     "time_hint": "2h, 3d or a time",
     "label": "Label",
     "any": "any",
-    "id": "Message",
+    "id": "Message id",
     "time": "Time",
     "change": "Change",
     "before": "Before",

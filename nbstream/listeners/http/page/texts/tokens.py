@@ -5,8 +5,11 @@ from __future__ import annotations
 TEXTS = {
     "name": "Tokens",
     "title": "The tokens that speak loudest",
-    "explained": "The model knows {size} tokens. The weight of a token is its log-ratio: above 0 it speaks for "
-    "spam, below 0 for ham. Ham and spam are the messages of each class that had it, by their weight.",
+    "explained": "The model knows {count:,} tokens. The weight of a token is its log-ratio: above 0 it speaks for "
+    "spam, below 0 for ham. Ham and spam say how many messages of each class had it, each by its weight as a "
+    "lesson.",
+    "explained.one": "The model knows 1 token.",
+    "caption": "The tokens that speak loudest for {label}, the loudest first",
     "search": "Part of a token",
     "search_button": "Search",
     "clear": "Show all",
@@ -18,7 +21,12 @@ TEXTS = {
     "ham": "Ham",
     "spam": "Spam",
     "none": "No token matches.",
-    "nothing_known": "The model knows no tokens yet.",
-    "too_large": "The model has too many tokens to be searched here: run nbstream top-tokens.",
-    "busy": "Others search now. Please try again in a moment.",
+    "nothing_known": (
+        "The model knows no tokens yet. Teach by mail, with nbstream learn, or with the buttons of a message."
+    ),
+    "too_large": (
+        "The model knows {size} tokens. This view searches at most {most}, because a larger search would hold up "
+        "mail. Run nbstream top-tokens instead: it lists the tokens that speak loudest for a class."
+    ),
+    "busy": "Other searches are at work. Please try again in a moment.",
 }

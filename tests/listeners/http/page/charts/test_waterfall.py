@@ -41,7 +41,7 @@ def test_each_bar_begins_where_the_one_before_it_ends() -> None:
     bars = elements(parse(draw_waterfall(STEPS, AXIS, "why")), "rect", "bar")
 
     sides = [(float(bar.attrib["x"][:-1]), float(bar.attrib["width"][:-1])) for bar in bars]
-    assert sides == [(50, 4.8), (54.8, 24), (74, 4.8), (50, 24)]
+    assert sides == [(44.5, 4.25), (48.75, 21.25), (65.75, 4.25), (44.5, 21.25)]
     assert [bar.attrib["class"] for bar in bars] == [
         "bar prior spam",
         "bar clue spam",
@@ -56,7 +56,7 @@ def test_thresholds_are_lines_across_all_bars_with_their_names() -> None:
     root = parse(draw_waterfall(STEPS, AXIS, "why"))
 
     lines = elements(root, "line", "threshold")
-    assert [line.attrib["x1"] for line in lines] == ["59.60%", "88.40%"]
+    assert [line.attrib["x1"] for line in lines] == ["53.00%", "78.50%"]
     assert {line.attrib["y2"] for line in lines} == {root.attrib["height"]}
     assert [text.text for text in elements(root, "text", "threshold")] == ["unsure 0.6", "spam 0.95"]
 
@@ -90,8 +90,8 @@ def test_a_hostile_label_is_a_short_text_and_nothing_else(label: str, shown: str
 
 
 def test_what_lies_beyond_the_axis_is_drawn_at_its_end() -> None:
-    assert [AXIS.position(nats) for nats in (-math.inf, -10, 10, 1e300, math.inf)] == [2, 2, 98, 98, 98]
-    assert Axis(0, 0).position(5) == 50
+    assert [AXIS.position(nats) for nats in (-math.inf, -10, 10, 1e300, math.inf)] == [2, 2, 87, 87, 87]
+    assert Axis(0, 0).position(5) == 44.5
 
 
 def test_the_number_of_steps_is_bounded() -> None:
@@ -131,3 +131,14 @@ def test_there_are_few_ticks_within_the_bounds(low: float, width: float) -> None
     ticks = round_ticks(low, low + width)
     assert len(ticks) <= 7
     assert all(low - 1e-6 * width <= tick <= low + width * (1 + 1e-6) for tick in ticks)
+
+
+def test_of_many_ticks_a_narrow_screen_shows_every_second_label_and_that_of_zero() -> None:
+    axis = Axis(-30, 20, [Mark(nats, "") for nats in (-30, -20, -10, 0, 10, 20)])
+    texts = elements(parse(draw_waterfall(STEPS, axis, "why")), "text", "tick")
+
+    assert [text.text for text in texts if text.text and "dense" not in text.attrib["class"]] == [
+        "-20",
+        "0",
+        "+20",
+    ]
