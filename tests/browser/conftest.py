@@ -17,7 +17,7 @@ import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
 from tests.browser.site import Site, check, open_site, run_aside, teach
-from tests.browser.visitor import DEADLINE_MS, Look, Visitor
+from tests.browser.visitor import DEADLINE_MS, Look, Visitor, launch_chromium
 from tests.remembered_messages import made_up_messages, remember
 
 OpenVisitor: TypeAlias = Callable[..., Visitor]
@@ -27,11 +27,10 @@ _FAILED = pytest.StashKey[bool]()
 
 @pytest.fixture(scope="package")
 def browser(program: Callable[[str], str]) -> Iterator[Browser]:
-    """Debian's Chromium: nothing is downloaded."""
+    """Debian's Chromium."""
     expect.set_options(timeout=DEADLINE_MS)
     with sync_playwright() as playwright:
-        # As root there is no sandbox; the pages are our own.
-        chromium = playwright.chromium.launch(executable_path=program("chromium"), chromium_sandbox=False)
+        chromium = launch_chromium(playwright, program("chromium"))
         yield chromium
         chromium.close()
 

@@ -1,28 +1,31 @@
 """The pictures of the page in the handbook, of made-up mail: ``make screenshots``.
 
-Each view is shown wide in light and in dark, and narrow. The pictures have few colours, so that they are small:
-those that are furthest from each other, or small signs would get the colour of others.
+Each view is shown wide in light and in dark, and narrow; a few more pages are shown once. The pictures have few
+colours, so that they are small: the most frequent ones as they are, and besides those that are furthest from each
+other, or small signs would get the colour of others.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
 from nbstream import __version__, config
 from nbstream.assembly.store import make_model, open_running_redis
 from nbstream.policy.verdict import Verdict
 from nbstream.store.activity import ActivityCounter, ActivityWriter, ProcessStatus
 from tests.browser.site import Site, open_site, run_aside
-from tests.browser.visitor import NARROW, Look, Visitor
-from tests.integration.daemon import send, wait_until
+from tests.browser.visitor import NARROW, Look, Visitor, launch_chromium
+from tests.integration.daemon import free_port, send, wait_until
 from tests.letters import letters
 
 FOLDER = Path(__file__).parents[2] / "docs" / "page"
@@ -39,6 +42,7 @@ VIEWS = {
 LOOKS = {"light": Look(1100), "dark": Look(1100, "dark"), "narrow": Look(NARROW)}
 
 _COLORS = 96
+_FREQUENT_COLORS = 16
 _MINUTES = 60
 
 
@@ -84,12 +88,43 @@ def fill(site: Site) -> None:
 def take(visitor: Visitor, path: str, picture: Path) -> None:
     """Write the picture of a view, as much of it as the window shows."""
     visitor.go(path)
+    take_page(visitor, picture)
+
+
+def take_page(visitor: Visitor, picture: Path) -> None:
+    """Write the picture of the page that the visitor sees."""
     visitor.page.locator("main").wait_for()
     visitor.page.screenshot(path=picture)
     with Image.open(picture) as image:
-        image.convert("RGB").quantize(_COLORS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
-            picture, optimize=True
-        )
+        reduce_colors(image.convert("RGB")).save(picture, optimize=True)
+
+
+def reduce_colors(image: Image.Image) -> Image.Image:
+    """Return the picture with few colours."""
+    colors: Any = image.getcolors(image.width * image.height)
+    frequent = [color for _, color in sorted(colors, reverse=True)[:_FREQUENT_COLORS]]
+    others = image.quantize(_COLORS - len(frequent), Image.Quantize.MAXCOVERAGE).getpalette() or []
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([*itertools.chain.from_iterable(frequent), *others])
+    return image.quantize(palette=palette, dither=Image.Dither.NONE)
+
+
+def take_single_pages(browser: Browser, site: Site) -> None:
+    """Write the pictures of the login, a quarantined message, the question before a deletion, and an error."""
+    visitor = Visitor(browser, site.origin, Look(1100))
+    take(visitor, "/ui/login", FOLDER / "login.png")
+    site.log_in(visitor)
+    visitor.go("/ui/quarantine")
+    visitor.page.locator("td > a").first.click()
+    take_page(visitor, FOLDER / "quarantined.png")
+    visitor.go("/ui/quarantine")
+    for number in range(3):
+        visitor.page.get_by_role("checkbox").nth(number).check()
+    visitor.page.get_by_role("button", name="Delete").click()
+    take_page(visitor, FOLDER / "delete.png")
+    assert not visitor.problems, visitor.problems
+    take(visitor, f"/ui/messages/{'a' * 24}", FOLDER / "error.png")
+    visitor.close()
 
 
 def main() -> None:
@@ -98,9 +133,15 @@ def main() -> None:
     assert chromium, "this needs Debian's package chromium"
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, chromium_sandbox=False)
-        with open_site(Path(folder), {"actions": {"spam": "quarantine"}}) as site:
+        browser = launch_chromium(playwright, chromium)
+        password = Path(folder) / "password"
+        password.write_text("a good password\n")
+        password.chmod(0o600)
+        http = {"listen": f"127.0.0.1:{free_port()}", "password_file": str(password)}
+        listeners = {"smtp": {"listen": "127.0.0.1:0"}, "http": http}
+        with open_site(Path(folder), {"actions": {"spam": "quarantine"}, "listeners": listeners}) as site:
             fill(site)
+            take_single_pages(browser, site)
             message = f"/ui/messages/{site.message_ids()[0]}"
             for look_name, look in LOOKS.items():
                 visitor = Visitor(browser, site.origin, look)

@@ -111,19 +111,38 @@ def hostile_site(tmp_path_factory: pytest.TempPathFactory, redis_binary: Path) -
         yield site
 
 
+def header_box(visitor: Visitor) -> object:
+    """Where the header of the page is."""
+    return visitor.page.locator("body > header").bounding_box()
+
+
+# What is seen of a page in one look: a page has to be looked at dozens of times.
+_SEEN = """([intruders, product]) => ({
+  ran: Boolean(window.ran),
+  intruders: [...document.querySelectorAll(intruders)].map((element) => element.outerHTML.slice(0, 200)),
+  filled: document.documentElement.outerHTML.includes(product),
+  title: document.title,
+})"""
+
+
 def faults(visitor: Visitor, header: object) -> list[str]:
     """What hostile texts did to the page that a visitor sees; ``header`` is where a clean page has its header."""
-    page = visitor.page
-    intruders = page.eval_on_selector_all(INTRUDERS, "all => all.map(element => element.outerHTML)")
+    seen = visitor.page.evaluate(_SEEN, [INTRUDERS, PRODUCT])
     return [
-        *(["a script ran"] if page.evaluate("window.ran") else []),
-        *(f"intruder: {html[:200]}" for html in intruders),
-        *(["a template was filled in"] if PRODUCT in page.content() else []),
-        *([f"title: {page.title()!r}"] if not page.title().endswith("nbstream") else []),
-        *(["the header moved"] if page.locator("body > header").bounding_box() != header else []),
+        *(["a script ran"] if seen["ran"] else []),
+        *(f"intruder: {html}" for html in seen["intruders"]),
+        *(["a template was filled in"] if seen["filled"] else []),
+        *([f"title: {seen['title']!r}"] if not seen["title"].endswith("nbstream") else []),
+        *(["the header moved"] if header_box(visitor) != header else []),
         *visitor.overflowing(),
         *visitor.take_problems(),
     ]
+
+
+def clean_header(visitor: Visitor) -> object:
+    """Where the header is on a page on which nobody else has written anything."""
+    visitor.go("/ui/undo")
+    return header_box(visitor)
 
 
 def links(visitor: Visitor) -> list[str]:
@@ -139,12 +158,10 @@ def links(visitor: Visitor) -> list[str]:
 
 
 @pytest.mark.timeout(300)  # some dozens of pages
-def test_nothing_runs_and_the_layout_holds(visit: OpenVisitor, small_site: Site, hostile_site: Site) -> None:
-    clean, visitor = visit(small_site.origin, Look(NARROW)), visit(hostile_site.origin, Look(NARROW))
-    small_site.log_in(clean)
+def test_nothing_runs_and_the_layout_holds(visit: OpenVisitor, hostile_site: Site) -> None:
+    visitor = visit(hostile_site.origin, Look(NARROW))
     hostile_site.log_in(visitor)
-    clean.go("/ui/teaching")
-    header = clean.page.locator("body > header").bounding_box()
+    header = clean_header(visitor)
     found: dict[str, list[str]] = {}
 
     waiting = list(VIEWS)
@@ -160,11 +177,10 @@ def test_nothing_runs_and_the_layout_holds(visit: OpenVisitor, small_site: Site,
     assert [path for path in found if path.startswith("/ui/quarantine/")]
 
 
-def test_nothing_of_an_address_runs(visit: OpenVisitor, small_site: Site) -> None:
-    visitor = visit(small_site.origin, Look(NARROW))
-    small_site.log_in(visitor)
-    visitor.go("/ui/teaching")
-    header = visitor.page.locator("body > header").bounding_box()
+def test_nothing_of_an_address_runs(visit: OpenVisitor, hostile_site: Site) -> None:
+    visitor = visit(hostile_site.origin, Look(NARROW))
+    hostile_site.log_in(visitor)
+    header = clean_header(visitor)
     names = [
         "actor",
         "source",

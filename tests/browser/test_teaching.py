@@ -19,9 +19,10 @@ MALLORY = "127.0.0.2"
 """Another peer, on Linux's loopback network."""
 
 
-@pytest.fixture(params=[1, 2], ids=["one process", "two workers"])
-def site(request: pytest.FixtureRequest, tmp_path: Path, redis_binary: Path) -> Iterator[Site]:
-    with open_site(tmp_path, {"workers": request.param}) as opened:
+@pytest.fixture
+def site(tmp_path: Path, redis_binary: Path) -> Iterator[Site]:
+    """A daemon with two workers: what one is taught and takes back holds for both."""
+    with open_site(tmp_path, {"workers": 2}) as opened:
         yield opened
 
 
@@ -44,11 +45,11 @@ def test_what_a_poisoner_taught_is_seen_and_taken_back(visit: OpenVisitor, site:
     burst = page.get_by_role("region", name="Bursts").get_by_role("listitem").filter(has_text=MALLORY)
     expect(burst).to_contain_text("against confident verdicts")
     burst.get_by_role("link", name="take back").click()
-    expect(page.get_by_text("Changes: 40 would be taken back.")).to_be_visible()
+    expect(page.get_by_text("40 changes would be taken back.")).to_be_visible()
     expect(page.get_by_text("would get another verdict")).to_be_visible()
     page.get_by_role("button", name="Take back 40 changes").click()
 
-    expect(page.get_by_role("status").filter(has_text="Changes: 40 taken back.")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="40 changes were taken back.")).to_be_visible()
     wait_until(lambda: send(site.daemon, probes, with_verdict=True) == before)
 
 
@@ -69,7 +70,7 @@ def test_a_message_is_taught_and_taken_back_without_scripts(visit: OpenVisitor, 
 
     visitor.go(f"/ui/undo?{urlencode({'id': message_id})}")
     page.get_by_role("button", name="Take back this change").click()
-    expect(page.get_by_role("status").filter(has_text="Changes: 1 taken back.")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="1 change was taken back.")).to_be_visible()
     wait_until(lambda: send(small_site.daemon, [("to@example.org", ham)], with_verdict=True) == before)
 
 

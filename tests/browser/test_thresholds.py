@@ -174,7 +174,7 @@ def test_what_cannot_be_used_is_said_and_what_was_shown_stays_no_longer(visit: O
 
     page.locator("[name=spam]").fill("0.1")
 
-    expect(page.locator("#problem-spam")).to_have_text("Must be at least the threshold for unsure.")
+    expect(page.locator("#problem-spam")).to_have_text("Enter at least the threshold for unsure.")
     expect(page.locator("[name=spam]")).to_have_attribute("aria-invalid", "true")
     expect(page.locator("#tried-ham_lost")).to_have_text("not known")
     page.locator("[name=spam]").fill("0.96")

@@ -16,6 +16,7 @@ VIEWS = (
     "/ui/undo",
     "/ui/undo?since=1d",
     "/ui/tokens?part=prize",
+    "/ui/quarantine?select=all",
 )
 
 
@@ -35,6 +36,28 @@ _TOUCHING = """() => [...document.querySelectorAll('svg.chart')].flatMap((chart)
 })"""
 
 
+def tables_without_words(visitor: Visitor) -> list[str]:
+    """The tables of which a screen reader says too little: no caption, or cells that are none for it."""
+    found: list[str] = visitor.page.evaluate(_TABLES)
+    return found
+
+
+# What is no longer laid out as a table needs roles: else not every browser takes it for one.
+_TABLES = """() => [...document.querySelectorAll('table')].flatMap((table) => {
+  const roles = {TABLE: 'table', THEAD: 'rowgroup', TBODY: 'rowgroup', TR: 'row', TD: 'cell'}
+  const roleOf = (part) => roles[part.tagName] ?? (part.scope === 'row' ? 'rowheader' : 'columnheader')
+  const name = table.caption?.textContent.trim()
+  const parts = [table, ...table.querySelectorAll('thead, tbody, tr, th, td')]
+  return [
+    ...(name ? [] : [`no caption: ${table.outerHTML.slice(0, 200)}`]),
+    ...[...table.querySelectorAll('th:not([scope])')].map((cell) => `no scope: ${cell.outerHTML} of ${name}`),
+    ...parts.filter((part) => !getComputedStyle(part).display.startsWith('table')
+      && part.getAttribute('role') !== roleOf(part)).slice(0, 3)
+      .map((part) => `no role ${roleOf(part)}: ${part.outerHTML.slice(0, 100)} of ${name}`),
+  ]
+})"""
+
+
 def faults(visitor: Visitor, path: str, *, has_axe: bool) -> list[str]:
     """What is wrong with a view, as this visitor sees it; ``has_axe``: and as a screen reader does."""
     response = visitor.go(path)
@@ -45,13 +68,24 @@ def faults(visitor: Visitor, path: str, *, has_axe: bool) -> list[str]:
         *(visitor.grave_violations() if has_axe else []),
         *visitor.overflowing(),
         *touching_labels(visitor),
+        *tables_without_words(visitor),
         *visitor.take_problems(),
     ]
 
 
+def first_messages(visitor: Visitor) -> list[str]:
+    """Where the first lines of the lists of messages lead to; an empty list has none."""
+    found = []
+    for path in ("/ui/messages", "/ui/quarantine"):
+        visitor.go(path)
+        found += [str(link.get_attribute("href")) for link in visitor.page.locator("td > a").all()[:1]]
+    return found
+
+
 def faults_by_view(visitor: Visitor, *, has_axe: bool = True) -> dict[str, list[str]]:
-    """The views with faults, and what is wrong with them."""
-    found = {path: faults(visitor, path, has_axe=has_axe) for path in VIEWS}
+    """The views with faults, and what is wrong with them, and one message of each list."""
+    paths = [*VIEWS, *first_messages(visitor)]
+    found = {path: faults(visitor, path, has_axe=has_axe) for path in paths}
     return {path: of_view for path, of_view in found.items() if of_view}
 
 
