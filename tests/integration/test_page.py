@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import urllib.parse
+from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -20,12 +22,17 @@ def site(tmp_path: Path, redis_binary: Path) -> Site:  # the daemon starts the s
 
 
 def ask(
-    daemon: DaemonProcess, method: str, path: str, form: dict[str, str] | None = None, cookie: str = ""
+    daemon: DaemonProcess,
+    method: str,
+    path: str,
+    form: dict[str, str] | None = None,
+    cookie: str = "",
+    fields: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[HTTPResponse, str]:
     """Ask as a browser does, on a connection of its own."""
     address = daemon.address("http")
     host, _, port = address.rpartition(":")
-    headers = {"Cookie": cookie, "Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
+    headers = {"Cookie": cookie, "Accept": "text/html", "Sec-Fetch-Site": "same-origin", **fields}
     body = None
     if form is not None:
         headers["Content-Type"] = "application/x-www-form-urlencoded"
@@ -55,3 +62,21 @@ def test_a_link_of_the_command_is_for_both_workers(site: Site) -> None:
         (token,) = tokens
         assert ask(daemon, "POST", "/ui/logout", {"csrf": token}, cookie)[0].status == 303
         assert {ask(daemon, "GET", "/ui/", cookie=cookie)[0].status for _ in range(MANY)} == {303}
+
+
+def test_the_workers_count_wrong_passwords_together_and_mail_goes_on(site: Site, tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("secret")
+    http = f"http: {{listen: '127.0.0.1:0', password_file: {secret}}}"
+    site.write(listeners=f"smtp: {{listen: '127.0.0.1:0'}}, {http}")
+    stranger = {"X-Forwarded-For": "198.51.100.1"}
+    with site.running() as daemon:
+        guesses = [ask(daemon, "GET", "/stat", fields={"Password": "a guess", **stranger}) for _ in range(MANY)]
+        assert [answer.status for answer, _ in guesses] == [401] * 10 + [429] * (MANY - 10)
+        right = {
+            ask(daemon, "GET", "/stat", fields={"Password": "secret", **stranger})[0].status for _ in range(MANY)
+        }
+        login = ask(daemon, "POST", "/ui/login", {"password": "secret"}, fields=stranger)[0].status
+        assert (right, login) == ({429}, 429)
+        assert {ask(daemon, "GET", "/stat")[0].status for _ in range(MANY)} == {200}
+        assert ask(daemon, "POST", "/ui/login", {"password": "secret"})[0].status == 200

@@ -72,5 +72,5 @@ def login_name(offered: str, client: str) -> str:
 
     A name of one word cannot be mistaken for that of a user of this machine, which ``nbstream ui`` gives.
     """
-    words = "".join(c if c.isprintable() else " " for c in offered).split()
+    words = "".join(c if c.isprintable() else " " for c in offered[: 10 * _MAX_NAME_LENGTH]).split()
     return "-".join(words)[:_MAX_NAME_LENGTH] or client
