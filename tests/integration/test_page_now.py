@@ -43,6 +43,10 @@ class Reader:
         connection.request(method, path, body, {**headers, "Connection": "close", **fields})
         return connection.getresponse()
 
+    def metrics(self) -> str:
+        with self.ask("GET", "/metrics") as answer:
+            return answer.read().decode()
+
     def show(self) -> str:
         with self.ask("GET", "/ui/") as answer:
             return answer.read().decode()
@@ -101,3 +105,20 @@ def test_what_was_checked_last_is_counted_and_a_daemon_that_has_ended_is_not_cal
         assert client.hlen(keys.activity_processes) == 0
         hours: list[dict[bytes, bytes]] = [client.hgetall(key) for key in client.scan_iter("*:activity:hours:*")]
         assert sum(int(n) for hour in hours for name, n in hour.items() if name.endswith(b":unsure")) == MANY
+
+
+def test_messages_that_could_not_be_counted_are_said_after_a_restart_too(
+    site: Site, own_redis: RedisServer
+) -> None:
+    site.write(f"redis: {{url: '{own_redis.url}', timeout_seconds: 0.5}}")
+    with site.running() as daemon:
+        reader = Reader(daemon)
+        own_redis.hang()
+        assert [send(daemon, f"mail {number}")[:4] for number in range(2)] == ["250 "] * 2
+        wait_until(lambda: "nbstream_activity_dropped_total 2.0" in reader.metrics())
+        own_redis.go_on()
+        wait_until(lambda: "the last hour lack up to 2 messages" in reader.show())
+        assert daemon.stop() == 0
+
+    with site.running() as daemon:
+        assert "the last hour lack up to 2 messages" in Reader(daemon).show()
