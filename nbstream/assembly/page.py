@@ -32,8 +32,11 @@ from nbstream.metrics.page import PageMetrics
 from nbstream.store.attempt_counts import AttemptCounts
 from nbstream.store.model.recent_changes import RecentChanges
 from nbstream.store.page_sessions import PageSessionStore
+from nbstream.store.recent.quarantine_outcomes import QuarantineOutcomes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from nbstream.assembly.health import HealthCheck
     from nbstream.assembly.model_lookups import ModelLookups
     from nbstream.assembly.parts import ServerParts
@@ -45,7 +48,6 @@ if TYPE_CHECKING:
     from nbstream.listeners.http.page.routes import View
     from nbstream.listeners.http.password_check import PasswordCheck
     from nbstream.listeners.message_service import MessageService
-    from nbstream.policy.envelope import Envelope
 
 
 def make_page(  # noqa: PLR0913, PLR0917 - what the listener has made already
@@ -64,14 +66,18 @@ def make_page(  # noqa: PLR0913, PLR0917 - what the listener has made already
     def message_handler() -> MessageHandler:
         return MessageHandler(PAGE_SOURCE, message_service.runtime, parts.metrics.delivery)
 
-    quarantine = PageQuarantine(parts.quarantine, parts.next_hop, message_handler)
+    def policy_labels() -> Mapping[str, str]:
+        return message_service.runtime.rules.patterns_by_name
+
+    outcomes = QuarantineOutcomes(parts.model.client, parts.model.keys)
+    quarantine = PageQuarantine(parts.quarantine, parts.next_hop, message_handler, outcomes.note)
     static_files = load_static_files()
     renderer = PageRenderer(static_files.version)
     views: list[View] = [
         NowView(NowReader(settings, parts, health_check), renderer.render_parts),
-        MessageView(_message_lookups(settings, parts, lookups), quarantine, message_handler),
+        MessageView(_message_lookups(settings, parts, lookups), quarantine, message_handler, policy_labels),
         _make_thresholds(settings, parts, lookups, message_service),
-        _make_messages(settings, parts),
+        _make_messages(settings, parts, policy_labels),
         _make_teaching(parts, lookups),
         _make_undo(settings, parts, lookups),
         _make_tokens(settings, parts),
@@ -91,12 +97,6 @@ def make_page(  # noqa: PLR0913, PLR0917 - what the listener has made already
 
 
 def _message_lookups(settings: Settings, parts: ServerParts, lookups: ModelLookups) -> MessageLookups:
-    rows = make_row_search(settings, parts.model)
-
-    async def find_envelope(message_id: str) -> Envelope | None:
-        row = await rows.row(message_id)
-        return row.envelope if row else None
-
     async def probability_curve() -> ProbabilityCurve:
         return await lookups.make_scorer().probability_curve()
 
@@ -105,7 +105,7 @@ def _message_lookups(settings: Settings, parts: ServerParts, lookups: ModelLooku
         parts.model.entry,
         parts.model.history.of_message,
         probability_curve,
-        find_envelope,
+        make_row_search(settings, parts.model).row,
     )
 
 
@@ -147,7 +147,9 @@ def _make_tokens(settings: Settings, parts: ServerParts) -> TokensView:
     return TokensView(lambda: mirror.vocabulary_size, counts, options)
 
 
-def _make_messages(settings: Settings, parts: ServerParts) -> MessagesView:
+def _make_messages(
+    settings: Settings, parts: ServerParts, policy_labels: Callable[[], Mapping[str, str]]
+) -> MessagesView:
     memory = settings.memory
     options = MemoryOptions(memory.messages, memory.hours, settings.remembers_envelopes)
-    return MessagesView(make_row_search(settings, parts.model), options)
+    return MessagesView(make_row_search(settings, parts.model), options, policy_labels)

@@ -14,7 +14,7 @@ Rules:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -90,6 +90,11 @@ class RecipientRules:
         return any(
             treatment.actions.for_verdict(verdict).kind is kind for treatment in treatments for verdict in Verdict
         )
+
+    @property
+    def patterns_by_name(self) -> Mapping[str, str]:
+        """The patterns of the rules by the names of their treatments."""
+        return {rule.treatment.name: rule.pattern.text for rule in self.rules}
 
     def treatment_of(self, address: str) -> RecipientTreatment:
         """Return the treatment of this recipient."""

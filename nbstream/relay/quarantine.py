@@ -208,6 +208,12 @@ def draft_for_recipients(
     return draft, QuarantinedMessage(message.id, message.at, folder / "new" / name, in_doubt=False)
 
 
+def read_note(message: QuarantinedMessage) -> QuarantineNote:
+    """Return the note alone. Raises ``InputError``."""
+    with _open_file(message) as file:
+        return _read_note(message, file)
+
+
 def read_subject(message: QuarantinedMessage) -> tuple[QuarantineNote, str]:
     """Return the note and the subject. Only the beginning of the message is read. Raises ``InputError``."""
     with _open_file(message) as file:

@@ -152,7 +152,7 @@ def links(visitor: Visitor) -> list[str]:
     )
     kinds: dict[str, str] = {}
     for link in (link.partition("#")[0] for link in found):
-        is_message = link.startswith(("/ui/messages/", "/ui/quarantine/"))
+        is_message = link.startswith("/ui/messages/")
         kinds.setdefault(link if is_message else link.partition("?")[0], link)
     return list(kinds.values())
 
@@ -174,7 +174,6 @@ def test_nothing_runs_and_the_layout_holds(visit: OpenVisitor, hostile_site: Sit
 
     assert {path: of_path for path, of_path in found.items() if of_path} == {}
     assert len([path for path in found if path.startswith("/ui/messages/")]) > len(TEXTS)
-    assert [path for path in found if path.startswith("/ui/quarantine/")]
 
 
 def test_nothing_of_an_address_runs(visit: OpenVisitor, hostile_site: Site) -> None:

@@ -62,7 +62,7 @@ class _EmptyQuarantine:
 
 def show_row(row: MessageRow, request: PageRequest | None = None) -> None:
     """Show a row in the list, as an answer to this request."""
-    _show(MessagesView(_OneRow(row), MemoryOptions(1, 1, envelopes=True)), request or PageRequest(SESSION))
+    _show(MessagesView(_OneRow(row), MemoryOptions(1, 1, envelopes=True), dict), request or PageRequest(SESSION))
 
 
 def show_changes(changes: Sequence[HistoryChange], request: PageRequest | None = None) -> None:
@@ -89,7 +89,7 @@ def show_message(record: MessageRecord | None, history: Sequence[HistoryRecord] 
         return lambda score: float(score > 0)
 
     lookups = MessageLookups(find_record, find_nothing, find_history, find_curve, find_nothing)
-    view = MessageView(lookups, cast(PageQuarantine, _EmptyQuarantine()), _no_handler)
+    view = MessageView(lookups, cast(PageQuarantine, _EmptyQuarantine()), _no_handler, dict)
     _show(view, PageRequest(SESSION, "a" * 24))
 
 

@@ -117,6 +117,7 @@ def test_a_release_that_cannot_be_leaves_the_message_and_says_why(daemon: Daemon
 
     assert result.returncode == 75
     assert f"{entry['id']}: not released: " in result.stderr
+    assert "; taught as ham all the same: learned as ham: P " in result.stderr
     assert "zzzz: not released: no such message in the quarantine" in result.stderr
     assert waiting(daemon) == [entry]
 

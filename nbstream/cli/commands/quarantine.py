@@ -25,6 +25,8 @@ from nbstream.relay import quarantine
 from nbstream.relay.quarantine_release import IN_DOUBT_TEXT
 from nbstream.relay.quarantine_releaser import QuarantineReleaser
 from nbstream.relay.quarantine_text import shown_text
+from nbstream.store.recent.message_rows import OutcomeKind
+from nbstream.store.recent.quarantine_outcomes import QuarantineOutcomes
 from nbstream.wire.explanation_json import iso_time
 
 if TYPE_CHECKING:
@@ -132,24 +134,30 @@ async def _release_messages(settings: Settings, waiting: Quarantine, options: ar
     errors: list[NbstreamError] = []
     next_hop = make_next_hop(settings)
     try:
-        async with open_one_shot_filter(settings, sign=True) as (spam_filter, _):
+        async with open_one_shot_filter(settings, sign=True) as (spam_filter, model):
+            lessons: list[Lesson] = []
 
             async def learn_ham(message: Message) -> Lesson:
-                return await spam_filter.learn(message, "ham", "cli", current_user())
+                lessons.append(await spam_filter.learn(message, "ham", "cli", current_user()))
+                return lessons[-1]
 
+            outcomes = QuarantineOutcomes(model.client, model.keys)
             releaser = QuarantineReleaser(
                 learn_ham, make_message_reader(settings), make_header_policy(settings), next_hop
             )
             for prefix in options.ids:
                 for entry in _messages_to_release(waiting, prefix, errors):
+                    lessons.clear()
                     try:
                         lesson = await releaser.release(entry, again=options.again)
                     except ReleaseInDoubt as error:
                         _report_error(error, entry.id, errors, "; to deliver it all the same, --again")
                     except NbstreamError as error:
-                        _report_error(error, entry.id, errors)
+                        taught = f"; taught as ham all the same: {describe_lesson(lessons[0])}" if lessons else ""
+                        _report_error(error, entry.id, errors, taught)
                     else:
                         print(f"{entry.id} released; {describe_lesson(lesson)}")
+                        await outcomes.note(entry.id, OutcomeKind.RELEASED, current_user())
     finally:
         await next_hop.close()
     return exit_code(errors[0]) if errors else 0
@@ -165,6 +173,6 @@ def _messages_to_release(
         return []
 
 
-def _report_error(error: NbstreamError, message_id: str, errors: list[NbstreamError], remedy: str = "") -> None:
+def _report_error(error: NbstreamError, message_id: str, errors: list[NbstreamError], addition: str = "") -> None:
     errors.append(error)
-    print_error(f"{message_id}: not released: {error}{remedy}")
+    print_error(f"{message_id}: not released: {error}{addition}")

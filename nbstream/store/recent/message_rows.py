@@ -1,9 +1,11 @@
 """The row of a checked message: what a list of messages shows of it, and the indices by which it is found.
 
 Rules: what is read is what was written, whatever the texts of the envelope are; they come from outside. A row is
-one array of JSON in UTF-8, whose first value is the version of the format. An index is named after what its
-messages have in common: their verdict, or a digest of an address or of its domain. So the names have few bytes,
-all of them harmless, and two addresses may have one name: who looks up an index compares the rows as well.
+one array of JSON in UTF-8, whose first value is the version of the format. What became of the message in the
+quarantine later follows behind a line feed, as another array. An index is named after what its messages have in
+common: their verdict, or a digest of an address, of its domain, of an action or of a policy. So the names have few
+bytes, all of them harmless, and two addresses may have one name: who looks up an index compares the rows as well.
+What most messages have in common, the action pass and the default policy, has no index.
 """
 
 from __future__ import annotations
@@ -14,9 +16,11 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 from nbstream.errors import StoreIncompatible
+from nbstream.policy.actions import ActionKind
 from nbstream.policy.envelope import MAX_ADDRESS_LENGTH, Envelope
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
 from nbstream.policy.verdict import Verdict
@@ -26,7 +30,7 @@ NULL_SENDER = "<>"
 
 _FORMAT_VERSION = 1
 _DIGEST_BYTES = 6  # 8 characters; where two of 100,000 addresses share one, some more rows are compared
-_SENDER, _RECIPIENT = "f", "t"
+_SENDER, _RECIPIENT, _ACTION, _POLICY = "f", "t", "a", "p"
 # Texts from mail have surrogates where bytes were no UTF-8. Escaped ASCII would take six bytes for each letter
 # beyond ASCII, and would make one character of two surrogates.
 _ENCODE_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
@@ -42,12 +46,38 @@ class RowPosition(NamedTuple):
     id: str
 
 
+class OutcomeKind(StrEnum):
+    """What may become of a message that waited in the quarantine."""
+
+    RELEASED = "released"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineOutcome:
+    """What became of a message in the quarantine, when (seconds since the epoch), and who wanted it."""
+
+    kind: OutcomeKind
+    at: float
+    actor: str
+
+    def pack(self) -> bytes:
+        """Return the stored form."""
+        return _ENCODE_JSON([str(self.kind), self.at, self.actor]).encode("utf-8", "surrogatepass")
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> QuarantineOutcome:
+        """Return what ``pack`` packed. Raises ``ValueError`` or ``TypeError`` for anything else."""
+        kind, at, actor = json.loads(packed.decode("utf-8", "surrogatepass"))
+        return cls(OutcomeKind(kind), _read_finite(at), "".join(actor))
+
+
 @dataclass(frozen=True, slots=True)
 class MessageRow:
     """One checked message in a list: its id (the key of the message) and the time of its check.
 
     The time is in seconds since the epoch, ``policy`` is the name of the treatment that decided. ``envelope`` is
-    None where no envelopes are remembered.
+    None where no envelopes are remembered, ``outcome`` where the message was not in the quarantine or waits there.
     """
 
     id: str
@@ -56,6 +86,7 @@ class MessageRow:
     probability: float
     policy: str = DEFAULT_RULE_NAME
     envelope: Envelope | None = None
+    outcome: QuarantineOutcome | None = None
 
     @property
     def position(self) -> RowPosition:
@@ -63,7 +94,7 @@ class MessageRow:
         return RowPosition(self.checked_at, self.id)
 
     def pack(self) -> bytes:
-        """Return the stored form, without the id."""
+        """Return the stored form, without the id and without what became of the message later."""
         values: list[object] = [_FORMAT_VERSION, self.checked_at, self.verdict, self.probability, self.policy]
         if envelope := self.envelope:
             values += envelope.listener, envelope.sender, envelope.recipients, envelope.recipient_count
@@ -73,19 +104,24 @@ class MessageRow:
     @classmethod
     def unpack(cls, message_key: str, packed: bytes) -> MessageRow:
         """Return the row that ``pack`` packed; raises ``StoreIncompatible`` if another program packed it."""
+        row, _, packed_outcome = packed.partition(b"\n")
         try:
-            values = json.loads(packed.decode("utf-8", "surrogatepass"))
+            values = json.loads(row.decode("utf-8", "surrogatepass"))
             at, verdict, probability, policy = _values_of_this_format(values)[:4]
             envelope = _read_envelope(*values[5:]) if values[5:] else None
             at, probability = _read_finite(at), _read_finite(probability)
-            return cls(message_key, at, str(Verdict(verdict)), probability, "".join(policy), envelope)
+            outcome = QuarantineOutcome.unpack(packed_outcome) if packed_outcome else None
+            return cls(message_key, at, str(Verdict(verdict)), probability, "".join(policy), envelope, outcome)
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise StoreIncompatible("a row cannot be read: another version of nbstream wrote it") from error
 
     def index_names(self) -> list[str]:
         """Return the names of the indices that have the row, each once."""
         names = [self.verdict]
+        if self.policy != DEFAULT_RULE_NAME:
+            names.append(policy_index(self.policy))
         if envelope := self.envelope:
+            names += [action_index(kind) for kind in actions_of(envelope) if kind != ActionKind.PASS]
             if envelope.sender is not None:
                 names += [sender_index(text) for text in _searched_texts(envelope.sender)]
             for recipient in envelope.recipients:
@@ -146,6 +182,21 @@ def sender_index(text: str) -> str:
 def recipient_index(text: str) -> str:
     """Return the name of the index of all messages with this recipient, an address or ``@`` and a domain."""
     return _RECIPIENT + _digest(text)
+
+
+def action_index(kind: str) -> str:
+    """Return the name of the index of all messages with this action, which is not pass."""
+    return _ACTION + _digest(kind)
+
+
+def policy_index(name: str) -> str:
+    """Return the name of the index of all messages that this policy decided, which is not the default one."""
+    return _POLICY + _digest(name)
+
+
+def actions_of(envelope: Envelope) -> list[str]:
+    """Return the kinds of the actions that were taken."""
+    return envelope.action.split(", ") if envelope.action else []
 
 
 def _digest(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Looking for rows of checked messages: by id, time, verdict, sender and recipient, a page at a time.
+"""Looking for rows of checked messages: by id, time, verdict, address, action and policy, a page at a time.
 
 Rules: nothing is scanned. A search reads the smallest index that belongs to it, and compares the rows of that
 index with the rest of what is wanted; it looks at ``MAX_LOOKED_AT`` rows at most, and says how far it came. A page
@@ -16,10 +16,15 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from nbstream.errors import StoreIncompatible
+from nbstream.policy.actions import ActionKind
+from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
 from nbstream.store.recent.message_rows import (
     MessageRow,
     RowPosition,
+    action_index,
+    actions_of,
     address_matches,
+    policy_index,
     recipient_index,
     sender_index,
 )
@@ -44,7 +49,8 @@ class RowFilter:
     """What is wanted; what is empty or None is not asked for.
 
     ``id_prefix`` is an id or its beginning. The time of the check is at or after ``since`` and before ``until``,
-    in seconds since the epoch. ``sender`` and ``recipient`` are as ``normalize_address`` returns them.
+    in seconds since the epoch. ``sender`` and ``recipient`` are as ``normalize_address`` returns them. ``action``
+    is one of those that were taken, ``policy`` the name of the policy that decided.
     """
 
     id_prefix: str = ""
@@ -53,12 +59,16 @@ class RowFilter:
     verdict: str = ""
     sender: str = ""
     recipient: str = ""
+    action: str = ""
+    policy: str = ""
 
     def matches(self, row: MessageRow) -> bool:
         """Return whether a row is what is wanted."""
         if not row.id.startswith(self.id_prefix) or not self.lower <= row.checked_at < self.upper:
             return False
-        if self.verdict and row.verdict != self.verdict:
+        if (self.verdict and row.verdict != self.verdict) or (self.policy and row.policy != self.policy):
+            return False
+        if self.action and not (row.envelope and self.action in actions_of(row.envelope)):
             return False
         sender = row.envelope.sender if row.envelope else None
         if self.sender and (sender is None or not address_matches(sender, self.sender)):
@@ -79,7 +89,8 @@ class RowFilter:
     @property
     def is_single(self) -> bool:
         """Whether one index has what is wanted and, but for times, nothing else."""
-        return not self.id_prefix and len(self.index_names) <= 1
+        others = self.id_prefix or self.action == ActionKind.PASS or self.policy == DEFAULT_RULE_NAME
+        return not others and len(self.index_names) <= 1
 
     @property
     def index_names(self) -> Sequence[str]:
@@ -88,6 +99,8 @@ class RowFilter:
             *([self.verdict] if self.verdict else ()),
             *([sender_index(self.sender)] if self.sender else ()),
             *([recipient_index(self.recipient)] if self.recipient else ()),
+            *([action_index(self.action)] if self.action not in {"", ActionKind.PASS} else ()),
+            *([policy_index(self.policy)] if self.policy not in {"", DEFAULT_RULE_NAME} else ()),
         ]
 
 

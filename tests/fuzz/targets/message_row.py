@@ -18,7 +18,8 @@ def _check(data: bytes) -> None:
         return
     names = row.index_names()
     assert all(name.isascii() and " " not in name and 0 < len(name) <= 9 for name in names)
-    assert MessageRow.unpack(_KEY, row.pack()) == row
+    outcome = b"\n" + row.outcome.pack() if row.outcome else b""
+    assert MessageRow.unpack(_KEY, row.pack() + outcome) == row
     show_row(row)
 
 
@@ -29,6 +30,7 @@ TARGET = FuzzTarget(
     (
         MessageRow(_KEY, 1_800_000_000.25, "spam", 0.75, "*@y.example", _ENVELOPE).pack(),
         MessageRow(_KEY, 1_800_000_000.25, "ham", 0.25).pack(),
+        MessageRow(_KEY, 1.0, "ham", 0.25).pack() + b'\n["released",1e300,"page \\ud800"]',
         b'[1,1e400,"ham",0.5,"default"]',
         b'[1,NaN,"ham",0.5,"default"]',
         b'[1,1e300,"ham",-1e300,"default","smtp",null,[],1e300,null,""]',

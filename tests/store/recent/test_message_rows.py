@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,14 @@ from nbstream.store.recent.checked_messages import RecentMessages, RecentMessage
 from nbstream.store.recent.message_rows import (
     NULL_SENDER,
     MessageRow,
+    OutcomeKind,
+    QuarantineOutcome,
     address_matches,
     normalize_address,
     recipient_index,
     sender_index,
 )
+from nbstream.store.recent.quarantine_outcomes import QuarantineOutcomes
 from tests.store.recent.rows import KEYS, NOW, envelope, message_id, write_rows
 from tests.store.recent.test_checked_messages import DroppedMessages, checked_message, running
 
@@ -66,11 +70,39 @@ def test_what_is_unpacked_is_what_was_packed(message: MessageRow) -> None:
     assert MessageRow.unpack("m1", message.pack()) == message
 
 
+@given(st.sampled_from(OutcomeKind), st.floats(0, 1e11), HOSTILE_TEXT)
+def test_what_became_of_a_message_is_read_as_it_was_noted(kind: OutcomeKind, at: float, actor: str) -> None:
+    outcome = QuarantineOutcome(kind, at, actor)
+    message = row(1)
+    noted = MessageRow.unpack(message.id, message.pack() + b"\n" + outcome.pack())
+    assert noted == replace(message, outcome=outcome)
+
+
+async def test_what_became_of_a_message_is_remembered_with_its_row_alone(client: Redis) -> None:
+    message = row(1)
+    outcomes = QuarantineOutcomes(client, KEYS)
+    await write_rows(client, [message])
+    seconds = await client.ttl(KEYS.row(message.id))
+
+    for key in (message.id, message_id(2)):
+        await outcomes.note(key, OutcomeKind.DELETED, "ann")
+        await outcomes.note(key, OutcomeKind.RELEASED, "ben")
+
+    packed: Any = await client.get(KEYS.row(message.id))
+    noted = MessageRow.unpack(message.id, packed)
+    assert noted.outcome
+    assert (noted.outcome.kind, noted.outcome.actor) == ("released", "ben")
+    assert replace(noted, outcome=None) == message
+    assert 0 < await client.ttl(KEYS.row(message.id)) <= seconds
+    assert not await client.exists(KEYS.row(message_id(2)))
+
+
 @given(ENVELOPES)
 def test_the_names_of_indices_are_short_and_harmless(described: Envelope) -> None:
-    names = MessageRow("m1", NOW, "ham", 0.5, envelope=described).index_names()
+    named = replace(described, action="pass, redirect, quarantine, defer, reject")
+    names = MessageRow("m1", NOW, "ham", 0.5, "*@\x00 x", named).index_names()
 
-    assert len(names) == len(set(names)) <= 1 + 2 + 2 * 10
+    assert len(names) == len(set(names)) <= 1 + 1 + 5 + 2 + 2 * 10
     assert all(name.isascii() and len(name) <= 9 and not set(name) & set(" *?[]{}\n\0") for name in names)
 
 
@@ -86,6 +118,7 @@ def test_the_names_of_indices_are_short_and_harmless(described: Envelope) -> Non
         b'[1,[],"ham",0.5,"default"]',
         b"[" * 100_000,
         b"\xff",
+        b'[1,1.0,"ham",0.5,"default"]\n["eaten",1.0,"ann"]',
     ],
 )
 def test_a_value_of_another_program_is_refused(stored: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -27,12 +28,14 @@ VERDICTS = ("ham", "spam", "unsure", "reject")
 
 
 def make_row(number: int, at: float) -> MessageRow:
-    """A row whose verdict, sender and recipients follow from its number."""
+    """A row of which all but the time follows from its number."""
     recipients = [f"r{number % 5}@y{number % 2}.example", f"all@z{number % 3}.example"][: 1 + number % 2]
     sender = None if number % 11 == 10 else "" if number % 11 == 9 else f"S{number % 7}@x{number % 3}.example"
-    return MessageRow(
-        message_id(number), at, VERDICTS[number % 4], number % 100 / 100, envelope=envelope(sender, recipients)
+    policy = "default" if number % 3 else "*@y1.example"
+    described = replace(
+        envelope(sender, recipients), action=("pass", "quarantine", "pass, reject", "")[number % 4]
     )
+    return MessageRow(message_id(number), at, VERDICTS[number % 4], number % 100 / 100, policy, described)
 
 
 def make_search(client: Redis, seconds: float = 10 * HOUR) -> RowSearch:
@@ -61,6 +64,8 @@ FILTERS = st.builds(
     verdict=st.sampled_from(["", *VERDICTS]),
     sender=st.sampled_from(["", "<>", "s1@x1.example", "@x2.example", "nobody@x1.example"]),
     recipient=st.sampled_from(["", "r1@y1.example", "@z0.example", "@y0.example"]),
+    action=st.sampled_from(["", "pass", "quarantine", "reject", "defer"]),
+    policy=st.sampled_from(["", "default", "*@y1.example", "recipients[1]"]),
 )
 
 

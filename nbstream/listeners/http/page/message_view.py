@@ -7,9 +7,9 @@ meant. Of quarantined mail the header and the text are shown as text. All of it 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.errors import InputError
@@ -33,12 +33,14 @@ if TYPE_CHECKING:
     from nbstream.filter import LearnableMessage, Lesson
     from nbstream.filter.message_record import MessageRecord
     from nbstream.listeners.http.page.charts.waterfall import Axis
-    from nbstream.listeners.http.page.quarantined_mail import PageQuarantine, QuarantinedMail, ShownMail
+    from nbstream.listeners.http.page.quarantine_list import QuarantinedMail
+    from nbstream.listeners.http.page.quarantined_mail import PageQuarantine, ShownMail
     from nbstream.listeners.http.page.requests import Answer, PageRequest
     from nbstream.listeners.message_service import MessageHandler
     from nbstream.policy.explanation import CountedClue, Explanation
     from nbstream.store.model.history import HistoryRecord
     from nbstream.store.model.ledger import LedgerEntry
+    from nbstream.store.recent.message_rows import MessageRow
 
 PAGE_SOURCE = "page"
 """The source of the lessons that people give on the page, in logs, metrics and the history."""
@@ -48,34 +50,6 @@ _LESSONS = {"ham": "ham", "spam": "spam", "unlearn": None}
 _INSISTED = {"insist-ham": "ham", "insist-spam": "spam"}
 _MAX_CALIBRATION_CHANGE = 0.005
 _GROUPS = ("message.group_head", "message.group_body", "message.group_raw")  # in the order of Tokens.groups
-
-
-class MessageEnvelope(Protocol):
-    """What is remembered of the envelope of a checked message; ``policy.envelope.Envelope`` is one."""
-
-    @property
-    def listener(self) -> str:
-        """The listener through which it came."""
-
-    @property
-    def sender(self) -> str | None:
-        """Its sender: None where it is not known, empty for the null sender."""
-
-    @property
-    def recipients(self) -> Sequence[str]:
-        """Some of its recipients."""
-
-    @property
-    def recipient_count(self) -> int:
-        """How many recipients it had."""
-
-    @property
-    def subject(self) -> str | None:
-        """Its subject, or None."""
-
-    @property
-    def action(self) -> str:
-        """What was done with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +64,7 @@ class MessageLookups:
     ledger_entry: Callable[[str], Awaitable[LedgerEntry | None]]
     history: Callable[[str, LedgerEntry | None], Awaitable[Sequence[HistoryRecord]]]
     probability_curve: Callable[[], Awaitable[ProbabilityCurve]]
-    envelope: Callable[[str], Awaitable[MessageEnvelope | None]]
+    row: Callable[[str], Awaitable[MessageRow | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,17 +114,22 @@ class ShownExplanation:
 
 
 class MessageView:
-    """``/ui/messages/{id}``; ``message_handler`` makes what teaches as is configured now."""
+    """``/ui/messages/{id}``; ``message_handler`` makes what teaches as is configured now.
+
+    ``policy_labels`` returns how the policies of the rules are shown, by their names.
+    """
 
     def __init__(
         self,
         lookups: MessageLookups,
         waiting: PageQuarantine,
         message_handler: Callable[[], MessageHandler],
+        policy_labels: Callable[[], Mapping[str, str]],
     ) -> None:
         self._lookups = lookups
         self._quarantine = waiting
         self._message_handler = message_handler
+        self._policy_labels = policy_labels
 
     def routes(self) -> Iterable[PageRoute]:
         """Return the routes of the view."""
@@ -167,15 +146,20 @@ class MessageView:
         history = await self._lookups.history(message_id, entry)
         if record is None and mail is None and not history:
             raise PageRefused(404, text("message.unknown"))
+        row = await self._lookups.row(message_id)
+        shown = await self._show_quarantined(mail)
         values: dict[str, object] = {
             "id": message_id,
             "record": record,
             "entry": entry,
             "contradicted": bool(record and entry and _is_contradicted(record.explanation_now, entry)),
-            "envelope": await self._lookups.envelope(message_id),
+            "subject": _subject(row, shown),
+            "envelope": row.envelope if row else None,
+            "outcome": row.outcome if row else None,
             "history": history,
             "mail": mail,
-            "shown": await self._show_quarantined(mail),
+            "policy_labels": self._policy_labels(),
+            "shown": shown,
             "then": None,
             "now": None,
             "is_same_now": False,
@@ -264,6 +248,13 @@ def _read_id(request: PageRequest) -> str:
     if not is_message_id(request.path_id):
         raise PageRefused(404, text("message.unknown"))
     return request.path_id
+
+
+def _subject(row: MessageRow | None, shown: ShownMail | None) -> str | None:
+    """Return the subject of the message; None where it has none, or nobody knows it."""
+    if row and row.envelope:
+        return row.envelope.subject
+    return next((value for name, value in shown.text.fields if name == "Subject"), None) if shown else None
 
 
 def _path(message_id: str) -> str:

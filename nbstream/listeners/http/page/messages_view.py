@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlencode
 
+from nbstream.listeners.http.page.address_filters import read_address
 from nbstream.listeners.http.page.requests import Answer, Page, PageRequest
 from nbstream.listeners.http.page.routes import PageRoute
 from nbstream.listeners.http.page.texts import text
+from nbstream.policy.actions import ActionKind
 from nbstream.policy.verdict import Verdict
 from nbstream.store.recent.message_rows import (
     NULL_SENDER,
     MessageRow,
     RowPosition,
     address_matches,
-    normalize_address,
 )
 from nbstream.store.recent.row_search import Direction, RowFilter
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 PATH = "/ui/messages"
 
 _MAX_ID_LENGTH = 64
-_FILTERS = ("id", "verdict", "sender", "recipient", "since", "until")
+_FILTERS = ("id", "verdict", "sender", "recipient", "since", "until", "action", "policy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +95,14 @@ class _Query:
 
 
 class MessagesView:
-    """Lists checked messages."""
+    """Lists checked messages; ``policy_labels`` returns how policies of rules are shown, by their names."""
 
-    def __init__(self, rows: MessageRows, memory: MemoryOptions) -> None:
+    def __init__(
+        self, rows: MessageRows, memory: MemoryOptions, policy_labels: Callable[[], Mapping[str, str]]
+    ) -> None:
         self._rows = rows
         self._memory = memory
+        self._policy_labels = policy_labels
 
     def routes(self) -> Iterable[PageRoute]:
         """Return the route of the list."""
@@ -123,6 +127,8 @@ class MessagesView:
                 "is_filtered": any(query.filters.values()),
                 "problems": query.problems,
                 "verdicts": [str(verdict) for verdict in Verdict],
+                "actions": [str(kind) for kind in ActionKind],
+                "policy_labels": self._policy_labels(),
                 "time_zone": time.strftime("%Z"),
                 "searched_to": page.next_position.checked_at if page.is_cut and page.next_position else None,
                 "direction": query.direction,
@@ -168,13 +174,19 @@ def _read_query(query: Mapping[str, str]) -> _Query:
     if filters["verdict"] not in {"", *Verdict}:
         problems.append(text("messages.unknown_verdict"))
         filters["verdict"] = ""
+    if filters["action"] not in {"", *ActionKind}:
+        problems.append(text("messages.unknown_action"))
+        filters["action"] = ""
+    sender, recipient = (read_address(filters, name, problems) for name in ("sender", "recipient"))
     wanted = RowFilter(
         filters["id"].lower()[:_MAX_ID_LENGTH],
         since,
         until,
         filters["verdict"],
-        normalize_address(filters["sender"]) if filters["sender"] else "",
-        normalize_address(filters["recipient"]) if filters["recipient"] else "",
+        sender,
+        recipient,
+        filters["action"],
+        filters["policy"],
     )
     for direction in (Direction.NEWER, Direction.OLDER):
         position = _read_position(query.get(str(direction), ""))

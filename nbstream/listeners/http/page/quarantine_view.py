@@ -7,10 +7,13 @@ already. Each message has a result of its own, since one may be released while a
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 from nbstream.errors import InputError
+from nbstream.listeners.http.page.address_filters import read_address
+from nbstream.listeners.http.page.quarantine_list import MailOrder, MailQuery
 from nbstream.listeners.http.page.quarantined_mail import MailResult, describe_unreadable
 from nbstream.listeners.http.page.requests import Page, PageRefused
 from nbstream.listeners.http.page.routes import PageRoute
@@ -18,7 +21,8 @@ from nbstream.listeners.http.page.texts import text
 from nbstream.wire.api_v1 import is_message_id
 
 if TYPE_CHECKING:
-    from nbstream.listeners.http.page.quarantined_mail import PageQuarantine, QuarantinedMail
+    from nbstream.listeners.http.page.quarantine_list import QuarantinedMail
+    from nbstream.listeners.http.page.quarantined_mail import PageQuarantine
     from nbstream.listeners.http.page.requests import Answer, PageRequest
 
 MAX_SELECTED = 100
@@ -27,7 +31,7 @@ _RELEASE_SECONDS = 30.0  # no release begins later than this after the first one
 
 
 class QuarantineView:
-    """``/ui/quarantine`` and ``/ui/quarantine/{id}``."""
+    """``/ui/quarantine``; a message of it is shown by the view of one message."""
 
     def __init__(self, waiting: PageQuarantine) -> None:
         self._quarantine = waiting
@@ -37,31 +41,29 @@ class QuarantineView:
         return (
             PageRoute("GET", "/ui/quarantine", self._list),
             PageRoute("POST", "/ui/quarantine", self._change),
-            PageRoute("GET", "/ui/quarantine/{id}", self._show),
         )
 
     async def _list(self, request: PageRequest) -> Answer:
-        cursor = request.query.get("before", "")
+        query, filters, problems = _read_query(request.query)
         try:
-            page = await self._quarantine.list_page(cursor, _ROWS)
+            page = await self._quarantine.list_page(query, _ROWS)
         except InputError as error:
             raise PageRefused(503, describe_unreadable(error)) from error
         selects_all = request.query.get("select") == "all"
-        is_used = self._quarantine.is_used()
-        values = {"page": page, "cursor": cursor, "selects_all": selects_all, "is_used": is_used}
+        values = {
+            "page": page,
+            "query": query,
+            "filters": filters,
+            "problems": problems,
+            "orders": list(MailOrder),
+            "here": _link(filters, cursor=query.cursor),
+            "first": _link(filters),
+            "older": _link(filters, cursor=page.next_cursor),
+            "select_all": _link(filters, cursor=query.cursor, select="all"),
+            "selects_all": selects_all,
+            "is_used": self._quarantine.is_used(),
+        }
         return Page("quarantine.html", values)
-
-    async def _show(self, request: PageRequest) -> Answer:
-        if not is_message_id(request.path_id):
-            raise PageRefused(404, text("quarantine.gone"))
-        try:
-            mail = await self._quarantine.find(request.path_id)
-            shown = await self._quarantine.show(mail) if mail else None
-        except InputError as error:
-            raise PageRefused(503, describe_unreadable(error)) from error
-        if shown is None:
-            raise PageRefused(404, text("quarantine.gone"))
-        return Page("quarantined.html", {"shown": shown})
 
     async def _change(self, request: PageRequest) -> Answer:
         ids = list(dict.fromkeys(filter(is_message_id, request.form.get("id", ()))))
@@ -100,3 +102,23 @@ class QuarantineView:
             else:
                 results.append(MailResult(mail.id, False, text("quarantine.no_time")))
         return results
+
+
+def _read_query(fields: Mapping[str, str]) -> tuple[MailQuery, Mapping[str, str], Sequence[str]]:
+    """Return what is asked for, the filters as they were understood, and what was not."""
+    filters = {name: fields.get(name, "").strip() for name in ("sender", "recipient", "order")}
+    if filters["order"] not in set(MailOrder):
+        filters["order"] = MailOrder.NEWEST
+    problems: list[str] = []
+    sender, recipient = (read_address(filters, name, problems) for name in ("sender", "recipient"))
+    order = MailOrder(filters["order"])
+    return MailQuery(sender, recipient, order, fields.get("before", "")), filters, problems
+
+
+def _link(filters: Mapping[str, str], cursor: str = "", select: str = "") -> str:
+    """Return the address of a page of the list."""
+    fields = {**filters, "before": cursor, "select": select}
+    if fields["order"] == MailOrder.NEWEST:
+        del fields["order"]
+    query = urlencode({name: value for name, value in fields.items() if value})
+    return f"/ui/quarantine?{query}" if query else "/ui/quarantine"

@@ -9,15 +9,15 @@ command line and of the retention, and are logged with who asked for them. Only 
 from __future__ import annotations
 
 import asyncio
-import heapq
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.errors import InputError, NbstreamError, NotReleased, ReleaseInDoubt
 from nbstream.listeners.http.error_responses import error_problem
 from nbstream.listeners.http.page.lesson_sentences import describe_lesson
+from nbstream.listeners.http.page.quarantine_list import QuarantinedMail, find_page
 from nbstream.listeners.http.page.texts import text
 from nbstream.listeners.request_errors import is_request_error
 from nbstream.logs import event_fields
@@ -26,9 +26,11 @@ from nbstream.policy.lesson_source import Insistence
 from nbstream.relay import quarantine
 from nbstream.relay.quarantine_releaser import QuarantineReleaser
 from nbstream.relay.quarantine_text import shown_text
+from nbstream.store.recent.message_rows import OutcomeKind
 
 if TYPE_CHECKING:
     from nbstream.filter import Lesson
+    from nbstream.listeners.http.page.quarantine_list import MailQuery
     from nbstream.listeners.message_service import MessageHandler
     from nbstream.mail.message import Message
     from nbstream.relay.next_hop import NextHop
@@ -38,26 +40,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _OWN_FIELDS_BYTES = 64 * 1024  # our fields, which are removed before a message is looked at
-_MAX_TIME_DIGITS = 12  # as in the names of files
 _MAX_RELEASES = 4  # at a time, each with some copies of its message in memory
-
-
-@dataclass(frozen=True, slots=True)
-class QuarantinedMail:
-    """All files of one message, the oldest first."""
-
-    id: str
-    files: Sequence[QuarantinedMessage]
-
-    @property
-    def at(self) -> float:
-        """When it came last, in seconds since the epoch."""
-        return self.files[-1].at
-
-    @property
-    def in_doubt(self) -> bool:
-        """Whether one of the files may have been delivered already."""
-        return any(file.in_doubt for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +55,12 @@ class ListedMail:
 
 @dataclass(frozen=True, slots=True)
 class ListPage:
-    """Some messages of the quarantine, the newest first; ``next_cursor`` is empty where no older ones follow."""
+    """A page of the list; see ``MailPage``."""
 
     rows: Sequence[ListedMail]
     total: int
     next_cursor: str
+    read_to: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +92,22 @@ def describe_unreadable(error: InputError) -> str:
 
 
 class PageQuarantine:
-    """The quarantine of the page; ``message_handler`` makes what reads and teaches a message."""
+    """The quarantine of the page; ``message_handler`` makes what reads and teaches a message.
+
+    ``note_outcome`` remembers what became of a message, by its id, and who wanted it.
+    """
 
     def __init__(
-        self, waiting: Quarantine, next_hop: NextHop, message_handler: Callable[[], MessageHandler]
+        self,
+        waiting: Quarantine,
+        next_hop: NextHop,
+        message_handler: Callable[[], MessageHandler],
+        note_outcome: Callable[[str, OutcomeKind, str], Awaitable[None]],
     ) -> None:
         self._quarantine = waiting
         self._next_hop = next_hop
         self._message_handler = message_handler
+        self._note_outcome = note_outcome
         self._one_reader = asyncio.Semaphore(1)
         self._releases = asyncio.Semaphore(_MAX_RELEASES)
 
@@ -123,10 +115,15 @@ class PageQuarantine:
         """Return whether mail may come into the quarantine, as it is configured now."""
         return self._message_handler().runtime.rules.may_take(ActionKind.QUARANTINE)
 
-    async def list_page(self, cursor: str, count: int) -> ListPage:
-        """Return ``count`` messages from ``cursor`` on; an empty one is the beginning. Raises ``InputError``."""
+    async def list_page(self, query: MailQuery, count: int) -> ListPage:
+        """Return ``count`` messages at most. Raises ``InputError``."""
+
+        def read() -> ListPage:
+            page = find_page(self._by_id().values(), query, count)
+            return ListPage([_listed(mail) for mail in page.mails], page.total, page.next_cursor, page.read_to)
+
         async with self._one_reader:
-            return await asyncio.to_thread(self._list_page, cursor, count)
+            return await asyncio.to_thread(read)
 
     async def find(self, message_id: str) -> QuarantinedMail | None:
         """Return the message, or None. Raises ``InputError``."""
@@ -168,24 +165,27 @@ class PageQuarantine:
         handler = self._message_handler()
         runtime = handler.runtime
 
+        lessons: list[Lesson] = []
+
         async def learn_ham(message: Message) -> Lesson:
-            return await handler.learn(message, "ham", actor, Insistence.NEVER)
+            lessons.append(await handler.learn(message, "ham", actor, Insistence.NEVER))
+            return lessons[-1]
 
         releaser = QuarantineReleaser(learn_ham, runtime.message_reader, runtime.header_policy, self._next_hop)
-        lesson = None
         try:
             for file in mail.files:
                 async with self._releases:
-                    first_lesson = await releaser.release(file, again=again)
-                lesson = lesson or first_lesson
+                    await releaser.release(file, again=again)
         except NbstreamError as error:
             _log.warning(
                 "quarantine: a message was not released: %s", error, extra=event_fields(id=mail.id, actor=actor)
             )
-            return MailResult(mail.id, False, _describe_error(error), isinstance(error, ReleaseInDoubt))
-        _log.info("quarantine: a message was released", extra=event_fields(id=mail.id, actor=actor))
-        assert lesson is not None  # a message has a file
-        return MailResult(mail.id, True, text("quarantine.released", lesson=describe_lesson(lesson)))
+            why = _describe_error(error)
+            if lessons:
+                why = text("quarantine.taught_all_the_same", why=why, lesson=describe_lesson(lessons[0]))
+            return MailResult(mail.id, False, why, isinstance(error, ReleaseInDoubt))
+        await self._finish(mail, OutcomeKind.RELEASED, actor)
+        return MailResult(mail.id, True, text("quarantine.released", lesson=describe_lesson(lessons[0])))
 
     async def delete(self, mail: QuarantinedMail, actor: str) -> MailResult:
         """Remove all files of the message."""
@@ -196,28 +196,19 @@ class PageQuarantine:
                 "quarantine: a message was not deleted: %s", error, extra=event_fields(id=mail.id, actor=actor)
             )
             return MailResult(mail.id, False, _reason(error))
-        _log.info("quarantine: a message was deleted", extra=event_fields(id=mail.id, actor=actor))
+        await self._finish(mail, OutcomeKind.DELETED, actor)
         return MailResult(mail.id, True, text("quarantine.deleted"))
+
+    async def _finish(self, mail: QuarantinedMail, kind: OutcomeKind, actor: str) -> None:
+        """Log what became of a message, and note it where lists show it."""
+        _log.info("quarantine: a message was %s", kind, extra=event_fields(id=mail.id, actor=actor))
+        await self._note_outcome(mail.id, kind, actor)
 
     def _by_id(self) -> dict[str, QuarantinedMail]:
         files: dict[str, list[QuarantinedMessage]] = {}
         for file in self._quarantine.messages():
             files.setdefault(file.id, []).append(file)
         return {message_id: QuarantinedMail(message_id, of_message) for message_id, of_message in files.items()}
-
-    def _list_page(self, cursor: str, count: int) -> ListPage:
-        mails = self._by_id().values()
-        below = _read_cursor(cursor)
-        older = mails if below is None else [mail for mail in mails if (mail.at, mail.id) < below]
-        newest = heapq.nlargest(count + 1, older, key=lambda mail: (mail.at, mail.id))
-        rows = newest[:count]
-        next_cursor = f"{rows[-1].at:.0f}-{rows[-1].id}" if len(newest) > count else ""
-        return ListPage([_listed(mail) for mail in rows], len(mails), next_cursor)
-
-
-def _read_cursor(cursor: str) -> tuple[float, str] | None:
-    at, _, message_id = cursor.partition("-")
-    return (float(at), message_id) if at.isascii() and at.isdigit() and len(at) <= _MAX_TIME_DIGITS else None
 
 
 def _listed(mail: QuarantinedMail) -> ListedMail:

@@ -102,6 +102,7 @@ def _environment(version: str) -> Environment:
         number=number,
         probability=format_probability,
         threshold=format_threshold,
+        visible=visible_title,
     )
     environment.globals.update(text=text, navigation=NAVIGATION, version=version)
     return environment
@@ -119,6 +120,11 @@ def foreign(value: str | None, length: int = 100) -> Markup:
     if len(value) <= length:
         return Markup('<bdi class="foreign">{}</bdi>').format(shown)
     return Markup('<bdi class="foreign" title="{}">{}…</bdi>').format(visible_text(value, _TITLE_LENGTH), shown)
+
+
+def visible_title(value: str, length: int = 100) -> str:
+    """Return a text that others wrote for the title of a page, which has no elements."""
+    return visible_text(value, length)
 
 
 def foreign_lines(value: str) -> Markup:

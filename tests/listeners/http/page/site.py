@@ -61,12 +61,17 @@ class Site:
             await self.http.spam_filter.learn(Message.parse(raw), label, "test")
 
     async def quarantine(
-        self, raw: bytes, *recipients: str, message_id: str | None = None, sender: str = "from@example.org"
+        self,
+        raw: bytes,
+        *recipients: str,
+        message_id: str | None = None,
+        sender: str = "from@example.org",
+        probability: float = 0.97,
     ) -> str:
         """Put a message into the quarantine, and return its id."""
         message_id = message_id or Message.parse(raw).key
         envelope = Envelope(SmtpPath(sender), tuple(map(SmtpPath, recipients or ("to@example.net",))))
-        note = QuarantineNote(message_id, "spam", 0.97, "*@held.example", envelope)
+        note = QuarantineNote(message_id, "spam", probability, "*@held.example", envelope)
         draft = self.waiting.make_draft(note, b"X-Nbstream: spam\n", raw)
         assert await maildir_files.write_drafts([draft]) is None
         return message_id

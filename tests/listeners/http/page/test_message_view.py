@@ -71,6 +71,7 @@ async def test_a_checked_message_is_shown_with_its_verdict_and_why(site: Site) -
     assert f"{strongest['log_ratio']:+.2f} {strongest['ham']:.2f} {strongest['spam']:.2f}" in shown
     assert "text and links" in shown
     assert buttons(page.text) == ["This is ham", "This is spam"]
+    assert "The header and the text of this message are not stored" in shown
 
 
 async def test_a_model_that_is_not_taught_enough_says_so(site: Site) -> None:
@@ -263,7 +264,9 @@ async def test_a_quarantined_message_shows_its_text_and_is_released(site: Site, 
         after = await browser.get(PATH + message_id)
         again = await act(browser, message_id, "release")
 
-    assert "Release from the quarantine" in buttons(page.text)
+    assert buttons(page.text) == ["This is ham", "This is spam", "Release from the quarantine", "Delete"]
+    assert "<title>have have you please" in page.text
+    assert page.text.index('class="message-text"') < page.text.index('class="waterfall"')
     assert "from@example.org" in page.text
     assert " ".join(SPAM.decode().partition("\n\n")[2].split()[:5]) in words(page.text)
     assert told.startswith("The message was delivered. The message was learned as ham.")

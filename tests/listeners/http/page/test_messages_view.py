@@ -29,7 +29,7 @@ DASH = '<span class="none">\N{EN DASH}</span>'
 @asynccontextmanager
 async def open_list(client: Redis, memory: MemoryOptions = MEMORY) -> AsyncIterator[Browser]:
     """A browser that has logged in to a page with this view."""
-    view = MessagesView(RowSearch(client, KEYS, memory.hours * 3600), memory)
+    view = MessagesView(RowSearch(client, KEYS, memory.hours * 3600), memory, lambda: {"recipients[1]": "abuse@*"})
     async with open_page(client, view) as page, page.browser(Role.READ) as browser:
         yield browser
 
@@ -193,9 +193,53 @@ async def test_the_form_filters_and_shows_what_was_asked(client: Redis) -> None:
     assert link_of(page, "Show all") == "/ui/messages"
 
 
+async def test_what_was_done_by_which_policy_is_a_filter_and_a_rule_is_shown_by_its_pattern(client: Redis) -> None:
+    rows = [
+        replace(row, policy=policy, envelope=replace(envelope(), action=action))
+        for row, action, policy in zip(
+            make_rows(range(4)),
+            ("pass", "quarantine", "pass, quarantine", "quarantine"),
+            ("default", "default", "recipients[1]", "recipients[1]"),
+            strict=True,
+        )
+    ]
+    await write(client, rows)
+
+    async with open_list(client) as browser:
+
+        async def found(query: str) -> list[str]:
+            return ids_of((await browser.get(f"/ui/messages?{query}")).text)
+
+        assert await found("action=quarantine") == [rows[3].id, rows[2].id, rows[1].id]
+        assert await found("action=pass") == [rows[2].id, rows[0].id]
+        assert await found("policy=recipients%5B1%5D&action=pass") == [rows[2].id]
+        assert await found("policy=default") == [rows[1].id, rows[0].id]
+        page = (await browser.get("/ui/messages?policy=recipients%5B1%5D")).text
+    assert '<option value="recipients[1]" selected>abuse@*</option>' in page
+    assert "abuse@*" in cells_of(page)[5]
+
+
+async def test_a_domain_alone_is_taken_as_all_of_its_addresses(client: Redis) -> None:
+    rows = make_rows(range(2))
+    await write(client, rows)
+
+    async with open_list(client) as browser:
+        page = (await browser.get("/ui/messages?sender=X.example")).text
+
+    assert len(ids_of(page)) == 2
+    assert 'name="sender" value="@X.example"' in page
+
+
 @pytest.mark.parametrize(
     ("query", "said"),
     [
+        ("sender=*%40x.example", "*@x.example is not looked for: only a whole address is"),
+        ("sender=%40*.example", "@*.example is not looked for"),
+        ("recipient=bo*", "bo* is not looked for"),
+        ("sender=theorize", "Only whole addresses are looked for"),
+        ("recipient=%40example", "without those of its subdomains"),
+        ("action=nonsense", "There is no such action"),
+        ("policy=nonsense", "No remembered message"),
         ("verdict=nonsense", "There is no such verdict"),
         ("since=yesterday", "A time was not understood"),
         ("until=0001-01-01", "A time was not understood"),

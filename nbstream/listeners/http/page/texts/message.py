@@ -29,6 +29,17 @@ TEXTS = {
     "subject": "Subject",
     "listener": "Listener",
     "action": "Action",
+    "waits": "In the quarantine",
+    "text_not_stored": (
+        "The header and the text of this message are not stored: nbstream keeps what it needs to explain and "
+        "learn a message, and the text only of what waits in the quarantine."
+    ),
+    "outcome": "Quarantine",
+    "outcome_released": "released from the quarantine",
+    "outcome_deleted": "deleted from the quarantine",
+    "ham_waits": (
+        "This message is learned as ham, and still waits in the quarantine: whoever it is for has not got it."
+    ),
     "learned": "Learned",
     "learned_as": "as {label}",
     "not_learned": "not learned",

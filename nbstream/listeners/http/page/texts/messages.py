@@ -8,10 +8,14 @@ TEXTS = {
     "remembered": "{count:,} checked messages are remembered, each for {hours} hours at most.",
     "remembered.one": "{count} checked message is remembered, for {hours} hours at most.",
     "filter": "Filter",
-    "more_filters": "Time and id",
+    "more_filters": "Time, id and policy",
     "filter_id": "Id, or its beginning",
     "filter_verdict": "Verdict",
     "any_verdict": "any",
+    "filter_action": "Action",
+    "any_action": "any",
+    "filter_policy": "Policy",
+    "any_policy": "any",
     "filter_sender": "Sender",
     "filter_recipient": "Recipient",
     "address_example": "ann@x.org or @x.org",
@@ -21,6 +25,15 @@ TEXTS = {
     "clear": "Show all",
     "time_zone": "Times are in the time zone of the daemon ({zone}).",
     "unknown_time": "A time was not understood and is left out. Write it as 2026-11-23T14:30.",
+    "unknown_action": "There is no such action: messages with all actions are shown.",
+    "part_of_address": (
+        "{written} is not looked for: only a whole address is, such as ann@x.org, or a whole domain, such as "
+        "@x.org."
+    ),
+    "whole_addresses": (
+        "Only whole addresses are looked for, such as ann@x.org, or all addresses of a domain, such as @x.org, "
+        "without those of its subdomains."
+    ),
     "unknown_verdict": "There is no such verdict: all verdicts are shown.",
     "caption": "Checked messages, the newest first",
     "time": "Time",
@@ -32,6 +45,8 @@ TEXTS = {
     "probability": "P(spam)",
     "policy": "Policy",
     "action": "Action",
+    "released": "released",
+    "deleted": "deleted",
     "no_envelope": (
         "Senders, recipients, subjects and actions are not remembered, because memory.envelope is false. To "
         "remember them of new mail, remove that line and restart the daemon."

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 TEXTS = {
     "name": "Quarantine",
-    "caption": "Quarantined messages, the newest first",
+    "caption_newest": "Quarantined messages, the newest first",
+    "caption_least-spam": "Quarantined messages, the lowest P(spam) first",
+    "order": "Order",
+    "order_newest": "newest first",
+    "order_least-spam": "lowest P(spam) first",
+    "first_newest": "Newest",
+    "first_least-spam": "Lowest P(spam)",
+    "next_newest": "Older",
+    "next_least-spam": "Higher P(spam)",
+    "nothing_found": "No message that waits here matches this filter.",
+    "looked_at": "2,000 messages were looked at, back to",
     "waiting": "{count:,} messages wait here until somebody releases or deletes them, or until they expire.",
     "waiting.one": "1 message waits here until somebody releases or deletes it, or until it expires.",
     "empty": "No message waits in the quarantine.",
@@ -39,8 +49,6 @@ TEXTS = {
         "This message may have been delivered: a release ended before the next hop's answer. If it is released "
         "again, its recipients may get it twice."
     ),
-    "older": "Older",
-    "newest": "Newest",
     "release": "Release",
     "release_why": "A release teaches the message as ham, and delivers it to its recipients.",
     "release_again": "Deliver all the same",
@@ -53,6 +61,7 @@ TEXTS = {
     "delete_confirm.one": "Delete 1 message",
     "cancel": "Cancel",
     "deleted": "The message was deleted.",
+    "taught_all_the_same": "{why}. The message waits on, but it was taught as ham before: {lesson}",
     "released": "The message was delivered. {lesson}",
     "not_released": "Not released: {why}",
     "no_time": "The release was not tried, because the others took too long. Release the message once more.",
@@ -62,7 +71,6 @@ TEXTS = {
     "message": "Message",
     "result": "Result",
     "back": "Back to the quarantine",
-    "why": "Show why it got this verdict",
     "text": "Text",
     "text_cut": "The rest is not shown.",
     "no_text": "The message has no text that could be shown.",
