@@ -41,6 +41,14 @@ def test_of_the_first_bytes_alone_the_subject_is_read() -> None:
     assert subject_of(field * (MAX_HEAD_BYTES // len(field) + 1) + b"Subject: far\n\n") is None
 
 
+def test_of_a_long_subject_the_beginning_alone_is_decoded() -> None:
+    subject = subject_of(b"Subject: =?utf-8?q?near?= " + b"=?utf-8?q??= " * 1000 + b"far\n\n")
+
+    assert subject is not None
+    assert subject.startswith("near")
+    assert "far" not in subject
+
+
 def test_the_beginning_of_an_ordinary_message_is_no_copy() -> None:
     message = Message.parse(b"Subject: x\r\n\r\n" + b"y" * 20_000)
 

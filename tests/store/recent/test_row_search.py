@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
@@ -76,6 +76,8 @@ FILTERS = st.builds(
     count=st.integers(1, 7),
     direction=st.sampled_from(Direction),
 )
+@example(wanted=RowFilter(), times=[0] * 9, count=1, direction=Direction.OLDER)
+@example(wanted=RowFilter(verdict="ham", sender="@x0.example"), times=[0] * 30, count=1, direction=Direction.NEWER)
 async def test_every_row_that_is_wanted_is_on_one_page_in_the_order_of_time(
     client: Redis, wanted: RowFilter, times: Sequence[int], count: int, direction: Direction
 ) -> None:
@@ -125,6 +127,22 @@ async def test_a_message_that_is_checked_again_has_its_new_place_alone(client: R
     found = await pages(make_search(client), RowFilter(), 4)
 
     assert found == [again, *(row for row in reversed(rows) if row.id != again.id)]
+
+
+async def test_a_message_that_is_checked_again_during_a_search_is_not_shown_at_its_old_place(
+    client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [make_row(number, NOW - 100 + number) for number in range(5)]
+    await write_rows(client, rows)
+    mget = client.mget
+
+    async def check_again_and_read(keys: list[str]) -> Any:
+        await write_rows(client, [make_row(2, NOW)])
+        return await mget(keys)
+
+    monkeypatch.setattr(client, "mget", check_again_and_read)
+
+    assert (await make_search(client).search(RowFilter())).rows == (rows[4], rows[3], rows[1], rows[0])
 
 
 async def test_what_is_too_old_or_has_expired_is_not_found(client: Redis) -> None:
