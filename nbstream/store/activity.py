@@ -60,7 +60,8 @@ SILENT_SECONDS = 3 * HEARTBEAT_SECONDS
 _FORGOTTEN_SECONDS = 600.0
 _PROCESSES_LIFE_SECONDS = HOUR_SECONDS
 _WRITE_SECONDS = 1.0
-_LATE_SECONDS = 120.0  # what was counted in an hour is written by then; after that the hour is read once
+_LATE_SECONDS = 120.0  # what was counted in an hour is written by then; after that the hour is remembered
+_AGAIN_SECONDS = 300.0
 _LEAVE_SECONDS = 1.0
 _CONFIRM_SECONDS = 5.0
 _MAX_GATHERED = 1000  # messages on the channel that are one piece of news
@@ -451,13 +452,15 @@ def sum_activity(span: ActivitySpan, slots: Mapping[int, Slot], slot_seconds: in
 class ActivityReader:
     """Reads the activity of a model, of all processes and hosts.
 
-    Hours and days that are over are read once: at most 25 + 8 of them are remembered.
+    Hours and days that are over are remembered for five minutes, at most 25 + 8 of them. Then they are read
+    again: a host that could not reach Redis, or whose clock is behind, may have added to them.
     """
 
     def __init__(self, client: Redis, keys: ModelKeys) -> None:
         self._client = client
         self._keys = keys
         self._over: dict[str, Mapping[int, Slot]] = {}
+        self._over_since = 0.0
 
     async def read(self, span: ActivitySpan, now: float | None = None) -> tuple[Activity, Sequence[SeenProcess]]:
         """Return the activity up to ``now`` and the processes, in one round trip. Raises ``StoreUnavailable``."""
@@ -467,30 +470,28 @@ class ActivityReader:
         name = self._keys.activity_hours if is_week else self._keys.activity_minutes
         first, last = int(now - span.seconds) // key_seconds, int(now) // key_seconds
         keys = {number: name(number) for number in range(first, last + 1)}
-        missing = {number: key for number, key in keys.items() if key not in self._over}
+        if abs(now - self._over_since) >= _AGAIN_SECONDS:
+            self._over, self._over_since = {}, now
+        # Taken now: others who read meanwhile may forget it.
+        found = {number: self._over[key] for number, key in keys.items() if key in self._over}
+        missing = {number: key for number, key in keys.items() if number not in found}
         with store_errors(), readable_replies():
             async with self._client.pipeline(transaction=False) as pipe:
                 for key in missing.values():
                     pipe.hgetall(key)
                 pipe.hgetall(self._keys.activity_processes)
                 *hashes, processes = await pipe.execute()
-            found = {}
             for number, fields in zip(missing, hashes, strict=True):
                 found[number] = parse_counts(fields)
                 await asyncio.sleep(0)  # mail goes on: of a busy hour it takes milliseconds
         slots_a_key = key_seconds // slot_seconds
         slots = {
             number * slots_a_key + slot: counts
-            for number, key in keys.items()
-            for slot, counts in (found[number] if number in found else self._over[key]).items()
+            for number, hour_or_day in found.items()
+            for slot, counts in hour_or_day.items()
         }
-        self._remember(
-            {
-                keys[number]: counts
-                for number, counts in found.items()
-                if (number + 1) * key_seconds < now - _LATE_SECONDS
-            }
-        )
+        over = [number for number in missing if (number + 1) * key_seconds < now - _LATE_SECONDS]
+        self._remember({keys[number]: found[number] for number in over})
         return sum_activity(span, slots, slot_seconds, now), _seen_processes(processes.values())
 
     def _remember(self, over: Mapping[str, Mapping[int, Slot]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from collections import Counter
@@ -209,6 +210,30 @@ async def test_hours_that_are_over_are_read_once(client: Redis) -> None:
     assert (await client.info("commandstats"))["cmdstat_hgetall"][
         "calls"
     ] == before + 2  # this hour, and processes
+
+
+async def test_what_is_added_late_to_an_hour_that_is_over_shows_in_the_end(client: Redis) -> None:
+    reader, now = ActivityReader(client, KEYS), NOON + 7200 + 300
+    await reader.read(ActivitySpan.DAY, now)
+    await Process(client).check(
+        NOON, Verdict.HAM
+    )  # of a host that could not reach Redis, or whose clock is behind
+
+    found, _ = await reader.read(ActivitySpan.DAY, now + 300)
+
+    assert found.totals[Verdict.HAM] == 1
+
+
+async def test_those_who_read_at_once_do_not_disturb_each_other(client: Redis) -> None:
+    await Process(client).check(NOON, Verdict.HAM)
+    reader, now = ActivityReader(client, KEYS), NOON + 7200 + 300
+    await reader.read(ActivitySpan.DAY, now)
+
+    several = await asyncio.gather(
+        *(reader.read(span, now + late) for late in (1, 301) for span in (ActivitySpan.DAY, ActivitySpan.WEEK))
+    )
+
+    assert [found.totals[Verdict.HAM] for found, _ in several] == [1, 1, 1, 1]
 
 
 async def test_what_cannot_be_written_is_dropped_and_counted_and_never_doubled(own_redis: RedisServer) -> None:
