@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from nbstream import config
 from nbstream.assembly.store import make_model, make_recent_messages, open_running_redis
@@ -19,7 +20,10 @@ _ID_DIGITS = str.maketrans("0189", "vwxy")  # an id has a-z and 2-7
 _AT_ONCE = 192  # three full batches; more messages that wait to be written would be dropped
 
 
-def made_up_messages(count: int, seed: int = 1) -> Iterator[tuple[CheckedMessage, Envelope]]:
+Remembered: TypeAlias = tuple[CheckedMessage, Envelope]
+
+
+def made_up_messages(count: int, seed: int = 1) -> Iterator[Remembered]:
     """Yield messages with their envelopes, as different as an administrator sees them."""
     draw = random.Random(seed)
     for number in range(count):
@@ -39,7 +43,7 @@ def made_up_messages(count: int, seed: int = 1) -> Iterator[tuple[CheckedMessage
         yield CheckedMessage(key, tokens, probability, verdict), envelope
 
 
-async def remember(config_file: Path, messages: Sequence[tuple[CheckedMessage, Envelope]]) -> None:
+async def remember(config_file: Path, messages: Sequence[Remembered]) -> None:
     """Write checked messages into the Redis of a running daemon."""
     settings = config.load_settings(config_file)
     async with open_running_redis(settings) as clients:

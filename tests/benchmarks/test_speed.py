@@ -6,26 +6,29 @@ import asyncio
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from nbstream.mail.message import Message
-from tests.benchmarks.speed import listeners, sizes, stages, ways
+from tests.benchmarks.speed import listeners, sizes, stages, ui, ways
 from tests.benchmarks.speed.bench import Bench, Scale
 from tests.benchmarks.speed.bogofilter import verdicts
 from tests.benchmarks.speed.clients import Http, Load, Smtp, all_of, at_rate
 from tests.benchmarks.speed.figures import Figure, Report, Skip, percentile
 from tests.benchmarks.speed.page import page
+from tests.benchmarks.speed.pairs import median_interval
 from tests.benchmarks.speed.plan import (
     BOGOFILTER,
     CHECK,
     CPU_MICROSECONDS,
+    CPU_MILLISECONDS,
     HTTP,
     PARTS,
     RATE,
     SMTP,
+    STORED_FOR_PAGE,
     TARGETS,
     UNTAUGHT,
     WAYS,
@@ -161,7 +164,18 @@ def test_a_load_without_answers_has_rate_0_and_an_ended_process_time_0() -> None
 
 def small(tmp_path: Path, part: str) -> Bench:
     """A run over letters that takes moments."""
-    scale = Scale(taught=60, checked=20, taught_to_spamassassin=20, rounds=1, seconds=0.2, learned=20)
+    scale = Scale(
+        taught=60,
+        checked=20,
+        taught_to_spamassassin=20,
+        rounds=1,
+        seconds=0.2,
+        learned=20,
+        remembered=(0, 60),
+        views=2,
+        pairs=1,
+        pair_seconds=0.2,
+    )
     return Bench(
         part, write_corpus(tmp_path / "corpus", 80), tmp_path, tmp_path, Report({}), tmp_path / "r", scale
     )
@@ -199,6 +213,29 @@ def test_each_way_is_measured_beside_a_bare_server(tmp_path: Path, redis_binary:
     measured = {(figure.case, figure.who) for figure in bench.report.figures if figure.unit == RATE}
     assert {case for case, who in measured if who == "nbstream"} == set(WAYS)
     assert len(measured) == 2 * len(WAYS)
+
+
+@pytest.mark.timeout(300)  # five daemons
+def test_the_page_is_measured_alone_and_beside_checks(tmp_path: Path, redis_binary: Path) -> None:
+    bench = small(tmp_path, "ui")
+
+    ui.run(bench)
+
+    assert bench.report.skips == []
+    measured = {(figure.case, figure.unit) for figure in bench.report.figures}
+    assert {(target.case, target.unit) for target in TARGETS if target.part == "ui"} <= measured
+    assert (f"{STORED_FOR_PAGE}, CPU", CPU_MILLISECONDS) in measured
+    assert [case for case, _ in measured if case.startswith("/ui/messages/ID, 60 messages, p99")]
+
+
+@pytest.mark.parametrize(
+    ("values", "interval"),
+    [([3.0], (3.0, 3.0)), ([2.0, 1.0, 5.0, 4.0, 3.0], (1.0, 5.0)), (range(6), (0, 5)), (range(20), (5, 14))],
+)
+def test_the_interval_of_a_median_is_that_of_the_sign_test(
+    values: Sequence[float], interval: tuple[float, float]
+) -> None:
+    assert median_interval(values) == interval
 
 
 def test_a_part_that_cannot_be_measured_is_reported_as_skipped(tmp_path: Path) -> None:

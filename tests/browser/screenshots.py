@@ -11,7 +11,6 @@ import itertools
 import random
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,14 +18,11 @@ from typing import Any
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
-from nbstream import __version__, config
-from nbstream.assembly.store import make_model, open_running_redis
-from nbstream.policy.verdict import Verdict
-from nbstream.store.activity import ActivityCounter, ActivityWriter, ProcessStatus
 from tests.browser.site import Site, open_site, run_aside
 from tests.browser.visitor import NARROW, Look, Visitor, launch_chromium
 from tests.integration.daemon import free_port, send, wait_until
 from tests.letters import letters
+from tests.made_up_activity import add_activity
 
 FOLDER = Path(__file__).parents[2] / "docs" / "page"
 
@@ -43,7 +39,6 @@ LOOKS = {"light": Look(1100), "dark": Look(1100, "dark"), "narrow": Look(NARROW)
 
 _COLORS = 96
 _FREQUENT_COLORS = 16
-_MINUTES = 60
 
 
 def uncertain_letters(count: int, seed: int) -> Iterator[tuple[str, bytes]]:
@@ -57,22 +52,6 @@ def uncertain_letters(count: int, seed: int) -> Iterator[tuple[str, bytes]]:
             words = words[: len(words) // 2] + former.split()[len(words) // 2 :]
         former = body
         yield label, head + b"\n\n" + b" ".join(words) + b"\n"
-
-
-async def add_activity(config_file: Path) -> None:
-    """Count checks in the last hour, as a day in an office has them."""
-    settings, draw, now = config.load_settings(config_file), random.Random(4), time.time()
-    async with open_running_redis(settings) as clients:
-        model = make_model(settings, clients.client)
-        counter = ActivityCounter()
-        status = ProcessStatus("mail.example.org", 0, __version__, is_loaded=True, lag_seconds=0.0)
-        writer = ActivityWriter(clients.client, model.keys, counter, "made up", lambda: status, lambda _: None)
-        for ago in range(_MINUTES):
-            for verdict, mean in ((Verdict.HAM, 14), (Verdict.UNSURE, 1.5), (Verdict.SPAM, 9)):
-                for _ in range(round(mean * draw.uniform(0.5, 1.5))):
-                    counter.count(verdict, draw.lognormvariate(-6, 0.5))
-            await writer.write(now - 60 * ago)
-        await writer.leave()
 
 
 def fill(site: Site) -> None:

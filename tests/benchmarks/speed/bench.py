@@ -27,6 +27,14 @@ class Scale:
     """Of each round of load on a listener."""
     learned: int = 2_000
     vocabularies: tuple[int, ...] = (100_000, 1_000_000, 2_000_000)
+    remembered: tuple[int, ...] = (0, 10, 100_000)
+    """Checked messages that the page lists, in ascending order."""
+    views: int = 100
+    """How often each view of the page is asked for."""
+    pairs: int = 24
+    """Of short turns on two sides that differ little."""
+    pair_seconds: float = 2.0
+    """Of each of these turns."""
 
 
 LARGE = Scale(vocabularies=(100_000, 1_000_000, 2_000_000, 5_000_000))

@@ -36,12 +36,15 @@ if TYPE_CHECKING:
 COMMAND = (sys.executable, "-P", "-m", "nbstream.cli")
 
 
-def write_config(state: Path, listeners: str = "", **sections: str) -> Path:
-    """Write a configuration beside a state folder: the defaults except for ports and the given sections."""
+def write_config(state: Path, listeners: str = "", *, http: bool = True, **sections: str) -> Path:
+    """Write a configuration beside a state folder: the defaults except for ports and the given sections.
+
+    Without ``http`` that listener is off.
+    """
+    smtp, web = (f"{{listen: 127.0.0.1:{free_port()}}}" for _ in range(2))
     sections = {
         "state_dir": str(state),
-        "listeners": f"{{smtp: {{listen: 127.0.0.1:{free_port()}}}, http: {{listen: 127.0.0.1:{free_port()}}}"
-        + (f", {listeners}}}" if listeners else "}"),
+        "listeners": f"{{smtp: {smtp}, http: {web if http else 'null'}{', ' if listeners else ''}{listeners}}}",
         **sections,
     }
     path = state.with_suffix(".yaml")

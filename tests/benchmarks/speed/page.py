@@ -88,6 +88,19 @@ counts; its time is from the first moment of its process until it is ready.
 wrk with 16 connections, because the kernel distributes them, and of four connections one worker may get all. Redis
 and the client run on the cores of the workers: on a machine with two cores, two workers get what these leave.
 """,
+    "ui": """\
+## The page
+
+A client that has logged in asks for each view on a connection that is kept; a browser would have to draw it too.
+The first view is that after a start, with 100,000 messages remembered: all that a browser with an empty cache asks
+for, one after the other. Bytes are those of whole answers, static files packed.
+
+Checks beside browsers, and mail with what is stored for the page: short turns with and without follow each other
+in the order A B, B A, A B, …, with the same messages at the same moments, at half of the highest rate. A ratio is
+the median of those of all pairs; the interval has the true median with 95 %. The browsers are ten clients that
+read the events of the view now, with an hour full of activity. CPU is that of the server with its Redis. Envelopes
+and activity are sender, recipients and subject of each message with their indices, and the counts of verdicts.
+""",
 }
 
 

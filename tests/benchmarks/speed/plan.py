@@ -16,6 +16,7 @@ PARTS = {
     "learning": 300.0,
     "start": 300.0,
     "workers": 150.0,
+    "ui": 1000.0,
 }
 """The parts, and the seconds after which each one is ended: three times its duration on a quiet machine."""
 
@@ -29,6 +30,7 @@ MILLISECONDS = "ms"
 SECONDS = "s"
 CPU_SECONDS = "s CPU"
 MEGABYTES = "MB"
+KILOBYTES = "kB over the wire"
 BYTES = "bytes a token"
 PERCENT = "% CPU"
 SHARE = "% of the messages"
@@ -69,6 +71,13 @@ SHARES = (0.1, 0.5, 0.9)
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 LARGE = "20 MB"
 SIZES = {"1 kB": 1_000, "10 kB": 10_000, "100 kB": 100_000, "1 MB": 1_000_000, LARGE: 20_000_000}
+BROWSERS = 10
+CHECKS_BESIDE_BROWSERS = f"HTTP checks, the page open in {BROWSERS} browsers"
+NO_BROWSER = "the same, the page not open"
+STORED_FOR_PAGE = f"{SMTP}, with envelopes and activity"
+NOTHING_STORED = "the same without"
+FIRST_VIEW = "first view after the start, with its static files"
+SLOWEST_SEARCH = "slowest search of messages, p99"
 LONGEST_WAIT = f"longest added wait beside {LARGE} of "
 
 
@@ -85,6 +94,11 @@ def worker(tokens: int) -> str:
 def further_worker(tokens: int) -> str:
     """Return the name of the case of a worker beside another one on the same machine, with that many tokens."""
     return f"further worker of {tokens:,} tokens"
+
+
+def ratio(case: str, measure: str) -> str:
+    """Return the name of the case that says how many times as much the first of two sides takes."""
+    return f"{case}, {measure} with / without"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,5 +153,12 @@ TARGETS = (
     Target("start", further_worker(_TOKENS), SECONDS, "0.5 s at most", at_most=0.5),
     Target("start", worker(_TOKENS), BYTES, "110 bytes at most", at_most=110.0),
     Target("start", further_worker(_TOKENS), BYTES, "5 bytes at most", at_most=5.0),
+    Target("ui", FIRST_VIEW, MILLISECONDS, "150 ms at most", at_most=150.0),
+    Target("ui", FIRST_VIEW, KILOBYTES, "150 kB at most", at_most=150.0),
+    Target("ui", SLOWEST_SEARCH, MILLISECONDS, "50 ms at most", at_most=50.0),
+    *(
+        Target("ui", ratio(CHECKS_BESIDE_BROWSERS, measure), TIMES, "1.02 at most", at_most=1.02)
+        for measure in ("CPU", "p50", "p99")
+    ),
     Target("workers", TWO_WORKERS, RATE, "1.8 times one", 1.8, than=(TWO_WORKERS, RATE, ONE_WORKER)),
 )

@@ -25,7 +25,8 @@ def run(bench: Bench) -> None:
         wrk = Wrk(bench.checked, bench.new_folder("wrk"), _CONNECTIONS)
         sides = {}
         for who, number in {OURS: 2, ONE_WORKER: 1}.items():
-            config = write_config(taught(bench), **({"workers": str(number)} if number > 1 else {}))
+            workers = {"workers": str(number)} if number > 1 else {}
+            config = write_config(taught(bench), http=True, **workers)
             done = subprocess.run(
                 [*COMMAND, "config", "check", config], cwd=config.parent, capture_output=True, check=False
             )
