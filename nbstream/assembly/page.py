@@ -13,6 +13,7 @@ from nbstream.bayes.loudest_tokens import TokenCounts
 from nbstream.bayes.multinomial import MultinomialOptions
 from nbstream.listeners.http.bodies import BodyReader, HttpLimits
 from nbstream.listeners.http.page.forms import MAX_FORM_BYTES
+from nbstream.listeners.http.page.known_rows import known_rows
 from nbstream.listeners.http.page.login import PageLogin
 from nbstream.listeners.http.page.message_view import PAGE_SOURCE, MessageLookups, MessageView
 from nbstream.listeners.http.page.messages_view import MemoryOptions, MessagesView
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from nbstream.filter.scorer import Scorer
     from nbstream.listeners.bytes_in_flight import BytesInFlight
     from nbstream.listeners.http.page.explanation_chart import ProbabilityCurve
+    from nbstream.listeners.http.page.known_rows import FindRows
     from nbstream.listeners.http.page.routes import View
     from nbstream.listeners.http.password_check import PasswordCheck
     from nbstream.listeners.message_service import MessageService
@@ -69,6 +71,7 @@ def make_page(  # noqa: PLR0913, PLR0917 - what the listener has made already
     def policy_labels() -> Mapping[str, str]:
         return message_service.runtime.rules.patterns_by_name
 
+    find_rows = known_rows(make_row_search(settings, parts.model))
     outcomes = QuarantineOutcomes(parts.model.client, parts.model.keys)
     quarantine = PageQuarantine(parts.quarantine, parts.next_hop, message_handler, outcomes.note)
     static_files = load_static_files()
@@ -78,10 +81,10 @@ def make_page(  # noqa: PLR0913, PLR0917 - what the listener has made already
         MessageView(_message_lookups(settings, parts, lookups), quarantine, message_handler, policy_labels),
         _make_thresholds(settings, parts, lookups, message_service),
         _make_messages(settings, parts, policy_labels),
-        _make_teaching(parts, lookups),
-        _make_undo(settings, parts, lookups),
+        _make_teaching(parts, lookups, find_rows),
+        _make_undo(settings, parts, lookups, find_rows),
         _make_tokens(settings, parts),
-        QuarantineView(quarantine),
+        QuarantineView(quarantine, find_rows),
     ]
     store = PageSessionStore(parts.clients.client, parts.model.keys)
     limits = HttpLimits(MAX_FORM_BYTES, request_timeout_seconds=section.request_timeout_seconds)
@@ -123,17 +126,17 @@ def _make_thresholds(
     )
 
 
-def _make_teaching(parts: ServerParts, lookups: ModelLookups) -> TeachingView:
-    return TeachingView(RecentChanges(parts.model.history), lookups.model_state)
+def _make_teaching(parts: ServerParts, lookups: ModelLookups, find_rows: FindRows) -> TeachingView:
+    return TeachingView(RecentChanges(parts.model.history), lookups.model_state, find_rows)
 
 
-def _make_undo(settings: Settings, parts: ServerParts, lookups: ModelLookups) -> UndoView:
+def _make_undo(settings: Settings, parts: ServerParts, lookups: ModelLookups, find_rows: FindRows) -> UndoView:
     layer = parts.autolearn.mirror if parts.autolearn else None
 
     def scorer(counts: HypotheticalCounts) -> Scorer:
         return make_scorer(settings, counts, lookups.policy(), autolearned_counts=layer)
 
-    return UndoView(UndoParts(parts.model, parts.recent_messages, scorer))
+    return UndoView(UndoParts(parts.model, parts.recent_messages, scorer, find_rows))
 
 
 def _make_tokens(settings: Settings, parts: ServerParts) -> TokensView:

@@ -68,7 +68,7 @@ def show_row(row: MessageRow, request: PageRequest | None = None) -> None:
 def show_changes(changes: Sequence[HistoryChange], request: PageRequest | None = None) -> None:
     """Show changes in the view teaching, as an answer to this request. Raises ``PageRefused``."""
     _show(
-        TeachingView(_Changes(changes), lambda: ModelState({"ham": 1, "spam": 1}), lambda: TIME),
+        TeachingView(_Changes(changes), lambda: ModelState({"ham": 1, "spam": 1}), _find_no_rows, lambda: TIME),
         request or PageRequest(SESSION),
     )
 
@@ -91,6 +91,10 @@ def show_message(record: MessageRecord | None, history: Sequence[HistoryRecord] 
     lookups = MessageLookups(find_record, find_nothing, find_history, find_curve, find_nothing)
     view = MessageView(lookups, cast(PageQuarantine, _EmptyQuarantine()), _no_handler, dict)
     _show(view, PageRequest(SESSION, "a" * 24))
+
+
+async def _find_no_rows(_: object) -> dict[str, MessageRow]:
+    return {}
 
 
 def _no_handler() -> MessageHandler:

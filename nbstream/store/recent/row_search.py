@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -144,6 +144,10 @@ class RowSearch:
     async def row(self, message_key: str) -> MessageRow | None:
         """Return the row of a message, None where it has none. Raises ``StoreUnavailable``."""
         return next(iter(await self._read_rows([message_key])), None)
+
+    async def rows(self, message_keys: Collection[str]) -> Mapping[str, MessageRow]:
+        """Return the rows of those of these messages that have one. Raises ``StoreUnavailable``."""
+        return {row.id: row for row in await self._read_rows(list(message_keys))}
 
     async def count(self) -> int:
         """Return how many messages have a row. Raises ``StoreUnavailable``."""

@@ -21,6 +21,7 @@ from nbstream.listeners.http.page.texts import text
 from nbstream.wire.api_v1 import is_message_id
 
 if TYPE_CHECKING:
+    from nbstream.listeners.http.page.known_rows import FindRows
     from nbstream.listeners.http.page.quarantine_list import QuarantinedMail
     from nbstream.listeners.http.page.quarantined_mail import PageQuarantine
     from nbstream.listeners.http.page.requests import Answer, PageRequest
@@ -33,8 +34,9 @@ _RELEASE_SECONDS = 30.0  # no release begins later than this after the first one
 class QuarantineView:
     """``/ui/quarantine``; a message of it is shown by the view of one message."""
 
-    def __init__(self, waiting: PageQuarantine) -> None:
+    def __init__(self, waiting: PageQuarantine, find_rows: FindRows) -> None:
         self._quarantine = waiting
+        self._find_rows = find_rows
 
     def routes(self) -> Iterable[PageRoute]:
         """Return the routes of the view."""
@@ -88,7 +90,7 @@ class QuarantineView:
                 return Page("quarantine_delete.html", {"rows": rows, "gone": gone})
             case _:
                 raise PageRefused(400, text("quarantine.unknown_action"))
-        return Page("quarantine_results.html", {"results": [*results, *gone]})
+        return Page("quarantine_results.html", {"results": [*results, *gone], "rows": await self._find_rows(ids)})
 
     async def _release_all(
         self, mails: Sequence[QuarantinedMail], actor: str, *, again: bool

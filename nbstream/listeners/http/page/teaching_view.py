@@ -25,6 +25,7 @@ from nbstream.store.model.history import is_stream_id
 if TYPE_CHECKING:
     from markupsafe import Markup
 
+    from nbstream.listeners.http.page.known_rows import FindRows
     from nbstream.listeners.http.page.teaching_summary import DayOfTeaching, TeachingSummary
     from nbstream.policy.verdict import ModelState
     from nbstream.store.model.history import HistoryChange, HistorySelection
@@ -55,10 +56,12 @@ class TeachingView:
         self,
         changes: ChangeSource,
         model_state: Callable[[], ModelState | None],
+        find_rows: FindRows,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._changes = changes
         self._model_state = model_state
+        self._find_rows = find_rows
         self._clock = clock
         self._summary: tuple[object, TeachingSummary] | None = None
         self._one_at_a_time = asyncio.Lock()
@@ -77,9 +80,12 @@ class TeachingView:
         summary = await self._summarize(changes)
         selected = (change for change in changes if selection and change in selection)
         page, rest = page_of_changes(selected, before or None, _PAGE)
+        listed = [change.message_key for change in (*page, *summary.contradictions)]
+        disputed = [dispute.message_key for dispute in summary.disputes]
         return Page(
             "teaching.html",
             {
+                "rows": await self._find_rows({*listed, *disputed}),
                 "wanted": wanted,
                 "problem": problem,
                 "page": page,

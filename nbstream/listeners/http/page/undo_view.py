@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nbstream.filter.preview import HypotheticalCounts
     from nbstream.filter.scorer import Scorer
     from nbstream.filter.undo import ChangeOutcome, UndoSummary
+    from nbstream.listeners.http.page.known_rows import FindRows
     from nbstream.store.model.history import HistorySelection
     from nbstream.store.model.model import Model
     from nbstream.store.recent.checked_messages import RecentMessages
@@ -50,11 +51,15 @@ _Changes: TypeAlias = "Mapping[str, Sequence[UndoableChange]]"
 
 @dataclass(frozen=True, slots=True)
 class UndoParts:
-    """What an undo works on: the model, the checked messages, and what makes a scorer over other counts."""
+    """What an undo works on: the model, the checked messages, and what makes a scorer over other counts.
+
+    ``find_rows`` finds what is shown of the messages.
+    """
 
     model: Model
     checked_messages: RecentMessages
     make_scorer: Callable[[HypotheticalCounts], Scorer]
+    find_rows: FindRows
 
 
 class UndoView:
@@ -101,6 +106,7 @@ class UndoView:
             "confirmed": _what_was_shown(wanted, selection, outcomes),
             "preview": summary,
             "outcomes": outcomes[:_SHOWN],
+            "rows": await self._parts.find_rows({outcome.message_key for outcome in outcomes[:_SHOWN]}),
             "done": describe_undo(summary),
             "hidden": max(0, len(outcomes) - _SHOWN),
             "undoable": summary.outcomes.get(UndoOutcome.WOULD_BE_TAKEN_BACK, 0),

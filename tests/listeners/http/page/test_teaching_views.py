@@ -23,6 +23,8 @@ from nbstream.errors import StoreUnavailable
 from nbstream.filter.preview import HypotheticalCounts
 from nbstream.filter.scorer import Scorer
 from nbstream.listeners.http.page import teaching_view, tokens_view, undo_view
+from nbstream.listeners.http.page.known_rows import known_rows
+from nbstream.listeners.http.page.rendering import foreign
 from nbstream.listeners.http.page.requests import Role
 from nbstream.listeners.http.page.teaching_summary import TeachingSummary, summarize_teaching
 from nbstream.listeners.http.page.teaching_view import TeachingView
@@ -34,9 +36,12 @@ from nbstream.store.model.history import HistoryChange
 from nbstream.store.model.model import Model
 from nbstream.store.model.recent_changes import RecentChanges
 from nbstream.store.recent.checked_messages import RecentMessages, RecentMessagesOptions
+from nbstream.store.recent.message_rows import MessageRow
+from nbstream.store.recent.row_search import RowSearch
 from tests.filter.filters import make_filter
 from tests.letters import letters
 from tests.listeners.http.page.page_listener import Browser, PageListener, open_page
+from tests.store.recent.rows import envelope, write_rows
 
 PRIZE = Message.parse(b"Subject: prize\n\nClaim your free prize now\n")
 LUNCH = Message.parse(b"Subject: lunch\n\nShall we have lunch on Friday?\n")
@@ -98,9 +103,10 @@ async def site(client: Redis, counts: Counts) -> AsyncIterator[Site]:
     def scorer(hypothetical: HypotheticalCounts) -> Scorer:
         return make_scorer(SETTINGS, hypothetical)
 
+    find_rows = known_rows(RowSearch(client, model.keys, 3600))
     views = (
-        TeachingView(ChangesOrNone(model.history), lambda: sites[0].state),
-        UndoView(UndoParts(model, recent_messages, scorer)),
+        TeachingView(ChangesOrNone(model.history), lambda: sites[0].state, find_rows),
+        UndoView(UndoParts(model, recent_messages, scorer, find_rows)),
         TokensView(lambda: counts.counts.totals.vocabulary_size, counts.token_counts, MultinomialOptions()),
     )
     async with open_page(client, *views) as page:
@@ -165,6 +171,22 @@ async def test_who_taught_what_is_shown_and_filtered(site: Site, reader: Browser
     ]
     assert re.findall(r"(?:re)?learned \w+", in_list(of_ben)) == ["learned ham"]
     assert re.findall(r"(?:re)?learned \w+", in_list(from_smtp)) == ["learned spam"]
+
+
+@pytest.mark.parametrize("path", ["/ui/teaching?source=smtp", "/ui/undo?since=1h"])
+async def test_a_message_that_is_remembered_is_shown_by_its_subject_and_sender(
+    client: Redis, site: Site, reader: Browser, path: str
+) -> None:
+    await site.teach(PRIZE, "ham", "mallory")
+    await site.teach(LUNCH, "ham", "mallory")
+    row = MessageRow(PRIZE.key, time.time(), "spam", 0.9, envelope=envelope("win@x.example", subject="A prize"))
+    await write_rows(client, [row], now=time.time())
+
+    page = (await reader.get(path)).text
+
+    links = re.findall(rf'<a href="/ui/messages/{PRIZE.key}">(.*?)</a>\s*<br>(.*?)\s*</td>', page)
+    assert [re.sub("<[^>]*>", "", each) for each in links[-1]] == ["A prize", "win@x.example"]
+    assert f"<code>{foreign(LUNCH.key)}</code>" in page
 
 
 async def test_the_list_goes_on_page_by_page(site: Site, reader: Browser) -> None:
@@ -265,7 +287,8 @@ async def test_an_age_is_confirmed_as_the_time_that_it_was_in_the_preview(client
     await make_filter(client).learn(PRIZE, "ham", "smtp", "mallory")
     recent_messages = RecentMessages(client, model.keys, RecentMessagesOptions(), lambda _: None)
     hours = (time.time() + 7200 * number for number in itertools.count())
-    parts = UndoParts(model, recent_messages, lambda hypothetical: make_scorer(SETTINGS, hypothetical))
+    find_rows = known_rows(RowSearch(client, model.keys, 3600))
+    parts = UndoParts(model, recent_messages, lambda hypothetical: make_scorer(SETTINGS, hypothetical), find_rows)
     async with (
         open_page(client, UndoView(parts, lambda: next(hours))) as page,
         page.browser(Role.TEACH) as browser,
