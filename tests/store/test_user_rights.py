@@ -20,7 +20,8 @@ from nbstream.store.activity import (
 from nbstream.store.attempt_counts import AttemptCounts
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.page_sessions import PageSessionStore
-from nbstream.store.recent.message_rows import MessageRow
+from nbstream.store.recent.message_rows import MessageRow, OutcomeKind
+from nbstream.store.recent.quarantine_outcomes import QuarantineOutcomes
 from nbstream.store.recent.row_search import RowFilter, RowSearch
 from tests.conftest import RedisServer
 from tests.store.recent.rows import KEYS, NOW, envelope, message_id, write_rows
@@ -73,6 +74,10 @@ async def test_rows_are_written_replaced_forgotten_and_found(limited_client: Red
     ):
         assert rows[1] in (await search.search(wanted)).rows
     assert await search.count() == 2
+    await QuarantineOutcomes(limited_client, KEYS).note(rows[1].id, OutcomeKind.RELEASED, "ann")
+    row = await search.row(rows[1].id)
+    assert row is not None
+    assert row.outcome is not None
 
 
 @pytest.mark.parametrize("limited_client", [""], indirect=True)
