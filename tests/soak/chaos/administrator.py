@@ -52,7 +52,7 @@ class Administrator:
             await self._log_in_if_needed(host)
             statuses = [(await self._session.read(host, path))[0] for path in VIEWS]
             seen = self._journal.events[host.name]
-            await self._session.listen(host, _LOOK_SECONDS)
+            await self._session.listen(host, _LOOK_SECONDS, most=1)
             return set(statuses) == {200} and self._journal.events[host.name] > seen
         except (OSError, EOFError):
             return False

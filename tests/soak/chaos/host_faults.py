@@ -89,7 +89,7 @@ class HostFaults:
     async def _reload(self, event: Event) -> None:
         generator, host = random.Random(event.draw), self._host(event)
         host.write_config(
-            unsure=round(generator.uniform(0.2, 0.6), 3), spam=round(generator.uniform(0.7, 0.99), 3)
+            unsure=round(generator.uniform(0.2, 0.6), 3), spam=round(generator.uniform(0.7, 0.98), 3)
         )
         self._hang_up(host)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import re
 import time
@@ -9,15 +10,20 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from urllib.parse import urlsplit
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from redis.asyncio import Redis
 
+from nbstream.listeners.http.page.forms import read_query
 from nbstream.listeners.http.page.messages_view import MemoryOptions, MessagesView
-from nbstream.listeners.http.page.requests import Role
+from nbstream.listeners.http.page.requests import Page, PageRequest, Role, Session
+from nbstream.listeners.http.page.routes import PageRoute
 from nbstream.policy.envelope import Envelope
-from nbstream.store.recent.message_rows import MessageRow
-from nbstream.store.recent.row_search import MAX_LOOKED_AT, RowSearch
+from nbstream.store.recent.message_rows import MessageRow, RowPosition
+from nbstream.store.recent.row_search import MAX_LOOKED_AT, Direction, RowFilter, RowPage, RowSearch
 from tests.listeners.http.page.page_listener import Browser, open_page
 from tests.store.recent.rows import KEYS, envelope, message_id, write_rows
 
@@ -291,6 +297,46 @@ async def test_the_links_lead_through_all_messages_and_back_while_others_come_in
     come_in = [message_id(1001 + 2 * number) for number in range(len(pages), 0, -1)]
     assert ids_of(newest) == [*come_in, *pages[0]][:50]  # no page of two or three
     assert link_of(newest, "Newer") is None
+
+
+class RecordedSearch:
+    """Finds one row, after which others follow, and notes what was asked."""
+
+    def __init__(self, row: MessageRow) -> None:
+        self._row = row
+        self.asked: list[tuple[RowFilter, RowPosition | None, Direction]] = []
+
+    async def count(self) -> int:
+        return 1
+
+    async def search(
+        self, wanted: RowFilter, position: RowPosition | None = None, direction: Direction = Direction.OLDER
+    ) -> RowPage:
+        self.asked.append((wanted, position, direction))
+        return RowPage((self._row,), self._row.position)
+
+
+@given(st.floats(0, 1e11), st.text(max_size=30), st.text(max_size=30))
+def test_a_link_asks_the_same_behind_the_exact_place_of_the_last_message(
+    at: float, sender: str, recipient: str
+) -> None:
+    row = MessageRow(message_id(1), at, "ham", 0.5)
+    search, session = RecordedSearch(row), Session(Role.READ, "page ann", "csrf")
+    (route,) = MessagesView(search, MEMORY).routes()
+    first = PageRequest(session, query={"sender": sender, "recipient": recipient})
+
+    page = asyncio.run(_answer(route, first))
+    link = page.values["older_link"]
+    asyncio.run(_answer(route, PageRequest(session, query=read_query(urlsplit(str(link)).query))))
+
+    (wanted, _, _), followed = search.asked
+    assert followed == (wanted, row.position, Direction.OLDER)
+
+
+async def _answer(route: PageRoute, request: PageRequest) -> Page:
+    answer = await route.handler(request)
+    assert isinstance(answer, Page)
+    return answer
 
 
 async def test_a_search_that_looks_at_too_much_says_how_far_it_came(client: Redis) -> None:
