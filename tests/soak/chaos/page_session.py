@@ -18,6 +18,7 @@ from http.cookies import SimpleCookie
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from nbstream.listeners.http.page.sessions import csrf_token
+from nbstream.listeners.http.page.texts import lesson, message, quarantine
 from tests.soak.chaos.http_client import HttpHead, ask, open_exchange
 from tests.soak.chaos.journal import Journal, LessonOutcome
 from tests.soak.chaos.site import Host
@@ -33,8 +34,16 @@ _HELD_MAIL = re.compile(r'name="id" value="(\w{24})".*?m(\d+)\.\d+@sender\.examp
 _EXPECTED = {200, 303, 403, 404, 503}
 """Pages, redirects, the login where the session has gone, messages that are gone, and Redis away."""
 
-_CHANGES = ("learned as ", "relearned as ", "insisted on ", "unlearned, ")
-_SAME = ("already learned as ", "unknown, nothing changed")
+
+def _beginnings(texts: Mapping[str, str], *keys: str) -> tuple[str, ...]:
+    """Return how these sentences of the page begin."""
+    return tuple(texts[key].partition("{")[0] for key in keys)
+
+
+_CHANGES = _beginnings(lesson.TEXTS, "learned", "relearned", "insisted", "unlearned")
+_SAME = _beginnings(lesson.TEXTS, "already", "unknown")
+_NOTHING_DONE = _beginnings(message.TEXTS, "changed_meanwhile")
+_RELEASED, _GONE = _beginnings(quarantine.TEXTS, "released", "gone")
 
 Answer = tuple[LessonOutcome, str]
 
@@ -116,16 +125,16 @@ class PageSession:
     async def held_mails(self, host: Host) -> Mapping[str, int]:
         """Return the ids of quarantined messages, with their numbers."""
         _, text = await self.read(host, "/ui/quarantine")
-        rows = text.split('<tr role="row">')
+        rows = text.split("<tr")
         return {found[1]: int(found[2]) for found in map(_HELD_MAIL.search, rows) if found}
 
     async def release(self, host: Host, key: str) -> Answer:
         """Release a message: it is taught as ham, and delivered."""
         head, _ = await self._post(host, f"/ui/messages/{key}", {"action": "release"})
         said = self._said(head)
-        if said.startswith("This message is not in the quarantine"):
+        if said.startswith(_GONE):
             return LessonOutcome.NOT_SENT, said
-        return (LessonOutcome.DONE if said.startswith("released; ") else LessonOutcome.UNKNOWN), said
+        return (LessonOutcome.DONE if said.startswith(_RELEASED) else LessonOutcome.UNKNOWN), said
 
     async def _teach(self, host: Host, key: str, form: Mapping[str, str]) -> Answer:
         path = f"/ui/messages/{key}"
@@ -135,7 +144,7 @@ class PageSession:
             return LessonOutcome.UNKNOWN, f"{head.status} {said}"
         if head.field("location") != path:
             self._journal.add_problem(f"the answer for {key} leads to {head.field('location')}")
-        if said.startswith("Nothing was changed: "):
+        if said.startswith(_NOTHING_DONE):
             return LessonOutcome.NOT_SENT, said
         if not said.startswith((*_CHANGES, *_SAME)):
             self._journal.add_problem(f"the answer for {key} is: {said}")

@@ -322,7 +322,7 @@ def test_a_link_asks_the_same_behind_the_exact_place_of_the_last_message(
 ) -> None:
     row = MessageRow(message_id(1), at, "ham", 0.5)
     search, session = RecordedSearch(row), Session(Role.READ, "page ann", "csrf")
-    (route,) = MessagesView(search, MEMORY).routes()
+    (route,) = MessagesView(search, MEMORY, dict).routes()
     first = PageRequest(session, query={"sender": sender, "recipient": recipient})
 
     page = asyncio.run(_answer(route, first))
