@@ -3,7 +3,9 @@
 -- KEYS: the row.
 -- ARGV: 1 what became of the message.
 
-local row = redis.call('GET', KEYS[1])
-if row then
-  redis.call('SET', KEYS[1], string.match(row, '[^\n]*') .. '\n' .. ARGV[1], 'KEEPTTL')
+local stored = redis.call('GET', KEYS[1])
+if stored then
+  local row, behind = string.match(stored, '^([^\n]*)(.*)$')
+  local others = string.match(behind, '^\n[^\n]*(\n.*)$') or ''
+  redis.call('SET', KEYS[1], row .. '\n' .. ARGV[1] .. others, 'KEEPTTL')
 end

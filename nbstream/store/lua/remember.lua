@@ -14,15 +14,26 @@
 -- are forgotten by themselves: those that are older than the oldest message that is remembered. A row may have expired
 -- by then; what has to be removed is in the row indices.
 
+-- A message comes again where a mail server passes it on for each recipient by itself. Then its row is that of the last
+-- check, with the recipients of the former ones behind it, by whom it is found as well.
+
+local MAX_OTHERS = 20 -- recipients of former checks; each is in two indices, of its address and of its domain
+local RECIPIENTS = 8  -- where a row has them; see message_rows.py
+
 local recent_key, rows_key, indices_key = unpack(KEYS)
 local seconds, forget_until, max_messages, prefix, row_prefix, index_prefix = unpack(ARGV, 1, 6)
 local added = (#ARGV - 6) / 5
 local touched = {}
 
-local function forget_row(id)
+local function index_names(id)
   local found = redis.call('ZRANGE', indices_key, '[' .. id .. ' ', '(' .. id .. '!', 'BYLEX', 'LIMIT', 0, 1)[1]
+  return found, found and string.sub(found, #id + 2)
+end
+
+local function forget_row(id)
+  local found, names = index_names(id)
   if found then
-    for name in string.gmatch(string.sub(found, #id + 2), '%S+') do
+    for name in string.gmatch(names, '%S+') do
       redis.call('ZREM', index_prefix .. name, id)
     end
     redis.call('ZREM', indices_key, found)
@@ -31,12 +42,56 @@ local function forget_row(id)
   end
 end
 
+-- The recipients of what is stored that a row does not have, as JSON, the latest first.
+local function other_recipients(row, stored)
+  local is_known, others = {}, {}
+  local function add(recipients)
+    for _, recipient in ipairs(type(recipients) == 'table' and recipients or {}) do
+      if not is_known[recipient] and #others < MAX_OTHERS then
+        is_known[recipient] = true
+        others[#others + 1] = recipient
+      end
+    end
+  end
+  add(cjson.decode(row)[RECIPIENTS])
+  others = {}
+  local former, former_others = string.match(stored, '^([^\n]*)\n?[^\n]*\n?(.*)$')
+  add(cjson.decode(former)[RECIPIENTS])
+  if former_others ~= '' then
+    add(cjson.decode(former_others))
+  end
+  return #others > 0 and '\n\n' .. cjson.encode(others) or ''
+end
+
+-- The names of the indices of a row, with those of the recipients of former checks.
+local function all_names(names, former_names)
+  local is_known, added_names = {}, 0
+  for name in string.gmatch(names, '%S+') do
+    is_known[name] = true
+  end
+  for name in string.gmatch(former_names, '%S+') do
+    if string.sub(name, 1, 1) == 't' and not is_known[name] and added_names < 2 * MAX_OTHERS then
+      added_names = added_names + 1
+      names = names .. ' ' .. name
+    end
+  end
+  return names
+end
+
 for i = 7, #ARGV, 5 do
   local time, id, packed, row, names = unpack(ARGV, i, i + 4)
   redis.call('SET', prefix .. id, packed, 'EX', seconds)
   redis.call('ZADD', recent_key, time, id)
   if row ~= '' then
     if redis.call('ZADD', rows_key, time, id) == 0 then -- it was checked before, and may be in other indices
+      local _, former_names = index_names(id)
+      local stored = redis.call('GET', row_prefix .. id)
+      if stored and former_names then
+        local is_readable, others = pcall(other_recipients, row, stored)
+        if is_readable and others ~= '' then
+          row, names = row .. others, all_names(names, former_names)
+        end
+      end
       forget_row(id)
       redis.call('ZADD', rows_key, time, id)
     end

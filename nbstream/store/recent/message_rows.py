@@ -2,10 +2,12 @@
 
 Rules: what is read is what was written, whatever the texts of the envelope are; they come from outside. A row is
 one array of JSON in UTF-8, whose first value is the version of the format. What became of the message in the
-quarantine later follows behind a line feed, as another array. An index is named after what its messages have in
-common: their verdict, or a digest of an address, of its domain, of an action or of a policy. So the names have few
-bytes, all of them harmless, and two addresses may have one name: who looks up an index compares the rows as well.
-What most messages have in common, the action pass and the default policy, has no index.
+quarantine later follows behind a line feed, as another array. Behind a further line feed are the recipients of
+former checks of the same message, since a mail server may pass it on for each recipient by itself. An index is
+named after what its messages have in common: their verdict, or a digest of an address, of its domain, of an action
+or of a policy. So the names have few bytes, all of them harmless, and two addresses may have one name: who looks
+up an index compares the rows as well. What most messages have in common, the action pass and the default policy,
+has no index.
 """
 
 from __future__ import annotations
@@ -77,7 +79,8 @@ class MessageRow:
     """One checked message in a list: its id (the key of the message) and the time of its check.
 
     The time is in seconds since the epoch, ``policy`` is the name of the treatment that decided. ``envelope`` is
-    None where no envelopes are remembered, ``outcome`` where the message was not in the quarantine or waits there.
+    None where no envelopes are remembered; what is read has the recipients of former checks in it. ``outcome`` is
+    None where the message was not in the quarantine or waits there.
     """
 
     id: str
@@ -104,11 +107,12 @@ class MessageRow:
     @classmethod
     def unpack(cls, message_key: str, packed: bytes) -> MessageRow:
         """Return the row that ``pack`` packed; raises ``StoreIncompatible`` if another program packed it."""
-        row, _, packed_outcome = packed.partition(b"\n")
+        row, packed_outcome, packed_others, *_ = (*packed.split(b"\n"), b"", b"")
         try:
             values = json.loads(row.decode("utf-8", "surrogatepass"))
             at, verdict, probability, policy = _values_of_this_format(values)[:4]
-            envelope = _read_envelope(*values[5:]) if values[5:] else None
+            others = json.loads(packed_others.decode("utf-8", "surrogatepass")) if packed_others else ()
+            envelope = _read_envelope(values[5:], others) if values[5:] else None
             at, probability = _read_finite(at), _read_finite(probability)
             outcome = QuarantineOutcome.unpack(packed_outcome) if packed_outcome else None
             return cls(message_key, at, str(Verdict(verdict)), probability, "".join(policy), envelope, outcome)
@@ -145,14 +149,17 @@ def _read_finite(value: Any) -> float:
     return number
 
 
-def _read_envelope(
-    listener: Any, sender: Any, recipients: Any, recipient_count: Any, subject: Any, action: Any
-) -> Envelope:
-    """Return the envelope of these values. Raises ``TypeError`` for others than ``pack`` writes."""
-    texts = [listener, action, *recipients]
+def _read_envelope(values: Any, others: Any) -> Envelope:
+    """Return the envelope of these values; ``others`` are the recipients of former checks.
+
+    Raises ``ValueError`` or ``TypeError`` for others than ``pack`` writes.
+    """
+    listener, sender, recipients, recipient_count, subject, action = values
+    texts = [listener, action, *recipients, *others]
     texts += [text for text in (sender, subject) if text is not None]
     "".join(texts)  # or TypeError: it is the fastest look at all of them
-    return Envelope(listener, sender, tuple(recipients), int(recipient_count), subject, action)
+    count = int(recipient_count) + len(others)
+    return Envelope(listener, sender, (*recipients, *others), count, subject, action)
 
 
 def normalize_address(text: str) -> str:

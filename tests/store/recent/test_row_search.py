@@ -16,7 +16,8 @@ from redis.asyncio import Redis
 
 from nbstream.errors import StoreUnavailable
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.recent.message_rows import MessageRow, RowPosition
+from nbstream.store.recent.message_rows import MessageRow, OutcomeKind, RowPosition
+from nbstream.store.recent.quarantine_outcomes import QuarantineOutcomes
 from nbstream.store.recent.row_search import MAX_LOOKED_AT, Direction, RowFilter, RowPage, RowSearch
 from tests.conftest import RedisServer
 from tests.redis_servers.cluster_set import ClusterSet
@@ -127,6 +128,62 @@ async def test_a_message_that_is_checked_again_has_its_new_place_alone(client: R
     found = await pages(make_search(client), RowFilter(), 4)
 
     assert found == [again, *(row for row in reversed(rows) if row.id != again.id)]
+
+
+def to(row: MessageRow, *recipients: str) -> MessageRow:
+    return replace(row, envelope=envelope("ann@x.example", recipients))
+
+
+async def test_a_message_that_comes_for_each_recipient_by_itself_is_found_by_each(client: Redis) -> None:
+    addresses = ["anna@one.example", "bert@two.example", 'o"\\/\udcff\n@three.example']
+    checks = [to(make_row(1, NOW - 9 + number), address) for number, address in enumerate(addresses)]
+    for check in checks:
+        await write_rows(client, [check])
+    await write_rows(client, checks)  # the reply was lost: the batch is written again
+
+    search = make_search(client)
+    for address in [*addresses, *(f"@{address.rpartition('@')[2]}" for address in addresses)]:
+        (found,) = (await search.search(RowFilter(recipient=address))).rows
+        assert found.envelope
+        assert (found.checked_at, found.verdict) == (checks[-1].checked_at, checks[-1].verdict)
+        assert set(found.envelope.recipients) == set(addresses)
+        assert found.envelope.recipient_count == len(addresses)
+
+
+async def test_a_retry_for_the_same_recipients_adds_none(client: Redis) -> None:
+    first, again = (to(make_row(1, NOW - age), "anna@one.example", "bert@two.example") for age in (9, 1))
+    await write_rows(client, [first])
+    await write_rows(client, [again])
+
+    assert (await make_search(client).search(RowFilter())).rows == (again,)
+
+
+async def test_of_many_checks_of_one_message_the_latest_recipients_are_kept(client: Redis) -> None:
+    checks = [to(make_row(1, NOW - 100 + number), f"r{number}@x{number}.example") for number in range(50)]
+    await write_rows(client, checks)
+
+    (found,) = (await make_search(client).search(RowFilter())).rows
+
+    assert found.envelope
+    assert found.envelope.recipients == tuple(f"r{number}@x{number}.example" for number in range(49, 28, -1))
+    assert await client.zcard(KEYS.row_indices) == 1
+    entry: Any = (await client.zrange(KEYS.row_indices, 0, -1))[0]
+    assert len(await client.keys(KEYS.rows_by("t*"))) == 2 * 21
+    assert len(entry.split()) == 1 + 1 + 2 + 2 * 21  # the id, the verdict, and two names for each address
+
+
+async def test_what_became_of_a_message_does_not_lose_its_recipients(client: Redis) -> None:
+    await write_rows(
+        client, [to(make_row(1, NOW - 9), "anna@one.example"), to(make_row(1, NOW), "bert@two.example")]
+    )
+
+    await QuarantineOutcomes(client, KEYS).note(make_row(1, NOW).id, OutcomeKind.RELEASED, "page ann")
+
+    (found,) = (await make_search(client).search(RowFilter(recipient="anna@one.example"))).rows
+    assert found.outcome
+    assert found.outcome.kind is OutcomeKind.RELEASED
+    assert found.envelope
+    assert found.envelope.recipients == ("bert@two.example", "anna@one.example")
 
 
 async def test_a_message_that_is_checked_again_during_a_search_is_not_shown_at_its_old_place(
