@@ -90,7 +90,7 @@ def make_page(  # noqa: PLR0913, PLR0917 - what the listener has made already
     limits = HttpLimits(MAX_FORM_BYTES, request_timeout_seconds=section.request_timeout_seconds)
     return PageServer(
         views,
-        PageLogin(store, passwords, AttemptCounts(parts.clients.client, parts.model.keys)),
+        PageLogin(store, passwords, AttemptCounts(parts.clients.client, parts.model.keys), section.allow_from),
         PageSessions(store, passwords.passwords),
         BodyReader(limits, bytes_in_flight, "a form"),
         static_files,

@@ -196,8 +196,9 @@ class HttpListenerSettings(Section):
     """
 
     allow_from: Networks = (read_network("127.0.0.0/8"), read_network("::1/128"))
-    """The networks whose peers need no password, unless a proxy asks for somebody else. A peer on a unix socket
-    needs none either. To teach over TCP without a password a peer must be in ``feedback.allow_from`` too.
+    """The networks whose peers need no password, unless a proxy asks for somebody else, whom it has to name in
+    ``X-Forwarded-For`` then. A peer on a unix socket needs none either. To teach over TCP without a password a
+    peer must be in ``feedback.allow_from`` too.
     """
 
     max_message_bytes: ByteCount = 50 << 20

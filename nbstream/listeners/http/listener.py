@@ -203,7 +203,7 @@ class HttpListener:
         offered = offered_passwords(fields)
         if offered:
             try:
-                role = await access.passwords.role_of(offered, failure_sources(peer, fields))
+                role = await access.passwords.role_of(offered, failure_sources(peer, fields, access.allow_from))
             except TooManyFailures:
                 refused = RequestRefused(429, "too many wrong passwords, please try again in a minute")
             else:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ipaddress
+
 import pytest
 
 from nbstream.listeners.http.clients import client_of, failure_sources
 from nbstream.listeners.peers import Peer
+
+ALLOWED = [ipaddress.ip_network("192.0.2.0/28")]
 
 
 @pytest.mark.parametrize(
@@ -21,13 +25,14 @@ from nbstream.listeners.peers import Peer
         (None, ["198.51.100.1"], "198.51.100.1"),
         (None, [], None),
         ("127.0.0.1", ["somebody"], "127.0.0.1"),
-        ("192.0.2.1", ["198.51.100.1"], "192.0.2.1"),
+        ("192.0.2.1", ["198.51.100.1"], "198.51.100.1"),
+        ("192.0.2.99", ["198.51.100.1"], "192.0.2.99"),
     ],
 )
-def test_a_proxy_on_this_machine_names_its_client(
+def test_a_proxy_on_this_machine_or_an_allowed_one_names_its_client(
     peer: str | None, forwarded: list[str], client: str | None
 ) -> None:
-    assert client_of(Peer(peer), [("X-Forwarded-For", value) for value in forwarded]) == Peer(client)
+    assert client_of(Peer(peer), [("X-Forwarded-For", value) for value in forwarded], ALLOWED) == Peer(client)
 
 
 @pytest.mark.parametrize(
@@ -39,13 +44,16 @@ def test_a_proxy_on_this_machine_names_its_client(
         (None, ("Host", "nbstream"), {"local": 10}),
         ("127.0.0.1", ("x-forwarded-for", "198.51.100.1"), {"198.51.100.1": 10, "127.0.0.1 as proxy": 100}),
         (None, ("X-Forwarded-For", "198.51.100.1"), {"198.51.100.1": 10, "local as proxy": 100}),
+        ("192.0.2.1", ("X-Forwarded-For", "198.51.100.1"), {"198.51.100.1": 10, "192.0.2.1 as proxy": 100}),
+        ("192.0.2.1", ("X-Real-IP", "x"), {"192.0.2.1 as proxy of nobody": 10, "192.0.2.1 as proxy": 100}),
+        ("192.0.2.1", ("Host", "mail.example"), {"192.0.2.1": 10}),
     ],
 )
 def test_failures_are_counted_for_the_client_and_for_its_proxy(
     peer: str | None, field: tuple[str, str], sources: dict[str, int]
 ) -> None:
-    assert failure_sources(Peer(peer), [field]) == sources
-    assert list(failure_sources(Peer(peer), [field])) == list(sources)
+    assert failure_sources(Peer(peer), [field], ALLOWED) == sources
+    assert list(failure_sources(Peer(peer), [field], ALLOWED)) == list(sources)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +67,7 @@ def test_failures_are_counted_for_the_client_and_for_its_proxy(
     ],
 )
 def test_nobody_elsewhere_is_counted_as_a_program_of_this_machine(field: tuple[str, str]) -> None:
-    assert failure_sources(Peer("127.0.0.1"), [field]) == {
+    assert failure_sources(Peer("127.0.0.1"), [field], ALLOWED) == {
         "127.0.0.1 as proxy of nobody": 10,
         "127.0.0.1 as proxy": 100,
     }
@@ -75,4 +83,4 @@ def test_nobody_elsewhere_is_counted_as_a_program_of_this_machine(field: tuple[s
     ],
 )
 def test_failures_of_one_site_are_counted_together(address: str, source: str) -> None:
-    assert list(failure_sources(Peer(address), [])) == [source]
+    assert list(failure_sources(Peer(address), [], ALLOWED)) == [source]

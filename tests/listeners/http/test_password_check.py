@@ -28,7 +28,7 @@ STRANGER = {"198.51.100.1": 10}
 def behind_proxy(number: int) -> dict[str, int]:
     """The sources of a request that a local process sends in the name of somebody."""
     named = ("X-Forwarded-For", f"203.0.{number // 256}.{number % 256}")
-    return dict(failure_sources(Peer("127.0.0.1"), [named]))
+    return dict(failure_sources(Peer("127.0.0.1"), [named], ()))
 
 
 async def outcome(check: PasswordCheck, offered: list[str], sources: dict[str, int] = STRANGER) -> Role | str:
@@ -131,7 +131,7 @@ async def test_who_names_many_clients_has_a_hundred_guesses_and_locks_out_no_pro
     assert found == ["wrong"] * 100 + ["too many"] * 100
     assert await outcome(check, RIGHT, behind_proxy(0)) == "too many"
     for address in ("127.0.0.1", None):
-        assert await outcome(check, RIGHT, dict(failure_sources(Peer(address), []))) is Role.TEACH
+        assert await outcome(check, RIGHT, dict(failure_sources(Peer(address), [], ()))) is Role.TEACH
 
 
 async def test_who_has_given_the_password_is_not_kept_waiting_by_the_other_clients_of_its_proxy(

@@ -7,7 +7,7 @@ are not limited: nobody can guess one, and so nobody can lock out whoever has on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nbstream.listeners.http.page.requests import PageRefused
@@ -16,6 +16,7 @@ from nbstream.listeners.http.password_check import TooManyFailures
 
 if TYPE_CHECKING:
     from nbstream.listeners.http.password_check import PasswordCheck
+    from nbstream.listeners.peers import Network
     from nbstream.store.attempt_counts import AttemptCounts
     from nbstream.store.page_sessions import PageSessionStore, StoredLogin
 
@@ -26,11 +27,19 @@ _MAX_LOGINS = 60  # a minute and client
 class PageLogin:
     """Begins sessions; its methods return the token of the new one.
 
-    They raise ``PageRefused`` where nobody may log in with that, and ``StoreUnavailable``.
+    They raise ``PageRefused`` where nobody may log in with that, and ``StoreUnavailable``. ``allow_from`` are the
+    networks whose peers may name the clients that they ask for.
     """
 
-    def __init__(self, store: PageSessionStore, passwords: PasswordCheck, counts: AttemptCounts) -> None:
+    def __init__(
+        self,
+        store: PageSessionStore,
+        passwords: PasswordCheck,
+        counts: AttemptCounts,
+        allow_from: Sequence[Network] = (),
+    ) -> None:
         self._store = store
+        self.allow_from = allow_from
         self._passwords = passwords
         self._counts = counts
 

@@ -77,10 +77,11 @@ class LoginPages:
 
     async def _log_in(self, request: web.BaseRequest, form: Mapping[str, str], peer: Peer) -> web.Response:
         fields = tuple(request.headers.items())
-        client = client_of(peer, fields)
+        client = client_of(peer, fields, self._login.allow_from)
         method = "link" if "link" in form else "password"
         try:
-            token = await self._begin_session(form, client, failure_sources(peer, fields))
+            sources = failure_sources(peer, fields, self._login.allow_from)
+            token = await self._begin_session(form, client, sources)
         except PageRefused as refused:
             self._observer.login_tried(method, accepted=False)
             # Programs such as fail2ban read the address of the peer: whoever says that it is a proxy may lie.
