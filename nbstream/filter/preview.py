@@ -124,19 +124,20 @@ class Preview:
     changes: Mapping[tuple[str, str], int]
 
 
-async def preview_verdicts(checked_messages: AsyncIterable[CheckedMessage], scorer: Scorer) -> Preview:
-    """Compare the verdicts that ``scorer`` gives to checked messages with the verdicts that they got.
+async def preview_verdicts(checked_messages: AsyncIterable[CheckedMessage], now: Scorer, then: Scorer) -> Preview:
+    """Compare the verdicts that ``now`` gives to checked messages with those that ``then`` gives.
 
-    Messages that a recipient rule decided are left out: the thresholds of such a rule are others.
+    What else has been learned since their checks is therefore on both sides. Messages that a recipient rule
+    decided are left out: the thresholds of such a rule are others.
     """
     messages, changes = 0, Counter[tuple[str, str]]()
     async for checked in checked_messages:
         if checked.policy != DEFAULT_RULE_NAME:
             continue
-        check = await scorer.check_now(checked.key, checked.tokens)
+        before, after = [await scorer.check_now(checked.key, checked.tokens) for scorer in (now, then)]
         messages += 1
-        if str(check.verdict) != checked.verdict:
-            changes[checked.verdict, str(check.verdict)] += 1
+        if before.verdict is not after.verdict:
+            changes[str(before.verdict), str(after.verdict)] += 1
     return Preview(messages, changes)
 
 

@@ -69,8 +69,8 @@ async def preview_undo(
 ) -> UndoSummary:
     """Say what an undo of ``changes`` (of ``selected_changes``) would do; ``report`` gets each of them at once.
 
-    The verdicts of ``checked_messages`` are compared with those of a scorer over the counts after the undo. Raises
-    ``StoreUnavailable``.
+    Two scorers give their verdicts on ``checked_messages``: one over the counts as they are, and one over the
+    counts after the undo. Raises ``StoreUnavailable``.
     """
     before, hypothetical = await model.totals(), HypotheticalCounts(model)
     counts: Counter[UndoOutcome] = Counter()
@@ -82,7 +82,8 @@ async def preview_undo(
             counts[outcome.outcome] += 1
             report(outcome)
     _, after = await hypothetical.look_up([])
-    verdicts = await preview_verdicts(checked_messages, make_scorer(hypothetical))
+    now, then = make_scorer(HypotheticalCounts(model)), make_scorer(hypothetical)
+    verdicts = await preview_verdicts(checked_messages, now, then)
     return UndoSummary(counts, before, after, verdicts)
 
 

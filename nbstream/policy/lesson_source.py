@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+COMMAND_SOURCE = "cli"
+"""The source of what the commands teach."""
+
 INSIST_PAUSE_SECONDS = 600.0
 """For this long the same label from the same source and actor is taken for a retry or a redelivery."""
 

@@ -151,17 +151,35 @@ async def test_changed_verdicts_are_counted_by_old_and_new_verdict() -> None:
     preview = await preview_verdicts(
         stream_of(
             checked("1", "spam", *good),
-            checked("2", "spam", *good),
-            checked("3", "unsure", *good),
-            checked("4", "ham", *good),
-            checked("5", "spam", *bad),
-            replace(checked("6", "spam", *good), policy="*@x.example"),  # decided by another policy
+            checked("2", "ham", *good),  # before the poison came: now it would be unsure
+            checked("3", "unsure", *bad),  # now it would be spam, with and without the poison
+            checked("4", "spam", *bad),
+            replace(checked("5", "spam", *good), policy="*@x.example"),  # decided by another policy
         ),
+        scorer(HypotheticalCounts(Fixed(counts))),
         scorer(supposed),
     )
 
-    assert preview == Preview(5, {("spam", "ham"): 2, ("unsure", "ham"): 1})
+    assert preview == Preview(4, {("unsure", "ham"): 2})
+
+
+async def test_what_else_was_learned_since_the_checks_changes_no_verdict() -> None:
+    counts = ClassCounts()
+    for _ in range(400):
+        counts.add([b"b:good"], 0, WEIGHT_ONE)
+        counts.add([b"b:pills"], 1, WEIGHT_ONE)
+    nothing_changed = HypotheticalCounts(Fixed(counts))
+
+    preview = await preview_verdicts(
+        stream_of(checked("1", "ham", b"b:pills"), checked("2", "spam", b"b:good")),
+        scorer(HypotheticalCounts(Fixed(counts))),
+        scorer(nothing_changed),
+    )
+
+    assert preview == Preview(2, {})
 
 
 async def test_without_remembered_messages_nothing_changes() -> None:
-    assert await preview_verdicts(stream_of(), scorer(HypotheticalCounts(Fixed(ClassCounts())))) == Preview(0, {})
+    nobody = scorer(HypotheticalCounts(Fixed(ClassCounts())))
+
+    assert await preview_verdicts(stream_of(), nobody, nobody) == Preview(0, {})

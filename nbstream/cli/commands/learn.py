@@ -22,7 +22,7 @@ from nbstream.cli.imap.positions import LearnedPositions, PositionFiles
 from nbstream.cli.terminal import print_error, print_note
 from nbstream.errors import InputError, NbstreamError, StoreIncompatible
 from nbstream.filter import LessonOutcome, describe_known_messages, describe_lesson
-from nbstream.policy.lesson_source import Insistence, LessonSource
+from nbstream.policy.lesson_source import COMMAND_SOURCE, Insistence, LessonSource
 from nbstream.tokens.native_tokenizer import make_tokenizer
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from nbstream.cli.reader_process import BareText, MessageChunk, MessageSource
     from nbstream.config import Settings
     from nbstream.filter import Filter, LearnableMessage, Lesson, TokenizedMessage
-
-_SOURCE = "cli"
 
 
 def run(options: argparse.Namespace) -> int:
@@ -84,7 +82,7 @@ async def _run(
     errors: list[NbstreamError] = []
     summary, interrupted = LessonSummary(errors, options.label), ""
     insistence = Insistence.AT_ONCE if options.insist else Insistence.NEVER
-    bare_texts, source = BareTextCount(), LessonSource(_SOURCE, current_user(), insistence)
+    bare_texts, source = BareTextCount(), LessonSource(COMMAND_SOURCE, current_user(), insistence)
     try:
         async with (
             open_one_shot_filter(settings, sign=True) as (spam_filter, _),

@@ -21,6 +21,7 @@ from nbstream.cli.exit_codes import EX_NOINPUT, exit_code
 from nbstream.cli.terminal import local_time, print_error, printable
 from nbstream.errors import InputError, NbstreamError, ReleaseInDoubt
 from nbstream.filter import describe_lesson
+from nbstream.policy.lesson_source import COMMAND_SOURCE
 from nbstream.relay import quarantine
 from nbstream.relay.quarantine_release import IN_DOUBT_TEXT
 from nbstream.relay.quarantine_releaser import QuarantineReleaser
@@ -138,7 +139,7 @@ async def _release_messages(settings: Settings, waiting: Quarantine, options: ar
             lessons: list[Lesson] = []
 
             async def learn_ham(message: Message) -> Lesson:
-                lessons.append(await spam_filter.learn(message, "ham", "cli", current_user()))
+                lessons.append(await spam_filter.learn(message, "ham", COMMAND_SOURCE, current_user()))
                 return lessons[-1]
 
             outcomes = QuarantineOutcomes(model.client, model.keys)

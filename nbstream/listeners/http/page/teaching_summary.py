@@ -6,6 +6,7 @@ back.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from datetime import date, datetime, timedelta
 from itertools import islice
 
 from nbstream.policy.bursts import WINDOW_SECONDS, BurstDetector, BurstKind
-from nbstream.policy.lesson_source import LessonSource
+from nbstream.policy.lesson_source import COMMAND_SOURCE, LessonSource
 from nbstream.policy.verdict import Verdict
 from nbstream.store.model.history import UNDO_SOURCE, HistoryChange
 
@@ -84,6 +85,7 @@ class TeachingSummary:
 
     ``days`` has each of the last days, the oldest first. The lists begin with who taught most and with what is
     newest, and have at most ``MAX_LISTED`` members; ``contradiction_count`` and ``dispute_count`` count all.
+    Contradictions and bursts are of what is still in force.
     """
 
     changes: int
@@ -110,7 +112,8 @@ def contradicts_verdict(change: HistoryChange) -> bool:
 
 def summarize_teaching(changes: Sequence[HistoryChange], now: float) -> TeachingSummary:
     """Return the summary of ``changes``, newest first; ``now`` is in seconds since the epoch."""
-    contradictions = [change for change in changes if contradicts_verdict(change)]
+    newest = _newest_by_message(changes)
+    contradictions = [change for change in newest if contradicts_verdict(change)]
     disputes = _disputes(changes)
     return TeachingSummary(
         changes=len(changes),
@@ -121,8 +124,16 @@ def summarize_teaching(changes: Sequence[HistoryChange], now: float) -> Teaching
         contradiction_count=len(contradictions),
         disputes=disputes[:MAX_LISTED],
         dispute_count=len(disputes),
-        bursts=list(_bursts(changes))[: -MAX_LISTED - 1 : -1],
+        bursts=list(_bursts(changes, newest))[: -MAX_LISTED - 1 : -1],
     )
+
+
+def _newest_by_message(changes: Iterable[HistoryChange]) -> Sequence[HistoryChange]:
+    """Return the newest change of each message, newest first: what is in force, unless it took something back."""
+    newest: dict[str, HistoryChange] = {}
+    for change in changes:
+        newest.setdefault(change.message_key, change)
+    return list(newest.values())
 
 
 def _days(changes: Iterable[HistoryChange], now: float) -> list[DayOfTeaching]:
@@ -162,19 +173,22 @@ def _disputes(changes: Iterable[HistoryChange]) -> list[DisputedMessage]:
     ]
 
 
-def _bursts(changes: Sequence[HistoryChange]) -> Iterator[Burst]:
+def _bursts(changes: Sequence[HistoryChange], newest: Sequence[HistoryChange]) -> Iterator[Burst]:
     """Yield the bursts, the oldest first.
 
-    The history does not say when the model had learned enough to decide. While it had not, each verdict was
-    unsure: the lessons before the first other one are left out.
+    What has been changed since, or was taken back, is no part of one, and neither is what a command taught: that
+    is mostly a folder of one class, by somebody who may write to Redis. The history does not say when the model
+    had learned enough to decide. While it had not, each verdict was unsure: the lessons before the first other one
+    are left out.
     """
+    decided = (change.at for change in changes if change.note.before.verdict != Verdict.UNSURE)
+    decided_at = min(decided, default=math.inf)
     detector = BurstDetector()
-    oldest_first = reversed(changes)
-    is_deciding = False
-    for change in oldest_first:
+    for change in reversed(newest):
         label, before = taught_label(change), change.note.before
-        is_deciding = is_deciding or before.verdict != Verdict.UNSURE
-        if label is None or not is_deciding or before.verdict not in set(Verdict):
+        if label is None or change.note.source == COMMAND_SOURCE or before.verdict not in set(Verdict):
+            continue
+        if change.at < decided_at:
             continue
         source = LessonSource(change.note.source, change.note.actor)
         for kind in detector.add_lesson(change.at, source, label, Verdict(before.verdict), before.probability):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
@@ -78,7 +79,7 @@ class TeachingView:
             raise PageRefused(400, text("teaching.no_such_page"))
         changes, is_old = await self._read()
         summary = await self._summarize(changes)
-        selected = (change for change in changes if selection and change in selection)
+        selected = [change for change in changes if selection and change in selection]
         page, rest = page_of_changes(selected, before or None, _PAGE)
         listed = [change.message_key for change in (*page, *summary.contradictions)]
         disputed = [dispute.message_key for dispute in summary.disputes]
@@ -89,6 +90,7 @@ class TeachingView:
                 "wanted": wanted,
                 "problem": problem,
                 "page": page,
+                "undo_query": _undo_query(wanted, selected),
                 "next_query": wanted.query(before=rest.decode()) if rest else "",
                 "is_first": not before,
                 "is_old": is_old,
@@ -124,6 +126,14 @@ def _read_selection(wanted: ChangeSelection, now: float) -> tuple[HistorySelecti
         return wanted.of_history(now), ""
     except PageRefused as refused:
         return None, refused.text
+
+
+def _undo_query(wanted: ChangeSelection, selected: Sequence[HistoryChange]) -> str:
+    """Return the query of the view undo for all that is selected; an undo wants a time that it begins with."""
+    if selected and not wanted.since and not wanted.id:
+        since = datetime.fromtimestamp(selected[-1].at).astimezone().isoformat()
+        wanted = replace(wanted, since=since)
+    return wanted.query()
 
 
 def _draw_days(days: Sequence[DayOfTeaching]) -> Markup:

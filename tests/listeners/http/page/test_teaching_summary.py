@@ -14,6 +14,7 @@ from nbstream.listeners.http.page.teaching_summary import (
     summarize_teaching,
 )
 from nbstream.policy.bursts import MIN_CONTRADICTIONS, ONE_SIDED_LESSONS, BurstKind
+from nbstream.policy.lesson_source import COMMAND_SOURCE
 from nbstream.store.model.history import UNDO_SOURCE, Assessment, HistoryChange, LessonNote
 
 NOON = datetime(2026, 6, 15, 12).astimezone().timestamp()
@@ -148,6 +149,26 @@ def test_while_nothing_is_decided_there_are_no_bursts() -> None:
     decided = change("spam", verdict="spam", at=NOON - 1000)
     (burst,) = summarize_teaching([*bulk, decided], NOON).bursts
     assert burst.kind == BurstKind.ONE_SIDED
+
+
+def test_what_was_taken_back_or_changed_is_no_contradiction_and_no_burst() -> None:
+    wrong = [
+        change("ham", verdict="spam", probability=0.99, at=NOON - number, key=f"m{number}", actor="mallory")
+        for number in range(MIN_CONTRADICTIONS + 10)
+    ]
+    undone = [change(None, "ham", key=each.message_key, source=UNDO_SOURCE) for each in wrong[1:]]
+    corrected = change("spam", "ham", key="m0", verdict="spam", probability=0.99)
+
+    summary = summarize_teaching([corrected, *undone, *wrong], NOON)
+
+    assert not [*summary.contradictions, *summary.bursts]
+
+
+def test_a_folder_that_a_command_taught_is_no_burst() -> None:
+    decided = change("ham", verdict="ham", at=NOON - 60)
+    folder = [change("spam", at=NOON - number / 100, source=COMMAND_SOURCE) for number in range(ONE_SIDED_LESSONS)]
+
+    assert not summarize_teaching([*folder, decided], NOON).bursts
 
 
 def test_pages_go_on_where_the_last_one_ended() -> None:

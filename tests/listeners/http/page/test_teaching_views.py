@@ -265,6 +265,15 @@ async def test_an_undo_is_previewed_exactly_and_changes_nothing(site: Site, teac
     assert await site.history() == before
 
 
+async def test_all_changes_of_a_teacher_lead_to_their_undo(site: Site, teacher: Browser) -> None:
+    await site.teach(LUNCH, "ham", "ben")
+    await site.teach(PRIZE, "ham", "mallory")
+    html = (await teacher.get("/ui/teaching?actor=mallory")).text
+    (link,) = re.findall(r'href="(/ui/undo\?[^"]*)"', html)
+
+    assert "Changes: 1 would be taken back." in await seen(teacher, unescape(link))
+
+
 @pytest.mark.parametrize("until", ["", "&until=9000-01-01"])
 async def test_what_is_confirmed_is_what_was_shown(site: Site, teacher: Browser, until: str) -> None:
     await site.teach(LUNCH, "ham", "ben")
