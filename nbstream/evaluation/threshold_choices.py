@@ -6,14 +6,20 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nbstream.evaluation.tuning import LabelledSample, compare_verdicts, count_errors_at, count_unsure
+from nbstream.evaluation.tuning import (
+    LabelledSample,
+    compare_verdicts,
+    count_errors_at,
+    count_rejected,
+    count_unsure,
+)
 from nbstream.policy.budget import budget_promises, is_biased_sample
 from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from nbstream.evaluation.tuning import ErrorCounts, UnsureCounts, VerdictChanges
+    from nbstream.evaluation.tuning import ErrorCounts, VerdictChanges, VerdictCounts
     from nbstream.policy.budget import BudgetPromise
     from nbstream.policy.first_scores import FirstScores
     from nbstream.policy.verdict import Thresholds
@@ -38,7 +44,8 @@ class ThresholdChoice:
     setting: str
     thresholds: Thresholds
     error_counts: ErrorCounts
-    unsure_counts: UnsureCounts
+    unsure_counts: VerdictCounts
+    rejected_counts: VerdictCounts
     verdict_changes: VerdictChanges
 
     @property
@@ -85,10 +92,15 @@ class TuningBasis:
     promises: Mapping[float, BudgetPromise]
 
     @classmethod
-    def of(cls, first_scores: FirstScores, policies: Iterable[ThresholdPolicy]) -> TuningBasis:
-        """Return the basis for ``BUDGET_RATES`` and for the budgets of these policies."""
+    def of(
+        cls, first_scores: FirstScores, policies: Iterable[ThresholdPolicy], learned_at: float = -math.inf
+    ) -> TuningBasis:
+        """Return the basis for ``BUDGET_RATES`` and for the budgets of these policies.
+
+        The sample has what was labelled after ``learned_at``, in seconds since the epoch.
+        """
         rates = {*BUDGET_RATES, *(rate for policy in policies for rate in policy.budget_rates)}
-        sample = LabelledSample.from_first_scores(first_scores)
+        sample = LabelledSample.from_first_scores(first_scores, learned_at)
         ham = first_scores["ham"]
         return cls(sample, is_biased_sample(ham), budget_promises(ham, rates))
 
@@ -105,6 +117,7 @@ class TuningBasis:
             thresholds=thresholds,
             error_counts=count_errors_at(self.sample, thresholds),
             unsure_counts=count_unsure(self.sample, thresholds),
+            rejected_counts=count_rejected(self.sample, thresholds),
             verdict_changes=compare_verdicts(self.sample, self.thresholds(present), thresholds),
         )
 
@@ -130,11 +143,17 @@ class TuningBasis:
 
 
 def compare_thresholds(
-    first_scores: FirstScores, present: ThresholdPolicy, other: tuple[str, ThresholdPolicy] | None = None
+    first_scores: FirstScores,
+    present: ThresholdPolicy,
+    other: tuple[str, ThresholdPolicy] | None = None,
+    learned_at: float = -math.inf,
 ) -> TuningResult:
-    """Compare all choices on ``first_scores``; ``other`` is a further policy with its name."""
+    """Compare all choices on what was labelled after ``learned_at``; ``other`` is a further policy with its name.
+
+    ``learned_at`` is in seconds since the epoch.
+    """
     policies = (present, other[1]) if other else (present,)
-    return TuningBasis.of(first_scores, policies).compare(present, other)
+    return TuningBasis.of(first_scores, policies, learned_at).compare(present, other)
 
 
 def cost_ratio(policy: ThresholdPolicy) -> float:

@@ -44,7 +44,7 @@ def render_text(tuning: TuningResult, model: str, *, width: int | None, bold: bo
     """
     present, counts = tuning.present, tuning.present.error_counts
     sample = f"{counts.ham + counts.spam:,} messages labelled: {counts.ham:,} ham, {counts.spam:,} spam"
-    heading = f"model {model}, the last {sample}"
+    heading = "\n".join([f"model {model}, the last {sample}", *left_out_note(tuning)])
     present_answer = f"present {present.setting} -> {_describe_threshold(present)}"
     answers = [describe_choice(choice) for choice in tuning.budgets]
     if tuning.other:
@@ -72,6 +72,7 @@ def render_json(tuning: TuningResult, model: str) -> str:
             "messages": counts.ham + counts.spam,
             "ham": counts.ham,
             "spam": counts.spam,
+            "left_out": tuning.sample.left_out,
             "biased": tuning.is_biased,
             "cost_ratio": tuning.cost_ratio,
             "present": choice_members(tuning.present, tuning.cost_ratio),
@@ -81,6 +82,12 @@ def render_json(tuning: TuningResult, model: str) -> str:
         },
         allow_nan=False,
     )
+
+
+def left_out_note(tuning: TuningResult) -> Iterator[str]:
+    """Yield what is no part of the sample, where there is anything."""
+    if count := tuning.sample.left_out:
+        yield f"left out: {count:,} that were labelled while the model was learning"
 
 
 def sample_warnings(tuning: TuningResult, model: str) -> Iterator[str]:
@@ -182,6 +189,8 @@ def choice_members(choice: ThresholdChoice, cost_ratio: float) -> dict[str, Any]
         "spam_missed_percent_95": missed.interval,
         "ham_unsure": choice.unsure_counts.ham,
         "spam_unsure": choice.unsure_counts.spam,
+        "ham_rejected": choice.rejected_counts.ham,
+        "spam_rejected": choice.rejected_counts.spam,
         "cost_percent": cost.value,
         "cost_percent_95": cost.interval,
         "answer": describe_choice(choice),

@@ -1,8 +1,9 @@
 """What other thresholds would have done to labelled messages: errors, costs, changes of verdicts.
 
-Rules: pure. P(spam) is that before the first label of each message, so no message is scored anew. The verdict
-follows from the thresholds alone, even if the model was still learning then. Rejected mail counts as called spam;
-spam with any other verdict, also unsure, counts as missed. Infinite thresholds are never reached.
+Rules: pure. P(spam) is that before the first label of each message, so no message is scored anew. What was
+labelled while the model was learning may be left out: its P(spam) says nothing about the mail of today. The
+verdict follows from the thresholds alone. Rejected mail counts as called spam; spam with any other verdict, also
+unsure, counts as missed. Infinite thresholds are never reached.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from nbstream.evaluation.intervals import IntervalEstimate
     from nbstream.evaluation.measures import FloatArray
-    from nbstream.policy.first_scores import FirstScores
+    from nbstream.policy.first_scores import FirstScores, FirstScoreWindow
     from nbstream.policy.verdict import Thresholds
 
     IntArray: TypeAlias = NDArray[np.int64]
@@ -35,18 +36,32 @@ _VERDICTS = (Verdict.HAM, Verdict.UNSURE, Verdict.SPAM, Verdict.REJECT)
 
 @dataclass(frozen=True, slots=True)
 class LabelledSample:
-    """The P(spam) of labelled messages: of all ham and of all spam, the lowest first."""
+    """The P(spam) of labelled messages: of all ham and of all spam, the lowest first.
+
+    ``left_out`` is how many messages are no part of it, because they were labelled while the model was learning.
+    """
 
     hams: FloatArray
     spams: FloatArray
+    left_out: int = 0
 
     @classmethod
-    def from_first_scores(cls, first_scores: FirstScores) -> LabelledSample:
-        """Return all messages whose first scores are stored; they are sorted there already."""
-        return cls(
-            np.array(first_scores["ham"].ascending_probabilities, dtype=np.float64),
-            np.array(first_scores["spam"].ascending_probabilities, dtype=np.float64),
-        )
+    def from_first_scores(cls, first_scores: FirstScores, learned_at: float = -math.inf) -> LabelledSample:
+        """Return all messages whose first scores are stored, and which were labelled after ``learned_at``."""
+        hams, spams = (_labelled_after(first_scores[label], learned_at) for label in ("ham", "spam"))
+        stored = len(first_scores["ham"]) + len(first_scores["spam"])
+        return cls(hams, spams, stored - len(hams) - len(spams))
+
+
+def _labelled_after(window: FirstScoreWindow, at: float) -> FloatArray:
+    """Return P(spam) of what was labelled after a time, the lowest first.
+
+    All are sorted already: the few that came before are taken out, each at its own place.
+    """
+    everything = np.array(window.ascending_probabilities, dtype=np.float64)
+    before = np.sort(np.array(window.probabilities_until(at), dtype=np.float64))
+    equal_before = np.arange(len(before)) - np.searchsorted(before, before)
+    return np.delete(everything, np.searchsorted(everything, before) + equal_before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +98,8 @@ class ErrorCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class UnsureCounts:
-    """The numbers of ham and of spam that are called unsure."""
+class VerdictCounts:
+    """The numbers of ham and of spam that get one verdict."""
 
     ham: int
     spam: int
@@ -116,11 +131,20 @@ def count_errors_at(sample: LabelledSample, thresholds: Thresholds) -> ErrorCoun
     return count_errors(sample, np.array([thresholds.spam]))
 
 
-def count_unsure(sample: LabelledSample, thresholds: Thresholds) -> UnsureCounts:
+def count_unsure(sample: LabelledSample, thresholds: Thresholds) -> VerdictCounts:
     """Return how many messages would have been called unsure."""
-    edges = np.array([thresholds.unsure, thresholds.spam])
+    return _count_between(sample, thresholds.unsure, thresholds.spam)
+
+
+def count_rejected(sample: LabelledSample, thresholds: Thresholds) -> VerdictCounts:
+    """Return how many messages would have been refused."""
+    return _count_between(sample, math.inf if thresholds.reject is None else thresholds.reject, math.inf)
+
+
+def _count_between(sample: LabelledSample, low: float, high: float) -> VerdictCounts:
+    edges = np.array([low, high])
     ham, spam = (int(_counts_between(edges, p)[0]) for p in (sample.hams, sample.spams))
-    return UnsureCounts(ham, spam)
+    return VerdictCounts(ham, spam)
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,6 +158,15 @@ class FirstScoreWindow:
         """Return P(spam) of the last ``count`` first scores, or of all, in the order of time."""
         return [probability for _, _, probability in self._by_time[-count if count else 0 :]]
 
+    def probabilities_until(self, at: float) -> list[float]:
+        """Return P(spam) of the first scores that were labelled at that time or before, in the order of time."""
+        end = bisect_right(self._by_time, at, key=lambda order_key: order_key[0])
+        return [probability for _, _, probability in self._by_time[:end]]
+
+    def time_of(self, n: int) -> float | None:
+        """Return when the n-th oldest first score was labelled; None where there are fewer."""
+        return self._by_time[n - 1][0] if 0 < n <= len(self._by_time) else None
+
     def scores(self) -> list[FirstScore]:
         """Return all first scores in the order of time."""
         return [self._score_by_packed[packed] for _, packed, _ in self._by_time]
@@ -207,6 +216,15 @@ class FirstScores:
 
     def __getitem__(self, label: str) -> FirstScoreWindow:
         return self._windows[label]
+
+    def learned_at(self, needed: Mapping[str, int]) -> float:
+        """Return when the last class had as many first scores as the model needs messages of it.
+
+        What was labelled until then had its P(spam) from a model that was still learning. It is -inf where a class
+        has fewer first scores: the model is still learning, or was taught elsewhere, and nobody knows.
+        """
+        times = [self[label].time_of(count) for label, count in needed.items() if count]
+        return -math.inf if None in times else max((at for at in times if at is not None), default=-math.inf)
 
     def apply_change(self, change: Mapping[bytes, bytes]) -> None:
         """Apply a change of the model. Raises ``ValueError`` for a change that cannot be read.

@@ -47,7 +47,7 @@ async def learn_scores(config_file: Path) -> None:
 def site(tmp_path_factory: pytest.TempPathFactory, redis_binary: Path) -> Iterator[Site]:
     """A daemon that has learned these messages."""
     changes = {
-        "model": {"min_learned": {"ham": 1, "spam": 1}},
+        "model": {"min_learned": {"ham": 0, "spam": 0}},
         "verdict": {"unsure": 0.3, "max_false_positive_rate": 0.02},
     }
     with open_site(tmp_path_factory.mktemp("thresholds"), changes) as opened:

@@ -169,7 +169,19 @@ def test_json_has_the_figures_of_the_table() -> None:
     report = json.loads(render_json(result, "default"))
 
     assert set(report) == {
-        *("model", "messages", "ham", "spam", "biased", "cost_ratio", "present", "with", "budgets", "fixed")
+        *(
+            "model",
+            "messages",
+            "ham",
+            "spam",
+            "left_out",
+            "biased",
+            "cost_ratio",
+            "present",
+            "with",
+            "budgets",
+            "fixed",
+        )
     }
     assert (report["messages"], report["ham"], report["spam"], report["biased"]) == (20_000, 12_000, 8_000, False)
     never = report["budgets"][-1]

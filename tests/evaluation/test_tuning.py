@@ -36,6 +36,7 @@ def test_counts_equal_decisions_one_by_one(pairs: Pairs, thresholds: Thresholds)
     sample = LabelledSample.from_first_scores(first_scores(pairs))
 
     errors, unsure = tuning.count_errors_at(sample, thresholds), tuning.count_unsure(sample, thresholds)
+    rejected = tuning.count_rejected(sample, thresholds)
 
     decided = Counter((label, decide_verdict(p, thresholds, READY)[0]) for label, p in pairs)
     called_counts = Counter({(label, is_spam): 0 for label in ("ham", "spam") for is_spam in (True, False)})
@@ -47,12 +48,22 @@ def test_counts_equal_decisions_one_by_one(pairs: Pairs, thresholds: Thresholds)
         sum(label == "ham" for label, _ in pairs),
         sum(label == "spam" for label, _ in pairs),
     )
-    assert {"ham": unsure.ham, "spam": unsure.spam} == {
-        label: sum(
-            n for (own_label, decision), n in decided.items() if own_label == label and decision == "unsure"
-        )
-        for label in ("ham", "spam")
-    }
+    for counts, wanted in ((unsure, "unsure"), (rejected, "reject")):
+        assert {"ham": counts.ham, "spam": counts.spam} == {
+            label: sum(
+                n for (own_label, decision), n in decided.items() if own_label == label and decision == wanted
+            )
+            for label in ("ham", "spam")
+        }
+
+
+@given(labelled, st.integers(0, 60))
+def test_a_sample_after_a_time_has_what_was_labelled_later(pairs: Pairs, at: int) -> None:
+    sample = LabelledSample.from_first_scores(first_scores(pairs), float(at))  # the n-th is labelled at n
+
+    later = [sorted(p for own_label, p in pairs[at:] if own_label == label) for label in ("ham", "spam")]
+    assert [sample.hams.tolist(), sample.spams.tolist()] == later
+    assert sample.left_out == min(at, len(pairs))
 
 
 @given(labelled, st.lists(st.sampled_from((*PROBABILITIES, 0.0, 0.3, math.inf)), min_size=1, max_size=8))
@@ -88,7 +99,7 @@ def test_below_an_infinite_spam_threshold_verdicts_are_unsure() -> None:
 
     never = Thresholds(0.5, math.inf)
 
-    assert tuning.count_unsure(sample, never) == tuning.UnsureCounts(ham=1, spam=1)
+    assert tuning.count_unsure(sample, never) == tuning.VerdictCounts(ham=1, spam=1)
     assert tuning.count_errors_at(sample, never).spam_missed.tolist() == [1]
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.policy.first_scores import FirstScore, FirstScoreWindow
+from nbstream.policy.first_scores import FirstScore, FirstScores, FirstScoreWindow
 
 FIRSTS = st.builds(
     FirstScore,
@@ -133,3 +135,14 @@ def test_the_use_of_a_budget_over_time_is_its_use_at_these_moments(
         assert use.called_spam == sum(dict(first.spam_by_budget)[0.3] for first in counted)
     if uses:
         assert (uses[-1].messages, uses[-1].called_spam) == window(*first_scores).budget_use(0.3)
+
+
+def test_the_model_has_learned_when_the_last_class_has_as_many_as_it_needs() -> None:
+    scores = FirstScores()
+    for number, label in enumerate(("spam", "spam", "spam", "ham", "ham", "spam", "ham"), start=1):
+        scores[label].add(FirstScore(float(number), f"m{number}", 0.5).pack())
+
+    assert scores.learned_at({"ham": 2, "spam": 2}) == 5.0
+    assert scores.learned_at({"ham": 0, "spam": 2}) == 2.0
+    assert scores.learned_at({"ham": 4, "spam": 2}) == -math.inf, "nobody knows, or it is still learning"
+    assert scores.learned_at({}) == -math.inf

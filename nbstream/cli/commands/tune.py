@@ -42,7 +42,8 @@ def run(options: argparse.Namespace) -> int:
     output_files.check_writable([options.plot] if options.plot else [])
     draw = _plot_function() if options.plot else None
     first_scores = interrupts.run_interruptible(_read_first_scores(settings))
-    tuning = threshold_choices.compare_thresholds(first_scores, make_policy(settings), other)
+    learned_at = first_scores.learned_at(settings.model.min_learned.model_dump())
+    tuning = threshold_choices.compare_thresholds(first_scores, make_policy(settings), other, learned_at)
     for warning in threshold_report.sample_warnings(tuning, settings.model.name):
         print_error(warning)
     if options.json:

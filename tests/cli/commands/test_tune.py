@@ -30,7 +30,9 @@ COUNT = 120
 
 @pytest.fixture
 def labelled(taught: Taught) -> Taught:
-    """A model that learned a stream of letters, each after it was scored."""
+    """A model that learned a stream of letters, each after it was scored, and needed none of them to decide."""
+    text = taught.config.read_text()
+    taught.config.write_text(text.replace("{spam: 1, ham: 1}", "{spam: 0, ham: 0}"))
     taught.teach_all([(raw, label) for label, raw in letters(COUNT)])
     return taught
 
@@ -67,6 +69,20 @@ def test_counts_are_those_of_the_stored_first_scores(labelled: Taught) -> None:
     assert result["present"]["spam_from"] == 0.95
     assert 0 < result["present"]["spam_missed"] < result["spam"]
     assert result["budgets"][3]["promise"] == f"needs {2995 - result['ham']:,} more ham to promise 0.1 %"
+
+
+def test_what_was_labelled_while_the_model_was_learning_is_left_out(labelled: Taught) -> None:
+    text = labelled.config.read_text()
+    labelled.config.write_text(text.replace("{spam: 0, ham: 0}", "{spam: 10, ham: 20}"))
+    labels = [label for label, _ in letters(COUNT)]
+    learning = next(n for n in range(COUNT) if labels[:n].count("spam") >= 10 and labels[:n].count("ham") >= 20)
+
+    result = only(labelled)
+    out, _ = labelled("tune")
+
+    assert result["left_out"] == learning
+    assert (result["ham"], result["spam"]) == (labels[learning:].count("ham"), labels[learning:].count("spam"))
+    assert out.splitlines()[1] == f"left out: {learning} that were labelled while the model was learning"
 
 
 def test_table_and_answers(labelled: Taught) -> None:

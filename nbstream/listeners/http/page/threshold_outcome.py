@@ -32,9 +32,11 @@ class Measure:
 
 def outcome_measures(choice: ThresholdChoice, cost_ratio: float) -> Mapping[str, Measure]:
     """Return the measures of a choice by their names, in the order in which they are shown."""
-    errors, unsure = choice.error_counts, choice.unsure_counts
+    errors, unsure, rejected = choice.error_counts, choice.unsure_counts, choice.rejected_counts
     return {
         **error_measures(errors),
+        "ham_rejected": share_measure(rejected.ham, errors.ham, _HAM_DIGITS),
+        "spam_rejected": share_measure(rejected.spam, errors.spam, _SPAM_DIGITS),
         "ham_unsure": share_measure(unsure.ham, errors.ham, _HAM_DIGITS),
         "spam_unsure": share_measure(unsure.spam, errors.spam, _SPAM_DIGITS),
         "cost": _estimate_measure(errors.relative_cost(cost_ratio)),

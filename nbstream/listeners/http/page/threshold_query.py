@@ -80,8 +80,7 @@ class _TrialReader:
             if rate is None:
                 self._problems[budget_field] = "not_offered"
                 return None
-            is_present = isinstance(present, FalsePositiveBudget) and present.rate == rate
-            return present if is_present else FalsePositiveBudget(rate)
+            return budget_instead(self._present.spam, rate) if field == SPAM else FalsePositiveBudget(rate)
         return self._number(field, None, may_be_one=field == REJECT)
 
     def _compare(self, unsure: float, spam: Threshold, reject: Threshold | None) -> None:
@@ -96,6 +95,12 @@ class _TrialReader:
             self._problems[SPAM] = "below_unsure"
         if isinstance(reject, float) and reject < spam:
             self._problems[REJECT] = "below_spam"
+
+
+def budget_instead(present: Threshold, rate: float) -> FalsePositiveBudget:
+    """Return a budget in place of the threshold for spam; until it is promised, what is in force stays."""
+    until = present.until_promised if isinstance(present, FalsePositiveBudget) else present
+    return FalsePositiveBudget(rate, until)
 
 
 def _is_number(text: str) -> bool:

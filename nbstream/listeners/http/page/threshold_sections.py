@@ -32,8 +32,8 @@ from nbstream.listeners.http.page.threshold_outcome import (
     outcome_measures,
     threshold_texts,
 )
-from nbstream.listeners.http.page.threshold_query import rate_value
-from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
+from nbstream.listeners.http.page.threshold_query import budget_instead, rate_value
+from nbstream.policy.policy import ThresholdPolicy
 from nbstream.policy.verdict import format_threshold
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def budget_row(
 ) -> dict[str, Any]:
     """Return a budget: its promise, what it would have done, and how it was used if it is in force."""
     promise = basis.promises[rate]
-    thresholds = basis.thresholds(ThresholdPolicy(present.unsure, FalsePositiveBudget(rate)))
+    thresholds = basis.thresholds(ThresholdPolicy(present.unsure, budget_instead(present.spam, rate)))
     messages, lost = ham.budget_use(rate) if rate in in_force else (0, 0)
     return {
         "value": rate_value(rate),

@@ -87,7 +87,8 @@ class ThresholdsView:
 
     def _basis(self, policies: Sequence[NamedPolicy]) -> TuningBasis:
         """Return what all choices have in common, computed anew where something was learned or reloaded."""
-        if self._lookups.state() is None:
+        state = self._lookups.state()
+        if state is None:
             raise PageRefused(503, text("thresholds.not_loaded"))
         first_scores = self._lookups.first_scores()
         changes = first_scores["ham"].change_count, first_scores["spam"].change_count
@@ -95,7 +96,8 @@ class ThresholdsView:
             basis = self._cache[2]
             if basis.promises.keys() >= rates_in_force(policies):
                 return basis
-        basis = TuningBasis.of(first_scores, (named.policy for named in policies))
+        learned_at = first_scores.learned_at(state.needed)
+        basis = TuningBasis.of(first_scores, (named.policy for named in policies), learned_at)
         self._cache = first_scores, changes, basis
         return basis
 
@@ -136,6 +138,7 @@ class ThresholdsView:
         return {
             "model": self._lookups.model,
             "counts": result.present.error_counts,
+            "left_out": basis.sample.left_out,
             "note": SCORES_NOTE,
             "warnings": [
                 *map(as_sentence, sample_warnings(result, self._lookups.model)),

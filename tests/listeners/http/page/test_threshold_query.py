@@ -53,12 +53,12 @@ def test_an_empty_query_is_the_policy_in_force(present: ThresholdPolicy) -> None
         ({"spam": "0.97"}, ThresholdPolicy(0.5, 0.97)),
         ({"unsure": "", "spam": "0.97", "spam_budget": ""}, ThresholdPolicy(0.5, 0.97)),
         ({"unsure": ".25", "spam": " 9e-1 "}, ThresholdPolicy(0.25, 0.9)),
-        ({"spam": "0.97", "spam_budget": "0.01"}, ThresholdPolicy(0.5, FalsePositiveBudget(0.01))),
-        ({"spam_budget": "0.0001"}, ThresholdPolicy(0.5, FalsePositiveBudget(0.0001))),
+        ({"spam": "0.97", "spam_budget": "0.01"}, ThresholdPolicy(0.5, FalsePositiveBudget(0.01, 0.95))),
+        ({"spam_budget": "0.0001"}, ThresholdPolicy(0.5, FalsePositiveBudget(0.0001, 0.95))),
         ({"reject": "1"}, ThresholdPolicy(0.5, 0.95, 1.0)),
         (
             {"spam_budget": "0.01", "reject_budget": "0.001", "reject": "x"},
-            ThresholdPolicy(0.5, FalsePositiveBudget(0.01), FalsePositiveBudget(0.001)),
+            ThresholdPolicy(0.5, FalsePositiveBudget(0.01, 0.95), FalsePositiveBudget(0.001)),
         ),
     ],
 )
@@ -66,9 +66,11 @@ def test_a_field_takes_the_place_of_what_is_in_force(query: dict[str, str], poli
     assert tried(query) == policy
 
 
-def test_a_budget_in_force_keeps_its_threshold_until_it_is_promised() -> None:
+def test_until_a_budget_is_promised_what_is_in_force_stays() -> None:
     assert tried({"spam_budget": "0.001"}, BUDGET).spam == BUDGET.spam
-    assert tried({"spam_budget": "0.01"}, BUDGET).spam == FalsePositiveBudget(0.01)
+    assert tried({"spam_budget": "0.01"}, BUDGET).spam == FalsePositiveBudget(0.01, 0.97)
+    assert tried({"spam_budget": "0.01"}, FIXED).spam == FalsePositiveBudget(0.01, 0.95)
+    assert tried({"reject_budget": "0.0001"}, FIXED).reject == FalsePositiveBudget(0.0001)
     assert tried({"reject": "", "reject_budget": ""}, BUDGET).reject is None
 
 
@@ -142,10 +144,12 @@ RATES = st.sampled_from([rate_value(rate) for rate in BUDGET_RATES])
 def test_what_can_be_tried_is_what_the_configuration_takes_and_the_line_sets_it(query: dict[str, str]) -> None:
     trial = read_trial(query, FIXED, BUDGET_RATES)
     unsure, reject = float(query["unsure"]), query.get("reject")
-    spam = FalsePositiveBudget(float(query["spam_budget"])) if "spam_budget" in query else float(query["spam"])
+    budget, spam = query.get("spam_budget"), float(query["spam"])
     rate = query.get("reject_budget")
     wanted = ThresholdPolicy(
-        unsure, spam, FalsePositiveBudget(float(rate)) if rate else None if reject is None else float(reject)
+        unsure,
+        FalsePositiveBudget(float(budget), 0.95) if budget else spam,
+        FalsePositiveBudget(float(rate)) if rate else None if reject is None else float(reject),
     )
 
     if trial.policy is None:

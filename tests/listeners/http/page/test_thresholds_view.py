@@ -140,7 +140,12 @@ def tune_members(known: Known, policy: ThresholdPolicy) -> dict[str, Any]:
         ({"spam": "0.97"}, lambda known: ThresholdPolicy(0.5, 0.97, known.reject)),
         ({"unsure": "0.2", "spam": "0.2", "reject": "1"}, lambda _: ThresholdPolicy(0.2, 0.2, 1.0)),
         ({"spam_budget": "0.01"}, lambda known: ThresholdPolicy(0.5, FalsePositiveBudget(0.01), known.reject)),
-        ({"spam_budget": "0.0001", "reject": ""}, lambda _: ThresholdPolicy(0.5, FalsePositiveBudget(0.0001))),
+        (
+            {"spam_budget": "0.0001", "reject": ""},
+            lambda known: ThresholdPolicy(
+                0.5, FalsePositiveBudget(0.0001, None if known is BUDGET else known.spam)
+            ),
+        ),
     ],
     ids=["spam", "all", "budget", "not yet"],
 )
@@ -262,6 +267,29 @@ async def test_budgets_say_what_is_needed_what_is_promised_and_what_was_lost(cli
     assert re.search(r'<td class="number">1,000</td><td class="number">4</td><td class="number">10.0</td>', seen)
 
 
+async def test_what_was_labelled_while_the_model_was_learning_is_left_out_and_said(client: Redis) -> None:
+    known = Known(first_scores([("spam", 0.5)] * 30 + [("ham", 0.1)] * 20 + [("spam", 0.99), ("ham", 0.97)]))
+    known.state = ModelState({"ham": 21, "spam": 31}, {"ham": 20, "spam": 20})
+
+    async with opened(client, known) as browser:
+        page = await get(browser, reject="0.96")
+
+    seen = html.unescape(page.text)
+    assert "50 messages were labelled while the model was learning, and are left out" in seen
+    assert text_of(page.text, "tried-spam_missed").startswith("0 of 1,")
+    assert text_of(page.text, "tried-ham_rejected").startswith("1 of 1,")
+
+
+async def test_a_budget_that_is_not_promised_says_what_holds_until_then(client: Redis) -> None:
+    known = Known(random_scores(100, 100), ThresholdPolicy(0.5, FalsePositiveBudget(0.001, 0.9)))
+
+    async with opened(client, known) as browser:
+        page = await get(browser, spam_budget="0.0001")
+
+    assert "until_promised: 0.9" in text_of(page.text, "line")
+    assert ">never</td>" not in page.text
+
+
 async def test_a_budget_for_which_too_little_ham_is_kept_is_not_offered(client: Redis) -> None:
     async with opened(client, Known(random_scores(10, 10), max_first_scores=3000)) as browser:
         page = await get(browser)
@@ -345,9 +373,9 @@ async def test_nothing_is_computed_anew_before_something_is_learned(
 ) -> None:
     made: list[int] = []
 
-    def count(first_scores: FirstScores) -> LabelledSample:
+    def count(first_scores: FirstScores, learned_at: float) -> LabelledSample:
         made.append(len(first_scores["ham"]))
-        return make_sample(first_scores)
+        return make_sample(first_scores, learned_at)
 
     make_sample = LabelledSample.from_first_scores
     monkeypatch.setattr(LabelledSample, "from_first_scores", count)

@@ -9,6 +9,14 @@ TEXTS = {
         "These are the last {count:,} messages labelled in the model {model}: {ham:,} ham and {spam:,} spam."
     ),
     "sample.one": "This is the only message labelled in the model {model}: {ham:,} ham and {spam:,} spam.",
+    "left_out": (
+        "{count:,} messages were labelled while the model was learning, and are left out: what it thought of them "
+        "then says nothing about the mail of today."
+    ),
+    "left_out.one": (
+        "One message was labelled while the model was learning, and is left out: what it thought of it then says "
+        "nothing about the mail of today."
+    ),
     "no_sample": (
         "Nobody has labelled a message in the model {model} yet, so nothing is known of other thresholds. Teach "
         "by mail, with nbstream learn, or with the buttons of a message: every label counts here."
@@ -78,6 +86,8 @@ TEXTS = {
     "interval": "95 % interval",
     "ham_lost": "ham lost: called spam",
     "spam_missed": "spam missed: not called spam",
+    "ham_rejected": "ham refused, of the ham lost",
+    "spam_rejected": "spam refused",
     "ham_unsure": "ham called unsure",
     "spam_unsure": "spam called unsure",
     "cost": "cost, if a lost ham is worth {ratio:.3g} passed spam",
@@ -116,7 +126,8 @@ TEXTS = {
     "budgets": "Budgets",
     "budgets_help": (
         "A budget is the share of the ham that may be called spam. It can be promised once enough ham is "
-        "labelled: all ham, or a fair sample of it, and not the errors alone."
+        "labelled: all ham, or a fair sample of it, and not the errors alone. Until then the threshold in force "
+        "stays. Ham lost counts here what was called spam by the threshold of its time."
     ),
     "budget": "Of the ham at most",
     "state": "Promise now",
