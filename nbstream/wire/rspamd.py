@@ -43,7 +43,6 @@ SENDER_FIELD = "From"
 """The sender of the envelope."""
 RECIPIENT_FIELD = "Rcpt"
 """Once for each recipient."""
-PASSWORD_FIELD = "Password"  # noqa: S105 - the name of a field
 ENCODED_FIELDS = ("Compression", "Key")
 """Fields of a request whose body is not the message itself: it is compressed, or encrypted."""
 
