@@ -33,6 +33,7 @@ class PageMetrics:
             registry=registry.counts,
             multiprocess_mode="livesum",
         )
+        self._requests.labels("200")
         for method in ("link", "password"):
             for outcome in ("accepted", "refused"):
                 self._logins.labels(method, outcome)

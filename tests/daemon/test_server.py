@@ -20,6 +20,7 @@ from nbstream.daemon import server as server_module
 from nbstream.daemon.server import Server
 from nbstream.engine.choice import PYTHON
 from nbstream.listeners.http.page.login_pages import SESSION_COOKIE
+from nbstream.listeners.http.page.responses import cookie_name
 from nbstream.listeners.runtime import Runtime
 from nbstream.listeners.teachers import Teachers
 from nbstream.metrics.daemon import DaemonMetrics
@@ -97,7 +98,8 @@ async def test_a_drain_leaves_no_work_of_the_page(
         {"state_dir": str(tmp_path), "listeners": {"http": {}}, "relay": {"next_hop": f"smtp://{next_hop}"}}
     )
     server = Server(settings, PYTHON, DaemonMetrics.create(PYTHON))
-    cookies = {SESSION_COOKIE: await PageSessionStore(client, ModelKeys("default")).create_session("read", "ann")}
+    token = await PageSessionStore(client, ModelKeys("default")).create_session("read", "ann")
+    cookies = {cookie_name(SESSION_COOKIE, address): token}
     ready, tasks_before = asyncio.Event(), asyncio.all_tasks()
     with silent, caplog.at_level(logging.ERROR):
         running = asyncio.create_task(

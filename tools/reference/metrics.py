@@ -101,7 +101,8 @@ _INTRODUCTION = """
 
 _CLOSING = """
 With several [workers](settings.md#top-of-the-file) the counters and histograms are the sums of all workers, those
-that have died included; they begin anew with each start of the daemon. The gauges of the model are as one worker
-sees them. `nbstream_mirror_lag_seconds` and `nbstream_redis_up` are those of the worst worker at the
-metrics listener, and at the HTTP listener those of the worker that answers.
+that have died included; they begin anew with each start of the daemon. Open connections and streams are the sums
+of the workers that run. The gauges of the model are as one worker sees them. `nbstream_mirror_lag_seconds` and
+`nbstream_redis_up` are those of the worst worker at the metrics listener, and at the HTTP listener those of the
+worker that answers.
 """
