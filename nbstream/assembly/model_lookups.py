@@ -5,18 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nbstream.assembly.model_findings import budget_findings, learned_findings
 from nbstream.bayes.counts import CLASSES
 from nbstream.filter.message_record import MessageRecord, find_message_record
+from nbstream.findings import Severity
 from nbstream.policy.verdict import ModelState
 from nbstream.wire.api_v1 import ModelStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from nbstream.assembly.parts import ServerParts
     from nbstream.config import Settings
     from nbstream.filter import FilterPolicy
     from nbstream.filter.scorer import Scorer
+    from nbstream.findings import Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,17 @@ class ModelLookups:
             return None
         learned = dict(zip(CLASSES, (int(count) for count in totals.messages), strict=True))
         return ModelState(learned, self.policy().min_learned)
+
+    def findings(self) -> Sequence[Finding]:
+        """Return what is not as it should be with what the model has learned, and with its budgets."""
+        mirror, policy = self.parts.mirror, self.policy()
+        if mirror.totals is None:
+            return []
+        found = [
+            *learned_findings(mirror.totals, policy.min_learned, self.settings.model.max_tokens),
+            *budget_findings(mirror.loaded_first_scores, policy),
+        ]
+        return [finding for finding in found if finding.severity is not Severity.OK]
 
     async def message_record(self, message_key: str) -> MessageRecord | None:
         """Return what is known of a message by its id. Raises ``StoreUnavailable``."""

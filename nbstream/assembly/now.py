@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -46,10 +47,17 @@ class _LastRead:
 
 
 class NowReader:
-    """Knows what the view shows (``NowSource``)."""
+    """Knows what the view shows (``NowSource``); ``model_findings`` returns what is wrong with the model."""
 
-    def __init__(self, settings: Settings, parts: ServerParts, health_check: health.HealthCheck) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        parts: ServerParts,
+        health_check: health.HealthCheck,
+        model_findings: Callable[[], Sequence[Finding]],
+    ) -> None:
         self._parts = parts
+        self._model_findings = _RememberedFindings(model_findings)
         self._health = _RememberedHealth(health_check)
         self._addresses = _listener_addresses(settings)
         self._address = settings.redis.display_url
@@ -72,6 +80,7 @@ class NowReader:
         last = self._last.get(span)
         seen = last.processes if last else ()
         findings += self._activity_findings(last, at, can_read=answer_seconds is not None)
+        findings += self._model_findings.findings()
         mirror = self._parts.mirror
         return Now(
             at,
@@ -145,6 +154,21 @@ def _quarantined(processes: Sequence[SeenProcess]) -> int | None:
     """Return how many messages are in the quarantines of all hosts; None where no process knows."""
     counts = [process.status.quarantined for process in processes if process.status.quarantined is not None]
     return sum(counts) if counts else None
+
+
+class _RememberedFindings:
+    """What is wrong with the model, looked at every ten seconds at most."""
+
+    def __init__(self, look: Callable[[], Sequence[Finding]]) -> None:
+        self._look = look
+        self._known: Sequence[Finding] = ()
+        self._known_at = -math.inf
+
+    def findings(self) -> Sequence[Finding]:
+        now = time.monotonic()
+        if now - self._known_at >= _HEALTH_SECONDS:
+            self._known, self._known_at = self._look(), now
+        return self._known
 
 
 class _RememberedHealth:

@@ -77,7 +77,7 @@ def make_page(  # noqa: PLR0913, PLR0917 - what the listener has made already
     static_files = load_static_files()
     renderer = PageRenderer(static_files.version)
     views: list[View] = [
-        NowView(NowReader(settings, parts, health_check), renderer.render_parts),
+        NowView(NowReader(settings, parts, health_check, lookups.findings), renderer.render_parts),
         MessageView(_message_lookups(settings, parts, lookups), quarantine, message_handler, policy_labels),
         _make_thresholds(settings, parts, lookups, message_service),
         _make_messages(settings, parts, policy_labels),

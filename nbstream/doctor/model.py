@@ -7,22 +7,20 @@ from collections import Counter
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
+from nbstream.assembly.model_findings import budget_findings, describe_counts, learned_findings
 from nbstream.assembly.policy import make_filter_policy
 from nbstream.assembly.store import make_model, open_running_redis
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.largest_count import LARGE_SUMS, largest_count
 from nbstream.errors import ConfigError, StoreIncompatible, StoreUnavailable
 from nbstream.findings import note, ok, problem, warning
-from nbstream.policy.budget import budget_promise
-from nbstream.policy.verdict import ModelState
 from nbstream.store.model.formats import SCHEMA_VERSION
 from nbstream.store.redis_errors import store_errors
 from nbstream.tokens import TOKENIZER_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Sequence
 
-    from nbstream.bayes.counts import Totals
     from nbstream.doctor.site import Site
     from nbstream.findings import Finding
     from nbstream.store.model.history import HistoryRecord
@@ -37,23 +35,6 @@ FORMER_SCHEMA = note(
     "Run nbstream migrate with all daemons stopped: what is stored becomes smaller, and bulk lessons faster.",
 )
 FORMATS = ok("model.formats", "The model {name} has the schema {schema} and the tokenizer {tokenizer}.")
-LEARNING = warning(
-    "model.learned",
-    "Every verdict is unsure until {missing} more are learned ({learned} so far).",
-    "Teach old mail: nbstream learn spam FOLDER and nbstream learn ham FOLDER for files, and for an IMAP server "
-    "nbstream learn spam --imap imaps://USER@HOST/Junk.",
-)
-ONE_SIDED = warning(
-    "model.learned",
-    "Of the learned messages {share:.0%} are ham ({learned}): the model has seen little of the other class.",
-    "Teach more {rare}, until there are a few hundred.",
-)
-LEARNED = ok("model.learned", "{learned} messages are learned; {share:.0%} of them are ham.")
-TOKENS_FULL = note(
-    "model.tokens",
-    "The model has {count} of the {limit} tokens of model.max_tokens: the daemon forgets the least useful ones.",
-    "Raise model.max_tokens if Redis has room.",
-)
 HALF_LIFE_ENDS = warning(
     "model.half_life",
     "In {left:.1f} half-lives nothing more can be learned.",
@@ -71,25 +52,6 @@ ONLY_ONE_CLASS = warning(
 )
 FEEDBACK = ok("model.feedback", "In the last {days} days {labels} were taught ({sources}).")
 LAST_LESSON = ok("model.age", "The last lesson was {days:.1f} days ago.")
-BUDGET_LEARNING = warning(
-    "model.budget",
-    "The budget of {rate:g} cannot be promised yet: {missing:,} more labelled ham messages are needed.",
-    "Label all ham, or a fair sample; until then verdict.until_promised decides.",
-)
-BUDGET_BIASED = warning(
-    "model.budget",
-    "The budget of {rate:g} cannot be promised: the labels look like corrections only.",
-    "Label all ham, or a fair sample, and not the mistakes alone.",
-)
-BUDGET_EXCEEDED = warning(
-    "model.budget",
-    "{lost} ham messages were called spam, and the budget of {rate:g} allowed {allowed:.1f}.",
-    "Label more ham: the threshold rises by itself with each lost message; nbstream tune shows the choices.",
-)
-BUDGET = ok(
-    "model.budget",
-    "The budget of {rate:g} is promised; {lost} ham messages were called spam, and {allowed:.1f} were allowed.",
-)
 REMEMBERED_BRIEFLY = note(
     "model.remembered",
     "The {count} remembered messages reach back {hours:.0f} hours, not the {wanted} of memory.hours.",
@@ -101,9 +63,7 @@ FEEDBACK_DAYS = 7
 _DAY_SECONDS = 86_400.0
 _MAX_RECORDS = 20_000
 _FEW_LESSONS = 10
-_RARE_SHARE = 0.05
 _HALF_LIVES = 2.0
-_FULL_SHARE = 0.95
 
 
 async def examine_model(site: Site) -> Sequence[Finding]:
@@ -125,37 +85,19 @@ async def _findings(site: Site, model: Model) -> AsyncIterator[Finding]:
     kind = FORMATS if model.formats.schema == SCHEMA_VERSION else FORMER_SCHEMA
     yield kind(name=model.keys.model, schema=model.formats.schema, tokenizer=TOKENIZER_VERSION)
     sums, totals = await model.look_up(LARGE_SUMS)
-    for finding in _learned(site, totals):
+    for finding in learned_findings(
+        totals, site.settings.model.min_learned.model_dump(), site.settings.model.max_tokens
+    ):
         yield finding
     left = model.half_life.half_lives_left(time.time(), largest_count(totals, sums))
     if left is not None and left < _HALF_LIVES:
         yield HALF_LIFE_ENDS(left=left)
     async for finding in _feedback(model):
         yield finding
-    async for finding in _budgets(site, model):
+    for finding in budget_findings(await model.first_scores(), make_filter_policy(site.settings)):
         yield finding
     async for finding in _remembered(site, model):
         yield finding
-
-
-def _learned(site: Site, totals: Totals) -> Iterator[Finding]:
-    learned = {label: int(count) for label, count in zip(CLASSES, totals.messages, strict=True)}
-    state = ModelState(learned, site.settings.model.min_learned.model_dump())
-    text = _counted(learned)
-    count = sum(learned.values())
-    share = learned["ham"] / max(1, count)
-    if state.is_learning:
-        missing = {
-            label: count - learned[label] for label, count in state.needed.items() if count > learned[label]
-        }
-        yield LEARNING(missing=_counted(missing), learned=text)
-    elif count >= _FEW_LESSONS and min(share, 1 - share) < _RARE_SHARE:
-        yield ONE_SIDED(share=share, learned=text, rare="ham" if share < _RARE_SHARE else "spam")
-    else:
-        yield LEARNED(learned=text, share=share)
-    limit = site.settings.model.max_tokens
-    if limit is not None and totals.vocabulary_size >= _FULL_SHARE * limit:
-        yield TOKENS_FULL(count=totals.vocabulary_size, limit=limit)
 
 
 async def _feedback(model: Model) -> AsyncIterator[Finding]:
@@ -177,7 +119,7 @@ async def _feedback(model: Model) -> AsyncIterator[Finding]:
                 break
         else:
             by_source = ", ".join(f"{source} {count}" for source, count in sources.most_common())
-            yield FEEDBACK(days=FEEDBACK_DAYS, labels=_counted(labels), sources=by_source)
+            yield FEEDBACK(days=FEEDBACK_DAYS, labels=describe_counts(labels), sources=by_source)
     if newest is not None:
         yield LAST_LESSON(days=max(0.0, now - newest.at) / _DAY_SECONDS)
 
@@ -189,23 +131,6 @@ async def _newest_records(model: Model) -> AsyncIterator[HistoryRecord]:
         count += 1
         if count == _MAX_RECORDS:
             return
-
-
-async def _budgets(site: Site, model: Model) -> AsyncIterator[Finding]:
-    rates = sorted(make_filter_policy(site.settings).budget_rates)
-    if not rates:
-        return
-    ham = (await model.first_scores())["ham"]
-    for rate in rates:
-        promise = budget_promise(ham, rate)
-        seen, lost = ham.budget_use(rate)
-        if promise.is_biased:
-            yield BUDGET_BIASED(rate=rate)
-        elif not promise.is_promised:
-            yield BUDGET_LEARNING(rate=rate, missing=promise.ham_missing)
-        else:
-            kind = BUDGET_EXCEEDED if lost > rate * seen and lost > 1 else BUDGET
-            yield kind(rate=rate, lost=lost, allowed=rate * seen)
 
 
 async def _remembered(site: Site, model: Model) -> AsyncIterator[Finding]:
@@ -220,7 +145,3 @@ async def _remembered(site: Site, model: Model) -> AsyncIterator[Finding]:
         yield REMEMBERED_BRIEFLY(count=count, hours=hours, wanted=memory.hours)
     else:
         yield REMEMBERED(count=count, limit=memory.messages)
-
-
-def _counted(counts: dict[str, int] | Counter[str]) -> str:
-    return " and ".join(f"{count} {label}" for label, count in counts.items())

@@ -15,16 +15,19 @@ from redis.asyncio import Redis
 
 from nbstream.assembly import health
 from nbstream.assembly.health import HealthCheck
+from nbstream.assembly.model_lookups import ModelLookups
 from nbstream.assembly.now import NowReader
 from nbstream.assembly.parts import ServerParts, make_parts
 from nbstream.assembly.store import RedisClients
 from nbstream.config import Settings
 from nbstream.engine.choice import PYTHON
 from nbstream.errors import StoreForbids, StoreRefuses
+from nbstream.filter import FilterPolicy
 from nbstream.findings import Finding, FindingKind
 from nbstream.listeners.http.page.now_view import ListenerNow, Now
 from nbstream.mail.message import Message
 from nbstream.metrics.daemon import DaemonMetrics
+from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
 from nbstream.policy.verdict import Verdict
 from nbstream.store.activity import ActivitySpan, ListenerConnections
 from nbstream.store.connection import ConnectionOptions, open_client
@@ -75,7 +78,7 @@ async def run_process(
         stack.push_async_callback(ended, mirror)
         await parts.mirror.loaded.wait()
         check = HealthCheck(parts, lambda: is_draining[0])
-        yield Process(settings, parts, NowReader(settings, parts, check), is_draining)
+        yield Process(settings, parts, NowReader(settings, parts, check, lambda: []), is_draining)
 
 
 def of_kind(now: Now, kind: FindingKind) -> list[Finding]:
@@ -289,3 +292,17 @@ async def test_what_is_degraded_is_said_by_readyz_and_the_page_alike(
 
         await until(shows)
     assert (status.ready, dict(status.degraded)) == (is_ready, sentence)
+
+
+async def test_what_is_wrong_with_the_model_is_said_as_doctor_says_it(client: Redis, tmp_path: Path) -> None:
+    async with run_process(client, tmp_path) as process:
+        policy = FilterPolicy(ThresholdPolicy(0.5, FalsePositiveBudget(0.01)), {"spam": 2, "ham": 3})
+        lookups = ModelLookups(process.settings, process.parts, lambda: policy)
+        check = HealthCheck(process.parts, lambda: False)
+
+        now = await NowReader(process.settings, process.parts, check, lookups.findings).now(ActivitySpan.HOUR)
+
+    assert {finding.what for finding in now.findings} == {
+        "Every verdict is unsure until 2 spam and 3 ham more are learned (0 ham and 0 spam so far).",
+        "The budget of 0.01 cannot be promised yet: 299 more labelled ham messages are needed.",
+    }

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.assembly import model_findings
 from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.doctor import model
 from nbstream.doctor.listeners import examine_stream
@@ -60,7 +61,7 @@ async def test_a_model_that_both_classes_are_taught_to_is_fine(taught: TaughtSit
     found = await taught.findings()
 
     assert wrong(found) == []
-    assert "50%" in the(found, model.LEARNED).what
+    assert "50%" in the(found, model_findings.LEARNED).what
     assert (
         "2 spam and 2 ham" in the(found, model.FEEDBACK).what
         or "2 ham and 2 spam" in the(found, model.FEEDBACK).what
@@ -72,7 +73,7 @@ async def test_a_model_that_both_classes_are_taught_to_is_fine(taught: TaughtSit
 async def test_a_model_that_nobody_taught_says_what_it_needs(taught: TaughtSite) -> None:
     found = await taught.findings(needed=50)
 
-    assert "50 spam and 50 ham" in the(found, model.LEARNING).what
+    assert "50 spam and 50 ham" in the(found, model_findings.LEARNING).what
     the(found, model.NOT_TAUGHT)
 
 
@@ -88,7 +89,7 @@ async def test_a_model_of_one_class_is_one_sided(taught: TaughtSite) -> None:
 
     found = await taught.findings(needed=0)
 
-    assert "0%" in the(found, model.ONE_SIDED).what
+    assert "0%" in the(found, model_findings.ONE_SIDED).what
     assert "30 messages were taught as spam" in the(found, model.ONLY_ONE_CLASS).what
 
 
@@ -110,7 +111,7 @@ async def test_a_vocabulary_at_its_limit_is_noted(taught: TaughtSite, client: Re
     await taught.teach("spam", 1)
     await client.hset(KEYS.totals, "vocabulary", "9990")
 
-    the(await taught.findings("model: {max_tokens: 10000}\n"), model.TOKENS_FULL)
+    the(await taught.findings("model: {max_tokens: 10000}\n"), model_findings.TOKENS_FULL)
 
 
 async def test_a_half_life_that_comes_to_its_end_is_a_warning(taught: TaughtSite, client: Redis) -> None:
@@ -129,14 +130,14 @@ BUDGET = "verdict: {max_false_positive_rate: 0.1}\n"
 async def test_a_budget_needs_labelled_ham(taught: TaughtSite) -> None:
     await taught.teach("ham", 3, BUDGET)
 
-    assert "26 more" in the(await taught.findings(BUDGET), model.BUDGET_LEARNING).what
+    assert "26 more" in the(await taught.findings(BUDGET), model_findings.BUDGET_LEARNING).what
 
 
 async def test_a_budget_is_promised_with_enough_ham(taught: TaughtSite) -> None:
     await taught.teach("spam", 5, BUDGET)
     await taught.teach("ham", 40, BUDGET)
 
-    the(await taught.findings(BUDGET), model.BUDGET)
+    the(await taught.findings(BUDGET), model_findings.BUDGET)
 
 
 def first_score(number: int, probability: float, is_spam: bool) -> bytes:
@@ -147,7 +148,7 @@ async def test_labels_that_are_corrections_alone_promise_nothing(taught: TaughtS
     await taught.teach("ham", 1, BUDGET)
     await client.zadd(KEYS.first_scores[0], {first_score(number, 0.9, False): number for number in range(40)})
 
-    the(await taught.findings(BUDGET), model.BUDGET_BIASED)
+    the(await taught.findings(BUDGET), model_findings.BUDGET_BIASED)
 
 
 async def test_a_budget_that_lost_more_than_it_allowed_is_a_warning(taught: TaughtSite, client: Redis) -> None:
@@ -155,7 +156,25 @@ async def test_a_budget_that_lost_more_than_it_allowed_is_a_warning(taught: Taug
     scores = {first_score(number, 0.1, number < 10): number for number in range(40)}
     await client.zadd(KEYS.first_scores[0], scores)
 
-    assert "10 ham messages" in the(await taught.findings(BUDGET), model.BUDGET_EXCEEDED).what
+    assert "10 ham messages" in the(await taught.findings(BUDGET), model_findings.BUDGET_EXCEEDED).what
+
+
+async def test_a_budget_that_is_promised_and_misses_most_spam_is_a_warning(
+    taught: TaughtSite, client: Redis
+) -> None:
+    for label in ("spam", "ham"):
+        await taught.teach(label, 1, BUDGET)
+    ham = {
+        f"{1e3 + number!r} h{number} {0.99 if number < 6 else 0.1}".encode(): 1e3 + number for number in range(40)
+    }
+    await client.zadd(KEYS.first_scores[0], ham)
+    spam = {f"{4e9 + number!r} s{number} 0.9".encode(): 4e9 + number for number in range(60)}
+    await client.zadd(KEYS.first_scores[1], spam)
+
+    assert (
+        "100% of the labelled spam"
+        in the(await taught.findings(BUDGET), model_findings.BUDGET_CATCHES_LITTLE).what
+    )
 
 
 async def test_messages_that_are_forgotten_early_are_noted(taught: TaughtSite, client: Redis) -> None:

@@ -24,6 +24,8 @@ DAYS = 30
 MAX_LISTED = 20
 """So many teachers, contradictions, messages and bursts are listed at most."""
 
+_MILLISECOND = 0.001  # the precision of the history
+
 _CONFIRMING = {
     "ham": frozenset({str(Verdict.HAM), str(Verdict.UNSURE)}),
     "spam": frozenset({str(Verdict.SPAM), str(Verdict.REJECT), str(Verdict.UNSURE)}),
@@ -69,6 +71,11 @@ class Burst:
     def since(self) -> str:
         """When the lessons by which the burst was seen began, at the earliest, as a time of a form."""
         return datetime.fromtimestamp(self.at - WINDOW_SECONDS).astimezone().isoformat()
+
+    @property
+    def until(self) -> str:
+        """When its lessons end, at the earliest: what came later is for a person to judge."""
+        return datetime.fromtimestamp(self.at + _MILLISECOND).astimezone().isoformat()
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,6 +140,7 @@ def test_bursts_are_found_once_with_who_and_when() -> None:
 
     assert (burst.kind, burst.source, burst.actor) == (BurstKind.CONTRADICTING, "http", "mallory")
     assert datetime.fromisoformat(burst.since).timestamp() < wrong[-1].at
+    assert burst.at < datetime.fromisoformat(burst.until).timestamp() < burst.at + 0.01
 
 
 def test_while_nothing_is_decided_there_are_no_bursts() -> None:

@@ -46,8 +46,8 @@ TEXTS = {
     "undo": "take back …",
     # Disagreements
     "disagreements": "Disagreements",
-    "contradictions": "{count} labels were the opposite of the verdict that the message had.",
-    "contradictions.one": "One label was the opposite of the verdict that the message had.",
+    "contradictions": "{count} labels were the opposite of the verdict that the message would have had then.",
+    "contradictions.one": "One label was the opposite of the verdict that the message would have had then.",
     "disputes": "{count} messages were taught both ways.",
     "disputes.one": "One message was taught both ways.",
     "newest": "These are the newest:",

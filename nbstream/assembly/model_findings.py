@@ -1,0 +1,131 @@
+"""What is worth saying of a model that is loaded: how much it has learned, and whether its budgets are kept.
+
+Rules: pure, so that ``nbstream doctor`` and the page say the same of the same model.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nbstream.bayes.counts import CLASSES
+from nbstream.evaluation.tuning import LabelledSample
+from nbstream.findings import note, ok, warning
+from nbstream.policy.budget import budget_promise
+from nbstream.policy.policy import FalsePositiveBudget
+from nbstream.policy.verdict import ModelState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from nbstream.bayes.counts import Totals
+    from nbstream.filter.results import FilterPolicy
+    from nbstream.findings import Finding
+    from nbstream.policy.budget import BudgetPromise
+    from nbstream.policy.first_scores import FirstScores
+
+LEARNING = warning(
+    "model.learned",
+    "Every verdict is unsure until {missing} more are learned ({learned} so far).",
+    "Teach old mail: nbstream learn spam FOLDER and nbstream learn ham FOLDER for files, and for an IMAP server "
+    "nbstream learn spam --imap imaps://USER@HOST/Junk.",
+)
+ONE_SIDED = warning(
+    "model.learned",
+    "Of the learned messages {share:.0%} are ham ({learned}): the model has seen little of the other class.",
+    "Teach more {rare}, until there are a few hundred.",
+)
+LEARNED = ok("model.learned", "{learned} messages are learned; {share:.0%} of them are ham.")
+TOKENS_FULL = note(
+    "model.tokens",
+    "The model has {count} of the {limit} tokens of model.max_tokens: the daemon forgets the least useful ones.",
+    "Raise model.max_tokens if Redis has room.",
+)
+BUDGET_LEARNING = warning(
+    "model.budget",
+    "The budget of {rate:g} cannot be promised yet: {missing:,} more labelled ham messages are needed.",
+    "Label all ham, or a fair sample; until then verdict.until_promised decides.",
+)
+BUDGET_BIASED = warning(
+    "model.budget",
+    "The budget of {rate:g} cannot be promised: the labels look like corrections only.",
+    "Label all ham, or a fair sample, and not the mistakes alone.",
+)
+BUDGET_EXCEEDED = warning(
+    "model.budget",
+    "{lost} ham messages were called spam, and the budget of {rate:g} allowed {allowed:.1f}.",
+    "Label more ham: the threshold rises by itself with each lost message; nbstream tune shows the choices.",
+)
+BUDGET_CATCHES_LITTLE = warning(
+    "model.budget",
+    "The budget of {rate:g} is promised, but {missed:.0%} of the labelled spam would not be called spam by it.",
+    "Look whether a ham with a high P(spam) is labelled wrongly, or choose a larger budget: nbstream tune, or "
+    "Thresholds on the page.",
+)
+BUDGET = ok(
+    "model.budget",
+    "The budget of {rate:g} is promised; {lost} ham messages were called spam, and {allowed:.1f} were allowed.",
+)
+
+_FEW_LESSONS = 10
+_RARE_SHARE = 0.05
+_FULL_SHARE = 0.95
+_LITTLE_SHARE = 0.5
+_FEW_SPAM = 50
+
+
+def learned_findings(totals: Totals, needed: Mapping[str, int], max_tokens: int | None) -> Iterator[Finding]:
+    """Yield whether the model has learned enough of each class, and whether it forgets tokens."""
+    learned = {label: int(count) for label, count in zip(CLASSES, totals.messages, strict=True)}
+    state = ModelState(learned, needed)
+    text = describe_counts(learned)
+    count = sum(learned.values())
+    share = learned["ham"] / max(1, count)
+    if state.is_learning:
+        missing = {label: count - learned[label] for label, count in needed.items() if count > learned[label]}
+        yield LEARNING(missing=describe_counts(missing), learned=text)
+    elif count >= _FEW_LESSONS and min(share, 1 - share) < _RARE_SHARE:
+        yield ONE_SIDED(share=share, learned=text, rare="ham" if share < _RARE_SHARE else "spam")
+    else:
+        yield LEARNED(learned=text, share=share)
+    if max_tokens is not None and totals.vocabulary_size >= _FULL_SHARE * max_tokens:
+        yield TOKENS_FULL(count=totals.vocabulary_size, limit=max_tokens)
+
+
+def budget_findings(first_scores: FirstScores, policy: FilterPolicy) -> Iterator[Finding]:
+    """Yield for each budget whether it is promised and kept, and whether what is promised is of any use."""
+    ham = first_scores["ham"]
+    for rate in sorted(policy.budget_rates):
+        promise = budget_promise(ham, rate)
+        seen, lost = ham.budget_use(rate)
+        missed = _missed_share(first_scores, promise, policy) if rate in _spam_rates(policy) else 0.0
+        if promise.is_biased:
+            yield BUDGET_BIASED(rate=rate)
+        elif not promise.is_promised:
+            yield BUDGET_LEARNING(rate=rate, missing=promise.ham_missing)
+        elif lost > rate * seen and lost > 1:
+            yield BUDGET_EXCEEDED(rate=rate, lost=lost, allowed=rate * seen)
+        elif missed > _LITTLE_SHARE:
+            yield BUDGET_CATCHES_LITTLE(rate=rate, missed=missed)
+        else:
+            yield BUDGET(rate=rate, lost=lost, allowed=rate * seen)
+
+
+def _spam_rates(policy: FilterPolicy) -> set[float]:
+    """Return the budgets from which spam is called so; those of reject are for the surest spam alone."""
+    policies = (policy.default_policy, *policy.other_policies)
+    return {each.spam.rate for each in policies if isinstance(each.spam, FalsePositiveBudget)}
+
+
+def _missed_share(first_scores: FirstScores, promise: BudgetPromise, policy: FilterPolicy) -> float:
+    """Return the share of the labelled spam that is below the threshold of a promise; 0 of few."""
+    spams = LabelledSample.from_first_scores(first_scores, first_scores.learned_at(policy.min_learned)).spams
+    if promise.threshold is None or len(spams) < _FEW_SPAM:
+        return 0.0
+    return int(np.searchsorted(spams, promise.threshold)) / len(spams)
+
+
+def describe_counts(counts: Mapping[str, int]) -> str:
+    """Return numbers by label in words."""
+    return " and ".join(f"{count} {label}" for label, count in counts.items())
