@@ -49,6 +49,11 @@ _ADDRESSES = [
     for name in ("href", "src", "action")
     for scheme in ("javascript", "data", "http", "https")
 ]
+TAUGHT = list(letters(60))
+TAUGHT_BY_HOSTILE = list(letters(15, seed=9))
+LETTERS = {Message.parse(raw).key for _, raw in TAUGHT + TAUGHT_BY_HOSTILE}
+"""The ids of messages without hostile texts of their own."""
+
 INTRUDERS = ", ".join(
     (
         *(f"main {tag}" for tag in _TAGS),
@@ -96,14 +101,14 @@ async def teach(config_file: Path) -> None:
             message = Message.parse(f"Subject: {number}\n\n{name}\n".encode())
             await spam_filter.learn(message, "spam", name, name)
             await spam_filter.learn(message, "ham", name, name)
-        for label, raw in letters(15, seed=9):
+        for label, raw in TAUGHT_BY_HOSTILE:
             await spam_filter.learn(Message.parse(raw), "ham" if label == "spam" else "spam", TEXTS[0], TEXTS[0])
 
 
 @pytest.fixture(scope="module")
 def hostile_site(tmp_path_factory: pytest.TempPathFactory, redis_binary: Path) -> Iterator[Site]:
     with open_site(tmp_path_factory.mktemp("hostile"), {"actions": {"spam": "quarantine"}}) as site:
-        send(site.daemon, [(f"{label}@nbstream.invalid", raw) for label, raw in letters(60)])
+        send(site.daemon, [(f"{label}@nbstream.invalid", raw) for label, raw in TAUGHT])
         send(site.daemon, [("you@example.net", hostile_mail())])
         wait_until(lambda: len(site.message_ids()) == 1)
         run_aside(teach(site.config))
@@ -146,14 +151,15 @@ def clean_header(visitor: Visitor) -> object:
 
 
 def links(visitor: Visitor) -> list[str]:
-    """Where the page leads to: each message, and one link of each other kind."""
+    """Where the page leads to: each message with hostile texts of its own, and one link of each other kind."""
     found = visitor.page.eval_on_selector_all(
         "main a[href^='/ui/']", "all => all.map(a => a.getAttribute('href'))"
     )
     kinds: dict[str, str] = {}
     for link in (link.partition("#")[0] for link in found):
         is_message = link.startswith("/ui/messages/")
-        kinds.setdefault(link if is_message else link.partition("?")[0], link)
+        is_letter = link.rpartition("/")[2] in LETTERS
+        kinds.setdefault("letter" if is_letter else link if is_message else link.partition("?")[0], link)
     return list(kinds.values())
 
 
