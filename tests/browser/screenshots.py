@@ -7,14 +7,13 @@ other, or small signs would get the colour of others.
 
 from __future__ import annotations
 
-import itertools
 import random
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
@@ -80,22 +79,28 @@ def take_page(visitor: Visitor, picture: Path) -> None:
 
 def reduce_colors(image: Image.Image) -> Image.Image:
     """Return the picture with few colours."""
-    colors: Any = image.getcolors(image.width * image.height)
-    frequent = [color for _, color in sorted(colors, reverse=True)[:_FREQUENT_COLORS]]
-    others = image.quantize(_COLORS - len(frequent), Image.Quantize.MAXCOVERAGE).getpalette() or []
-    palette = Image.new("P", (1, 1))
-    palette.putpalette([*itertools.chain.from_iterable(frequent), *others])
-    return image.quantize(palette=palette, dither=Image.Dither.NONE)
+    pixels = np.asarray(image).reshape(-1, 3).astype(np.int64)
+    colors, places, counts = np.unique(pixels, axis=0, return_inverse=True, return_counts=True)
+    frequent = colors[np.argsort(-counts)[:_FREQUENT_COLORS]]
+    distant = image.quantize(_COLORS - len(frequent), Image.Quantize.MAXCOVERAGE).getpalette() or []
+    palette = np.concatenate([frequent, np.reshape(distant, (-1, 3))])
+    nearest = ((colors[:, np.newaxis] - palette) ** 2).sum(axis=2).argmin(axis=1)
+    reduced = Image.fromarray(nearest[places].reshape(image.height, image.width).astype(np.uint8))
+    reduced.putpalette(palette.ravel().tolist())
+    return reduced
 
 
 def take_single_pages(browser: Browser, site: Site) -> None:
     """Write the pictures of the login, a quarantined message, the question before a deletion, and an error."""
     visitor = Visitor(browser, site.origin, Look(1100))
+    visitor.page.set_viewport_size({"width": 1100, "height": 400})
     take(visitor, "/ui/login", FOLDER / "login.png")
     site.log_in(visitor)
     visitor.go("/ui/quarantine")
     visitor.page.locator("td > a").first.click()
+    visitor.page.set_viewport_size({"width": 1100, "height": 720})
     take_page(visitor, FOLDER / "quarantined.png")
+    visitor.page.set_viewport_size({"width": 1100, "height": 300})
     visitor.go("/ui/quarantine")
     for number in range(3):
         visitor.page.get_by_role("checkbox").nth(number).check()

@@ -71,6 +71,8 @@ TEXTS = {
     "message": "Message",
     "result": "Result",
     "back": "Back to the quarantine",
+    "envelope": "Envelope",
+    "header": "Header",
     "text": "Text",
     "text_cut": "The rest is not shown.",
     "no_text": "The message has no text that could be shown.",
