@@ -61,6 +61,7 @@ TEXTS = {
     "label": "Label",
     "any": "any",
     "id": "Message id",
+    "message": "Message",
     "time": "Time",
     "change": "Change",
     "before": "Before",
