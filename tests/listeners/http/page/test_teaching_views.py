@@ -271,7 +271,7 @@ async def test_all_changes_of_a_teacher_lead_to_their_undo(site: Site, teacher: 
     html = (await teacher.get("/ui/teaching?actor=mallory")).text
     (link,) = re.findall(r'href="(/ui/undo\?[^"]*)"', html)
 
-    assert "Changes: 1 would be taken back." in await seen(teacher, unescape(link))
+    assert "1 change would be taken back." in await seen(teacher, unescape(link))
 
 
 @pytest.mark.parametrize("until", ["", "&until=9000-01-01"])
