@@ -78,7 +78,7 @@ def make_page(  # noqa: PLR0913, PLR0917 - what the listener has made already
     renderer = PageRenderer(static_files.version)
     views: list[View] = [
         NowView(NowReader(settings, parts, health_check, lookups.findings), renderer.render_parts),
-        MessageView(_message_lookups(settings, parts, lookups), quarantine, message_handler, policy_labels),
+        MessageView(_message_lookups(parts, lookups, find_rows, policy_labels), quarantine, message_handler),
         _make_thresholds(settings, parts, lookups, message_service),
         _make_messages(settings, parts, policy_labels),
         _make_teaching(parts, lookups, find_rows),
@@ -99,7 +99,9 @@ def make_page(  # noqa: PLR0913, PLR0917 - what the listener has made already
     )
 
 
-def _message_lookups(settings: Settings, parts: ServerParts, lookups: ModelLookups) -> MessageLookups:
+def _message_lookups(
+    parts: ServerParts, lookups: ModelLookups, find_rows: FindRows, policy_labels: Callable[[], Mapping[str, str]]
+) -> MessageLookups:
     async def probability_curve() -> ProbabilityCurve:
         return await lookups.make_scorer().probability_curve()
 
@@ -108,7 +110,8 @@ def _message_lookups(settings: Settings, parts: ServerParts, lookups: ModelLooku
         parts.model.entry,
         parts.model.history.of_message,
         probability_curve,
-        make_row_search(settings, parts.model).row,
+        find_rows,
+        policy_labels,
     )
 
 
@@ -155,4 +158,4 @@ def _make_messages(
 ) -> MessagesView:
     memory = settings.memory
     options = MemoryOptions(memory.messages, memory.hours, settings.remembers_envelopes)
-    return MessagesView(make_row_search(settings, parts.model), options, policy_labels)
+    return MessagesView(make_row_search(settings, parts.model), options, parts.model.labels, policy_labels)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from playwright.sync_api import expect
 
 from nbstream.listeners.http.page.rendering import NAVIGATION
 from tests.browser.conftest import OpenVisitor
@@ -90,6 +91,26 @@ def faults_by_view(visitor: Visitor, *, has_axe: bool = True) -> dict[str, list[
 
 
 @pytest.mark.timeout(300)  # 100,000 messages are written first
+def test_the_key_for_the_next_line_goes_on_to_the_next_page(visit: OpenVisitor, large_site: Site) -> None:
+    visitor = visit(large_site.origin)
+    large_site.log_in(visitor)
+    visitor.go("/ui/messages")
+    items, keys = visitor.page.locator("td > a"), visitor.page.keyboard
+
+    keys.press("k")
+    expect(items.last).to_be_focused()
+    keys.press("j")
+    visitor.page.wait_for_url("**/ui/messages?older=*")
+    expect(visitor.page.locator("details.keys")).to_be_visible()  # the script runs
+    keys.press("k")
+    keys.press("Enter")
+    visitor.page.wait_for_url("**/ui/messages/*")
+    expect(visitor.page.locator("details.keys")).to_be_visible()
+    keys.press("j")
+    visitor.page.wait_for_url("**/ui/messages?older=*")
+
+
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", ["empty_site", "small_site", "large_site"])
 def test_every_view_is_readable_on_a_narrow_dark_screen(
     visit: OpenVisitor, request: pytest.FixtureRequest, name: str

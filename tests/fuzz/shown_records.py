@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 from nbstream.filter.message_record import MessageRecord
 from nbstream.listeners.http.page.explanation_chart import ProbabilityCurve
@@ -62,13 +62,16 @@ class _EmptyQuarantine:
 
 def show_row(row: MessageRow, request: PageRequest | None = None) -> None:
     """Show a row in the list, as an answer to this request."""
-    _show(MessagesView(_OneRow(row), MemoryOptions(1, 1, envelopes=True), dict), request or PageRequest(SESSION))
+    _show(
+        MessagesView(_OneRow(row), MemoryOptions(1, 1, envelopes=True), _find_nothing, dict),
+        request or PageRequest(SESSION),
+    )
 
 
 def show_changes(changes: Sequence[HistoryChange], request: PageRequest | None = None) -> None:
     """Show changes in the view teaching, as an answer to this request. Raises ``PageRefused``."""
     _show(
-        TeachingView(_Changes(changes), lambda: ModelState({"ham": 1, "spam": 1}), _find_no_rows, lambda: TIME),
+        TeachingView(_Changes(changes), lambda: ModelState({"ham": 1, "spam": 1}), _find_nothing, lambda: TIME),
         request or PageRequest(SESSION),
     )
 
@@ -88,12 +91,12 @@ def show_message(record: MessageRecord | None, history: Sequence[HistoryRecord] 
     async def find_curve() -> ProbabilityCurve:
         return lambda score: float(score > 0)
 
-    lookups = MessageLookups(find_record, find_nothing, find_history, find_curve, find_nothing)
-    view = MessageView(lookups, cast(PageQuarantine, _EmptyQuarantine()), _no_handler, dict)
+    lookups = MessageLookups(find_record, find_nothing, find_history, find_curve, _find_nothing, dict)
+    view = MessageView(lookups, cast(PageQuarantine, _EmptyQuarantine()), _no_handler)
     _show(view, PageRequest(SESSION, "a" * 24))
 
 
-async def _find_no_rows(_: object) -> dict[str, MessageRow]:
+async def _find_nothing(_: object) -> dict[str, Any]:
     return {}
 
 

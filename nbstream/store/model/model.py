@@ -224,6 +224,15 @@ class Model:
                 versions = await pipe.execute()
         return [(version or b"").decode() for version in versions]
 
+    async def labels(self, message_keys: Sequence[str]) -> dict[str, str]:
+        """What those of these messages were learned as that are learned, in one round trip."""
+        with store_errors():
+            async with self.client.pipeline(transaction=False) as pipe:
+                for message_key in message_keys:
+                    pipe.hget(self.keys.ledger(message_key), "label")
+                labels = await pipe.execute()
+        return {key: label.decode() for key, label in zip(message_keys, labels, strict=True) if label}
+
     async def entry(self, message_key: str) -> ledger.LedgerEntry | None:
         """What the message was learned as, or None."""
         with store_errors():

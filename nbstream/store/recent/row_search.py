@@ -141,10 +141,6 @@ class RowSearch:
         self._seconds = seconds
         self._clock = clock
 
-    async def row(self, message_key: str) -> MessageRow | None:
-        """Return the row of a message, None where it has none. Raises ``StoreUnavailable``."""
-        return next(iter(await self._read_rows([message_key])), None)
-
     async def rows(self, message_keys: Collection[str]) -> Mapping[str, MessageRow]:
         """Return the rows of those of these messages that have one. Raises ``StoreUnavailable``."""
         return {row.id: row for row in await self._read_rows(list(message_keys))}

@@ -232,8 +232,7 @@ async def test_the_row_of_one_message_is_found_by_its_id(client: Redis) -> None:
     await write_rows(client, [row])
     search = make_search(client)
 
-    assert await search.row(row.id) == row
-    assert await search.row(message_id(2)) is None
+    assert await search.rows([row.id, message_id(2)]) == {row.id: row}
     assert await search.count() == 1
 
 

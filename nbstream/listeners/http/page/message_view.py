@@ -18,8 +18,9 @@ from nbstream.listeners.http.page.explanation_chart import ProbabilityCurve, dra
 from nbstream.listeners.http.page.lesson_sentences import describe_lesson
 from nbstream.listeners.http.page.quarantined_mail import describe_unreadable
 from nbstream.listeners.http.page.rendering import format_probability
-from nbstream.listeners.http.page.requests import Page, PageRefused, Redirect
+from nbstream.listeners.http.page.requests import Page, PageRefused, Redirect, Role
 from nbstream.listeners.http.page.routes import PageRoute
+from nbstream.listeners.http.page.selected_messages import read_selected_ids
 from nbstream.listeners.http.page.texts import text
 from nbstream.policy.lesson_source import Insistence
 from nbstream.policy.verdict import contradicts_label
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from nbstream.filter import LearnableMessage, Lesson
     from nbstream.filter.message_record import MessageRecord
     from nbstream.listeners.http.page.charts.waterfall import Axis
+    from nbstream.listeners.http.page.known_rows import FindRows
     from nbstream.listeners.http.page.quarantine_list import QuarantinedMail
     from nbstream.listeners.http.page.quarantined_mail import PageQuarantine, ShownMail
     from nbstream.listeners.http.page.requests import Answer, PageRequest
@@ -57,14 +59,15 @@ class MessageLookups:
     """Where the view finds what it shows of a message, by its id; all raise ``StoreUnavailable``.
 
     ``history`` gets the ledger entry too, and returns records with the newest first. ``probability_curve`` returns
-    the calibration of now.
+    the calibration of now. ``policy_labels`` returns how the policies of the rules are shown, by their names.
     """
 
     record: Callable[[str], Awaitable[MessageRecord | None]]
     ledger_entry: Callable[[str], Awaitable[LedgerEntry | None]]
     history: Callable[[str, LedgerEntry | None], Awaitable[Sequence[HistoryRecord]]]
     probability_curve: Callable[[], Awaitable[ProbabilityCurve]]
-    row: Callable[[str], Awaitable[MessageRow | None]]
+    rows: FindRows
+    policy_labels: Callable[[], Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +117,9 @@ class ShownExplanation:
 
 
 class MessageView:
-    """``/ui/messages/{id}``; ``message_handler`` makes what teaches as is configured now.
+    """``/ui/messages/{id}``, and the lessons of a list.
 
-    ``policy_labels`` returns how the policies of the rules are shown, by their names.
+    ``message_handler`` makes what teaches as is configured now.
     """
 
     def __init__(
@@ -124,18 +127,17 @@ class MessageView:
         lookups: MessageLookups,
         waiting: PageQuarantine,
         message_handler: Callable[[], MessageHandler],
-        policy_labels: Callable[[], Mapping[str, str]],
     ) -> None:
         self._lookups = lookups
         self._quarantine = waiting
         self._message_handler = message_handler
-        self._policy_labels = policy_labels
 
     def routes(self) -> Iterable[PageRoute]:
         """Return the routes of the view."""
         return (
             PageRoute("GET", "/ui/messages/{id}", self._show),
             PageRoute("POST", "/ui/messages/{id}", self._change),
+            PageRoute("POST", "/ui/messages", self._teach_many, Role.TEACH),
         )
 
     async def _show(self, request: PageRequest) -> Answer:
@@ -146,7 +148,7 @@ class MessageView:
         history = await self._lookups.history(message_id, entry)
         if record is None and mail is None and not history:
             raise PageRefused(404, text("message.unknown"))
-        row = await self._lookups.row(message_id)
+        row = (await self._lookups.rows([message_id])).get(message_id)
         shown = await self._show_quarantined(mail)
         values: dict[str, object] = {
             "id": message_id,
@@ -158,7 +160,7 @@ class MessageView:
             "outcome": row.outcome if row else None,
             "history": history,
             "mail": mail,
-            "policy_labels": self._policy_labels(),
+            "policy_labels": self._lookups.policy_labels(),
             "shown": shown,
             "then": None,
             "now": None,
@@ -196,6 +198,20 @@ class MessageView:
             raise PageRefused(400, text("message.unknown_action"))
         described = describe_lesson(lesson) if lesson else text("message.changed_meanwhile")
         return Redirect(_path(message_id), described)
+
+    async def _teach_many(self, request: PageRequest) -> Answer:
+        """Teach the messages that were selected in a list; each has a result of its own."""
+        ids = read_selected_ids(request)
+        action = request.form_value("action")
+        if action not in _LESSONS:
+            raise PageRefused(400, text("message.unknown_action"))
+        results: dict[str, str] = {}
+        for message_id in ids:
+            try:
+                results[message_id] = describe_lesson(await self._learn(message_id, _LESSONS[action], request))
+            except PageRefused as refused:
+                results[message_id] = refused.text
+        return Page("lesson_results.html", {"results": results, "rows": await self._lookups.rows(ids)})
 
     async def _insist(self, message_id: str, label: str, request: PageRequest) -> Lesson | None:
         """Insist on the label, unless the message was taught since the form was made: then return None.

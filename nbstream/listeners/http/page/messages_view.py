@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
@@ -86,22 +86,35 @@ class _Query:
     problems: tuple[str, ...]
     filters: Mapping[str, str]
 
-    def link(self, direction: Direction | None = None, position: RowPosition | None = None) -> str:
+    def link(
+        self, direction: Direction | None = None, position: RowPosition | None = None, *, select: str = ""
+    ) -> str:
         """Return the address of another page with the same filters, or of the first one."""
         parameters = {name: value for name, value in self.filters.items() if value}
         if direction and position:
             parameters[str(direction)] = f"{position.checked_at!r}_{position.id}"
+        if select:
+            parameters["select"] = select
         return f"{PATH}?{urlencode(parameters)}" if parameters else PATH
 
 
 class MessagesView:
-    """Lists checked messages; ``policy_labels`` returns how policies of rules are shown, by their names."""
+    """Lists checked messages.
+
+    ``find_labels`` returns what messages are learned as, by their ids. ``policy_labels`` returns how policies of
+    rules are shown, by their names.
+    """
 
     def __init__(
-        self, rows: MessageRows, memory: MemoryOptions, policy_labels: Callable[[], Mapping[str, str]]
+        self,
+        rows: MessageRows,
+        memory: MemoryOptions,
+        find_labels: Callable[[Sequence[str]], Awaitable[Mapping[str, str]]],
+        policy_labels: Callable[[], Mapping[str, str]],
     ) -> None:
         self._rows = rows
         self._memory = memory
+        self._find_labels = find_labels
         self._policy_labels = policy_labels
 
     def routes(self) -> Iterable[PageRoute]:
@@ -120,6 +133,10 @@ class MessagesView:
             "messages.html",
             {
                 "messages": messages,
+                "labels": await self._find_labels([row.id for row in page.rows]),
+                "selects_all": request.query.get("select") == "all",
+                "select_all_link": query.link(query.direction, query.position, select="all"),
+                "select_none_link": query.link(query.direction, query.position),
                 "has_unknown": not all(message.is_whole for message in messages),
                 "remembered": await self._rows.count(),
                 "memory": self._memory,

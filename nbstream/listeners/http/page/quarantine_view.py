@@ -17,8 +17,8 @@ from nbstream.listeners.http.page.quarantine_list import MailOrder, MailQuery
 from nbstream.listeners.http.page.quarantined_mail import MailResult, describe_unreadable
 from nbstream.listeners.http.page.requests import Page, PageRefused
 from nbstream.listeners.http.page.routes import PageRoute
+from nbstream.listeners.http.page.selected_messages import read_selected_ids
 from nbstream.listeners.http.page.texts import text
-from nbstream.wire.api_v1 import is_message_id
 
 if TYPE_CHECKING:
     from nbstream.listeners.http.page.known_rows import FindRows
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from nbstream.listeners.http.page.quarantined_mail import PageQuarantine
     from nbstream.listeners.http.page.requests import Answer, PageRequest
 
-MAX_SELECTED = 100
 _ROWS = 50
 _RELEASE_SECONDS = 30.0  # no release begins later than this after the first one: a browser waits for the answer
 
@@ -68,11 +67,7 @@ class QuarantineView:
         return Page("quarantine.html", values)
 
     async def _change(self, request: PageRequest) -> Answer:
-        ids = list(dict.fromkeys(filter(is_message_id, request.form.get("id", ()))))
-        if not ids:
-            raise PageRefused(400, text("quarantine.nothing_selected"))
-        if len(ids) > MAX_SELECTED:
-            raise PageRefused(400, text("quarantine.too_many", limit=MAX_SELECTED))
+        ids = read_selected_ids(request)
         try:
             mails = await self._quarantine.find_all(ids)
         except InputError as error:

@@ -253,6 +253,33 @@ async def test_no_text_of_a_message_is_more_than_text(site: Site) -> None:
     assert_harmless(page)
 
 
+async def test_what_is_selected_in_the_list_is_taught_with_a_result_for_each(site: Site) -> None:
+    await site.teach()
+    ids = [await site.check(raw) for raw in (SPAM, b"Subject: another\n\nhello\n")]
+    path = "/ui/messages"
+
+    async with site.browser() as browser, site.browser(Role.READ) as reader:
+        listed = await browser.get(f"{path}?select=all")
+        answer = await browser.post(path, {"action": "ham", "id": [*ids, "a" * 24]})
+        taught = await browser.get(path)
+        back = await browser.post(path, {"action": "unlearn", "id": ids[0]})
+        refused = [
+            (await browser.post(path, {"action": "insist-ham", "id": ids[0]})).status,
+            (await browser.post(path, {"action": "ham"})).status,
+            (await reader.post(path, {"action": "ham", "id": ids[0]})).status,
+        ]
+        only_read = await reader.get(path)
+
+    assert listed.text.count(" checked>") == len(ids)
+    results = [words(each) for each in re.findall(r"<td data-result>(.*?)</td>", answer.text)]
+    assert [each.partition(".")[0] for each in results[:2]] == ["The message was learned as ham"] * 2
+    assert results[2].startswith("Nothing was changed")
+    assert re.findall(r'role="status">.*?>(\w+)</bdi>', taught.text) == ["ham", "ham"]
+    assert "The lesson was taken back" in words(back.text)
+    assert refused == [400, 400, 403]
+    assert (buttons(only_read.text), "data-teach" in only_read.text) == (["Search"], False)
+
+
 async def test_a_quarantined_message_shows_its_text_and_is_released(site: Site, tmp_path: Path) -> None:
     await site.teach()
     message_id = await site.check(SPAM)

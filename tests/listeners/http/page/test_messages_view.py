@@ -32,10 +32,16 @@ MEMORY = MemoryOptions(messages=20_000, hours=HOURS, envelopes=True)
 DASH = '<span class="none">\N{EN DASH}</span>'
 
 
+async def find_labels(_: Sequence[str]) -> dict[str, str]:
+    return {message_id(7): "ham"}
+
+
 @asynccontextmanager
 async def open_list(client: Redis, memory: MemoryOptions = MEMORY) -> AsyncIterator[Browser]:
     """A browser that has logged in to a page with this view."""
-    view = MessagesView(RowSearch(client, KEYS, memory.hours * 3600), memory, lambda: {"recipients[1]": "abuse@*"})
+    view = MessagesView(
+        RowSearch(client, KEYS, memory.hours * 3600), memory, find_labels, lambda: {"recipients[1]": "abuse@*"}
+    )
     async with open_page(client, view) as page, page.browser(Role.READ) as browser:
         yield browser
 
@@ -86,13 +92,14 @@ async def test_a_line_has_what_is_remembered(client: Redis) -> None:
         page = (await browser.get("/ui/messages")).text
 
     assert ids_of(page) == [row.id]
-    at, way, subject, verdict, probability, policy, action = cells_of(page)
+    at, way, subject, verdict, probability, policy, action, learned = cells_of(page)
     assert time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row.checked_at)) in at
     assert " ".join(re.sub(r"<[^>]*>", " ", way).split()) == "ann@x.example &rarr; to bob@y.example and 11 more"
     assert ">hello</bdi>" in subject
     assert (verdict, probability) == ('<span class="verdict spam">spam</span>', "0.070")
     assert "*@y.example" in policy
     assert "pass, quarantine" in action
+    assert ">ham</bdi>" in learned
     assert "1 checked message is remembered, for 10 hours at most." in page
 
 
@@ -103,7 +110,7 @@ async def test_what_is_not_known_is_a_dash_and_the_reason_is_said(client: Redis)
     async with open_list(client) as browser:
         page = (await browser.get("/ui/messages")).text
 
-    _, way, subject, _, _, _, action = cells_of(page)
+    _, way, subject, _, _, _, action, _ = cells_of(page)
     assert (way.count(DASH), action) == (2, DASH)
     assert row.id in re.sub(r"<[^>]*>", "", subject)
     assert "A program that asks for a verdict" in page
@@ -132,7 +139,7 @@ async def test_hostile_texts_change_nothing_around_them(client: Redis, hostile: 
     assert answer.status == 200
     assert not re.search(r"[\x00-\x09\x0b-\x1f\u202a-\u202e\u2066-\u2069]", answer.text)
     assert "<script>" not in answer.text
-    assert len(cells_of(answer.text)) == 7
+    assert len(cells_of(answer.text)) == 8
     assert answer.text.count('<bdi class="foreign"') == 5  # two addresses, a subject, a policy, an action
 
 
@@ -322,7 +329,7 @@ def test_a_link_asks_the_same_behind_the_exact_place_of_the_last_message(
 ) -> None:
     row = MessageRow(message_id(1), at, "ham", 0.5)
     search, session = RecordedSearch(row), Session(Role.READ, "page ann", "csrf")
-    (route,) = MessagesView(search, MEMORY, dict).routes()
+    (route,) = MessagesView(search, MEMORY, find_labels, dict).routes()
     first = PageRequest(session, query={"sender": sender, "recipient": recipient})
 
     page = asyncio.run(_answer(route, first))

@@ -1,30 +1,41 @@
 // Keys as in mail programs: j and k go to the next message and the one before, h and s teach, u takes back, ? helps.
 //
-// A list remembers its messages for this tab, so that j and k go on from message to message. A button that a page
-// does not have has no key either.
+// A list remembers its messages for this tab, so that j and k and the links of a message go on from message to
+// message, and from the last one to the next page of the list. In a list h, s and u teach the line that has the
+// focus. A button that a page does not have has no key either.
 
-import { onKey } from "./page.js";
+import { getFragment, onKey } from "./page.js";
 
 const LIST = "nbstream-list";
-const items = [...document.querySelectorAll('td > a[href^="/ui/messages/"], td > a[href^="/ui/quarantine/"]')];
+const LESSONS = { h: "ham", s: "spam", u: "unlearn" };
+const items = [...document.querySelectorAll('td > a[href^="/ui/messages/"]')];
+const teaching = document.querySelector("form[data-teach]");
+const nav = document.querySelector("[data-list-links]");
 const help = document.querySelector("details[data-keys]");
 
 function lastSegment(path) {
   return path.slice(path.lastIndexOf("/") + 1);
 }
 
+function ownPath(value) {
+  return typeof value === "string" && value.startsWith("/ui/") ? value : null;
+}
+
+/** The list that this tab saw last: where it is, its next page, and the paths of its messages. */
 function remembered() {
   try {
-    const paths = JSON.parse(sessionStorage.getItem(LIST));
-    return Array.isArray(paths) ? paths.filter((path) => typeof path === "string" && path.startsWith("/ui/")) : [];
+    const { here, next, paths } = JSON.parse(sessionStorage.getItem(LIST));
+    return { here: ownPath(here), next: ownPath(next), paths: paths.map(ownPath).filter(Boolean) };
   } catch {
-    return [];
+    return { here: null, next: null, paths: [] };
   }
 }
 
 function remember() {
+  const next = document.querySelector("a[rel=next]")?.getAttribute("href") ?? null;
+  const list = { here: location.pathname + location.search, next, paths: items.map((item) => item.pathname) };
   try {
-    sessionStorage.setItem(LIST, JSON.stringify(items.map((item) => item.pathname)));
+    sessionStorage.setItem(LIST, JSON.stringify(list));
   } catch {
     // a browser may forbid it: then j and k move in lists alone
   }
@@ -33,26 +44,62 @@ function remember() {
 function moveInList(step) {
   const now = items.indexOf(document.activeElement);
   const next = now < 0 ? (step > 0 ? 0 : items.length - 1) : now + step;
+  if (next === items.length) document.querySelector("a[rel=next]")?.click();
   items[next]?.focus();
 }
 
-function moveToMessage(step) {
-  const paths = remembered();
+/** Returns where the messages before and after the one that is shown are, null where there are none. */
+function neighbours() {
+  const { next, paths } = remembered();
   const now = paths.findIndex((path) => lastSegment(path) === lastSegment(location.pathname));
-  const next = now < 0 ? undefined : paths[now + step];
-  if (next) location.assign(next);
+  return now < 0 ? [null, null] : [paths[now - 1] ?? null, paths[now + 1] ?? next];
+}
+
+function moveToMessage(step) {
+  const path = neighbours()[step > 0 ? 1 : 0];
+  if (path) location.assign(path);
+}
+
+function fillLinks() {
+  const [previous, next] = neighbours();
+  for (const [name, path] of Object.entries({ list: remembered().here, previous, next })) {
+    const link = nav.querySelector(`[data-${name}]`);
+    if (path) {
+      link.href = path;
+      link.hidden = false;
+    }
+  }
+}
+
+/** Teaches the line that has the focus; the answer stands in the line. */
+async function teachLine(action) {
+  const line = document.activeElement?.closest("tr");
+  const answer = line?.querySelector("[data-learned]");
+  const item = line?.querySelector("td > a");
+  if (!answer || !item) return;
+  answer.textContent = "…";
+  const body = new URLSearchParams({ csrf: teaching.elements.csrf.value, action, id: lastSegment(item.pathname) });
+  try {
+    const page = await getFragment("/ui/messages", { method: "POST", body });
+    answer.textContent = (page.querySelector("[data-result]") ?? page).textContent.trim();
+  } catch {
+    answer.textContent = teaching.dataset.failed;
+  }
+}
+
+function pressButton(key) {
+  document.querySelector(`button[data-key="${key}"]`)?.click();
 }
 
 const move = items.length ? moveInList : moveToMessage;
 
-function press(key) {
-  document.querySelector(`button[data-key="${key}"]`)?.click();
-}
-
 if (items.length) remember();
+if (nav) fillLinks();
 onKey("j", () => move(1));
 onKey("k", () => move(-1));
-for (const key of ["h", "s", "u"]) onKey(key, () => press(key));
+for (const [key, action] of Object.entries(LESSONS)) {
+  onKey(key, () => (teaching ? teachLine(action) : pressButton(key)));
+}
 if (help) {
   help.hidden = false;
   onKey("?", () => {
