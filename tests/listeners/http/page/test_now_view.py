@@ -57,7 +57,7 @@ async def test_it_is_whole_without_scripts_and_says_when_it_was_made(client: Red
     assert "9 messages 0.1 a minute &lt; 2 ms 50 % of the checks &lt; 2 ms 99 % of the checks" in words
     assert "smtp 127.0.0.1:10025 3 7 1 stream \u2013 \u2013 \u2013 \u2013" in words
     assert "mx1 the only one 0.7.0 up to date" in words
-    assert "Answers in 0.4 ms Counts here up to date Quarantine 2 messages" in words
+    assert "Answers in 0.4 ms Counts here up to date Quarantine 2 messages, counted once a minute" in words
 
 
 @pytest.mark.parametrize("checks", [None, {0: {Verdict.HAM: 1}}, SOME, HUGE])

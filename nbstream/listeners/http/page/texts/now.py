@@ -73,7 +73,7 @@ TEXTS = {
     "milliseconds": "{number} ms",
     "mirror": "Counts here",
     "quarantine": "Quarantine",
-    "quarantined": "{count} messages",
-    "quarantined.one": "{count} message",
+    "quarantined": "{count:,} messages, counted once a minute",
+    "quarantined.one": "{count} message, counted once a minute",
     "not_counted": "not counted yet",
 }
