@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.assembly.model_findings import budget_findings, learned_findings
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.filter.message_record import MessageRecord, find_message_record
 from nbstream.findings import Severity
 from nbstream.policy.verdict import ModelState
 from nbstream.wire.api_v1 import ModelStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from nbstream.assembly.parts import ServerParts
     from nbstream.config import Settings
@@ -48,8 +48,20 @@ class ModelLookups:
         totals = self.parts.mirror.totals
         if totals is None:
             return None
-        learned = dict(zip(CLASSES, (int(count) for count in totals.messages), strict=True))
-        return ModelState(learned, self.policy().min_learned)
+        return ModelState(_learned(totals), self.policy().min_learned)
+
+    def autolearned(self) -> Mapping[str, int] | None:
+        """Return how many messages of each class were learned without people; None where none are to be."""
+        layer = self.parts.autolearn
+        if layer is None:
+            return None
+        return _learned(layer.mirror.totals or Totals())
+
+    async def autolearned_label(self, message_key: str) -> str | None:
+        """Return what a message was learned as without people, None if it was not. Raises ``StoreUnavailable``."""
+        layer = self.parts.autolearn
+        entry = await layer.model.entry(message_key) if layer else None
+        return entry.label if entry else None
 
     def findings(self) -> Sequence[Finding]:
         """Return what is not as it should be with what the model has learned, and with its budgets."""
@@ -71,3 +83,7 @@ class ModelLookups:
     def make_scorer(self) -> Scorer:
         """Return what scores as checks do now, with what was learned automatically."""
         return self.parts.spam_filter.parts.make_scorer(self.policy())
+
+
+def _learned(totals: Totals) -> Mapping[str, int]:
+    return dict(zip(CLASSES, (int(count) for count in totals.messages), strict=True))

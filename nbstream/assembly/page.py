@@ -112,6 +112,7 @@ def _message_lookups(
         probability_curve,
         find_rows,
         policy_labels,
+        lookups.autolearned_label,
     )
 
 
@@ -130,7 +131,7 @@ def _make_thresholds(
 
 
 def _make_teaching(parts: ServerParts, lookups: ModelLookups, find_rows: FindRows) -> TeachingView:
-    return TeachingView(RecentChanges(parts.model.history), lookups.model_state, find_rows)
+    return TeachingView(RecentChanges(parts.model.history), lookups.model_state, lookups.autolearned, find_rows)
 
 
 def _make_undo(settings: Settings, parts: ServerParts, lookups: ModelLookups, find_rows: FindRows) -> UndoView:

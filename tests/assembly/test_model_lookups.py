@@ -49,7 +49,15 @@ async def test_a_message_is_explained_as_it_is_checked_now_with_what_was_learned
         await ended(learning)
 
         check = await parts.spam_filter.check(Message.parse(next(letters(1, seed=9))[1]))
-        record = await ModelLookups(settings, parts, lambda: parts.spam_filter.policy).message_record(check.id)
+        lookups = ModelLookups(settings, parts, lambda: parts.spam_filter.policy)
+        record = await lookups.message_record(check.id)
+        learned = [
+            found
+            for _, raw in letters(10, seed=8)
+            if (found := await lookups.autolearned_label(Message.parse(raw).key))
+        ]
+        assert lookups.autolearned() == {"ham": learned.count("ham"), "spam": learned.count("spam")}
+        assert learned
         assert record
         assert record.checked
         without_layer = await make_scorer(settings, parts.mirror).check_now(check.id, record.checked.tokens)

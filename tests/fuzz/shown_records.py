@@ -71,7 +71,9 @@ def show_row(row: MessageRow, request: PageRequest | None = None) -> None:
 def show_changes(changes: Sequence[HistoryChange], request: PageRequest | None = None) -> None:
     """Show changes in the view teaching, as an answer to this request. Raises ``PageRefused``."""
     _show(
-        TeachingView(_Changes(changes), lambda: ModelState({"ham": 1, "spam": 1}), _find_nothing, lambda: TIME),
+        TeachingView(
+            _Changes(changes), lambda: ModelState({"ham": 1, "spam": 1}), lambda: None, _find_nothing, lambda: TIME
+        ),
         request or PageRequest(SESSION),
     )
 
@@ -91,7 +93,9 @@ def show_message(record: MessageRecord | None, history: Sequence[HistoryRecord] 
     async def find_curve() -> ProbabilityCurve:
         return lambda score: float(score > 0)
 
-    lookups = MessageLookups(find_record, find_nothing, find_history, find_curve, _find_nothing, dict)
+    lookups = MessageLookups(
+        find_record, find_nothing, find_history, find_curve, _find_nothing, dict, find_nothing
+    )
     view = MessageView(lookups, cast(PageQuarantine, _EmptyQuarantine()), _no_handler)
     _show(view, PageRequest(SESSION, "a" * 24))
 

@@ -60,6 +60,7 @@ class MessageLookups:
 
     ``history`` gets the ledger entry too, and returns records with the newest first. ``probability_curve`` returns
     the calibration of now. ``policy_labels`` returns how the policies of the rules are shown, by their names.
+    ``autolearned_label`` returns what the message was learned as without people.
     """
 
     record: Callable[[str], Awaitable[MessageRecord | None]]
@@ -68,6 +69,7 @@ class MessageLookups:
     probability_curve: Callable[[], Awaitable[ProbabilityCurve]]
     rows: FindRows
     policy_labels: Callable[[], Mapping[str, str]]
+    autolearned_label: Callable[[str], Awaitable[str | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,7 @@ class MessageView:
             "id": message_id,
             "record": record,
             "entry": entry,
+            "autolearned_label": None if entry else await self._lookups.autolearned_label(message_id),
             "contradicted": bool(record and entry and _is_contradicted(record.explanation_now, entry)),
             "subject": _subject(row, shown),
             "envelope": row.envelope if row else None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
@@ -51,17 +51,23 @@ class ChangeSource(Protocol):
 
 
 class TeachingView:
-    """Shows the last changes of the history; ``model_state`` returns None before the counts are loaded."""
+    """Shows the last changes of the history.
+
+    ``model_state`` returns None before the counts are loaded, and ``autolearned`` how many messages of each class
+    were learned without people, None where none are.
+    """
 
     def __init__(
         self,
         changes: ChangeSource,
         model_state: Callable[[], ModelState | None],
+        autolearned: Callable[[], Mapping[str, int] | None],
         find_rows: FindRows,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._changes = changes
         self._model_state = model_state
+        self._autolearned = autolearned
         self._find_rows = find_rows
         self._clock = clock
         self._summary: tuple[object, TeachingSummary] | None = None
@@ -98,6 +104,7 @@ class TeachingView:
                 "summary": summary,
                 "chart": _draw_days(summary.days),
                 "state": self._model_state(),
+                "autolearned": self._autolearned(),
             },
             status=400 if problem else 200,
         )

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import re
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import unescape
 from urllib.parse import urlencode
@@ -56,6 +56,7 @@ class Site:
     model: Model
     page: PageListener
     state: ModelState = field(default_factory=lambda: ModelState({"ham": 0, "spam": 3}, {"ham": 200, "spam": 3}))
+    autolearned: Mapping[str, int] | None = None
     is_away: bool = False
 
     async def teach(self, message: Message, label: str | None, actor: str = "ann", source: str = "smtp") -> None:
@@ -105,7 +106,9 @@ async def site(client: Redis, counts: Counts) -> AsyncIterator[Site]:
 
     find_rows = known_rows(RowSearch(client, model.keys, 3600))
     views = (
-        TeachingView(ChangesOrNone(model.history), lambda: sites[0].state, find_rows),
+        TeachingView(
+            ChangesOrNone(model.history), lambda: sites[0].state, lambda: sites[0].autolearned, find_rows
+        ),
         UndoView(UndoParts(model, recent_messages, scorer, find_rows)),
         TokensView(lambda: counts.counts.totals.vocabulary_size, counts.token_counts, MultinomialOptions()),
     )
@@ -249,6 +252,18 @@ async def test_foreign_texts_are_shown_as_texts(site: Site, teacher: Browser) ->
         html = (await teacher.get(path)).text
         assert "<script>alert" not in html
         assert "1234321" not in html
+
+
+async def test_what_is_learned_without_people_stands_beside_what_people_taught(
+    site: Site, reader: Browser
+) -> None:
+    assert "Learned automatically" not in await seen(reader, "/ui/teaching")
+
+    site.autolearned = {"ham": 1234, "spam": 0}
+
+    shown = await seen(reader, "/ui/teaching")
+    assert "Learned Learned automatically Needed" in shown
+    assert "ham 0 1,234 200 200" in shown
 
 
 async def test_an_undo_is_previewed_exactly_and_changes_nothing(site: Site, teacher: Browser) -> None:

@@ -42,6 +42,7 @@ TEXTS = {
     ),
     "learned": "Learned",
     "learned_as": "as {label}",
+    "autolearned_as": "automatically, as {label}",
     "not_learned": "not learned",
     "then": "At the check",
     "now": "Now",

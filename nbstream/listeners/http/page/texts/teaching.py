@@ -17,6 +17,7 @@ TEXTS = {
     "not_loaded": "The counts are not loaded yet. Reload the page in a moment.",
     "class": "Class",
     "learned_messages": "Learned",
+    "autolearned_messages": "Learned automatically",
     "needed_messages": "Needed",
     "still_missing": "Missing",
     "is_learning": "The model is not taught enough yet: until no message is missing, every verdict is unsure.",
