@@ -44,7 +44,8 @@ TEXTS = {
     "contradicting": "Against the verdict",
     "last": "Last",
     "show": "show",
-    "undo": "take back …",
+    "undo_until": "take back what was taught up to this time …",
+    "undo_since": "take back all that was taught since it began …",
     # Disagreements
     "disagreements": "Disagreements",
     "contradictions": "{count} labels were the opposite of the verdict that the message would have had then.",
