@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 TOP_KEY = "default"
 """The key of the policy at the top of the file."""
 
+BRIEF = ("ham_lost", "spam_missed", "ham_unsure")
+"""The measures that stand beside the chart, so that they are seen while a mark is dragged."""
+
 _MAX_SHOWN = 40  # characters of a field that is wrong
 
 
@@ -82,6 +85,7 @@ class Comparison:
         return {
             "summary": changes_sentence(self.tried, self.present) if self.tried else text("thresholds.wrong"),
             "line": verdict_line(self.trial.policy) if self.trial.policy else "",
+            **{f"brief-{name}": tried[name].value if tried else unknown for name in BRIEF},
             **{f"tried-{name}": tried[name].value if tried else unknown for name in measures},
             **{f"interval-{name}": tried[name].interval if tried else "" for name in measures},
         }

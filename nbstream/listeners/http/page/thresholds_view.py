@@ -18,6 +18,7 @@ from nbstream.listeners.http.page.requests import Json, Page, PageRefused, PageR
 from nbstream.listeners.http.page.routes import PageRoute
 from nbstream.listeners.http.page.texts import text
 from nbstream.listeners.http.page.threshold_comparison import (
+    BRIEF,
     TOP_KEY,
     Comparison,
     NamedPolicy,
@@ -155,6 +156,7 @@ class ThresholdsView:
             "handles": handles_drawing(histogram, comparison.shown),
             "histogram_rows": list(histogram_rows(histogram)),
             "texts": comparison.texts(),
+            "brief": BRIEF,
             "present": outcome_measures(comparison.present, comparison.cost_ratio),
             "cost_ratio": comparison.cost_ratio,
             "det": det_drawing(result, comparison),
