@@ -23,6 +23,8 @@ from tests.integration.daemon import send, wait_until
 from tests.letters import letters
 from tests.remembered_messages import remember
 
+pytestmark = pytest.mark.timeout(300)  # some dozens of pages
+
 PRODUCT = "1234321"
 """What a template would make of the two numbers in the texts."""
 
@@ -163,7 +165,6 @@ def links(visitor: Visitor) -> list[str]:
     return list(kinds.values())
 
 
-@pytest.mark.timeout(300)  # some dozens of pages
 def test_nothing_runs_and_the_layout_holds(visit: OpenVisitor, hostile_site: Site) -> None:
     visitor = visit(hostile_site.origin, Look(NARROW))
     hostile_site.log_in(visitor)

@@ -18,6 +18,8 @@ from tests.browser.visitor import NARROW, Look, Visitor
 from tests.integration.daemon import wait_until
 from tests.letters import letters
 
+pytestmark = pytest.mark.timeout(300)  # a daemon is started and taught first
+
 NO_SCRIPTS = Look(scripts=False)
 LOOKS = {str(look): look for look in (Look(), NO_SCRIPTS, Look(NARROW, "dark"))}
 SPAM = dict(zip(LOOKS, (raw for label, raw in letters(60, seed=9) if label == "spam"), strict=False))

@@ -66,11 +66,12 @@ def served(shared_redis: RedisServer) -> Iterator[Served]:
     page = Served(MadeUpSource(make_now(checks=SOME, findings=FINDINGS, hosts=["mx1", "mx2", HOSTILE])))
     thread = threading.Thread(target=lambda: asyncio.run(page.serve(shared_redis.url)))
     thread.start()
-    assert page.ready.wait(20)
+    assert page.ready.wait(DEADLINE_SECONDS)
     yield page
     with suppress(RuntimeError):  # a test may have ended it
         page.ended()
-    thread.join(20)
+    thread.join(DEADLINE_SECONDS)
+    assert not thread.is_alive()
 
 
 def log_in(visit: OpenVisitor, served: Served, look: Look | None = None) -> Visitor:

@@ -15,6 +15,8 @@ from tests.browser.visitor import Look
 from tests.integration.daemon import send, wait_until
 from tests.letters import letters
 
+pytestmark = pytest.mark.timeout(300)  # a daemon is started and taught first
+
 MALLORY = "127.0.0.2"
 """Another peer, on Linux's loopback network."""
 
@@ -33,6 +35,8 @@ def opposite(label: str) -> str:
 def test_what_a_poisoner_taught_is_seen_and_taken_back(visit: OpenVisitor, site: Site) -> None:
     send(site.daemon, [(f"{label}@nbstream.invalid", raw) for label, raw in letters(300)])
     probes = [("to@example.org", raw) for _, raw in letters(10, seed=8)]
+    # A lesson is acknowledged by one worker; the other one may know it a moment later.
+    wait_until(lambda: len({tuple(send(site.daemon, probes, with_verdict=True)) for _ in range(6)}) == 1)
     before = send(site.daemon, probes, with_verdict=True)
     bad = [(f"{opposite(label)}@nbstream.invalid", raw) for label, raw in letters(40, seed=9)]
     send(site.daemon, bad, MALLORY)

@@ -10,6 +10,8 @@ from tests.browser.conftest import OpenVisitor
 from tests.browser.site import Site
 from tests.browser.visitor import NARROW, Look, Visitor
 
+pytestmark = pytest.mark.timeout(300)  # some dozens of pages, and 100,000 messages are written first
+
 VIEWS = (
     *(path for path, _ in NAVIGATION),
     "/ui/?span=day",
@@ -90,7 +92,6 @@ def faults_by_view(visitor: Visitor, *, has_axe: bool = True) -> dict[str, list[
     return {path: of_view for path, of_view in found.items() if of_view}
 
 
-@pytest.mark.timeout(300)  # 100,000 messages are written first
 def test_the_key_for_the_next_line_goes_on_to_the_next_page(visit: OpenVisitor, large_site: Site) -> None:
     visitor = visit(large_site.origin)
     large_site.log_in(visitor)
@@ -110,7 +111,6 @@ def test_the_key_for_the_next_line_goes_on_to_the_next_page(visit: OpenVisitor, 
     visitor.page.wait_for_url("**/ui/messages?older=*")
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", ["empty_site", "small_site", "large_site"])
 def test_every_view_is_readable_on_a_narrow_dark_screen(
     visit: OpenVisitor, request: pytest.FixtureRequest, name: str

@@ -23,7 +23,7 @@ from nbstream.store.model.keys import ModelKeys
 from tests.redis_servers.cluster_set import ClusterSet
 from tests.redis_servers.sentinel_set import SentinelSet
 from tests.store.test_locators import cluster_options, sentinel_options
-from tests.waiting import until
+from tests.waiting import DEADLINE_SECONDS, until
 
 KEYS = ModelKeys("test")
 STATUS = ProcessStatus("mx1", 0, "0.7.0", True, 0.0)
@@ -52,7 +52,7 @@ async def test_who_listens_is_told_before_and_after_a_failover(
     async with watch_activity(client, KEYS) as watch:
         counter.count(Verdict.HAM, 0.001)
         await writer.write()
-        assert await watch.wait(5)
+        assert await watch.wait(DEADLINE_SECONDS)
         primary = (
             running.primary()
             if isinstance(running, SentinelSet)
@@ -60,7 +60,7 @@ async def test_who_listens_is_told_before_and_after_a_failover(
         )
         primary.kill()
         with pytest.raises(StoreUnavailable):
-            await watch.wait(5)
+            await watch.wait(DEADLINE_SECONDS)
 
     async def is_told() -> bool:
         try:

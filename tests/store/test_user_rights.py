@@ -25,6 +25,7 @@ from nbstream.store.recent.quarantine_outcomes import QuarantineOutcomes
 from nbstream.store.recent.row_search import RowFilter, RowSearch
 from tests.conftest import RedisServer
 from tests.store.recent.rows import KEYS, NOW, envelope, message_id, write_rows
+from tests.waiting import DEADLINE_SECONDS
 
 CONF = Path(__file__).parents[2] / "deploy" / "redis" / "redis.conf"
 
@@ -88,7 +89,7 @@ async def test_activity_is_counted_told_and_read(limited_client: Redis) -> None:
 
     async with watch_activity(limited_client, KEYS) as watch:
         await writer.write(NOW)
-        assert await watch.wait(5)
+        assert await watch.wait(DEADLINE_SECONDS)
     activity, (process,) = await ActivityReader(limited_client, KEYS).read(ActivitySpan.HOUR, NOW)
 
     assert (activity.totals[Verdict.SPAM], process.status) == (1, status)

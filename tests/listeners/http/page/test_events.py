@@ -137,7 +137,7 @@ async def test_a_stream_outlives_the_time_for_a_request(
     client: Redis, view: EventView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(event_responses, "KEEP_ALIVE_SECONDS", 0.05)
-    limits = HttpLimits(request_timeout_seconds=0.2)
+    limits = HttpLimits(request_timeout_seconds=0.4)
     async with (
         open_page(client, view, limits=limits) as page,
         page.browser(Role.READ) as browser,

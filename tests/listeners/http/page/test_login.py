@@ -22,6 +22,7 @@ from nbstream.store.page_sessions import token_hash
 from tests.conftest import RedisServer
 from tests.listeners.http.http_listener import rest
 from tests.listeners.http.page.page_listener import MODEL, Browser, PageListener, Response, open_page
+from tests.waiting import until
 
 PASSWORDS = Passwords("for reading", "for teaching")
 
@@ -442,8 +443,12 @@ async def test_without_redis_who_was_there_reads_and_nobody_comes(
         else:
             own_redis.start()
             known.use_session(await page.store.create_session("teach", "again"))
-        assert (await known.post("/ui/change", {})).status == 303
-        assert "may be old" not in (await known.get("/ui/")).text
+
+        async def is_as_before() -> bool:
+            changed = await known.post("/ui/change", {})
+            return changed.status == 303 and "may be old" not in (await known.get("/ui/")).text
+
+        await until(is_as_before)
 
 
 def posted_login(page: PageListener, password: str = "for reading") -> bytes:
