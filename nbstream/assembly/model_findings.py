@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nbstream.bayes.counts import CLASSES
 from nbstream.evaluation.tuning import LabelledSample
 from nbstream.findings import note, ok, warning
 from nbstream.policy.budget import budget_promise
@@ -77,7 +76,7 @@ _FEW_SPAM = 50
 
 def learned_findings(totals: Totals, needed: Mapping[str, int], max_tokens: int | None) -> Iterator[Finding]:
     """Yield whether the model has learned enough of each class, and whether it forgets tokens."""
-    learned = {label: int(count) for label, count in zip(CLASSES, totals.messages, strict=True)}
+    learned = totals.messages_by_label()
     state = ModelState(learned, needed)
     text = describe_counts(learned)
     count = sum(learned.values())
@@ -93,13 +92,13 @@ def learned_findings(totals: Totals, needed: Mapping[str, int], max_tokens: int 
         yield TOKENS_FULL(count=totals.vocabulary_size, limit=max_tokens)
 
 
-def budget_findings(first_scores: FirstScores, policy: FilterPolicy) -> Iterator[Finding]:
+def budget_findings(first_scores: FirstScores, totals: Totals, policy: FilterPolicy) -> Iterator[Finding]:
     """Yield for each budget whether it is promised and kept, and whether what is promised is of any use."""
-    ham = first_scores["ham"]
+    ham, state = first_scores["ham"], ModelState(totals.messages_by_label(), policy.min_learned)
     for rate in sorted(policy.budget_rates):
         promise = budget_promise(ham, rate)
         seen, lost = ham.budget_use(rate)
-        missed = _missed_share(first_scores, promise, policy) if rate in _spam_rates(policy) else 0.0
+        missed = _missed_share(first_scores, promise, state) if rate in _spam_rates(policy) else 0.0
         if promise.is_biased:
             yield BUDGET_BIASED(rate=rate)
         elif not promise.is_promised:
@@ -118,9 +117,9 @@ def _spam_rates(policy: FilterPolicy) -> set[float]:
     return {each.spam.rate for each in policies if isinstance(each.spam, FalsePositiveBudget)}
 
 
-def _missed_share(first_scores: FirstScores, promise: BudgetPromise, policy: FilterPolicy) -> float:
+def _missed_share(first_scores: FirstScores, promise: BudgetPromise, state: ModelState) -> float:
     """Return the share of the labelled spam that is below the threshold of a promise; 0 of few."""
-    spams = LabelledSample.from_first_scores(first_scores, first_scores.learned_at(policy.min_learned)).spams
+    spams = LabelledSample.from_first_scores(first_scores, first_scores.learned_at(state)).spams
     if promise.threshold is None or len(spams) < _FEW_SPAM:
         return 0.0
     return int(np.searchsorted(spams, promise.threshold)) / len(spams)

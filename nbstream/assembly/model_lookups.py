@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.assembly.model_findings import budget_findings, learned_findings
-from nbstream.bayes.counts import CLASSES, Totals
+from nbstream.bayes.counts import Totals
 from nbstream.filter.message_record import MessageRecord, find_message_record
 from nbstream.findings import Severity
 from nbstream.policy.verdict import ModelState
@@ -48,14 +48,14 @@ class ModelLookups:
         totals = self.parts.mirror.totals
         if totals is None:
             return None
-        return ModelState(_learned(totals), self.policy().min_learned)
+        return ModelState(totals.messages_by_label(), self.policy().min_learned)
 
     def autolearned(self) -> Mapping[str, int] | None:
         """Return how many messages of each class were learned without people; None where none are to be."""
         layer = self.parts.autolearn
         if layer is None:
             return None
-        return _learned(layer.mirror.totals or Totals())
+        return (layer.mirror.totals or Totals()).messages_by_label()
 
     async def autolearned_label(self, message_key: str) -> str | None:
         """Return what a message was learned as without people, None if it was not. Raises ``StoreUnavailable``."""
@@ -70,7 +70,7 @@ class ModelLookups:
             return []
         found = [
             *learned_findings(mirror.totals, policy.min_learned, self.settings.model.max_tokens),
-            *budget_findings(mirror.loaded_first_scores, policy),
+            *budget_findings(mirror.loaded_first_scores, mirror.totals, policy),
         ]
         return [finding for finding in found if finding.severity is not Severity.OK]
 
@@ -83,7 +83,3 @@ class ModelLookups:
     def make_scorer(self) -> Scorer:
         """Return what scores as checks do now, with what was learned automatically."""
         return self.parts.spam_filter.parts.make_scorer(self.policy())
-
-
-def _learned(totals: Totals) -> Mapping[str, int]:
-    return dict(zip(CLASSES, (int(count) for count in totals.messages), strict=True))

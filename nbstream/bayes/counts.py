@@ -56,6 +56,10 @@ class Totals:
     tokens: tuple[int, ...] = (0,) * len(CLASSES)
     vocabulary_size: int = 0
 
+    def messages_by_label(self) -> dict[str, int]:
+        """Return the number of learned messages of each class, by its label."""
+        return {label: int(count) for label, count in zip(CLASSES, self.messages, strict=True)}
+
     def with_lesson(self, column: int, weight: int, new_tokens: int, messages: int = 1) -> Totals:
         """Return the totals after a lesson in the class of ``column``.
 

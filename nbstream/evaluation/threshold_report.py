@@ -96,7 +96,10 @@ def sample_warnings(tuning: TuningResult, model: str) -> Iterator[str]:
     absent = [label for label, count in (("ham", counts.ham), ("spam", counts.spam)) if not count]
     if absent:
         missing = " and no ".join(absent)
-        yield f"model {model!r} has no {missing} whose first score is known: label some as it comes in"
+        known = (
+            "that was labelled after it had learned" if tuning.sample.left_out else "whose first score is known"
+        )
+        yield f"model {model!r} has no {missing} {known}: label some as it comes in"
     if tuning.is_biased:
         yield BIASED_SAMPLE_TEXT
 

@@ -124,8 +124,10 @@ class Preview:
     changes: Mapping[tuple[str, str], int]
 
 
-async def preview_verdicts(checked_messages: AsyncIterable[CheckedMessage], now: Scorer, then: Scorer) -> Preview:
-    """Compare the verdicts that ``now`` gives to checked messages with those that ``then`` gives.
+async def preview_verdicts(
+    checked_messages: AsyncIterable[CheckedMessage], before: Scorer, after: Scorer
+) -> Preview:
+    """Compare the verdicts that ``before`` gives to checked messages with those that ``after`` gives.
 
     What else has been learned since their checks is therefore on both sides. Messages that a recipient rule
     decided are left out: the thresholds of such a rule are others.
@@ -134,10 +136,10 @@ async def preview_verdicts(checked_messages: AsyncIterable[CheckedMessage], now:
     async for checked in checked_messages:
         if checked.policy != DEFAULT_RULE_NAME:
             continue
-        before, after = [await scorer.check_now(checked.key, checked.tokens) for scorer in (now, then)]
+        was, would = [(await scorer.check_now(checked.key, checked.tokens)).verdict for scorer in (before, after)]
         messages += 1
-        if before.verdict is not after.verdict:
-            changes[str(before.verdict), str(after.verdict)] += 1
+        if was is not would:
+            changes[str(was), str(would)] += 1
     return Preview(messages, changes)
 
 

@@ -82,8 +82,8 @@ async def preview_undo(
             counts[outcome.outcome] += 1
             report(outcome)
     _, after = await hypothetical.look_up([])
-    now, then = make_scorer(HypotheticalCounts(model)), make_scorer(hypothetical)
-    verdicts = await preview_verdicts(checked_messages, now, then)
+    scorers = make_scorer(HypotheticalCounts(model)), make_scorer(hypothetical)
+    verdicts = await preview_verdicts(checked_messages, *scorers)
     return UndoSummary(counts, before, after, verdicts)
 
 

@@ -22,6 +22,8 @@ from nbstream.policy.config_bounds import MAX_BUDGETS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from nbstream.policy.verdict import ModelState
+
 # How repr() writes a float that is not negative; Redis reads it too.
 _FLOAT_PATTERN = rb"[0-9]{1,20}(\.[0-9]{1,20})?(e[+-]?[0-9]{1,3})?"
 _PACKED_PATTERN = re.compile(
@@ -217,13 +219,18 @@ class FirstScores:
     def __getitem__(self, label: str) -> FirstScoreWindow:
         return self._windows[label]
 
-    def learned_at(self, needed: Mapping[str, int]) -> float:
-        """Return when the last class had as many first scores as the model needs messages of it.
+    def learned_at(self, state: ModelState) -> float:
+        """Return when the last class had as many messages as the model needs, as far as first scores tell.
 
-        What was labelled until then had its P(spam) from a model that was still learning. It is -inf where a class
-        has fewer first scores: the model is still learning, or was taught elsewhere, and nobody knows.
+        What was labelled until then had its P(spam) from a model that was still learning. Messages without a first
+        score count as learned before those that have one: of many labels, only the newest keep theirs. It is -inf
+        where the model is still learning, or had learned before the oldest first score.
         """
-        times = [self[label].time_of(count) for label, count in needed.items() if count]
+        times = []
+        for label, needed in state.needed.items():
+            without_score = max(0, state.learned.get(label, 0) - len(self[label]))
+            if needed > without_score:
+                times.append(self[label].time_of(needed - without_score))
         return -math.inf if None in times else max((at for at in times if at is not None), default=-math.inf)
 
     def apply_change(self, change: Mapping[bytes, bytes]) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.policy.first_scores import FirstScore, FirstScores, FirstScoreWindow
+from nbstream.policy.verdict import ModelState
 
 FIRSTS = st.builds(
     FirstScore,
@@ -142,7 +143,22 @@ def test_the_model_has_learned_when_the_last_class_has_as_many_as_it_needs() -> 
     for number, label in enumerate(("spam", "spam", "spam", "ham", "ham", "spam", "ham"), start=1):
         scores[label].add(FirstScore(float(number), f"m{number}", 0.5).pack())
 
-    assert scores.learned_at({"ham": 2, "spam": 2}) == 5.0
-    assert scores.learned_at({"ham": 0, "spam": 2}) == 2.0
-    assert scores.learned_at({"ham": 4, "spam": 2}) == -math.inf, "nobody knows, or it is still learning"
-    assert scores.learned_at({}) == -math.inf
+    learned = {"ham": 3, "spam": 4}
+
+    assert scores.learned_at(ModelState(learned, {"ham": 2, "spam": 2})) == 5.0
+    assert scores.learned_at(ModelState(learned, {"ham": 0, "spam": 2})) == 2.0
+    assert scores.learned_at(ModelState(learned, {"ham": 4, "spam": 2})) == -math.inf, "it is still learning"
+    assert scores.learned_at(ModelState(learned)) == -math.inf
+
+
+def test_what_was_learned_without_a_first_score_came_before_those_that_have_one() -> None:
+    scores = FirstScores()
+    for number in range(1, 21):
+        scores[("ham", "spam")[number % 2]].add(FirstScore(float(number), f"m{number}", 0.5).pack())
+    needed = {"ham": 5, "spam": 5}
+    assert scores.learned_at(ModelState({"ham": 10, "spam": 10}, needed)) == 10.0
+
+    scores["spam"].keep_newest(3)  # the window is full, as after months of spam
+
+    assert scores.learned_at(ModelState({"ham": 12, "spam": 10}, needed)) == 6.0
+    assert scores.learned_at(ModelState({"ham": 1000, "spam": 1000}, needed)) == -math.inf

@@ -147,7 +147,8 @@ async def _release_messages(settings: Settings, waiting: Quarantine, options: ar
                 learn_ham, make_message_reader(settings), make_header_policy(settings), next_hop
             )
             for prefix in options.ids:
-                for entry in _messages_to_release(waiting, prefix, errors):
+                entries, failed = _messages_to_release(waiting, prefix, errors), len(errors)
+                for entry in entries:
                     lessons.clear()
                     try:
                         lesson = await releaser.release(entry, again=options.again)
@@ -158,7 +159,8 @@ async def _release_messages(settings: Settings, waiting: Quarantine, options: ar
                         _report_error(error, entry.id, errors, taught)
                     else:
                         print(f"{entry.id} released; {describe_lesson(lesson)}")
-                        await outcomes.note(entry.id, OutcomeKind.RELEASED, current_user())
+                if entries and len(errors) == failed:  # none of its files waits any more
+                    await outcomes.note(entries[0].id, OutcomeKind.RELEASED, current_user())
     finally:
         await next_hop.close()
     return exit_code(errors[0]) if errors else 0

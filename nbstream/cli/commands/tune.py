@@ -20,9 +20,10 @@ from nbstream.cli import interrupts, output_files
 from nbstream.cli.terminal import print_error, printable
 from nbstream.errors import ConfigError
 from nbstream.evaluation import threshold_choices, threshold_report
+from nbstream.policy.verdict import ModelState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from nbstream.config import Settings
@@ -41,8 +42,8 @@ def run(options: argparse.Namespace) -> int:
         other = f"with {name}", make_policy(config.load_settings(options.other))
     output_files.check_writable([options.plot] if options.plot else [])
     draw = _plot_function() if options.plot else None
-    first_scores = interrupts.run_interruptible(_read_first_scores(settings))
-    learned_at = first_scores.learned_at(settings.model.min_learned.model_dump())
+    first_scores, learned = interrupts.run_interruptible(_read_first_scores(settings))
+    learned_at = first_scores.learned_at(ModelState(learned, settings.model.min_learned.model_dump()))
     tuning = threshold_choices.compare_thresholds(first_scores, make_policy(settings), other, learned_at)
     for warning in threshold_report.sample_warnings(tuning, settings.model.name):
         print_error(warning)
@@ -56,9 +57,10 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _read_first_scores(settings: Settings) -> FirstScores:
+async def _read_first_scores(settings: Settings) -> tuple[FirstScores, Mapping[str, int]]:
+    """Return the first scores, and how many messages of each class are learned."""
     async with open_one_shot_filter(settings) as (_, model):
-        return await model.first_scores()
+        return await model.first_scores(), (await model.totals()).messages_by_label()
 
 
 def _render_text(tuning: TuningResult, model: str) -> str:

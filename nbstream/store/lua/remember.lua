@@ -18,7 +18,7 @@
 -- check, with the recipients of the former ones behind it, by whom it is found as well.
 
 local MAX_OTHERS = 20 -- recipients of former checks; each is in two indices, of its address and of its domain
-local RECIPIENTS = 8  -- where a row has them; see message_rows.py
+local RECIPIENTS, ACTION = 8, 11 -- where a row has them; see message_rows.py
 
 local recent_key, rows_key, indices_key = unpack(KEYS)
 local seconds, forget_until, max_messages, prefix, row_prefix, index_prefix = unpack(ARGV, 1, 6)
@@ -42,8 +42,9 @@ local function forget_row(id)
   end
 end
 
--- The recipients of what is stored that a row does not have, as JSON, the latest first.
-local function other_recipients(row, stored)
+-- What stays of what is stored behind a row: what became of the message in the quarantine, unless it waits there again,
+-- and the recipients of former checks, the latest first. Nothing stays behind a row without an envelope.
+local function kept_behind(row, stored)
   local is_known, others = {}, {}
   local function add(recipients)
     for _, recipient in ipairs(type(recipients) == 'table' and recipients or {}) do
@@ -53,14 +54,22 @@ local function other_recipients(row, stored)
       end
     end
   end
-  add(cjson.decode(row)[RECIPIENTS])
+  local values = cjson.decode(row)
+  if type(values[RECIPIENTS]) ~= 'table' then
+    return '', false
+  end
+  add(values[RECIPIENTS])
   others = {}
-  local former, former_others = string.match(stored, '^([^\n]*)\n?[^\n]*\n?(.*)$')
+  local former, outcome, former_others = string.match(stored, '^([^\n]*)\n?([^\n]*)\n?(.*)$')
+  if string.find(values[ACTION], 'quarantine', 1, true) then
+    outcome = ''
+  end
   add(cjson.decode(former)[RECIPIENTS])
   if former_others ~= '' then
     add(cjson.decode(former_others))
   end
-  return #others > 0 and '\n\n' .. cjson.encode(others) or ''
+  local text = #others > 0 and '\n' .. cjson.encode(others) or ''
+  return (outcome ~= '' or text ~= '') and '\n' .. outcome .. text or '', #others > 0
 end
 
 -- The names of the indices of a row, with those of the recipients of former checks.
@@ -87,9 +96,9 @@ for i = 7, #ARGV, 5 do
       local _, former_names = index_names(id)
       local stored = redis.call('GET', row_prefix .. id)
       if stored and former_names then
-        local is_readable, others = pcall(other_recipients, row, stored)
-        if is_readable and others ~= '' then
-          row, names = row .. others, all_names(names, former_names)
+        local is_readable, kept, has_others = pcall(kept_behind, row, stored)
+        if is_readable then
+          row, names = row .. kept, has_others and all_names(names, former_names) or names
         end
       end
       forget_row(id)

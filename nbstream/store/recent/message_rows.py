@@ -19,7 +19,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, NamedTuple
+
+import orjson
 
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.actions import ActionKind
@@ -102,7 +105,10 @@ class MessageRow:
         if envelope := self.envelope:
             values += envelope.listener, envelope.sender, envelope.recipients, envelope.recipient_count
             values += envelope.subject, envelope.action
-        return _ENCODE_JSON(values).encode("utf-8", "surrogatepass")
+        try:
+            return orjson.dumps(values)
+        except TypeError:  # half of a surrogate pair
+            return _ENCODE_JSON(values).encode("utf-8", "surrogatepass")
 
     @classmethod
     def unpack(cls, message_key: str, packed: bytes) -> MessageRow:
@@ -206,6 +212,7 @@ def actions_of(envelope: Envelope) -> list[str]:
     return envelope.action.split(", ") if envelope.action else []
 
 
+@lru_cache(maxsize=4096)  # recipients and domains come again and again
 def _digest(text: str) -> str:
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES)
     return base64.urlsafe_b64encode(digest.digest()).decode("ascii")

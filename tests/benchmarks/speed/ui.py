@@ -166,7 +166,7 @@ def _browsers(bench: Bench) -> None:
             await add_activity(config_file)
             cookies = await open_sessions(address, config_file, BROWSERS)
             with_page = Side(OURS, ours.server, connect, partial(open_browsers, address, cookies))
-            without = Side(NO_BROWSER, ours.server, connect)
+            without = Side(NO_BROWSER, ours.server, connect, partial(open_browsers, address, []))  # the same rest
             await measure_pairs(bench, CHECKS_BESIDE_BROWSERS, with_page, without, requests)
 
         uvloop.run(measure())

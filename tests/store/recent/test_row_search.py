@@ -186,6 +186,33 @@ async def test_what_became_of_a_message_does_not_lose_its_recipients(client: Red
     assert found.envelope.recipients == ("bert@two.example", "anna@one.example")
 
 
+async def test_what_became_of_a_message_stays_until_it_waits_in_the_quarantine_again(client: Redis) -> None:
+    outcomes, search = QuarantineOutcomes(client, KEYS), make_search(client)
+    first = to(make_row(1, NOW - 9), "anna@one.example")
+    await write_rows(client, [first])
+    await outcomes.note(first.id, OutcomeKind.RELEASED, "page ann")
+
+    await write_rows(client, [to(make_row(1, NOW - 5), "bert@two.example")])  # with the action pass
+
+    (found,) = (await search.search(RowFilter(recipient="anna@one.example"))).rows
+    assert found.outcome
+    assert found.outcome.actor == "page ann"
+    again = to(make_row(1, NOW), "bert@two.example")
+    assert again.envelope
+    await write_rows(client, [replace(again, envelope=replace(again.envelope, action="quarantine"))])
+    (found,) = (await search.search(RowFilter(recipient="anna@one.example"))).rows
+    assert found.outcome is None
+
+
+async def test_without_envelopes_no_address_of_a_former_check_is_stored_anew(client: Redis) -> None:
+    await write_rows(client, [to(make_row(1, NOW - 9), "anna@one.example")])
+
+    await write_rows(client, [replace(make_row(1, NOW), envelope=None)])
+
+    assert b"anna" not in (await client.get(KEYS.row(message_id(1))) or b"")
+    assert not await client.keys(KEYS.rows_by("t*"))
+
+
 async def test_a_message_that_is_checked_again_during_a_search_is_not_shown_at_its_old_place(
     client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:

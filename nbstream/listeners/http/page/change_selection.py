@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from urllib.parse import urlencode
 
 from nbstream.bayes.counts import CLASSES
@@ -12,7 +13,15 @@ from nbstream.listeners.http.page.requests import PageRefused
 from nbstream.store.model.history import HistorySelection
 from nbstream.wire.moments import parse_moment
 
+MILLISECOND = 0.001
+"""The precision of the times of the history, in seconds."""
+
 _MAX_LENGTH = 200
+
+
+def form_time(at: float) -> str:
+    """Return a time, in seconds since the epoch, as a field of the form has it."""
+    return datetime.fromtimestamp(at).astimezone().isoformat()
 
 
 @dataclass(frozen=True, slots=True)

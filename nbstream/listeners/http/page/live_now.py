@@ -92,6 +92,7 @@ class LiveNow:
             try:
                 wait = await self._listen(backoff)
             except Exception:  # noqa: BLE001 - a fault here would leave the browsers without a word
+                self._joined.clear()  # or the wait would end at once, again and again
                 _log.exception("page: what is new cannot be shown")
                 wait = _RENEW_SECONDS
             await self._wait(wait)

@@ -37,7 +37,7 @@ _TARGET = re.compile(r"/ui/[\w./?=&%+~-]{0,500}", re.ASCII)
 
 
 class LoginPages:
-    """The form to log in, and its answer. ``client`` is whom a request comes from, ``peer`` who has connected."""
+    """The form to log in, and its answer."""
 
     def __init__(
         self, login: PageLogin, bodies: BodyReader, renderer: PageRenderer, observer: PageObserver
@@ -85,7 +85,8 @@ class LoginPages:
         except PageRefused as refused:
             self._observer.login_tried(method, accepted=False)
             # Programs such as fail2ban read the address of the peer: whoever says that it is a proxy may lie.
-            told = {"peer": str(peer), "path": LOGIN_PATH, "password": "none" if "link" in form else "wrong"}
+            compared = "not compared" if refused.status == 429 else "wrong"
+            told = {"peer": str(peer), "path": LOGIN_PATH, "password": "none" if method == "link" else compared}
             if client != peer:
                 told["client"] = str(client)
             _log.warning("http: a request was refused", extra=event_fields(**told))

@@ -7,21 +7,24 @@ meant. Of quarantined mail the header and the text are shown as text. All of it 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import WEIGHT_ONE
-from nbstream.errors import InputError
+from nbstream.errors import InputError, StoreUnavailable
 from nbstream.filter import LessonOutcome
+from nbstream.listeners.http.error_responses import error_problem
 from nbstream.listeners.http.page.explanation_chart import ProbabilityCurve, draw_explanation, make_axes
 from nbstream.listeners.http.page.lesson_sentences import describe_lesson
 from nbstream.listeners.http.page.quarantined_mail import describe_unreadable
 from nbstream.listeners.http.page.rendering import format_probability
-from nbstream.listeners.http.page.requests import Page, PageRefused, Redirect, Role
+from nbstream.listeners.http.page.requests import Page, PageRefused, Redirect
 from nbstream.listeners.http.page.routes import PageRoute
 from nbstream.listeners.http.page.selected_messages import read_selected_ids
 from nbstream.listeners.http.page.texts import text
+from nbstream.listeners.request_errors import REQUEST_ERRORS
 from nbstream.policy.lesson_source import Insistence
 from nbstream.policy.verdict import contradicts_label
 from nbstream.tokens.origins import token_origin
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
 PAGE_SOURCE = "page"
 """The source of the lessons that people give on the page, in logs, metrics and the history."""
 
+_LESSONS_SECONDS = 30.0  # no lesson of many begins later than this after the first one: a browser waits
 _FIRST_ROWS = 30  # of the table of clues; the others are folded away
 _LESSONS = {"ham": "ham", "spam": "spam", "unlearn": None}
 _INSISTED = {"insist-ham": "ham", "insist-spam": "spam"}
@@ -139,7 +143,7 @@ class MessageView:
         return (
             PageRoute("GET", "/ui/messages/{id}", self._show),
             PageRoute("POST", "/ui/messages/{id}", self._change),
-            PageRoute("POST", "/ui/messages", self._teach_many, Role.TEACH),
+            PageRoute("POST", "/ui/messages", self._teach_many),
         )
 
     async def _show(self, request: PageRequest) -> Answer:
@@ -208,12 +212,19 @@ class MessageView:
         action = request.form_value("action")
         if action not in _LESSONS:
             raise PageRefused(400, text("message.unknown_action"))
-        results: dict[str, str] = {}
+        results = dict.fromkeys(ids, text("messages.not_tried"))
+        until = time.monotonic() + _LESSONS_SECONDS
         for message_id in ids:
+            if time.monotonic() >= until:
+                break
             try:
                 results[message_id] = describe_lesson(await self._learn(message_id, _LESSONS[action], request))
             except PageRefused as refused:
                 results[message_id] = refused.text
+            except REQUEST_ERRORS as error:
+                results[message_id] = error_problem(error).detail
+                if isinstance(error, StoreUnavailable):
+                    break
         return Page("lesson_results.html", {"results": results, "rows": await self._lookups.rows(ids)})
 
     async def _insist(self, message_id: str, label: str, request: PageRequest) -> Lesson | None:

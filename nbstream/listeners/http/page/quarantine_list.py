@@ -1,7 +1,8 @@
 """The list of the quarantine: filtered by addresses, ordered by time or by P(spam), a page at a time.
 
-Rules: of all messages only the names of their files are known. What needs more opens files, the newest first and
-``MAX_READ`` of them at most, and says how far it came.
+Rules: of all messages only the names of their files are known. What needs more opens the files of ``MAX_READ``
+messages at most, the newest first, and says how far it came. A message that came often has many files: the last
+``MAX_COPIES`` of them are opened.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
 MAX_READ = 2000
 """The most messages whose files are opened for one page."""
+
+MAX_COPIES = 20
+"""The most files of one message that are opened for a list or shown; a sender chooses how often it comes."""
 
 _MAX_TIME_DIGITS = 12  # as in the names of files
 _UNREADABLE = 2.0  # in place of P(spam), of which it is more than any: such files come last
@@ -104,7 +109,7 @@ def find_page(mails: Collection[QuarantinedMail], query: MailQuery, count: int) 
     newest = heapq.nlargest(most + 1, older, key=lambda mail: (mail.at, mail.id))
     found: list[QuarantinedMail] = []
     for mail in newest[:most]:
-        if query.is_filtered and not query.matches(_read_notes(mail)):
+        if query.is_filtered and not query.matches(_read_notes(mail.files[-MAX_COPIES:])):
             continue
         if len(found) == count:
             return MailPage(found, len(mails), _time_cursor(found[-1]))
@@ -120,7 +125,7 @@ def _page_by_probability(mails: Collection[QuarantinedMail], query: MailQuery, c
     ranked = []
     above = _read_probability_cursor(query.cursor)
     for mail in newest:
-        notes = _read_notes(mail)
+        notes = _read_notes(mail.files[-MAX_COPIES if query.is_filtered else -1 :])
         place = notes[-1].probability if notes else _UNREADABLE, -mail.at, mail.id
         if query.matches(notes) and (above is None or place > above):
             ranked.append((place, mail))
@@ -130,12 +135,13 @@ def _page_by_probability(mails: Collection[QuarantinedMail], query: MailQuery, c
     return MailPage(found, len(mails), following, newest[-1].at if len(mails) > MAX_READ else None)
 
 
-def _read_notes(mail: QuarantinedMail) -> list[QuarantineNote]:
-    """Return the notes of the files of a message; none where one cannot be read."""
-    try:
-        return [quarantine.read_note(file) for file in mail.files]
-    except InputError:
-        return []
+def _read_notes(files: Sequence[QuarantinedMessage]) -> list[QuarantineNote]:
+    """Return the notes of those files that can be read."""
+    notes = []
+    for file in files:
+        with suppress(InputError):
+            notes.append(quarantine.read_note(file))
+    return notes
 
 
 def _time_cursor(mail: QuarantinedMail) -> str:

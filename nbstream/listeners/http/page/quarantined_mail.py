@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from nbstream.errors import InputError, NbstreamError, NotReleased, ReleaseInDoubt
 from nbstream.listeners.http.error_responses import error_problem
 from nbstream.listeners.http.page.lesson_sentences import describe_lesson
-from nbstream.listeners.http.page.quarantine_list import QuarantinedMail, find_page
+from nbstream.listeners.http.page.quarantine_list import MAX_COPIES, QuarantinedMail, find_page
 from nbstream.listeners.http.page.texts import text
 from nbstream.listeners.request_errors import is_request_error
 from nbstream.logs import event_fields
@@ -65,7 +65,7 @@ class ListPage:
 
 @dataclass(frozen=True, slots=True)
 class ShownMail:
-    """What is shown of one message: the notes of its files, and its header and text."""
+    """What is shown of one message: the notes of its first files, and its header and text."""
 
     mail: QuarantinedMail
     notes: Sequence[QuarantineNote]
@@ -148,7 +148,7 @@ class PageQuarantine:
 
         def read() -> ShownMail:
             note, content = quarantine.read_message(mail.files[0], reader.limits.look_bytes + _OWN_FIELDS_BYTES)
-            notes = [note, *(quarantine.read_subject(file)[0] for file in mail.files[1:])]
+            notes = [note, *(quarantine.read_subject(file)[0] for file in mail.files[1:MAX_COPIES])]
             return ShownMail(mail, notes, shown_text(reader.read_incoming(content)))
 
         async with self._one_reader:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from itertools import islice
 
+from nbstream.listeners.http.page.change_selection import MILLISECOND, form_time
 from nbstream.policy.bursts import WINDOW_SECONDS, BurstDetector, BurstKind
 from nbstream.policy.lesson_source import COMMAND_SOURCE, LessonSource
 from nbstream.policy.verdict import Verdict
@@ -23,8 +24,6 @@ DAYS = 30
 
 MAX_LISTED = 20
 """So many teachers, contradictions, messages and bursts are listed at most."""
-
-_MILLISECOND = 0.001  # the precision of the history
 
 _CONFIRMING = {
     "ham": frozenset({str(Verdict.HAM), str(Verdict.UNSURE)}),
@@ -70,12 +69,12 @@ class Burst:
     @property
     def since(self) -> str:
         """When the lessons by which the burst was seen began, at the earliest, as a time of a form."""
-        return datetime.fromtimestamp(self.at - WINDOW_SECONDS).astimezone().isoformat()
+        return form_time(self.at - WINDOW_SECONDS)
 
     @property
     def until(self) -> str:
         """When its lessons end, at the earliest: what came later is for a person to judge."""
-        return datetime.fromtimestamp(self.at + _MILLISECOND).astimezone().isoformat()
+        return form_time(self.at + MILLISECOND)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreUnavailable
-from nbstream.listeners.http.page.change_selection import ChangeSelection
+from nbstream.listeners.http.page.change_selection import ChangeSelection, form_time
 from nbstream.listeners.http.page.charts.activity_chart import ActivityChart, Bar, draw_activity
 from nbstream.listeners.http.page.requests import Answer, Page, PageRefused, PageRequest
 from nbstream.listeners.http.page.routes import PageRoute
@@ -138,8 +138,7 @@ def _read_selection(wanted: ChangeSelection, now: float) -> tuple[HistorySelecti
 def _undo_query(wanted: ChangeSelection, selected: Sequence[HistoryChange]) -> str:
     """Return the query of the view undo for all that is selected; an undo wants a time that it begins with."""
     if selected and not wanted.since and not wanted.id:
-        since = datetime.fromtimestamp(selected[-1].at).astimezone().isoformat()
-        wanted = replace(wanted, since=since)
+        wanted = replace(wanted, since=form_time(selected[-1].at))
     return wanted.query()
 
 

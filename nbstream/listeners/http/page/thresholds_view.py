@@ -97,7 +97,7 @@ class ThresholdsView:
             basis = self._cache[2]
             if basis.promises.keys() >= rates_in_force(policies):
                 return basis
-        learned_at = first_scores.learned_at(state.needed)
+        learned_at = first_scores.learned_at(state)
         basis = TuningBasis.of(first_scores, (named.policy for named in policies), learned_at)
         self._cache = first_scores, changes, basis
         return basis

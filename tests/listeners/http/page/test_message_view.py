@@ -280,6 +280,21 @@ async def test_what_is_selected_in_the_list_is_taught_with_a_result_for_each(sit
     assert (buttons(only_read.text), "data-teach" in only_read.text) == (["Search"], False)
 
 
+async def test_a_message_that_cannot_be_learned_hides_no_result_of_the_others(site: Site, client: Redis) -> None:
+    await site.teach()
+    ids = [await site.check(raw) for raw in (SPAM, b"Subject: two\n\nhello\n", b"Subject: three\n\nhello\n")]
+    (key,) = await client.keys(f"*:checked:{ids[1]}")
+    await client.set(key, b"damaged")
+
+    async with site.browser() as browser:
+        answer = await browser.post("/ui/messages", {"action": "ham", "id": ids})
+
+    first, second, third = [words(each) for each in re.findall(r"<td data-result>(.*?)</td>", answer.text)]
+    assert first.startswith("The message was learned as ham")
+    assert second.startswith("Temporary failure")
+    assert third.startswith("The message was learned as ham")
+
+
 async def test_a_quarantined_message_shows_its_text_and_is_released(site: Site, tmp_path: Path) -> None:
     await site.teach()
     message_id = await site.check(SPAM)

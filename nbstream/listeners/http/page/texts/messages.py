@@ -73,6 +73,7 @@ TEXTS = {
         "program asks the daemon for a verdict. What the command nbstream check looks at is not remembered."
     ),
     "nothing_found": "No remembered message matches this filter.",
+    "not_tried": "Not tried: it took too long, or Redis went away. Do it once more.",
     "nothing_left": "There are no further messages.",
     "cut_older": "2,000 messages were looked at, back to",
     "cut_newer": "2,000 messages were looked at, up to",

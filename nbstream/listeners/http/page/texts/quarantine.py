@@ -22,7 +22,6 @@ TEXTS = {
         "No mail goes there: no action in the configuration is quarantine. With actions.spam: quarantine, spam "
         "waits here instead of being delivered."
     ),
-    "nothing_older": "No older message waits in the quarantine.",
     "unreadable": "The quarantine cannot be read: {why}. The log of the daemon names the file.",
     "gone": "This message is not in the quarantine: it was released or removed, or has expired.",
     "nothing_selected": "Nothing was changed: no message was selected. Tick some in the list first.",
@@ -61,7 +60,7 @@ TEXTS = {
     "delete_confirm.one": "Delete 1 message",
     "cancel": "Cancel",
     "deleted": "The message was deleted.",
-    "taught_all_the_same": "{why}. The message waits on, but it was taught as ham before: {lesson}",
+    "taught_all_the_same": "{why}. The message was taught as ham before: {lesson}",
     "released": "The message was delivered. {lesson}",
     "not_released": "Not released: {why}",
     "no_time": "The release was not tried, because the others took too long. Release the message once more.",
