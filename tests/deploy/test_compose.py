@@ -128,6 +128,13 @@ def test_nbstream_accepts_its_configuration(prepared: tuple[Path, str], tmp_path
     assert reinjection in (compose / "postfix" / "master.cf").read_text()
 
 
+def test_nobody_can_open_the_page_so_no_envelope_is_stored() -> None:
+    settings = yaml.safe_load((COMPOSE / "nbstream.yaml").read_text())
+
+    assert settings["listeners"]["http"]["listen"].startswith("127.0.0.1:")
+    assert settings["memory"] == {"envelope": False}
+
+
 def test_prometheus_accepts_its_configuration(program: Callable[[str], str], tmp_path: Path) -> None:
     for target in (PROJECT["configs"]["prometheus"], PROJECT["configs"]["prometheus_rules"]):
         shutil.copy(COMPOSE / target["file"], tmp_path)

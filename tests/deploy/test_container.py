@@ -83,3 +83,9 @@ def test_the_health_check_asks_the_daemon_inside(instructions: list[tuple[str, s
     compile(code, "HEALTHCHECK", "exec")
     assert SETTINGS.listeners.http is not None
     assert f"http://{SETTINGS.listeners.http.listen}/readyz" in code
+
+
+def test_nobody_can_open_the_page_so_no_envelope_is_stored() -> None:
+    assert SETTINGS.listeners.http is not None
+    assert SETTINGS.listeners.http.listen.is_loopback
+    assert SETTINGS.memory.envelope is False
