@@ -64,7 +64,8 @@ PROCESS_SILENT = problem(
 )
 CLOCK_AHEAD = warning(
     "daemon.processes",
-    "The clock of {host} is {seconds:.0f} s ahead of the clock of this host: its messages show so much later.",
+    "The clock of {host} is {seconds:.0f} s ahead of the clock of this host: its messages are shown that much "
+    "later.",
     "Let both hosts set their clocks by NTP.",
 )
 VERSIONS_DIFFER = note(

@@ -177,8 +177,8 @@ class HttpListenerSettings(Section):
 
     password_file: PasswordFile | None = None
     """A file that holds the password of this listener, which a client sends as ``Authorization: Bearer`` or as
-    ``Password:``. It must be set if the listener can be reached from other machines (any address but 127.0.0.0/8,
-    ::1 and localhost).
+    ``Password:``. It also logs in to the page. It must be set if the listener can be reached from other machines
+    (any address but 127.0.0.0/8, ::1 and localhost).
     """
 
     listen: TcpOrUnixAddressSetting = TcpAddress("127.0.0.1", 11334)
@@ -191,8 +191,8 @@ class HttpListenerSettings(Section):
     """The name of the group that the unix socket is given to. ``null`` leaves the group of the process."""
 
     write_password_file: PasswordFile | None = None
-    """A file that holds another password, which is needed to teach and may also read. Without it ``password_file``
-    is for both.
+    """A file that holds another password, which is needed to teach and may also read, on the page too. Without it
+    ``password_file`` is for both.
     """
 
     allow_from: Networks = (read_network("127.0.0.0/8"), read_network("::1/128"))
@@ -433,7 +433,7 @@ class ListenersSettings(Section):
     http: HttpListenerSettings | None = HttpListenerSettings()
     """Checks and lessons over HTTP, by the API of nbstream (``/v1/``) and by the API of rspamd (``/checkv2``,
     ``/learnspam`` and others); metrics for Prometheus (``/metrics``) and health for a supervisor (``/healthz``,
-    ``/readyz``).
+    ``/readyz``); and a page for administrators (``/ui/``), which asks everybody to log in.
     """
 
     metrics: MetricsListenerSettings | None = None

@@ -32,7 +32,8 @@ class MemorySettings(Section):
     """
 
     envelope: bool | None = None
-    """Remember also the sender, up to ten recipients, the subject and the action of each checked message, for the
-    list of messages on the page. ``null`` is ``true`` where ``listeners.http`` is on, and ``false`` elsewhere.
-    With its indices it takes about 1.4 kB of Redis, and 0.6 kB where the page lists messages without envelopes.
+    """Remember also the sender, the recipients (up to ten of the last check and twenty of checks before it), the
+    subject and the action of each checked message, for the list of messages on the page. ``null`` is ``true``
+    where ``listeners.http`` is on, and ``false`` elsewhere. With its indices it takes about 1.4 kB of Redis, and
+    0.6 kB where the page lists messages without envelopes.
     """

@@ -63,9 +63,9 @@ NO_ADDRESSES = Addresses()
 class Envelope:
     """The envelope of a checked message, and what was done with it.
 
-    ``sender`` and the recipients are those of ``Addresses``. ``subject`` is decoded, and None where the message
-    has none. ``action`` has the kinds of the actions that were taken, the mildest first, and is empty where a
-    program asked that acts itself.
+    ``sender`` and the recipients are those of ``Addresses``; a row that is read has those of former checks too.
+    ``subject`` is decoded, and None where the message has none. ``action`` has the kinds of the actions that were
+    taken, the mildest first, and is empty where a program asked that acts itself.
     """
 
     listener: str

@@ -64,7 +64,7 @@ _INTRODUCTION = """
 # Findings of nbstream doctor
 
 All that [`nbstream doctor`](../guides/doctor.md) may say, by what is examined. `{...}` stands for a value.
-Those that call something degraded are what a daemon says of itself: `/readyz` says the sentence, and the page the
+A finding with the word degraded comes from the daemon: `/readyz` has the sentence, the page and doctor have the
 remedy too.
 The names of the checks are a contract; the sentences may be improved.
 """

@@ -45,6 +45,7 @@ COMMAND_EXIT_CODES = {
     "ui": {
         0: "The link is printed.",
         69: "No daemon runs.",
+        75: "Redis is away.",
         78: "The HTTP listener is off, or the configuration cannot be used.",
     },
     "evaluate": {78: "A picture needs matplotlib, which is not installed."},

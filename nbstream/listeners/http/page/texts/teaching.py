@@ -44,6 +44,7 @@ TEXTS = {
     "contradicting": "Against the verdict",
     "last": "Last",
     "show": "show",
+    "show_label": "show these changes",
     "undo_until": "take back what was taught up to this time …",
     "undo_since": "take back all that was taught since it began …",
     # Disagreements

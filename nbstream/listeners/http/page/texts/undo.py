@@ -9,7 +9,6 @@ TEXTS = {
         "would happen, and confirm it. What you take back here you can also put back here."
     ),
     "preview": "Show what would happen",
-    "needs": "Enter a time in Since, or the id of a message.",
     "would": "What would happen",
     "none": "The history has no such change. Choose an earlier time, or fewer conditions.",
     "outcome": "What would become of it",
@@ -33,7 +32,7 @@ TEXTS = {
         "for the rest."
     ),
     "too_many": "These are more than {count:,} changes: choose fewer, or run nbstream undo.",
-    "nothing_selected": "Nothing is selected: enter a time in Since, or the id of a message.",
+    "nothing_selected": "Enter a time in Since, or the id of a message.",
     # by the outcome of changes
     "would be taken back": "{count:,} changes would be taken back.",
     "would be taken back.one": "1 change would be taken back.",
