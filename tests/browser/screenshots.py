@@ -12,6 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import numpy as np
 from PIL import Image
@@ -98,7 +99,7 @@ def take_single_pages(browser: Browser, site: Site) -> None:
     site.log_in(visitor)
     visitor.go("/ui/quarantine")
     visitor.page.locator("td > a").first.click()
-    visitor.page.set_viewport_size({"width": 1100, "height": 720})
+    visitor.page.set_viewport_size({"width": 1100, "height": 1200})
     take_page(visitor, FOLDER / "quarantined.png")
     visitor.page.set_viewport_size({"width": 1100, "height": 300})
     visitor.go("/ui/quarantine")
@@ -109,6 +110,19 @@ def take_single_pages(browser: Browser, site: Site) -> None:
     assert not visitor.problems, visitor.problems
     take(visitor, f"/ui/messages/{'a' * 24}", FOLDER / "error.png")
     visitor.close()
+
+
+def teach_one(browser: Browser, site: Site) -> str:
+    """Teach an unsure message as ham, and return the path of its page: now differs from then."""
+    visitor = Visitor(browser, site.origin, Look(1100))
+    site.log_in(visitor)
+    visitor.go("/ui/messages?verdict=unsure")
+    visitor.page.locator("td > a").first.click()
+    visitor.page.get_by_role("button", name="This is ham").click()
+    visitor.page.get_by_role("button", name="Take the lesson back").wait_for()
+    path = urlsplit(visitor.page.url).path
+    visitor.close()
+    return path
 
 
 def main() -> None:
@@ -126,7 +140,7 @@ def main() -> None:
         with open_site(Path(folder), {"actions": {"spam": "quarantine"}, "listeners": listeners}) as site:
             fill(site)
             take_single_pages(browser, site)
-            message = f"/ui/messages/{site.message_ids()[0]}"
+            message = teach_one(browser, site)
             for look_name, look in LOOKS.items():
                 visitor = Visitor(browser, site.origin, look)
                 site.log_in(visitor)
