@@ -16,7 +16,7 @@ from tests.benchmarks.speed import listeners, sizes, stages, ui, ways
 from tests.benchmarks.speed.bench import Bench, Scale
 from tests.benchmarks.speed.bogofilter import verdicts
 from tests.benchmarks.speed.clients import Http, Load, Smtp, all_of, at_rate
-from tests.benchmarks.speed.figures import Figure, Report, Skip, percentile
+from tests.benchmarks.speed.figures import LOAD, Figure, Report, Skip, percentile
 from tests.benchmarks.speed.page import page
 from tests.benchmarks.speed.pairs import median_interval
 from tests.benchmarks.speed.plan import (
@@ -80,6 +80,28 @@ def test_a_report_comes_back_as_it_was_saved() -> None:
 
     assert Report.from_json(report.to_json()) == report
     assert report.machine == {"cores": "2", "Python": "3"}
+
+
+def test_a_part_that_is_measured_later_takes_the_place_of_the_former_figures() -> None:
+    def report(version: str, value: float) -> Report:
+        figures = [Figure(part, HTTP, "nbstream", RATE, (value,)) for part in ("listeners", "ways")]
+        return Report(
+            {"nbstream": version, LOAD: "1, 1"},
+            figures,
+            [Skip("ways", "x", version)],
+            {"listeners": value, "ways": value},
+        )
+
+    former = report("one", 1.0)
+    former.replace_part("ways", report("two", 2.0))
+
+    assert [(figure.part, figure.values) for figure in former.figures] == [("listeners", (1.0,)), ("ways", (2.0,))]
+    assert (former.skips, former.took) == ([Skip("ways", "x", "two")], {"listeners": 1.0, "ways": 2.0})
+    assert former.machine == {
+        "nbstream": "one",
+        LOAD: "1, 1",
+        "ways, measured later": "nbstream two, load average 1, 1",
+    }
 
 
 def test_targets_name_existing_parts() -> None:

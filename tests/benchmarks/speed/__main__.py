@@ -2,7 +2,8 @@
 
     python -m tests.benchmarks.speed DIR [PART ...]
 
-DIR holds trec07p-20k.tar.xz. With parts named only these are measured, and their tables are printed instead.
+DIR holds trec07p-20k.tar.xz. With parts named only these are measured, and their tables are printed instead; with
+``--update`` their figures take the place of the former ones.
 ``--tree`` measures another checkout of nbstream, such as the one before a change.
 """
 
@@ -17,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.benchmarks.speed.figures import Report, Skip
+from tests.benchmarks.speed.figures import LOAD, Report, Skip
 from tests.benchmarks.speed.machine import facts, unfit_library
 from tests.benchmarks.speed.page import page
 from tests.benchmarks.speed.plan import PARTS, SECONDS_TO_TEACH, TEACHING, UNTAUGHT
@@ -50,12 +51,16 @@ def main() -> None:
         parts = options.parts or list(PARTS)
         for part in [TEACHING, *parts] if set(parts) - UNTAUGHT else parts:
             report.add(measure_part(part, Path(name), shared, options))
-        report.machine["load average before and after"] = f"{load:.1f}, {os.getloadavg()[0]:.1f}"
-    if options.parts:
+        report.machine[LOAD] = f"{load:.1f}, {os.getloadavg()[0]:.1f}"
+    if options.update:
+        measured, report = report, Report.from_json(PAGE.with_suffix(".json").read_text(encoding="utf-8"))
+        for part in parts:
+            report.replace_part(part, measured)
+    if options.parts and not options.update:
         print(page(report))
     else:
         PAGE.write_text(page(report), encoding="utf-8")
-    if options.json or not options.parts:
+    if options.json or options.update or not options.parts:
         (options.json or PAGE.with_suffix(".json")).write_text(report.to_json(), encoding="utf-8")
     sys.exit(1 if any(skip.what == REST for skip in report.skips) else 0)
 
@@ -106,6 +111,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="all figures of all rounds")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="where taught models stay for the next run")
     parser.add_argument("--tree", type=Path, default=ROOT, metavar="DIR", help="measure this checkout of nbstream")
+    parser.add_argument("--update", action="store_true", help="put the parts into SPEED.json and SPEED.md")
     parser.add_argument("--large", action="store_true", help="also start with a model of 5,000,000 tokens")
     options = parser.parse_args()
     if unknown := set(options.parts) - PARTS.keys():

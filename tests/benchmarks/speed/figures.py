@@ -14,6 +14,10 @@ from typing import Any
 OURS = "nbstream"
 
 
+LOAD = "load average before and after"
+"""The fact of the machine that says whether something else ran beside."""
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
     """One measure of one program: ``values`` are those of the rounds, ``unit`` one of those in ``plan``."""
@@ -59,6 +63,16 @@ class Report:
         self.figures += other.figures
         self.skips += other.skips
         self.took |= other.took
+
+    def replace_part(self, part: str, measured: Report) -> None:
+        """Put the results of one part in place of the former ones, with the version and the load of that run."""
+        self.figures = [figure for figure in self.figures if figure.part != part]
+        self.figures += [figure for figure in measured.figures if figure.part == part]
+        self.skips = [skip for skip in self.skips if skip.part != part]
+        self.skips += [skip for skip in measured.skips if skip.part == part]
+        self.took[part] = measured.took[part]
+        version, load = measured.machine["nbstream"], measured.machine[LOAD]
+        self.machine[f"{part}, measured later"] = f"nbstream {version}, load average {load}"
 
     def to_json(self) -> str:
         """Return the report as JSON."""
