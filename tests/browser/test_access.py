@@ -16,14 +16,16 @@ NO_SCRIPTS = Look(scripts=False)
 
 
 @pytest.mark.parametrize("look", [Look(), NO_SCRIPTS], ids=str)
-def test_a_one_time_link_logs_in_once_and_logout_ends_it(visit: OpenVisitor, empty_site: Site, look: Look) -> None:
+def test_a_one_time_link_leads_to_what_was_asked_for_once_and_logout_ends_it(
+    visit: OpenVisitor, empty_site: Site, look: Look
+) -> None:
     link = login_link(empty_site.daemon).removeprefix(empty_site.origin)
     visitor, another = visit(empty_site.origin, look), visit(empty_site.origin, look)
 
-    visitor.go(f"{link}&to=/ui/teaching")
+    visitor.go(f"{link}&to=%2Fui%2Ftokens%3Fpart%3Dprize")
     visitor.page.get_by_role("button").click()
-    visitor.page.wait_for_url("**/ui/teaching")
-    expect(visitor.page.get_by_role("heading", level=1)).to_have_text("Teaching")
+    visitor.page.wait_for_url("**/ui/tokens?part=prize")
+    expect(visitor.page.get_by_label("Part of a token")).to_have_value("prize")
 
     another.go(link)
     another.page.get_by_role("button").click()
@@ -45,15 +47,6 @@ def test_whoever_has_not_logged_in_sees_the_login_alone(visit: OpenVisitor, empt
     expect(visitor.page.get_by_role("navigation")).to_have_count(0)
     assert visitor.grave_violations() == []
     assert visitor.overflowing() == []
-
-
-def test_the_login_leads_to_what_was_asked_for(visit: OpenVisitor, empty_site: Site) -> None:
-    visitor = visit(empty_site.origin)
-    empty_site.log_in(visitor)
-
-    visitor.go("/ui/tokens?part=prize")
-
-    expect(visitor.page.get_by_label("Part of a token")).to_have_value("prize")
 
 
 @pytest.fixture(params=["127.0.0.1", "localhost"], ids=["same site", "foreign site"])

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.timeout(300)  # some dozens of pages, and 100,000 messa
 
 VIEWS = (
     *(path for path, _ in NAVIGATION),
-    "/ui/?span=day",
+    "/ui/?span=week",
     "/ui/messages?verdict=spam",
     "/ui/undo",
     "/ui/undo?since=1d",

@@ -10,7 +10,7 @@ from tests.conftest import RedisServer
 from tests.integration.daemon import DaemonProcess, command, wait_until
 from tests.integration.page_client import PageClient
 from tests.integration.test_replay import replaying, result, write_config
-from tests.letters import write_corpus
+from tests.letters import letters, write_corpus
 
 COUNT = 120
 OUTCOME = "/ui/thresholds/outcome"
@@ -66,9 +66,15 @@ def test_every_choice_of_tune_has_the_same_figures_on_the_page(tmp_path: Path, o
         assert without_name(answer["tried"]) == without_name(tune(daemon, "--with", other)["with"])
 
         # What is learned meanwhile counts at once, and so does a policy that is reloaded.
-        command("learn", "--ham", "-c", config, str(tmp_path / "corpus" / "0.eml"))
+        ((label, raw),) = letters(1, seed=99)
+        new = tmp_path / "new.eml"
+        new.write_bytes(raw)
+        done = command("learn", label, "-c", config, new)
+        assert done.returncode == 0, done.stderr
         config.write_text(config.read_text().replace("until_promised: 0.9,", "until_promised: 0.8,"))
         assert command("reload", "-c", config).returncode == 0
-        expected = without_name(tune(daemon)["present"])
+        tuning = tune(daemon)
+        assert tuning["messages"] == COUNT + 1
+        expected = without_name(tuning["present"])
         wait_until(lambda: tried() == expected)
         assert "recipients that match *@strict.example" in page.get("/ui/thresholds")

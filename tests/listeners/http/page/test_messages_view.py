@@ -152,7 +152,7 @@ async def test_without_envelopes_the_rest_is_listed_and_the_setting_is_named(cli
 
     assert ids_of(page) == [row.id]
     assert "memory.envelope is false" in page
-    assert "Programs that ask for a verdict" not in page
+    assert "A program that asks for a verdict" not in page
 
 
 @pytest.mark.parametrize(
