@@ -159,10 +159,10 @@ class HttpListener:
     async def start(self, *sockets: socket.socket) -> None:
         """Serve on the socket, which has to be exactly one."""
         (listening,) = sockets
-        if self._page is not None:
-            await self._page.prepare()
         self._is_unix_socket = listening.family == socket.AF_UNIX
         await self._connections.start(listening)
+        if self._page is not None:
+            self._page.prepare()
 
     def apply(self, runtime: Runtime) -> None:
         """Use ``runtime`` from the next request on."""

@@ -6,6 +6,7 @@ for teaching, a session that Redis has just confirmed, the token of the session,
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,6 +44,7 @@ from nbstream.listeners.http.passwords import is_equal
 from nbstream.listeners.http.responses import RequestRefused
 from nbstream.listeners.http.route_table import RouteTable, last_segment
 from nbstream.listeners.request_errors import is_request_error
+from nbstream.store.cancellation import cancel_and_wait
 from nbstream.wire.api_v1 import HttpProblem
 
 if TYPE_CHECKING:
@@ -91,13 +93,16 @@ class PageServer:
         self._routes = RouteTable([route for view in views for route in view.routes()])
         self._running: Counter[str] = Counter()
         self._streams: Counter[str] = Counter()
+        self._preparing: asyncio.Task[None] | None = None
 
-    async def prepare(self) -> None:
-        """Make all that the first request would have to wait for."""
-        await self._renderer.compile_templates()
+    def prepare(self) -> None:
+        """Begin to make what the first request would have to wait for; mail does not wait for it."""
+        self._preparing = asyncio.create_task(self._renderer.compile_templates(), name="page: templates")
 
     async def close(self) -> None:
-        """End what the views do between requests; no request comes any more."""
+        """End what is done between requests; no request comes any more."""
+        if self._preparing is not None:
+            await cancel_and_wait(self._preparing)
         for view in self._views:
             if isinstance(view, WorkingView):
                 await view.close()
