@@ -46,7 +46,8 @@ def describe_lesson(lesson: Lesson) -> str:
         case LessonOutcome.INSISTED:
             text = f"insisted on {label}: {_describe_change(before, after)}"
         case LessonOutcome.UNLEARNED:
-            text = f"unlearned, was learned as {label}: {_describe_change(before, after)}"
+            learned = "autolearned" if lesson.was_automatic else "learned"
+            text = f"unlearned, was {learned} as {label}: {_describe_change(before, after)}"
     return f"{text}{_describe_contradiction(lesson)}; {describe_known_messages(after.state)}"
 
 

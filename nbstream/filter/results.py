@@ -124,7 +124,8 @@ class Lesson:
     score of ``after`` may be computed from the counts before the lesson and the lesson itself; then lessons of
     others at the same moment are missing in it. Its verdict uses the state and the thresholds after the lesson.
     ``contradiction`` is None where ``after`` does not contradict the label, and for messages that are taught in
-    batches, where nobody asks.
+    batches, where nobody asks. ``was_automatic`` says that no person had taught the message: what was taken back
+    had been learned automatically, and the history of what people taught has no record of it.
     """
 
     outcome: LessonOutcome
@@ -132,14 +133,16 @@ class Lesson:
     before: Check
     after: Check
     contradiction: Contradiction | None = None
+    was_automatic: bool = False
 
     def with_withdrawn_label(self, label: str) -> Lesson:
         """Return the lesson for a message of which an autolearned ``label`` was taken back as well.
 
         If no person had taught the message, the outcome changes from unknown to unlearned; else nothing changes.
         """
-        unknown = self.outcome is LessonOutcome.UNKNOWN
-        return replace(self, outcome=LessonOutcome.UNLEARNED, label=label) if unknown else self
+        if self.outcome is not LessonOutcome.UNKNOWN:
+            return self
+        return replace(self, outcome=LessonOutcome.UNLEARNED, label=label, was_automatic=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,8 @@ def _beginnings(texts: Mapping[str, str], *keys: str) -> tuple[str, ...]:
 
 
 _CHANGES = _beginnings(lesson.TEXTS, "learned", "relearned", "insisted", "unlearned")
-_SAME = _beginnings(lesson.TEXTS, "already", "unknown")
+# What was learned automatically is no part of what people taught, nor of its history.
+_SAME = _beginnings(lesson.TEXTS, "already", "unknown", "unlearned_automatic")
 _NOTHING_DONE = _beginnings(message.TEXTS, "changed_meanwhile")
 _RELEASED, _GONE = _beginnings(quarantine.TEXTS, "released", "gone")
 

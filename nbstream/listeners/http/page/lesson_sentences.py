@@ -16,7 +16,8 @@ _UNCHANGED = frozenset({LessonOutcome.ALREADY, LessonOutcome.UNKNOWN})
 
 def describe_lesson(lesson: Lesson) -> str:
     """Return what a lesson changed, and whether the verdict still contradicts it; the view shows why."""
-    sentences = [text(f"lesson.{lesson.outcome}", label=lesson.label)]
+    key = "unlearned_automatic" if lesson.was_automatic else lesson.outcome
+    sentences = [text(f"lesson.{key}", label=lesson.label)]
     if lesson.outcome not in _UNCHANGED:
         sentences.append(_describe_change(lesson.before, lesson.after))
     if lesson.contradiction is not None:

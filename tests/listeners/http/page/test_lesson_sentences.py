@@ -30,6 +30,11 @@ BEFORE, AFTER = check(0.41, Verdict.UNSURE), check(0.99952, Verdict.SPAM)
             "P(spam) was 0.410 and is 0.410 now; the verdict is still unsure.",
         ),
         (
+            Lesson(LessonOutcome.UNKNOWN, None, BEFORE, BEFORE).with_withdrawn_label("ham"),
+            "What was learned automatically was taken back: the message was learned as ham. "
+            "P(spam) was 0.410 and is 0.410 now; the verdict is still unsure.",
+        ),
+        (
             Lesson(
                 LessonOutcome.ALREADY, "ham", AFTER, AFTER, Contradiction(has_most_weight=False, wait_seconds=None)
             ),

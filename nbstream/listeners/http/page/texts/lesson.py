@@ -9,6 +9,7 @@ TEXTS = {
     "insisted": "You insisted on {label}: the message has more weight now.",
     "already": "Nothing was learned: the message is learned as {label} already.",
     "unlearned": "The lesson was taken back: the message was learned as {label}.",
+    "unlearned_automatic": "What was learned automatically was taken back: the message was learned as {label}.",
     "unknown": (
         "Nothing was taken back: the message is not learned, or its lesson is forgotten (model.ledger_days)."
     ),
