@@ -54,7 +54,9 @@ TOO_FEW_REPLICAS = problem(
 REPLICAS = ok("redis.replicas", "{connected} replicas are connected, and {needed} are needed.")
 _DURABILITY_SEVERITIES = {
     DurabilityRisk.UNKNOWN: Severity.NOTE,
+    DurabilityRisk.REPLAY_UNKNOWN: Severity.NOTE,
     DurabilityRisk.NO_PERSISTENCE: Severity.PROBLEM,
+    DurabilityRisk.REPLAY_REFUSED: Severity.PROBLEM,
 }
 DURABILITY_RISKS = {
     risk: FindingKind(

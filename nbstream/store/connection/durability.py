@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from redis.exceptions import NoPermissionError, ResponseError
+
 from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
@@ -31,6 +33,17 @@ class DurabilityRisk(Enum):
         "Redis syncs its append-only file {value} (appendfsync): "
         "a power loss loses the last acknowledged feedback",
         "set appendfsync to always",
+    )
+    REPLAY_REFUSED = (
+        "the user default of Redis has no rights (`user default off` takes them): Redis 7 reads its append-only "
+        "file as that user, and loses everything learned at its next restart",
+        "before that restart run `ACL SETUSER default off ~* &* +@all`, and write `user default off ~* &* +@all` "
+        "in its configuration or ACL file: the user stays off",
+    )
+    REPLAY_UNKNOWN = (
+        "Redis does not allow ACL DRYRUN: nobody can say whether it will read its append-only file again",
+        "give the user of nbstream the right +acl|dryrun; and see that in the configuration or ACL file of Redis "
+        "the user default, if it is off, keeps its rights (`user default off ~* &* +@all`)",
     )
     EVICTION = (
         "Redis may evict keys (maxmemory-policy {value}): counts would vanish silently",
@@ -74,10 +87,30 @@ async def durability_risks(client: Redis) -> list[FoundRisk]:
         risks.append(FoundRisk(DurabilityRisk.SNAPSHOTS_ONLY if has_snapshots else DurabilityRisk.NO_PERSISTENCE))
     elif settings.get("appendfsync") != "always":
         risks.append(FoundRisk(DurabilityRisk.SYNCED_LATE, str(settings.get("appendfsync"))))
+    if settings.get("appendonly") == "yes":
+        risks += await _replay_risks(client)
     policy = settings.get("maxmemory-policy", "noeviction")
     if policy != "noeviction":
         risks.append(FoundRisk(DurabilityRisk.EVICTION, policy))
     return risks
+
+
+async def _replay_risks(client: Any) -> list[FoundRisk]:
+    """Return whether the append-only file would be refused when it is read again.
+
+    Redis 7 and Valkey replay transactions as the user ``default``, and check the rights of that user, even if it
+    is off (redis#14541, valkey#3983). Redis 6.2 does not, and has no DRYRUN.
+    """
+    with store_errors():
+        try:
+            answer = await client.execute_command(
+                "ACL", "DRYRUN", "default", "HSET", "nbstream:{x}:totals", "a", 1
+            )
+        except NoPermissionError:
+            return [FoundRisk(DurabilityRisk.REPLAY_UNKNOWN)]
+        except ResponseError:  # unknown to Redis 6.2
+            return []
+    return [] if _text(answer) == "OK" else [FoundRisk(DurabilityRisk.REPLAY_REFUSED)]
 
 
 def _text(value: Any) -> str:
