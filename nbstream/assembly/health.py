@@ -55,6 +55,11 @@ QUARANTINE_AWAY = problem(
     "Make room on its file system, or mend it; mail that is to be held waits until then, and all other mail goes "
     "its way.",
 )
+BACKGROUND_FAILED = problem(
+    "daemon.background",
+    "The background work is degraded: {names} failed and is started again.",
+    "Look for the fault in the log of the daemon, and report it; mail goes on meanwhile.",
+)
 DRAINING = note("daemon.smtp", "The daemon is degraded: draining.", "Nothing, where it is to end or to restart.")
 
 PROCESS_SILENT = problem(
@@ -92,6 +97,7 @@ _KINDS = (
     WRITES_REFUSED,
     NEXT_HOP_AWAY,
     QUARANTINE_AWAY,
+    BACKGROUND_FAILED,
     DRAINING,
 )
 _IS_DEGRADED = " is degraded: "
@@ -127,6 +133,8 @@ class HealthCheck:
         quarantine_problem = await parts.quarantine.problem()
         if quarantine_problem:  # all other mail still goes its way
             findings.append(QUARANTINE_AWAY(problem=quarantine_problem))
+        if parts.background.failing:
+            findings.append(BACKGROUND_FAILED(names=", ".join(parts.background.failing)))
         is_draining = self._is_draining()
         if is_draining:
             findings.append(DRAINING())

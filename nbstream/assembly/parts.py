@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from nbstream.assembly.activity import ActivityParts, make_activity
 from nbstream.assembly.autolearn import AutolearnParts, make_autolearn_parts
+from nbstream.assembly.background import BackgroundTasks
 from nbstream.assembly.delivery import make_next_hop, make_quarantine
 from nbstream.assembly.filter import make_filter
 from nbstream.assembly.store import make_autolearn_model, make_mirror, make_model, make_recent_messages
@@ -58,6 +59,7 @@ class ServerParts:
     quarantine: Quarantine
     autolearn: AutolearnParts | None
     activity: ActivityParts | None
+    background: BackgroundTasks
 
 
 def make_parts(
@@ -122,17 +124,20 @@ def make_parts(
         make_quarantine(settings),
         autolearn,
         activity,
+        BackgroundTasks(metrics.process.background_failed),
     )
 
 
 def background_work(
     settings: Settings, parts: ServerParts, *, does_chores: bool
 ) -> Sequence[tuple[str, BackgroundWork]]:
-    """Return the work whose failure ends the process, by the names of the tasks.
+    """Return the work that goes on beside mail, by the names of the tasks.
 
     ``does_chores``: this process also does what one of those that share a model does for all of them.
     """
-    work: list[tuple[str, BackgroundWork]] = [("mirror", parts.mirror)]
+    work: list[tuple[str, BackgroundWork]] = [("mirror", parts.mirror), ("memory", parts.recent_messages)]
+    if parts.activity:
+        work.append(("activity", parts.activity.writer))
     if parts.clients.embedded is None:
         work.append(("primary", PrimaryWatch(parts.clients.client)))
     if parts.autolearn:

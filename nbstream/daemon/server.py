@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nbstream import config, logs
@@ -19,7 +20,6 @@ from nbstream.assembly.parts import background_work, make_parts
 from nbstream.assembly.policy import make_rules
 from nbstream.assembly.runtime import make_runtime
 from nbstream.daemon.store_checks import open_store, warn_about_durability
-from nbstream.store.cancellation import cancel_and_wait
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,28 +141,24 @@ class Server:
         self._metrics.watch_model(
             parts.mirror, clients.primary, lambda: (self._runtime or runtime).spam_filter.policy
         )
-        work = background_work(self.settings, parts, does_chores=self._does_chores)
-        tasks = [asyncio.create_task(part.run(), name=name) for name, part in work]
-        # These tasks may end or fail, and mail goes on: they are not among the tasks that end the process.
-        remembering = asyncio.create_task(parts.recent_messages.run(), name="memory")
-        helpers = [remembering]
-        if parts.activity:
-            helpers.append(asyncio.create_task(parts.activity.writer.run(), name="activity"))
+        for name, part in background_work(self.settings, parts, does_chores=self._does_chores):
+            parts.background.start(name, part.run)
         if self._does_chores:
-            helpers.append(asyncio.create_task(warn_about_durability(parts), name="durability"))
+            parts.background.start("durability", partial(warn_about_durability, parts))
+        fatal = asyncio.create_task(parts.background.wait_for_end())
         try:
             # The first message is to be scored, but mail is not to wait for ever.
-            await self._run_until_stopped(_LOAD_SECONDS, parts.mirror.loaded.wait(), *tasks)
+            await self._run_until_stopped(_LOAD_SECONDS, parts.mirror.loaded.wait(), fatal)
             if not self.stopping:
-                tasks += await self._open_listeners(parts, open_sockets())
+                await self._open_listeners(parts, open_sockets())
                 on_ready(self.is_loaded)
-                await self._run_until_stopped(None, self._stop.wait(), *tasks)
+                await self._run_until_stopped(None, self._stop.wait(), fatal)
         finally:
+            fatal.cancel()
             await self._drain(parts)
             with suppress(TimeoutError):
                 await asyncio.wait_for(parts.recent_messages.wait_until_written(), _WRITE_SECONDS)
-            for task in (*helpers, *tasks):
-                await cancel_and_wait(task)
+            await parts.background.stop()
             if parts.activity:
                 await parts.activity.writer.leave()
 
@@ -181,9 +177,8 @@ class Server:
             if task.done() and not task.cancelled():
                 task.result()
 
-    async def _open_listeners(self, parts: ServerParts, sockets: ListenerSockets) -> list[asyncio.Task[None]]:
-        """Start all listeners of this process; return the tasks of those that have one."""
-        tasks = []
+    async def _open_listeners(self, parts: ServerParts, sockets: ListenerSockets) -> None:
+        """Start all listeners of this process, and the background work of those that have some."""
         for entry in LISTENERS:
             if not entry.is_on(self.settings) or (entry.address and entry.name not in sockets):
                 continue
@@ -192,10 +187,9 @@ class Server:
             self._listeners.append((entry, listener))
             if entry.counts_connections:
                 self._metrics.delivery.listener_opened(entry.name)
-            task = await listener.start(*sockets.get(entry.name, ()))
-            if task:
-                tasks.append(task)
-        return tasks
+            work = await listener.start(*sockets.get(entry.name, ()))
+            if work:
+                parts.background.start(entry.name, work)
 
     def _refuses_mail(self) -> bool:
         return self._is_draining and self.settings.listeners.smtp is not None

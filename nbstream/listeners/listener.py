@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    import asyncio
     import socket
+    from collections.abc import Awaitable, Callable
 
     from nbstream.listeners.runtime import Runtime
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 class Listener(Protocol):
     """A way in for mail or for requests."""
 
-    async def start(self, *sockets: socket.socket) -> asyncio.Task[None] | None:
+    async def start(self, *sockets: socket.socket) -> Callable[[], Awaitable[None]] | None:
         """Serve on these sockets, which listen already.
 
-        A listener without a socket returns the task that does its work, which the server watches over.
+        A listener with background work returns it: the server runs it until the drain, and again if it fails.
         """
 
     def apply(self, runtime: Runtime) -> None:

@@ -38,6 +38,12 @@ class ProcessMetrics:
             "Workers that ended without a SIGTERM, and were replaced.",
             registry=registry.counts,
         )
+        self._background_failures = Counter(
+            "nbstream_background_failures",
+            "Background work that failed by a fault and was started again, by its name. Mail goes on meanwhile.",
+            ["work"],
+            registry=registry.counts,
+        )
         build = Gauge(
             "nbstream_build_info",
             "The running version, its Python and its engine (native, python); always 1.",
@@ -50,6 +56,10 @@ class ProcessMetrics:
     def worker_died(self) -> None:
         """Count a worker that ended without having been asked to."""
         self._restarts.inc()
+
+    def background_failed(self, name: str) -> None:
+        """Count background work that failed."""
+        self._background_failures.labels(name).inc()
 
     def reloaded(self, applied: bool) -> None:
         """Count a reload of the configuration, by whether it was applied or refused."""

@@ -37,8 +37,7 @@ class DrainedListener:
         self._drained = drained
         self._fault = fault
 
-    async def start(self, *_: socket.socket) -> asyncio.Task[None] | None:
-        return None
+    async def start(self, *_: socket.socket) -> None: ...
 
     def apply(self, runtime: Runtime) -> None: ...
 

@@ -83,14 +83,13 @@ class DovecotListener:
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
-    async def start(self, *sockets: socket.socket) -> asyncio.Task[None]:
-        """Serve on the socket, which has to be exactly one; return the task that learns."""
+    async def start(self, *sockets: socket.socket) -> None:
+        """Serve on the socket, which has to be exactly one, and learn from the spool."""
         (listening,) = sockets
         self._server = await asyncio.start_unix_server(
             self._serve, sock=listening, backlog=BACKLOG, limit=_READ_BYTES
         )
         self._learning = asyncio.create_task(self._learner.run(), name="spool: learning")
-        return self._learning
 
     def apply(self, runtime: Runtime) -> None:
         """Use ``runtime`` from the next message on."""

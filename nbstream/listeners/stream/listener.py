@@ -90,10 +90,10 @@ class StreamListener:
         self._ended = asyncio.Event()
         self._ended.set()
 
-    async def start(self, *sockets: socket.socket) -> asyncio.Task[None]:
-        """Begin to answer entries, and return the task that does it; the listener has no sockets."""
+    async def start(self, *sockets: socket.socket) -> Callable[[], Awaitable[None]]:
+        """Return the work that answers entries; the listener has no sockets."""
         assert not sockets
-        return asyncio.create_task(self.run(), name=names.STREAM)
+        return self.run
 
     def apply(self, runtime: Runtime) -> None:
         """Use ``runtime`` from the next entry on."""

@@ -81,6 +81,17 @@ class _PrimaryConnection:
             self.primary.ask_again()
             raise
 
+    async def send_packed_command(self, *arguments: Any, **options: Any) -> None:
+        """Send a command. A connection that the server has closed is one more way to be disconnected.
+
+        uvloop raises RuntimeError for a write to a transport that is closed, and redis-py lets that pass. It comes
+        where something stands before Redis that accepts connections and closes them.
+        """
+        try:
+            await super().send_packed_command(*arguments, **options)  # type: ignore[misc]  # likewise
+        except RuntimeError as error:
+            raise exceptions.ConnectionError(f"the connection was closed: {error}") from error
+
     async def on_connect(self) -> None:
         """Do nothing: for unix sockets redis-py calls this besides ``on_connect_check_health``."""
 

@@ -242,8 +242,9 @@ class RecentMessages:
         try:
             while True:
                 await self._write_next_batch()
-        finally:
+        except asyncio.CancelledError:
             self._on_dropped(self._queue.qsize())
+            raise
 
     async def _write_next_batch(self) -> None:
         batch = [await self._queue.get()]

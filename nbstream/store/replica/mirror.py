@@ -373,6 +373,9 @@ class Mirror:
                     self._stop_writing()
                     self._note_disconnect(str(error), loud=backoff.failures % _LOG_EVERY == 0)
                     await asyncio.sleep(backoff.next_wait())
+                except Exception as error:  # whoever runs this starts it again: nothing is followed until then
+                    self._note_disconnect(str(error), loud=False)
+                    raise
         finally:
             self._stop_writing()
 

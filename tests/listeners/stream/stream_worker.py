@@ -159,7 +159,8 @@ async def working(
         listener = StreamListener(
             queue, StreamLimits(**options), bytes_in_flight, service, StreamMetrics(metrics.registry)
         )
-        task = await listener.start()
+        work = await listener.start()
+        task = asyncio.ensure_future(work())
         spam_filter.die = task.cancel
         stack.push_async_callback(asyncio.wait, [task])
         stack.callback(task.cancel)

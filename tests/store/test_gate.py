@@ -1,0 +1,61 @@
+"""Something before Redis accepts a connection and breaks it: a command then fails as where Redis is away."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from nbstream.errors import StoreUnavailable
+from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.connection.watch import PrimaryWatch
+from nbstream.store.model.model import Model
+from tests.conftest import RedisServer
+from tests.store.gate import Behaviour, Gate
+from tests.store.lessons import entry
+from tests.store.notes import NOTE
+
+BREAKING = [behaviour for behaviour in Behaviour if behaviour is not Behaviour.PASS]
+SECONDS = 0.1  # until a silent connection is given up
+PASSING = (0, 3, 30, 2000, 6000)  # bytes of replies: none, within ROLE, within INFO, and behind the set-up
+
+
+async def read_until_it_fails(model: Model) -> None:
+    await model.open()
+    while True:
+        await model.totals()
+
+
+@pytest.mark.parametrize("behaviour", BREAKING)
+async def test_a_connection_that_breaks_at_any_byte_of_its_replies(
+    own_redis: RedisServer, behaviour: Behaviour
+) -> None:
+    with Gate(own_redis.socket, behaviour) as gate:
+        for gate.passing in PASSING:
+            async with open_client(ConnectionOptions(gate.url, timeout_seconds=SECONDS), retries=0) as client:
+                model = Model(client, "test", 3600)
+                for _ in range(2):  # also on a connection that was closed meanwhile
+                    with pytest.raises(StoreUnavailable):
+                        await read_until_it_fails(model)
+                await PrimaryWatch(client).look()
+
+
+@pytest.mark.parametrize("behaviour", BREAKING)
+async def test_a_connection_that_breaks_while_it_is_idle(own_redis: RedisServer, behaviour: Behaviour) -> None:
+    with Gate(own_redis.socket) as gate:
+        async with open_client(ConnectionOptions(gate.url, timeout_seconds=SECONDS), retries=0) as client:
+            model = Model(client, "test", 3600)
+            await model.open()
+            gate.behaviour = behaviour
+            gate.cut()
+            for _ in range(5):
+                with pytest.raises(StoreUnavailable):
+                    await model.commit_lesson("a" * 24, None, entry("spam", [b"token:1"]), NOTE)
+            gate.behaviour = Behaviour.PASS
+            while True:
+                try:
+                    await model.commit_lesson("a" * 24, None, entry("spam", [b"token:1"]), NOTE)
+                    break
+                except StoreUnavailable:
+                    await asyncio.sleep(0)
+    assert gate.connections > 2
