@@ -9,6 +9,7 @@ import shutil
 import stat
 from contextlib import suppress
 from dataclasses import dataclass
+from ipaddress import ip_network
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +37,30 @@ NOT_CONNECTED = note(
     "See docs/guides/postfix.md, if mail should come from this Postfix.",
 )
 CONNECTED = ok("postfix.filter", "Mail of the service {service} goes to nbstream ({ways}).")
+ELSEWHERE = problem(
+    "postfix.filter",
+    "The service {service} leads mail to {value}, and nbstream listens at {listening}: mail waits in the queue of "
+    "Postfix.",
+    "Give both the same address: {way} in master.cf or main.cf, or listeners.{listener}.listen.",
+)
+FOLDED = problem(
+    "postfix.transport",
+    "The transport {transport} folds lines of more than {limit} bytes on their way to nbstream: such mail is "
+    "altered, and its DKIM signatures break.",
+    "Give it -o {program}_line_length_limit=0 in master.cf, as deploy/postfix/master.cf has it.",
+)
+EVERYBODY_TRUSTED = problem(
+    "postfix.networks",
+    "The service {service} trusts the network {network} (mynetworks): strangers may teach, and send mail to "
+    "anywhere.",
+    "Name only networks of your own in mynetworks.",
+)
+OTHER_AUTHSERV_ID = warning(
+    "postfix.authentication",
+    "None of trusted_authserv_ids ({ids}) is a name of this Postfix ({names}): results of SPF, DKIM and DMARC may "
+    "not be read.",
+    "Write the name that comes first in the Authentication-Results of mail that you receive.",
+)
 TRANSPORT = ok("postfix.filter", "Mail of this Postfix goes to nbstream by {parameter}.")
 TWO_WAYS = problem(
     "postfix.filter",
@@ -111,6 +136,7 @@ _FAILURE_ACTIONS = {"pass": "accept", "defer": "tempfail"}
 _LOCAL_DOMAINS = ("mydestination", "relay_domains", "virtual_mailbox_domains", "virtual_alias_domains")
 _RESTRICTIONS = ("smtpd_relay_restrictions", "smtpd_recipient_restrictions")
 _NO_RELAYING = {"reject_unauth_destination", "defer_unauth_destination"}
+_OWN_PREFIX = {4: 8, 6: 16}  # a network with a shorter prefix is nobody's own
 _SECONDS = 10.0
 _SYSTEM_PATH = f"{os.defpath}:/usr/sbin:/usr/local/sbin:/sbin"
 
@@ -131,6 +157,7 @@ class FilterSide:
     on_filter_failure: str
     refusals: str
     redirects: str
+    authserv_ids: tuple[str, ...] = ()
 
     def listener_at(self, endpoint: Endpoint | None, queue_directory: str) -> str | None:
         """Return the name of the listener there; a path may be seen from the chroot of Postfix."""
@@ -220,6 +247,7 @@ def filter_side(settings: Settings) -> FilterSide:
         settings.on_filter_failure,
         ", ".join(name for name, kind in taken if not kind.takes_message),
         ", ".join(name for name, kind in taken if kind is ActionKind.REDIRECT),
+        settings.trusted_authserv_ids,
     )
 
 
@@ -257,7 +285,9 @@ def compare(postfix: PostfixConfiguration, ours: FilterSide) -> Iterator[Finding
     returns = {service for service in ways if ours.next_hop is not None and service.endpoint == ours.next_hop}
     leading = {service: found for service, found in ways.items() if found and service not in returns}
     transports = _transports(postfix, ours)
-    if not leading and not transports:
+    elsewhere = list(_elsewhere(postfix, set(ways) - returns, ours, is_led=bool(leading or transports)))
+    yield from elsewhere
+    if not leading and not transports and not elsewhere:
         yield NOT_CONNECTED()
     for parameter in transports:
         yield TRANSPORT(parameter=parameter)
@@ -268,6 +298,10 @@ def compare(postfix: PostfixConfiguration, ours: FilterSide) -> Iterator[Finding
         yield from _return_service(postfix, service, ways, ours)
     yield from _judged_twice(postfix, leading, ours)
     yield from _feedback(postfix, ways, returns, ours)
+    yield from _folding(postfix, ours)
+    if leading or transports:
+        yield from _open_networks(postfix, set(ways) - returns)
+        yield from _authserv_ids(postfix, ours)
     # What a transport takes came in by any of the services.
     delivering = ways | dict.fromkeys(set(ways) - returns, transports) if transports else leading
     if delivering:
@@ -299,6 +333,58 @@ def _transports(postfix: PostfixConfiguration, ours: FilterSide) -> dict[str, st
     queue = postfix.value("queue_directory")
     found = {name: ours.listener_at(filter_endpoint(postfix.value(name), queue), queue) for name in _TRANSPORTS}
     return {name: listener for name, listener in found.items() if listener is not None}
+
+
+def _elsewhere(
+    postfix: PostfixConfiguration, services: set[PostfixService], ours: FilterSide, *, is_led: bool
+) -> Iterator[Finding]:
+    """Yield the services whose filter is meant to be nbstream, at an address where it does not listen.
+
+    That is a transport with our name and, where no mail is led here at all, any filter of this machine before a
+    Postfix that takes mail back from us.
+    """
+    smtp = ours.listeners.get("smtp")
+    if smtp is None:
+        return
+    takes_back = ours.next_hop is not None and any(each.endpoint == ours.next_hop for each in postfix.smtp_servers)
+    for service in sorted(services, key=str):
+        for way in ("content_filter", "smtpd_proxy_filter"):
+            value = postfix.value(way, service)
+            endpoint = filter_endpoint(value, postfix.value("queue_directory"))
+            if endpoint is None or ours.listener_at(endpoint, postfix.value("queue_directory")):
+                continue
+            is_local = endpoint.host_or_path == LOOPBACK or not endpoint.port
+            if value.startswith("nbstream:") or (takes_back and not is_led and is_local):
+                yield ELSEWHERE(service=service, value=value, listening=smtp, way=way, listener="smtp")
+
+
+def _folding(postfix: PostfixConfiguration, ours: FilterSide) -> Iterator[Finding]:
+    """Yield the transports to nbstream that would fold long lines; smtp(8) and lmtp(8) have a parameter each."""
+    queue = postfix.value("queue_directory")
+    values = [postfix.value("content_filter", service) for service in postfix.smtp_servers]
+    values += [postfix.value(name) for name in _TRANSPORTS] + inline_values(postfix.value("transport_maps"))
+    names = {value.partition(":")[0] for value in values if ours.listener_at(filter_endpoint(value, queue), queue)}
+    for service in postfix.services:
+        if service.name in names and service.type == "unix" and service.program in {"smtp", "lmtp"}:
+            limit = postfix.value(f"{service.program}_line_length_limit", service)
+            if limit != "0":
+                yield FOLDED(transport=service.name, limit=limit, program=service.program)
+
+
+def _open_networks(postfix: PostfixConfiguration, services: set[PostfixService]) -> Iterator[Finding]:
+    """Yield the services whose mynetworks has a network that is no network of anybody's own."""
+    for service in sorted(services, key=str):
+        for word in postfix.words("mynetworks", service):
+            with suppress(ValueError):  # a table, or an exclusion
+                network = ip_network(word.replace("[", "").replace("]", ""), strict=False)
+                if network.prefixlen < _OWN_PREFIX[network.version]:
+                    yield EVERYBODY_TRUSTED(service=service, network=word)
+
+
+def _authserv_ids(postfix: PostfixConfiguration, ours: FilterSide) -> Iterator[Finding]:
+    names = {postfix.value("myhostname").lower(), postfix.value("mydomain").lower()} - {""}
+    if ours.authserv_ids and names and not names & set(ours.authserv_ids):
+        yield OTHER_AUTHSERV_ID(ids=", ".join(ours.authserv_ids), names=", ".join(sorted(names)))
 
 
 def _runs_milters(postfix: PostfixConfiguration, service: PostfixService) -> bool:

@@ -19,6 +19,8 @@ _DEFAULTS = {
     "message_size_limit": "10240000",
     "milter_default_action": "tempfail",
     "queue_directory": "/var/spool/postfix",
+    "smtp_line_length_limit": "998",
+    "lmtp_line_length_limit": "998",
     "mydestination": "$myhostname, localhost.$mydomain, localhost",
     "smtpd_relay_restrictions": "permit_mynetworks, permit_sasl_authenticated, defer_unauth_destination",
 }

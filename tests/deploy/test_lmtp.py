@@ -94,6 +94,7 @@ MESSAGES = {
     "8 bits": b"Subject: m-8-bits \xfc\xc3\xbc\r\n\r\n\xe4\xff\x80\x1b\x07\r\n",
     "folded": b"Subject: m-folded\r\n\tand\r\n  more\r\nX-Odd:\r\n \r\nY: z\r\n\r\n\r\n\r\n",
     "mime": b"Subject: m-mime\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nFrom me\r\n--b--",
+    "long line": b"Subject: m-long-line\r\n\r\n" + b"x" * 2500 + b"\r\nend\r\n",
     "large": b"Subject: m-large\r\n\r\n" + b"0123456789 abcdefghij\r\n" * 3000,
 }
 

@@ -150,6 +150,12 @@ def test_the_largest_message_that_comes_in_comes_back(site: Site) -> None:
     assert site.arrived("m-size").count(b"\nX-Nbstream:") == 1
 
 
+def test_a_long_line_arrives_as_it_was(site: Site) -> None:
+    line = "x" * 2500
+    site.send(STRANGER, "ann@example.org", f"Subject: m-long\n\n{line}\nend\n")
+    assert f"\n{line}\nend\n".encode() in site.arrived("m-long")
+
+
 @pytest.mark.parametrize(
     "address",
     [

@@ -16,9 +16,9 @@ from nbstream.doctor.endpoints import Endpoint, tcp_endpoint
 from nbstream.doctor.postfix import FilterSide, compare, examine_postfix, filter_side
 from nbstream.doctor.postfix_configuration import parse_postfix
 from nbstream.doctor.site import MailServerFiles, Site
-from nbstream.findings import Finding
+from nbstream.findings import Finding, FindingKind
 from tests.deploy.postfix import Postfix, open_folder
-from tests.doctor.sites import kind_names, make_site, the, wrong
+from tests.doctor.sites import is_of, kind_names, make_site, the, wrong
 
 MILTER = Endpoint("loopback", 11332)
 
@@ -33,6 +33,11 @@ class ExaminedPostfix:
         self.outside = f"127.0.0.1:{postfix.outside}/inet"
         self.users = f"127.0.0.1:{postfix.submission}/inet"
         self.back = f"127.0.0.1:{postfix.reinjection}/inet"
+
+    @property
+    def filter_port(self) -> int:
+        """The port at which nbstream listens."""
+        return self._postfix.filter
 
     def set(self, *settings: str) -> None:
         """Set parameters of main.cf."""
@@ -120,7 +125,9 @@ async def test_a_proxy_and_a_milter_are_two_ways(postfix: ExaminedPostfix) -> No
 
 
 async def test_a_postfix_that_leads_nothing_to_nbstream_is_noted(postfix: ExaminedPostfix) -> None:
-    found = postfix.compared(listeners={"smtp": Endpoint("loopback", 1)})
+    postfix.set_service(postfix.outside, "content_filter=")
+    postfix.set("transport_maps=")
+    found = await postfix.findings()
 
     the(found, doctor.NOT_CONNECTED)
     assert wrong(found) == []
@@ -298,3 +305,90 @@ async def test_a_configuration_that_cannot_be_read_is_noted(tmp_path: Path) -> N
     site = make_site(tmp_path, mail_servers=MailServerFiles(postfix=tmp_path / "none"))
 
     the(await examine_postfix(site), doctor.NOT_FOUND)
+
+
+BROKEN: dict[str, tuple[Callable[[ExaminedPostfix], None], str, FindingKind]] = {
+    "the port of the filter": (
+        lambda p: p.set_service(p.outside, "content_filter=nbstream:[127.0.0.1]:10999"),
+        "",
+        doctor.ELSEWHERE,
+    ),
+    "the port of a filter with another name": (
+        lambda p: p.set_service(p.outside, "content_filter=smtp:[127.0.0.1]:10999"),
+        "",
+        doctor.ELSEWHERE,
+    ),
+    "the port of the listener": (
+        lambda p: None,
+        "listeners: {smtp: {listen: '127.0.0.1:10999'}}\n",
+        doctor.ELSEWHERE,
+    ),
+    "a proxy instead of a filter, at another port": (
+        lambda p: p.set_service(p.outside, "content_filter=", "smtpd_proxy_filter=127.0.0.1:10999"),
+        "",
+        doctor.ELSEWHERE,
+    ),
+    "everybody in mynetworks": (lambda p: p.set("mynetworks=0.0.0.0/0"), "", doctor.EVERYBODY_TRUSTED),
+    "everybody of IPv6 in mynetworks": (lambda p: p.set("mynetworks=[::]/0"), "", doctor.EVERYBODY_TRUSTED),
+    "half of the world in mynetworks": (
+        lambda p: p.set("mynetworks=127.0.0.0/8 128.0.0.0/1"),
+        "",
+        doctor.EVERYBODY_TRUSTED,
+    ),
+    "everybody in mynetworks of the service": (
+        lambda p: p.set_service(p.outside, "mynetworks=0.0.0.0/0"),
+        "",
+        doctor.EVERYBODY_TRUSTED,
+    ),
+    "folded lines": (
+        lambda p: p.set_service("nbstream/unix", "smtp_line_length_limit=998"),
+        "",
+        doctor.FOLDED,
+    ),
+    "another name in trusted_authserv_ids": (
+        lambda p: p.set("myhostname=mx.example.org"),
+        "trusted_authserv_ids: [mx.example.net]\n",
+        doctor.OTHER_AUTHSERV_ID,
+    ),
+    "no guard of the feedback addresses": (
+        lambda p: p.set("smtpd_relay_restrictions=permit_mynetworks"),
+        "",
+        doctor.FEEDBACK_OPEN,
+    ),
+    "a loop": (
+        lambda p: p.set_service(p.back, f"content_filter=nbstream:[127.0.0.1]:{p.filter_port}"),
+        "",
+        doctor.LOOP,
+    ),
+    "a size beyond that of nbstream": (lambda p: p.set("message_size_limit=0"), "", doctor.TOO_LARGE),
+    "a refusal behind the queue": (lambda p: None, "verdict: {reject: 0.999}\n", doctor.REFUSED_LATE),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+async def test_what_is_broken_is_named(postfix: ExaminedPostfix, what: str) -> None:
+    break_it, settings, kind = BROKEN[what]
+    break_it(postfix)
+
+    found = await postfix.findings(settings)
+
+    assert [finding for finding in wrong(found) if is_of(finding, kind)], found
+
+
+async def test_a_wrong_port_is_named_beside_the_right_one(postfix: ExaminedPostfix) -> None:
+    postfix.set_service(postfix.outside, "content_filter=nbstream:[127.0.0.1]:10999")
+
+    finding = the(await postfix.findings(), doctor.ELSEWHERE)
+
+    assert "10999" in finding.what
+    assert str(postfix.filter_port) in finding.what
+
+
+async def test_names_and_networks_of_ones_own_are_fine(postfix: ExaminedPostfix) -> None:
+    postfix.set(
+        "mynetworks=127.0.0.0/8 10.0.0.0/8 192.168.0.0/16 [::1]/128 [fd00::]/16", "myhostname=mx.example.org"
+    )
+
+    found = await postfix.findings("trusted_authserv_ids: [mx.example.org]\n")
+
+    assert wrong(found) == []
