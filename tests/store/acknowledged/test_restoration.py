@@ -503,13 +503,48 @@ async def test_what_another_host_unlearned_stays_unlearned_whoever_repairs_first
         assert await split.host.restorer.restore_missing() == 0
 
 
+def let_an_hour_pass(split: Split) -> float:
+    """Make the files of lessons an hour old; return that time."""
+    an_hour_ago = time.time() - 3600
+    for path in lesson_files(split.host.journal.folder):
+        os.utime(path, (an_hour_ago, an_hour_ago))
+    return an_hour_ago
+
+
+async def test_what_two_primaries_took_for_an_hour_is_taught_again(split: Split) -> None:
+    """All that time the former primary has the lessons, and nobody else does."""
+    await split.host.restorer.restore_missing()  # the replica follows
+    await split.promote()
+    await until(lambda: has_no_replica(split))
+    await teach(split.host.spam_filter, range(3), "spam")
+    let_an_hour_pass(split)
+    assert await split.host.restorer.restore_missing() == 0, "nothing is missing where the host looks"
+    await split.switch()
+
+    assert await split.host.restorer.restore_missing() == 3
+
+    assert {(await labels(split.promoted))[LETTERS[n].key] for n in range(3)} == {"spam"}
+    await assert_exact(split.promoted)
+
+
+async def has_no_replica(split: Split) -> bool:
+    return bool((await split.pair.at_primary.info("replication"))["connected_slaves"] == 0)
+
+
+async def test_what_the_replicas_have_is_not_recorded_for_longer(split: Split) -> None:
+    await teach(split.host.spam_filter, range(3), "spam")
+    let_an_hour_pass(split)
+
+    await split.host.restorer.restore_missing()
+
+    assert list(lesson_files(split.host.journal.folder)) == []
+
+
 async def test_what_was_lost_in_an_outage_of_an_hour_is_taught_again(split: Split) -> None:
     """As where nobody promotes a replica before an administrator does."""
     await split.promote()
     await teach(split.host.spam_filter, range(2), "spam")
-    an_hour_ago = time.time() - 3600
-    for path in lesson_files(split.host.journal.folder):
-        os.utime(path, (an_hour_ago, an_hour_ago))
+    an_hour_ago = let_an_hour_pass(split)
     await split.switch()
     other_process = LessonFileWriter(split.host.journal.folder)
     other_process.append(b"")
