@@ -137,7 +137,7 @@ def test_no_sender_writes_results_in_our_name(site: Site, milter: Milters, tmp_p
                 assert code == 250
     wait_until(lambda: len(site.postfix.delivered("m-forged")) == 2 * len(FORGERIES))
     messages = site.postfix.delivered("m-forged")
-    ids = [own[1].decode() for message in messages if (own := re.search(rb"; id=(\w+)\n", message))]
+    ids = [found.decode() for message in messages for found in re.findall(rb"; id=(\w+)\n", message)]
     for number, message in enumerate(messages):
         (tmp_path / f"{number}.eml").write_bytes(message)
 

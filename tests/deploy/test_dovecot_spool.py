@@ -8,6 +8,7 @@ import os
 import re
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,11 +86,12 @@ class Site:
         result = command("learn", "spam", "--all", "--imap", junk, *options)
         assert result.returncode == 0, result.stderr
 
-    def restart(self, change: Callable[[], object]) -> None:
-        """Make a change while the daemon does not run."""
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Without the daemon, which is started again at the end."""
         assert self.daemon.stop() == 0
         self.daemon.kill()
-        change()
+        yield
         self.daemon = DaemonProcess(self.settings).ready()
 
     @property
@@ -209,9 +211,13 @@ def site_on_small_disk(site: Site, small_disk: Path) -> Iterator[Site]:
     """With its spool on a disk of 4 MB."""
     spool, kept, on_small_disk = site.state / "spool", site.state / "kept", small_disk / "spool"
     on_small_disk.mkdir()
-    site.restart(lambda: (spool.rename(kept), spool.symlink_to(on_small_disk)))
+    with site.stopped():
+        spool.rename(kept)
+        spool.symlink_to(on_small_disk)
     yield site
-    site.restart(lambda: (spool.unlink(), kept.rename(spool)))
+    with site.stopped():
+        spool.unlink()
+        kept.rename(spool)
 
 
 def test_a_full_disk_refuses_and_the_folder_is_taught_once_more(site_on_small_disk: Site) -> None:
