@@ -243,8 +243,8 @@ def test_what_an_administrator_moves_with_doveadm_teaches_nothing(site: Site) ->
     assert site.errors(lines) == []
     site.dovecot.put("INBOX", message())
     site.dovecot.move("INBOX", "Junk")
-    wait_until(lambda: site.learned("spam") == spam + 1)
-    assert site.waiting == 0
+    wait_until(lambda: site.learned("spam") > spam and site.waiting == 0)
+    assert site.learned("spam") == spam + 1
 
 
 def test_without_the_socket_the_program_of_the_same_name_runs(site: Site) -> None:
