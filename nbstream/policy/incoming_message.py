@@ -31,8 +31,8 @@ _RECEIVED_FIELD = _field_start("Received")
 class MessageReader:
     """Makes messages of bytes; ``limits`` say how much of a message is looked at.
 
-    ``marks`` is what is removed. ``marks_mail`` says whether all delivered mail passes through a listener that
-    replaces these fields by its own: only then the topmost field in a delivered message is ours.
+    ``marks`` is what is removed. ``marks_mail`` says whether mail passes through a listener that replaces
+    these fields by its own: without one, such a field in a delivered message is its sender's.
     """
 
     limits: MessageLimits = field(default_factory=MessageLimits)
