@@ -33,4 +33,6 @@ def make_header_policy(settings: Settings) -> HeaderPolicy:
 
 def make_message_reader(settings: Settings) -> MessageReader:
     """Return what makes messages of bytes, the same for every way in."""
-    return MessageReader(message_limits(settings), make_header_policy(settings).marks)
+    listeners = settings.listeners
+    marks_mail = any((listeners.smtp, listeners.lmtp, listeners.milter))
+    return MessageReader(message_limits(settings), make_header_policy(settings).marks, marks_mail)

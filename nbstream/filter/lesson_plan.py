@@ -134,7 +134,8 @@ class LessonPlanner:
         """Return the plan to replace the first of two entries by the second."""
         counts = counts_after_lesson(before.counts, *entries)
         after = self._scorer.check(message.key, message.tokens, counts)
-        note = LessonNote(lesson_source.source, lesson_source.actor, _assessment(before.check), _assessment(after))
+        assessments, made_at = (_assessment(before.check), _assessment(after)), self._parts.clock()
+        note = LessonNote(lesson_source.source, lesson_source.actor, *assessments, made_at=made_at)
         return PlannedLesson(outcome, *entries, counts, before.check, after, note)
 
     def _check_room(self, planned: PlannedLesson) -> None:

@@ -31,11 +31,13 @@ _RECEIVED_FIELD = _field_start("Received")
 class MessageReader:
     """Makes messages of bytes; ``limits`` say how much of a message is looked at.
 
-    ``marks`` is what is removed.
+    ``marks`` is what is removed. ``marks_mail`` says whether mail passes through a listener that replaces
+    these fields by its own: without one, such a field in a delivered message is its sender's.
     """
 
     limits: MessageLimits = field(default_factory=MessageLimits)
     marks: FilterMarks = field(default_factory=FilterMarks)
+    marks_mail: bool = True
 
     def read_incoming(self, raw: bytes) -> Message:
         """Return the message in ``raw``, whose line ends may be of any kind; any bytes are a message."""
@@ -48,9 +50,10 @@ class MessageReader:
         would hide what our own server had written above the topmost Received field that the check saw. They stay
         where no Received field stands below the verdict, because then the verdict may stand below all that the
         check saw. Only what is taught is read like this: of a message that comes in, whoever sent it may have
-        written a verdict field. Where nbstream adds no field to mail, the topmost one may be the sender's; the
-        server has to remove it.
+        written a verdict field. Without ``marks_mail`` that is so of what is taught too.
         """
+        if not self.marks_mail:
+            return self.read_incoming(raw)
         content = normalize_line_ends(raw)
         header_end = header_fields.body_offset(content[:MAX_HEADER_BYTES])
         own = _field_start(self.marks.own_field).search(content, 0, header_end)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
+from itertools import chain, cycle, islice, product
 from pathlib import Path
 
 import pytest
 
+from nbstream.assembly.filter import make_filter
 from nbstream.policy.autolearn import MAX_SHIFT
 from tests.benchmarks.strangers import attack
 from tests.benchmarks.strangers.__main__ import page, read_stream
@@ -43,6 +47,40 @@ async def test_a_campaign_that_strangers_prepared_as_ham_stays_spam(
     assert min(outcome.learned) > MARKS[-1] // 2 or "whole" in name
     assert min(before) >= 0.999
     assert min(min(at_mark) for at_mark in after) >= 0.95
+
+
+async def test_copies_of_a_list_s_mail_make_a_campaign_that_is_not_sure_spam_unsure_at_most() -> None:
+    """300 copies of one public mail have the words of a campaign, which hides among words of that mail.
+
+    So an attack on real mail moved a campaign from 0.996 to 0.948: what keeps it from going on is the bound alone.
+    """
+    people, stranger = await attack.teach(stream().taught), Stranger()
+    list_mail, spam = stream().of_class("ham")[0], stream().of_class("spam")
+    later_spam = [letter for letter in stream().later if letter.label == "spam"]
+    campaigns = [
+        stranger.campaign(replace(letter, text=f"{letter.text}\n{' '.join(list_mail.words[:count])}"), known())
+        for letter, count in product(later_spam, range(17))
+    ]
+    by_people = make_filter(attack.SETTINGS, people, people)
+    probabilities = await attack.probabilities_of(by_people, campaigns)
+    watched = [raw for raw, p in zip(campaigns, probabilities, strict=True) if 0.95 <= p <= 0.999]
+    lessons = chain.from_iterable(
+        (stranger.lesson(list_mail, known(), number, list_mail), again(other, number))
+        for number, other in enumerate(islice(cycle(spam), 300))
+    )
+
+    outcome = await attack.attack(people, lessons, watched, [600])
+
+    before, after = outcome.probabilities
+    assert outcome.learned == (300, 300)
+    assert min(after) < 0.95, "the attack has an effect"
+    assert min(after) >= 0.5
+    shifts = [logit(was) - logit(now) for was, now in zip(before, after, strict=True)]
+    assert max(shifts) <= MAX_SHIFT + 1e-9
+
+
+def logit(probability: float) -> float:
+    return math.log(probability / (1 - probability))
 
 
 async def test_without_a_bound_the_same_attack_makes_spam_of_the_campaign_ham(

@@ -32,6 +32,33 @@ def test_the_defaults_are_those_of_the_policy() -> None:
     assert make_message_reader(Settings()).marks == HeaderPolicy("default").marks
 
 
+RECEIVED = b"Received: from stranger.example by mx.example.org\r\n"
+FORGED = (
+    b"X-Nbstream: ham; id=a\r\nAuthentication-Results: mx.example.org; dmarc=pass\r\n"
+    b"Received: from bank.example by mx.example.org\r\n"
+)
+BODY = b"Subject: offer\r\n\r\nprize\r\n"
+
+
+@pytest.mark.parametrize(
+    ("listeners", "marks_mail"),
+    [
+        ({}, True),
+        ({"smtp": None, "lmtp": {}}, True),
+        ({"smtp": None, "milter": {}}, True),
+        ({"smtp": None}, False),
+        ({"smtp": None, "spamd": {}, "stream": {}}, False),
+    ],
+)
+def test_the_field_of_a_sender_hides_nothing_from_a_lesson_where_no_listener_marks_mail(
+    listeners: dict[str, Any], marks_mail: bool
+) -> None:
+    reader = make_message_reader(Settings.model_validate({"listeners": listeners}))
+    raw = RECEIVED + FORGED + BODY
+
+    assert (reader.read_taught(raw).raw == reader.read_incoming(raw).raw) is not marks_mail
+
+
 def test_the_policy_is_what_the_settings_say() -> None:
     policy = make_header_policy(
         settings(

@@ -148,6 +148,10 @@ class Dovecot:
         session.login("ann", "secret")
         return session
 
+    def administer(self, *words: str) -> None:
+        """Run ``doveadm``."""
+        subprocess.run([self._program("doveadm"), "-c", str(self._config), *words], check=True, timeout=30)
+
     @property
     def log(self) -> str:
         """All that Dovecot has logged."""

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,13 +20,16 @@ from tests.deploy.dovecot import PIECES, Dovecot
 from tests.deploy.postfix import open_folder
 from tests.integration.daemon import DaemonProcess, command, free_port, wait_until
 
+LARGEST = 1_100_000
+LINE = b"word " * 19 + b"word\n"
 _numbers = itertools.count(1)
 
 
-def message() -> bytes:
-    """A message that was never there before."""
+def message(more: bytes = b"") -> bytes:
+    """A message that was never there before; its text ends with ``more``."""
     number = next(_numbers)
-    return f"Message-ID: <{number}@example.org>\nSubject: Offer {number}\n\nClaim prize {number} now.\n".encode()
+    head = f"Message-ID: <{number}@example.org>\nSubject: Offer {number}\n\nClaim prize {number} now.\n"
+    return head.encode() + more
 
 
 def settings_of_guide(folder: Path) -> dict[str, object]:
@@ -35,6 +39,7 @@ def settings_of_guide(folder: Path) -> dict[str, object]:
         "socket_group: vmail", "socket_group: nogroup"
     )
     piece = yaml.safe_load(text.replace("[vmail]", "[nobody]"))
+    piece["listeners"]["dovecot"] |= {"max_message_bytes": LARGEST, "spool_max_bytes": LARGEST + (16 << 20)}
     return {
         **piece["listeners"],
         "smtp": {"listen": f"127.0.0.1:{free_port()}"},
@@ -63,6 +68,31 @@ class Site:
     def errors(self, lines: int) -> list[str]:
         """The errors and warnings that Dovecot has logged after so many lines."""
         return [line for line in self.dovecot.log.splitlines()[lines:] if "Error:" in line or "Warning:" in line]
+
+    def refused(self) -> int:
+        """How many messages the spool has refused since the daemon was started."""
+        return int(self.daemon.metric('nbstream_spool_messages_total{outcome="refused"}'))
+
+    def before(self) -> tuple[int, int, int]:
+        """The spam that the model knows, what was refused, and the lines of Dovecot's log, up to now."""
+        return self.learned("spam"), self.refused(), len(self.dovecot.log.splitlines())
+
+    def teach_junk(self) -> None:
+        """Teach the whole folder once more, as the guide says where Dovecot has logged an error."""
+        password = self.dovecot.folder / "password"
+        password.write_text("secret\n")
+        junk = f"imap://ann@127.0.0.1:{self.dovecot.port}/Junk"
+        options = ("--password-file", password, "-c", self.settings)
+        result = command("learn", "spam", "--all", "--imap", junk, *options)
+        assert result.returncode == 0, result.stderr
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Without the daemon, which is started again at the end."""
+        assert self.daemon.stop() == 0
+        self.daemon.kill()
+        yield
+        self.daemon = DaemonProcess(self.settings).ready()
 
     @property
     def redis(self) -> int:
@@ -140,6 +170,81 @@ def test_a_refusal_is_an_error_in_dovecot_s_log_and_the_message_moves_all_the_sa
     site.dovecot.move("INBOX", "Junk")
     assert site.dovecot.count("Junk") == 1
     wait_until(lambda: any("failed to execute to program" in line for line in site.errors(lines)))
+
+
+def assert_nothing_is_lost(site: Site, moved: int, spam: int, refused_before: int, lines: int) -> None:
+    """All messages were moved, what was not refused is learned, and teaching the folder adds the others alone.
+
+    What follows ``moved`` is from before that.
+    """
+    refused = site.refused() - refused_before
+    assert site.dovecot.count("Junk") == moved
+    assert 0 < refused < moved
+    errors = [line for line in site.errors(lines) if "failed to execute to program" in line]
+    assert len(errors) == refused, "one line for each of them"
+    wait_until(lambda: site.learned("spam") == spam + moved - refused)
+    site.teach_junk()
+    wait_until(lambda: site.learned("spam") == spam + moved)
+
+
+def test_a_spool_of_the_largest_size_refuses_and_takes_again_and_the_folder_is_taught_once_more(
+    site: Site,
+) -> None:
+    before, moved = site.before(), 24
+    site.dovecot.put("INBOX", *(message(LINE * 10_000) for _ in range(moved)))
+    os.kill(site.redis, signal.SIGSTOP)
+    try:
+        site.dovecot.move("INBOX", "Junk")
+        assert site.waiting == moved - (site.refused() - before[1])
+    finally:
+        os.kill(site.redis, signal.SIGCONT)
+
+    assert_nothing_is_lost(site, moved, *before)
+    spam = site.learned("spam")
+    site.dovecot.put("INBOX", message())
+    site.dovecot.move("INBOX", "Junk")
+    wait_until(lambda: site.learned("spam") == spam + 1)
+
+
+@pytest.fixture
+def site_on_small_disk(site: Site, small_disk: Path) -> Iterator[Site]:
+    """With its spool on a disk of 4 MB."""
+    spool, kept, on_small_disk = site.state / "spool", site.state / "kept", small_disk / "spool"
+    on_small_disk.mkdir()
+    with site.stopped():
+        spool.rename(kept)
+        spool.symlink_to(on_small_disk)
+    yield site
+    with site.stopped():
+        spool.unlink()
+        kept.rename(spool)
+
+
+def test_a_full_disk_refuses_and_the_folder_is_taught_once_more(site_on_small_disk: Site) -> None:
+    site, moved = site_on_small_disk, 12
+    before = site.before()
+    site.dovecot.put("INBOX", *(message(LINE * 5_000) for _ in range(moved)))
+    os.kill(site.redis, signal.SIGSTOP)
+    try:
+        site.dovecot.move("INBOX", "Junk")
+    finally:
+        os.kill(site.redis, signal.SIGCONT)
+
+    assert_nothing_is_lost(site, moved, *before)
+
+
+def test_what_an_administrator_moves_with_doveadm_teaches_nothing(site: Site) -> None:
+    spam, lines = site.learned("spam"), len(site.dovecot.log.splitlines())
+    site.dovecot.put("INBOX", message())
+
+    site.dovecot.administer("move", "-u", "ann", "Junk", "mailbox", "INBOX", "all")
+
+    assert site.dovecot.count("Junk") == 1
+    assert site.errors(lines) == []
+    site.dovecot.put("INBOX", message())
+    site.dovecot.move("INBOX", "Junk")
+    wait_until(lambda: site.learned("spam") > spam and site.waiting == 0)
+    assert site.learned("spam") == spam + 1
 
 
 def test_without_the_socket_the_program_of_the_same_name_runs(site: Site) -> None:

@@ -5,8 +5,9 @@ Rules:
 - Nobody writes to a file for longer than ``SEGMENT_SECONDS``; then the writer begins another one. Therefore a file
   that was not changed for ``KEPT_SECONDS`` is never written again, and no lock is needed to remove it. It does not
   matter whether its writer still lives.
-- Such a file is removed when its lessons were compared with Redis, which may have been away for hours. Where
-  nobody compares them, as without a daemon, a writer removes it after ``ABANDONED_SECONDS``.
+- Such a file is removed when its lessons were compared with Redis, which may have been away for hours, while all
+  replicas followed. Where that does not happen, as without a daemon, a writer removes it after
+  ``ABANDONED_SECONDS``.
 - One writer keeps at most ``MAX_BYTES``, about 8,000 lessons of 450 tokens; of more it keeps the newest.
 - The files say what was in people's mail, as the ledger does: mode 0600, in a folder of mode 0700.
 - The system writes them to the disk when it likes. They survive the end of every process, but not the end of the
@@ -33,7 +34,9 @@ FOLDER = "acknowledged"
 """The name of the folder in ``state_dir``."""
 
 ABANDONED_SECONDS = 86_400.0
-"""How long a lesson is kept at most where no daemon compares it with Redis, and somebody writes to the folder."""
+"""How long a lesson is kept at most where no daemon finds it in Redis and its replicas, and somebody writes to the
+folder.
+"""
 
 SEGMENT_SECONDS = 180.0
 MAX_BYTES = 16 << 20

@@ -15,6 +15,8 @@ Rules:
   whoever is first.
 - A lost removal of an entry that is not there is compared again each time, as long as it is recorded: the lesson
   before it may have been lost too, at another host that is slower to repair it.
+- The files are removed when all replicas that there were still follow, and have had the time to get the lessons. A
+  primary without them may be one of two, and then only these files know what it took.
 - Lessons of a model that was deleted or replaced since are not taught to its successor.
 - Only what people taught is recorded. What was learned without people may be lost; the reconciler takes back what
   comes back and is in dispute.
@@ -27,7 +29,9 @@ import logging
 from collections import Counter, defaultdict
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+from redis.exceptions import ResponseError
 
 from nbstream.errors import NbstreamError, StoreIncompatible, StoreUnavailable
 from nbstream.logs import event_fields
@@ -35,7 +39,8 @@ from nbstream.store.acknowledged.missing_lessons import Finding, find_lessons
 from nbstream.store.acknowledged.recorded_lessons import LessonFileReader
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
-from nbstream.store.redis_errors import readable_replies
+from nbstream.store.connection import primary_of
+from nbstream.store.redis_errors import readable_replies, store_errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -79,6 +84,7 @@ class LessonRestorer:
         self._observer = observer
         self._reader = LessonFileReader(journal.folder)
         self._loads = 0
+        self._most_replicas = int(primary_of(model.client).is_located)
         self._lost_changes = 0
         self._settled: set[tuple[bytes, str]] = set()  # what was lost and stays so was reported once
         self._former_models: set[str] = set()  # likewise
@@ -128,7 +134,8 @@ class LessonRestorer:
         finally:
             self._report(comparison)
         self._loads = loads
-        await asyncio.to_thread(self._reader.remove_expired)
+        if await self._has_its_replicas():
+            await asyncio.to_thread(self._reader.remove_expired)
         return comparison.restored
 
     async def _check_same_server(self) -> None:
@@ -138,6 +145,15 @@ class LessonRestorer:
             raise StoreUnavailable("Redis is not the one that the mirror follows, or not yet")
         if not self._journal.identity:
             raise StoreUnavailable("Redis does not let the model be signed")
+
+    async def _has_its_replicas(self) -> bool:
+        """Return whether as many replicas follow the server as ever did; True where it does not say it."""
+        reply: Any = []
+        with store_errors(), suppress(ResponseError):
+            reply = await self._model.client.role()
+        replicas = len(reply[2]) if reply[:1] == [b"master"] else self._most_replicas
+        self._most_replicas = max(self._most_replicas, replicas)
+        return replicas == self._most_replicas
 
     def _report(self, comparison: _Comparison) -> None:
         lost_changes = self._mirror.lost_changes - self._lost_changes

@@ -2,8 +2,10 @@
 
 Rules: pure, nothing is read here. A lesson that is in the history was not lost. A lost lesson is taught again only
 if it is the last word on its message: if the history has a later step of the message, that one stays. When a step
-was made is its time by the clock of Redis; a lesson that was taught again has the time of the lost one. Several
-lost lessons of a message are taught again in their order, so each follows the one before.
+was made is its time by the clock of Redis; a lesson that was taught again has the time of the lost one. After that
+clock was set back, the time in the stream ids stands still until it is reached again, on two primaries at the same
+millisecond: then the clocks of those who taught decide. Several lost lessons of a message are taught again in
+their order, so each follows the one before.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ class RecordedLesson:
 
     ``change`` is the stream id of the change that people made, also where the lesson was taught again since.
     ``former_version`` and ``version`` are those of the ledger entry before and after it, empty for no entry;
-    ``label`` is what was learned, empty where the message was unlearned.
+    ``label`` is what was learned, empty where the message was unlearned. ``made_at`` is that of the note.
     """
 
     change: bytes
@@ -54,6 +56,7 @@ class RecordedLesson:
     path: Path
     position: int
     size: int
+    made_at: float = 0.0
 
     @classmethod
     def from_lesson(cls, lesson: AcknowledgedLesson, path: Path, position: int, size: int) -> RecordedLesson:
@@ -66,7 +69,8 @@ class RecordedLesson:
         change = lesson.note.repeats or lesson.change
         if not is_stream_id(change):
             raise ValueError(f"{change!r:.60} is the id of no change")
-        return cls(change, lesson.message_key, lesson.former_version, version, label, path, position, size)
+        place = path, position, size
+        return cls(change, lesson.message_key, lesson.former_version, version, label, *place, lesson.note.made_at)
 
     @property
     def milliseconds(self) -> int:
@@ -74,9 +78,14 @@ class RecordedLesson:
         return id_milliseconds(self.change)
 
     @property
-    def order(self) -> tuple[int, int]:
-        """The place of its change in the change stream."""
-        return self.milliseconds, int(self.change.partition(b"-")[2])
+    def moment(self) -> tuple[int, float]:
+        """When the lesson was taught: its ``milliseconds``, and ``made_at``."""
+        return self.milliseconds, self.made_at
+
+    @property
+    def order(self) -> tuple[int, float, int]:
+        """The place of the lesson among those of its message."""
+        return *self.moment, int(self.change.partition(b"-")[2])
 
 
 def find_lessons(lessons: Sequence[RecordedLesson], steps: Sequence[HistoryStep]) -> list[Finding]:
@@ -87,14 +96,14 @@ def find_lessons(lessons: Sequence[RecordedLesson], steps: Sequence[HistoryStep]
     """
     are_present = _are_in_history(lessons, steps)
     last_place = {step.version: place for place, step in enumerate(steps)}
-    latest_from = [0] * (len(steps) + 1)  # the latest time of all steps from that place on
+    latest_from = [(0, 0.0)] * (len(steps) + 1)  # the latest moment of all steps from that place on
     for place in reversed(range(len(steps))):
-        latest_from[place] = max(steps[place].milliseconds, latest_from[place + 1])
+        latest_from[place] = max(steps[place].moment, latest_from[place + 1])
     findings = []
     for lesson, is_present in zip(lessons, are_present, strict=True):
         # What comes after the step that the lesson followed may be of the same millisecond.
         first = last_place.get(lesson.former_version, -1) + 1 if lesson.former_version else 0
-        is_superseded = latest_from[first] > lesson.milliseconds
+        is_superseded = latest_from[first] > lesson.moment
         lost = Finding.SUPERSEDED if is_superseded else Finding.MISSING
         findings.append(Finding.PRESENT if is_present else lost)
     return findings

@@ -61,7 +61,8 @@ class LessonNote:
 
     ``after`` is computed from the counts before the change and the change itself, without lessons of others at the
     same moment. ``repeats`` is the stream id of the lost change that this one repeats (see
-    ``store.acknowledged``), and empty for a change that repeats none.
+    ``store.acknowledged``), and empty for a change that repeats none. ``made_at`` is when somebody made the
+    change, in seconds since the epoch by the clock of that process, and 0 where that is not known.
     """
 
     source: str
@@ -69,6 +70,7 @@ class LessonNote:
     before: Assessment
     after: Assessment
     repeats: bytes = field(default=b"", kw_only=True)
+    made_at: float = field(default=0.0, kw_only=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ class HistoryStep:
     """The step that one record describes, without its entry and its note.
 
     ``former_version`` and ``version`` are the versions of the ledger entry before and after it, empty for no
-    entry. ``repeats`` is that of the note.
+    entry. ``repeats`` and ``made_at`` are those of the note.
     """
 
     id: bytes
@@ -124,11 +126,12 @@ class HistoryStep:
     former_version: str
     version: str
     repeats: bytes
+    made_at: float = 0.0
 
     @property
-    def milliseconds(self) -> int:
-        """When the step was first made, in milliseconds since the epoch by the clock of Redis."""
-        return id_milliseconds(self.repeats or self.id)
+    def moment(self) -> tuple[int, float]:
+        """When the step was first made: in milliseconds since the epoch by the clock of Redis, and ``made_at``."""
+        return id_milliseconds(self.repeats or self.id), self.made_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +285,8 @@ class History:
 def history_fields(new: LedgerEntry | None, note: LessonNote, attempt: str) -> list[str]:
     """The names and values in turn that a record has beside its message and the former entry.
 
-    ``attempt`` is only in the record of a removal, and only ``has_removal`` reads it; older versions ignore it.
+    ``attempt`` is only in the record of a removal, and only ``has_removal`` reads it. Older versions ignore both
+    it and ``made_at``.
     """
     return [
         *("label", new.label if new else "", "version", new.version if new else ""),
@@ -290,6 +294,7 @@ def history_fields(new: LedgerEntry | None, note: LessonNote, attempt: str) -> l
         *("before", note.before.pack(), "after", note.after.pack()),
         *(() if new else ("attempt", attempt)),
         *(("repeats", note.repeats.decode()) if note.repeats else ()),
+        *(("made_at", repr(note.made_at)) if note.made_at else ()),
     ]
 
 
@@ -302,6 +307,7 @@ def read_note(fields: Mapping[bytes, bytes]) -> LessonNote:
             Assessment.unpack(fields[b"before"]),
             Assessment.unpack(fields[b"after"]),
             repeats=fields.get(b"repeats", b""),
+            made_at=float(fields.get(b"made_at", 0.0)),
         )
     except (KeyError, ValueError) as error:
         raise _unreadable_record() from error
@@ -329,6 +335,7 @@ def _read_step(record_id: bytes, fields: Mapping[bytes, bytes]) -> HistoryStep:
             former_version=fields.get(_FORMER_PREFIX + b"version", b"").decode(),
             version=fields[b"version"].decode(),
             repeats=fields.get(b"repeats", b""),
+            made_at=float(fields.get(b"made_at", 0.0)),
         )
     except (KeyError, ValueError) as error:
         raise _unreadable_record() from error

@@ -429,7 +429,7 @@ class Model:
                 recorded = lesson
             elif entry := _entry_in_place(lesson, result, since):
                 change, former_version = entry.change, UNKNOWN_VERSION
-                note = replace(lesson.note, source=entry.source, actor=entry.actor)
+                note = replace(lesson.note, source=entry.source, actor=entry.actor, made_at=entry.learned_at)
                 recorded = LessonCommit(lesson.message_key, None, entry, note)
             else:
                 continue

@@ -8,6 +8,7 @@ read one message at a time.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -89,7 +90,7 @@ async def apply_restoration(model: Model, restoration: Restoration, actor: str) 
         return True
     assert restoration.before is not None
     assert restoration.after is not None
-    note = LessonNote(UNDO_SOURCE, actor, restoration.before, restoration.after)
+    note = LessonNote(UNDO_SOURCE, actor, restoration.before, restoration.after, made_at=time.time())
     key, restored_entry = restoration.message_key, restoration.restored_entry
     result = await model.commit_lesson(key, restoration.current_entry, restored_entry, note)
     # If the reply was lost and the write repeated, the ledger already has the restored entry: that is a success.

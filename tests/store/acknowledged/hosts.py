@@ -17,7 +17,7 @@ from nbstream.store.acknowledged.lesson_files import FOLDER
 from nbstream.store.acknowledged.lesson_journal import LessonJournal
 from nbstream.store.acknowledged.lesson_restorer import LessonRestorer
 from nbstream.store.acknowledged.missing_lessons import Finding
-from nbstream.store.connection import ClusterNodes, ConnectionOptions, open_client
+from nbstream.store.connection import ClusterNodes, ConnectionOptions, SentinelNodes, open_client
 from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
 from nbstream.tokens.tokenizer import Tokenizer
@@ -57,7 +57,7 @@ class Host:
 
 
 @asynccontextmanager
-async def host_at(server: str | ClusterNodes, state_dir: Path) -> AsyncIterator[Host]:
+async def host_at(server: str | ClusterNodes | SentinelNodes, state_dir: Path) -> AsyncIterator[Host]:
     """A host that has opened the model ``test`` and loaded its counts; its restorer runs when a test says so."""
     options = ConnectionOptions(server, timeout_seconds=2, model="test")
     journal = LessonJournal(state_dir / FOLDER)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,15 @@ def test_the_step_that_a_lesson_followed_supersedes_it_not_even_with_a_later_clo
     assert find_lessons([lesson(20, "v1", "v2")], [step(30, "", "v1"), step(21, "v1", "v3")]) == [
         Finding.SUPERSEDED
     ]
+
+
+def test_of_the_same_millisecond_the_clocks_of_those_who_taught_say_what_was_later() -> None:
+    lost, steps = lesson(20, "v1", "v2"), [step(10, "", "v1"), replace(step(20, "v1", "v3"), made_at=5.0)]
+
+    assert find_lessons([replace(lost, made_at=4.0)], steps) == [Finding.SUPERSEDED]
+    assert find_lessons([replace(lost, made_at=6.0)], steps) == [Finding.MISSING]
+    assert find_lessons([replace(lost, change=b"19-9", made_at=6.0)], steps) == [Finding.SUPERSEDED]
+    assert replace(lost, change=b"20-0", made_at=6.0).order > replace(lost, change=b"20-9", made_at=5.0).order
 
 
 def test_a_step_that_repeats_a_lost_lesson_has_the_time_of_the_lost_one() -> None:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -243,6 +244,35 @@ async def test_an_earlier_word_at_the_promoted_replica_is_replaced(split: Split)
     assert await split.host.restorer.restore_missing() == 1
 
     assert (await labels(split.promoted))[LETTERS[0].key] == "spam"
+    await assert_exact(split.promoted)
+
+
+@pytest.mark.parametrize("last", ["old", "promoted"])
+@pytest.mark.parametrize("is_removal", [False, True])
+async def test_of_two_words_the_last_one_holds_while_the_clocks_of_both_servers_stand_still(
+    split: Split, last: str, is_removal: bool
+) -> None:
+    """Redis's clock was an hour ahead, and was set back: all changes have the time at which it was."""
+    keys = split.host.model.keys
+    await teach(split.host.spam_filter, range(1), "ham")
+    an_hour_ahead = round((time.time() + 3600) * 1000)
+    for key in (keys.changes, keys.history):
+        arguments = "XSETID", key, f"{an_hour_ahead}-0"
+        await split.pair.at_primary.execute_command(*arguments)  # type: ignore[no-untyped-call]  # of redis-py
+    await split.promote()
+    filters = {"old": split.host.spam_filter, "promoted": split.promoted_filter}
+    first = filters["promoted" if last == "old" else "old"]
+    if is_removal:
+        await teach(first, range(1), "spam")
+        await filters[last].unlearn(LETTERS[0], "http")
+    else:
+        await first.unlearn(LETTERS[0], "http")
+        await teach(filters[last], range(1), "spam")
+    await split.switch()
+
+    await split.host.restorer.restore_missing()
+
+    assert (await labels(split.promoted)).get(LETTERS[0].key) == (None if is_removal else "spam")
     await assert_exact(split.promoted)
 
 
@@ -503,13 +533,50 @@ async def test_what_another_host_unlearned_stays_unlearned_whoever_repairs_first
         assert await split.host.restorer.restore_missing() == 0
 
 
+def let_an_hour_pass(split: Split) -> float:
+    """Make the files of lessons an hour old; return that time."""
+    an_hour_ago = time.time() - 3600
+    for path in lesson_files(split.host.journal.folder):
+        os.utime(path, (an_hour_ago, an_hour_ago))
+    return an_hour_ago
+
+
+async def test_what_two_primaries_took_for_an_hour_is_taught_again(split: Split) -> None:
+    """All that time the former primary has the lessons, and nobody else does."""
+    await until(lambda: has_replicas(split, 1))
+    await split.host.restorer.restore_missing()
+    await split.promote()
+    await until(lambda: has_replicas(split, 0))
+    await teach(split.host.spam_filter, range(3), "spam")
+    let_an_hour_pass(split)
+    assert await split.host.restorer.restore_missing() == 0, "nothing is missing where the host looks"
+    await split.switch()
+
+    assert await split.host.restorer.restore_missing() == 3
+
+    assert {(await labels(split.promoted))[LETTERS[n].key] for n in range(3)} == {"spam"}
+    await assert_exact(split.promoted)
+
+
+async def has_replicas(split: Split, count: int) -> bool:
+    role: Any = await split.pair.at_primary.role()
+    return len(role[2]) == count
+
+
+async def test_what_the_replicas_have_is_not_recorded_for_longer(split: Split) -> None:
+    await teach(split.host.spam_filter, range(3), "spam")
+    let_an_hour_pass(split)
+
+    await split.host.restorer.restore_missing()
+
+    assert list(lesson_files(split.host.journal.folder)) == []
+
+
 async def test_what_was_lost_in_an_outage_of_an_hour_is_taught_again(split: Split) -> None:
     """As where nobody promotes a replica before an administrator does."""
     await split.promote()
     await teach(split.host.spam_filter, range(2), "spam")
-    an_hour_ago = time.time() - 3600
-    for path in lesson_files(split.host.journal.folder):
-        os.utime(path, (an_hour_ago, an_hour_ago))
+    an_hour_ago = let_an_hour_pass(split)
     await split.switch()
     other_process = LessonFileWriter(split.host.journal.folder)
     other_process.append(b"")
