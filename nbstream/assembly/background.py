@@ -68,7 +68,9 @@ class BackgroundTasks:
                 self._is_over.set()
                 return
             except Exception as error:  # noqa: BLE001 - the rule of this module
-                _log.error("the background work %r has failed and is started again: %s", name, error, exc_info=True)
+                _log.error(
+                    "the background work %r has failed and is started again: %s", name, error, exc_info=True
+                )
                 self._report_failure(name)
             self._failed_at[name] = time.monotonic()
             if self._failed_at[name] - started > _SHOWN_SECONDS:

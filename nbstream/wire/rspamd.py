@@ -8,6 +8,7 @@ status 208 and an ``error``.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from nbstream.bayes.counts import CLASSES
@@ -43,7 +44,8 @@ SENDER_FIELD = "From"
 """The sender of the envelope."""
 RECIPIENT_FIELD = "Rcpt"
 """Once for each recipient."""
-ENCODED_FIELDS = ("Compression", "Key")
+COMPRESSION_FIELD = "Compression"
+ENCODED_FIELDS = (COMPRESSION_FIELD, "Key")
 """Fields of a request whose body is not the message itself: it is compressed, or encrypted."""
 
 ALREADY_LEARNED = 208
@@ -199,6 +201,23 @@ def symbols_to_json() -> list[dict[str, Any]]:
         for name, description in dict.fromkeys(_SYMBOLS.values())
     ]
     return [{"group": "nbstream", "rules": rules}]
+
+
+def login_to_json(version: str, uptime: float) -> dict[str, Any]:
+    """Return the answer to ``/auth``, by which ``rspamc uptime`` asks."""
+    return {"auth": "ok", "version": version, "uptime": int(uptime)}
+
+
+def counters_to_json(verdicts: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return the answer to ``/counters``: how often each symbol was the result of a check since the start."""
+    checks = sum(verdicts.values())
+    hits = Counter[str]()
+    for verdict in Verdict:
+        hits[_SYMBOLS[verdict][0]] += verdicts.get(str(verdict), 0)
+    return [
+        {"symbol": symbol, "weight": 0.0, "frequency": count / max(checks, 1), "hits": count, "time": 0.0}
+        for symbol, count in hits.items()
+    ]
 
 
 def error_to_json(detail: str) -> dict[str, Any]:

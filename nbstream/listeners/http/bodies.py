@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Container
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import zstandard
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.http.responses import RequestRefused
 from nbstream.mail.content_buffer import ContentBuffer
-from nbstream.wire.rspamd import ENCODED_FIELDS
+from nbstream.wire.rspamd import COMPRESSION_FIELD, ENCODED_FIELDS
+
+_PIECE_BYTES = 1 << 16
+_MAX_WINDOW_BYTES = 8 << 20  # what a decoder of RFC 8878 has to support at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +58,13 @@ class BodyReader:
         self._content_name = content_name
 
     @asynccontextmanager
-    async def read(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
-        """Read the body; its bytes count as in flight until the end of the block. Raises ``RequestRefused``."""
-        _refuse_encoded(request)
+    async def read(self, request: web.BaseRequest, *, may_be_zstd: bool = False) -> AsyncIterator[bytes]:
+        """Read the body; its bytes count as in flight until the end of the block. Raises ``RequestRefused``.
+
+        ``may_be_zstd``: a client may compress it as rspamd's do, and it is decompressed within the same limits.
+        """
+        is_zstd = may_be_zstd and request.headers.get(COMPRESSION_FIELD, "").strip().lower() == "zstd"
+        _refuse_encoded(request, {COMPRESSION_FIELD} if is_zstd else set())
         if (request.content_length or 0) > self._limits.max_message_bytes:
             raise self._too_large_error()
         body = _IncomingBody()
@@ -72,11 +80,25 @@ class BodyReader:
                 raise RequestRefused(408, "the request did not arrive in time", close=True) from error
             except (web.RequestPayloadError, HttpProcessingError) as error:
                 raise RequestRefused(400, "the body is not encoded as its header says", close=True) from error
+            if is_zstd:
+                self._decompress(body)
             if body.is_blank:
                 raise RequestRefused(400, f"the body is empty: it must be {self._content_name}")
             yield body.content.take()
         finally:
             self._bytes_in_flight.release(body.size)
+
+    def _decompress(self, body: _IncomingBody) -> None:
+        """Put the decompressed content in the place of the compressed one, piece by piece within the limits."""
+        packed = body.content.take()
+        self._bytes_in_flight.release(body.size)
+        body.size, body.is_blank = 0, True
+        reader = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES).stream_reader(packed)
+        try:
+            while piece := reader.read(_PIECE_BYTES):
+                self._add_piece(body, piece)
+        except zstandard.ZstdError as error:
+            raise RequestRefused(400, "the body is not compressed as its header says", close=True) from error
 
     def _add_piece(self, body: _IncomingBody, piece: bytes) -> None:
         if body.size + len(piece) > self._limits.max_message_bytes:
@@ -91,9 +113,9 @@ class BodyReader:
         )
 
 
-def _refuse_encoded(request: web.BaseRequest) -> None:
+def _refuse_encoded(request: web.BaseRequest, allowed: Container[str]) -> None:
     """Refuse a compressed or encrypted body: its tokens would be those of the encoded bytes."""
     headers = request.headers
     encoding = headers.get("Content-Encoding", "identity").strip().lower()
-    if encoding != "identity" or any(name in headers for name in ENCODED_FIELDS):
+    if encoding != "identity" or any(name in headers for name in ENCODED_FIELDS if name not in allowed):
         raise RequestRefused(415, "the body must be neither compressed nor encrypted", close=True)

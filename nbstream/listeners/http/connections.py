@@ -21,6 +21,19 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 SERVER_NAME = "nbstream"
+_FIELDS_OF_ALL = {"Server": SERVER_NAME, "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+
+
+def complete_fields(answer: web.StreamResponse) -> web.StreamResponse:
+    """Add the fields of every answer: no browser guesses what it is, and nothing on the way stores it.
+
+    An answer that may be stored, such as a static file of the page, says so itself.
+    """
+    for name, value in _FIELDS_OF_ALL.items():
+        answer.headers.setdefault(name, value)
+    return answer
+
+
 """The value of the field Server in answers, which names no version."""
 
 # A browser sends the cookies of all servers on a host, which may be many on localhost.
@@ -153,8 +166,7 @@ class HttpConnection(web.RequestHandler):
         answer = refusal_response(
             "", HttpProblem(status, _NO_REQUEST if status == 400 else "it failed"), close=True
         )
-        answer.headers["Server"] = SERVER_NAME
-        return answer
+        return complete_fields(answer)
 
 
 class HttpConnections:

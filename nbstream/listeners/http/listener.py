@@ -21,7 +21,7 @@ from nbstream.errors import NbstreamError
 from nbstream.listeners.http.access import HttpAccess, offered_passwords, origin_fields
 from nbstream.listeners.http.bodies import HttpLimits
 from nbstream.listeners.http.clients import failure_sources
-from nbstream.listeners.http.connections import SERVER_NAME, HttpConnection, HttpConnections
+from nbstream.listeners.http.connections import HttpConnection, HttpConnections, complete_fields
 from nbstream.listeners.http.error_responses import FAULT, error_problem
 from nbstream.listeners.http.page.requests import Role
 from nbstream.listeners.http.password_check import TooManyFailures
@@ -243,7 +243,7 @@ class HttpListener:
         finally:
             connection.request_ended()
         if not answer.prepared:
-            answer.headers["Server"] = SERVER_NAME
+            complete_fields(answer)
         return answer
 
     async def _answer(self, request: web.BaseRequest, connection: HttpConnection) -> web.StreamResponse:

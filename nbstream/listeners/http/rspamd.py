@@ -64,13 +64,15 @@ class RspamdApi:
             Route("GET", "/stat", self._stat),
             Route("GET", "/history", self._history),
             Route("GET", "/symbols", self._symbols),
+            Route("GET", "/counters", self._counters),
+            Route("GET", "/auth", self._auth),
             Route("GET", "/ping", self._ping, AccessLevel.OPEN),
             Route("GET", "/healthy", self._healthy, AccessLevel.OPEN),
             Route("GET", "/ready", self._ready, AccessLevel.OPEN),
         )
 
     async def _check(self, request: web.BaseRequest) -> web.Response:
-        async with self._body_reader.read(request) as content:
+        async with self._body_reader.read(request, may_be_zstd=True) as content:
             handler = self._message_service.message_handler()
             message = await handler.parse_mail(content)
             recipients = tuple(_recipients(request))
@@ -93,7 +95,7 @@ class RspamdApi:
         return await self._learn(request, label)
 
     async def _learn(self, request: web.BaseRequest, label: str) -> web.Response:
-        async with self._body_reader.read(request) as content:
+        async with self._body_reader.read(request, may_be_zstd=True) as content:
             handler = self._message_service.message_handler()
             lesson = await handler.learn(
                 await handler.parse_taught_mail(content), label, actor_of_request(request)
@@ -101,11 +103,19 @@ class RspamdApi:
         status, body = rspamd.lesson_response(lesson)
         return json_response(body, status)
 
+    @property
+    def _uptime(self) -> float:
+        return time.monotonic() - self._started
+
     async def _stat(self, _: web.BaseRequest) -> web.Response:
-        uptime = time.monotonic() - self._started
-        return json_response(
-            rspamd.status_to_json(self._lookups.loaded_model_status(), self._version, uptime, self._verdicts())
-        )
+        status = self._lookups.loaded_model_status()
+        return json_response(rspamd.status_to_json(status, self._version, self._uptime, self._verdicts()))
+
+    async def _auth(self, _: web.BaseRequest) -> web.Response:
+        return json_response(rspamd.login_to_json(self._version, self._uptime))
+
+    async def _counters(self, _: web.BaseRequest) -> web.Response:
+        return json_response(rspamd.counters_to_json(self._verdicts()))
 
     async def _history(self, _: web.BaseRequest) -> web.Response:
         thresholds = self._lookups.loaded_model_status().thresholds

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 from redis.asyncio import Redis
 
 from nbstream.bayes.clues import Clue
@@ -238,8 +239,47 @@ async def test_rspamc_scans_and_teaches(
     assert "\nX-Spam-Action: no action" in mime
     assert "\nX-Spam-Symbols: NBSTREAM_HAM" in mime
     assert mime.replace("\r", "").partition("\n\n")[2] == LUNCH.decode().partition("\n\n")[2]
-    assert (await run(*rspamc, "-z", message_files["prize"]))[0] == 1  # compressed
+    code, compressed = await run(*rspamc, "-z", message_files["prize"])
+    assert (code, "NBSTREAM_SPAM" in compressed or "NBSTREAM_UNSURE" in compressed) == (0, True)
+    code, uptime = await run(*rspamc, "uptime")
+    assert (code, "Uptime: 0 second" in uptime) == (0, True), uptime
+    code, counters = await run(*rspamc, "counters")
+    assert (code, "NBSTREAM_UNSURE" in counters) == (0, True), counters
     assert (await http.ask("/v1/model")).json["learned"] == {"ham": 1, "spam": 1}
+
+
+ZEROS = zstandard.compress(b"Subject: zeros\n\n" + bytes(40 << 20))
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/checkv2", zstandard.compress(PRIZE), 200),
+        ("/checkv2", zstandard.compress(PRIZE)[:-3], 400),
+        ("/checkv2", b"nonsense", 400),
+        ("/checkv2", zstandard.compress(b" "), 400),
+        ("/checkv2", ZEROS, 413),
+        ("/v1/check", zstandard.compress(PRIZE), 415),
+    ],
+    ids=["whole", "cut", "no zstd", "nothing", "a bomb", "our own API"],
+)
+async def test_a_compressed_message_is_decompressed_within_the_limits(
+    client: Redis, tmp_path: Path, path: str, body: bytes, status: int
+) -> None:
+    def limit(values: dict[str, Any]) -> None:
+        values["listeners"]["http"].update(max_message_bytes=1 << 20, max_bytes_in_flight=1 << 20)
+
+    async with open_http(client, tmp_path, change=limit) as http:
+        for _ in range(3):  # what was in flight is given back
+            assert (await http.ask(path, body, Compression="zstd")).status == status
+        assert (await http.ask("/checkv2", PRIZE)).status == 200
+
+
+async def test_every_answer_says_what_it_is_and_is_not_stored(http: RunningHttpListener) -> None:
+    for path in ("/v1/check", "/v1/model", "/nothing", "/stat", "/ui/"):
+        answer = await http.ask(path, PRIZE if path == "/v1/check" else None)
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert answer.headers["Cache-Control"] == "no-store"
 
 
 async def test_rspamc_on_a_unix_socket(

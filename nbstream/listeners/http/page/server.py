@@ -109,7 +109,7 @@ class PageServer:
 
     def serves(self, path: str) -> bool:
         """Return whether a request for this path belongs to the page."""
-        return path.startswith(PREFIX) or path in {PREFIX.rstrip("/"), _FAVICON_PATH}
+        return path.startswith(PREFIX) or path in {"/", PREFIX.rstrip("/"), _FAVICON_PATH}
 
     async def answer(self, request: web.BaseRequest, peer: Peer, connection: HttpConnection) -> web.StreamResponse:
         """Answer a request. What it raises ``refusal`` makes a page of, once it is an ``HttpProblem``."""

@@ -401,10 +401,16 @@ async def test_a_header_that_is_too_long_for_its_cookies_is_said(page: PageListe
     assert (answer.status, "such as its cookies" in answer.text) == (400, True)
 
 
+async def test_the_root_leads_to_the_page(client: Redis, tmp_path: Path) -> None:
+    async with open_http(client, tmp_path) as http:
+        answer = await http.ask("/")
+    assert "Log in" in answer.body.decode()  # the client follows to /ui/, and from there
+
+
 async def test_requests_of_web_pages_to_other_paths_stay_refused(client: Redis, tmp_path: Path) -> None:
     async with open_http(client, tmp_path) as http:
         for origin in (f"http://{http.address}", "http://evil.example"):
-            for path in ("/v1/model", "/stat", "/", "/uix"):
+            for path in ("/v1/model", "/stat", "/uix"):
                 answer = await http.ask(path, Origin=origin)
                 assert (answer.status, "requests of web pages" in str(answer.body)) == (403, True)
         assert (await http.ask("/ui/login", Origin=f"http://{http.address}")).status == 200
