@@ -237,7 +237,6 @@ def test_each_way_is_measured_beside_a_bare_server(tmp_path: Path, redis_binary:
     assert len(measured) == 2 * len(WAYS)
 
 
-@pytest.mark.timeout(300)  # five daemons
 def test_the_page_is_measured_alone_and_beside_checks(tmp_path: Path, redis_binary: Path) -> None:
     bench = small(tmp_path, "ui")
 
