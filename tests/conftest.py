@@ -24,6 +24,7 @@ from redis.asyncio import Redis
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.embedded.server_programs import find_servers
 from tests.redis_servers.programs import is_built_with_tls, server_programs
+from tests.waiting import DEADLINE_SECONDS
 
 # Hypothesis would fail an example that takes 200 ms, or whose data take long to draw: busy machines do both.
 hypothesis.settings.register_profile(
@@ -87,7 +88,7 @@ class RedisServer:
         self._process = subprocess.Popen(
             [self.binary, *arguments, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        until = time.monotonic() + 10
+        until = time.monotonic() + DEADLINE_SECONDS
         while not self._listens():
             assert self._process.poll() is None, "the test's Redis did not start"
             assert time.monotonic() < until, "the test's Redis did not answer"

@@ -7,7 +7,8 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
+"""When a test fails that waits in vain. A busy machine takes much of it where a quiet one takes none."""
 
 
 async def until(condition: Callable[[], bool | Awaitable[bool]], seconds: float = DEADLINE_SECONDS) -> None:

@@ -68,6 +68,7 @@ def cells(text: str, *words: str) -> Sequence[str]:
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
+@pytest.mark.soak  # it makes all runs, each in a process of its own, as `make accuracy` does
 @pytest.mark.timeout(600)
 def test_all_runs_are_made_and_the_page_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     index = write_corpus(tmp_path / "corpus", 30)

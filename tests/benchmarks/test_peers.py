@@ -110,7 +110,7 @@ def test_the_page_has_mean_and_range_of_the_seeds_of_a_filter() -> None:
     ]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.soak  # it runs the programs of others
 @pytest.mark.parametrize("name", KINDS)
 def test_a_filter_that_is_installed_is_taught_and_asked(name: str, tmp_path: Path) -> None:
     index = write_corpus(tmp_path / "corpus", 130)

@@ -226,6 +226,7 @@ def test_mail_through_the_smtp_listener_is_measured_beside_the_pass_through(
     }
 
 
+@pytest.mark.soak  # a daemon and a bare server for each listener; the SMTP listener above is one of them
 def test_each_way_is_measured_beside_a_bare_server(tmp_path: Path, redis_binary: Path) -> None:
     bench = small(tmp_path, "ways")
 
@@ -237,7 +238,7 @@ def test_each_way_is_measured_beside_a_bare_server(tmp_path: Path, redis_binary:
     assert len(measured) == 2 * len(WAYS)
 
 
-@pytest.mark.timeout(300)  # five daemons
+@pytest.mark.soak  # five daemons
 def test_the_page_is_measured_alone_and_beside_checks(tmp_path: Path, redis_binary: Path) -> None:
     bench = small(tmp_path, "ui")
 

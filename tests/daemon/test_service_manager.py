@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nbstream.daemon.service_manager import ServiceManager
-from tests.waiting import until
+from tests.waiting import DEADLINE_SECONDS, until
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def manager(path: str) -> Iterator[socket.socket]:
 
 def bound(address: str) -> socket.socket:
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    listening.settimeout(20)
+    listening.settimeout(DEADLINE_SECONDS)
     listening.bind(address)
     return listening
 
@@ -47,7 +47,7 @@ def waiting(manager: socket.socket) -> list[str]:
         while True:
             datagrams.append(manager.recv(4096).decode())
     except BlockingIOError:
-        manager.settimeout(20)
+        manager.settimeout(DEADLINE_SECONDS)
         return datagrams
 
 

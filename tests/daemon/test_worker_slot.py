@@ -14,7 +14,7 @@ from nbstream.daemon import worker_slot
 from nbstream.daemon.worker_slot import WorkerContext, WorkerSlot, restart_wait
 from nbstream.metrics import multiprocess
 from nbstream.store.backoff import RESTART_WAITS, Backoff
-from tests.waiting import until
+from tests.waiting import DEADLINE_SECONDS, until
 
 
 async def test_a_worker_that_hangs_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,10 +32,10 @@ async def test_a_worker_that_hangs_is_replaced(tmp_path: Path, monkeypatch: pyte
     working = asyncio.create_task(slot.run())
     try:
         await until(lambda: slot.pid is not None)
-        assert await slot.ask("ping", seconds=20)
+        assert await slot.ask("ping", seconds=DEADLINE_SECONDS)
         monkeypatch.setattr(worker_slot, "SILENCE_SECONDS", 3.0)
         # Answers come in turn: a question from before, with the longer limit, has its answer then, too.
-        assert await slot.ask("ping", seconds=20)
+        assert await slot.ask("ping", seconds=DEADLINE_SECONDS)
         hanging = slot.pid
         assert hanging is not None
 
@@ -46,7 +46,7 @@ async def test_a_worker_that_hangs_is_replaced(tmp_path: Path, monkeypatch: pyte
     finally:
         monkeypatch.setattr(worker_slot, "SILENCE_SECONDS", 20.0)
         slot.stop()
-        await asyncio.wait_for(working, 20)
+        await asyncio.wait_for(working, DEADLINE_SECONDS)
 
 
 def test_a_minute_of_life_forgives_the_ends_before_it() -> None:

@@ -44,7 +44,6 @@ def write_noise(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.timeout(300)  # a dozen commands, one after the other
 def test_nbstream_uses_no_command_that_its_user_may_not_use(deployed: DeployedSet, tmp_path: Path) -> None:
     config = deployed.write_settings(
         tmp_path / "mail1",

@@ -17,7 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-DEADLINE_SECONDS = 30.0
+from tests import waiting
+
+DEADLINE_SECONDS = waiting.DEADLINE_SECONDS
 _LISTENERS = {"http", "smtp"}  # one of them is named by the event with which a daemon is ready
 
 

@@ -134,7 +134,7 @@ class ClusterSet:
 
     def wait_until_whole(self) -> None:
         """Wait until all running nodes agree on the owners of all slots, and each replica follows its primary."""
-        wait_until(self._is_whole, 60)
+        wait_until(self._is_whole)
 
     def wait_for_new_owner(self, slot: int, old: ServerProcess) -> ServerProcess:
         """Wait until all running nodes but ``old`` see another running node as the owner of ``slot``."""
@@ -143,7 +143,7 @@ class ClusterSet:
             owners = {_owners(node).get(slot) for node in self._running() if node is not old}
             return len(owners) == 1 and owners.isdisjoint({None, old.public_address})
 
-        wait_until(is_moved, 60)
+        wait_until(is_moved)
         return self.owner(slot)
 
     def move_slot(self, slot: int, target: ServerProcess) -> int:

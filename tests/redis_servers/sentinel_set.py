@@ -117,7 +117,7 @@ class SentinelSet:
 
     def wait_until_whole(self) -> None:
         """Wait until all running servers follow one primary, and the running sentinels know all of them."""
-        wait_until(self._is_whole, 60)
+        wait_until(self._is_whole)
 
     def wait_for_new_primary(self, old: ServerProcess) -> ServerProcess:
         """Wait until most sentinels name a server other than ``old`` that is the primary by its own account."""
@@ -127,7 +127,7 @@ class SentinelSet:
             others = [address for address in named if address and address != old.public_address]
             return 2 * len(others) > len(self.sentinels) and _role(self.primary()) == "master"
 
-        wait_until(is_moved, 60)
+        wait_until(is_moved)
         return self.primary()
 
     def _is_whole(self) -> bool:

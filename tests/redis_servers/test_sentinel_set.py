@@ -11,7 +11,7 @@ from redis.exceptions import AuthenticationError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.sentinel import Sentinel
 
-from tests.integration.daemon import wait_until
+from tests.integration.daemon import DEADLINE_SECONDS, wait_until
 from tests.redis_servers.access import Access, Certificates
 from tests.redis_servers.network import CLIENTS, Network
 from tests.redis_servers.sentinel_set import SERVICE, SentinelSet
@@ -102,14 +102,14 @@ def test_nothing_passes_between_isolated_sides_and_no_connection_breaks(
         primary = servers.primary()
         with Redis(host=primary.host, port=primary.public_port) as client, client.pubsub() as messages:
             messages.subscribe("channel")
-            assert messages.get_message(timeout=5)["type"] == "subscribe"
+            assert messages.get_message(timeout=DEADLINE_SECONDS)["type"] == "subscribe"
             network.isolate({CLIENTS})
             primary.ask("PUBLISH", "channel", "late")
             assert messages.get_message(timeout=0.2) is None
 
             network.join()
 
-            assert messages.get_message(timeout=5)["data"] == b"late"
+            assert messages.get_message(timeout=DEADLINE_SECONDS)["data"] == b"late"
 
 
 def test_servers_and_sentinels_want_the_password_and_a_certificate(

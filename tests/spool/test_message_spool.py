@@ -15,6 +15,7 @@ from nbstream.spool.reader import SpoolReader
 from nbstream.spool.spooled_message import SpooledMessage
 from nbstream.spool.writer import SEGMENT_BYTES, SpoolWriter
 from tests.spool.test_spool import MAX_BYTES, message, read_all
+from tests.waiting import DEADLINE_SECONDS
 
 
 class HangingDisk:
@@ -71,7 +72,7 @@ async def test_a_disk_that_hangs_does_not_hold_up_the_end(tmp_path: Path, disk: 
     spool = MessageSpool(tmp_path, MAX_BYTES)
     adding = await begin_to_add(spool, disk)
     adding.cancel()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE_SECONDS):
         await spool.close()
 
     assert not disk.released.is_set()
@@ -84,7 +85,7 @@ async def test_a_fault_reaches_those_who_wait(tmp_path: Path, monkeypatch: pytes
     spool = MessageSpool(tmp_path, MAX_BYTES)
     monkeypatch.setattr(SpoolWriter, "append", fail)
     with pytest.raises(MemoryError):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_SECONDS):
             await spool.add(message(1))
     monkeypatch.undo()
     await spool.add(message(2))

@@ -71,6 +71,6 @@ async def test_who_listens_is_told_before_and_after_a_failover(
         except StoreUnavailable:
             return False
 
-    await until(is_told, 60)
+    await until(is_told)
     found, _ = await ActivityReader(client, KEYS).read(ActivitySpan.HOUR)
     assert found.totals[Verdict.HAM] >= 1

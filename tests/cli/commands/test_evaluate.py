@@ -15,7 +15,7 @@ from redis import Redis
 
 from nbstream.cli.main import main
 from tests.conftest import RedisServer
-from tests.integration.daemon import wait_until
+from tests.integration.daemon import DEADLINE_SECONDS, wait_until
 from tests.letters import letters, write_corpus
 
 COUNT = 60
@@ -319,7 +319,7 @@ def test_an_interrupted_run_is_130_and_its_model_is_gone(
         process = started([*words, "--redis", own_redis.url, "--scores", str(tmp_path / "scores.tsv")])
         wait_until(lambda: bool(client.keys("nbstream:{evaluate-*}:ledger:*")))
         process.send_signal(end)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=DEADLINE_SECONDS)
 
         assert client.keys() == []
     assert (process.returncode, out, err) == (130, "", f"{index}: read as an index of messages\n")
@@ -335,7 +335,7 @@ def test_a_run_in_memory_can_be_interrupted_too(config: str, index: str, tmp_pat
     with pipe.open("wb"):
         process.send_signal(signal.SIGINT)
 
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=DEADLINE_SECONDS)
 
     assert (process.returncode, out, err) == (130, "", f"{index}: read as an index of messages\n")
 

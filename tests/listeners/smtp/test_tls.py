@@ -116,7 +116,7 @@ async def test_a_drain_puts_no_words_into_a_handshake(
             assert (await dialogue.say("STARTTLS")).startswith("220")
         await until(lambda: bool(smtp.listener.state.sessions))
 
-        await smtp.listener.drain(20)
+        await smtp.listener.drain(1)
 
         assert await dialogue.ended() == b""
 

@@ -84,14 +84,19 @@ async def test_any_entry_has_one_answer(worker: Worker) -> None:
     assert worker.entries("dead") == 0
 
 
-async def test_a_slow_entry_stays_claimed_by_its_worker(client: Redis, shared_redis: RedisServer) -> None:
+async def test_a_slow_entry_stays_claimed_by_its_worker(
+    client: Redis, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with (
-        working(client, shared_redis.url, claim_seconds=0.3, max_in_flight=1) as one,
-        working(client, shared_redis.url, claim_seconds=0.3, max_in_flight=1) as other,
+        working(client, shared_redis.url, claim_seconds=1.2, max_in_flight=1) as one,
+        working(client, shared_redis.url, claim_seconds=1.2, max_in_flight=1) as other,
     ):
         stream_id = (await one.add(text="slow")).decode()
         await until(lambda: bool(one.filter.begun or other.filter.begun))
-        await asyncio.sleep(1)  # three times the claim time; nothing must happen meanwhile
+        owner = one if one.filter.begun else other
+        renew = AsyncMock(wraps=owner.queue.renew_claims)
+        monkeypatch.setattr(owner.queue, "renew_claims", renew)
+        await until(lambda: renew.await_count > 18)  # six in each claim time
 
         one.filter.go.set()
         other.filter.go.set()

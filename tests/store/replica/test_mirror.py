@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
@@ -201,14 +202,21 @@ async def test_a_cut_connection_loses_no_change(mirrored: Mirrored, model: Model
 
 
 async def test_an_idle_mirror_follows_whatever_the_deadline_of_a_command(
-    mirrored: Mirrored, own_redis: RedisServer
+    mirrored: Mirrored, own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    follower = Model(open_client(ConnectionOptions(own_redis.url, timeout_seconds=0.8), retries=0), "test", 3600)
-    async with mirrored(follower, 0.8) as mirror:
-        for _ in range(100):
-            await asyncio.sleep(0.01)
-            assert mirror.following
-    await follower.client.aclose()
+    blocks: list[int] = []
+    xread: Any = Redis.xread
+
+    def count_blocks(*arguments: Any, block: int, **options: Any) -> Any:
+        blocks.append(block)
+        return xread(*arguments, block=block, **options)
+
+    monkeypatch.setattr(Redis, "xread", count_blocks)
+    options = ConnectionOptions(own_redis.url, timeout_seconds=0.8)
+    async with open_client(options, retries=0) as client, mirrored(Model(client, "test", 3600), 0.8) as mirror:
+        await until(lambda: len(blocks) > 3)
+        await until(lambda: mirror.following)
+    assert 0 < min(blocks) <= max(blocks) < 800
 
 
 async def test_a_redis_that_answers_nothing_is_not_followed(mirrored: Mirrored, own_redis: RedisServer) -> None:

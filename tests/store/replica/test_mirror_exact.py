@@ -42,7 +42,7 @@ async def cut_repeatedly(proxy: Proxy, generator: random.Random) -> None:
 
 
 LONG_SECONDS = 200.0
-LONG = pytest.param(20_000, id="long", marks=[pytest.mark.soak, pytest.mark.timeout(300)])
+LONG = pytest.param(20_000, id="long", marks=pytest.mark.soak)
 
 
 @pytest.mark.parametrize("lessons", [pytest.param(480, id="short"), LONG])

@@ -341,7 +341,8 @@ async def test_no_hostile_query_breaks_the_page(client: Redis, value: str) -> No
                 answer = await outcome(browser, **{name: value[:3000]})
                 assert (answer["tried"] is None) == bool(answer["problems"])
         for name in fields:
-            assert (await get(browser, **{name: value * 1000})).status in {200, 400, 404, 414, 431}
+            long = (value * 1000)[:20_000]  # yarl keeps the last 256 addresses of the client
+            assert (await get(browser, **{name: long})).status in {200, 400, 404, 414, 431}
 
 
 async def test_what_is_wrong_stands_at_its_field_and_nothing_is_tried(client: Redis) -> None:
