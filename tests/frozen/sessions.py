@@ -406,7 +406,7 @@ _REPLACEMENTS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\bprocess \d+", "process (PID)"),
     (r"(x)\1{99,}", "(many x)"),
     (r'engine="(native|python)",python="[^"]*",version="[^"]*"', "(BUILD)"),
-    (r"engine   (native|python) \(engine: auto\)", "engine   (ENGINE)"),
+    (r"engine   [a-z]+ [^\\]*", "engine   (ENGINE)"),
 )
 
 
