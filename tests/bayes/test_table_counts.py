@@ -160,6 +160,17 @@ def test_memory_without_a_table_is_refused() -> None:
         Table(table_functions(), PrivateMemory(4096))
 
 
+def test_a_change_that_is_committed_and_was_never_begun_is_damage() -> None:
+    counts = TableCounts.empty(table_functions())
+    counts.apply(lesson(random.Random(1), 1))
+    buffer = counts.table.memory.buffer
+    buffer[64:72] = (1 << 40).to_bytes(8, "little")  # what was committed
+
+    for read in (counts.snapshot, lambda: counts.totals, lambda: counts.look_up_with_totals([b"token 1"])):
+        with pytest.raises(TableFailure):
+            read()
+
+
 def test_whatever_is_overwritten_gives_counts_or_an_error() -> None:
     """Numbers of a damaged header neither ask for absurd memory nor let a change go on for ever."""
     draw = random.Random(18)

@@ -251,7 +251,11 @@ impl<'a> Table<'a> {
             let epoch = self.load(layout::AT_COMMITTED);
             read(epoch)?;
             let state = self.state_of(epoch);
-            if self.load(layout::AT_WRITING) <= epoch.saturating_add(1) {
+            let writing = self.load(layout::AT_WRITING);
+            if writing < epoch {
+                return Err(TableError::Damaged); // a change is begun before it is committed
+            }
+            if writing <= epoch.saturating_add(1) {
                 return Ok(state);
             }
         }
