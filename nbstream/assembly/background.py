@@ -62,7 +62,6 @@ class BackgroundTasks:
             started = time.monotonic()
             try:
                 await run()
-                return
             except (ConfigError, StoreIncompatible) as error:
                 self._fatal = error
                 self._is_over.set()
@@ -72,6 +71,8 @@ class BackgroundTasks:
                     "the background work %r has failed and is started again: %s", name, error, exc_info=True
                 )
                 self._report_failure(name)
+            else:
+                return
             self._failed_at[name] = time.monotonic()
             if self._failed_at[name] - started > _SHOWN_SECONDS:
                 backoff.reset()

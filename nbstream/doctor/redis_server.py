@@ -32,8 +32,8 @@ OF_DAEMON = note(
 UNREACHABLE = problem(
     "redis.reachable",
     "Redis cannot be used: {error}.",
-    "Start Redis, or correct the section redis of the configuration; until then feedback is put off, a daemon that "
-    "has loaded its counts scores mail from memory, and one that starts now gives no verdict.",
+    "Start Redis, or correct the section redis of the configuration; until then feedback is put off, a daemon "
+    "that has loaded its counts scores mail from memory, and one that starts now gives no verdict.",
 )
 REACHABLE = ok("redis.reachable", "Redis {version} at {url} answers, as a {role}.")
 OLD = problem(

@@ -69,8 +69,8 @@ async def test_what_returns_is_done() -> None:
         calls.append("warned")
 
     tasks.start("durability", warn_once)
-    while "durability" in {task.get_name() for task in asyncio.all_tasks()}:
-        await asyncio.sleep(0)
+    (task,) = [task for task in asyncio.all_tasks() if task.get_name() == "durability"]
+    await asyncio.wait([task])
 
     assert calls == ["warned"]
     await tasks.stop()
