@@ -174,6 +174,7 @@ KNOWN: dict[str, Recipe] = {
     "C0 as Windows-1253": Recipe((b"\xc0",), charset="windows-1253"),
     "DD as ISO-8859-9": Recipe((b"\xdd",), charset="iso-8859-9"),
     "lone surrogates": Recipe((b"\x00\xdc",), charset="utf-16-le"),
+    "one run of UTF-7": Recipe((b"+AOQ",), charset="utf-7"),
     "wrong UTF-7": Recipe((b"\x9c",), charset="utf-7"),
     "wrong UTF-32": Recipe((b"\xff\xff\xff\xff",), charset="utf-32-be"),
     "unknown references": replace(_HTML, unit=(b"&ab",)),

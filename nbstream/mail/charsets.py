@@ -12,6 +12,7 @@ from __future__ import annotations
 import codecs
 import encodings
 import pkgutil
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -73,6 +74,7 @@ _REPLACEMENT = "\ufffd"
 _UNLABELLED = frozenset({"us-ascii", "utf-8", "ascii"})
 _SLICE_BYTES = 64 * 1024
 _UTF7_SLICE_BYTES = 256
+_BASE64_RUN = re.compile(rb"[A-Za-z0-9+/]*")
 _CODE_UNIT_BYTES = {"utf-16-le": 2, "utf-16-be": 2, "utf-32-le": 4, "utf-32-be": 4}
 _BYTE_ORDERS = {
     "utf-16": ((codecs.BOM_UTF16_LE, "le"), (codecs.BOM_UTF16_BE, "be")),
@@ -101,13 +103,26 @@ def decode_long_text(content: bytes, charset: str | None) -> str:
     decoder = codecs.getincrementaldecoder("utf-7")("replace")
     texts: list[str] = []
     wrong_left = _UTF7_SLICE_BYTES + len(content) // 64
-    for start in range(0, len(content), _UTF7_SLICE_BYTES):
-        end = start + _UTF7_SLICE_BYTES
-        texts.append(decoder.decode(content[start:end], final=end >= len(content)))
+    for slice_ in _utf7_slices(content, _UTF7_SLICE_BYTES):
+        texts.append(decoder.decode(slice_))
         wrong_left -= texts[-1].count(_REPLACEMENT)
         if wrong_left < 0:
             return _decode_unlabelled(content)
-    return "".join(texts)
+    return "".join((*texts, decoder.decode(b"", final=True)))
+
+
+def _utf7_slices(content: bytes, size: int) -> Iterator[bytes]:
+    """Yield ``content`` in slices of ``size`` bytes, each of which ends where no run of base64 goes on.
+
+    The decoder of UTF-7 consumes nothing of a run before its end: it would decode a long run anew with each slice.
+    Every other incremental decoder of Python keeps some bytes at most.
+    """
+    start = 0
+    while start < len(content):
+        run = _BASE64_RUN.match(content, start + size)
+        end = run.end() if run else len(content)
+        yield content[start:end]
+        start = end
 
 
 def decode_ends(content: bytes, charset: str | None, head_bytes: int, tail_bytes: int) -> tuple[str, str]:
@@ -183,8 +198,12 @@ def _decode_slices(content: bytes, codec: str) -> Iterator[str]:
             yield codecs.charmap_decode(content[start : start + _SLICE_BYTES], "replace", table)[0]
         return
     decoder = codecs.getincrementaldecoder(codec)("replace")
-    for start in range(0, len(content), _SLICE_BYTES):
-        yield decoder.decode(content[start : start + _SLICE_BYTES], final=start + _SLICE_BYTES >= len(content))
+    if codec == "utf-7":
+        yield from map(decoder.decode, _utf7_slices(content, _SLICE_BYTES))
+    else:
+        for start in range(0, len(content), _SLICE_BYTES):
+            yield decoder.decode(content[start : start + _SLICE_BYTES])
+    yield decoder.decode(b"", final=True)
 
 
 @cache

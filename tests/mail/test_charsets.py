@@ -14,6 +14,7 @@ from nbstream.mail.charsets import (
     _SLICE_BYTES,
     _UNSAFE_CODECS,
     _codec_name,
+    _utf7_slices,
     decode_ends,
     decode_long_text,
     decode_text,
@@ -109,6 +110,18 @@ def test_the_end_of_a_text_has_the_byte_order_that_its_beginning_says(order: str
     content = mark + "abcdefgh".encode(f"utf-16-{order}") * 100_000
 
     assert decode_ends(content, "utf-16", 1000, 1000)[1].endswith("abcdefgh")
+
+
+@given(
+    st.lists(st.sampled_from([b"+", b"-", b"\n", b"text", b"+AOQ-", b"A" * 300, b"+2D3eAA-", b"/"]), max_size=60)
+)
+def test_utf7_in_slices_is_the_same_text_and_no_run_is_cut(pieces: list[bytes]) -> None:
+    content = b"".join(pieces)
+    assert decode_long_text(content, "utf-7") == content.decode("utf-7", "replace")
+    slices = list(_utf7_slices(content, 256))
+    assert b"".join(slices) == content
+    is_base64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
+    assert not [after for after in slices[1:] if after[0] in is_base64]
 
 
 def test_utf7_that_is_wrong_in_many_places_is_read_as_if_it_had_no_charset() -> None:
