@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.metrics.daemon import DaemonMetrics
     from nbstream.metrics.delivery import DeliveryMetrics
-    from nbstream.store.model.keys import ModelKeys
+    from nbstream.store.model.model import Model
     from nbstream.store.replica.mirror import Mirror
 
 
@@ -70,7 +70,7 @@ class ActivityParts:
 def make_activity(
     settings: Settings,
     clients: RedisClients,
-    keys: ModelKeys,
+    model: Model,
     mirror: Mirror,
     metrics: DaemonMetrics,
     worker: int | None,
@@ -83,10 +83,11 @@ def make_activity(
     # The client that does not retry by itself: nothing may be counted twice.
     writer = ActivityWriter(
         clients.blocking_client,
-        keys,
+        model.keys,
         counter,
         report.name(settings),
         report.status,
         metrics.store.activity_dropped,
     )
+    writer.report_writes_to(model.note_writes_accepted)
     return ActivityParts(counter, writer, report)

@@ -87,7 +87,7 @@ def make_parts(
         clients.journal.report_unrecorded_to(metrics.store.lessons_unrecorded)
     recent_messages = make_recent_messages(settings, model, metrics.store.not_remembered)
     observers: list[FilterObserver] = [metrics.filter, RememberingObserver(recent_messages.remember)]
-    activity = make_activity(settings, clients, model.keys, mirror, metrics, worker)
+    activity = make_activity(settings, clients, model, mirror, metrics, worker)
     if activity:
         observers.append(CountingObserver(activity.counter.count))
     autolearn = None

@@ -172,6 +172,7 @@ class ActivityWriter:
         status: Callable[[], ProcessStatus],
         on_dropped: Callable[[int], object],
     ) -> None:
+        self._on_written: Callable[[], object] = lambda: None
         self._keys = keys
         self._counter = counter
         self._process = process
@@ -183,6 +184,10 @@ class ActivityWriter:
         self._dropped: dict[int, int] = {}  # by minute since the epoch, of the last eight days: 12,000 at most
         self.may_publish = True
         """False once Redis has refused to tell others of news: its user may not publish on the channel."""
+
+    def report_writes_to(self, on_written: Callable[[], object]) -> None:
+        """Call ``on_written`` from now on whenever Redis has taken a write."""
+        self._on_written = on_written
 
     async def run(self) -> None:
         """Write what is new once a second, until cancelled."""
@@ -229,6 +234,7 @@ class ActivityWriter:
                     ],
                 )
             written = self._is_writing = True
+            self._on_written()
             self._dropped.clear()
             self.may_publish = bool(is_published)
             if status:

@@ -440,6 +440,10 @@ class Model:
         if lessons:
             await self._recorder.record(lessons)
 
+    def note_writes_accepted(self) -> None:
+        """Note that Redis takes writes: what it refused a moment ago it would take now."""
+        self._note_refusal(None)
+
     def _note_refusal(self, refusal: StoreRefuses | None) -> None:
         """Note a refusal; log when Redis begins to refuse lessons and when it takes them again, not each time."""
         if refusal and not self.last_refusal:
