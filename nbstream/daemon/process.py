@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from nbstream import __version__
@@ -102,8 +102,8 @@ class SingleProcessDaemon:
     def _serving_status(self) -> str:
         return serving_status(loaded=self._server.is_loaded)
 
-    async def _apply_settings(self, settings: Settings) -> None:
-        self._server.apply_settings(settings)
+    async def _apply_settings(self, settings: Settings) -> Sequence[str]:
+        return self._server.apply_settings(settings)
 
 
 def log_start(engine: Engine) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -38,8 +38,9 @@ class ReloadObserver(Protocol):
 class ReloadResult:
     """What a reload did. ``policy`` is the hash of the settings in force now, whether the file was applied or not.
 
-    ``problems`` is empty where the file was applied: then ``changed`` are the keys whose values have changed, and
-    ``waiting`` those that differ from the running ones and need a restart.
+    ``problems`` is empty where the file was applied: then ``changed`` are the keys whose values have changed,
+    ``waiting`` those that differ from the running ones and need a restart, and ``warnings`` has a sentence for
+    each thing that was applied and may not be meant.
     """
 
     file: str | None
@@ -47,6 +48,7 @@ class ReloadResult:
     problems: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 class Reloader:
@@ -60,7 +62,7 @@ class Reloader:
     def __init__(
         self,
         settings: Settings,
-        apply: Callable[[Settings], Awaitable[None]],
+        apply: Callable[[Settings], Awaitable[Sequence[str]]],
         observer: ReloadObserver,
         reloading: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
@@ -104,7 +106,7 @@ class Reloader:
         try:
             file_settings = await self._read_settings()
             settings = config.merge_live_settings(before, file_settings)
-            await self._apply(settings)
+            warnings = await self._apply(settings)
         except ConfigError as error:
             return self._report_refused(str(error).split("\n"))
         except Exception as error:  # noqa: BLE001 - a fault here is no reason to stop taking mail
@@ -112,7 +114,8 @@ class Reloader:
             return self._report_refused(["a fault in nbstream; the log has it"])
         self.settings = settings
         changed = config.changed_keys(before, settings)
-        return self._report_applied(changed, config.keys_awaiting_restart(settings, file_settings))
+        waiting = config.keys_awaiting_restart(settings, file_settings)
+        return self._report_applied(changed, waiting, tuple(warnings))
 
     async def pending(self) -> ReloadResult:
         """Return what a reload would do now, and do nothing."""
@@ -137,9 +140,11 @@ class Reloader:
         except TimeoutError:
             raise ConfigError(f"{self._file}: not read within {_READ_SECONDS:g} s") from None
 
-    def _report_applied(self, changed: tuple[str, ...], waiting: tuple[str, ...]) -> ReloadResult:
+    def _report_applied(
+        self, changed: tuple[str, ...], waiting: tuple[str, ...], warnings: tuple[str, ...]
+    ) -> ReloadResult:
         self._observer.reloaded(applied=True)
-        result = ReloadResult(self.file, config.policy_hash(self.settings), (), changed, waiting)
+        result = ReloadResult(self.file, config.policy_hash(self.settings), (), changed, waiting, warnings)
         _log.info(
             "reloaded",
             extra=event_fields(file=result.file, policy=result.policy, changed=", ".join(changed) or None),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from nbstream.assembly.parts import background_work, make_parts
 from nbstream.assembly.policy import make_rules
 from nbstream.assembly.runtime import make_runtime
 from nbstream.daemon.store_checks import open_store, warn_about_durability
+from nbstream.policy.policy import useless_budgets
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,10 +98,11 @@ class Server:
         """Make the objects that ``apply_settings`` would make, and raise the error if that fails."""
         self._make_runtime(settings)
 
-    def apply_settings(self, settings: Settings, since: float | None = None) -> None:
+    def apply_settings(self, settings: Settings, since: float | None = None) -> Sequence[str]:
         """Take over the live sections: what may fail is made first, and then handed to all listeners.
 
-        The settings are in force ``since`` then (Unix time), by default from now on.
+        The settings are in force ``since`` then (Unix time), by default from now on. Returns a sentence for each
+        thing that is allowed and may not be meant.
         """
         self._runtime = self._make_runtime(settings)
         logs.set_up_logging(settings.log.format, settings.log.level, self._log_fields)
@@ -111,6 +113,18 @@ class Server:
         if self._runtime:
             for _, listener in self._listeners:
                 listener.apply(self._runtime)
+        return self._warn_about_budgets()
+
+    def _warn_about_budgets(self) -> Sequence[str]:
+        """Log and return which budgets call nothing spam; nothing before the counts are loaded."""
+        if self._runtime is None or self._parts is None or not self.is_loaded or not self._does_chores:
+            return ()
+        policy = self._runtime.spam_filter.policy
+        policies = (policy.default_policy, *policy.other_policies)
+        warnings = useless_budgets(policies, self._parts.mirror.loaded_first_scores)
+        for warning in warnings:
+            _log.warning("%s", warning)
+        return warnings
 
     def _make_runtime(self, settings: Settings) -> Runtime | None:
         """Return the runtime of these settings; None before there are parts, but what fails in it is raised."""
@@ -152,6 +166,7 @@ class Server:
             if not self.stopping:
                 await self._open_listeners(parts, open_sockets())
                 on_ready(self.is_loaded)
+                self._warn_about_budgets()
                 await self._run_until_stopped(None, self._stop.wait(), fatal)
         finally:
             fatal.cancel()

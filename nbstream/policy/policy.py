@@ -15,7 +15,7 @@ from nbstream.policy.budget import budget_promises
 from nbstream.policy.verdict import Thresholds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from nbstream.policy.budget import BudgetPromise
     from nbstream.policy.first_scores import FirstScores
@@ -76,6 +76,18 @@ class ThresholdPolicy:
         is_promised = isinstance(self.spam, FalsePositiveBudget) and promises[self.spam.rate].is_promised
         text = "; ".join(str(promise) for promise in promises.values())
         return Thresholds(min(self.unsure, spam), spam, reject, text, is_promised)
+
+
+def useless_budgets(policies: Iterable[ThresholdPolicy], first_scores: FirstScores) -> list[str]:
+    """Return a sentence for each budget by which nothing is called spam now, because it cannot be promised yet."""
+    budgets = {each.spam for each in policies if isinstance(each.spam, FalsePositiveBudget)}
+    promises = budget_promises(first_scores["ham"], {budget.rate for budget in budgets})
+    return [
+        f"nothing is called spam by the budget of {budget.rate:g}: {promises[budget.rate]}. Until then "
+        "verdict.until_promised can be a P(spam), such as 0.95"
+        for budget in sorted(budgets, key=lambda budget: budget.rate)
+        if _resolve_threshold(budget, promises) > 1
+    ]
 
 
 def spam_by_budget(

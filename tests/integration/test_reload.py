@@ -231,6 +231,24 @@ def test_what_needs_a_restart_is_named_and_the_rest_applied(daemon: DaemonProces
     assert required(delivered(file)["mail"]) == "2.2"
 
 
+def test_a_budget_that_calls_nothing_spam_yet_is_applied_with_a_word(daemon: DaemonProcess, file: File) -> None:
+    sentence = "nothing is called spam by the budget of 0.001: needs 2,995 more ham to promise 0.1 %"
+    file.write("verdict: {max_false_positive_rate: 0.001}")
+
+    result = command("reload", "-c", file.path)
+
+    assert result.returncode == 0
+    assert f"warning: {sentence}" in result.stderr
+    assert sentence in events(daemon, "warning")
+    assert daemon.stop() == 0
+    with DaemonProcess(file.path) as restarted:
+        wait_until(lambda: sentence in events(restarted, "warning"))
+    file.write("verdict: {max_false_positive_rate: 0.001, until_promised: 0.95}")
+    with DaemonProcess(file.path) as another:
+        assert command("reload", "-c", file.path).stderr == ""
+        assert sentence not in events(another, "warning")
+
+
 def test_status_tells_where_the_file_is_not_in_force(daemon: DaemonProcess, file: File) -> None:
     old = policy_hash(load_settings(file.path))
     assert f"policy   {old}\n" in command("status", "-c", file.path).stdout
