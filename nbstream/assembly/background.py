@@ -25,10 +25,14 @@ _SHOWN_SECONDS = 2 * RESTART_WAITS[-1]  # what runs for that long after a failur
 
 
 class BackgroundTasks:
-    """The background work of one process. ``report_failure`` gets the name of what failed, each time."""
+    """The background work of one process.
 
-    def __init__(self, report_failure: Callable[[str], object]) -> None:
-        self._report_failure = report_failure
+    ``count_failures`` gets the name of each work with 0 when it starts, and with 1 each time it fails: what was
+    never counted is not exported.
+    """
+
+    def __init__(self, count_failures: Callable[[str, int], object]) -> None:
+        self._count_failures = count_failures
         self._tasks: list[asyncio.Task[None]] = []
         self._failed_at: dict[str, float] = {}
         self._fatal: BaseException | None = None
@@ -42,6 +46,7 @@ class BackgroundTasks:
 
     def start(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         """Run ``run`` until it returns, however often it fails."""
+        self._count_failures(name, 0)
         self._tasks.append(asyncio.create_task(self._keep_running(name, run), name=name))
 
     async def wait_for_end(self) -> NoReturn:
@@ -70,7 +75,7 @@ class BackgroundTasks:
                 _log.error(
                     "the background work %r has failed and is started again: %s", name, error, exc_info=True
                 )
-                self._report_failure(name)
+                self._count_failures(name, 1)
             else:
                 return
             self._failed_at[name] = time.monotonic()

@@ -57,9 +57,9 @@ class ProcessMetrics:
         """Count a worker that ended without having been asked to."""
         self._restarts.inc()
 
-    def background_failed(self, name: str) -> None:
-        """Count background work that failed."""
-        self._background_failures.labels(name).inc()
+    def background_failed(self, name: str, failures: int) -> None:
+        """Count failures of background work; 0 of them make its counter appear."""
+        self._background_failures.labels(name).inc(failures)
 
     def reloaded(self, applied: bool) -> None:
         """Count a reload of the configuration, by whether it was applied or refused."""

@@ -39,13 +39,17 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 async def test_what_fails_is_started_again(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
     failed = Counter[str]()
-    tasks, work, other = BackgroundTasks(lambda name: failed.update([name])), Work(3, error), Work(0)
+    tasks, work, other = (
+        BackgroundTasks(lambda name, failures: failed.update({name: failures})),
+        Work(3, error),
+        Work(0),
+    )
     tasks.start("restorer", work.run)
     tasks.start("mirror", other.run)
     await work.is_well.wait()
 
     assert (work.starts, other.starts) == (4, 1)
-    assert failed == {"restorer": 3}
+    assert failed == {"restorer": 3, "mirror": 0}
     assert tasks.failing == ["restorer"]
     assert [record.levelno for record in caplog.records] == [logging.ERROR] * 3
     assert all(record.exc_info for record in caplog.records)
@@ -53,7 +57,7 @@ async def test_what_fails_is_started_again(error: Exception, caplog: pytest.LogC
 
 
 async def test_what_has_run_for_a_while_is_well_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    tasks, work = BackgroundTasks(lambda _: None), Work(1)
+    tasks, work = BackgroundTasks(lambda _name, _failures: None), Work(1)
     tasks.start("restorer", work.run)
     await work.is_well.wait()
     monkeypatch.setattr(module, "_SHOWN_SECONDS", 0)
@@ -63,7 +67,7 @@ async def test_what_has_run_for_a_while_is_well_again(monkeypatch: pytest.Monkey
 
 
 async def test_what_returns_is_done() -> None:
-    tasks, calls = BackgroundTasks(lambda _: None), []
+    tasks, calls = BackgroundTasks(lambda _name, _failures: None), []
 
     async def warn_once() -> None:
         calls.append("warned")
@@ -78,7 +82,7 @@ async def test_what_returns_is_done() -> None:
 
 @pytest.mark.parametrize("error", [ConfigError("wrong"), StoreIncompatible("of another version")])
 async def test_what_waiting_cannot_mend_ends_the_process(error: Exception) -> None:
-    tasks, work = BackgroundTasks(lambda _: None), Work(1, error)
+    tasks, work = BackgroundTasks(lambda _name, _failures: None), Work(1, error)
     tasks.start("mirror", work.run)
 
     with pytest.raises(type(error)):

@@ -294,6 +294,27 @@ async def test_what_is_degraded_is_said_by_readyz_and_the_page_alike(
     assert (status.ready, dict(status.degraded)) == (is_ready, sentence)
 
 
+async def test_background_work_that_fails_is_said_while_mail_goes_on(client: Redis, tmp_path: Path) -> None:
+    async def fail() -> None:
+        raise RuntimeError("a fault")
+
+    async with run_process(client, tmp_path) as process:
+        process.parts.background.start("restorer", fail)
+        check = HealthCheck(process.parts, lambda: False)
+
+        async def is_failing() -> bool:
+            return bool(process.parts.background.failing)
+
+        await until(is_failing)
+        found = await check.health()
+        await process.parts.background.stop()
+
+    assert found.is_ready
+    assert [finding.what for finding in found.findings if is_of(finding, health.BACKGROUND_FAILED)] == [
+        health.BACKGROUND_FAILED(names="restorer").what
+    ]
+
+
 async def test_what_is_wrong_with_the_model_is_said_as_doctor_says_it(client: Redis, tmp_path: Path) -> None:
     async with run_process(client, tmp_path) as process:
         policy = FilterPolicy(ThresholdPolicy(0.5, FalsePositiveBudget(0.01)), {"spam": 2, "ham": 3})

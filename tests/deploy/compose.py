@@ -163,11 +163,12 @@ def connect_networks(addresses: dict[str, str]) -> None:
             run("ip", "-n", name, "link", "set", device, "up")
 
 
-def metric(address: str, name: str) -> float:
-    """Return the sum of a metric over its labels."""
+def metric(address: str, name: str, label: str = "") -> float:
+    """Return the sum of a metric over its labels, or over those that have ``label``, as in ``code="200"``."""
     with urllib.request.urlopen(f"http://{address}:9464/metrics", timeout=20) as response:
         lines = response.read().decode().splitlines()
-    return sum(float(line.rpartition(" ")[2]) for line in lines if re.match(rf"{name}[{{ ]", line))
+    values = (line for line in lines if re.match(rf"{name}[{{ ]", line) and label in line)
+    return sum(float(line.rpartition(" ")[2]) for line in values)
 
 
 def use(addresses: dict[str, str], password: str) -> None:
@@ -200,15 +201,15 @@ def use(addresses: dict[str, str], password: str) -> None:
         assert "X-Nbstream: " in content, content
         assert "X-Spam-Flag" not in content, content
         assert mailbox.copy("1", "Junk")[0] == "OK"
-    learned = "nbstream_feedback_total"
-    wait_until(lambda: metric(addresses["nbstream"], learned) == 1)
+    learned = ("nbstream_feedback_total", 'outcome="learned"')  # what was refused is counted there too
+    wait_until(lambda: metric(addresses["nbstream"], *learned) == 1)
     wait_until(lambda: metric(addresses["nbstream"], "nbstream_spool_delay_seconds_count") == 1)
 
     with smtplib.SMTP(addresses["postfix"], 587, "client.example", 20) as submission:
         submission.starttls(context=context)
         submission.login(USER, password)
         submission.sendmail(USER, "ham@nbstream.invalid", "Subject: minutes\r\n\r\nThe meeting is at ten.\r\n")
-    wait_until(lambda: metric(addresses["nbstream"], learned) == 2)
+    wait_until(lambda: metric(addresses["nbstream"], *learned) == 2)
 
 
 def refuse_users_of_the_machine(addresses: dict[str, str]) -> None:

@@ -111,6 +111,24 @@ async def test_a_server_that_hides_its_settings_is_to_be_looked_at(own_redis: Re
     the(found, RISKS[DurabilityRisk.UNKNOWN])
 
 
+async def test_a_default_user_who_may_not_read_the_file_again_is_a_problem(
+    own_redis: RedisServer, tmp_path: Path
+) -> None:
+    password = tmp_path / "password"
+    password.write_text("secret")
+    settings = f", user: nb, password_file: {password}"
+    with redis.Redis(unix_socket_path=str(own_redis.socket)) as client:
+        client.config_set("appendonly", "yes")
+        client.execute_command("ACL", "SETUSER", "nb", "on", ">secret", "~*", "&*", "+@all")
+    with redis.Redis(unix_socket_path=str(own_redis.socket), username="nb", password="secret") as client:
+        client.execute_command("ACL", "SETUSER", "default", "reset")
+
+        the(await examine(own_redis.url, tmp_path, settings), RISKS[DurabilityRisk.REPLAY_REFUSED])
+
+        client.execute_command("ACL", "SETUSER", "nb", "-acl|dryrun")
+        the(await examine(own_redis.url, tmp_path, settings), RISKS[DurabilityRisk.REPLAY_UNKNOWN])
+
+
 async def test_the_user_of_the_handbook_may_do_all_that_is_asked(own_redis: RedisServer, tmp_path: Path) -> None:
     conf = (Path(__file__).parents[2] / "deploy" / "redis" / "redis.conf").read_text()
     (line,) = [line for line in conf.splitlines() if line.startswith("user nbstream ")]

@@ -31,6 +31,7 @@ async def test_what_a_primary_took_that_was_cut_off_with_the_host_for_an_hour_is
         addresses = tuple((sentinel.host, sentinel.public_port) for sentinel in servers.sentinels)
         async with host_at(SentinelNodes(addresses, SERVICE), tmp_path / "state") as host:
             old = await asyncio.to_thread(servers.primary)
+            assert old.ask("WAIT", 2, 10_000) == 2, "the replicas know the model"
             network.isolate({old.host, CLIENTS})
             await until(lambda: has_no_replica(old), 60)
             for number in range(3):
