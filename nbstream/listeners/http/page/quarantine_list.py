@@ -11,7 +11,7 @@ import heapq
 import math
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -118,6 +118,19 @@ def find_page(mails: Collection[QuarantinedMail], query: MailQuery, count: int) 
         return MailPage(found, len(mails), "")
     read_to = newest[most - 1]
     return MailPage(found, len(mails), _time_cursor(read_to), read_to.at if query.is_filtered else None)
+
+
+def find_until(
+    mails: Collection[QuarantinedMail], query: MailQuery, until: str
+) -> tuple[Sequence[QuarantinedMail], str]:
+    """Return the newest messages that ``query`` finds, ``MAX_READ`` at most, and the place of the newest of them.
+
+    With such a place as ``until`` none that came later is found. It opens files.
+    """
+    newest = _read_time_cursor(until)
+    known = mails if newest is None else [mail for mail in mails if (mail.at, mail.id) <= newest]
+    found = find_page(known, replace(query, order=MailOrder.NEWEST, cursor=""), MAX_READ).mails
+    return found, _time_cursor(found[0]) if found else ""
 
 
 def _page_by_probability(mails: Collection[QuarantinedMail], query: MailQuery, count: int) -> MailPage:

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 from nbstream.errors import InputError
 from nbstream.listeners.http.page.address_filters import read_address
-from nbstream.listeners.http.page.quarantine_list import MailOrder, MailQuery
+from nbstream.listeners.http.page.quarantine_list import MAX_READ, MailOrder, MailQuery
 from nbstream.listeners.http.page.quarantined_mail import MailResult, describe_unreadable
 from nbstream.listeners.http.page.requests import Page, PageRefused
 from nbstream.listeners.http.page.routes import PageRoute
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nbstream.listeners.http.page.requests import Answer, PageRequest
 
 _ROWS = 50
-_RELEASE_SECONDS = 30.0  # no release begins later than this after the first one: a browser waits for the answer
+_SECONDS = 30.0  # nothing begins later than this after the first message: a browser waits for the answer
 
 
 class QuarantineView:
@@ -67,6 +67,8 @@ class QuarantineView:
         return Page("quarantine.html", values)
 
     async def _change(self, request: PageRequest) -> Answer:
+        if request.form_value("action") == "delete_found":
+            return await self._delete_found(request)
         ids = read_selected_ids(request)
         try:
             mails = await self._quarantine.find_all(ids)
@@ -82,17 +84,39 @@ class QuarantineView:
                 results = [await self._quarantine.delete(mail, actor) for mail in mails.values()]
             case "delete":
                 rows = await self._quarantine.subjects(list(mails.values()))
-                return Page("quarantine_delete.html", {"rows": rows, "gone": gone})
+                return Page("quarantine_delete.html", {"rows": rows, "gone": gone, "found": 0})
             case _:
                 raise PageRefused(400, text("quarantine.unknown_action"))
         return Page("quarantine_results.html", {"results": [*results, *gone], "rows": await self._find_rows(ids)})
+
+    async def _delete_found(self, request: PageRequest) -> Answer:
+        """Delete all that the filters find, of what there was when this was asked; ``MAX_READ`` at most."""
+        fields = {name: request.form_value(name) for name in ("sender", "recipient", "until")}
+        query, filters, problems = _read_query({**fields, "before": ""})
+        if problems:  # a filter that is not understood finds all
+            raise PageRefused(400, problems[0])
+        try:
+            found, until = await self._quarantine.find_until(query, fields["until"])
+        except InputError as error:
+            raise PageRefused(503, describe_unreadable(error)) from error
+        if request.form_value("confirmed") != "yes" or not fields["until"]:
+            values = {"gone": (), "rows": (), "found": len(found), "most": MAX_READ}
+            return Page("quarantine_delete.html", {**values, "filters": filters, "until": until})
+        results, stop = [], time.monotonic() + _SECONDS
+        for mail in found:
+            if time.monotonic() >= stop:
+                break
+            results.append(await self._quarantine.delete(mail, request.session.name))
+        failed = [result for result in results if not result.is_done]
+        values = {"results": failed, "rows": {}, "deleted": len(results) - len(failed)}
+        return Page("quarantine_results.html", {**values, "left": len(found) - len(results)})
 
     async def _release_all(
         self, mails: Sequence[QuarantinedMail], actor: str, *, again: bool
     ) -> Sequence[MailResult]:
         """Release one message after the other, as long as there is time to begin."""
         results = []
-        until = time.monotonic() + _RELEASE_SECONDS
+        until = time.monotonic() + _SECONDS
         for mail in mails:
             if time.monotonic() < until:
                 results.append(await self._quarantine.release(mail, actor, again=again))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from nbstream.errors import InputError, NbstreamError, NotReleased, ReleaseInDoubt
 from nbstream.listeners.http.error_responses import error_problem
 from nbstream.listeners.http.page.lesson_sentences import describe_lesson
-from nbstream.listeners.http.page.quarantine_list import MAX_COPIES, QuarantinedMail, find_page
+from nbstream.listeners.http.page.quarantine_list import MAX_COPIES, QuarantinedMail, find_page, find_until
 from nbstream.listeners.http.page.texts import text
 from nbstream.listeners.request_errors import is_request_error
 from nbstream.logs import event_fields
@@ -136,6 +136,14 @@ class PageQuarantine:
         async with self._one_reader:
             by_id = await asyncio.to_thread(self._by_id)
         return {message_id: by_id[message_id] for message_id in message_ids if message_id in by_id}
+
+    async def find_until(self, query: MailQuery, until: str) -> tuple[Sequence[QuarantinedMail], str]:
+        """Return the messages that ``query`` finds, ``MAX_READ`` at most, and the place of the newest of them.
+
+        With such a place as ``until`` none that came later is found. Raises ``InputError``.
+        """
+        async with self._one_reader:
+            return await asyncio.to_thread(lambda: find_until(self._by_id().values(), query, until))
 
     async def subjects(self, mails: Sequence[QuarantinedMail]) -> Sequence[ListedMail]:
         """Return what the list says of these messages."""

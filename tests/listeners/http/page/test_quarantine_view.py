@@ -242,6 +242,31 @@ async def test_a_deletion_asks_first_and_then_deletes_what_was_asked(site: Site)
     assert waiting_ids(site) == {ids[2]}
 
 
+async def test_all_that_a_filter_finds_are_deleted_at_once_and_nothing_that_came_since(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quarantine_view, "_ROWS", 2)
+    wanted = [await site.quarantine(raw, "a@held.example") for raw in LETTERS[:5]]
+    others = [await site.quarantine(raw, "b@held.example") for raw in LETTERS[5:7]]
+
+    async with site.browser() as browser:
+        listed = (await browser.get(f"{PATH}?recipient=a@held.example")).text
+        question = await send(browser, "delete_found", recipient="a@held.example", sender="")
+        assert waiting_ids(site) == {*wanted, *others}
+        asked = dict(re.findall(r'name="(recipient|sender|until)" value="([^"]*)"', question))
+        later = await site.quarantine(LETTERS[7], "a@held.example")
+        (file,) = (tmp_path / "Quarantine/new").glob(f"*{later}")
+        seconds, _, rest = file.name.partition(".")
+        file.rename(file.with_name(f"{int(seconds) + 1}.{rest}"))
+        done = await send(browser, "delete_found", confirmed="yes", **asked)
+
+    assert buttons(listed) == ["Search", "Release", "Delete", "Delete all that are found"]
+    assert "5 messages" in words(question)
+    assert buttons(question) == ["Delete 5 messages"]
+    assert "5 messages were deleted" in words(done)
+    assert waiting_ids(site) == {*others, later}
+
+
 async def test_what_may_have_been_delivered_is_released_only_when_that_is_said(
     site: Site, sink: Sink, tmp_path: Path
 ) -> None:
@@ -462,7 +487,7 @@ async def test_no_release_begins_after_the_time_of_a_request(
     site: Site, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     message_id = await site.quarantine(LETTERS[0])
-    monkeypatch.setattr(quarantine_view, "_RELEASE_SECONDS", 0.0)
+    monkeypatch.setattr(quarantine_view, "_SECONDS", 0.0)
     async with site.browser() as browser:
         page = await send(browser, "release", message_id)
     assert "not tried" in words(page)

@@ -56,6 +56,14 @@ TEXTS = {
     "delete_why": (
         "A deleted message cannot be brought back. Nothing is learned from it, and its sender is not told."
     ),
+    "delete_found": "Delete all that are found",
+    "delete_everything": "Delete all",
+    "found": "{count:,} messages are found.",
+    "found.one": "1 message is found.",
+    "found_most": "They are the newest; there may be more.",
+    "found_deleted": "{count:,} messages were deleted.",
+    "found_deleted.one": "1 message was deleted.",
+    "found_left": "There was no time for {count:,} more: delete again.",
     "delete_confirm": "Delete {count} messages",
     "delete_confirm.one": "Delete 1 message",
     "cancel": "Cancel",
