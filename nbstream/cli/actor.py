@@ -7,6 +7,10 @@ import os
 from nbstream.system_users import actor_of_system_user
 
 
-def current_user() -> str:
-    """Return ``user`` and the user's name, or its number where it has none; no peer's address looks like this."""
-    return actor_of_system_user(os.getuid())
+def current_user(person: str | None = None) -> str:
+    """Return ``user`` and the user's name, or its number where it has none; no peer's address looks like this.
+
+    ``person`` is whom the user teaches for, by the user's own word.
+    """
+    user = actor_of_system_user(os.getuid())
+    return f"{user} for {person}" if person else user

@@ -13,6 +13,7 @@ from nbstream.wire.moments import parse_moment
 if TYPE_CHECKING:
     from nbstream.wire.imap_url import ImapFolder
 
+_MAX_NAME_CHARACTERS = 100
 _MAX_MESSAGE_COUNT = 999_999_999
 
 
@@ -34,6 +35,13 @@ def mail_address(text: str) -> str:
     """Return a mail address of printable ASCII, without display name and angle brackets."""
     if not re.fullmatch(r"[!-;=?A-~]{1,64}@[!-;=?A-~]{1,253}", text):
         raise argparse.ArgumentTypeError(f"{text} is no mail address such as ann@example.org")
+    return text
+
+
+def person(text: str) -> str:
+    """Return the name of somebody, an address for one, as it is to stand in the history."""
+    if not text or len(text) > _MAX_NAME_CHARACTERS or not text.isprintable():
+        raise argparse.ArgumentTypeError(f"a name has 1 to {_MAX_NAME_CHARACTERS} printable characters")
     return text
 
 

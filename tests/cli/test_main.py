@@ -16,6 +16,7 @@ from redis import Redis
 
 from nbstream.cli.main import main
 from nbstream.engine.choice import ENVIRONMENT
+from tests.cli.taught import Taught
 from tests.conftest import RedisServer
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -118,6 +119,22 @@ def test_who_taught_is_the_user_of_the_system(run: Run, tmp_path: Path, own_redi
         b"cli",
         f"user {pwd.getpwuid(os.getuid()).pw_name}".encode(),
     )
+
+
+def test_whom_it_was_taught_for_stands_beside_the_user(taught: Taught, tmp_path: Path) -> None:
+    (tmp_path / "prize.eml").write_text(PRIZE)
+
+    taught("learn", "spam", str(tmp_path / "prize.eml"), "--for", "ann@example.org")
+
+    user = f"user {pwd.getpwuid(os.getuid()).pw_name}"
+    assert [line["actor"] for line in taught.json("history")] == [f"{user} for ann@example.org"]
+    out, _ = taught("undo", "--since", "2h", "--actor", f"{user} for ann@example.org")
+    assert "changes: 1 would be taken back" in out
+
+
+@pytest.mark.parametrize("name", ["", "a" * 101, "ann\nbob", "ann\x1b[31m"])
+def test_a_name_of_a_person_is_one_short_line(run: Run, name: str) -> None:
+    assert run("learn", "spam", "-", "--for", name, text=PRIZE).returncode == 64
 
 
 @pytest.mark.parametrize("words", [["learn", "spam"], ["unlearn"], ["learn", "spam", "--id", "A" * 24]])

@@ -82,7 +82,7 @@ async def _run(
     errors: list[NbstreamError] = []
     summary, interrupted = LessonSummary(errors, options.label), ""
     insistence = Insistence.AT_ONCE if options.insist else Insistence.NEVER
-    bare_texts, source = BareTextCount(), LessonSource(COMMAND_SOURCE, current_user(), insistence)
+    bare_texts, source = BareTextCount(), LessonSource(COMMAND_SOURCE, current_user(options.person), insistence)
     try:
         async with (
             open_one_shot_filter(settings, sign=True) as (spam_filter, _),

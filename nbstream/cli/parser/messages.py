@@ -120,6 +120,13 @@ def _add_learn(commands: Commands) -> None:
             metavar="PATH",
             help="message, mbox, folder, Maildir, or - for standard input; none is needed with --id",
         )
+        parser.add_argument(
+            "--for",
+            dest="person",
+            type=arguments.person,
+            metavar="NAME",
+            help="whose word it is: history and undo --actor know it as 'user YOU for NAME'",
+        )
         paths.required = False  # an --id will do; with nargs="*" argparse takes none where an option comes first
         parser.add_argument(
             "--id",
