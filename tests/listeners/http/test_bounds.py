@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
+from nbstream.listeners.http.connections import HttpConnection
 from tests.listeners.http.http_listener import PRIZE, RunningHttpListener, open_http, rest
 from tests.waiting import DEADLINE_SECONDS, until
 
@@ -62,6 +63,29 @@ async def test_one_byte_at_a_time_is_the_same_request(http: RunningHttpListener)
         answer = await rest(reader)
 
     assert status(answer) == 200
+
+
+async def test_what_comes_at_once_is_read_in_small_turns(
+    http: RunningHttpListener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    received = HttpConnection.data_received
+    turns: list[int] = []
+
+    def count(connection: HttpConnection, data: bytes) -> None:
+        turns.append(len(data))
+        received(connection, data)
+
+    monkeypatch.setattr(HttpConnection, "data_received", count)
+    message = PRIZE + b"prize " * 20_000
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in message)
+
+    async with http.open() as (reader, writer):
+        writer.write(CHUNKED + chunks + b"0\r\n\r\n")
+        answer = await rest(reader)
+
+    assert status(answer) == 200
+    assert sum(turns) > 700_000
+    assert max(turns) <= 16 << 10
 
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 import time
 import zlib
 from collections.abc import AsyncIterator
@@ -424,6 +425,12 @@ async def test_before_the_former_schema_is_signed_all_messages_are_given_its_for
     assert 4000 < await client.ttl(KEYS.checked("m1")) <= 5000
 
 
+def bomb_that_says_it_is_small() -> bytes:
+    """A frame whose header says 200,000 bytes, and whose blocks have a megabyte."""
+    frame = zstandard.ZstdCompressor(dict_data=DICTIONARY).compress(bytes(1 << 20))
+    return frame.replace(struct.pack("<I", 1 << 20), struct.pack("<I", 200_000), 1)
+
+
 @pytest.mark.parametrize(
     "stored",
     [
@@ -433,6 +440,7 @@ async def test_before_the_former_schema_is_signed_all_messages_are_given_its_for
         zstandard.ZstdCompressor().compress(checked_message(1).content()),
         zstandard.ZstdCompressor(dict_data=DICTIONARY, write_content_size=False).compress(b"0.5 ham\0\0\0\0"),
         zstandard.ZstdCompressor(dict_data=DICTIONARY).compress(bytes(MAX_BYTES + 1)),
+        bomb_that_says_it_is_small(),
         zlib.compress(b"0.5 ham\0\0\0\0\0\xff"),
         zlib.compress(b"0.5 ham\0\0\0\0\0*@x\0key\0more"),
     ],
