@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import pwd
+import shlex
+import shutil
 import socket
 import struct
+import sys
 from functools import lru_cache
 
 _CREDENTIALS = struct.Struct("iII")  # struct ucred of unix(7): process, user, group
@@ -25,6 +29,14 @@ def user_name(number: int) -> str:
 def actor_of_system_user(number: int) -> str:
     """Return the user as an actor in the history: ``user`` and the name. No peer's address looks like this."""
     return f"user {user_name(number)}"
+
+
+def as_user(number: int) -> str:
+    """Return what to do where only this user may run the command of this process: a line to copy."""
+    name = user_name(number)
+    before = ["runuser", "-u", name, "--"] if os.geteuid() == 0 else ["sudo", "-u", name]
+    program = shutil.which(sys.argv[0]) or sys.argv[0]
+    return f"run this as that user: {shlex.join([*before, program, *sys.argv[1:]])}"
 
 
 def user_number(name: str) -> int:

@@ -38,3 +38,9 @@ class FeedbackSettings(Section):
         if value.lower() == info.data.get("spam_address", "").lower():
             raise ValueError("must differ from feedback.spam_address (upper and lower case are the same)")
         return value
+
+    @property
+    def warnings(self) -> list[str]:
+        """One sentence where everybody may teach."""
+        everybody = [str(network) for network in self.allow_from if not network.prefixlen]
+        return [f"feedback.allow_from: {network} is everybody: strangers may teach" for network in everybody]

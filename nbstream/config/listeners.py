@@ -458,6 +458,16 @@ class ListenersSettings(Section):
     """
 
     @property
+    def warnings(self) -> list[str]:
+        """One sentence for each certificate that nobody is offered."""
+        return [
+            f"listeners.{name}.tls is off, so that nobody is offered the certificate in tls_cert_file: with may, "
+            "clients can use it"
+            for name, listener in (("smtp", self.smtp), ("lmtp", self.lmtp))
+            if listener and listener.tls_cert_file and listener.tls == "off"
+        ]
+
+    @property
     def listen_addresses(self) -> list[tuple[str, TcpAddress | UnixAddress]]:
         """The names of the listeners that have an address and are not closed, with their addresses."""
         by_name = {

@@ -330,7 +330,7 @@ class Settings(Section):
     @property
     def warnings(self) -> list[str]:
         """One sentence for each thing that is allowed and may not be meant."""
-        return [*self.redis.warnings, *self.headers.warnings]
+        return [*self.redis.warnings, *self.listeners.warnings, *self.feedback.warnings, *self.headers.warnings]
 
     @property
     def source(self) -> Path | None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import grp
 import os
-import shlex
 import stat
-import sys
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -19,7 +17,7 @@ from nbstream.config import SecretFile
 from nbstream.doctor.examination import in_thread, run_parts
 from nbstream.findings import note, ok, problem, warning
 from nbstream.listeners.sockets import UnixListenAddress
-from nbstream.system_users import user_name, user_number
+from nbstream.system_users import as_user, user_name, user_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 OTHER_USER = note(
     "permissions.user",
     "This examination runs as {own}, and the daemon as {daemon}: what the daemon may do can differ.",
-    "Run it as that user; root does so by runuser -u {daemon} -- {command}.",
+    "Then {command}.",
 )
 NO_STATE = note(
     "permissions.state_dir", "The state folder {folder} does not exist yet.", "A daemon makes it when it starts."
@@ -103,16 +101,7 @@ async def examine_permissions(site: Site) -> Sequence[Finding]:
 def _user(site: Site) -> Iterator[Finding]:
     user = site.daemon_user
     if user is not None and not site.is_daemon_user:
-        yield OTHER_USER(own=user_name(os.geteuid()), daemon=user_name(user), command=_own_command(site))
-
-
-def _own_command(site: Site) -> str:
-    """Return this command with the paths of program and file, which another user may have to be told."""
-    program = Path(sys.executable).with_name("nbstream")
-    words = [str(program) if program.exists() else "nbstream", "doctor"]
-    if site.settings.source:
-        words += ["-c", str(site.settings.source.absolute())]
-    return shlex.join(words)
+        yield OTHER_USER(own=user_name(os.geteuid()), daemon=user_name(user), command=as_user(user))
 
 
 def _state_folder(site: Site) -> Iterator[Finding]:

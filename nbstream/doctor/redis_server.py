@@ -12,6 +12,7 @@ from nbstream.errors import ConfigError, StoreUnavailable
 from nbstream.findings import FindingKind, Severity, note, ok, problem, warning
 from nbstream.store.connection import DurabilityRisk, durability_risks
 from nbstream.store.redis_errors import store_errors
+from nbstream.system_users import as_user
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -27,7 +28,7 @@ NOT_ASKED = note(
 OF_DAEMON = note(
     "redis.reachable",
     "The embedded Redis was not asked: it is for the user of the daemon alone.",
-    "Run this as that user.",
+    "To ask it, {command}.",
 )
 UNREACHABLE = problem(
     "redis.reachable",
@@ -110,8 +111,9 @@ async def examine_redis(site: Site) -> Sequence[Finding]:
     """Ask Redis about itself."""
     if not site.has_redis_to_ask:
         return [] if site.daemon_unknown else [NOT_ASKED()]
-    if site.settings.redis.is_embedded and not site.is_daemon_user:
-        return [OF_DAEMON()]
+    user = site.daemon_user
+    if site.settings.redis.is_embedded and user is not None and not site.is_daemon_user:
+        return [OF_DAEMON(command=as_user(user))]
     try:
         async with open_running_redis(site.settings) as clients:
             return [finding async for finding in _ask(site, clients.client)]

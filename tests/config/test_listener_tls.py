@@ -48,6 +48,29 @@ def test_without_tls_there_is_no_context(load: Callable[[str], Settings], certif
     assert make_tls_contexts(load(f"listeners: {{smtp: {{{files}, tls: off}}, lmtp: {{}}}}")) == {}
 
 
+@pytest.mark.parametrize("listener", ["smtp", "lmtp"])
+@pytest.mark.parametrize(("tls", "warnings"), [("off", 1), ("may", 0)])
+def test_a_certificate_that_nobody_is_offered_is_warned_of(
+    load: Callable[[str], Settings], certificates: Certificates, listener: str, tls: str, warnings: int
+) -> None:
+    files = f"tls_cert_file: {certificates.certificate}, tls_key_file: {certificates.key}"
+
+    said = load(f"listeners: {{{listener}: {{{files}, tls: {tls}}}}}").warnings
+
+    assert len(said) == warnings
+    assert all(f"listeners.{listener}.tls is off" in sentence for sentence in said)
+
+
+@pytest.mark.parametrize(("networks", "warnings"), [("127.0.0.0/8", 0), ("'::/0', 0.0.0.0/0", 2)])
+def test_a_network_of_everybody_that_may_teach_is_warned_of(
+    load: Callable[[str], Settings], networks: str, warnings: int
+) -> None:
+    said = load(f"feedback: {{allow_from: [{networks}]}}").warnings
+
+    assert len(said) == warnings
+    assert all("strangers may teach" in sentence for sentence in said)
+
+
 @pytest.mark.parametrize(
     ("section", "problem"),
     [

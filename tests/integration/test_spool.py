@@ -121,7 +121,8 @@ def test_a_reload_and_a_drain_under_load_lose_nothing(tmp_path: Path, redis_bina
 
     with DaemonProcess(site.file):
         wait_until(lambda: measure_backlog(site.state / "spool").waiting == 0)
-        assert learned_in_redis(site)["spam"] == taken  # each was answered
+        # What came in the last moment may be known and not answered: Dovecot would hand it over again.
+        assert taken <= learned_in_redis(site)["spam"] <= next(numbers)
 
 
 def test_a_disk_that_hangs_does_not_hold_up_the_end(tmp_path: Path, redis_binary: Path) -> None:

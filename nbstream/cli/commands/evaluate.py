@@ -24,6 +24,7 @@ from nbstream.assembly.engine import make_engine
 from nbstream.assembly.filter import make_filter
 from nbstream.assembly.headers import make_message_reader
 from nbstream.assembly.store import make_autolearn_model, open_temporary_model
+from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts, message_files, output_files
 from nbstream.cli.exit_codes import exit_code
 from nbstream.cli.terminal import print_error, print_note
@@ -72,6 +73,10 @@ def run(options: argparse.Namespace) -> int:
     result, counting_store = interrupts.run_interruptible(
         _run(settings, options.redis, stream, evaluation_options)
     )
+    if errors and len({row.label for row in result.rows}) < len(CLASSES):  # nothing can be said of one class alone
+        for error in errors:
+            print_error(error)
+        return exit_code(errors[0])
     measured = report.build_report(
         result,
         counting_store,

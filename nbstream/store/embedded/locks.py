@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING, Self
 
 from nbstream.errors import CannotStart, ConfigError, StoreUnavailable
-from nbstream.system_users import user_name
+from nbstream.system_users import as_user, user_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,5 +115,5 @@ def _whose(state_dir: Path, error: OSError) -> str:
         with contextlib.suppress(OSError):
             owner = state_dir.stat().st_uid
             if owner != os.geteuid():
-                return f"; it belongs to {user_name(owner)}: run this as that user"
+                return f"; it belongs to {user_name(owner)}: {as_user(owner)}"
     return ""

@@ -39,7 +39,7 @@ from nbstream.store.embedded.server_programs import (
     read_version_record,
     write_version_record,
 )
-from nbstream.system_users import user_name
+from nbstream.system_users import as_user, user_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -191,7 +191,7 @@ class EmbeddedRedis:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         owner = self._folder.stat().st_uid
         if owner != os.geteuid():  # root would create files that the daemon cannot open
-            raise ConfigError(f"{self._folder} belongs to {user_name(owner)}: run this as that user")
+            raise ConfigError(f"{self._folder} belongs to {user_name(owner)}: {as_user(owner)}")
         if len(os.fsencode(self._folder / _SOCKET_NAME)) > _SOCKET_PATH_BYTES:
             if not Path("/proc/self/fd").is_dir():
                 raise ConfigError(f"state_dir {self._state_dir} is too long for a unix socket: use a shorter one")

@@ -229,12 +229,23 @@ def test_what_cannot_be_read_is_66_and_of_two_heaps_the_rest_is_measured(
     evaluate: Evaluate, tmp_path: Path
 ) -> None:
     (tmp_path / "ham.eml").write_text("Subject: x\n\ny\n")
+    (tmp_path / "spam.eml").write_text("Subject: y\n\nx\n")
 
     assert evaluate(tmp_path / "none")[0] == 66
-    code, out, err = evaluate("--spam", tmp_path / "gone", "--ham", tmp_path / "ham.eml", "--json")
+    spam = ("--spam", tmp_path / "gone", tmp_path / "spam.eml")
+    code, out, err = evaluate(*spam, "--ham", tmp_path / "ham.eml", "--json")
 
     assert code == 66
-    assert json.loads(out)["ham"] == 1
+    assert (json.loads(out)["ham"], json.loads(out)["spam"]) == (1, 1)
+    assert err == f"nbstream: {tmp_path / 'gone'}: No such file or directory\n"
+
+
+def test_without_a_readable_message_of_a_class_nothing_is_measured(evaluate: Evaluate, tmp_path: Path) -> None:
+    (tmp_path / "ham.eml").write_text("Subject: x\n\ny\n")
+
+    code, out, err = evaluate("--spam", tmp_path / "gone", "--ham", tmp_path / "ham.eml")
+
+    assert (code, out) == (66, "")
     assert err == f"nbstream: {tmp_path / 'gone'}: No such file or directory\n"
 
 
