@@ -10,16 +10,7 @@ from nbstream import filter as filter_
 from nbstream.assembly.engine import make_engine
 from nbstream.assembly.policy import make_filter_policy
 from nbstream.assembly.store import make_autolearn_model, make_model, make_recent_messages, open_running_redis
-from nbstream.bayes import (
-    bernoulli,
-    calibration,
-    categorical,
-    classifier,
-    gaussian,
-    lesson_weight,
-    multinomial,
-    priors,
-)
+from nbstream.bayes import calibration, classifier
 from nbstream.engine.choice import PYTHON, Engine
 from nbstream.filter.scorer import Scorer
 from nbstream.mail import mime
@@ -27,7 +18,7 @@ from nbstream.tokens import tokenizer
 from nbstream.tokens.native_tokenizer import make_tokenizer
 
 if TYPE_CHECKING:
-    from nbstream.config import EventModelsSettings, MultinomialSettings, Settings
+    from nbstream.config import Settings
     from nbstream.store.model.model import Model
 
 
@@ -36,44 +27,10 @@ def message_limits(settings: Settings) -> mime.MessageLimits:
     return mime.MessageLimits(settings.limits.look_bytes, settings.limits.max_parts, settings.limits.max_depth)
 
 
-def classifier_options(settings: Settings) -> classifier.ClassifierOptions:
-    """Return how features are weighed, and how much is learned of a message."""
-    return classifier.ClassifierOptions(
-        event_models=make_event_models(settings.model.event_models),
-        prior=priors.PriorOptions(settings.model.prior_messages),
-        lesson_weight=lesson_weight.LessonWeightOptions() if settings.model.learning_weights == "error" else None,
-    )
-
-
-def make_event_models(models: EventModelsSettings) -> classifier.EventModelOptions:
-    """Return the event models that the settings name."""
-    return classifier.EventModelOptions(
-        multinomial=_multinomial_options(models.multinomial) if models.multinomial else None,
-        bernoulli=bernoulli.BernoulliOptions(**models.bernoulli.model_dump()) if models.bernoulli else None,
-        categorical=categorical.CategoricalOptions(**models.categorical.model_dump())
-        if models.categorical
-        else None,
-        gaussian=gaussian.GaussianOptions(**models.gaussian.model_dump()) if models.gaussian else None,
-    )
-
-
-def _multinomial_options(model: MultinomialSettings) -> multinomial.MultinomialOptions:
-    smoothing: multinomial.Smoothing
-    if model.m is not None:
-        smoothing = multinomial.MEstimate(model.m)
-    else:
-        assert model.alpha is not None
-        smoothing = multinomial.Lidstone(model.alpha)
-    return multinomial.MultinomialOptions(smoothing, model.complement)
-
-
 def tokenizer_options(settings: Settings) -> tokenizer.TokenizerOptions:
-    """Return which features are made of a message."""
-    models = settings.model.event_models
+    """Return which tokens are made of a message."""
     return tokenizer.TokenizerOptions(
         max_tokens=settings.limits.max_tokens,
-        attributes=models.categorical is not None,
-        numbers=models.gaussian is not None,
         trusted_authserv_ids=frozenset(settings.trusted_authserv_ids),
         own_received_fields=settings.own_received_fields,
     )
@@ -102,7 +59,7 @@ def make_filter(  # noqa: PLR0913 - most have a default, and are named where the
     own_tokenizer = make_tokenizer(tokenizer_options(settings), engine.native_library)
     parts = filter_.FilterParts(
         tokenizer=wrap_tokenizer(own_tokenizer) if wrap_tokenizer else own_tokenizer,
-        classifier=classifier.Classifier(classifier_options(settings), engine.native_library),
+        classifier=classifier.Classifier(engine.native_library),
         calibration=calibration.Calibration(library=engine.native_library),
         model=model,
         counts=counts,
@@ -123,7 +80,7 @@ def make_scorer(
 ) -> Scorer:
     """Return what scores as the filter does over other counts, by the policy of the settings or by ``policy``."""
     return Scorer(
-        classifier.Classifier(classifier_options(settings)),
+        classifier.Classifier(),
         calibration.Calibration(),
         counts,
         policy or make_filter_policy(settings),

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from nbstream.assembly.filter import make_event_models, make_scorer
+from nbstream.assembly.filter import make_scorer
 from nbstream.assembly.now import NowReader
 from nbstream.assembly.store import make_row_search
 from nbstream.bayes.counts import Totals
-from nbstream.bayes.loudest_tokens import TokenCounts
-from nbstream.bayes.multinomial import MultinomialOptions
+from nbstream.bayes.loudest_tokens import NamedCounts
 from nbstream.listeners.http.bodies import BodyReader, HttpLimits
 from nbstream.listeners.http.page.forms import MAX_FORM_BYTES
 from nbstream.listeners.http.page.known_rows import known_rows
@@ -83,7 +82,7 @@ def make_page(  # noqa: PLR0913, PLR0917 - what the listener has made already
         _make_messages(settings, parts, policy_labels),
         _make_teaching(parts, lookups, find_rows),
         _make_undo(settings, parts, lookups, find_rows),
-        _make_tokens(settings, parts),
+        _make_tokens(parts),
         QuarantineView(quarantine, find_rows),
     ]
     store = PageSessionStore(parts.clients.client, parts.model.keys)
@@ -143,15 +142,14 @@ def _make_undo(settings: Settings, parts: ServerParts, lookups: ModelLookups, fi
     return UndoView(UndoParts(parts.model, parts.recent_messages, scorer, find_rows))
 
 
-def _make_tokens(settings: Settings, parts: ServerParts) -> TokensView:
+def _make_tokens(parts: ServerParts) -> TokensView:
     mirror = parts.mirror
 
-    def counts() -> TokenCounts:
+    def counts() -> NamedCounts:
         names, rows = mirror.snapshot()
-        return TokenCounts(names, rows, mirror.totals or Totals(), mirror.half_life.unit(time.time()))
+        return NamedCounts(names, rows, mirror.totals or Totals(), mirror.half_life.unit(time.time()))
 
-    options = make_event_models(settings.model.event_models).multinomial or MultinomialOptions()
-    return TokensView(lambda: mirror.vocabulary_size, counts, options)
+    return TokensView(lambda: mirror.vocabulary_size, counts)
 
 
 def _make_messages(

@@ -1,1 +1,8 @@
-"""Pure mathematics over class counts: counts, the event model, the classifier, calibration."""
+"""Naive Bayes: four event models for programs, and the classifier of the filter, pure and without I/O.
+
+The four classes below are the public part; see ``event_models`` for their formulas.
+"""
+
+from nbstream.bayes.event_models import BernoulliNB, CategoricalNB, Evidence, GaussianNB, MultinomialNB
+
+__all__ = ["BernoulliNB", "CategoricalNB", "Evidence", "GaussianNB", "MultinomialNB"]

@@ -4,11 +4,10 @@ Rules: counts are fixed-point integers (``WEIGHT_ONE`` is one occurrence at full
 exactly, whatever was done in between. Therefore nothing is ever clamped here: a count may be negative for a while,
 when changes arrive out of order. A token is forgotten when all of its counts are zero.
 
-Beside the tokens there are sums: counters of the event models and of the calibration for other features. The
-name of a sum begins with ``SUM_PREFIX``. Sums are added and subtracted like tokens, but each by its own amount,
-and they belong neither to the totals nor to the vocabulary. No token can be mistaken for a sum: the name of a sum
-has no colon, and a token that begins with the prefix has one (it was made from a header field whose name begins
-like that).
+Beside the tokens there are sums: the counters of the calibration. The name of a sum begins with ``SUM_PREFIX``.
+Sums are added and subtracted like tokens, but each by its own amount, and they belong neither to the totals nor to
+the vocabulary. No token can be mistaken for a sum: the name of a sum has no colon, and a token that begins with
+the prefix has one (it was made from a header field whose name begins like that).
 """
 
 from __future__ import annotations
@@ -127,13 +126,6 @@ class CountsView(ABC):
         """Return the counts of ``tokens`` and the totals, both after the same change."""
 
     @abstractmethod
-    def vocabulary_counts(self) -> NDArray[np.int64]:
-        """Return the counts of all tokens, without the sums, shape (tokens, classes), in the order of ``tokens``.
-
-        Each call returns the same array object until a count changes, so that callers can cache by its identity.
-        """
-
-    @abstractmethod
     def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
         """Return the counts of these sums, shape (names, classes).
 
@@ -220,7 +212,6 @@ class ClassCounts(Counts):
         self._used = _ZERO_ROW + 1
         self._free: list[int] = []
         self._sum_count = 0
-        self._vocabulary_counts: NDArray[np.int64] | None = None
         self._sums_by_names: dict[tuple[bytes, ...], NDArray[np.int64]] = {}
         self._totals = Totals((0,) * classes, (0,) * classes)
         self._position = NO_CHANGE
@@ -271,15 +262,6 @@ class ClassCounts(Counts):
             self.set_column(change.tokens, column, values)
         self._totals, self._position = change.totals, change.position
 
-    def vocabulary_counts(self) -> NDArray[np.int64]:
-        """Return the counts of all tokens, without the sums, shape (tokens, classes), in the order of ``tokens``.
-
-        Each call returns the same array object until a count changes, so that callers can cache by its identity.
-        """
-        if self._vocabulary_counts is None:
-            self._vocabulary_counts = self._counts[[row for name, row in self._rows.items() if not is_sum(name)]]
-        return self._vocabulary_counts
-
     def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
         """Return the counts of these sums, shape (names, classes).
 
@@ -311,7 +293,6 @@ class ClassCounts(Counts):
         if len(added):
             row_numbers[added] = self._assign_rows([tokens[i] for i in added.tolist()])
         self._counts[row_numbers] = rows
-        self._vocabulary_counts = None
         self._sums_by_names.clear()
 
     def _release_rows(self, names: list[bytes]) -> None:

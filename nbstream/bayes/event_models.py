@@ -1,232 +1,297 @@
-"""The event models behind one interface: which features each one reads and learns, and how it votes.
+"""Naive Bayes with four event models, for programs: learn, unlearn, and ask for the evidence of each feature.
 
-Rules: pure; every model is a log-ratio of its own over additive integer counts. The log-ratios of all models are
-added, as if their features were independent of each other given the class. A model that is not configured costs
-nothing. What a model counts beside the tokens are sums, which are learned with the weight of the message.
+    from nbstream.bayes import MultinomialNB
+
+    model = MultinomialNB(["ham", "spam"])
+    model.learn(["free", "prize", "prize"], "spam")
+    model.learn(["lunch", "friday"], "ham")
+    model.probabilities(["prize", "friday"])
+
+The score of class c is ln P(c) + the sum of ln P(feature | c) over the features, which naive Bayes takes to be
+independent of each other given the class. The models differ in what a feature is, and in how its probability is
+estimated:
+
+- ``MultinomialNB``: a bag of tokens. P(t | c) = (n_tc + alpha) / (N_c + alpha V), where n_tc is how often the
+  token occurs in the class, N_c the number of all occurrences in the class, and V the size of the vocabulary
+  (McCallum and Nigam, "A comparison of event models for naive Bayes text classification", 1998).
+- ``BernoulliNB``: a set of tokens; each token of the vocabulary votes by its presence or by its absence.
+  P(t | c) = (m_tc + alpha) / (m_c + 2 alpha), where m_tc is how many messages of the class have the token, and m_c
+  how many messages the class has (the same paper).
+- ``CategoricalNB``: attributes, each with one of K values. P(v | c) = (m_vc + alpha) / (m_c + alpha K) over the
+  messages that have the attribute (Mitchell, "Machine Learning", 1997, 6.9.1).
+- ``GaussianNB``: numbers. p(x | c) is the normal density with the mean and the variance of the class (John and
+  Langley, "Estimating continuous distributions in Bayesian classifiers", 1995).
+
+An ``alpha`` of 0 is the estimate of maximum likelihood; 1 is Laplace's rule of succession. An ``alpha`` above 0 is
+the mean of the posterior under a symmetric Dirichlet prior with that parameter, which is also the maximum of the
+posterior (MAP) under one with ``alpha + 1``.
+
+Rules: pure. All counts are exact, therefore ``unlearn`` with the arguments of a ``learn`` gives back the state
+before it, whatever was learned in between. A feature that no class has ever seen says nothing.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from nbstream.bayes import bernoulli, categorical, gaussian, multinomial
-from nbstream.bayes.clues import TokenClues, Vote, strongest_indices
-from nbstream.bayes.counts import SUM_PREFIX, WEIGHT_ONE
-from nbstream.bayes.half_life import quantize_unit
-from nbstream.bayes.multinomial import HAM, SPAM
-from nbstream.tokens.attributes import ATTRIBUTE_VALUES
-from nbstream.tokens.numbers import NUMBER_NAMES
+from nbstream.bayes.priors import log_priors, require_not_negative
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nbstream.bayes.counts import Sums, Totals
-    from nbstream.tokens.tokenizer import Tokens
+Features = TypeVar("Features")
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureCounts:
-    """The counts of a message's features, as a model's mirror has them now.
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """What speaks for each class, in nats; every array has the shape (classes,).
 
-    ``tokens`` are the counts of its tokens, shape (tokens, classes), in the order of ``Tokens.all``. ``sums`` are
-    the sums that the models read, shape (sums, classes), in the order of ``sum_names``. ``vocabulary_counts`` are
-    the counts of all tokens of the model, where an event model needs them. ``unit`` is what one occurrence at full
-    weight adds to a count if it is learned now.
+    ``prior`` is ln P(class). ``baseline`` is the score of a message without any feature: 0, but for
+    ``BernoulliNB``. ``features`` has the contribution of each feature. All of them add up to ``log_joint``.
     """
 
-    tokens: NDArray[np.int64]
-    sums: NDArray[np.int64]
-    totals: Totals
-    vocabulary_counts: NDArray[np.int64] | None = None
-    unit: float = WEIGHT_ONE
-
-
-@dataclass(frozen=True, slots=True)
-class ClueLimits:
-    """How many tokens of each group vote for each class, at most, once the model has learned ``messages``.
-
-    The groups are those of ``Tokens``.
-    """
-
-    messages: int
-    head: int
-    body: int
-    raw_header: int
-
-
-class EventModel(Protocol):
-    """One of the event models."""
+    prior: NDArray[np.float64]
+    baseline: NDArray[np.float64]
+    features: Mapping[Hashable, NDArray[np.float64]]
 
     @property
-    def sum_names(self) -> tuple[bytes, ...]:
-        """The names of the sums that the model reads."""
-
-    def lesson_sums(self, tokens: Tokens, weight: int) -> Sums:
-        """Return the sums that a message of this weight (fixed point) adds."""
-
-    def votes(self, tokens: Tokens, counts: FeatureCounts) -> Sequence[Vote]:
-        """Return the log-ratios of a message; they are added."""
+    def log_joint(self) -> NDArray[np.float64]:
+        """Ln P(class, features) of each class."""
+        return self.prior + self.baseline + sum(self.features.values(), start=np.zeros_like(self.prior))
 
 
-@dataclass(frozen=True, slots=True)
-class MultinomialModel:
-    """The multinomial model: the strongest clues of each group of tokens vote, for each class separately.
+class NaiveBayes(ABC, Generic[Features]):
+    """What the four models have in common. ``classes`` are the labels, in the order of all arrays.
 
-    ``clue_limits`` say how many, by what the model knows. They begin with those of 0 messages, and rise.
+    ``prior_alpha`` messages are added to each class in the prior; 0 is maximum likelihood.
     """
 
-    options: multinomial.MultinomialOptions
-    clue_limits: Sequence[ClueLimits]
-    sum_names: tuple[bytes, ...] = ()
+    def __init__(self, classes: Sequence[str], *, prior_alpha: float = 1.0) -> None:
+        if len(set(classes)) != len(classes) or len(classes) < 2:
+            raise ValueError(f"classes must be two or more different labels: {classes}")
+        self.classes = tuple(classes)
+        self.messages = np.zeros(len(classes), dtype=np.int64)
+        """How many messages each class has learned."""
+        self.prior_alpha = require_not_negative(prior_alpha)
 
-    def lesson_sums(self, tokens: Tokens, weight: int) -> Sums:
-        """Return nothing: the tokens themselves are learned anyway."""
-        return ()
+    def learn(self, features: Features, label: str, weight: int = 1) -> None:
+        """Count a message of the class ``label``, ``weight`` times."""
+        self._change(features, label, weight)
 
-    def votes(self, tokens: Tokens, counts: FeatureCounts) -> Sequence[Vote]:
-        """Return the votes of the strongest clues."""
-        return [(ratio, name) for name, ratio in self.clues(tokens, counts)]
+    def unlearn(self, features: Features, label: str, weight: int = 1) -> None:
+        """Take back exactly what ``learn`` with the same arguments counted."""
+        self._change(features, label, -weight)
 
-    def clues(self, tokens: Tokens, counts: FeatureCounts) -> TokenClues:
-        """Return the same votes as a lazy sequence of clues."""
-        ratios = self._ratios(counts)
-        start, strongest = 0, []
-        for group, limit in zip(tokens.groups, self.group_limits(sum(counts.totals.messages)), strict=True):
-            end = start + len(group)
-            strongest.append(strongest_indices(group, ratios[start:end], limit) + start)
-            start = end
-        indices = np.sort(np.concatenate(strongest))
-        return TokenClues(tokens, indices, ratios[indices])
+    def _change(self, features: Features, label: str, weight: int) -> None:
+        if label not in self.classes:
+            raise ValueError(f"label {label!r} is not in {self.classes}")
+        column = self.classes.index(label)
+        self._count(features, column, weight)
+        self.messages[column] += weight
 
-    def group_limits(self, messages: int) -> tuple[int, int, int]:
-        """Return how many clues of each group vote for a class, in the order of ``Tokens.groups``.
+    @abstractmethod
+    def _count(self, features: Features, column: int, weight: int) -> None:
+        """Add the features of a message to the counts of a class; ``weight`` is negative to take them back."""
 
-        ``messages`` is how many the model has learned.
-        """
-        limits = self.clue_limits[0]
-        for later_limits in self.clue_limits[1:]:
-            if messages >= later_limits.messages:
-                limits = later_limits
-        return limits.head, limits.body, limits.raw_header
+    @abstractmethod
+    def _contributions(self, features: Features) -> Mapping[Hashable, NDArray[np.float64]]:
+        """Return what each feature adds to the score of each class, in nats."""
 
-    def _ratios(self, counts: FeatureCounts) -> NDArray[np.float64]:
-        smoothing = self.options.smoothing
-        if isinstance(smoothing, multinomial.Lidstone):  # of two classes, the complement of one is the other
-            return multinomial.token_log_ratios(counts.tokens, counts.totals, smoothing.alpha, counts.unit)
-        rows = multinomial.token_log_probabilities(counts.tokens, counts.totals, self.options, counts.unit)
-        return _spam_ham_difference(rows)
+    def _baseline(self) -> NDArray[np.float64]:
+        return np.zeros(len(self.classes))
+
+    def evidence(self, features: Features) -> Evidence:
+        """Return what speaks for each class, feature by feature."""
+        prior = log_priors(self.messages.tolist(), self.prior_alpha)
+        return Evidence(prior, self._baseline(), self._contributions(features))
+
+    def probabilities(self, features: Features) -> dict[str, float]:
+        """Return P(class | features) of each class."""
+        log_joint = self.evidence(features).log_joint
+        shares = np.exp(log_joint - log_joint.max())
+        return dict(zip(self.classes, (shares / shares.sum()).tolist(), strict=True))
+
+    def log_odds(self, features: Features, label: str) -> float:
+        """Return ln P(label | features) - ln P(any other class | features), in nats."""
+        log_joint = self.evidence(features).log_joint
+        column = self.classes.index(label)
+        return float(log_joint[column] - np.logaddexp.reduce(np.delete(log_joint, column)))
+
+    def predict(self, features: Features) -> str:
+        """Return the most probable class; the first of several that are equally probable."""
+        return self.classes[int(np.argmax(self.evidence(features).log_joint))]
 
 
-class BernoulliModel:
-    """The Bernoulli model: every token of the vocabulary votes, by its presence or by its absence."""
+class _CountTable:
+    """The counts of features in each class: exact integers. A feature whose counts are all 0 is forgotten."""
 
-    sum_names = (SUM_PREFIX + b"messages",)
+    def __init__(self, classes: int) -> None:
+        self._rows: dict[Hashable, NDArray[np.int64]] = {}
+        self._zeros = np.zeros(classes, dtype=np.int64)
 
-    def __init__(self, options: bernoulli.BernoulliOptions) -> None:
-        self._options = options
-        self._cached_empty_message: tuple[NDArray[np.int64], tuple[int, ...], float, float] | None = None
+    def add(self, feature: Hashable, column: int, count: int) -> None:
+        row = self._rows.get(feature, self._zeros).copy()
+        row[column] += count
+        if row.any():
+            self._rows[feature] = row
+        else:
+            self._rows.pop(feature, None)
 
-    def lesson_sums(self, tokens: Tokens, weight: int) -> Sums:
-        """Return the weight of the message, which is added to the sum of the weights of all messages."""
-        return [(self.sum_names[0], weight)]
+    def __len__(self) -> int:
+        return len(self._rows)
 
-    def votes(self, tokens: Tokens, counts: FeatureCounts) -> Sequence[Vote]:
-        """Return one vote of all present tokens and one of all absent tokens."""
-        assert counts.vocabulary_counts is not None
-        weights = tuple(counts.sums[0].tolist())
-        present = _spam_ham_difference(
-            bernoulli.presence_log_odds(counts.tokens, weights, self._options, counts.unit)
+    def __getitem__(self, feature: Hashable) -> NDArray[np.int64]:
+        return self._rows.get(feature, self._zeros)
+
+    def __contains__(self, feature: Hashable) -> bool:
+        return feature in self._rows
+
+    def array(self) -> NDArray[np.int64]:
+        """All counts, shape (features, classes)."""
+        return np.array([*self._rows.values()]).reshape(-1, len(self._zeros))
+
+    def total(self) -> NDArray[np.int64]:
+        """The sum over all features, shape (classes,)."""
+        total: NDArray[np.int64] = self.array().sum(axis=0)
+        return total
+
+
+class MultinomialNB(NaiveBayes[Iterable[Hashable]]):
+    """Tokens vote as often as they occur; features are an iterable of tokens, or a mapping to their numbers."""
+
+    def __init__(self, classes: Sequence[str], *, alpha: float = 1.0, prior_alpha: float = 1.0) -> None:
+        super().__init__(classes, prior_alpha=prior_alpha)
+        self.alpha = require_not_negative(alpha)
+        self._counts = _CountTable(len(classes))
+        self._occurrences = np.zeros(len(classes), dtype=np.int64)
+
+    def _count(self, features: Iterable[Hashable], column: int, weight: int) -> None:
+        for token, count in Counter(features).items():
+            self._counts.add(token, column, count * weight)
+            self._occurrences[column] += count * weight
+
+    def _contributions(self, features: Iterable[Hashable]) -> Mapping[Hashable, NDArray[np.float64]]:
+        all_tokens = self._occurrences + self.alpha * len(self._counts)
+        return {
+            token: count * _log((self._counts[token] + self.alpha) / all_tokens)
+            for token, count in Counter(features).items()
+            if token in self._counts
+        }
+
+
+class BernoulliNB(NaiveBayes[Iterable[Hashable]]):
+    """Each token of the vocabulary votes, by its presence or its absence; features are an iterable of tokens.
+
+    The vocabulary is the tokens that at least ``min_messages`` messages have. A token's contribution is
+    ln P(present | class) - ln P(absent | class), and the baseline is the sum of ln P(absent | class).
+    """
+
+    def __init__(
+        self, classes: Sequence[str], *, alpha: float = 1.0, min_messages: int = 1, prior_alpha: float = 1.0
+    ) -> None:
+        super().__init__(classes, prior_alpha=prior_alpha)
+        self.alpha = require_not_negative(alpha)
+        self.min_messages = min_messages
+        self._counts = _CountTable(len(classes))
+        self._cached_baseline: NDArray[np.float64] | None = None
+
+    def _count(self, features: Iterable[Hashable], column: int, weight: int) -> None:
+        for token in set(features):
+            self._counts.add(token, column, weight)
+        self._cached_baseline = None
+
+    def _baseline(self) -> NDArray[np.float64]:
+        if self._cached_baseline is None:  # it reads the whole vocabulary
+            counts = self._counts.array()
+            counts = counts[counts.sum(axis=1) >= self.min_messages]
+            absent = (self.messages - counts + self.alpha) / (self.messages + 2 * self.alpha)
+            # The sum does not depend on the order in which tokens were learned.
+            self._cached_baseline = np.array([math.fsum(column) for column in _log(absent).T.tolist()])
+        return self._cached_baseline
+
+    def _contributions(self, features: Iterable[Hashable]) -> Mapping[Hashable, NDArray[np.float64]]:
+        rows = {token: self._counts[token] for token in dict.fromkeys(features) if token in self._counts}
+        return {
+            token: _log((row + self.alpha) / (self.messages - row + self.alpha))
+            for token, row in rows.items()
+            if row.sum() >= self.min_messages
+        }
+
+
+class CategoricalNB(NaiveBayes[Mapping[Any, Hashable]]):
+    """Attributes vote by their values; features are a mapping of attributes to values.
+
+    The values of an attribute are those that any class has seen.
+    """
+
+    def __init__(self, classes: Sequence[str], *, alpha: float = 1.0, prior_alpha: float = 1.0) -> None:
+        super().__init__(classes, prior_alpha=prior_alpha)
+        self.alpha = require_not_negative(alpha)
+        self._attributes: defaultdict[Hashable, _CountTable] = defaultdict(lambda: _CountTable(len(classes)))
+
+    def _count(self, features: Mapping[Any, Hashable], column: int, weight: int) -> None:
+        for attribute, value in set(features.items()):  # an unhashable value is refused before anything is counted
+            self._attributes[attribute].add(value, column, weight)
+
+    def _contributions(self, features: Mapping[Any, Hashable]) -> Mapping[Hashable, NDArray[np.float64]]:
+        known = {
+            attribute: (self._attributes[attribute], value)
+            for attribute, value in features.items()
+            if attribute in self._attributes
+        }
+        return {
+            attribute: _log((counts[value] + self.alpha) / (counts.total() + self.alpha * len(counts)))
+            for attribute, (counts, value) in known.items()
+            if value in counts
+        }
+
+
+class GaussianNB(NaiveBayes[Mapping[Any, float]]):
+    """Numbers vote by the normal density of each class; features are a mapping of names to finite numbers.
+
+    ``variance_floor`` is added to every variance, in squared units of the number: equal numbers need a width as
+    well. Mean and variance are the estimates of maximum likelihood, from sums that are exact fractions: as floats
+    the difference of two large sums would be nothing but rounding errors, and could not be taken back. A number
+    says nothing while some class has never seen it.
+    """
+
+    def __init__(self, classes: Sequence[str], *, variance_floor: float = 1e-9, prior_alpha: float = 1.0) -> None:
+        super().__init__(classes, prior_alpha=prior_alpha)
+        if not 0 < variance_floor < np.inf:
+            raise ValueError(f"variance_floor must be a number above 0: {variance_floor}")
+        self.variance_floor = variance_floor
+        self._moments: defaultdict[Hashable, list[tuple[int, Fraction, Fraction]]] = defaultdict(
+            lambda: [(0, Fraction(0), Fraction(0))] * len(classes)
         )
-        absent = self._empty_message(counts.vocabulary_counts, weights, quantize_unit(counts.unit))
-        return [(math.fsum(present.tolist()), b"bernoulli:present"), (absent, b"bernoulli:absent")]
 
-    def _empty_message(self, vocabulary: NDArray[np.int64], weights: tuple[int, ...], unit: float) -> float:
-        """Return the log-ratio of a message without tokens.
+    def _count(self, features: Mapping[Any, float], column: int, weight: int) -> None:
+        exact = {name: Fraction(number) for name, number in features.items()}  # refuses what is not finite
+        for name, x in exact.items():
+            n, sx, sxx = self._moments[name][column]
+            self._moments[name][column] = n + weight, sx + weight * x, sxx + weight * x * x
 
-        This reads the whole vocabulary, so the result is cached until one of the arguments changes.
-        """
-        cached = self._cached_empty_message
-        if cached is None or cached[0] is not vocabulary or cached[1:3] != (weights, unit):
-            ham, spam = bernoulli.absence_log_probabilities(vocabulary, weights, self._options, unit).tolist()
-            cached = self._cached_empty_message = vocabulary, weights, unit, spam - ham
-        return cached[3]
+    def _contributions(self, features: Mapping[Any, float]) -> Mapping[Hashable, NDArray[np.float64]]:
+        return {
+            name: np.array([self._log_density(x, *moments) for moments in self._moments[name]])
+            for name, x in features.items()
+            if name in self._moments and all(n > 0 for n, _, _ in self._moments[name])
+        }
 
-
-class CategoricalModel:
-    """The categorical model: every attribute that the message has votes by its value."""
-
-    def __init__(self, options: categorical.CategoricalOptions) -> None:
-        self._options = options
-        self._values = [(name, value) for name, values in ATTRIBUTE_VALUES.items() for value in values]
-        self._sizes = [len(values) for values in ATTRIBUTE_VALUES.values()]
-        self._rows = {attribute: row for row, attribute in enumerate(self._values)}
-        self.sum_names = tuple(self._sum_name(name, value) for name, value in self._values)
-
-    @staticmethod
-    def _sum_name(name: str, value: str) -> bytes:
-        return SUM_PREFIX + f"{name}={value.replace(' ', '-')}".encode()
-
-    def lesson_sums(self, tokens: Tokens, weight: int) -> Sums:
-        """Return one sum for the value of each attribute of the message."""
-        return [(self._sum_name(name, value), weight) for name, value in tokens.attributes]
-
-    def votes(self, tokens: Tokens, counts: FeatureCounts) -> Sequence[Vote]:
-        """Return one vote for each attribute of the message."""
-        rows = categorical.value_log_probabilities(counts.sums, self._sizes, self._options, counts.unit)
-        ratios = _spam_ham_difference(rows).tolist()
-        return [
-            (ratios[self._rows[name, value]], f"attribute:{name}={value}".encode())
-            for name, value in tokens.attributes
-        ]
+    def _log_density(self, x: float, n: int, sx: Fraction, sxx: Fraction) -> float:
+        mean = sx / n
+        variance = float(sxx / n - mean * mean) + self.variance_floor
+        return float(-0.5 * (np.log(2 * np.pi * variance) + float(Fraction(x) - mean) ** 2 / variance))
 
 
-class GaussianModel:
-    """The Gaussian model: every number that the message has votes by its density."""
-
-    sum_names = tuple(
-        SUM_PREFIX + f"{name}.{moment}".encode() for name in NUMBER_NAMES for moment in ("n", "x", "xx")
-    )
-
-    def __init__(self, options: gaussian.GaussianOptions) -> None:
-        self._options = options
-
-    def lesson_sums(self, tokens: Tokens, weight: int) -> Sums:
-        """Return the three moments of each number of the message."""
-        return [
-            (SUM_PREFIX + f"{name}.{moment}".encode(), amount)
-            for name, number in tokens.numbers
-            for moment, amount in zip(("n", "x", "xx"), gaussian.moments(number, weight), strict=True)
-        ]
-
-    def votes(self, tokens: Tokens, counts: FeatureCounts) -> Sequence[Vote]:
-        """Return one vote for each number of the message."""
-        sums = counts.sums.reshape(len(NUMBER_NAMES), 3, -1)[
-            [NUMBER_NAMES.index(name) for name, _ in tokens.numbers]
-        ]
-        numbers = [number for _, number in tokens.numbers]
-        ratios = _spam_ham_difference(
-            gaussian.number_log_densities(numbers, sums, self._options, counts.unit)
-        ).tolist()
-        return [
-            (ratio, b"number:" + name.encode()) for ratio, (name, _) in zip(ratios, tokens.numbers, strict=True)
-        ]
-
-
-def clue_count_name(clue: bytes) -> bytes:
-    """Return the name under which the messages that have a clue are counted; a token has its own name."""
-    kind, colon, rest = clue.partition(b":")
-    if colon and kind == b"attribute":
-        return SUM_PREFIX + rest.replace(b" ", b"-")
-    if colon and kind == b"number":
-        return SUM_PREFIX + rest + b".n"
-    return clue
-
-
-def _spam_ham_difference(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    ratios: NDArray[np.float64] = rows[:, SPAM] - rows[:, HAM]
-    return ratios
+def _log(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The logarithm; -inf at 0, which only an alpha of 0 can give."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.log(values)

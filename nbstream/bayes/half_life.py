@@ -12,8 +12,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import WEIGHT_ONE
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from nbstream.bayes.counts import Totals
 
 MAX_COUNT = 2**52
 """The largest total or sum that learning may reach: half of 2^53, up to which Lua's numbers are exact integers."""
@@ -72,6 +79,15 @@ class HalfLife:
     def _half_lives_passed(self, now: float) -> float:
         """Return the half-lives that have passed since t0; 0 without a half-life."""
         return 0.0 if self.days is None else (now - self.since) / (self.days * _SECONDS_PER_DAY)
+
+
+def largest_count(totals: Totals, score_bins: NDArray[np.int64]) -> int:
+    """Return the largest of all totals, counts and sums: how long a model with a half-life can still learn.
+
+    No token counts more than the total of its class. ``score_bins`` are the counts of the bins of the calibration,
+    shape (bins, classes), which may be larger than the totals: a bin gets a full weight.
+    """
+    return max(*totals.tokens, int(score_bins.max()))
 
 
 NO_HALF_LIFE = HalfLife()

@@ -9,8 +9,6 @@ values that were tried and not chosen see docs/experiments.md, "Lesson weights a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nbstream.bayes.calibration import sigmoid
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
 from nbstream.bayes.half_life import grow_weight
@@ -25,37 +23,36 @@ A weight without a bound would be a tool for those who teach in order to harm.
 _INSISTED_LESSONS = (1.0, 1.5, 2.0, 2.5, float(MAX_LESSONS))
 
 
-@dataclass(frozen=True, slots=True)
-class LessonWeightOptions:
-    """How the weight of a lesson follows from the score before it.
-
-    ``divisor`` is how many nats of log-odds count as one; it must grow with the number of clues that vote.
-    ``max_share`` is the largest share of the full weight that a first label of a message gives.
-    """
-
-    divisor: float = 20.0
-    max_share: float = 0.35
+_DIVISOR = 20.0  # nats of log-odds that count as one; it must grow with the number of clues that vote
+_MAX_SHARE = 0.35  # of the full weight, which the first label of a message gives at most
 
 
-def lesson_weight(
-    log_odds: float, label: str, options: LessonWeightOptions | None, *, certain: bool = False
-) -> int:
+def lesson_weight(log_odds: float, label: str, *, certain: bool = False) -> int:
     """Return the weight (fixed point) of a message whose score was ``log_odds`` before its ``label`` came.
 
     ``log_odds`` are those of spam, in nats.
 
-    Without ``options`` the weight is ``WEIGHT_ONE``. With them it is ``WEIGHT_ONE`` x (1 - P(label)): a message
-    that the model already classifies correctly teaches little (Su et al., "Discriminative parameter learning for
-    Bayesian networks", 2008). The share 1 - P(label) is cut at ``max_share``. Therefore a label that contradicts
-    the model, which may be a correction or a slip, teaches as much as one that the model found hard to guess, and
-    not more: enough to bring the message to the side of its label, and not enough for one slip to outweigh what
-    many other messages say of the same tokens. What recurs adds up; what stays alone is soon outweighed. A
-    ``certain`` label is not cut; an example is a label that replaces another one of the same message.
+    The weight is ``WEIGHT_ONE`` x (1 - P(label)): a message that the model already classifies correctly teaches
+    little (Su et al., "Discriminative parameter learning for Bayesian networks", 2008). The share 1 - P(label) is
+    cut at ``_MAX_SHARE``. Therefore a label that contradicts the model, which may be a correction or a slip,
+    teaches as much as one that the model found hard to guess, and not more: enough to bring the message to the
+    side of its label, and not enough for one slip to outweigh what many other messages say of the same tokens.
+    What recurs adds up; what stays alone is soon outweighed. A ``certain`` label is not cut; an example is a label
+    that replaces another one of the same message.
     """
-    if options is None:
-        return WEIGHT_ONE
-    share = sigmoid((-log_odds if CLASSES.index(label) == SPAM else log_odds) / options.divisor)
-    return round(WEIGHT_ONE * (share if certain else min(share, options.max_share)))
+    share = sigmoid((-log_odds if CLASSES.index(label) == SPAM else log_odds) / _DIVISOR)
+    return round(WEIGHT_ONE * (share if certain else min(share, _MAX_SHARE)))
+
+
+def grown_lesson_weight(
+    log_odds: float, label: str, *, certain: bool = False, share: float = 1.0, growth: float = 1.0
+) -> int:
+    """Return the weight with which a message is learned as ``label``.
+
+    ``log_odds`` (nats) is the score before the lesson; for ``certain`` see ``lesson_weight``. ``share`` (0 to 1)
+    of the weight is learned; ``growth`` is the factor by which the weights of this moment are multiplied.
+    """
+    return grow_weight(round(share * lesson_weight(log_odds, label, certain=certain)), growth)
 
 
 def insisted_weights(present_weight: int, growth: float = 1.0) -> tuple[int, ...]:

@@ -10,18 +10,16 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from nbstream.bayes.counts import CLASSES, is_sum
-from nbstream.bayes.multinomial import HAM, SPAM, token_log_probabilities
+from nbstream.bayes.multinomial import HAM, SPAM, token_log_ratios
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from nbstream.bayes.counts import Totals
-    from nbstream.bayes.multinomial import MultinomialOptions
 
 _BLOCK = 50_000  # tokens: what is computed of them takes some megabytes at a time
 
@@ -40,7 +38,7 @@ class TokenVote:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TokenCounts:
+class NamedCounts:
     """The names of tokens and sums, their counts, shape (names, classes), and the totals, all of one moment.
 
     ``unit`` is the count of one occurrence (``HalfLife.unit``).
@@ -52,16 +50,14 @@ class TokenCounts:
     unit: float
 
 
-def loudest_tokens(
-    counts: TokenCounts, label: str, k: int, options: MultinomialOptions, part: bytes = b""
-) -> list[TokenVote]:
+def loudest_tokens(counts: NamedCounts, label: str, k: int, part: bytes = b"") -> list[TokenVote]:
     """Return the ``k`` tokens with ``part`` in them that speak loudest for ``label``; equal ones by name.
 
     Their log-ratios are ln P(token | spam) - ln P(token | ham) for both classes. Takes about half a
     second for a million tokens.
     """
     sign = 1 if label == CLASSES[SPAM] else -1
-    top = nsmallest(k, _keys(counts, sign, options, part))
+    top = nsmallest(k, _keys(counts, sign, part))
     return [
         TokenVote(
             token.decode("utf-8", "replace"),
@@ -72,14 +68,11 @@ def loudest_tokens(
     ]
 
 
-def _keys(
-    counts: TokenCounts, sign: int, options: MultinomialOptions, part: bytes
-) -> Iterator[tuple[float, bytes, int]]:
+def _keys(counts: NamedCounts, sign: int, part: bytes) -> Iterator[tuple[float, bytes, int]]:
     """Yield what the tokens are ordered by, with the row of each."""
     names = counts.names
     matching = [row for row, name in enumerate(names) if part in name and not is_sum(name)]
     for first in range(0, len(matching), _BLOCK):
         block = matching[first : first + _BLOCK]
-        rows = token_log_probabilities(counts.rows[block], counts.totals, options, counts.unit)
-        keys = (-sign * (rows[:, SPAM] - rows[:, HAM])).tolist()
+        keys = (-sign * token_log_ratios(counts.rows[block], counts.totals, unit=counts.unit)).tolist()
         yield from zip(keys, [names[row] for row in block], block, strict=True)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from nbstream.bayes.clues import TokenClues
 from nbstream.bayes.counts import Totals
-from nbstream.bayes.multinomial import Lidstone
 from nbstream.bayes.packed_clues import PackedClues
 from nbstream.bayes.score import Score
 from nbstream.engine.score import MessagesChanged, NativeScore, NativeScoring, ScoreOptions
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     import ctypes
     from collections.abc import Callable
 
-    from nbstream.bayes.event_models import FeatureCounts, MultinomialModel
+    from nbstream.bayes.multinomial import TokenCounts
     from nbstream.engine.table import Table
     from nbstream.tokens.tokenizer import Tokens
 
@@ -36,34 +35,34 @@ class TableScore:
 
 
 class NativeMultinomial:
-    """The native way to the scores of one multinomial model with Lidstone's ``alpha``.
+    """The native way to the scores of a classifier with Lidstone's ``alpha``.
 
+    A score has at most ``most_clues`` clues; ``group_limits`` returns how many of each group vote for a class.
     ``prior`` in the methods returns the prior log-odds for a number of learned messages of each class.
     """
 
-    def __init__(self, library: ctypes.CDLL, model: MultinomialModel, alpha: float) -> None:
-        most = max(limits.head + limits.body + limits.raw_header for limits in model.clue_limits)
-        self._scoring = NativeScoring(library, 2 * most)
-        self._model = model
+    def __init__(
+        self,
+        library: ctypes.CDLL,
+        most_clues: int,
+        alpha: float,
+        group_limits: Callable[[int], tuple[int, int, int]],
+    ) -> None:
+        self._scoring = NativeScoring(library, most_clues)
+        self._group_limits = group_limits
         self._alpha = alpha
         self._options = ScoreOptions((-1, -1), (0, 0, 0), alpha, 0.0)  # for no model
         self._totals = Totals()
 
-    @classmethod
-    def for_model(cls, library: ctypes.CDLL, model: MultinomialModel | None) -> NativeMultinomial | None:
-        """Return the native way to the scores of ``model``, or None where there is none."""
-        smoothing = model.options.smoothing if model else None
-        return cls(library, model, smoothing.alpha) if model and isinstance(smoothing, Lidstone) else None
-
     def score(
-        self, tokens: Tokens, counts: FeatureCounts, prior: Callable[[tuple[int, ...]], float]
+        self, tokens: Tokens, counts: TokenCounts, prior: Callable[[tuple[int, ...]], float]
     ) -> Score | None:
         """Return the score of ``tokens`` by their counts, or None where Python has to compute it."""
         totals = counts.totals
         numbers = (*totals.messages, *totals.tokens, totals.vocabulary_size)
         options = self._options_for(totals.messages, prior)
         scored = self._scoring.score_rows(
-            counts.tokens, numbers, tokens.all.joined, tokens.sizes, options, counts.unit
+            counts.rows, numbers, tokens.all.joined, tokens.sizes, options, counts.unit
         )
         return _score_of(scored, tokens, options.prior) if isinstance(scored, NativeScore) else None
 
@@ -84,7 +83,7 @@ class NativeMultinomial:
     def _options_for(self, messages: tuple[int, ...], prior: Callable[[tuple[int, ...]], float]) -> ScoreOptions:
         """Return the options for a model that has learned so many messages of each class."""
         if self._options.messages != messages:
-            limits = self._model.group_limits(sum(messages))
+            limits = self._group_limits(sum(messages))
             self._options = ScoreOptions(messages, limits, self._alpha, prior(messages))
         return self._options
 

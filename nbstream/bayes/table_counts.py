@@ -75,14 +75,6 @@ class TableView(CountsView):
         rows, totals = self.table.look_up(b"\n".join(tokens), len(tokens))
         return rows, _totals(totals)
 
-    def vocabulary_counts(self) -> NDArray[np.int64]:
-        """Return the counts of all tokens, without the sums: the same array until a count changes."""
-        table = self.table
-        epoch = table.epoch
-        if self._vocabulary is None or self._vocabulary[:2] != (table, epoch):
-            self._vocabulary = table, epoch, table.read(with_names=False, with_sums=False)[1]
-        return self._vocabulary[2]
-
     def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
         """Return the counts of these sums, shape (names, classes): the same array until a count changes."""
         table = self.table

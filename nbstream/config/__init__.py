@@ -8,13 +8,6 @@ each module.
 
 from nbstream.config.actions import ActionsSettings, QuarantineSettings
 from nbstream.config.addresses import TcpAddress
-from nbstream.config.event_models import (
-    BernoulliSettings,
-    CategoricalSettings,
-    EventModelsSettings,
-    GaussianSettings,
-    MultinomialSettings,
-)
 from nbstream.config.feedback import FeedbackSettings
 from nbstream.config.listeners import (
     HttpListenerSettings,
@@ -58,13 +51,9 @@ __all__ = [
     "POLICY_SECTIONS",
     "ActionsSettings",
     "AutolearnSettings",
-    "BernoulliSettings",
-    "CategoricalSettings",
-    "EventModelsSettings",
     "FalsePositiveCost",
     "FalsePositiveRate",
     "FeedbackSettings",
-    "GaussianSettings",
     "HttpListenerSettings",
     "LimitsSettings",
     "ListenersSettings",
@@ -73,7 +62,6 @@ __all__ = [
     "MetricsListenerSettings",
     "MinLearnedSettings",
     "ModelSettings",
-    "MultinomialSettings",
     "Network",
     "QuarantineSettings",
     "RecipientRuleSettings",

@@ -17,6 +17,7 @@ from pydantic_core import ErrorDetails
 
 from nbstream.config.document import Document, read_document
 from nbstream.config.problems import ConfigProblem, KeyPath, config_error, describe_kind, format_value
+from nbstream.config.removed_keys import removed_key_text
 from nbstream.config.section import Section
 from nbstream.config.settings import Settings
 
@@ -88,7 +89,8 @@ def _validated(document: Document, name: str) -> Settings:
 def _config_problem(document: Document, details: ErrorDetails) -> ConfigProblem:
     key = details["loc"]
     if details["type"] == "extra_forbidden":
-        text = _unknown_key(key)
+        removed = removed_key_text(key)
+        text = f"this key is gone: {removed}" if removed else _unknown_key(key)
     elif details["type"] == "missing":
         text = "not given, must be given"
     else:

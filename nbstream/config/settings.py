@@ -22,7 +22,6 @@ from pydantic import (
 
 from nbstream.config import inheritance
 from nbstream.config.actions import ActionsSettings, QuarantineSettings
-from nbstream.config.event_models import EventModelsSettings
 from nbstream.config.feedback import FeedbackSettings
 from nbstream.config.headers import HeadersSettings
 from nbstream.config.inheritance import located_error
@@ -77,17 +76,6 @@ class ModelSettings(Section):
     """After this many days a lesson counts half; ``null`` lets it count in full for ever. Choose it before
     teaching, because a model keeps the half-life that it was begun with. To change it, run ``nbstream export``,
     set another ``model.name`` and run ``nbstream import``.
-    """
-
-    event_models: EventModelsSettings = EventModelsSettings()
-    """The event models whose log-ratios are added up to the score. ``null`` leaves one out."""
-
-    prior_messages: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] = 1
-    """The number of messages that each class is given for the prior (Dirichlet's); 0 is maximum likelihood."""
-
-    learning_weights: Literal["error", "full"] = "error"
-    """``error``: the more wrong the model was about a message, the more the message teaches. ``full``: all
-    messages teach the same.
     """
 
 
@@ -278,15 +266,13 @@ class Settings(Section):
     def _autolearn_beyond_thresholds(
         cls, value: AutolearnSettings | None, info: ValidationInfo
     ) -> AutolearnSettings | None:
-        verdict, model = info.data.get("verdict"), info.data.get("model")
+        verdict = info.data.get("verdict")
         if value and verdict and value.ham >= verdict.unsure:
             raise ValueError(f"must have a ham below verdict.unsure ({verdict.unsure})")
         if value and verdict and value.spam < (verdict.fixed_spam_threshold or verdict.unsure):
             raise ValueError(
                 f"must have a spam of at least verdict.spam ({verdict.fixed_spam_threshold or verdict.unsure})"
             )
-        if value and model and model.event_models.bernoulli:
-            raise ValueError("must be null where model.event_models.bernoulli is chosen: it has one vocabulary")
         return value
 
     @field_validator("actions")

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from nbstream.assembly.model_findings import budget_findings, describe_counts, learned_findings
 from nbstream.assembly.policy import make_filter_policy
 from nbstream.assembly.store import make_model, open_running_redis
+from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.counts import CLASSES
-from nbstream.bayes.largest_count import LARGE_SUMS, largest_count
+from nbstream.bayes.half_life import largest_count
 from nbstream.errors import ConfigError, StoreIncompatible, StoreUnavailable
 from nbstream.findings import note, ok, problem, warning
 from nbstream.store.model.formats import SCHEMA_VERSION
@@ -84,7 +85,7 @@ async def examine_model(site: Site) -> Sequence[Finding]:
 async def _findings(site: Site, model: Model) -> AsyncIterator[Finding]:
     kind = FORMATS if model.formats.schema == SCHEMA_VERSION else FORMER_SCHEMA
     yield kind(name=model.keys.model, schema=model.formats.schema, tokenizer=TOKENIZER_VERSION)
-    sums, totals = await model.look_up(LARGE_SUMS)
+    sums, totals = await model.look_up(SCORE_BINS)
     for finding in learned_findings(
         totals, site.settings.model.min_learned.model_dump(), site.settings.model.max_tokens
     ):

@@ -18,6 +18,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from nbstream.bayes.lesson_weight import grown_lesson_weight
 from nbstream.errors import NbstreamError, StoreIncompatible, StoreUnavailable
 from nbstream.filter.protocols import SilentObserver
 from nbstream.policy import autolearn
@@ -194,11 +195,12 @@ class Autolearner(SilentObserver):
             return "human"
         if await _has_entry(self._layer.model, check):
             return "already"
-        weight, sums = self._scorer.weigh_autolearned_lesson(
-            tokens, check_by_people.score, label, counts, self._options.weight_share
+        # No sums: the calibration learns nothing, because what the model says of itself is no evidence.
+        weight = grown_lesson_weight(
+            check_by_people.score, label, share=self._options.weight_share, growth=counts.growth
         )
         entry = LedgerEntry(
-            secrets.token_hex(8), label, weight, tokens.all, time.time(), AUTOLEARN_SOURCE, "", check.score, sums
+            secrets.token_hex(8), label, weight, tokens.all, time.time(), AUTOLEARN_SOURCE, "", check.score
         )
         assessment = Assessment(check.probability, str(check.verdict))
         change = await self._layer.model.commit_lesson(

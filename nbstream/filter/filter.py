@@ -285,7 +285,7 @@ class Filter:
 
     async def _check_after(self, planned: PlannedLesson, tokens: Tokens) -> Check:
         """Return the check of the message once the planned lesson is made."""
-        if self.parts.autolearn_layer or not self._scorer.predicts_exactly:
+        if self.parts.autolearn_layer:
             return await self._scorer.check_now(planned.after.id, tokens)
         _, totals = await self.parts.counts.look_up(())
         return self._scorer.decide_again(planned.after, totals, await self._scorer.first_scores())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from nbstream.bayes.lesson_weight import insisted_weights
 from nbstream.filter.message_counts import counts_after_lesson
 from nbstream.filter.results import LessonOutcome
+from nbstream.filter.scorer import first_score_sums
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
 
@@ -110,10 +111,8 @@ class LessonPlanner:
         """
         planned: PlannedLesson | None = None
         for weight in insisted_weights(old_entry.weight, before.counts.growth):
-            sums = self._scorer.insisted_sums(message.tokens, weight, old_entry)
-            new_entry = self._entry(
-                message.tokens, old_entry.label, (weight, sums), before, old_entry, lesson_source
-            )
+            weighed = weight, tuple(first_score_sums(old_entry))
+            new_entry = self._entry(message.tokens, old_entry.label, weighed, before, old_entry, lesson_source)
             planned = self._plan_change(
                 message, LessonOutcome.INSISTED, before, (old_entry, new_entry), lesson_source
             )
@@ -152,7 +151,7 @@ class LessonPlanner:
         old_entry: LedgerEntry | None,
         lesson_source: LessonSource,
     ) -> LedgerEntry:
-        weighed = self._scorer.weigh_lesson(tokens, before.check.score, label, before.counts, old_entry)
+        weighed = self._scorer.weigh_lesson(before.check.score, label, before.counts, old_entry)
         return self._entry(tokens, label, weighed, before, old_entry, lesson_source)
 
     def _entry(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.counts import CLASSES, ClassCounts
 
 if TYPE_CHECKING:
@@ -20,10 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AutolearnedCounts:
-    """The counts of the autolearn layer: as in ``MessageCounts``, but without the bins of the calibration."""
+    """The counts of the autolearn layer: as in ``MessageCounts``; the calibration learns nothing there."""
 
     rows: NDArray[np.int64]
-    sums: NDArray[np.int64]
     totals: Totals
 
 
@@ -32,18 +32,15 @@ class MessageCounts:
     """The counts that matter for a message, at one moment, as people taught them.
 
     ``names`` begin with its tokens. ``rows`` has the counts of these names, shape (names, classes), and ``sums``
-    those of ``sum_names``, shape (sums, classes): the bins of the calibration, then what the event models read.
-    Neither array is changed later. ``growth`` is the growth of weights at that moment.
-    ``first_scores`` is the live object: it changes with later lessons. ``autolearned`` is None where nothing is
-    learned without people, or while that cannot be read.
+    those of the bins of the calibration, shape (bins, classes). Neither array is changed later. ``growth`` is the
+    growth of weights at that moment. ``first_scores`` is the live object: it changes with later lessons.
+    ``autolearned`` is None where nothing is learned without people, or while that cannot be read.
     """
 
     names: tuple[bytes, ...]
-    sum_names: tuple[bytes, ...]
     rows: NDArray[np.int64]
     sums: NDArray[np.int64]
     totals: Totals
-    vocabulary_counts: NDArray[np.int64] | None
     growth: float
     first_scores: FirstScores
     autolearned: AutolearnedCounts | None = None
@@ -63,13 +60,13 @@ def counts_after_lesson(
         return _counts_after_new_entry(counts, new_entry)
     changed = ClassCounts()
     changed.set_counts(counts.names, counts.rows)
-    changed.set_counts(counts.sum_names, counts.sums)
+    changed.set_counts(SCORE_BINS, counts.sums)
     changed.set_totals(counts.totals)
     if old_entry:
         changed.subtract(old_entry.tokens, CLASSES.index(old_entry.label), old_entry.weight, old_entry.sums)
     if new_entry:
         changed.add(new_entry.tokens, CLASSES.index(new_entry.label), new_entry.weight, new_entry.sums)
-    rows, sums = changed.look_up(counts.names), changed.look_up(counts.sum_names)
+    rows, sums = changed.look_up(counts.names), changed.look_up(SCORE_BINS)
     return replace(counts, rows=rows, sums=sums, totals=changed.totals)
 
 
@@ -83,6 +80,6 @@ def _counts_after_new_entry(counts: MessageCounts, new_entry: LedgerEntry) -> Me
     rows[:, column] += new_entry.weight
     new_tokens = int(np.count_nonzero((rows > 0).any(axis=1)) - vocabulary_before)
     for name, amount in new_entry.sums:
-        sums[counts.sum_names.index(name), column] += amount
+        sums[SCORE_BINS.index(name), column] += amount
     totals = counts.totals.with_lesson(column, new_entry.weight * len(rows), new_tokens)
     return replace(counts, rows=rows, sums=sums, totals=totals)

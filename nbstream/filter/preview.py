@@ -39,9 +39,6 @@ class ReadableCounts(Protocol):
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """Return the counts of ``tokens`` or sums, shape (n, classes), and the totals."""
 
-    async def counts(self) -> ClassCounts:
-        """Return all counts."""
-
     async def first_scores(self) -> FirstScores:
         """Return the P(spam) that recent messages had before their first label."""
 
@@ -56,7 +53,6 @@ class HypotheticalCounts:
         self._model = model
         self._changes = ClassCounts()
         self._vocabulary_growth: int | None = None
-        self._vocabulary: NDArray[np.int64] | None = None
 
     @property
     def half_life(self) -> HalfLife:
@@ -89,14 +85,6 @@ class HypotheticalCounts:
     async def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
         """Return the counts of these sums, shape (n, classes)."""
         return (await self.look_up(names))[0]
-
-    async def vocabulary_counts(self) -> NDArray[np.int64]:
-        """Return the counts of all tokens, without sums. They are read once."""
-        if self._vocabulary is None:
-            counts, changed = await self._model.counts(), self._changes.tokens()
-            counts.set_counts(changed, counts.look_up(changed) + self._changes.look_up(changed))
-            self._vocabulary = counts.vocabulary_counts()
-        return self._vocabulary
 
     async def first_scores(self) -> FirstScores:
         """Return those of the model: the preview assumes that the thresholds of budgets stay as they are."""

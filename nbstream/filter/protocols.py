@@ -43,9 +43,6 @@ class CountSource(Protocol):
     async def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
         """Return the counts of these sums, shape (n, classes): the very same array until one of them changes."""
 
-    async def vocabulary_counts(self) -> NDArray[np.int64]:
-        """Return the counts of all tokens, without sums: the very same array until one of them changes."""
-
     async def first_scores(self) -> FirstScores:
         """Return the P(spam) that recent messages had before their first label."""
 

@@ -12,8 +12,8 @@ import numpy as np
 from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.clues import Clue, sort_by_strength
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Totals
-from nbstream.bayes.event_models import FeatureCounts
-from nbstream.bayes.lesson_weight import insisted_weights
+from nbstream.bayes.lesson_weight import grown_lesson_weight, insisted_weights
+from nbstream.bayes.multinomial import TokenCounts
 from nbstream.bayes.score import Score
 from nbstream.errors import StoreUnavailable
 from nbstream.filter.message_counts import AutolearnedCounts, MessageCounts
@@ -66,31 +66,23 @@ class Scorer:
         self._threshold_cache: (
             tuple[FirstScores, int, dict[ThresholdPolicy, tuple[Mapping[float, BudgetPromise], Thresholds]]] | None
         ) = None
-        self._model_sum_names = classifier.sum_names
-        self._sum_names = (*SCORE_BINS, *classifier.sum_names)
         self._has_budgets = bool(policy.budget_rates)
         self._cached_state: tuple[tuple[int, ...], ModelState] = (), ModelState({})
-
-    @property
-    def predicts_exactly(self) -> bool:
-        """Whether ``counts_after_lesson`` predicts the next score to the last bit, if nobody else teaches."""
-        return not self._classifier.needs_vocabulary
 
     async def read_counts(self, names: tuple[bytes, ...]) -> MessageCounts:
         """Read the counts of ``names``, which begin with the tokens of a message; see ``count_names``."""
         rows, totals = await self._counts.look_up(names)
-        sums = await self._counts.sums(self._sum_names)
-        vocabulary = await self._counts.vocabulary_counts() if self._classifier.needs_vocabulary else None
+        sums = await self._counts.sums(SCORE_BINS)
         growth = self._counts.half_life.growth(self._clock())
         first_scores, layer = await self.first_scores(), await self._read_layer(names)
-        return MessageCounts(names, self._sum_names, rows, sums, totals, vocabulary, growth, first_scores, layer)
+        return MessageCounts(names, rows, sums, totals, growth, first_scores, layer)
 
     async def _read_layer(self, names: tuple[bytes, ...]) -> AutolearnedCounts | None:
         if self._autolearned_counts is None:
             return None
         try:
             rows, totals = await self._autolearned_counts.look_up(names)
-            return AutolearnedCounts(rows, await self._autolearned_counts.sums(self._model_sum_names), totals)
+            return AutolearnedCounts(rows, totals)
         except StoreUnavailable:
             return None
 
@@ -106,24 +98,24 @@ class Scorer:
             scored = self._classifier.score_in_table(tokens, table, WEIGHT_ONE * growth)
             if scored:
                 evidence = ScoreCounts(growth=growth)
-                sums, first_scores = await self._counts.sums(self._sum_names), await self.first_scores()
+                sums, first_scores = await self._counts.sums(SCORE_BINS), await self.first_scores()
                 return self._decide(message_key, scored.score, evidence, scored.totals, sums, first_scores)
         return self.check(message_key, tokens, await self.read_counts(tokens.all.names))
 
     def check(self, message_key: str, tokens: Tokens, counts: MessageCounts) -> Check:
         """Return the check of a message by these counts."""
-        features = self._feature_counts(tokens, counts)
-        score = self._classifier.score(tokens, features)
+        token_counts = TokenCounts(counts.rows[: len(tokens.all)], counts.totals, WEIGHT_ONE * counts.growth)
+        score = self._classifier.score(tokens, token_counts)
         if counts.autolearned:
-            features = _counts_of_both(features, counts.autolearned)
-            both = self._classifier.score(tokens, features)
+            token_counts = _counts_of_both(token_counts, counts.autolearned)
+            both = self._classifier.score(tokens, token_counts)
             log_odds = limit_log_odds(
                 score.log_odds,
                 both.log_odds,
                 lambda odds: self._probability(odds, counts.sums, counts.totals, counts.growth),
             )
             score = both if log_odds == both.log_odds else _limited_score(both, log_odds)
-        evidence = ScoreCounts.of_clues(score.clues, *self._names_and_rows(tokens, features), counts.growth)
+        evidence = ScoreCounts.of_clues(score.clues, tokens.all.names, token_counts.rows, counts.growth)
         return self._decide(message_key, score, evidence, counts.totals, counts.sums, counts.first_scores)
 
     def _decide(
@@ -153,32 +145,14 @@ class Scorer:
             evidence,
         )
 
-    def _feature_counts(self, tokens: Tokens, counts: MessageCounts) -> FeatureCounts:
-        return FeatureCounts(
-            counts.rows[: len(tokens.all)],
-            counts.sums[len(SCORE_BINS) :],
-            counts.totals,
-            counts.vocabulary_counts,
-            WEIGHT_ONE * counts.growth,
-        )
-
-    def _names_and_rows(
-        self, tokens: Tokens, features: FeatureCounts
-    ) -> tuple[tuple[bytes, ...], NDArray[np.int64]]:
-        """Return the names of all features that may be clues, and their counts, shape (names, classes)."""
-        if not self._model_sum_names:
-            return tokens.all.names, features.tokens
-        return (*tokens.all.names, *self._model_sum_names), np.concatenate((features.tokens, features.sums))
-
     def _probability(self, log_odds: float, sums: NDArray[np.int64], totals: Totals, growth: float) -> float:
         """Return P(spam) by the calibration, which people alone teach."""
-        bins = sums[: len(SCORE_BINS)] if self._model_sum_names else sums  # the same object as long as it can be
-        return self._calibration.probability(log_odds, bins, totals, WEIGHT_ONE * growth)
+        return self._calibration.probability(log_odds, sums, totals, WEIGHT_ONE * growth)
 
     async def probability_curve(self) -> Callable[[float], float]:
         """Return the calibration of this moment: P(spam) as a function of a score in nats, which never falls."""
         _, totals = await self._counts.look_up(())
-        sums = await self._counts.sums(self._sum_names)
+        sums = await self._counts.sums(SCORE_BINS)
         growth = self._counts.half_life.growth(self._clock())
         return lambda log_odds: self._probability(log_odds, sums, totals, growth)
 
@@ -233,7 +207,7 @@ class Scorer:
         return FirstScore(at, check.id, check.probability, tuple(sorted(is_spam_by_rate.items())))
 
     def weigh_lesson(
-        self, tokens: Tokens, score: float, label: str, counts: MessageCounts, old_entry: LedgerEntry | None
+        self, score: float, label: str, counts: MessageCounts, old_entry: LedgerEntry | None
     ) -> tuple[int, tuple[tuple[bytes, int], ...]]:
         """Return the weight and the sums to learn.
 
@@ -243,31 +217,12 @@ class Scorer:
         bin_sums = (
             first_score_sums(old_entry) if old_entry else self._calibration.lesson_sums(score, totals, growth)
         )
-        weight, sums = self._classifier.weigh_lesson(
-            tokens, score, label, certain=old_entry is not None, growth=growth
-        )
-        return weight, (*bin_sums, *sums)
-
-    def insisted_sums(self, tokens: Tokens, weight: int, old_entry: LedgerEntry) -> tuple[tuple[bytes, int], ...]:
-        """Return the sums to learn where a person insists, and the message gets this weight.
-
-        The message keeps its first score in the bins of the calibration.
-        """
-        return (*first_score_sums(old_entry), *self._classifier.lesson_sums(tokens, weight))
+        weight = grown_lesson_weight(score, label, certain=old_entry is not None, growth=growth)
+        return weight, tuple(bin_sums)
 
     def has_most_weight(self, entry: LedgerEntry) -> bool:
         """Return whether the message has the most weight that one message may have at this moment."""
         return not insisted_weights(entry.weight, self._counts.half_life.growth(self._clock()))
-
-    def weigh_autolearned_lesson(
-        self, tokens: Tokens, score: float, label: str, counts: MessageCounts, share: float
-    ) -> tuple[int, tuple[tuple[bytes, int], ...]]:
-        """Return the weight and the sums to learn where no person gave the label.
-
-        The weight is a ``share`` of the usual one. The calibration learns nothing: what the model says of itself
-        is no evidence that it is right.
-        """
-        return self._classifier.weigh_autolearned_lesson(tokens, score, label, share, counts.growth)
 
 
 def first_score_sums(entry: LedgerEntry) -> Sums:
@@ -275,7 +230,7 @@ def first_score_sums(entry: LedgerEntry) -> Sums:
     return [(name, amount) for name, amount in entry.sums if name in SCORE_BINS]
 
 
-def _counts_of_both(people: FeatureCounts, layer: AutolearnedCounts) -> FeatureCounts:
+def _counts_of_both(people: TokenCounts, layer: AutolearnedCounts) -> TokenCounts:
     """Return the counts of what people taught and of the autolearn layer together.
 
     The number of messages is that of people: what they taught decides whether a model is ready, and the prior. The
@@ -286,8 +241,7 @@ def _counts_of_both(people: FeatureCounts, layer: AutolearnedCounts) -> FeatureC
     vocabulary_size = people.totals.vocabulary_size + layer.totals.vocabulary_size
     return replace(
         people,
-        tokens=people.tokens + layer.rows[: len(people.tokens)],
-        sums=people.sums + layer.sums,
+        rows=people.rows + layer.rows[: len(people.rows)],
         totals=Totals(people.totals.messages, weights, vocabulary_size),
     )
 

@@ -1,8 +1,8 @@
 """The explanation of a verdict, as the model stood at the moment of the check.
 
 Rules: pure. The prior and all clues sum to the score, exactly but for the one rounding of ``math.fsum``. Therefore
-an explanation has all clues: at most 144 tokens of the multinomial model, 14 attributes, 14 numbers, 2 votes of
-the Bernoulli model and the limit of automatic learning. The counts are those that the score was computed from.
+an explanation has all clues: at most 144 tokens and the limit of automatic learning. The counts are those that the
+score was computed from.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import numpy as np
 
 from nbstream.bayes.clues import LazySequence, TokenClues
 from nbstream.bayes.counts import CLASSES
-from nbstream.bayes.event_models import clue_count_name
 from nbstream.bayes.multinomial import HAM, SPAM
 from nbstream.bayes.packed_clues import PackedClues
 
@@ -94,7 +93,7 @@ class ScoreCounts:
 
     Where the clues are tokens of the message, ``names`` is empty and each clue has a row, in the order of
     ``TokenClues.token_indices``; there are no rows where the clues have their counts packed. Else the rows are
-    those of ``names``, the tokens of the message and the sums that were read. ``growth`` is the growth of weights
+    those of ``names``, the tokens of the message. ``growth`` is the growth of weights
     at that moment.
     """
 
@@ -120,8 +119,6 @@ class ScoreCounts:
             return CountedTokenClues(clues.tokens, self._packed_at_check(clues))
         votes = {clue.token for clue in clues}
         indices = {name: i for i, name in enumerate(self.names) if name in votes}
-        sum_names = {clue_count_name(vote) for vote in votes - indices.keys()}
-        indices |= {name: i for i, name in enumerate(self.names) if name in sum_names} if sum_names else {}
         rows = self._rows_at_check(self.rows[list(indices.values())]).tolist() if indices else []
         counts = dict(zip(indices, rows, strict=True))
         return tuple(_count_clue(clue, counts) for clue in clues)
@@ -138,5 +135,5 @@ class ScoreCounts:
 
 
 def _count_clue(clue: Clue, counts: Mapping[bytes, Sequence[int]]) -> CountedClue:
-    row = counts.get(clue.token) or counts.get(clue_count_name(clue.token)) or (None, None)
+    row = counts.get(clue.token, (None, None))
     return CountedClue(clue.token, clue.log_ratio, row[HAM], row[SPAM])

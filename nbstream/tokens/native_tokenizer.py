@@ -127,10 +127,5 @@ class NativeTokenizer(Tokenizer):
 
 
 def make_tokenizer(options: TokenizerOptions, library: ctypes.CDLL | None) -> Tokenizer:
-    """Return the tokenizer for these options: a native one where there is a library that makes all of it.
-
-    Attributes and numbers are made by Python alone.
-    """
-    if library is None or options.attributes or options.numbers:
-        return Tokenizer(options)
-    return NativeTokenizer(options, library)
+    """Return the tokenizer for these options: a native one where there is a library."""
+    return NativeTokenizer(options, library) if library else Tokenizer(options)

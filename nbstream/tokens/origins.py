@@ -41,9 +41,6 @@ ORIGINS = {
     "date": "Date: zone",
     "authentication-results": "result of authentication",
     "autolearn": "limit of automatic learning",
-    "bernoulli": "all known tokens",
-    "attribute": "attribute",
-    "number": "number",
 }
 """The origin of a token, by each prefix that is not the name of a header field."""
 

@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING
 
 from nbstream.mail.charsets import decode_text
 from nbstream.tokens import html, urls
-from nbstream.tokens.attributes import extract_attributes
 from nbstream.tokens.authentication import authentication_tokens
 from nbstream.tokens.encoding import encode_tokens
 from nbstream.tokens.header_tokens import header_tokens
-from nbstream.tokens.numbers import extract_numbers
 from nbstream.tokens.raw_header import RAW_HEADER_PREFIX, raw_header_tokens
 from nbstream.tokens.structure import bare_text_tokens, structure_tokens
 from nbstream.tokens.token_list import TokenList
@@ -34,15 +32,13 @@ _BODY_PREFIXES = (b"body:", b"url:", b"url.")
 
 @dataclass(frozen=True, slots=True)
 class TokenizerOptions:
-    """At most ``max_tokens`` distinct tokens are made of a message; attributes and numbers are optional.
+    """At most ``max_tokens`` distinct tokens are made of a message.
 
     ``trusted_authserv_ids`` are the servers, in lower case, whose Authentication-Results are read. They stand
     below ``own_received_fields`` Received fields of these servers.
     """
 
     max_tokens: int = 2000
-    attributes: bool = False
-    numbers: bool = False
     trusted_authserv_ids: frozenset[str] = frozenset()
     own_received_fields: int = 0
 
@@ -52,56 +48,45 @@ class Tokens:
     """The distinct tokens of a message, in the three groups from which clues are chosen.
 
     ``all`` has the tokens of ``head``, ``body`` and ``raw_header``, in this order, and ``sizes`` says how many
-    tokens each of these groups has. ``attributes`` and ``numbers`` are (name, value) pairs, where the options of
-    the tokenizer include them.
+    tokens each of these groups has.
     """
 
     all: TokenList
     sizes: tuple[int, int, int]
-    attributes: tuple[tuple[str, str], ...]
-    numbers: tuple[tuple[str, int], ...]
 
     def __init__(
         self,
         head: Sequence[bytes],
         body: Sequence[bytes],
-        attributes: tuple[tuple[str, str], ...] = (),
-        numbers: tuple[tuple[str, int], ...] = (),
         raw_header: Sequence[bytes] = (),
     ) -> None:
         """Make the tokens of the three groups."""
         sizes = len(head), len(body), len(raw_header)
-        self._set_fields(TokenList((*head, *body, *raw_header)), sizes, attributes, numbers)
+        self._set_fields(TokenList((*head, *body, *raw_header)), sizes)
 
     def _set_fields(
         self,
         tokens: TokenList,
         sizes: tuple[int, int, int],
-        attributes: tuple[tuple[str, str], ...] = (),
-        numbers: tuple[tuple[str, int], ...] = (),
     ) -> None:
         # One by one: a loop over the fields takes four times as long, and each check makes such an object.
         object.__setattr__(self, "all", tokens)
         object.__setattr__(self, "sizes", sizes)
-        object.__setattr__(self, "attributes", attributes)
-        object.__setattr__(self, "numbers", numbers)
 
     @classmethod
     def from_joined(
         cls,
         joined: bytes,
         sizes: tuple[int, int, int],
-        attributes: tuple[tuple[str, str], ...] = (),
-        numbers: tuple[tuple[str, int], ...] = (),
     ) -> Tokens:
         """Return the tokens whose ``all.joined`` is ``joined``, in groups of these ``sizes``."""
         tokens = cls.__new__(cls)
-        tokens._set_fields(TokenList.from_joined(joined, sum(sizes)), sizes, attributes, numbers)
+        tokens._set_fields(TokenList.from_joined(joined, sum(sizes)), sizes)
         return tokens
 
     @classmethod
     def from_all(cls, tokens: Sequence[bytes]) -> Tokens:
-        """Return the groups again from ``all``, without attributes and numbers.
+        """Return the groups again from ``all``.
 
         The header as it is written is the longest end of ``tokens`` with its prefix, and the body is the longest
         end of the rest with prefixes of the body. A header field called URL has tokens with the prefix of links,
@@ -166,8 +151,6 @@ class Tokenizer:
         return Tokens(
             head,
             tuple(spread_choice(body, limit - len(head))),
-            extract_attributes(message) if self.options.attributes else (),
-            extract_numbers(message) if self.options.numbers else (),
             raw_header,
         )
 

@@ -210,7 +210,6 @@ def test_sums_belong_neither_to_the_totals_nor_to_the_vocabulary(
         without.add(tokens, column, weight)
     assert counts.totals == without.totals
     assert sorted(counts.tokens()) == sorted(without.tokens())
-    assert counts.vocabulary_counts().shape == without.vocabulary_counts().shape
 
 
 def test_the_sums_of_a_message_without_weight_are_added(make_counts: MakeCounts) -> None:
@@ -240,9 +239,7 @@ def test_a_sum_begins_with_the_mark_and_has_no_colon(name: bytes, expected: bool
 
 
 @given(st.lists(LEARNED, max_size=8))
-def test_the_vocabulary_is_the_counts_of_all_tokens_in_their_order(
-    make_counts: MakeCounts, learned: list[Learned]
-) -> None:
+def test_the_vocabulary_is_all_tokens_that_count(make_counts: MakeCounts, learned: list[Learned]) -> None:
     counts = make_counts()
     for lesson in learned:
         counts.add(*lesson)
@@ -250,33 +247,7 @@ def test_the_vocabulary_is_the_counts_of_all_tokens_in_their_order(
         counts.subtract(*lesson)
     present = [name for name in NAMES if counts.look_up([name]).any()]
     assert sorted(counts.tokens()) == sorted(present)
-    assert counts.vocabulary_counts().tolist() == counts.look_up(counts.tokens()).tolist()
     assert counts.totals.vocabulary_size == len(present)
-
-
-def test_an_empty_vocabulary_has_columns(make_counts: MakeCounts) -> None:
-    assert make_counts().vocabulary_counts().shape == (0, 2)
-
-
-def test_the_vocabulary_is_the_very_same_array_until_a_count_changes(make_counts: MakeCounts) -> None:
-    counts = make_counts()
-    counts.add([b"a"], 0, 5, [(b"=x", 5)])
-    vocabulary = counts.vocabulary_counts()
-    counts.look_up([b"a", b"z"])
-    assert counts.vocabulary_counts() is vocabulary
-
-    changes: list[Callable[[], None]] = [
-        lambda: counts.add([b"a"], 1, 7),
-        lambda: counts.subtract([b"a"], 1, 7),
-        lambda: counts.set_counts([b"b"], np.array([[1, 1]])),
-        lambda: counts.set_column([b"a"], 1, np.array([9])),
-    ]
-    for change in changes:
-        before = counts.vocabulary_counts()
-        change()
-        assert counts.vocabulary_counts() is not before
-        assert counts.vocabulary_counts().tolist() == counts.look_up(counts.tokens()).tolist()
-    assert vocabulary.tolist() == [[5, 0]]
 
 
 def test_sums_are_the_very_same_array_until_a_count_changes(make_counts: MakeCounts) -> None:

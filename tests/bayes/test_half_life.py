@@ -10,19 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.bayes import lesson_weight
 from nbstream.bayes.calibration import SCORE_BINS, Calibration
-from nbstream.bayes.classifier import Classifier, ClassifierOptions
-from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Totals
+from nbstream.bayes.classifier import Classifier
+from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, ClassCounts, Totals
 from nbstream.bayes.half_life import (
     MAX_COUNT,
     MAX_GROWTH_HALF_LIVES,
     NO_HALF_LIFE,
     HalfLife,
     grow_weight,
+    largest_count,
     quantize_unit,
 )
-from tests.bayes.sample_models import CHOICES, classifier_of, feature_counts, sample_message, trained_counts
+from nbstream.bayes.lesson_weight import grown_lesson_weight
+from nbstream.bayes.multinomial import SPAM, TokenCounts
+from tests.bayes.sample_models import sample_message, token_counts, trained_counts
 
 DAY = 86_400.0
 BASE = HalfLife(10.0, 1000.0)
@@ -94,29 +96,21 @@ def test_a_large_count_leaves_less() -> None:
     assert left == [3, 0, 0]
 
 
-@pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("times", [4, 1024])
-def test_grown_counts_in_a_grown_unit_score_as_those_that_did_not_grow(choice: str, times: int) -> None:
-    classifier = classifier_of(choice)
-    small = feature_counts(trained_counts(classifier), classifier, sample_message("spam", 3))
-    totals = small.totals
-    large = replace(
-        small,
-        tokens=small.tokens * times,
-        sums=small.sums * times,
-        totals=replace(totals, tokens=tuple(total * times for total in totals.tokens)),
-        vocabulary_counts=None if small.vocabulary_counts is None else small.vocabulary_counts * times,
-        unit=small.unit * times,
+def test_grown_counts_in_a_grown_unit_score_as_those_that_did_not_grow(times: int) -> None:
+    message, classifier = sample_message("spam", 3), Classifier()
+    small = token_counts(trained_counts(), message)
+    large = TokenCounts(
+        small.rows * times,
+        replace(small.totals, tokens=tuple(total * times for total in small.totals.tokens)),
+        small.unit * times,
     )
 
-    score, other = (classifier.score(sample_message("spam", 3), counts) for counts in (small, large))
+    score, other = (classifier.score(message, counts) for counts in (small, large))
 
     assert abs(score.log_odds) > 0.5
     assert other.log_odds == pytest.approx(score.log_odds, abs=1e-9)
-    assert (
-        classifier.score(sample_message("spam", 3), replace(small, unit=small.unit * times)).log_odds
-        != score.log_odds
-    )
+    assert classifier.score(message, replace(small, unit=large.unit)).log_odds != score.log_odds
 
 
 @pytest.mark.parametrize("times", [4, 1024])
@@ -135,18 +129,22 @@ def test_grown_first_scores_in_a_grown_unit_give_the_same_probability(times: int
     assert calibration.probability(3.0, labels, totals, WEIGHT_ONE * times) != probability
 
 
-@pytest.mark.parametrize("choice", CHOICES)
-def test_a_lesson_is_multiplied_by_growth_in_all_that_it_adds(choice: str) -> None:
-    classifier = Classifier(ClassifierOptions(CHOICES[choice], lesson_weight=lesson_weight.LessonWeightOptions()))
-    message, totals = sample_message("ham", 5), Totals((9, 9))
-
-    weight, sums = classifier.weigh_lesson(message, 12.0, "ham")
-    more, larger = classifier.weigh_lesson(message, 12.0, "ham", growth=8.0)
-
-    assert more == 8 * weight
-    assert larger == [(name, 8 * amount) for name, amount in sums]
-    first, later = (Calibration().lesson_sums(12.0, totals, growth) for growth in (1.0, 8.0))
+def test_a_lesson_is_multiplied_by_growth_in_all_that_it_adds() -> None:
+    assert grown_lesson_weight(12.0, "ham", growth=8.0) == 8 * grown_lesson_weight(12.0, "ham")
+    first, later = (Calibration().lesson_sums(12.0, Totals((9, 9)), growth) for growth in (1.0, 8.0))
     assert [(name, 8 * amount) for name, amount in first] == later
+
+
+@pytest.mark.parametrize("weights", [(1000,), (1, 0, 0)])
+def test_the_largest_of_all_counts_is_a_total_or_a_bin_of_the_calibration(weights: tuple[int, ...]) -> None:
+    """A message that the model knows for sure teaches its tokens nothing, and counts in a bin all the same."""
+    counts, calibration = ClassCounts(), Calibration()
+    for weight in weights:
+        counts.add((b"body:offer",), SPAM, weight, calibration.lesson_sums(1000.0, counts.totals))
+
+    largest = largest_count(counts.totals, counts.sums(SCORE_BINS))
+
+    assert largest == max(*counts.totals.tokens, int(counts.snapshot()[1].max()))
 
 
 @given(st.floats(0, 1e9))

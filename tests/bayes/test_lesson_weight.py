@@ -7,26 +7,20 @@ from hypothesis import strategies as st
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
 from nbstream.bayes.lesson_weight import (
     MAX_LESSONS,
-    LessonWeightOptions,
+    grown_lesson_weight,
     insisted_weights,
     lesson_weight,
     max_entry_weight,
 )
 
-OPTIONS = LessonWeightOptions()
 SCORES = st.floats(-500, 500)
 LABELS = st.sampled_from(CLASSES)
 
 
-@given(SCORES, LABELS, st.booleans())
-def test_without_options_every_label_has_full_weight(log_odds: float, label: str, certain: bool) -> None:
-    assert lesson_weight(log_odds, label, None, certain=certain) == WEIGHT_ONE
-
-
 @given(SCORES)
 def test_a_certain_label_weighs_one_minus_its_probability(log_odds: float) -> None:
-    probability = 1 / (1 + math.exp(-log_odds / OPTIONS.divisor))
-    spam_weight, ham_weight = (lesson_weight(log_odds, label, OPTIONS, certain=True) for label in ("spam", "ham"))
+    probability = 1 / (1 + math.exp(-log_odds / 20))
+    spam_weight, ham_weight = (lesson_weight(log_odds, label, certain=True) for label in ("spam", "ham"))
     assert spam_weight == pytest.approx(WEIGHT_ONE * (1 - probability), abs=1)
     assert ham_weight == pytest.approx(WEIGHT_ONE * probability, abs=1)
     assert abs(spam_weight + ham_weight - WEIGHT_ONE) <= 1
@@ -34,39 +28,44 @@ def test_a_certain_label_weighs_one_minus_its_probability(log_odds: float) -> No
 
 @given(SCORES, LABELS, st.booleans())
 def test_a_weight_is_an_integer_from_nothing_to_full(log_odds: float, label: str, certain: bool) -> None:
-    weight = lesson_weight(log_odds, label, OPTIONS, certain=certain)
+    weight = lesson_weight(log_odds, label, certain=certain)
     assert isinstance(weight, int)
     assert 0 <= weight <= WEIGHT_ONE
 
 
 @given(SCORES, st.booleans())
 def test_the_classes_are_treated_alike(log_odds: float, certain: bool) -> None:
-    mirrored = lesson_weight(-log_odds, "ham", OPTIONS, certain=certain)
-    assert lesson_weight(log_odds, "spam", OPTIONS, certain=certain) == mirrored
+    mirrored = lesson_weight(-log_odds, "ham", certain=certain)
+    assert lesson_weight(log_odds, "spam", certain=certain) == mirrored
 
 
 @given(SCORES, SCORES, st.booleans())
 def test_the_surer_the_model_was_of_the_label_the_less_it_teaches(one: float, other: float, certain: bool) -> None:
     less, more = sorted((one, other))
-    assert lesson_weight(more, "spam", OPTIONS, certain=certain) <= lesson_weight(
-        less, "spam", OPTIONS, certain=certain
-    )
+    assert lesson_weight(more, "spam", certain=certain) <= lesson_weight(less, "spam", certain=certain)
 
 
-@given(st.floats(0, 500), LABELS, st.floats(0, 1))
+@given(st.floats(0, 500), LABELS)
 def test_what_contradicts_the_model_teaches_as_much_as_it_may_and_not_more(
-    contradiction: float, label: str, max_share: float
+    contradiction: float, label: str
 ) -> None:
-    options = LessonWeightOptions(max_share=max_share)
     log_odds = contradiction if label == "ham" else -contradiction
-    weight = lesson_weight(log_odds, label, options)
-    assert weight == min(round(max_share * WEIGHT_ONE), lesson_weight(log_odds, label, options, certain=True))
+    assert lesson_weight(log_odds, label) == round(0.35 * WEIGHT_ONE)
+    assert lesson_weight(log_odds, label, certain=True) >= WEIGHT_ONE // 2
+
+
+@given(SCORES, LABELS, st.floats(0, 1), st.sampled_from([1.0, 1.7, 2.0**20]))
+def test_a_share_of_a_lesson_grows_like_a_whole_one(
+    log_odds: float, label: str, share: float, growth: float
+) -> None:
+    weight = grown_lesson_weight(log_odds, label, share=share, growth=growth)
+    assert weight == pytest.approx(growth * share * lesson_weight(log_odds, label), abs=growth)
 
 
 def test_however_wrong_the_model_was_one_label_is_one_vote() -> None:
-    weights = {lesson_weight(log_odds, "ham", OPTIONS) for log_odds in (0.0, 40.0, 400.0)}
-    assert weights == {round(OPTIONS.max_share * WEIGHT_ONE)}
-    assert lesson_weight(400.0, "ham", OPTIONS, certain=True) == WEIGHT_ONE
+    weights = {lesson_weight(log_odds, "ham") for log_odds in (0.0, 40.0, 400.0)}
+    assert weights == {round(0.35 * WEIGHT_ONE)}
+    assert lesson_weight(400.0, "ham", certain=True) == WEIGHT_ONE
 
 
 @given(st.integers(0, 5 * WEIGHT_ONE), st.sampled_from([1.0, 1.7, 2.0**20]))

@@ -7,16 +7,15 @@ import pytest
 
 from nbstream.bayes import loudest_tokens as module
 from nbstream.bayes.counts import Totals
-from nbstream.bayes.loudest_tokens import TokenCounts, loudest_tokens
-from nbstream.bayes.multinomial import MultinomialOptions
+from nbstream.bayes.loudest_tokens import NamedCounts, loudest_tokens
 
 NAMES = [b"body:prize", b"=score", b"subject.word:prize", b"body:lunch", b"body:the", b"body:f\xc3\xbcr"]
 ROWS = np.array([[0, 9], [500, 500], [0, 4], [8, 0], [5, 5], [2, 0]], dtype=np.int64) * 1000
-COUNTS = TokenCounts(NAMES, ROWS, Totals((9, 9), (15000, 18000), 5), unit=1000.0)
+COUNTS = NamedCounts(NAMES, ROWS, Totals((9, 9), (15000, 18000), 5), unit=1000.0)
 
 
 def tokens(label: str, k: int = 10, part: bytes = b"") -> list[str]:
-    return [vote.token for vote in loudest_tokens(COUNTS, label, k, MultinomialOptions(), part)]
+    return [vote.token for vote in loudest_tokens(COUNTS, label, k, part)]
 
 
 def test_the_loudest_for_a_class_come_first_and_sums_are_no_tokens() -> None:
@@ -25,9 +24,9 @@ def test_the_loudest_for_a_class_come_first_and_sums_are_no_tokens() -> None:
 
 
 def test_only_tokens_with_the_part_are_listed_with_the_same_numbers() -> None:
-    everything = loudest_tokens(COUNTS, "spam", 10, MultinomialOptions())
+    everything = loudest_tokens(COUNTS, "spam", 10)
 
-    found = loudest_tokens(COUNTS, "spam", 10, MultinomialOptions(), b"prize")
+    found = loudest_tokens(COUNTS, "spam", 10, b"prize")
 
     assert found == [vote for vote in everything if "prize" in vote.token]
     assert tokens("spam", part=b"score") == []
@@ -35,7 +34,7 @@ def test_only_tokens_with_the_part_are_listed_with_the_same_numbers() -> None:
 
 
 def test_it_does_not_matter_how_many_are_computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    at_once = loudest_tokens(COUNTS, "spam", 10, MultinomialOptions())
+    at_once = loudest_tokens(COUNTS, "spam", 10)
     monkeypatch.setattr(module, "_BLOCK", 2)
 
-    assert loudest_tokens(COUNTS, "spam", 10, MultinomialOptions()) == at_once
+    assert loudest_tokens(COUNTS, "spam", 10) == at_once

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,18 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from nbstream.bayes import multinomial
-from nbstream.bayes.classifier import Classifier, ClassifierOptions, EventModelOptions
+from nbstream.bayes.classifier import Classifier, ClueLimits
 from nbstream.bayes.clues import TokenClues
 from nbstream.bayes.counts import ClassCounts, Totals
-from nbstream.bayes.event_models import ClueLimits, FeatureCounts
-from nbstream.bayes.multinomial import Lidstone, MEstimate
+from nbstream.bayes.multinomial import TokenCounts
 from nbstream.bayes.packed_clues import PackedClues
 from nbstream.bayes.score import Score
 from nbstream.bayes.table_counts import TableCounts
 from nbstream.engine.score import NativeScoring, ScoreOptions
 from nbstream.tokens.tokenizer import Tokens
-from tests.bayes.sample_models import sample_message, teach
+from tests.bayes.sample_models import sample_message, teach, token_counts
 from tests.engine.native import native_library, table_functions
 
 LIMITS = (ClueLimits(0, head=2, body=3, raw_header=1), ClueLimits(50, head=4, body=0, raw_header=2))
@@ -39,9 +36,7 @@ ROWS = st.lists(st.tuples(st.binary(max_size=3), COUNTS, COUNTS), max_size=60, u
 
 def classifiers(smoothing: float = 0.12) -> tuple[Classifier, Classifier]:
     """One of Python alone, and one with the native library."""
-    model = multinomial.MultinomialOptions(Lidstone(smoothing))
-    options = ClassifierOptions(EventModelOptions(model), clue_limits=LIMITS)
-    return Classifier(options), Classifier(options, native_library())
+    return Classifier(None, LIMITS, smoothing), Classifier(native_library(), LIMITS, smoothing)
 
 
 def bits(score: Score) -> tuple[bytes, ...]:
@@ -78,16 +73,14 @@ def test_a_score_by_given_counts_is_the_same(
     names = [b"t:" + name.replace(b"\n", b"") + b"%d" % n for n, (name, _, _) in enumerate(rows)]
     first, second = sorted(ends)
     tokens = Tokens(names[:first], names[first:second], raw_header=names[second:])
-    counts = FeatureCounts(
-        np.array([row[1:] for row in rows], np.int64).reshape(-1, 2), np.empty((0, 2), np.int64), totals, unit=unit
-    )
+    counts = TokenCounts(np.array([row[1:] for row in rows], np.int64).reshape(-1, 2), totals, unit)
     python, native = classifiers(smoothing)
 
     scored, expected = native.score(tokens, counts), python.score(tokens, counts)
 
     assert bits(scored) == bits(expected)
     assert isinstance(expected.clues, TokenClues)
-    rows_of_clues = counts.tokens[expected.clues.token_indices]
+    rows_of_clues = counts.rows[expected.clues.token_indices]
     assert packed_by_library(scored) == packed_by_python(expected, rows_of_clues)
 
 
@@ -98,13 +91,11 @@ def test_a_score_by_the_counts_in_a_table_is_the_same_after_each_lesson() -> Non
         for label in ("ham", "spam"):
             tokens = sample_message(label, n)
             for learned in (counts, table_counts):
-                teach(learned, python, tokens, label)
+                teach(learned, tokens, label)
 
             scored = native.score_in_table(tokens, table_counts.table, 1000.0)
 
-            expected = python.score(
-                tokens, FeatureCounts(counts.look_up(tokens.all), counts.look_up(()), counts.totals)
-            )
+            expected = python.score(tokens, token_counts(counts, tokens))
             assert scored is not None
             assert bits(scored.score) == bits(expected)
             assert isinstance(expected.clues, TokenClues)
@@ -114,23 +105,10 @@ def test_a_score_by_the_counts_in_a_table_is_the_same_after_each_lesson() -> Non
 
 
 def test_what_the_library_cannot_compute_is_left_to_python_which_says_why() -> None:
-    counts = FeatureCounts(np.array([[0, 2**60]]), np.empty((0, 2), np.int64), Totals(), unit=1e-300)
+    counts = TokenCounts(np.array([[0, 2**60]]), Totals(), 1e-300)
     for classifier in classifiers(1e-320):
         with pytest.raises(RuntimeWarning, match="overflow"):
             classifier.score(Tokens((b"t:a",), ()), counts)
-
-
-@pytest.mark.parametrize(
-    "models",
-    [
-        EventModelOptions(multinomial.MultinomialOptions(MEstimate(1.0))),
-        replace(EventModelOptions(), multinomial=None, bernoulli=EventModelOptions().bernoulli),
-    ],
-)
-def test_other_models_have_no_native_way(models: EventModelOptions) -> None:
-    table = TableCounts.empty(table_functions()).table
-    classifier = Classifier(ClassifierOptions(models), native_library())
-    assert classifier.score_in_table(Tokens((b"t:a",), ()), table, 1000.0) is None
 
 
 def test_tokens_that_do_not_fit_their_groups_are_no_score() -> None:

@@ -1,4 +1,4 @@
-"""The page ACCURACY.md: targets and results, alternatives, and the results of other filters.
+"""The page ACCURACY.md: targets and results, and the results of other filters.
 
 Rules: a figure on the page is a measure of a run, or a fact of the plan; a target is met or not by the figure
 before it is rounded; what is undefined is a dash.
@@ -16,7 +16,6 @@ from nbstream import __version__
 from tests.benchmarks.near_copies import NearCopies
 from tests.benchmarks.peers.figures import PeerRun
 from tests.benchmarks.plan import (
-    ALTERNATIVES,
     AUTOLEARN_RUNS,
     BUDGET_RUNS,
     DEFAULT_GROUPS,
@@ -30,7 +29,6 @@ from tests.benchmarks.plan import (
     INBOX_GROUPS,
     MOST_TOKENS,
     PEERS,
-    SECTIONS,
     STREAMS,
     TARGETS,
     WARM_UP,
@@ -117,13 +115,6 @@ sender (From), and shares at least 80 % of the tokens with it. Of the near-copie
 is to be called wrong, which means on the other side of `verdict.unsure` than its label:
 """
 
-ALTERNATIVES_TEXT = """\
-## Alternatives
-
-(1-AUC)% · FN@0.1%FP, every label at once; the strongest clues of the multinomial model vote. An alternative
-that ranks worse on one stream is lost. More of what was tried is in [Experiments](../../docs/experiments.md).
-"""
-
 AUTOLEARN_TEXT = """\
 ## Learning without people
 
@@ -191,11 +182,6 @@ def page(
             NEAR_COPIES_TEXT,
             "stream | contradictions | near-copies | called wrong | the most of one | more than one",
             _near_copies_rows(copies),
-        ),
-        (
-            ALTERNATIVES_TEXT,
-            f"`model` | messages | {' | '.join(_alternative_streams(outcomes))} | ",
-            _alternative_rows(outcomes),
         ),
         (
             AUTOLEARN_TEXT,
@@ -336,23 +322,6 @@ def _near_copies_rows(near_copies: Mapping[str, NearCopies]) -> Rows:
         yield stream, *(f"{figure:,}" for figure in figures)
 
 
-def _alternative_streams(outcomes: Mapping[Run, Outcome]) -> list[str]:
-    runs = SECTIONS["alternatives"]
-    return [stream for stream in STREAMS if _has(outcomes, (run for run in runs if run.stream == stream))]
-
-
-def _alternative_rows(outcomes: Mapping[Run, Outcome]) -> Rows:
-    streams = _alternative_streams(outcomes)
-    for limit in dict.fromkeys([None, *ALTERNATIVES.values()]) if streams else ():
-        # The first messages of a run are what a run over them alone is: nothing later is known to it.
-        ours = [outcomes[Run(stream)].measures(last=limit) for stream in streams]
-        messages = f"the first {limit:,}" if limit else "all"
-        yield "the default", messages, *map(_ranking, ours), "kept"
-        for model in (model for model, most in ALTERNATIVES.items() if most == limit):
-            theirs = [outcomes[Run(stream, model=model, limit=limit)].measures() for stream in streams]
-            yield f"`{model}`", messages, *map(_ranking, theirs), _compared(theirs, ours)
-
-
 def _autolearn_rows(outcomes: Mapping[Run, Outcome]) -> Rows:
     for run in (run for pair in AUTOLEARN_RUNS for run in pair if run in outcomes):
         for first in (1, WARM_UP + 1):
@@ -408,16 +377,6 @@ def _judged(reached: float | None, at_most: float, digits: int) -> str:
     return "met" if reached <= at_most else f"**not met** by {_number(reached - at_most, digits)}"
 
 
-def _compared(theirs: Sequence[Measures], ours: Sequence[Measures]) -> str:
-    pairs = [
-        (their.one_minus_auc or 0.0, our.one_minus_auc or 0.0) for their, our in zip(theirs, ours, strict=True)
-    ]
-    better = sum(their < our for their, our in pairs)
-    return (
-        f"{'lost' if any(their > our for their, our in pairs) else 'no worse'}: better on {better} of {len(pairs)}"
-    )
-
-
 def _has(outcomes: Mapping[Run, Outcome], runs: Iterable[Run]) -> bool:
     return all(run in outcomes for run in runs)
 
@@ -454,10 +413,6 @@ def _mean_and_range(values: Sequence[float | None], digits: int) -> str:
     if len(values) == 1 or not defined:
         return _number(_mean(values), digits)
     return f"{_number(_mean(values), digits)} ({min(defined):.{digits}f} to {max(defined):.{digits}f})"
-
-
-def _ranking(measures: Measures) -> str:
-    return f"{_number(measures.one_minus_auc, 4)} · {_number(measures.fn_at_fp_0_1, 2)}"
 
 
 def _summary(measures: Measures) -> str:

@@ -101,18 +101,6 @@ DEFAULT_GROUPS: tuple[Group, ...] = (
 )  # fmt: skip
 DEFAULT_RUNS = tuple(run for group in DEFAULT_GROUPS for run in group)
 
-# The section ``model`` of the configuration, and how many messages; None is all.
-ALTERNATIVES: dict[str, int | None] = {
-    "{event_models: {multinomial: {alpha: 1}}, learning_weights: full}": None,
-    "{learning_weights: full}": None,
-    "{event_models: {multinomial: {alpha: null, m: 30}}}": None,
-    "{event_models: {categorical: {}}}": None,
-    "{event_models: {gaussian: {}}}": None,
-    "{event_models: {categorical: {}, gaussian: {}}}": None,
-    # Each check after a lesson passes over the whole vocabulary.
-    "{event_models: {multinomial: null, bernoulli: {}}, learning_weights: full}": 3000,
-}
-
 # Without and with ``autolearn``; where every label is given it has nothing to learn.
 AUTOLEARN_RUNS = tuple((Run(stream, "errors"), Run(stream, "errors", autolearn="{}")) for stream in MAIL)
 
@@ -128,10 +116,6 @@ BUDGET_RUNS = tuple(
 SECTIONS: dict[str, tuple[Run, ...]] = {
     "default": DEFAULT_RUNS,
     "inbox": tuple(run for group in INBOX_GROUPS for run in group),
-    "alternatives": (
-        *(Run(stream) for stream in STREAMS),
-        *(Run(stream, model=model, limit=limit) for model, limit in ALTERNATIVES.items() for stream in STREAMS),
-    ),
     "autolearn": tuple(run for pair in AUTOLEARN_RUNS for run in pair),
     "budgets": BUDGET_RUNS,
 }

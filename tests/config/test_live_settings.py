@@ -50,7 +50,7 @@ def test_changed_and_waiting_settings_are_dotted_keys(tmp_path: Path) -> None:
     new_settings = settings(
         tmp_path,
         "verdict: {spam: 0.9}\nlisteners: {smtp: {max_recipients: 5}, metrics: {listen: '127.0.0.1:1'}}\n"
-        "model: {event_models: {categorical: {}, multinomial: {alpha: 1}}}\ndrain_seconds: 30",
+        "model: {max_tokens: 20000, half_life_days: 30}\ndrain_seconds: 30",
     )
 
     in_force = merge_live_settings(running, new_settings)
@@ -60,8 +60,8 @@ def test_changed_and_waiting_settings_are_dotted_keys(tmp_path: Path) -> None:
         "listeners.smtp.max_recipients",
         "listeners.http",
         "listeners.metrics",
-        "model.event_models.multinomial.alpha",
-        "model.event_models.categorical",
+        "model.max_tokens",
+        "model.half_life_days",
     )
 
 

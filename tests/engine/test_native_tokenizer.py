@@ -227,11 +227,8 @@ def test_an_interruption_of_an_answer_goes_on_behind_the_library(
     assert differing(native, [asking]) == []
 
 
-def test_python_makes_attributes_and_numbers() -> None:
-    library = native_library()
-    assert isinstance(make_tokenizer(TokenizerOptions(), library), NativeTokenizer)
-    for options in (TokenizerOptions(attributes=True), TokenizerOptions(numbers=True)):
-        assert not isinstance(make_tokenizer(options, library), NativeTokenizer)
+def test_without_a_library_python_makes_the_tokens() -> None:
+    assert isinstance(make_tokenizer(TokenizerOptions(), native_library()), NativeTokenizer)
     assert not isinstance(make_tokenizer(TokenizerOptions(), None), NativeTokenizer)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from redis.asyncio import Redis
 
 from nbstream.bayes.calibration import Calibration
-from nbstream.bayes.classifier import Classifier, ClassifierOptions
+from nbstream.bayes.classifier import Classifier
 from nbstream.filter import (
     Autolearner,
     AutolearnLayer,
@@ -22,8 +22,7 @@ from nbstream.policy import autolearn
 from nbstream.policy.policy import ThresholdPolicy
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.model import Model
-from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
-from tests.bayes.sample_models import CHOICES
+from nbstream.tokens.tokenizer import Tokenizer
 from tests.letters import letters
 
 EMPTY: tuple[dict[str, dict[bytes, int]], dict[bytes, int]] = ({"ham": {}, "spam": {}}, {})
@@ -51,13 +50,10 @@ class AutolearnSite:
         return probabilities
 
 
-def make_site(
-    client: Redis, margins: autolearn.AutolearnOptions = MARGINS, choice: str = "multinomial"
-) -> AutolearnSite:
+def make_site(client: Redis, margins: autolearn.AutolearnOptions = MARGINS) -> AutolearnSite:
     people, model = Model(client, "test", 3600), AutolearnModel(client, "test", 3600)
     layer, outcomes = AutolearnLayer(model, model), Counter[tuple[str, str]]()
-    event_models = CHOICES[choice]
-    classifier, params = Classifier(ClassifierOptions(event_models)), FilterPolicy(ThresholdPolicy(), NEEDED)
+    classifier, params = Classifier(), FilterPolicy(ThresholdPolicy(), NEEDED)
     learner = Autolearner(
         people,
         layer,
@@ -67,11 +63,7 @@ def make_site(
     )
     spam_filter = Filter(
         FilterParts(
-            tokenizer=Tokenizer(
-                TokenizerOptions(
-                    attributes=event_models.categorical is not None, numbers=event_models.gaussian is not None
-                )
-            ),
+            tokenizer=Tokenizer(),
             classifier=classifier,
             calibration=Calibration(),
             model=people,
@@ -84,8 +76,8 @@ def make_site(
     return AutolearnSite(people, layer, spam_filter, learner, model, outcomes)
 
 
-async def taught_site(client: Redis, count: int = 120, choice: str = "multinomial") -> AutolearnSite:
-    probabilities = make_site(client, choice=choice)
+async def taught_site(client: Redis, count: int = 120) -> AutolearnSite:
+    probabilities = make_site(client)
     for label, raw in letters(count):
         await probabilities.filter.learn(Message.parse(raw), label, "test")
     return probabilities

@@ -6,11 +6,10 @@ import asyncio
 from dataclasses import replace
 from typing import Any, cast
 
-import pytest
 from redis.asyncio import Redis
 
 from nbstream.bayes.calibration import Calibration
-from nbstream.bayes.classifier import Classifier, ClassifierOptions
+from nbstream.bayes.classifier import Classifier
 from nbstream.filter import (
     CheckedMessageSource,
     CheckQueue,
@@ -25,31 +24,22 @@ from nbstream.mail.message import Message
 from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
 from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
-from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
-from tests.bayes.sample_models import CHOICES
+from nbstream.tokens.tokenizer import Tokenizer
 
 PRIZE = Message.parse(b"From: win@example.com\nSubject: prize\n\nClaim your free prize now\n")
-
-every_choice = pytest.mark.parametrize("choice", CHOICES)
 
 
 def make_filter(
     client: Redis,
     observer: FilterObserver | None = None,
     counts: Mirror | None = None,
-    choice: str = "multinomial",
     checked_messages: CheckedMessageSource | None = None,
     check_queue: CheckQueue | None = None,
 ) -> Filter:
-    event_models = CHOICES[choice]
     model = Model(client, "test", 3600)
     parts = FilterParts(
-        tokenizer=Tokenizer(
-            TokenizerOptions(
-                attributes=event_models.categorical is not None, numbers=event_models.gaussian is not None
-            )
-        ),
-        classifier=Classifier(ClassifierOptions(event_models)),
+        tokenizer=Tokenizer(),
+        classifier=Classifier(),
         calibration=Calibration(),
         model=model,
         counts=counts or model,

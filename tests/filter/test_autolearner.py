@@ -115,11 +115,8 @@ async def test_an_autolearned_message_has_less_weight_than_a_labelled_one(client
 
 
 @pytest.mark.parametrize("label", [*CLASSES, None])
-@pytest.mark.parametrize("choice", ["multinomial", "all together"])
-async def test_a_persons_label_replaces_what_was_autolearned(
-    client: Redis, label: str | None, choice: str
-) -> None:
-    site = await taught_site(client, choice=choice)
+async def test_a_persons_label_replaces_what_was_autolearned(client: Redis, label: str | None) -> None:
+    site = await taught_site(client)
     (raw,) = letters_of("spam", 1)
     message = Message.parse(raw)
     before = await stored(site.people)

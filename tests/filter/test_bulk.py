@@ -26,10 +26,9 @@ from nbstream.store.model.formats import FORMER_SCHEMA, SCHEMA_VERSION, ModelFor
 from nbstream.store.model.learn_script import LessonBatch
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
-from tests.bayes.sample_models import CHOICES
 from tests.conftest import RedisServer
 from tests.filter.autolearn_site import EMPTY, AutolearnSite, letters_of, taught_site
-from tests.filter.filters import Together, budgeted_filter, every_choice, make_filter, with_parts
+from tests.filter.filters import Together, budgeted_filter, make_filter, with_parts
 from tests.letters import letters
 from tests.store.algebra import first_scores, first_scores_of_entries, live_entries, stored, summed
 from tests.store.proxy import Fate, Proxy
@@ -80,31 +79,27 @@ def messages_by_label(count: int) -> dict[str, list[Message]]:
     return by_label
 
 
-@every_choice
-async def test_many_messages_are_learned_as_if_one_after_another_to_the_last_digit(
-    client: Redis, choice: str
-) -> None:
+async def test_many_messages_are_learned_as_if_one_after_another_to_the_last_digit(client: Redis) -> None:
     heaps = messages_by_label(2 * BATCH_SIZE + 96)
     taught = {"spam": heaps["spam"], "ham": heaps["ham"][:64]}
     assert len(taught["spam"]) > BATCH_SIZE
-    many, model = make_filter(client, choice=choice), Model(client, "test", 3600)
+    many, model = make_filter(client), Model(client, "test", 3600)
     in_bulk = [lesson for label, heap in taught.items() for lesson in await teach(many, heap, label)]
     counts, entries = await stored(model), await live_entries(model)
     assert counts == await summed(model)
     await client.flushall()
 
-    one = make_filter(client, choice=choice)
+    one = make_filter(client)
     single_results = [
         await one.learn(message, label, "test") for label, messages in taught.items() for message in messages
     ]
 
     assert [lesson.after.id for lesson in in_bulk] == [lesson.after.id for lesson in single_results]
     assert [lesson.after.state for lesson in in_bulk] == [lesson.after.state for lesson in single_results]
-    if CHOICES[choice].bernoulli is None:  # its vocabulary is that of when the batch began
-        assert counts == await stored(model)
-        assert [lesson.after for lesson in in_bulk] == [lesson.after for lesson in single_results]
-        weights = {key: entry.weight for key, entry in (await live_entries(model)).items()}
-        assert {key: entry.weight for key, entry in entries.items()} == weights
+    assert counts == await stored(model)
+    assert [lesson.after for lesson in in_bulk] == [lesson.after for lesson in single_results]
+    weights = {key: entry.weight for key, entry in (await live_entries(model)).items()}
+    assert {key: entry.weight for key, entry in entries.items()} == weights
 
 
 class PatientModel(Model):
@@ -177,12 +172,11 @@ async def test_many_messages_are_relearned_and_unlearned_and_nothing_is_left(cli
     assert await stored(model) == ({"ham": {}, "spam": {}}, {})
 
 
-@every_choice
 @pytest.mark.parametrize("label", ["ham", None])
 async def test_what_another_process_taught_is_in_the_checks_of_later_lessons(
-    client: Redis, choice: str, label: str | None
+    client: Redis, label: str | None
 ) -> None:
-    spam_filter = make_filter(client, choice=choice)
+    spam_filter = make_filter(client)
     for taught, heap in messages_by_label(40).items():
         await teach(spam_filter, heap, taught)
     one, other = map(Message.parse, PRIZE_BY_TWO_WAYS)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from nbstream.bayes.calibration import Calibration
-from nbstream.bayes.classifier import Classifier, ClassifierOptions
+from nbstream.bayes.classifier import Classifier
 from nbstream.bayes.counts import CLASSES, Totals
-from nbstream.bayes.event_models import FeatureCounts
 from nbstream.bayes.half_life import MAX_COUNT, HalfLife
+from nbstream.bayes.multinomial import TokenCounts
 from nbstream.errors import CountsFull
 from nbstream.filter import Filter, FilterParts, FilterPolicy, LessonOutcome
 from nbstream.filter.preview import HypotheticalCounts
@@ -29,8 +29,7 @@ from nbstream.store.model.history import HistorySelection
 from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
 from nbstream.store.undo.restoration import apply_restoration, prepare_restoration, selected_changes
-from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
-from tests.bayes.sample_models import CHOICES
+from nbstream.tokens.tokenizer import Tokenizer
 from tests.letters import letters
 from tests.store.algebra import NOTHING, live_entries, stored, summed
 from tests.store.lessons import change, entry
@@ -46,10 +45,9 @@ PARAMS = FilterPolicy(ThresholdPolicy(), {"spam": 1, "ham": 1})
 class HalfLifeSite:
     """A model, the filter over it, and their clock."""
 
-    def __init__(self, client: Redis, choice: str, days: float | None = DAYS, name: str = "test") -> None:
+    def __init__(self, client: Redis, days: float | None = DAYS, name: str = "test") -> None:
         self.now = SINCE
         self.model = Model(client, name, 3600, days, clock=lambda: self.now)
-        self._choice = choice
         self.filter = self.filter_over(self.model)
 
     def filter_over(self, counts: CountSource) -> Filter:
@@ -67,11 +65,11 @@ class HalfLifeSite:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        return Tokenizer(TokenizerOptions(attributes=True, numbers=True))
+        return Tokenizer()
 
     @property
     def classifier(self) -> Classifier:
-        return Classifier(ClassifierOptions(CHOICES[self._choice]))
+        return Classifier()
 
     def pass_half_lives(self, count: float) -> None:
         self.now += count * HALF_LIFE
@@ -82,9 +80,9 @@ class HalfLifeSite:
 
 
 @asynccontextmanager
-async def taught_site(client: Redis, choice: str, late: float = 0) -> AsyncIterator[HalfLifeSite]:
+async def taught_site(client: Redis, late: float = 0) -> AsyncIterator[HalfLifeSite]:
     """A model and a filter that were taught ``late`` half-lives after t0."""
-    site = HalfLifeSite(client, choice)
+    site = HalfLifeSite(client)
     await site.model.open()
     site.pass_half_lives(late)
     for number in range(20):
@@ -98,12 +96,12 @@ steps = st.lists(
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(steps=steps, choice=st.sampled_from(["multinomial", "all together"]))
+@given(steps=steps)
 async def test_counts_are_the_sum_over_the_ledger_at_any_time_and_all_can_be_taken_back(
-    client: Redis, steps: list[tuple[int, str | None, float]], choice: str
+    client: Redis, steps: list[tuple[int, str | None, float]]
 ) -> None:
     await client.flushall()
-    site = HalfLifeSite(client, choice)
+    site = HalfLifeSite(client)
     await site.model.open()
 
     for number, label, passed in steps:
@@ -120,12 +118,11 @@ async def test_counts_are_the_sum_over_the_ledger_at_any_time_and_all_can_be_tak
     assert (await stored(site.model), await live_entries(site.model)) == (NOTHING, {})
 
 
-@pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("passed", [2, 10])
 async def test_after_some_half_lives_the_score_is_that_of_accordingly_smaller_counts(
-    client: Redis, choice: str, passed: int
+    client: Redis, passed: int
 ) -> None:
-    async with taught_site(client, choice, late=10) as site:  # so that every count can be divided
+    async with taught_site(client, late=10) as site:  # so that every count can be divided
         message, unit = LETTERS[25][1], site.model.half_life.unit(site.now)
         early = await site.filter.check(message)
         site.pass_half_lives(passed)
@@ -133,26 +130,20 @@ async def test_after_some_half_lives_the_score_is_that_of_accordingly_smaller_co
         late = await site.filter.check(message)
 
         assert late.score == pytest.approx(await score_of_smaller(site, message, 2**passed, unit), abs=1e-9)
-        assert late.score != early.score or choice == "gaussian"  # to which seven spam say nothing
+        assert late.score != early.score
 
 
 async def score_of_smaller(site: HalfLifeSite, message: Message, times: int, unit: float) -> float:
     """The score of a message where every count and every weight is one of so many parts, messages aside."""
     tokens = site.tokenizer.tokenize(message)
-    rows, totals = await site.model.look_up([*tokens.all, *site.classifier.sum_names])
-    vocabulary = await site.model.vocabulary_counts()
+    rows, totals = await site.model.look_up(tokens.all.names)
     assert not (rows % times).any()
     smaller = Totals(totals.messages, tuple(n // times for n in totals.tokens), totals.vocabulary_size)
-    counts = rows // times
-    token_counts, sums = counts[: len(tokens.all)], counts[len(tokens.all) :]
-    return site.classifier.score(
-        tokens, FeatureCounts(token_counts, sums, smaller, vocabulary // times, unit)
-    ).log_odds
+    return site.classifier.score(tokens, TokenCounts(rows // times, smaller, unit)).log_odds
 
 
-@pytest.mark.parametrize("choice", CHOICES)
-async def test_a_model_that_was_taught_late_scores_as_one_without_a_half_life(client: Redis, choice: str) -> None:
-    late, plain = HalfLifeSite(client, choice), HalfLifeSite(client, choice, days=None, name="plain")
+async def test_a_model_that_was_taught_late_scores_as_one_without_a_half_life(client: Redis) -> None:
+    late, plain = HalfLifeSite(client), HalfLifeSite(client, days=None, name="plain")
     await late.model.open()
     await plain.model.open()
     late.pass_half_lives(7)
@@ -169,7 +160,7 @@ async def test_a_model_that_was_taught_late_scores_as_one_without_a_half_life(cl
 
 
 async def test_recent_lessons_win_over_more_lessons_of_long_ago(client: Redis) -> None:
-    async with taught_site(client, "multinomial") as site:
+    async with taught_site(client) as site:
         spam = next(message for label, message in LETTERS[:20] if label == "spam")
         assert (await site.filter.check(spam)).score > 0
         site.pass_half_lives(8)
@@ -181,7 +172,7 @@ async def test_recent_lessons_win_over_more_lessons_of_long_ago(client: Redis) -
 
 
 async def test_a_mirror_reads_in_the_time_base_of_its_model(client: Redis) -> None:
-    async with taught_site(client, "all together") as site:
+    async with taught_site(client) as site:
         mirror = Mirror(Model(client, "test", 3600, DAYS), timeout_seconds=5)
         assert mirror.half_life.days is None
         site.pass_half_lives(3)
@@ -194,7 +185,7 @@ async def test_a_mirror_reads_in_the_time_base_of_its_model(client: Redis) -> No
 
 
 async def test_an_undo_restores_the_very_weight_that_was_there(client: Redis) -> None:
-    async with taught_site(client, "multinomial") as site:
+    async with taught_site(client) as site:
         before, former = await stored(site.model), await live_entries(site.model)
         site.pass_half_lives(4)
         for number in range(5):
@@ -212,7 +203,7 @@ async def test_an_undo_restores_the_very_weight_that_was_there(client: Redis) ->
 
 
 async def test_a_preview_uses_the_growth_of_the_present_moment(client: Redis) -> None:
-    async with taught_site(client, "all together") as site:
+    async with taught_site(client) as site:
         site.pass_half_lives(3)
         tokens = site.tokenizer.tokenize(LETTERS[25][1])
         supposed = Scorer(site.classifier, Calibration(), HypotheticalCounts(site.model), PARAMS, lambda: site.now)
@@ -226,7 +217,7 @@ async def test_a_preview_uses_the_growth_of_the_present_moment(client: Redis) ->
 
 
 async def test_too_many_half_lives_after_t0_only_learning_stops(client: Redis) -> None:
-    async with taught_site(client, "multinomial") as site:
+    async with taught_site(client) as site:
         site.pass_half_lives(26.01)
         before = await stored(site.model), await live_entries(site.model)
 
@@ -246,7 +237,7 @@ async def test_too_many_half_lives_after_t0_only_learning_stops(client: Redis) -
 
 @pytest.mark.parametrize("at_the_end", [25.9, 400.0, 1e9])
 async def test_a_clock_far_ahead_does_no_harm_to_scores(client: Redis, at_the_end: float) -> None:
-    async with taught_site(client, "all together") as site:
+    async with taught_site(client) as site:
         site.pass_half_lives(at_the_end)
 
         check = await site.filter.check(LETTERS[25][1])
@@ -256,13 +247,15 @@ async def test_a_clock_far_ahead_does_no_harm_to_scores(client: Redis, at_the_en
 
 @pytest.mark.parametrize("where", ["total", "sum"])
 async def test_a_total_or_a_sum_that_would_be_inexact_is_refused(client: Redis, where: str) -> None:
-    site = HalfLifeSite(client, "gaussian")
+    site = HalfLifeSite(client)
     await site.model.open()
     large = MAX_COUNT - 10
     if where == "total":
         await change(site.model, "m", entry("spam", [b"b:x"], large))
     else:
-        await change(site.model, "m", entry("spam", [], 1, [(b"=size.xx", large)]))
+        await change(
+            site.model, "m", entry("spam", [], 1, [(Calibration().lesson_sums(0.0, Totals())[0][0], large)])
+        )
     before = await stored(site.model)
 
     with pytest.raises(CountsFull):
@@ -276,7 +269,7 @@ async def test_the_log_warns_early_and_once_for_each_half_life(
     client: Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "nbstream")
-    async with taught_site(client, "multinomial") as site:
+    async with taught_site(client) as site:
         warnings = []
         for number, passed in enumerate((19.9, 0.2, 0.1, 1, 0.1, 2), start=20):
             site.pass_half_lives(passed)
@@ -289,7 +282,7 @@ async def test_the_log_warns_early_and_once_for_each_half_life(
 
 
 async def test_another_policy_does_not_change_the_clock(client: Redis) -> None:
-    async with taught_site(client, "multinomial", late=3) as site:
+    async with taught_site(client, late=3) as site:
         message = LETTERS[25][1]
 
         check = await site.filter.check(message)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from nbstream.bayes.calibration import SCORE_BINS, Calibration
-from nbstream.bayes.classifier import Classifier, ClassifierOptions
+from nbstream.bayes.classifier import Classifier
 from nbstream.bayes.counts import WEIGHT_ONE, Totals
 from nbstream.bayes.half_life import HalfLife
 from nbstream.bayes.lesson_weight import MAX_LESSONS
@@ -29,11 +29,10 @@ from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model
 from nbstream.store.undo.restoration import apply_restoration, prepare_restoration, selected_changes
-from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
-from tests.bayes.sample_models import CHOICES
+from nbstream.tokens.tokenizer import Tokenizer
 from tests.conftest import RedisServer
 from tests.filter.disputes import DISPUTED, SIMILAR, teach_dispute
-from tests.filter.filters import every_choice, make_filter, with_parts
+from tests.filter.filters import make_filter, with_parts
 from tests.letters import letters
 from tests.store.algebra import first_scores, first_scores_of_entries, stored, summed
 from tests.store.proxy import Fate, Proxy
@@ -58,10 +57,10 @@ class Clock:
 class Site:
     """A model in Redis, the filter over it, and their clock."""
 
-    def __init__(self, client: Redis, choice: str = "multinomial") -> None:
+    def __init__(self, client: Redis) -> None:
         self.clock = Clock()
         self.model = Model(client, "test", 3600)
-        self.filter = with_parts(make_filter(client, choice=choice), clock=self.clock)
+        self.filter = with_parts(make_filter(client), clock=self.clock)
 
     async def say(
         self, label: str = "ham", source: str = "smtp", actor: str = "ann", insistence: Insistence = BY_HAND
@@ -75,9 +74,9 @@ class Site:
 
 
 @asynccontextmanager
-async def disputed_site(client: Redis, choice: str = "multinomial", similar: int = 20) -> AsyncIterator[Site]:
+async def disputed_site(client: Redis, similar: int = 20) -> AsyncIterator[Site]:
     """A site on which the verdict of ``DISPUTED`` contradicts what ann said of it by mail, eleven minutes ago."""
-    site = Site(client, choice)
+    site = Site(client)
     await teach_dispute(site.filter, similar=similar)
     site.clock.now += INSIST_PAUSE_SECONDS + 60
     yield site
@@ -284,9 +283,8 @@ async def test_the_first_score_stays_that_of_before_the_first_label(site: Site) 
     assert await first_scores(site.model) == scores == await first_scores_of_entries(site.model)
 
 
-@every_choice
-async def test_an_insisted_lesson_is_unlearned_exactly(client: Redis, choice: str) -> None:
-    async with disputed_site(client, choice) as site:
+async def test_an_insisted_lesson_is_unlearned_exactly(client: Redis) -> None:
+    async with disputed_site(client) as site:
         await site.filter.unlearn(DISPUTED, "test")
         before = await stored(site.model)
         await site.say()
@@ -430,15 +428,15 @@ steps = st.lists(
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(steps=steps, choice=st.sampled_from(list(CHOICES)), half_life=st.sampled_from([None, 10.0]))
+@given(steps=steps, half_life=st.sampled_from([None, 10.0]))
 async def test_learning_insisting_and_unlearning_in_any_order_is_exact_in_redis_and_in_memory(
-    client: Redis, steps: list[tuple[Any, str | None]], choice: str, half_life: float | None
+    client: Redis, steps: list[tuple[Any, str | None]], half_life: float | None
 ) -> None:
     await client.flushall()
     clock = Clock()
     memory = MemoryModel(HalfLife(half_life, clock.now) if half_life else HalfLife())
     redis_model = await Model(client, "test", 3600, half_life, clock=clock).open()
-    filters = [filter_over(model, choice, clock) for model in (redis_model, memory)]
+    filters = [filter_over(model, clock) for model in (redis_model, memory)]
     for message, step in steps:
         clock.now += DAY
         label = (await redis_model.entry(message.key) or entry_of("ham")).label if step == "insist" else step
@@ -464,9 +462,9 @@ async def test_learning_insisting_and_unlearning_in_any_order_is_exact_in_redis_
     assert (await memory.look_up(names))[1] == Totals()
 
 
-def filter_over(model: Model | MemoryModel, choice: str, clock: Clock) -> Filter:
-    tokenizer = Tokenizer(TokenizerOptions(attributes=True, numbers=True))
-    classifier = Classifier(ClassifierOptions(CHOICES[choice]))
+def filter_over(model: Model | MemoryModel, clock: Clock) -> Filter:
+    tokenizer = Tokenizer()
+    classifier = Classifier()
     parts = FilterParts(
         tokenizer=tokenizer,
         classifier=classifier,
@@ -485,7 +483,7 @@ def entry_of(label: str) -> LedgerEntry:
 async def test_with_a_half_life_an_old_message_may_be_insisted_on_again(client: Redis) -> None:
     clock = Clock()
     model = await Model(client, "test", 3600, 10.0, clock=clock).open()
-    spam_filter = filter_over(model, "multinomial", clock)
+    spam_filter = filter_over(model, clock)
     await teach_dispute(spam_filter)
     spam_filter = spam_filter.with_policy(NEVER_HAM)
     weights = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 
 from nbstream.bayes.calibration import Calibration
-from nbstream.bayes.classifier import Classifier, ClassifierOptions
+from nbstream.bayes.classifier import Classifier
 from nbstream.bayes.counts import Counts
 from nbstream.bayes.half_life import HalfLife
 from nbstream.bayes.table_counts import TableCounts
@@ -26,7 +26,7 @@ POLICY = FilterPolicy(ThresholdPolicy(spam=FalsePositiveBudget(0.1, 0.9)), {"spa
 
 def filter_over(counts: Counts | None, library: ctypes.CDLL | None, half_life: HalfLife) -> Filter:
     model = MemoryModel(half_life, counts=counts)
-    classifier, calibration = Classifier(ClassifierOptions(), library), Calibration(library=library)
+    classifier, calibration = Classifier(library), Calibration(library=library)
     parts = FilterParts(
         tokenizer=Tokenizer(),
         classifier=classifier,

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from nbstream.bayes.calibration import Calibration
-from nbstream.bayes.classifier import Classifier, ClassifierOptions, EventModelOptions
+from nbstream.bayes.classifier import Classifier
 from nbstream.filter import Filter, FilterParts, FilterPolicy
 from nbstream.policy.policy import ThresholdPolicy
 from nbstream.store.model.memory_model import MemoryModel
-from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
+from nbstream.tokens.tokenizer import Tokenizer
 
 TIME = 1_800_000_000.0
-TOKENIZER = Tokenizer(TokenizerOptions(attributes=True, numbers=True))
+TOKENIZER = Tokenizer()
 
 
-def memory_filter(model: MemoryModel, event_models: EventModelOptions | None = None) -> Filter:
+def memory_filter(model: MemoryModel) -> Filter:
     """A filter that decides from the first message of each class on, at a fixed time."""
     parts = FilterParts(
         tokenizer=TOKENIZER,
-        classifier=Classifier(ClassifierOptions(event_models or EventModelOptions())),
+        classifier=Classifier(),
         calibration=Calibration(),
         model=model,
         counts=model,

@@ -51,8 +51,8 @@ def test_a_list_reads_as_a_tuple_does(names: list[bytes]) -> None:
 def test_groups_are_found_again_by_their_sizes(
     head: list[bytes], body: list[bytes], raw_header: list[bytes]
 ) -> None:
-    tokens = Tokens(head, body, (("hops", "2"),), (("words", 3),), raw_header)
-    again = Tokens.from_joined(tokens.all.joined, tokens.sizes, tokens.attributes, tokens.numbers)
+    tokens = Tokens(head, body, raw_header)
+    again = Tokens.from_joined(tokens.all.joined, tokens.sizes)
     assert again == tokens
     assert hash(again) == hash(tokens)
     assert again.groups == (tuple(head), tuple(body), tuple(raw_header))

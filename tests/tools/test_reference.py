@@ -17,8 +17,6 @@ from nbstream.cli.exit_codes import ERROR_EXIT_CODES
 from nbstream.cli.parser import EXIT_CODES, build_parser
 from nbstream.config import (
     AutolearnSettings,
-    BernoulliSettings,
-    EventModelsSettings,
     Settings,
     StreamListenerSettings,
     addresses,
@@ -167,5 +165,4 @@ def test_a_section_that_is_off_is_on_once_its_comment_marks_are_removed() -> Non
 
     assert SpamdListenerSettings.model_validate(example["listeners"]["spamd"]) == SpamdListenerSettings()
     assert StreamListenerSettings.model_validate(example["listeners"]["stream"]) == StreamListenerSettings()
-    assert EventModelsSettings.model_validate(example["model"]["event_models"]).bernoulli == BernoulliSettings()
     assert AutolearnSettings.model_validate(example["autolearn"]) == AutolearnSettings()

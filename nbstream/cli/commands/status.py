@@ -20,9 +20,9 @@ from nbstream.assembly.engine import make_engine
 from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.assembly.policy import make_rules
 from nbstream.assembly.store import make_autolearn_model
+from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.counts import CLASSES
-from nbstream.bayes.half_life import HalfLife
-from nbstream.bayes.largest_count import LARGE_SUMS, largest_count
+from nbstream.bayes.half_life import HalfLife, largest_count
 from nbstream.cli import interrupts
 from nbstream.engine.choice import ENVIRONMENT
 from nbstream.errors import ConfigError, StoreUnavailable
@@ -148,7 +148,7 @@ def _measure_spool(state_dir: Path) -> SpoolBacklog:
 
 
 async def _collect_model_status(settings: Settings, model: Model) -> ModelStatus:
-    sums, totals = await model.look_up(LARGE_SUMS)
+    sums, totals = await model.look_up(SCORE_BINS)
     autolearn_totals = await make_autolearn_model(settings, model.client).totals()
     largest = largest_count(totals, sums)
     learned = dict(zip(CLASSES, totals.messages, strict=True))

@@ -1,7 +1,6 @@
 """``nbstream top-tokens``: the tokens that speak loudest for a class.
 
-Rules: they are smoothed as the configuration says. All counts are read, which takes some seconds for a million
-tokens.
+Rules: all counts are read, which takes some seconds for a million tokens.
 """
 
 from __future__ import annotations
@@ -12,9 +11,8 @@ import time
 from dataclasses import asdict
 
 from nbstream import config
-from nbstream.assembly.filter import make_event_models, open_one_shot_filter
-from nbstream.bayes import multinomial
-from nbstream.bayes.loudest_tokens import TokenCounts, TokenVote, loudest_tokens
+from nbstream.assembly.filter import open_one_shot_filter
+from nbstream.bayes.loudest_tokens import NamedCounts, TokenVote, loudest_tokens
 from nbstream.cli import interrupts
 from nbstream.cli.clue_table import LOG_RATIO_HEAD
 from nbstream.cli.terminal import print_error, printable
@@ -27,15 +25,9 @@ def run(options: argparse.Namespace) -> int:
 
 async def _run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
-    event_models = make_event_models(settings.model.event_models)
     async with open_one_shot_filter(settings) as (_, model):
         counts, unit = await model.counts(), model.half_life.unit(time.time())
-    lines = loudest_tokens(
-        TokenCounts(*counts.snapshot(), counts.totals, unit),
-        options.label,
-        options.k,
-        event_models.multinomial or multinomial.MultinomialOptions(),
-    )
+    lines = loudest_tokens(NamedCounts(*counts.snapshot(), counts.totals, unit), options.label, options.k)
     if not counts.totals.vocabulary_size:
         print_error(f"model {settings.model.name!r} knows no tokens yet")
     elif not options.json:

@@ -96,10 +96,6 @@ class AutolearnModel:
         """The counts of these sums of the current epoch, shape (n, classes)."""
         return await (await self.current_model()).sums(names)
 
-    async def vocabulary_counts(self) -> NDArray[np.int64]:
-        """The counts of all tokens of the current epoch, shape (n, classes)."""
-        return await (await self.current_model()).vocabulary_counts()
-
     async def first_scores(self) -> FirstScores:
         """The first scores of the current epoch: none, since nobody labelled these messages."""
         return await (await self.current_model()).first_scores()

@@ -54,10 +54,6 @@ class MemoryModel:
         """The counts of these sums, shape (n, classes): the very same array until a count changes."""
         return self._counts.sums(names)
 
-    async def vocabulary_counts(self) -> NDArray[np.int64]:
-        """The counts of all tokens, shape (n, classes)."""
-        return self._counts.vocabulary_counts()
-
     async def first_scores(self) -> FirstScores:
         """The first scores; the object follows the later lessons."""
         return self._first_scores

@@ -107,7 +107,6 @@ class Model:
         self._replica_wait = ReplicaWait(client, self.keys, replica_wait)
         self._learn_script = client.register_script(lua_script("learn.lua"))
         self._first_scores = StoredFirstScores(client, self.keys)
-        self._vocabulary_at_change: tuple[bytes, NDArray[np.int64]] | None = None
 
     async def open(
         self, *, sign: bool = True, time_base: HalfLife | None = None, new_schema: int = SCHEMA_VERSION
@@ -175,13 +174,6 @@ class Model:
             await scan_counts(self.client, self.keys, counts)
         counts.set_totals(await self.totals())
         return counts
-
-    async def vocabulary_counts(self) -> NDArray[np.int64]:
-        """The counts of all tokens, shape (n, classes); they are scanned again only after a change."""
-        last = await self.last_change()  # before the scan: the next call sees a change that comes during it
-        if self._vocabulary_at_change is None or self._vocabulary_at_change[0] != last:
-            self._vocabulary_at_change = last, (await self.counts()).vocabulary_counts()
-        return self._vocabulary_at_change[1]
 
     async def first_scores(self) -> FirstScores:
         """The first scores that are stored. The first call takes about a second for 100,000 of them."""

@@ -52,6 +52,7 @@ _WRITTEN_SECONDS = (
 )  # by then another process has written its last check, unless Redis is slow
 _PACKED_AT_ONCE = 8  # messages packed before other tasks have their turn: below 1 ms with either engine
 _READ_COUNT = 100
+_UNUSED_SECTIONS = (b"", b"")  # of the stored form: releases up to 0.7 could write other features there
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +80,7 @@ class CheckedMessage:
         sections = [
             Assessment(self.probability, self.verdict).pack().encode(),
             *self.tokens.all.joined_halves(self.tokens.sizes[0]),
-            b"\n".join([f"{name} {value}".encode() for name, value in self.tokens.attributes]),
-            b"\n".join([b"%s %d" % (name.encode(), number) for name, number in self.tokens.numbers]),
+            *_UNUSED_SECTIONS,
         ]
         if self.policy != DEFAULT_RULE_NAME or self.former_key:
             sections.append(self.policy.encode())
@@ -101,17 +101,11 @@ class CheckedMessage:
         """
         try:
             content, rest = compression.decompress_first(packed)
-            packed_assessment, head, body, attributes, numbers, *optional = content.split(b"\0")
+            packed_assessment, head, body, _, _, *optional = content.split(b"\0")
             assessment = Assessment.unpack(packed_assessment)
             Verdict(assessment.verdict)  # or ValueError
             policy, former_key = _read_optional_sections(optional)
-            grouped = Tokens.from_all((*split_tokens(head), *split_tokens(body)))
-            tokens = Tokens.from_joined(
-                grouped.all.joined,
-                grouped.sizes,
-                tuple(map(_read_name_and_value, split_tokens(attributes))),
-                tuple((name, int(value)) for name, value in map(_read_name_and_value, split_tokens(numbers))),
-            )
+            tokens = Tokens.from_all((*split_tokens(head), *split_tokens(body)))
         except ValueError as error:
             raise StoreIncompatible("a checked message cannot be read: another program wrote it") from error
         return cls(key, tokens, assessment.probability, assessment.verdict, policy, former_key), rest
@@ -127,11 +121,6 @@ def _read_optional_sections(sections: Sequence[bytes]) -> tuple[str, str | None]
         case [policy, former_key]:
             return policy.decode(), former_key.decode()
     raise ValueError("a checked message has at most two optional sections")
-
-
-def _read_name_and_value(stored: bytes) -> tuple[str, str]:
-    name, _, value = stored.decode().partition(" ")
-    return name, value
 
 
 ReportUnreadable: TypeAlias = "Callable[[StoreIncompatible], object]"

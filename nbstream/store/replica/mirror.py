@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
+from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.counts import (
     CLASSES,
     NO_CHANGE,
@@ -40,8 +41,7 @@ from nbstream.bayes.counts import (
     CountsChange,
     Totals,
 )
-from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
-from nbstream.bayes.largest_count import LARGE_SUMS, largest_count
+from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife, largest_count
 from nbstream.bayes.table_counts import TableCounts
 from nbstream.engine.table import TableFailure
 from nbstream.errors import NbstreamError, StoreUnavailable
@@ -236,7 +236,7 @@ class Mirror:
     def largest_count(self) -> int:
         """The largest of all totals and sums, and so of all counts; 0 before the first load."""
         with suppress(StoreUnavailable), self._reading() as counts:
-            return largest_count(counts.totals, counts.sums(LARGE_SUMS))
+            return largest_count(counts.totals, counts.sums(SCORE_BINS))
         return 0
 
     async def wait_for_more_tokens(self, tokens: int) -> None:
@@ -294,14 +294,6 @@ class Mirror:
         """
         with self._reading() as counts:
             return counts.sums(names)
-
-    async def vocabulary_counts(self) -> NDArray[np.int64]:
-        """Return the counts of all tokens, shape (n, classes); never waits.
-
-        Returns the same array until a count changes. Raises ``StoreUnavailable`` before the first load.
-        """
-        with self._reading() as counts:
-            return counts.vocabulary_counts()
 
     @property
     def loaded_first_scores(self) -> FirstScores:

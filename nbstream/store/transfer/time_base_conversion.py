@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nbstream.bayes.calibration import SCORE_BINS
-from nbstream.bayes.counts import CLASSES, ClassCounts, Totals
+from nbstream.bayes.counts import CLASSES, ClassCounts, Totals, is_sum
 from nbstream.bayes.half_life import MAX_COUNT, grow_weight
 from nbstream.errors import CountsFull
 from nbstream.store.model.ledger import LedgerEntry, join_sums
@@ -140,7 +140,8 @@ def _count_records(counts: ClassCounts) -> Iterator[ArchiveRecord]:
 
 def _rescaled_totals(counts: ClassCounts) -> Mapping[bytes, int]:
     """Return the totals of the rounded counts; the numbers of messages stay as they were."""
-    vocabulary = counts.vocabulary_counts()
+    names, rows = counts.snapshot()
+    vocabulary = rows[[i for i, name in enumerate(names) if not is_sum(name)]]
     tokens = vocabulary.sum(axis=0).tolist()
     if max(tokens, default=0) > MAX_COUNT:
         raise _counts_full_error()

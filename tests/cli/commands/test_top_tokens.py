@@ -12,6 +12,7 @@ import pytest
 from redis import Redis
 
 from nbstream.bayes.calibration import SCORE_BINS
+from nbstream.bayes.multinomial import ALPHA
 from nbstream.cli.main import main
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.ledger import LedgerEntry
@@ -90,35 +91,16 @@ def test_the_loudest_come_first_and_equal_ones_by_name(top_tokens: TopTokens) ->
 
 def test_a_line_has_the_log_ratio_of_smoothed_shares_and_the_weighted_counts(top_tokens: TopTokens) -> None:
     top_tokens.teach()
-    top_tokens.configure("{event_models: {multinomial: {alpha: 0.5}}}")
 
     (line,) = top_tokens.json("-k", "1")
 
-    spam, ham = (1.5 + 0.5) / (4.5 + 0.5 * 5), (0 + 0.5) / (5.5 + 0.5 * 5)
+    spam, ham = (1.5 + ALPHA) / (4.5 + ALPHA * 5), (0 + ALPHA) / (5.5 + ALPHA * 5)
     assert line == {
         "token": "word:offer",
         "log_ratio": pytest.approx(math.log(spam / ham), rel=1e-12),
         "ham": 0.0,
         "spam": 1.5,
     }
-
-
-def test_the_m_estimate_is_used_where_it_is_chosen(top_tokens: TopTokens) -> None:
-    top_tokens.teach()
-    top_tokens.configure("{event_models: {multinomial: {alpha: null, m: 2}}}")
-
-    (line,) = top_tokens.json("-k", "1")
-
-    share = 1.5 / 10
-    assert line["log_ratio"] == pytest.approx(math.log((1.5 + 2 * share) / 6.5 / (2 * share / 7.5)), rel=1e-12)
-
-
-def test_without_the_multinomial_model_its_default_smoothing_is_used(top_tokens: TopTokens) -> None:
-    top_tokens.teach()
-    by_default = top_tokens.json()
-    top_tokens.configure("{event_models: {multinomial: null, bernoulli: {}}}")
-
-    assert top_tokens.json() == by_default
 
 
 def test_positive_speaks_for_spam_whichever_class_is_listed(top_tokens: TopTokens) -> None:

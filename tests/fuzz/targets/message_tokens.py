@@ -11,7 +11,6 @@ from nbstream.policy.clues_field import escape_token
 from nbstream.policy.incoming_message import MessageReader
 from nbstream.store.model.formats import SCHEMA_VERSION, ModelFormats
 from nbstream.store.recent.checked_messages import CheckedMessage
-from nbstream.tokens.attributes import ATTRIBUTE_VALUES
 from nbstream.tokens.encoding import MAX_TOKEN_BYTES
 from nbstream.tokens.origins import token_origin
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions, Tokens
@@ -19,8 +18,8 @@ from tests.fuzz.target import Choices, FuzzTarget
 
 _LIMITS = (MessageLimits(), MessageLimits(look_bytes=66_000, max_parts=3, max_depth=2))
 _TOKENIZERS = (
-    Tokenizer(TokenizerOptions(attributes=True, numbers=True, trusted_authserv_ids=frozenset({"mx.example.net"}))),
-    Tokenizer(TokenizerOptions(max_tokens=40, attributes=True, numbers=True, own_received_fields=1)),
+    Tokenizer(TokenizerOptions(trusted_authserv_ids=frozenset({"mx.example.net"}))),
+    Tokenizer(TokenizerOptions(max_tokens=40, own_received_fields=1)),
 )
 _MAX_TOKENS = (2000, 40)
 _UNCLEAN = re.compile(rb"[\x00-\x20\x7f]")
@@ -46,12 +45,9 @@ def _check(data: bytes) -> None:
         assert token_origin(token.decode())
         assert _ESCAPED.fullmatch(escape_token(token))
     assert Tokens.from_all(tokens.all).all == tokens.all
-    assert all(value in ATTRIBUTE_VALUES[name] for name, value in tokens.attributes)
-    assert all(abs(value) < 2**31 for _, value in tokens.numbers)
     checked = CheckedMessage(messages[0].key, tokens, 0.5, "unsure", former_key=messages[0].former_key)
     stored = CheckedMessage.unpack(checked.key, checked.pack(ModelFormats(SCHEMA_VERSION)))
-    assert (stored.tokens.all, stored.tokens.numbers) == (tokens.all, tokens.numbers)
-    assert (stored.tokens.attributes, stored.former_key) == (tokens.attributes, checked.former_key)
+    assert (stored.tokens.all, stored.former_key) == (tokens.all, checked.former_key)
 
 
 TARGET = FuzzTarget(

@@ -13,7 +13,6 @@ from nbstream.policy.incoming_message import MessageReader
 from nbstream.policy.lesson_source import Insistence
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.recent.explanations import pack_explanation, unpack_explanation
-from tests.bayes.sample_models import CHOICES
 from tests.fuzz.memory_filter import TIME, TOKENIZER, memory_filter
 from tests.fuzz.target import Choices, FuzzTarget
 
@@ -25,11 +24,10 @@ _LIMITS = MessageLimits()
 
 def _check(data: bytes) -> None:
     choices = Choices(data)
-    event_models = choices.option(tuple(CHOICES.values()))
     steps = [choices.number(256) for _ in range(choices.number(12))]
     raws = choices.rest.split(_BETWEEN_MESSAGES, _MAX_MESSAGES - 1)
     model = MemoryModel()
-    spam_filter = memory_filter(model, event_models)
+    spam_filter = memory_filter(model)
     _RUNNER.run(_learn_and_unlearn(spam_filter, model, raws, steps))
 
 
@@ -57,7 +55,6 @@ async def _learn_and_unlearn(spam_filter: Filter, model: MemoryModel, raws: list
     counts, totals = await model.look_up(sorted(names))
     assert not counts.any()
     assert totals == Totals()
-    assert len(await model.vocabulary_counts()) == 0
 
 
 def _check_result(check: Check, message: Message) -> None:

@@ -41,9 +41,6 @@ async def test_the_same_changes_give_the_same_counts_as_in_redis_and_none_when_a
     counts, _ = await stored(redis)
     assert await nonzero_counts(memory) == counts
     assert (await memory.look_up([]))[1] == await redis.totals() == (await redis.counts()).totals
-    assert sorted((await memory.vocabulary_counts()).tolist()) == sorted(
-        (await redis.vocabulary_counts()).tolist()
-    )
 
     for message in MESSAGES:
         for model in (memory, redis):
@@ -51,7 +48,6 @@ async def test_the_same_changes_give_the_same_counts_as_in_redis_and_none_when_a
 
     assert await nonzero_counts(memory) == {"ham": {}, "spam": {}}
     assert (await memory.look_up([]))[1] == Totals()
-    assert (await memory.vocabulary_counts()).shape == (0, 2)
     assert await stored(redis) == ({"ham": {}, "spam": {}}, {})
 
 
@@ -62,7 +58,6 @@ async def test_an_empty_model_knows_nothing() -> None:
 
     assert counts.tolist() == [[0, 0]]
     assert totals == Totals()
-    assert (await model.vocabulary_counts()).shape == (0, 2)
     assert await model.entry("m1") is None
     assert await model.last_change() == b""
 
@@ -99,15 +94,3 @@ async def test_a_change_of_an_entry_that_is_no_longer_there_changes_nothing() ->
     assert await model.commit_lesson("m1", None, entry("spam", TOKENS), NOTE) == conflict
     assert await model.commit_lesson("m2", stale, entry("spam", TOKENS), NOTE) == LedgerConflict(None)
     assert await nonzero_counts(model) == before
-
-
-async def test_the_vocabulary_is_the_very_same_array_until_something_is_learned() -> None:
-    model = MemoryModel()
-    await model.commit_lesson("m1", None, entry("spam", TOKENS[:2], sums=[(b"=x", 5)]), NOTE)
-
-    vocabulary = await model.vocabulary_counts()
-    assert vocabulary.tolist() == [[0, 1000], [0, 1000]]
-    assert await model.vocabulary_counts() is vocabulary
-
-    await model.commit_lesson("m2", None, entry("ham", TOKENS[:1]), NOTE)
-    assert (await model.vocabulary_counts()).tolist() == [[1000, 1000], [0, 1000]]

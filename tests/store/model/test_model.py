@@ -188,14 +188,6 @@ async def test_all_counts_are_read_with_their_totals(model: Model) -> None:
     assert counts.look_up(names).tolist() == (await model.look_up(names))[0].tolist()
 
 
-async def test_the_vocabulary_is_the_counts_of_all_tokens_without_the_sums(model: Model) -> None:
-    assert (await model.vocabulary_counts()).shape == (0, 2)
-    await change(model, "m1", entry("spam", TOKENS[:2], sums=[(b"=x", 5)]))
-    await change(model, "m2", entry("ham", TOKENS[1:3], 7))
-
-    assert sorted((await model.vocabulary_counts()).tolist()) == [[0, 1000], [7, 0], [7, 1000]]
-
-
 async def test_a_message_of_more_tokens_than_lua_can_unpack_is_learned_whole(model: Model) -> None:
     many = [b"t%d" % n for n in range(9000)]
 
@@ -372,14 +364,3 @@ async def test_a_server_that_cannot_write_to_its_disk_refuses_and_can_be_read(
 async def _saving_failed(client: Redis) -> bool:
     info: Any = await client.info("persistence")
     return bool(info["rdb_last_bgsave_status"] == "err")
-
-
-async def test_the_vocabulary_is_the_very_same_array_until_anybody_learns(model: Model, client: Redis) -> None:
-    assert (await model.vocabulary_counts()).shape == (0, 2)
-    await change(model, "m1", entry("spam", [b"a", b"b"]))
-    vocabulary = await model.vocabulary_counts()
-    assert vocabulary.tolist() == [[0, 1000], [0, 1000]]
-    assert await model.vocabulary_counts() is vocabulary
-
-    await change(Model(client, "test", ledger_seconds=3600), "m2", entry("ham", [b"a", b"b"]))
-    assert (await model.vocabulary_counts()).tolist() == [[1000, 1000], [1000, 1000]]

@@ -34,7 +34,7 @@ from nbstream.store.recent.checked_messages import (
 )
 from nbstream.store.recent.compression import MAX_BYTES, compress, is_compressed
 from nbstream.store.recent.conversion import deflate_messages
-from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions, Tokens
+from nbstream.tokens.tokenizer import Tokenizer, Tokens
 from tests.conftest import RedisServer
 from tests.letters import letters
 from tests.store.proxy import Fate, Proxy
@@ -93,8 +93,6 @@ TOKENS = st.lists(TEXT.map(str.encode)).map(tuple)
         Tokens,
         TOKENS.map(lambda tokens: tuple(b"subject:" + token for token in tokens)),
         TOKENS.map(lambda tokens: tuple(b"body:" + token for token in tokens)),
-        st.lists(st.tuples(TEXT, TEXT)).map(tuple),
-        st.lists(st.tuples(TEXT, st.integers())).map(tuple),
         TOKENS.map(lambda tokens: tuple(b"raw:" + token for token in tokens)),
     ),
     st.floats(0, 1),
@@ -107,13 +105,11 @@ def test_what_is_unpacked_is_what_was_packed(tokens: Tokens, probability: float,
     assert CheckedMessage.unpack_first("key", message.pack(formats) + b"more") == (message, b"more")
 
 
-def test_the_tokens_attributes_and_numbers_of_messages_come_back() -> None:
-    tokenizer = Tokenizer(TokenizerOptions(attributes=True, numbers=True))
+def test_the_tokens_of_messages_come_back() -> None:
+    tokenizer = Tokenizer()
     for _, raw in letters(20):
         message = Message.parse(raw)
         tokens = tokenizer.tokenize(message)
-        assert tokens.attributes
-        assert tokens.numbers
         for formats in FORMATS:
             packed = CheckedMessage(message.key, tokens, 0.5, "ham").pack(formats)
             assert CheckedMessage.unpack(message.key, packed).tokens == tokens

@@ -91,25 +91,6 @@ async def test_a_mirror_loads_sums_and_follows_their_changes(mirrored: Mirrored,
         ):
             await mirror.wait_until_applied(await change(model, "m1", new) or b"")
             assert await equals_redis(mirror, model, names)
-            assert sorted((await mirror.vocabulary_counts()).tolist()) == sorted(
-                (await model.vocabulary_counts()).tolist()
-            )
-
-
-async def test_the_vocabulary_of_a_mirror_is_the_very_same_array_until_something_is_learned(
-    mirrored: Mirrored, model: Model
-) -> None:
-    with pytest.raises(StoreUnavailable):
-        await Mirror(model, 5.0).vocabulary_counts()
-    await change(model, "m1", entry("spam", TOKENS[:2], sums=[(b"=x", 5)]))
-
-    async with mirrored(model) as mirror:
-        vocabulary = await mirror.vocabulary_counts()
-        assert vocabulary.tolist() == [[0, 1000], [0, 1000]]
-        assert await mirror.vocabulary_counts() is vocabulary
-
-        await mirror.wait_until_applied(await change(model, "m2", entry("ham", TOKENS[:2])) or b"")
-        assert (await mirror.vocabulary_counts()).tolist() == [[1000, 1000], [1000, 1000]]
 
 
 async def test_a_learn_with_weight_zero_still_counts_the_message(mirrored: Mirrored, model: Model) -> None:

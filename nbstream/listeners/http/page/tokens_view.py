@@ -21,8 +21,7 @@ from nbstream.listeners.http.page.texts import text
 from nbstream.tokens.origins import token_origin
 
 if TYPE_CHECKING:
-    from nbstream.bayes.loudest_tokens import TokenCounts
-    from nbstream.bayes.multinomial import MultinomialOptions
+    from nbstream.bayes.loudest_tokens import NamedCounts
 
 MAX_TOKENS = 500_000
 """A model of more tokens is not searched: to copy so many stops other work for some 30 ms."""
@@ -46,13 +45,11 @@ class TokensView:
     def __init__(
         self,
         vocabulary_size: Callable[[], int],
-        counts: Callable[[], TokenCounts],
-        options: MultinomialOptions,
+        counts: Callable[[], NamedCounts],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._vocabulary_size = vocabulary_size
         self._counts = counts
-        self._options = options
         self._clock = clock
         self._cache: OrderedDict[str, tuple[float, _Found]] = OrderedDict()
         self._one_at_a_time = asyncio.Lock()
@@ -92,5 +89,5 @@ class TokensView:
             self._cache.popitem(last=False)
         return found
 
-    def _search(self, counts: TokenCounts, part: bytes) -> _Found:
-        return {label: loudest_tokens(counts, label, _SHOWN, self._options, part) for label in reversed(CLASSES)}
+    def _search(self, counts: NamedCounts, part: bytes) -> _Found:
+        return {label: loudest_tokens(counts, label, _SHOWN, part) for label in reversed(CLASSES)}

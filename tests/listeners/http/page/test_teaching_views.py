@@ -16,8 +16,7 @@ from redis.asyncio import Redis
 
 from nbstream.assembly.filter import make_scorer
 from nbstream.bayes.counts import ClassCounts, Totals
-from nbstream.bayes.loudest_tokens import TokenCounts
-from nbstream.bayes.multinomial import MultinomialOptions
+from nbstream.bayes.loudest_tokens import NamedCounts
 from nbstream.config import Settings
 from nbstream.errors import StoreUnavailable
 from nbstream.filter.preview import HypotheticalCounts
@@ -79,9 +78,9 @@ class Counts:
         self.counts = ClassCounts()
         self.searches = 0
 
-    def token_counts(self) -> TokenCounts:
+    def token_counts(self) -> NamedCounts:
         self.searches += 1
-        return TokenCounts(*self.counts.snapshot(), self.counts.totals, 1000.0)
+        return NamedCounts(*self.counts.snapshot(), self.counts.totals, 1000.0)
 
 
 @pytest.fixture
@@ -110,7 +109,7 @@ async def site(client: Redis, counts: Counts) -> AsyncIterator[Site]:
             ChangesOrNone(model.history), lambda: sites[0].state, lambda: sites[0].autolearned, find_rows
         ),
         UndoView(UndoParts(model, recent_messages, scorer, find_rows)),
-        TokensView(lambda: counts.counts.totals.vocabulary_size, counts.token_counts, MultinomialOptions()),
+        TokensView(lambda: counts.counts.totals.vocabulary_size, counts.token_counts),
     )
     async with open_page(client, *views) as page:
         sites.append(Site(model, page))
