@@ -182,8 +182,26 @@ def test_a_page_that_is_not_kept_up_to_date_says_so(visit: OpenVisitor, served: 
     visitor = log_in(visit, served)
     visitor.go("/ui/")
     expect(visitor.page.get_by_text("This page is kept up to date.")).to_be_visible()
+    expect(visitor.page.locator("#now-severities")).to_be_visible()
 
     served.ended()
 
     expect(visitor.page.get_by_text("This page is not kept up to date")).to_be_visible()
+    expect(visitor.page.locator("#now-unknown")).to_contain_text("unknown The daemon does not answer")
+    expect(visitor.page.locator("#now-severities")).to_be_hidden()
     visitor.take_problems()  # that the server is gone
+
+
+def test_a_daemon_that_is_silent_is_unknown_until_it_speaks_again(visit: OpenVisitor, served: Served) -> None:
+    visitor = log_in(visit, served)
+    visitor.page.clock.install()
+    visitor.go("/ui/")
+    expect(visitor.page.get_by_text("This page is kept up to date.")).to_be_visible()
+
+    visitor.page.clock.fast_forward(46_000)  # its events are real ones, and none comes in this moment
+
+    expect(visitor.page.locator("#now-unknown")).to_contain_text("unknown The daemon does not answer")
+    expect(visitor.page.locator("#now-severities")).to_be_hidden()
+    served.source.shown = make_now(checks={0: {Verdict.HAM: 4321}})
+    expect(visitor.page.locator("#now-severities")).to_be_visible()
+    expect(visitor.page.locator("#now-unknown")).to_be_hidden()

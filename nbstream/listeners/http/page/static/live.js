@@ -4,9 +4,12 @@ import { getFragment } from "./page.js";
 
 const view = document.getElementById("now");
 const state = document.getElementById("now-state");
+const unknown = document.getElementById("now-unknown");
 const AGAIN_MILLISECONDS = 30_000;
 let source = null;
+const STALE_MILLISECONDS = 45_000; // the server is silent for 15 seconds at most
 let timer = 0;
+let staleTimer = 0;
 
 const waiting = new Map();
 
@@ -23,9 +26,15 @@ function show(parts) {
   }
 }
 
+/** Says whether the page is kept up to date. While it is not, nobody knows whether anything is wrong. */
 function say(isLive) {
+  clearTimeout(staleTimer);
+  if (isLive) staleTimer = setTimeout(say, STALE_MILLISECONDS, false);
   const text = isLive ? view.dataset.on : view.dataset.off;
-  if (state.textContent !== text) state.textContent = text;
+  if (state.textContent === text) return;
+  state.textContent = text;
+  unknown.replaceChildren(...(isLive ? [] : [document.getElementById("now-unknown-text").content.cloneNode(true)]));
+  document.getElementById("now-severities").hidden = !isLive;
 }
 
 async function reload() {
@@ -47,12 +56,14 @@ async function again() {
 
 function close() {
   clearTimeout(timer);
+  clearTimeout(staleTimer);
   source?.close();
   source = null;
 }
 
 function open() {
   close();
+  staleTimer = setTimeout(say, STALE_MILLISECONDS, false);
   source = new EventSource(view.dataset.events);
   source.addEventListener("now", (event) => {
     show(Object.entries(JSON.parse(event.data)));

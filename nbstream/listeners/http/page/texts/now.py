@@ -16,6 +16,8 @@ TEXTS = {
     "severity_note": "note",
     "severity_warning": "warning",
     "severity_problem": "problem",
+    "severity_unknown": "unknown",
+    "unknown": "The daemon does not answer this page: below is what it said last.",
     "what": "What",
     "remedy": "What to do",
     "nothing_wrong": "Nothing is wrong.",
