@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from nbstream.filter.preview import HypotheticalCounts
     from nbstream.filter.scorer import Scorer
     from nbstream.listeners.bytes_in_flight import BytesInFlight
-    from nbstream.listeners.http.page.explanation_chart import ProbabilityCurve
     from nbstream.listeners.http.page.known_rows import FindRows
     from nbstream.listeners.http.page.routes import View
     from nbstream.listeners.http.password_check import PasswordCheck
@@ -101,14 +100,10 @@ def make_page(  # noqa: PLR0913, PLR0917 - what the listener has made already
 def _message_lookups(
     parts: ServerParts, lookups: ModelLookups, find_rows: FindRows, policy_labels: Callable[[], Mapping[str, str]]
 ) -> MessageLookups:
-    async def probability_curve() -> ProbabilityCurve:
-        return await lookups.make_scorer().probability_curve()
-
     return MessageLookups(
         lookups.message_record,
         parts.model.entry,
         parts.model.history.of_message,
-        probability_curve,
         find_rows,
         policy_labels,
         lookups.autolearned_label,

@@ -149,13 +149,6 @@ class Scorer:
         """Return P(spam) by the calibration, which people alone teach."""
         return self._calibration.probability(log_odds, sums, totals, WEIGHT_ONE * growth)
 
-    async def probability_curve(self) -> Callable[[float], float]:
-        """Return the calibration of this moment: P(spam) as a function of a score in nats, which never falls."""
-        _, totals = await self._counts.look_up(())
-        sums = await self._counts.sums(SCORE_BINS)
-        growth = self._counts.half_life.growth(self._clock())
-        return lambda log_odds: self._probability(log_odds, sums, totals, growth)
-
     def decide_again(self, check: Check, totals: Totals, first_scores: FirstScores) -> Check:
         """Decide a check again, by the number of learned messages and the thresholds of this moment."""
         thresholds = self.thresholds(self._policy.default_policy, first_scores)

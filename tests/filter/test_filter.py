@@ -554,15 +554,3 @@ async def test_a_check_can_be_decided_by_another_policy(client: Redis) -> None:
     assert (decided.verdict, decided.thresholds) == (Verdict.SPAM, Thresholds(0.4, 0.6))
     assert (taught.policy, decided.policy) == ("default", "*@x")
     assert decided.probability == 0.7
-
-
-async def test_the_curve_of_the_calibration_is_that_of_checks(client: Redis) -> None:
-    spam_filter = make_filter(client)
-    for label, raw in letters(30):
-        await spam_filter.learn(Message.parse(raw), label, "test")
-    check = await spam_filter.check(PRIZE)
-
-    curve = await spam_filter.parts.make_scorer(spam_filter.policy).probability_curve()
-
-    assert curve(check.score) == check.probability
-    assert curve(check.score - 1) < check.probability < curve(check.score + 1)

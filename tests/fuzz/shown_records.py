@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from nbstream.filter.message_record import MessageRecord
-from nbstream.listeners.http.page.explanation_chart import ProbabilityCurve
 from nbstream.listeners.http.page.message_view import MessageLookups, MessageView
 from nbstream.listeners.http.page.messages_view import MemoryOptions, MessagesView
 from nbstream.listeners.http.page.quarantined_mail import PageQuarantine
@@ -90,12 +89,7 @@ def show_message(record: MessageRecord | None, history: Sequence[HistoryRecord] 
     async def find_nothing(_: str) -> None:
         return None
 
-    async def find_curve() -> ProbabilityCurve:
-        return lambda score: float(score > 0)
-
-    lookups = MessageLookups(
-        find_record, find_nothing, find_history, find_curve, _find_nothing, dict, find_nothing
-    )
+    lookups = MessageLookups(find_record, find_nothing, find_history, _find_nothing, dict, find_nothing)
     view = MessageView(lookups, cast(PageQuarantine, _EmptyQuarantine()), _no_handler)
     _show(view, PageRequest(SESSION, "a" * 24))
 

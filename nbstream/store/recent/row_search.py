@@ -50,7 +50,8 @@ class RowFilter:
 
     ``id_prefix`` is an id or its beginning. The time of the check is at or after ``since`` and before ``until``,
     in seconds since the epoch. ``sender`` and ``recipient`` are as ``normalize_address`` returns them. ``action``
-    is one of those that were taken, ``policy`` the name of the policy that decided.
+    is one of those that were taken, ``policy`` the name of the policy that decided. The subject has ``subject`` in
+    it; upper and lower case are the same.
     """
 
     id_prefix: str = ""
@@ -61,6 +62,7 @@ class RowFilter:
     recipient: str = ""
     action: str = ""
     policy: str = ""
+    subject: str = ""
 
     def matches(self, row: MessageRow) -> bool:
         """Return whether a row is what is wanted."""
@@ -69,6 +71,11 @@ class RowFilter:
         if (self.verdict and row.verdict != self.verdict) or (self.policy and row.policy != self.policy):
             return False
         if self.action and not (row.envelope and self.action in actions_of(row.envelope)):
+            return False
+        if (
+            self.subject
+            and self.subject.casefold() not in ((row.envelope and row.envelope.subject) or "").casefold()
+        ):
             return False
         sender = row.envelope.sender if row.envelope else None
         if self.sender and (sender is None or not address_matches(sender, self.sender)):
@@ -89,7 +96,9 @@ class RowFilter:
     @property
     def is_single(self) -> bool:
         """Whether one index has what is wanted and, but for times, nothing else."""
-        others = self.id_prefix or self.action == ActionKind.PASS or self.policy == DEFAULT_RULE_NAME
+        others = (
+            self.id_prefix or self.subject or self.action == ActionKind.PASS or self.policy == DEFAULT_RULE_NAME
+        )
         return not others and len(self.index_names) <= 1
 
     @property

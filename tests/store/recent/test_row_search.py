@@ -34,7 +34,9 @@ def make_row(number: int, at: float) -> MessageRow:
     sender = None if number % 11 == 10 else "" if number % 11 == 9 else f"S{number % 7}@x{number % 3}.example"
     policy = "default" if number % 3 else "*@y1.example"
     described = replace(
-        envelope(sender, recipients), action=("pass", "quarantine", "pass, reject", "")[number % 4]
+        envelope(sender, recipients),
+        action=("pass", "quarantine", "pass, reject", "")[number % 4],
+        subject=("Your Invoice", "ÉTÉ", None)[number % 3],
     )
     return MessageRow(message_id(number), at, VERDICTS[number % 4], number % 100 / 100, policy, described)
 
@@ -67,6 +69,7 @@ FILTERS = st.builds(
     recipient=st.sampled_from(["", "r1@y1.example", "@z0.example", "@y0.example"]),
     action=st.sampled_from(["", "pass", "quarantine", "reject", "defer"]),
     policy=st.sampled_from(["", "default", "*@y1.example", "recipients[1]"]),
+    subject=st.sampled_from(["", "invoice", "été", "nothing"]),
 )
 
 

@@ -16,7 +16,7 @@ from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.errors import InputError, StoreUnavailable
 from nbstream.filter import LessonOutcome
 from nbstream.listeners.http.error_responses import error_problem
-from nbstream.listeners.http.page.explanation_chart import ProbabilityCurve, draw_explanation, make_axes
+from nbstream.listeners.http.page.explanation_chart import draw_explanation, make_axes
 from nbstream.listeners.http.page.lesson_sentences import describe_lesson
 from nbstream.listeners.http.page.quarantined_mail import describe_unreadable
 from nbstream.listeners.http.page.rendering import format_probability
@@ -54,7 +54,6 @@ _LESSONS_SECONDS = 30.0  # no lesson of many begins later than this after the fi
 _FIRST_ROWS = 30  # of the table of clues; the others are folded away
 _LESSONS = {"ham": "ham", "spam": "spam", "unlearn": None}
 _INSISTED = {"insist-ham": "ham", "insist-spam": "spam"}
-_MAX_CALIBRATION_CHANGE = 0.005
 _GROUPS = ("message.group_head", "message.group_body", "message.group_raw")  # in the order of Tokens.groups
 
 
@@ -70,7 +69,6 @@ class MessageLookups:
     record: Callable[[str], Awaitable[MessageRecord | None]]
     ledger_entry: Callable[[str], Awaitable[LedgerEntry | None]]
     history: Callable[[str, LedgerEntry | None], Awaitable[Sequence[HistoryRecord]]]
-    probability_curve: Callable[[], Awaitable[ProbabilityCurve]]
     rows: FindRows
     policy_labels: Callable[[], Mapping[str, str]]
     autolearned_label: Callable[[str], Awaitable[str | None]]
@@ -112,14 +110,10 @@ class CountedWeight:
 
 @dataclass(frozen=True, slots=True)
 class ShownExplanation:
-    """An explanation with its drawing.
-
-    ``probability_now`` is what the calibration of now makes of its score, None where that is about the same.
-    """
+    """An explanation with its drawing."""
 
     explanation: Explanation
     chart: Markup
-    probability_now: float | None
 
 
 class MessageView:
@@ -175,7 +169,7 @@ class MessageView:
             "rows": (),
         }
         if record:
-            values |= _explain(record, await self._lookups.probability_curve())
+            values |= _explain(record)
         return Page("message.html", values)
 
     async def _find_quarantined(self, message_id: str) -> QuarantinedMail | None:
@@ -295,16 +289,13 @@ def _is_contradicted(now: Explanation, entry: LedgerEntry) -> bool:
     return contradicts_label(entry.label, now.probability, now.thresholds, now.state)
 
 
-def _explain(record: MessageRecord, curve: ProbabilityCurve) -> dict[str, object]:
+def _explain(record: MessageRecord) -> dict[str, object]:
     """Return what the template says of both explanations: drawings on one axis, and one table of clues."""
     then, now = record.explanation_at_check, record.explanation_now
-    now_axis, *then_axes = make_axes([now, then] if then else [now], curve)
+    now_axis, *then_axes = make_axes([now, then] if then else [now])
 
     def show(explanation: Explanation, axis: Axis, title: str) -> ShownExplanation:
-        probability = curve(explanation.score)
-        is_same = abs(probability - explanation.probability) < _MAX_CALIBRATION_CHANGE
-        chart = draw_explanation(explanation, axis, text(title))
-        return ShownExplanation(explanation, chart, None if is_same else probability)
+        return ShownExplanation(explanation, draw_explanation(explanation, axis, text(title)))
 
     rows = _clue_rows(record)
     is_same_now = then is not None and _shown_digits(then) == _shown_digits(now)

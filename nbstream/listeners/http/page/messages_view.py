@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 PATH = "/ui/messages"
 
 _MAX_ID_LENGTH = 64
-_FILTERS = ("id", "verdict", "sender", "recipient", "since", "until", "action", "policy")
+_MAX_SUBJECT_LENGTH = 200
+_FILTERS = ("id", "verdict", "sender", "recipient", "subject", "since", "until", "action", "policy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +205,7 @@ def _read_query(query: Mapping[str, str]) -> _Query:
         recipient,
         filters["action"],
         filters["policy"],
+        filters["subject"][:_MAX_SUBJECT_LENGTH],
     )
     for direction in (Direction.NEWER, Direction.OLDER):
         position = _read_position(query.get(str(direction), ""))

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pytest
 from hypothesis import given
@@ -196,6 +196,10 @@ async def test_the_form_filters_and_shows_what_was_asked(client: Redis) -> None:
         assert await found("sender=%40x.example&verdict=ham") == [row.id for row in reversed(rows[::2])]
         assert await found("recipient=%3Cbob%40y.example%3E") == newest_first
         assert await found("recipient=%40x.example") == []
+        (subject,) = {row.envelope.subject for row in rows[:1] if row.envelope}
+        assert subject
+        assert rows[0].id in await found(f"subject={quote(subject[1:].upper())}")
+        assert await found("subject=of+no+message") == []
         assert await found(f"id=+{rows[3].id[:6].upper()}") == [rows[3].id]
         assert await found(f"since={middle}&until={later}") == [rows[9].id, rows[8].id, rows[7].id]
         assert await found(f"until={middle}") == [row.id for row in reversed(rows[:7])]

@@ -20,6 +20,7 @@ MAX_STEPS = 40
 _LABEL_COLUMNS = 34  # of some 8 pixels at most: a narrow screen has 330
 _ROW_HEIGHT = 32
 _BAR_TOP, _BAR_HEIGHT = 17, 11  # within a row, below its texts
+_LINE_TOP = 15  # within a row: a line across all rows is drawn beside the bars, and not through the texts
 _HEAD_LINE_HEIGHT = 15
 _LEFT, _RIGHT = 2.0, 13.0  # in hundredths of the width, beside the axis: at the right stand the values
 _MAX_NARROW_TICKS = 3  # a narrow screen has room for the labels of so many
@@ -76,8 +77,8 @@ def draw_waterfall(steps: Sequence[Step], axis: Axis, title: str) -> Markup:
     top = head_lines * _HEAD_LINE_HEIGHT + 6
     height = top + _ROW_HEIGHT * len(steps) + 4
     content = [
-        *_draw_ticks(axis, top, height),
-        *_draw_thresholds(axis, height),
+        *_draw_ticks(axis, top, len(steps)),
+        *_draw_thresholds(axis, top, len(steps)),
         *(bar for row, step in enumerate(steps) for bar in _draw_step(step, axis, top + row * _ROW_HEIGHT)),
     ]
     return Markup(
@@ -95,7 +96,7 @@ def round_ticks(low: float, high: float, count: int = 5) -> Sequence[float]:
     return [number * step for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
-def _draw_ticks(axis: Axis, top: int, height: int) -> Iterator[Markup]:
+def _draw_ticks(axis: Axis, top: int, rows: int) -> Iterator[Markup]:
     """Yield a line for each tick, the number of nats above it, and its label below that.
 
     Of many ticks, every second label is ``dense``: a narrow screen does not show it.
@@ -105,15 +106,15 @@ def _draw_ticks(axis: Axis, top: int, height: int) -> Iterator[Markup]:
         x = axis.position(tick.at)
         is_dense = len(axis.ticks) > _MAX_NARROW_TICKS and (number - zero) % 2
         tick_class = "tick dense" if is_dense else "tick"
-        yield _line("grid zero" if tick.at == 0 else "grid", x, 2 * _HEAD_LINE_HEIGHT, height)
+        yield from _lines("grid zero" if tick.at == 0 else "grid", x, 2 * _HEAD_LINE_HEIGHT, top, rows)
         yield _text(tick_class, x, 11, f"{tick.at:+g}".replace("+0", "0"), _anchor(x))
         yield _text(f"{tick_class} probability", x, 11 + _HEAD_LINE_HEIGHT, tick.label, _anchor(x))
 
 
-def _draw_thresholds(axis: Axis, height: int) -> Iterator[Markup]:
+def _draw_thresholds(axis: Axis, top: int, rows: int) -> Iterator[Markup]:
     for number, threshold in enumerate(axis.thresholds):
         x, y = axis.position(threshold.at), (3 + number) * _HEAD_LINE_HEIGHT
-        yield _line("threshold", x, y - 10, height)
+        yield from _lines("threshold", x, y - 10, top, rows)
         yield _text("threshold", x, y - 2, threshold.label, "end" if x > 50 else "start")
 
 
@@ -127,7 +128,7 @@ def _draw_step(step: Step, axis: Axis, top: int) -> Iterator[Markup]:
         step.kind.value, side, _percent(left), top + _BAR_TOP, _percent(width), _BAR_HEIGHT
     )
     if step.kind is not StepKind.SCORE:
-        yield _line("link", axis.position(step.end), top + _BAR_TOP, top + _BAR_TOP + _ROW_HEIGHT)
+        yield _line("link", axis.position(step.end), top + _BAR_TOP, top + _ROW_HEIGHT)
     yield _text(f"label {step.kind.value}", 0, top + 12, _shorten(visible_text(step.label, 4 * _LABEL_COLUMNS)))
     yield _text(f"value {side}", 100, top + 12, f"{change:+.2f}", "end")
 
@@ -142,6 +143,13 @@ def _line(css_class: str, x: float, top: int, bottom: int) -> Markup:
     return Markup('<line class="{}" x1="{}%" x2="{}%" y1="{}" y2="{}"/>').format(
         css_class, _percent(x), _percent(x), top, bottom
     )
+
+
+def _lines(css_class: str, x: float, first: int, top: int, rows: int) -> Iterator[Markup]:
+    """Yield a line from ``first`` to the first row, at ``top``, and its pieces beside the bars of all rows."""
+    yield _line(css_class, x, first, top)
+    for row in range(rows):
+        yield _line(css_class, x, top + row * _ROW_HEIGHT + _LINE_TOP, top + (row + 1) * _ROW_HEIGHT)
 
 
 def _anchor(x: float) -> str:

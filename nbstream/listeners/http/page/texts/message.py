@@ -70,19 +70,18 @@ TEXTS = {
         "{needed_spam} that are spam. Until then every verdict is unsure."
     ),
     "was_learning": "The model was not taught enough then: it knew {ham} ham and {spam} spam.",
-    "calibration_changed": (
-        "The calibration has changed since: this score would be P(spam) {probability} now, and the axis shows "
-        "that one."
-    ),
+    "calibration": "calibration: how sure such scores were right to be",
+    "chart_result": "P(spam) {probability}",
     "prior": "prior: messages learned",
     "more_clues": "{count} weaker clues",
     "more_clues.one": "1 weaker clue",
-    "chart_then": "How the clues added up to the score at the check. The table of clues says the same in numbers.",
-    "chart_now": "How the clues add up to the score now. The table of clues says the same in numbers.",
+    "chart_then": "How the clues added up to P(spam) at the check. The table of clues says the same in numbers.",
+    "chart_now": "How the clues add up to P(spam) now. The table of clues says the same in numbers.",
     "chart_help": (
         "A bar that goes to the right speaks for spam, one that goes to the left for ham. The upper numbers are "
-        "the score (log-odds, in nats), the lower ones its P(spam) by the calibration of now. The dashed lines "
-        "are the thresholds."
+        "log-odds in nats, the lower ones the probability. Words come together, so that the sum of the clues is "
+        "too sure of itself: the calibration, which learns from labelled mail, corrects it. The dashed lines are "
+        "the thresholds."
     ),
     "clues": "Clues",
     "clues_help": (

@@ -16,6 +16,7 @@ TEXTS = {
     "any_action": "any",
     "filter_policy": "Policy",
     "any_policy": "any",
+    "filter_subject": "Subject has",
     "filter_sender": "Sender",
     "filter_recipient": "Recipient",
     "address_example": "ann@x.org or @x.org",

@@ -52,12 +52,19 @@ def test_each_bar_begins_where_the_one_before_it_ends() -> None:
     assert tops == sorted(set(tops))
 
 
-def test_thresholds_are_lines_across_all_bars_with_their_names() -> None:
+def test_thresholds_are_lines_beside_all_bars_and_through_no_text() -> None:
     root = parse(draw_waterfall(STEPS, AXIS, "why"))
 
     lines = elements(root, "line", "threshold")
-    assert [line.attrib["x1"] for line in lines] == ["53.00%", "78.50%"]
-    assert {line.attrib["y2"] for line in lines} == {root.attrib["height"]}
+    assert sorted({line.attrib["x1"] for line in lines}) == ["53.00%", "78.50%"]
+    assert len(lines) == 2 * (1 + len(STEPS))
+    for line in lines:
+        top, bottom = int(line.attrib["y1"]), int(line.attrib["y2"])
+        baselines = [int(text.attrib["y"]) for text in elements(root, "text", "label")]
+        assert [y for y in baselines if top < y < bottom] == []
+    bars = [(int(bar.attrib["y"]), int(bar.attrib["height"])) for bar in elements(root, "rect", "bar")]
+    for y, height in bars:
+        assert any(int(each.attrib["y1"]) <= y and y + height <= int(each.attrib["y2"]) for each in lines)
     assert [text.text for text in elements(root, "text", "threshold")] == ["unsure 0.6", "spam 0.95"]
 
 
