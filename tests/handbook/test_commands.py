@@ -111,3 +111,20 @@ def test_the_configurations_that_are_shown_are_accepted(
     (tmp_path / "nbstream.yaml").write_text(block.replace("/etc/nbstream", str(tmp_path)))
 
     load_settings(tmp_path / "nbstream.yaml")
+
+
+def test_mail_that_only_root_can_read_is_taught_in_one_call(tmp_path: Path, redis_binary: Path) -> None:
+    folder = tmp_path / "cur"
+    folder.mkdir()
+    for number in range(3):
+        (folder / f"{number}:2,S").write_bytes(b"Subject: prize %d\r\n\r\nFrom here on\r\n>From me\r\n" % number)
+    config = tmp_path / "nb.yaml"
+    config.write_text(f"state_dir: {tmp_path / 'state'}\nlisteners: {{smtp: null, http: null}}\n")
+    (recipe,) = re.findall(r"    find .*\n.*--for.*\n", page("guides/teach-old-mail.md"))
+    recipe = recipe.replace("/home/ann/Maildir/.Junk/cur", shlex.quote(str(folder)))
+    recipe = recipe.replace(
+        "runuser -u nbstream -- /opt/nbstream/bin/nbstream learn", f"nbstream learn -c {config}"
+    )
+
+    assert run(recipe, tmp_path).startswith("3 learned as spam")
+    assert run(f"nbstream learn -c {config} spam cur", tmp_path).startswith("3 already learned as spam")
