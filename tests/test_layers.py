@@ -30,9 +30,9 @@ LAYERS = [
     {"listeners"},
     {"metrics"},
     {"config"},
-    {"assembly", "capacity"},
+    {"assembly"},
     {"daemon", "doctor"},
-    {"cli", "serving"},
+    {"cli"},
 ]
 
 # The same within the packages that have packages of their own.
@@ -77,8 +77,8 @@ INNER_LAYERS = {
         },
         {"terminal"},
         {"clue_table", "message_files", "parser"},
-        {"measured_daemon", "message_lists"},
-        {"imap", "machine_bench", "reader_process"},
+        {"message_lists"},
+        {"generated_mail", "imap", "reader_process"},
         {"commands"},
         {"main"},
         {"__main__"},

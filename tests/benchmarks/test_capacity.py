@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.capacity.generated_mail import generate_mail
+from nbstream.cli.generated_mail import generate_mail
+from tests.benchmarks.capacity.measured import MEASURED
 from tests.benchmarks.capacity.open_loop import ComparedLoad, compare
 from tests.benchmarks.capacity.page import Capacity, mirrors, page
 from tests.benchmarks.capacity.replicas import ReplicaCosts, measure_replicas
 from tests.benchmarks.test_speed import cells
-from tests.capacity.measured import MEASURED
 
 REPLICAS = ReplicaCosts({0: 0.001, 2: 0.00105}, 0.0002)
 

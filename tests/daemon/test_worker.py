@@ -33,11 +33,11 @@ def test_no_child_inherits_the_channel_and_the_loop_waits_as_short_as_in_a_singl
     assert (done.returncode, done.stdout, done.stderr) == (0, "False True\n", "")
 
 
-def test_a_supervisor_of_0_1_is_told_that_another_version_is_installed() -> None:
-    started_by = "import sys; from nbstream.serving.worker import main; sys.exit(main())"
+def test_a_supervisor_of_another_version_learns_that_it_must_be_restarted() -> None:
+    started_by = "import sys; from nbstream.daemon.worker import main; sys.exit(main())"
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        ours.sendall(json.dumps({"version": "0.1.0"}).encode() + b"\n")
+        ours.sendall(json.dumps({"version": "0.6.0"}).encode() + b"\n")
         words = [sys.executable, "-P", "-c", started_by, str(theirs.fileno())]
         done = subprocess.run(
             words, pass_fds=[theirs.fileno()], capture_output=True, text=True, timeout=60, check=False
@@ -46,4 +46,4 @@ def test_a_supervisor_of_0_1_is_told_that_another_version_is_installed() -> None
         said = ours.makefile().read()
 
     assert done.returncode == worker.FAILED_FOR_NOW
-    assert f"nbstream 0.1.0 runs, but {__version__} is installed: restart the daemon" in said
+    assert f"nbstream 0.6.0 runs, but {__version__} is installed: restart the daemon" in said

@@ -15,7 +15,7 @@ from smtplib import SMTPDataError
 import pytest
 
 from nbstream import config
-from nbstream.capacity.generated_mail import generate_mail
+from nbstream.cli.generated_mail import generate_mail
 from nbstream.config.addresses import UnixAddress
 from nbstream.mail.message import Message
 from nbstream.policy.header_policy import HeaderPolicy

@@ -149,10 +149,10 @@ def _add_bench(commands: Commands) -> None:
     bench = add_command(
         commands,
         "bench",
-        "measure what this machine sustains: messages a second, lessons a second, mirrors",
-        details="It takes about half a minute, and needs no mail. The daemon and its model are left alone: it "
-        "starts a private Redis and a daemon of its own, on the disk of state_dir if that folder is there, and "
-        "removes them. What else runs on the machine makes the figures worse.",
+        "measure what a check and a lesson cost on this machine",
+        details="It takes some seconds, and needs no mail. The daemon and its model are left alone: it starts a "
+        "private Redis, on the disk of state_dir if that folder is there, and removes it. What else runs on the "
+        "machine makes the figures worse.",
     )
     bench.add_argument(
         "--mail",

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import uvloop
 
-from nbstream.capacity.generated_mail import generate_mail
-from nbstream.cli.machine_bench import measure_machine
+from nbstream.cli.generated_mail import generate_mail
 from nbstream.config import Settings
+from tests.benchmarks.capacity.machine import measure_machine
 from tests.benchmarks.capacity.open_loop import ComparedLoad, compare
 from tests.benchmarks.capacity.page import Capacity, page
 from tests.benchmarks.capacity.replicas import measure_replicas

@@ -12,13 +12,13 @@ from statistics import fmean
 from nbstream.assembly.filter import make_filter
 from nbstream.assembly.headers import make_message_reader
 from nbstream.assembly.store import make_mirror, make_model, open_running_redis
-from nbstream.capacity import measuring
-from nbstream.capacity.generated_mail import GeneratedMail
-from nbstream.capacity.queueing import simulate_load
-from nbstream.cli.machine_bench import private_settings, with_model_name
-from nbstream.cli.measured_daemon import MeasuredDaemon, measured_daemon
+from nbstream.cli.generated_mail import GeneratedMail
 from nbstream.config import Settings
 from nbstream.store.model.temporary import temporary_model
+from tests.benchmarks.capacity import measuring
+from tests.benchmarks.capacity.machine import private_settings, with_model_name
+from tests.benchmarks.capacity.measured_daemon import MeasuredDaemon, measured_daemon
+from tests.benchmarks.capacity.queueing import simulate_load
 from tests.benchmarks.speed import clients
 from tests.benchmarks.speed.figures import percentile
 

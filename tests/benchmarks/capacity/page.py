@@ -7,9 +7,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from nbstream.capacity.measurements import DAY_SECONDS, FEEDBACK_SHARES, PRIMARY_SHARE, Measurements
-from nbstream.capacity.queueing import LOADS, simulate_load
+from tests.benchmarks.capacity.measurements import DAY_SECONDS, FEEDBACK_SHARES, PRIMARY_SHARE, Measurements
 from tests.benchmarks.capacity.open_loop import ComparedLoad
+from tests.benchmarks.capacity.queueing import LOADS, simulate_load
 from tests.benchmarks.capacity.replicas import ReplicaCosts
 
 HOST_WORKERS = 8

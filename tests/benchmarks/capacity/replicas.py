@@ -14,13 +14,13 @@ from redis.exceptions import RedisError
 
 from nbstream.assembly.filter import make_filter
 from nbstream.assembly.headers import make_message_reader
-from nbstream.capacity import measuring
-from nbstream.capacity.generated_mail import GeneratedMail
-from nbstream.capacity.redis_costs import main_thread_seconds
+from nbstream.cli.generated_mail import GeneratedMail
 from nbstream.config import Settings
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.embedded.server_programs import find_servers
 from nbstream.store.model.temporary import temporary_model
+from tests.benchmarks.capacity import measuring
+from tests.benchmarks.capacity.redis_costs import main_thread_seconds
 from tests.benchmarks.speed.processes import CannotMeasure, free_port, served
 from tests.waiting import until
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import uvloop
 
-from nbstream.capacity.queueing import simulate_load
+from tests.benchmarks.capacity.queueing import simulate_load
 from tests.benchmarks.speed import clients
 from tests.benchmarks.speed.bench import Bench
 from tests.benchmarks.speed.figures import percentile

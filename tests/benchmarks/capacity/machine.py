@@ -21,19 +21,19 @@ from nbstream.assembly.engine import make_engine
 from nbstream.assembly.filter import make_filter, tokenizer_options
 from nbstream.assembly.headers import make_message_reader
 from nbstream.assembly.store import make_mirror, make_model, make_recent_messages, open_running_redis
-from nbstream.capacity import measuring
-from nbstream.capacity.http_checks import check_through_http
-from nbstream.capacity.measurements import CheckCosts, MailSample, Measurements, MirrorCosts
-from nbstream.capacity.redis_costs import server_name
-from nbstream.cli.measured_daemon import measured_daemon
 from nbstream.filter import RememberingObserver
 from nbstream.store.model.temporary import temporary_model
 from nbstream.store.redis_errors import store_errors
 from nbstream.tokens.native_tokenizer import make_tokenizer
+from tests.benchmarks.capacity import measuring
+from tests.benchmarks.capacity.http_checks import check_through_http
+from tests.benchmarks.capacity.measured_daemon import measured_daemon
+from tests.benchmarks.capacity.measurements import CheckCosts, MailSample, Measurements, MirrorCosts
+from tests.benchmarks.capacity.redis_costs import server_name
 
 if TYPE_CHECKING:
     from nbstream.assembly.store import RedisClients
-    from nbstream.capacity.generated_mail import GeneratedMail
+    from nbstream.cli.generated_mail import GeneratedMail
     from nbstream.config import Settings
     from nbstream.store.model.model import Model
     from nbstream.store.replica.mirror import Mirror

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nbstream.capacity.measurements import (
+from tests.benchmarks.capacity.measurements import (
     CheckCosts,
     LessonCosts,
     MailSample,

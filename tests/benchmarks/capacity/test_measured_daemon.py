@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.capacity.http_checks import check_through_http
-from nbstream.cli.machine_bench import private_settings
-from nbstream.cli.measured_daemon import measured_daemon
 from nbstream.config import Settings
 from nbstream.errors import CannotStart, CheckFailed
+from tests.benchmarks.capacity.http_checks import check_through_http
+from tests.benchmarks.capacity.machine import private_settings
+from tests.benchmarks.capacity.measured_daemon import measured_daemon
 from tests.letters import letters
 
 LETTERS = [raw for _, raw in letters(30)]

@@ -11,9 +11,7 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.counts import ClassCounts
 from nbstream.bayes.table_counts import TableCounts
-from nbstream.capacity import measuring
-from nbstream.capacity.generated_mail import generate_mail
-from nbstream.capacity.redis_costs import main_thread_seconds, server_name
+from nbstream.cli.generated_mail import generate_mail
 from nbstream.errors import StoreUnavailable
 from nbstream.filter import RememberingObserver
 from nbstream.policy.incoming_message import MessageReader
@@ -21,6 +19,8 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import RecentMessages, RecentMessagesOptions
 from nbstream.store.replica.mirror import Mirror
+from tests.benchmarks.capacity import measuring
+from tests.benchmarks.capacity.redis_costs import main_thread_seconds, server_name
 from tests.conftest import RedisServer
 from tests.engine.native import table_functions
 from tests.filter.filters import make_filter

@@ -8,7 +8,7 @@ from email import policy
 import numpy as np
 import pytest
 
-from nbstream.capacity.generated_mail import GeneratedMail, generate_mail
+from nbstream.cli.generated_mail import GeneratedMail, generate_mail
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions

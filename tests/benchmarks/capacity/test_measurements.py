@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from nbstream.capacity.measurements import PRIMARY_SHARE, MirrorCosts
-from tests.capacity.measured import MEASURED
+from tests.benchmarks.capacity.measured import MEASURED
+from tests.benchmarks.capacity.measurements import PRIMARY_SHARE, MirrorCosts
 
 
 def test_a_message_holds_a_worker_for_its_check_and_the_mean_of_all_beside_it() -> None:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nbstream.capacity.queueing import LOADS, simulate_load
+from tests.benchmarks.capacity.queueing import LOADS, simulate_load
 
 if TYPE_CHECKING:
-    from nbstream.capacity.queueing import LoadPoint
+    from tests.benchmarks.capacity.queueing import LoadPoint
 
 PRIMARY_SHARE = 0.7
 """The share of a Redis core that is planned with: the rest is for bursts, saving and reconnects."""

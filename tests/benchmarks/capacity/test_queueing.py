@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nbstream.capacity.queueing import (
+from tests.benchmarks.capacity.queueing import (
     mean_wait_exponential,
     mean_wait_one_worker,
     simulate_load,

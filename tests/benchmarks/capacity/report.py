@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nbstream.capacity.measurements import DAY_SECONDS, FEEDBACK_SHARES, PRIMARY_SHARE
+from tests.benchmarks.capacity.measurements import DAY_SECONDS, FEEDBACK_SHARES, PRIMARY_SHARE
 
 if TYPE_CHECKING:
-    from nbstream.capacity.measurements import Measurements
-    from nbstream.capacity.queueing import LoadPoint
+    from tests.benchmarks.capacity.measurements import Measurements
+    from tests.benchmarks.capacity.queueing import LoadPoint
 
 _LESSON_RATES = (1.0, 10.0, 100.0)
 _WORKER_LOAD = 0.5  # at which the number of workers of a primary is reported

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from nbstream.capacity.report import CapacityReport
-from tests.capacity.measured import MEASURED
+from tests.benchmarks.capacity.measured import MEASURED
+from tests.benchmarks.capacity.report import CapacityReport
 
 REPORT = CapacityReport(MEASURED, {"mail": "generated, seed 17", "server": "redis 7.0.15"}, 21.4)
 

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nbstream.capacity.measurements import LessonCosts, RememberedCosts, TokenMemory
-from nbstream.capacity.redis_costs import entry_bytes, main_thread_seconds, mean_memory_bytes
 from nbstream.errors import StoreUnavailable
 from nbstream.policy.envelope import Addresses, head_of, make_envelope
 from nbstream.store.model.history import Assessment, LessonNote
@@ -25,6 +23,8 @@ from nbstream.store.model.learn_script import LessonCommit
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.redis_errors import store_errors
 from nbstream.store.replica.mirror import stream_entries
+from tests.benchmarks.capacity.measurements import LessonCosts, RememberedCosts, TokenMemory
+from tests.benchmarks.capacity.redis_costs import entry_bytes, main_thread_seconds, mean_memory_bytes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from nbstream.bayes.counts import Counts
-    from nbstream.capacity.generated_mail import GeneratedMail
+    from nbstream.cli.generated_mail import GeneratedMail
     from nbstream.filter import Filter
     from nbstream.policy.incoming_message import MessageReader
     from nbstream.store.model.model import Model
