@@ -408,6 +408,7 @@ _REPLACEMENTS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\b[\d.]+ (seconds|ms|s)\b", r"(NUMBER) \1"),
     (r"\bprocess \d+", "process (PID)"),
     (r"(x)\1{99,}", "(many x)"),
+    (r"(/ui/static/[a-z.]+\?)[0-9a-f]{12}", r"\1(VERSION)"),
     (r'engine="(native|python)",python="[^"]*",version="[^"]*"', "(BUILD)"),
     (r"engine   [a-z]+ [^\\]*", "engine   (ENGINE)"),
 )

@@ -58,11 +58,8 @@ Content-Disposition: attachment
         ("x-odd.name:something", "X-Odd: name"),
         ("field-url:elsewhere", "Field-Url"),
         ("text.digits:3", "text: digits"),
-        ("attribute:type=text/plain", "attribute"),
-        ("number:size", "number"),
         ("autolearn:limit", "limit of automatic learning"),
         ("field-autolearn:limit", "Field-Autolearn"),
-        ("bernoulli:absent", "all known tokens"),
         ("", ""),
     ],
 )
