@@ -71,7 +71,6 @@ fn answer(question: &[&[u8]]) -> Option<Strings> {
             vec![transfer_encodings::decode_quoted_printable(text, true)]
         }
         [b"decode_encoded_words", value] => text(encoded_words::decode_encoded_words(value))?,
-        [b"undecoded_words", value] => text(encoded_words::undecoded_words(value))?,
         [b"decode_text", content] => text(charsets::decode_text(content, None))?,
         [b"decode_text", content, charset] => text(charsets::decode_text(content, Some(charset)))?,
         [b"blake2b", content] => vec![blake2b::blake2b::<15>(content).to_vec()],
@@ -119,17 +118,13 @@ fn described(text: &ParameterText) -> Strings {
     }
 }
 
-/// Returns whether it is mail, the key, the former key and the unread end (each "?" where it is left to Python), and
+/// Returns whether it is mail, the key and the unread end (each "?" where it is left to Python), and
 /// the parts.
 fn described_message(message: &Message<'_>) -> Strings {
     let key = message.key(&mut NobodyAnswers);
-    let former = key
-        .and_then(|key| message.former_key(&key, &mut NobodyAnswers))
-        .map(|former| former.map_or(Vec::new(), |former| former.to_vec()));
     let mut strings = vec![
         message.is_mail().to_string().into_bytes(),
         key.map_or(b"?".to_vec(), |key| key.to_vec()),
-        former.unwrap_or_else(|_| b"?".to_vec()),
         message
             .unread_end()
             .map_or(b"?".to_vec(), String::into_bytes),

@@ -11,8 +11,6 @@ pub struct HandBack;
 pub enum Question {
     /// Arguments: the raw value of a header field. Answer: the text that counts for the key, in UTF-8.
     KeyField = 1,
-    /// The same, but with encoded words as they are written, as `Message.former_key` reads them.
-    FormerKeyField = 2,
     /// Arguments: name (lower case) and raw value of a header field, Received too. Answer: its tokens.
     FieldTokens = 3,
     /// Arguments: name (lower case) and raw value of the first field of each name that `relation_tokens` reads.

@@ -135,8 +135,7 @@ fn broken_messages_are_taken_apart_within_the_limits() {
             max_tokens: MAX_TOKENS,
             has_trusted_servers: draw.below(2) == 0,
         };
-        let key = message.key(&mut Echo).unwrap();
-        message.former_key(&key, &mut Echo).unwrap();
+        message.key(&mut Echo).unwrap();
         if let Ok(tokens) = tokenize(&message, &options, &mut Echo) {
             assert!(tokens.sizes().iter().sum::<usize>() <= MAX_TOKENS);
             taken += 1;

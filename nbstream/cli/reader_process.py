@@ -81,7 +81,7 @@ def read_chunks(
             errors.append(error)
             continue
         taken = tokenizer.take_apart(message)
-        messages.append(TokenizedMessage(taken.key, taken.tokens, taken.former_key))
+        messages.append(TokenizedMessage(taken.key, taken.tokens))
         positions.append(source.position)
         if not taken.is_mail:
             bare_texts.append(BareText(source.name, taken.key))

@@ -53,7 +53,6 @@ typedef struct {
 /* What the library asks the caller of nbn_take_apart; native/src/foreign.rs says what the arguments are. */
 enum nbn_question {
     NBN_KEY_FIELD = 1,
-    NBN_FORMER_KEY_FIELD = 2,
     NBN_FIELD_TOKENS = 3,
     NBN_RELATION_TOKENS = 4,
     NBN_FILE_NAME_TOKENS = 5,
@@ -75,8 +74,8 @@ void nbn_answer(void *answer, const uint8_t *content, size_t length);
 /* Takes a message apart (CRLF line ends). Returns how many bytes the result needs; it is written to `output` where it
  * fits into `capacity`. Returns -1 where the message is handed back: the caller takes it apart then.
  *
- * The result: uint32_t flags (1: there is a header of mail, 2: there is a former key), uint32_t sizes of the three
- * groups of tokens, the key and the former key with 24 characters each, the tokens separated by line feeds. */
+ * The result: uint32_t flags (1: there is a header of mail), uint32_t sizes of the three groups of tokens, the key with
+ * 24 characters, the tokens separated by line feeds. */
 int64_t nbn_take_apart(const uint8_t *raw, size_t length, const nbn_take_apart_options *options, nbn_ask ask,
                        uint8_t *output, size_t capacity);
 

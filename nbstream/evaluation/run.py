@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -157,10 +157,6 @@ class LessonCountingStore:
     async def entries(self, message_keys: Sequence[str]) -> Sequence[LedgerEntry | StoreIncompatible | None]:
         """Return for each message its ledger entry, None, or the reason why the entry cannot be read."""
         return await self._model.entries(message_keys)
-
-    async def ledger_keys(self, former_keys: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the former keys of messages that the ledger has under their former key alone."""
-        return await self._model.ledger_keys(former_keys)
 
     async def confirm(self) -> None:
         """Pass the call on."""

@@ -15,7 +15,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.lesson_weight import grown_lesson_weight
@@ -81,10 +81,6 @@ class AutolearnLayer:
             elif entry and (label := await self.withdraw(key)):
                 withdrawn[key] = label
         return withdrawn
-
-    async def ledger_keys(self, former_keys: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the keys under which the layer knows these messages; see ``LessonStore.ledger_keys``."""
-        return await self.model.ledger_keys(former_keys)
 
 
 class AutolearnReconciler:
@@ -191,9 +187,9 @@ class Autolearner(SilentObserver):
         _, totals = await self._layer.counts.look_up(())
         if not autolearn.is_balanced(label, totals.messages, self._options):
             return "unbalanced"
-        if await _has_entry(self._taught_model, check):
+        if await self._taught_model.entry(check.id):
             return "human"
-        if await _has_entry(self._layer.model, check):
+        if await self._layer.model.entry(check.id):
             return "already"
         # No sums: the calibration learns nothing, because what the model says of itself is no evidence.
         weight = grown_lesson_weight(
@@ -206,17 +202,10 @@ class Autolearner(SilentObserver):
         change = await self._layer.model.commit_lesson(
             check.id, None, entry, LessonNote(AUTOLEARN_SOURCE, "", assessment, assessment)
         )
-        if await _has_entry(self._taught_model, check):
+        if await self._taught_model.entry(check.id):
             await self._layer.withdraw(check.id)
             return "human"
         if isinstance(change, LedgerConflict):
             return "already"
         await self._layer.counts.wait_until_applied(change)
         return "learned"
-
-
-async def _has_entry(model: LessonStore, check: Check) -> bool:
-    """Return whether the ledger has the checked message, under its key or its former key."""
-    if await model.entry(check.id):
-        return True
-    return check.former_id is not None and await model.entry(check.former_id) is not None

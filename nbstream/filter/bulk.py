@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nbstream.errors import CountsFull, NbstreamError, StoreIncompatible
 from nbstream.filter.batch_counts import PrefetchedBatch
-from nbstream.filter.former_keys import resolve_ledger_keys
 from nbstream.filter.lesson_plan import CountedCheck, PlannedLesson, TokenizedMessage
 from nbstream.filter.results import Lesson, LessonOutcome
 from nbstream.policy.lesson_source import Insistence
@@ -167,7 +166,7 @@ class BulkLearner:
             request.report_result(lesson)
 
     async def _plan_batch(self, batch: PrefetchedBatch, request: BulkRequest) -> AsyncGenerator[_PartPlan, None]:
-        messages = await resolve_ledger_keys(self._model, self._autolearn_layer, batch.messages)
+        messages = batch.messages
         withdrawn = await self._withdraw_autolearned(messages)
         entries = await self._model.entries([message.key for message in messages])
         batch_counts = await batch.read_rest(entries, self._scorer.read_counts)

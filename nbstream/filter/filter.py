@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeAlias
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import CountsFull, StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.filter.bulk import BulkLearner, BulkRequest
-from nbstream.filter.former_keys import resolve_ledger_keys
 from nbstream.filter.lesson_plan import CountedCheck, LessonPlanner, TokenizedMessage
 from nbstream.filter.message_counts import count_names
 from nbstream.filter.results import CheckSeconds, Contradiction, Lesson, LessonOutcome
@@ -74,8 +73,6 @@ class Filter:
         taken, seconds = await self._take_apart(message, requested)
         started = time.perf_counter()
         check = await self._scorer.check_now(taken.key, taken.tokens)
-        if taken.former_key:
-            check = replace(check, former_id=taken.former_key)
         if self.parts.canaries and self.parts.canaries.redeem(check.id):
             check = check.as_canary()
         seconds = CheckSeconds(seconds.wait, seconds.tokenize, time.perf_counter() - started)
@@ -142,7 +139,6 @@ class Filter:
     async def _learn_one(
         self, message: TokenizedMessage, label: str | None, lesson_source: LessonSource
     ) -> Lesson:
-        (message,) = await resolve_ledger_keys(self.parts.model, self.parts.autolearn_layer, [message])
         withdrawn_label = await self._withdraw_autolearned(message.key)
         lesson = await self._change_entry(message, label, lesson_source)
         # Again, since the same message may have been autolearned in between.
@@ -292,9 +288,9 @@ class Filter:
 
     async def _tokenize_learnable(self, message: LearnableMessage) -> TokenizedMessage:
         if isinstance(message, CheckedMessage):
-            return TokenizedMessage(message.key, message.tokens, message.former_key)
+            return TokenizedMessage(message.key, message.tokens)
         taken, _ = await self._take_apart(message, time.perf_counter())
-        return TokenizedMessage(taken.key, taken.tokens, taken.former_key)
+        return TokenizedMessage(taken.key, taken.tokens)
 
     async def _take_apart(self, message: Message, requested: float) -> tuple[TakenApart, CheckSeconds]:
         """Return the key, the tokens and the seconds of each stage; the message waited since ``requested``."""

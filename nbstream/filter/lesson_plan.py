@@ -24,15 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TokenizedMessage:
-    """A message to teach: its key and its tokens.
-
-    ``former_key`` is the key that an older version gave to the message, where that is another one; see
-    ``Message.former_key``.
-    """
+    """A message to teach: its key and its tokens."""
 
     key: str
     tokens: Tokens
-    former_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,9 +56,7 @@ class RememberingObserver(SilentObserver):
         self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
     ) -> None:
         """Remember the message that was checked."""
-        checked = CheckedMessage(
-            check.id, tokens, check.probability, str(check.verdict), check.policy, check.former_id
-        )
+        checked = CheckedMessage(check.id, tokens, check.probability, str(check.verdict), check.policy)
         self._remember(checked, check.explain, build_envelope)
 
 

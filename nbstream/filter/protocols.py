@@ -78,12 +78,6 @@ class LessonStore(Protocol):
     async def last_change(self) -> bytes:
         """Return the stream id of the last change; it is empty before the first change."""
 
-    async def ledger_keys(self, former_keys: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the former keys, by key, of the messages that the ledger has under the former key alone.
-
-        ``former_keys`` maps the keys of messages to their former keys. Raises ``StoreUnavailable``.
-        """
-
 
 class CheckedMessageSource(Protocol):
     """A store of checked messages."""
@@ -114,9 +108,6 @@ class WithdrawableLayer(Protocol):
 
     async def withdraw_many(self, message_keys: Sequence[str]) -> Mapping[str, str | StoreIncompatible]:
         """Take back what was autolearned of several messages and return the labels, or errors, by message key."""
-
-    async def ledger_keys(self, former_keys: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the same as ``LessonStore.ledger_keys`` does, of the layer."""
 
 
 class FilterObserver(Protocol):

@@ -36,8 +36,7 @@ class Check:
 
     ``score`` is the log-odds in nats before calibration, ``probability`` is P(spam) after it. ``prior`` and the
     clues sum to the score, and ``evidence`` has the counts behind them. ``thresholds`` are those that decided, and
-    ``policy`` is the name of the treatment that they belong to. ``former_id`` is the message's id in
-    an older version, where that differs; see ``Message.former_key``. ``is_canary``: the message is one of
+    ``policy`` is the name of the treatment that they belong to. ``is_canary``: the message is one of
     ``nbstream doctor``, see ``as_canary``.
     """
 
@@ -52,7 +51,6 @@ class Check:
     prior: float = 0.0
     evidence: ScoreCounts = field(default=ScoreCounts(), repr=False, compare=False)  # an array has no truth value
     policy: str = DEFAULT_RULE_NAME
-    former_id: str | None = None
     is_canary: bool = False
 
     @property

@@ -49,11 +49,6 @@ def decode_encoded_words(value: bytes) -> str:
     return "".join(pieces)
 
 
-def undecoded_words(value: bytes) -> str:
-    """Return the raw value of a header field as text, with its encoded words as they are written."""
-    return decode_text(value.replace(b"\r\n", b"").strip(), None)
-
-
 def _decode_word_bytes(encoding: bytes, text: bytes) -> bytes:
     if encoding in b"qQ":
         return binascii.a2b_qp(text, header=True)

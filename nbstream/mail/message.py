@@ -8,14 +8,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from nbstream.mail import encoded_words, header_fields, mime
+from nbstream.mail import header_fields, mime
 from nbstream.mail.charsets import decode_ends
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.unread_end import decode_unread_end
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from nbstream.mail.header_fields import HeaderField
     from nbstream.mail.mime import MimePart
 
@@ -139,27 +137,12 @@ class Message:
         A text without the field names of mail is identified by its characters, white space ignored. Of a message
         beyond the limits, only what is read counts; that is measured before transfer decoding.
         """
-        return self._key(key_content)
-
-    @cached_property
-    def former_key(self) -> str | None:
-        """The key that nbstream 0.1.0 on CPython before 3.11.5 gave to the message; None where it equals ``key``.
-
-        That version decoded no encoded words. What it learned is in the ledger under that key.
-        """
-        if not self.is_mail or not any(map(_has_encoded_words, map(self.first_field, _KEY_FIELDS))):
-            return None
-        former = self._key(former_key_content)
-        return None if former == self.key else former
-
-    def _key(self, read: Callable[[HeaderField | None], bytes]) -> str:
-        """Return the key, where ``read`` returns the content of each field that counts."""
         digest = hashlib.blake2b(digest_size=_KEY_BYTES)
         if not self.is_mail:
             digest.update(self.raw[: self.limits.look_bytes].translate(None, _WHITE_SPACE))
             return _base32_text(digest.digest())
         for name in _KEY_FIELDS:
-            digest.update(name.encode() + b"\0" + read(self.first_field(name)) + b"\0")
+            digest.update(name.encode() + b"\0" + key_content(self.first_field(name)) + b"\0")
         for part in self.parts:
             if not part.is_container:
                 digest.update(part.payload.translate(None, _WHITE_SPACE))
@@ -174,17 +157,6 @@ def key_content(field: HeaderField | None) -> bytes:
     if field.value.isascii() and b"=" not in field.value:  # the decoder is not needed
         return field.value.translate(None, _WHITE_SPACE_OF_TEXT)
     return "".join(field.text.split()).encode("utf-8", "surrogatepass")
-
-
-def _has_encoded_words(field: HeaderField | None) -> bool:
-    return field is not None and b"=?" in field.value
-
-
-def former_key_content(field: HeaderField | None) -> bytes:
-    """Return what ``Message.former_key`` reads of a field: the same with encoded words as they are written."""
-    if field is None or not _has_encoded_words(field):
-        return key_content(field)
-    return "".join(encoded_words.undecoded_words(field.value).split()).encode("utf-8", "surrogatepass")
 
 
 def _base32_text(digest: bytes) -> str:

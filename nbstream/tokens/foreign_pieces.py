@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.mail.charsets import decode_long_text, decode_text
 from nbstream.mail.header_fields import HeaderField
-from nbstream.mail.message import former_key_content, key_content
+from nbstream.mail.message import key_content
 from nbstream.mail.parameters import parse_parameters
 from nbstream.tokens.authentication import authentication_tokens
 from nbstream.tokens.encoding import encode_tokens
@@ -33,7 +33,6 @@ class Question(IntEnum):
     """What the library asks."""
 
     KEY_FIELD = 1
-    FORMER_KEY_FIELD = 2
     FIELD_TOKENS = 3
     RELATION_TOKENS = 4
     FILE_NAME_TOKENS = 5
@@ -51,7 +50,6 @@ class ForeignPieces:
         self._options = options
         self._answers: Mapping[Question, Callable[[Arguments], Sequence[bytes]]] = {
             Question.KEY_FIELD: _key_field,
-            Question.FORMER_KEY_FIELD: _former_key_field,
             Question.FIELD_TOKENS: _field_tokens,
             Question.RELATION_TOKENS: _relation_tokens,
             Question.FILE_NAME_TOKENS: _file_name_tokens,
@@ -88,10 +86,6 @@ def _fields(arguments: Arguments) -> list[HeaderField]:
 
 def _key_field(arguments: Arguments) -> Sequence[bytes]:
     return [key_content(HeaderField("", arguments[0]))]
-
-
-def _former_key_field(arguments: Arguments) -> Sequence[bytes]:
-    return [former_key_content(HeaderField("", arguments[0]))]
 
 
 def _field_tokens(arguments: Arguments) -> Sequence[bytes]:

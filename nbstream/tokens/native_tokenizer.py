@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from nbstream.mail.message import Message
 
 _IS_MAIL = 1
-_HAS_FORMER_KEY = 2
 _OPTIONS = struct.Struct("=4Q2I")  # nbn_take_apart_options of the interface
-_HEAD = struct.Struct("=4I24s24s")  # flags, sizes, key, former key
+_HEAD = struct.Struct("=4I24s")  # flags, sizes, key
 _OUTPUT_BYTES = 1 << 18  # 2,000 tokens need half of it
 
 
@@ -86,11 +85,10 @@ class NativeTokenizer(Tokenizer):
         if needed < 0:
             return self._specification.take_apart(message)
         content = memoryview(self._output.buffer)[:needed]
-        flags, head, body, raw_header, key, former_key = _HEAD.unpack_from(content)
+        flags, head, body, raw_header, key = _HEAD.unpack_from(content)
         tokens = Tokens.from_joined(bytes(content[_HEAD.size :]), (head, body, raw_header))
         return TakenApart(
             key.decode("ascii"),
-            former_key.decode("ascii") if flags & _HAS_FORMER_KEY else None,
             bool(flags & _IS_MAIL),
             tokens,
         )

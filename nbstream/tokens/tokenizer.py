@@ -123,10 +123,9 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class TakenApart:
-    """What a message consists of: its tokens, ``Message.key`` and ``former_key``, and whether it is mail."""
+    """What a message consists of: its tokens, ``Message.key``, and whether it is mail."""
 
     key: str
-    former_key: str | None
     is_mail: bool
     tokens: Tokens
 
@@ -139,7 +138,7 @@ class Tokenizer:
 
     def take_apart(self, message: Message) -> TakenApart:
         """Return the key and the tokens of ``message``."""
-        return TakenApart(message.key, message.former_key, message.is_mail, self.tokenize(message))
+        return TakenApart(message.key, message.is_mail, self.tokenize(message))
 
     def tokenize(self, message: Message) -> Tokens:
         """Return the tokens of ``message``, in their groups."""

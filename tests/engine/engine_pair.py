@@ -117,7 +117,6 @@ async def _observed_lesson(spam_filter: Filter, message: Message, label: str | N
 def _observed_check(check: Check) -> dict[str, object]:
     return {
         "key": check.id,
-        "former key": check.former_id,
         "clues": tuple((name, ratio.hex()) for name, ratio in check.clues),
         "score": check.score.hex(),
         "prior": check.prior.hex(),

@@ -91,7 +91,6 @@ def described_message(message: Message) -> list[bytes]:
     strings = [
         _described(message.is_mail),
         message.key.encode(),
-        (message.former_key or "").encode(),
         message.unread_end.encode("utf-8", "surrogatepass"),
     ]
     for part in message.parts:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.mail.charsets import decode_text
-from nbstream.mail.encoded_words import decode_encoded_words, undecoded_words
+from nbstream.mail.encoded_words import decode_encoded_words
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
 from nbstream.mail.parameters import parse_parameters
@@ -130,7 +130,6 @@ def test_a_structure_that_is_not_ascii_is_left_to_python(native: NativeMail, fie
 )
 def test_encoded_words(native: NativeMail, value: bytes) -> None:
     assert not wrong(native.ask(b"decode_encoded_words", value), utf8(decode_encoded_words(value)))
-    assert not wrong(native.ask(b"undecoded_words", value), utf8(undecoded_words(value)))
 
 
 @given(

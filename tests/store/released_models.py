@@ -1,8 +1,8 @@
 """Models as released versions of nbstream wrote them: every key with its content, in Redis again.
 
 ``released/VERSION.json`` was written by that version, on the Python that it names: twelve messages that people
-taught, a third of them with an encoded word in the subject, and four that were learned without people. From 0.2.0
-on every second message that people taught is signed (DKIM). The first three of them were also checked by 0.4.0,
+taught, a third of them with an encoded word in the subject, and four that were learned without people. Every
+second message that people taught is signed (DKIM). The first three of them were also checked by 0.4.0,
 which remembers them.
 """
 
@@ -18,7 +18,7 @@ from redis.asyncio import Redis
 from tests.letters import letters
 
 RELEASED = Path(__file__).parent / "released"
-VERSIONS_OF_OLD_TOKENIZERS = ("0.1.0", "0.2.0", "0.3.0")
+VERSIONS_OF_OLD_TOKENIZERS = ("0.2.0", "0.3.0")
 """The released versions whose models must be migrated before they are used."""
 
 VERSIONS = (*VERSIONS_OF_OLD_TOKENIZERS, "0.4.0")
@@ -48,14 +48,12 @@ async def _write(client: Redis, key: str, kind: str, content: Any) -> None:
             await client.set(key, b64decode(content))
 
 
-def taught(version: str = "0.1.0") -> list[tuple[str, bytes]]:
-    """The messages that people taught that version, with their labels; see above."""
+def taught() -> list[tuple[str, bytes]]:
+    """The messages that people taught each version, with their labels; see above."""
     mails = [
         (label, _with_subject(raw, b"=?utf-8?q?Gr=C3=BC=C3=9Fe?= ") if number % 3 == 0 else raw)
         for number, (label, raw) in enumerate(letters(12))
     ]
-    if version == "0.1.0":
-        return mails
     return [(label, _SIGNATURE + raw if number % 2 else raw) for number, (label, raw) in enumerate(mails)]
 
 

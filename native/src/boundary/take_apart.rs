@@ -11,9 +11,8 @@ use crate::tokens::tokenizer::{tokenize, TokenizerOptions, Tokens};
 /// The caller takes the message apart.
 const HANDED_BACK: i64 = -1;
 const IS_MAIL: u32 = 1;
-const HAS_FORMER_KEY: u32 = 2;
-/// Flags, three sizes, two keys.
-const HEAD_BYTES: usize = 4 * 4 + 2 * 24;
+/// Flags, three sizes, the key.
+const HEAD_BYTES: usize = 4 * 4 + 24;
 
 /// `nbn_take_apart_options` of the interface.
 #[derive(Clone, Copy)]
@@ -75,7 +74,6 @@ pub unsafe extern "C" fn nbn_take_apart(
 struct TakenApart {
     is_mail: bool,
     key: Key,
-    former_key: Option<Key>,
     tokens: Tokens,
 }
 
@@ -92,11 +90,9 @@ fn take_apart(raw: &[u8], options: &TakeApartOptions, ask: Ask) -> Result<TakenA
     };
     let foreign = &mut Caller { ask };
     let message = Message::parse(raw, limits, options.is_bare_text != 0)?;
-    let key = message.key(foreign)?;
     Ok(TakenApart {
         is_mail: message.is_mail(),
-        key,
-        former_key: message.former_key(&key, foreign)?,
+        key: message.key(foreign)?,
         tokens: tokenize(&message, &tokenizer_options, foreign)?,
     })
 }
@@ -111,20 +107,13 @@ impl TakenApart {
         if needed > output.len() {
             return needed;
         }
-        let mut flags = 0;
-        if self.is_mail {
-            flags |= IS_MAIL;
-        }
-        if self.former_key.is_some() {
-            flags |= HAS_FORMER_KEY;
-        }
+        let flags = if self.is_mail { IS_MAIL } else { 0 };
         let mut content = Vec::with_capacity(needed + 1);
         content.extend(u32::to_ne_bytes(flags));
         for size in self.tokens.sizes() {
             content.extend((size as u32).to_ne_bytes());
         }
         content.extend(self.key);
-        content.extend(self.former_key.unwrap_or(self.key));
         groups.iter().for_each(|lines| content.extend(*lines));
         output[..needed].copy_from_slice(&content[..needed]);
         needed

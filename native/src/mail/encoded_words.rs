@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::bytes::{contains, find, find_from, is_space, strip, up_to, without_line_ends};
+use super::bytes::{contains, find_from, is_space, strip, up_to, without_line_ends};
 use super::charsets;
 use super::transfer_encodings::{decode_base64, decode_quoted_printable};
 
@@ -63,11 +63,6 @@ pub fn decode_encoded_words(value: &[u8]) -> Option<Cow<'_, str>> {
     }
     text.push_str(&charsets::decode_text(&joined[position..], None)?);
     Some(Cow::Owned(text))
-}
-
-/// Returns the raw value of a header field as text, with its encoded words as they are written.
-pub fn undecoded_words(value: &[u8]) -> Option<Cow<'_, str>> {
-    decode_unlabelled(unfold(value))
 }
 
 /// Returns `value` without its folds and without white space at its ends.
@@ -147,11 +142,6 @@ fn find_text_end(value: &[u8], start: usize) -> Option<usize> {
         [] => false,
     })?;
     Some(start + length)
-}
-
-/// Whether there may be an encoded word in `value`.
-pub fn has_encoded_words(value: &[u8]) -> bool {
-    find(value, b"=?").is_some()
 }
 
 #[cfg(test)]

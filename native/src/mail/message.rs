@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::blake2b::Blake2b;
 use super::bytes::up_to;
-use super::encoded_words::{self, has_encoded_words};
+use super::encoded_words;
 use super::header_fields::{self, HeaderField};
 use super::mime::{self, FileName, Limits, MimePart};
 use super::unread_end::decode_unread_end;
@@ -108,26 +108,6 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// The key that nbstream 0.1.0 gave to the message; None where it equals `key`.
-    pub fn former_key(
-        &self,
-        key: &Key,
-        foreign: &mut dyn Foreign,
-    ) -> Result<Option<Key>, HandBack> {
-        let is_encoded = |name: &&[u8]| {
-            self.first_field(name)
-                .map_or(false, |field| has_encoded_words(&field.value))
-        };
-        if !self.is_mail || !KEY_FIELDS.iter().any(is_encoded) {
-            return Ok(None);
-        }
-        let former = self.digest(&mut |field| match field {
-            None => Ok(Vec::new()),
-            Some(field) => undecoded(field, foreign),
-        })?;
-        Ok((former != *key).then_some(former))
-    }
-
     /// Returns the key, where `read` returns the content of each field that counts.
     fn digest(
         &self,
@@ -205,17 +185,6 @@ fn field_without_white_space(
     match encoded_words::decode_encoded_words(&field.value) {
         Some(text) => Ok(without_white_space(&text)),
         None => single_answer(foreign, Question::KeyField, &field.value),
-    }
-}
-
-/// Returns the text of a field without white space, with encoded words as they are written.
-fn undecoded(field: &HeaderField<'_>, foreign: &mut dyn Foreign) -> Result<Vec<u8>, HandBack> {
-    if !has_encoded_words(&field.value) {
-        return field_without_white_space(field, foreign);
-    }
-    match encoded_words::undecoded_words(&field.value) {
-        Some(text) => Ok(without_white_space(&text)),
-        None => single_answer(foreign, Question::FormerKeyField, &field.value),
     }
 }
 

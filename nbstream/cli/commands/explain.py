@@ -93,8 +93,6 @@ async def _subjects(
             # Without waiting for what is still being written: on a folder the waits would take most of the time.
             remembered, then = await memory.recall_with_explanation(check.id, wait=False) or (None, None)
             entry = await model.entry(check.id)
-            if entry is None and check.former_id:
-                entry = await model.entry(check.former_id)
             yield _Subject(
                 source.name, MessageRecord(check.id, check.explain(time.time()), then, remembered, entry)
             )

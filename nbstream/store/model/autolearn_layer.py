@@ -8,7 +8,7 @@ adds to them. The sequence numbers of the changes continue in the next epoch, wi
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nbstream.bayes.counts import Totals
@@ -114,10 +114,6 @@ class AutolearnModel:
     async def entries(self, message_keys: Sequence[str]) -> list[LedgerEntry | StoreIncompatible | None]:
         """What each of these messages was learned as in the current epoch; see ``Model.entries``."""
         return await (await self.current_model()).entries(message_keys)
-
-    async def ledger_keys(self, former_keys: Mapping[str, str]) -> dict[str, str]:
-        """As in ``Model.ledger_keys``, in the current epoch: the layer was migrated together with its model."""
-        return await (await self.current_model()).ledger_keys(former_keys)
 
     async def disputed_messages(self, people: Model) -> AsyncIterator[str]:
         """The keys of the messages that are in the ledger of this layer and in the ledger of ``people`` too."""

@@ -6,7 +6,7 @@ its entries packed as Redis does, about 2 kB a message of 240 tokens, so 75,000 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import CLASSES, ClassCounts, Counts, Totals
@@ -73,10 +73,6 @@ class MemoryModel:
     async def entries(self, message_keys: Sequence[str]) -> list[LedgerEntry | None]:
         """What each of these messages was learned as, or None."""
         return [await self.entry(message_key) for message_key in message_keys]
-
-    async def ledger_keys(self, former_keys: Mapping[str, str]) -> Mapping[str, str]:
-        """Empty: this ledger holds nothing of an older version."""
-        return {}
 
     async def confirm(self) -> None:
         """Return at once: there are no replicas."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
@@ -239,23 +239,6 @@ class Model:
                     pipe.hgetall(self.keys.ledger(message_key))
                 hashes = await pipe.execute()
         return [_value_or_error(ledger.LedgerEntry.unpack, fields) for fields in hashes]
-
-    async def ledger_keys(self, former_keys: Mapping[str, str]) -> dict[str, str]:
-        """Return the messages (key: former key) that are known only under their former key, with that key.
-
-        A message is known under a key if the ledger has an entry of it. A message without any entry is known under
-        its former key if it was checked under that key a short time ago: its feedback may come by that id too.
-        """
-        with store_errors():
-            async with self.client.pipeline(transaction=False) as pipe:
-                for key, former_key in former_keys.items():
-                    pipe.exists(self.keys.ledger(key))
-                    pipe.exists(self.keys.ledger(former_key), self.keys.checked(former_key))
-                found = await pipe.execute()
-        pairs = zip(former_keys.items(), found[0::2], found[1::2], strict=True)
-        return {
-            key: former_key for (key, former_key), is_present, is_former in pairs if is_former and not is_present
-        }
 
     async def ledger_tokens(self) -> AsyncIterator[list[bytes]]:
         """The tokens of all live ledger entries, each packed as it is stored, a batch of entries at a time."""

@@ -59,8 +59,7 @@ _UNUSED_SECTIONS = (b"", b"")  # of the stored form: releases up to 0.7 could wr
 class CheckedMessage:
     """A message by its key (the ``id`` in its verdict header), with its tokens, probability and verdict.
 
-    ``policy`` is the name of the treatment that decided, ``former_key`` the key in an older version, where that
-    differs; see ``Message.former_key``.
+    ``policy`` is the name of the treatment that decided.
     """
 
     key: str
@@ -68,7 +67,6 @@ class CheckedMessage:
     probability: float
     verdict: str
     policy: str = DEFAULT_RULE_NAME
-    former_key: str | None = None
 
     def pack(self, formats: ModelFormats) -> bytes:
         """Return the stored form for a model of these ``formats``, without the key."""
@@ -82,10 +80,8 @@ class CheckedMessage:
             *self.tokens.all.joined_halves(self.tokens.sizes[0]),
             *_UNUSED_SECTIONS,
         ]
-        if self.policy != DEFAULT_RULE_NAME or self.former_key:
+        if self.policy != DEFAULT_RULE_NAME:
             sections.append(self.policy.encode())
-        if self.former_key:
-            sections.append(self.former_key.encode())
         return b"\0".join(sections)
 
     @classmethod
@@ -104,22 +100,23 @@ class CheckedMessage:
             packed_assessment, head, body, _, _, *optional = content.split(b"\0")
             assessment = Assessment.unpack(packed_assessment)
             Verdict(assessment.verdict)  # or ValueError
-            policy, former_key = _read_optional_sections(optional)
+            policy = _read_policy(optional)
             tokens = Tokens.from_all((*split_tokens(head), *split_tokens(body)))
         except ValueError as error:
             raise StoreIncompatible("a checked message cannot be read: another program wrote it") from error
-        return cls(key, tokens, assessment.probability, assessment.verdict, policy, former_key), rest
+        return cls(key, tokens, assessment.probability, assessment.verdict, policy), rest
 
 
-def _read_optional_sections(sections: Sequence[bytes]) -> tuple[str, str | None]:
-    """Return the policy and the former key from what follows the numbers; raises ``ValueError`` for more."""
+def _read_policy(sections: Sequence[bytes]) -> str:
+    """Return the policy from what follows the tokens; raises ``ValueError`` for more.
+
+    nbstream 0.7.0 may have written a second section, another key of the message.
+    """
     match sections:
         case []:
-            return DEFAULT_RULE_NAME, None
-        case [policy]:
-            return policy.decode(), None
-        case [policy, former_key]:
-            return policy.decode(), former_key.decode()
+            return DEFAULT_RULE_NAME
+        case [policy] | [policy, _]:
+            return policy.decode()
     raise ValueError("a checked message has at most two optional sections")
 
 

@@ -27,8 +27,7 @@ def _check(data: bytes) -> None:
     assert payloads <= len(raw)
     assert sum(len(part.text) for part in parts) <= 3 * payloads + len(parts)
     assert len(message.unread_end) <= 3 * len(raw)
-    for key in (message.key, message.former_key):
-        assert key is None or _KEY.fullmatch(key)
+    assert _KEY.fullmatch(message.key)
     assert Message.parse(raw, _LIMITS).key == message.key
     if b"\r" not in data:
         assert Message.parse(data.replace(b"\n", b"\r\n"), _LIMITS).key == message.key
