@@ -34,6 +34,7 @@ from nbstream.config.section import ByteCount, Count, FilePath, Probability, Sec
 from nbstream.config.values import ServerNextHopSetting, read_authserv_id, read_model_name, read_workers
 from nbstream.config.verdict import VerdictSettings
 from nbstream.engine.choice import EngineChoice
+from nbstream.tokens.tokenizer import MAX_TOKENS
 
 AuthservIds = Annotated[
     tuple[Annotated[str, BeforeValidator(read_authserv_id)], ...], Strict(False), Field(max_length=100)
@@ -87,7 +88,7 @@ class LimitsSettings(Section):
     eighth of this.
     """
 
-    max_tokens: Count = 2000
+    max_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] = 2000
     """The distinct tokens of a message that are scored and learned. Of more words and links, some are chosen from
     its beginning, its end and all between.
     """

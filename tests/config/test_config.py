@@ -279,6 +279,7 @@ REFUSED = [
     ("state_dir: ~nobody-by-this-name/x", "state_dir", "must be a path without ~"),
     # ranges
     ("limits: {max_tokens: 0}", "limits.max_tokens", "found 0, must be at least 1"),
+    ("limits: {max_tokens: 100001}", "limits.max_tokens", "found 100001, must be at most 100000"),
     (
         "verdict: {max_false_positive_rate: 0.00001}",
         "verdict.max_false_positive_rate",

@@ -14,6 +14,7 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.first_scores import FirstScore
 from nbstream.tokens.token_list import TokenList
+from nbstream.tokens.tokenizer import MAX_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,8 +22,11 @@ if TYPE_CHECKING:
     from nbstream.bayes.counts import Sums
 
 _ZLIB_LEVEL = 1  # for level 6 see docs/experiments.md
-# 2,000 tokens are some 50 kB, but 64 kB of an imported archive may inflate to 64 MB.
-_MAX_INFLATED_BYTES = 64 << 20
+MAX_UNPACKED_BYTES = 8 << 20
+"""The most that is decompressed: ``MAX_TOKENS`` of ``MAX_TOKEN_BYTES``, and what is stored of a check beside them.
+
+2,000 tokens are some 50 kB, but some kilobytes in Redis or in an archive may decompress to gigabytes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,7 @@ class LedgerEntry:
             version=fields[b"version"].decode(),
             label=label,
             weight=int(fields[b"weight"]),
-            tokens=TokenList.from_joined(inflate(fields[b"tokens"])),
+            tokens=_bounded_tokens(inflate_first(fields[b"tokens"])[0]),
             sums=split_sums(fields[b"sums"]),
             learned_at=float(fields[b"learned_at"]),
             source=fields[b"source"].decode(),
@@ -122,31 +126,35 @@ def unpack_tokens(packed: bytes) -> tuple[bytes, ...]:
     Raises ``StoreIncompatible`` as ``LedgerEntry.unpack`` does.
     """
     try:
-        return split_tokens(inflate(packed))
-    except zlib.error as error:
+        return split_tokens(inflate_first(packed)[0])
+    except (ValueError, zlib.error) as error:
         raise StoreIncompatible("a ledger entry cannot be read: another program wrote it") from error
-
-
-def inflate(packed: bytes) -> bytes:
-    """The inflated bytes, up to 64 MiB; raises ``zlib.error`` for more, and for data that is cut or damaged."""
-    return inflate_first(packed)[0]
 
 
 def inflate_first(packed: bytes, dictionary: bytes = b"") -> tuple[bytes, bytes]:
     """The inflated bytes, and the bytes that follow the deflated ones in ``packed``.
 
-    ``dictionary`` is the one with which they may have been deflated. Raises ``zlib.error`` as ``inflate`` does.
+    ``dictionary`` is the one with which they may have been deflated. Raises ``zlib.error`` for more than
+    ``MAX_UNPACKED_BYTES``, and for data that is cut or damaged.
     """
     decompressor = zlib.decompressobj(zdict=dictionary)
-    inflated = decompressor.decompress(packed, _MAX_INFLATED_BYTES)
+    inflated = decompressor.decompress(packed, MAX_UNPACKED_BYTES)
     if not decompressor.eof:
         raise zlib.error("cut, or larger than what is stored here")
     return inflated, decompressor.unused_data
 
 
 def split_tokens(joined: bytes) -> tuple[bytes, ...]:
-    """The tokens that ``join_tokens`` joined."""
-    return tuple(joined.split(b"\n")) if joined else ()
+    """The tokens that ``join_tokens`` joined; raises ``ValueError`` for more than a message has."""
+    return _bounded_tokens(joined).names
+
+
+def _bounded_tokens(joined: bytes) -> TokenList:
+    """The joined tokens, which are counted before a name is made of each one."""
+    length = joined.count(b"\n") + 1 if joined else 0
+    if length > MAX_TOKENS:
+        raise ValueError(f"{length} tokens")
+    return TokenList.from_joined(joined, length)
 
 
 def join_sums(sums: Sums) -> bytes:

@@ -2,7 +2,8 @@
 
 Rules: both dictionaries are parts of the stored form: with another one, what is in Redis cannot be read. A later
 dictionary therefore gets another identifier, which each compressed message names, and this one stays. The first
-bytes tell the two forms apart. What is read from Redis may be anything: no more than ``MAX_BYTES`` come out of it.
+bytes tell the two forms apart. What is read from Redis may be anything: no more than ``MAX_UNPACKED_BYTES`` come
+out of it, whatever it says of its own size.
 
 ``python -m tools.dictionary`` has trained the dictionary, on mail that was made up for it.
 """
@@ -16,7 +17,7 @@ from importlib.resources import files
 
 import zstandard
 
-from nbstream.store.model.ledger import inflate_first
+from nbstream.store.model.ledger import MAX_UNPACKED_BYTES, inflate_first
 
 DICTIONARY_ID = 32_769
 """The identifier of the dictionary; those below 32,768 are reserved by RFC 8878, 5."""
@@ -27,10 +28,8 @@ DICTIONARY_FILE = f"checked_messages_{DICTIONARY_ID}.dictionary"
 ZSTD_LEVEL = 1
 """The level of compression. At level 3 messages of two corpora are smaller by 6 %, and take 1.4 times as long."""
 
-MAX_BYTES = 64 << 20
-"""The most that is decompressed; 2,000 tokens are some 50 kB."""
-
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_SLICE_BYTES = 128  # 32 blocks at most, each of which becomes 128 KiB at most
 _ZLIB_LEVEL = 1  # as in the ledger
 # With these a message takes 32 kB of memory to deflate instead of 256 kB, and the result is as small.
 _WINDOW_BITS, _MEMORY_LEVEL = 12, 5
@@ -59,7 +58,7 @@ class _ZstdContexts(threading.local):
 
     def __init__(self) -> None:
         self.compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL, dict_data=_dictionary())
-        self.decompressor = zstandard.ZstdDecompressor(dict_data=_dictionary())
+        self.decompressor = zstandard.ZstdDecompressor(dict_data=_dictionary(), max_window_size=MAX_UNPACKED_BYTES)
 
 
 @cache
@@ -100,12 +99,21 @@ def decompress_first(packed: bytes) -> tuple[bytes, bytes]:
         if not is_compressed(packed):
             return inflate_first(packed, _FREQUENT_TOKENS)
         frame = zstandard.get_frame_parameters(packed)
-        if frame.content_size > MAX_BYTES or frame.dict_id != DICTIONARY_ID:  # an unknown size is the largest one
+        if frame.content_size > MAX_UNPACKED_BYTES or frame.dict_id != DICTIONARY_ID:  # unknown is the largest one
             raise ValueError("too large, or compressed with another dictionary")
-        decompressor = _zstd().decompressor.decompressobj()
-        content = decompressor.decompress(packed)
-        if not decompressor.eof:
-            raise ValueError("cut")
+        return _decompress_frame(packed, frame.content_size)
     except (zlib.error, zstandard.ZstdError) as error:
         raise ValueError("damaged") from error
-    return content, decompressor.unused_data
+
+
+def _decompress_frame(packed: bytes, content_size: int) -> tuple[bytes, bytes]:
+    """Return the content of the frame, which may be more than its header says, and the bytes that follow it."""
+    decompressor = _zstd().decompressor.decompressobj()
+    content = bytearray()
+    for end in range(_SLICE_BYTES, len(packed) + _SLICE_BYTES, _SLICE_BYTES):
+        content += decompressor.decompress(packed[end - _SLICE_BYTES : end])
+        if len(content) > content_size:
+            raise ValueError("more than its header says")
+        if decompressor.eof:
+            return bytes(content), decompressor.unused_data + packed[end:]
+    raise ValueError("cut")

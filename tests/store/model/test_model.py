@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ from nbstream.errors import StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.mail.message import Message
 from nbstream.store import migration
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.model.ledger import LedgerConflict
+from nbstream.store.model.ledger import LedgerConflict, unpack_tokens
 from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.conftest import RedisServer
 from tests.store.algebra import stored, summed
+from tests.store.bombs import DEFLATED_BOMB, MANY_TOKENS, little_memory
 from tests.store.lessons import MESSAGES, SUM_NAMES, TOKENS, Step, change, entry, steps
 from tests.store.notes import NOTE
 from tests.waiting import until
@@ -246,6 +248,20 @@ async def test_the_ledger_gives_back_what_was_written_and_expires(model: Model) 
     assert (stored_entry.learned_at, stored_entry.source, stored_entry.actor) == (1.5, "test", "nobody")
     assert (stored_entry.score, stored_entry.change) == (0.25, change_id)
     assert 0 < await model.client.ttl(model.keys.ledger("m1")) <= 3600
+
+
+@pytest.mark.parametrize("tokens", [DEFLATED_BOMB, zlib.compress(MANY_TOKENS)], ids=["bytes", "tokens"])
+async def test_a_bomb_in_the_ledger_is_refused_before_it_takes_memory(
+    client: Redis, model: Model, tokens: bytes
+) -> None:
+    await change(model, "m1", entry("spam", TOKENS))
+    await client.hset(model.keys.ledger("m1"), "tokens", tokens)
+
+    with little_memory():
+        with pytest.raises(StoreIncompatible):
+            await model.entry("m1")
+        with pytest.raises(StoreIncompatible):
+            unpack_tokens(tokens)
 
 
 async def test_concurrent_writers_leave_the_sum_over_the_ledger(model: Model) -> None:

@@ -25,6 +25,7 @@ from nbstream.policy.verdict import ModelState, Thresholds
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.formats import FORMER_SCHEMA, SCHEMA_VERSION, ModelFormats
 from nbstream.store.model.keys import ModelKeys
+from nbstream.store.model.ledger import MAX_UNPACKED_BYTES
 from nbstream.store.recent import compression
 from nbstream.store.recent.checked_messages import (
     MAX_QUEUED,
@@ -32,11 +33,12 @@ from nbstream.store.recent.checked_messages import (
     RecentMessages,
     RecentMessagesOptions,
 )
-from nbstream.store.recent.compression import MAX_BYTES, compress, is_compressed
+from nbstream.store.recent.compression import compress, is_compressed
 from nbstream.store.recent.conversion import deflate_messages
-from nbstream.tokens.tokenizer import Tokenizer, Tokens
+from nbstream.tokens.tokenizer import MAX_TOKENS, Tokenizer, Tokens
 from tests.conftest import RedisServer
 from tests.letters import letters
+from tests.store.bombs import DEFLATED_BOMB, MANY_BYTES, MANY_TOKENS, little_memory
 from tests.store.proxy import Fate, Proxy
 from tests.waiting import DEADLINE_SECONDS
 
@@ -421,12 +423,6 @@ async def test_before_the_former_schema_is_signed_all_messages_are_given_its_for
     assert 4000 < await client.ttl(KEYS.checked("m1")) <= 5000
 
 
-def bomb_that_says_it_is_small() -> bytes:
-    """A frame whose header says 200,000 bytes, and whose blocks have a megabyte."""
-    frame = zstandard.ZstdCompressor(dict_data=DICTIONARY).compress(bytes(1 << 20))
-    return frame.replace(struct.pack("<I", 1 << 20), struct.pack("<I", 200_000), 1)
-
-
 @pytest.mark.parametrize(
     "stored",
     [
@@ -435,8 +431,7 @@ def bomb_that_says_it_is_small() -> bytes:
         checked_message(1).pack(ModelFormats(SCHEMA_VERSION))[:7],
         zstandard.ZstdCompressor().compress(checked_message(1).content()),
         zstandard.ZstdCompressor(dict_data=DICTIONARY, write_content_size=False).compress(b"0.5 ham\0\0\0\0"),
-        zstandard.ZstdCompressor(dict_data=DICTIONARY).compress(bytes(MAX_BYTES + 1)),
-        bomb_that_says_it_is_small(),
+        zstandard.ZstdCompressor(dict_data=DICTIONARY).compress(bytes(MAX_UNPACKED_BYTES + 1)),
         zlib.compress(b"0.5 ham\0\0\0\0\0\xff"),
         zlib.compress(b"0.5 ham\0\0\0\0\0*@x\0key\0more"),
     ],
@@ -446,6 +441,41 @@ async def test_a_value_of_another_program_is_refused(client: Redis, stored: byte
 
     with pytest.raises(StoreIncompatible):
         await RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages()).recall("m1")
+
+
+def zstd_bomb(claimed_size: int) -> bytes:
+    """Return many bytes, compressed with a header that says they are ``claimed_size``."""
+    compressor = zstandard.ZstdCompressor(dict_data=DICTIONARY).compressobj(size=MANY_BYTES)
+    bomb = compressor.compress(bytes(MANY_BYTES)) + compressor.flush()
+    true_size = struct.pack("<I", MANY_BYTES)
+    assert true_size in bomb[:18]  # the longest header of a frame
+    return bomb.replace(true_size, struct.pack("<I", claimed_size), 1)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        zstd_bomb(MAX_UNPACKED_BYTES),
+        zstd_bomb(1 << 30),
+        DEFLATED_BOMB,
+        compress(b"0.5 ham\0%s\0\0\0" % MANY_TOKENS),
+    ],
+    ids=["more than its header says", "too much by its header", "deflated", "many tokens"],
+)
+async def test_a_bomb_is_refused_before_it_takes_memory(client: Redis, stored: bytes) -> None:
+    await client.set(KEYS.checked("m1"), stored)
+
+    with little_memory(), pytest.raises(StoreIncompatible):
+        await RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages()).recall("m1")
+
+
+async def test_the_largest_message_that_the_settings_allow_is_recalled(client: Redis) -> None:
+    names = [b"body:%059d" % number for number in range(MAX_TOKENS)]
+    largest = replace(checked_message(1), tokens=Tokens((), names))
+    await client.set(KEYS.checked("m1"), largest.pack(ModelFormats()))
+
+    recent = RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages())
+    assert await recent.recall("m1") == largest
 
 
 async def test_without_wait_a_missing_message_is_reported_at_once(
