@@ -81,14 +81,14 @@ class BodyReader:
             except (web.RequestPayloadError, HttpProcessingError) as error:
                 raise RequestRefused(400, "the body is not encoded as its header says", close=True) from error
             if is_zstd:
-                self._decompress(body)
+                await self._decompress(body)
             if body.is_blank:
                 raise RequestRefused(400, f"the body is empty: it must be {self._content_name}")
             yield body.content.take()
         finally:
             self._bytes_in_flight.release(body.size)
 
-    def _decompress(self, body: _IncomingBody) -> None:
+    async def _decompress(self, body: _IncomingBody) -> None:
         """Put the decompressed content in the place of the compressed one, piece by piece within the limits."""
         packed = body.content.take()
         self._bytes_in_flight.release(body.size)
@@ -97,6 +97,7 @@ class BodyReader:
         try:
             while piece := reader.read(_PIECE_BYTES):
                 self._add_piece(body, piece)
+                await asyncio.sleep(0)  # other tasks run between two pieces
         except zstandard.ZstdError as error:
             raise RequestRefused(400, "the body is not compressed as its header says", close=True) from error
 

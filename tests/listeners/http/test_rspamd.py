@@ -15,6 +15,7 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.clues import Clue
 from nbstream.filter import Check
+from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.mail.message import Message
 from nbstream.policy.header_policy import HeaderPolicy
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
@@ -273,6 +274,27 @@ async def test_a_compressed_message_is_decompressed_within_the_limits(
         for _ in range(3):  # what was in flight is given back
             assert (await http.ask(path, body, Compression="zstd")).status == status
         assert (await http.ask("/checkv2", PRIZE)).status == 200
+
+
+async def test_others_have_their_turn_while_a_message_is_decompressed(
+    http: RunningHttpListener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = PRIZE + b"words of a long text\n" * 500_000
+    turns = [0]
+    reserve = BytesInFlight.reserve
+
+    def counted(bytes_in_flight: BytesInFlight, size: int, held: int = 0) -> bool:
+        if not turns[-1]:
+            asyncio.get_running_loop().call_soon(turns.append, 0)
+        turns[-1] += size
+        return reserve(bytes_in_flight, size, held)
+
+    monkeypatch.setattr(BytesInFlight, "reserve", counted)
+    answer = await http.ask("/checkv2", zstandard.compress(message), Compression="zstd")
+
+    assert answer.status == 200
+    assert sum(turns) > len(message)
+    assert max(turns) < len(message) // 8
 
 
 async def test_every_answer_says_what_it_is_and_is_not_stored(http: RunningHttpListener) -> None:
