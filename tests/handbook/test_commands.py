@@ -86,6 +86,29 @@ def test_the_example_of_the_http_api_works_as_it_stands(tmp_path: Path, redis_bi
     assert answers.count("unsure") >= 2
 
 
+def test_mail_of_other_users_is_learned_in_one_call_as_its_files_are(tmp_path: Path, redis_binary: Path) -> None:
+    (recipe,) = fenced(page("guides/teach-old-mail.md"), "sh")
+    folder = tmp_path / ".Junk"
+    for name in ("cur", "new", "tmp"):
+        (folder / name).mkdir(parents=True)
+    for number, text in enumerate(
+        (
+            b"Claim your prize\n",
+            b"From here on\n\nFrom noon at 12:00\n>From now\n>>From then\n",
+            b"the end has no line feed",
+            b"lines\r\n\r\nFrom Mon 10:00\r\n\r\n",
+            b"\xff\xfe in no charset \xe9\n\n\n",
+        )
+    ):
+        (folder / f"cur/{number}:2,S").write_bytes(b"Subject: %d\nFrom: ann@example.org\n\n%b" % (number, text))
+    (tmp_path / "nbstream.yaml").write_text(f"state_dir: {tmp_path / 'state'}\n")
+    recipe = recipe.replace("/home/ann/Maildir/.Junk", str(folder))
+    recipe = recipe.replace("runuser -u nbstream -- /opt/nbstream/bin/", "")
+
+    assert "5 learned as spam" in run(recipe, tmp_path)
+    assert "5 already" in run(f"nbstream learn spam {folder}", tmp_path)
+
+
 def test_the_ten_lines_for_postfix_are_those_of_the_guide() -> None:
     section = README.read_text().partition("\n## Behind Postfix\n")[2].partition("\n## ")[0]
     commands = [command.strip() for line in indented(section) for command in line.split(" && ")]
@@ -111,20 +134,3 @@ def test_the_configurations_that_are_shown_are_accepted(
     (tmp_path / "nbstream.yaml").write_text(block.replace("/etc/nbstream", str(tmp_path)))
 
     load_settings(tmp_path / "nbstream.yaml")
-
-
-def test_mail_that_only_root_can_read_is_taught_in_one_call(tmp_path: Path, redis_binary: Path) -> None:
-    folder = tmp_path / "cur"
-    folder.mkdir()
-    for number in range(3):
-        (folder / f"{number}:2,S").write_bytes(b"Subject: prize %d\r\n\r\nFrom here on\r\n>From me\r\n" % number)
-    config = tmp_path / "nb.yaml"
-    config.write_text(f"state_dir: {tmp_path / 'state'}\nlisteners: {{smtp: null, http: null}}\n")
-    (recipe,) = re.findall(r"    find .*\n.*--for.*\n", page("guides/teach-old-mail.md"))
-    recipe = recipe.replace("/home/ann/Maildir/.Junk/cur", shlex.quote(str(folder)))
-    recipe = recipe.replace(
-        "runuser -u nbstream -- /opt/nbstream/bin/nbstream learn", f"nbstream learn -c {config}"
-    )
-
-    assert run(recipe, tmp_path).startswith("3 learned as spam")
-    assert run(f"nbstream learn -c {config} spam cur", tmp_path).startswith("3 already learned as spam")
