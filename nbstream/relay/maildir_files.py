@@ -92,10 +92,13 @@ def _write_draft(draft: MaildirDraft, path: pathlib.Path) -> None:
 
 
 def unique_name() -> str:
-    """Return a name that is unique over time, process, delivery and host (https://cr.yp.to/proto/maildir.html)."""
+    """Return a name that is unique over time, process, delivery and host (https://cr.yp.to/proto/maildir.html).
+
+    Names are in the order of their times.
+    """
     seconds, nanoseconds = divmod(time.time_ns(), 10**9)
     host = socket.gethostname().replace("/", "\\057").replace(":", "\\072")
-    unique = f"M{nanoseconds // 1000}P{os.getpid()}Q{next(_delivery_numbers)}R{secrets.token_hex(4)}"
+    unique = f"M{nanoseconds // 1000:06d}P{os.getpid()}Q{next(_delivery_numbers)}R{secrets.token_hex(4)}"
     return f"{seconds}.{unique}.{host}"
 
 

@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import stat
+import time
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from nbstream.errors import RelayUnavailable
 from nbstream.listeners.smtp.error_replies import error_reply
 from nbstream.mail.lines import PIECE_BYTES
+from nbstream.relay import maildir_files
 from nbstream.relay.maildir_next_hop import MaildirNextHop, _envelope_fields
 from nbstream.relay.next_hop import SmtpPath
 from nbstream.wire.smtp_reply import SmtpReply
@@ -173,3 +175,13 @@ async def test_dsn_is_not_offered(tmp_path: pathlib.Path) -> None:
     features = await MaildirNextHop(tmp_path).features()
 
     assert features == {"8BITMIME", "ENHANCEDSTATUSCODES", "PIPELINING", "SIZE", "SMTPUTF8"}
+
+
+def test_names_of_one_second_are_in_the_order_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The quarantine shows the newest copies of a message by these names."""
+    names = []
+    for microseconds in (7, 99_999, 100_000):
+        monkeypatch.setattr(time, "time_ns", lambda at=microseconds: 5 * 10**9 + at * 1000)
+        names.append(maildir_files.unique_name())
+
+    assert names == sorted(names)
