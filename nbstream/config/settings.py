@@ -34,7 +34,7 @@ from nbstream.config.section import ByteCount, Count, FilePath, Probability, Sec
 from nbstream.config.values import ServerNextHopSetting, read_authserv_id, read_model_name, read_workers
 from nbstream.config.verdict import VerdictSettings
 from nbstream.engine.choice import EngineChoice
-from nbstream.tokens.tokenizer import MAX_TOKENS
+from nbstream.tokens import MAX_TOKENS
 
 AuthservIds = Annotated[
     tuple[Annotated[str, BeforeValidator(read_authserv_id)], ...], Strict(False), Field(max_length=100)

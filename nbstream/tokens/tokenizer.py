@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
     from nbstream.mail.message import Message
 
-MAX_TOKENS = 100_000
-"""The most that ``TokenizerOptions.max_tokens`` may be in the settings: a store refuses a message of more."""
-
 _BODY_PREFIXES = (b"body:", b"url:", b"url.")
 
 

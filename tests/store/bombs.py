@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nbstream.tokens.tokenizer import MAX_TOKENS
+from nbstream.tokens import MAX_TOKENS
 
 MANY_BYTES = 256 << 20
 _ALLOWED_BYTES = MANY_BYTES // 4

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.first_scores import FirstScore
+from nbstream.tokens import MAX_TOKENS
 from nbstream.tokens.token_list import TokenList
-from nbstream.tokens.tokenizer import MAX_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -35,7 +35,8 @@ from nbstream.store.recent.checked_messages import (
 )
 from nbstream.store.recent.compression import compress, is_compressed
 from nbstream.store.recent.conversion import deflate_messages
-from nbstream.tokens.tokenizer import MAX_TOKENS, Tokenizer, Tokens
+from nbstream.tokens import MAX_TOKENS
+from nbstream.tokens.tokenizer import Tokenizer, Tokens
 from tests.conftest import RedisServer
 from tests.letters import letters
 from tests.store.bombs import DEFLATED_BOMB, MANY_BYTES, MANY_TOKENS, little_memory
