@@ -69,8 +69,9 @@ class ControlListener:
             return
         self._busy.add(task)
         try:
-            # A line that is too long is a ValueError.
-            with contextlib.suppress(OSError, TimeoutError, ValueError):
+            # A line that is too long is a ValueError. Only ``close`` cancels, and waits for this task; Python 3.11
+            # logs a cancelled one as a fault.
+            with contextlib.suppress(OSError, TimeoutError, ValueError, asyncio.CancelledError):
                 await self._answer(reader, writer)
         finally:
             self._busy.discard(task)

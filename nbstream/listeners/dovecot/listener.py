@@ -121,7 +121,8 @@ class DovecotListener:
             return
         self._connections.add(task)
         try:
-            with suppress(ConnectionError):
+            # Only a drain cancels, and waits for this task; Python 3.11 logs a cancelled one as a fault.
+            with suppress(ConnectionError, asyncio.CancelledError):
                 await self._answer(reader, writer)
         except Exception as error:  # noqa: BLE001 - a fault with one client must not stop the others
             _log.error("%s: a message failed: %s", names.DOVECOT, error, exc_info=True)

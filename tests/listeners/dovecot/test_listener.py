@@ -356,6 +356,24 @@ async def test_draining_finishes_what_is_in_hand_and_keeps_what_waits(
         await dovecot.until_learned()
 
 
+async def test_a_report_that_is_late_in_a_drain_is_given_up_and_is_no_fault(
+    client: Redis, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_dovecot(client, tmp_path) as dovecot:
+        reader, writer = await dovecot.connect()
+        writer.write(report("spam"))
+        await until(lambda: dovecot.bytes_in_flight.reserved > 0)
+
+        dovecot.is_drained = True
+        await dovecot.listener.drain(0)
+
+        with suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
+        assert dovecot.bytes_in_flight.reserved == 0
+    assert [record.name for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 @pytest.mark.parametrize("disk_hangs", [False, True])
 async def test_a_drain_gives_a_lesson_up_that_does_not_end_and_counts_no_attempt(
     client: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disk_hangs: bool
