@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nbstream.config.problems import KeyPath
 
-_ONE_EVENT_MODEL = (
-    "there is one event model, the multinomial with the smoothing that was best on real mail: remove the key. A "
-    "model that was taught with others keeps its tokens, and is scored by them"
-)
-
 _REMOVED = {
-    "model.event_models": _ONE_EVENT_MODEL,
+    "model.event_models": (
+        "there is one event model, the multinomial with the smoothing that was best on real mail: remove the "
+        "key. A model that was taught with others keeps its tokens, and is scored by them"
+    ),
     "model.prior_messages": "the prior adds one message to each class: remove the key",
     "model.learning_weights": (
         "a lesson always weighs more, the more wrong the model was about its message: remove the key"
@@ -24,5 +21,4 @@ _REMOVED = {
 
 def removed_key_text(key: KeyPath) -> str | None:
     """Return what to say of a key that is not known any more; None for one that never was."""
-    dotted = ".".join(part for part in key if isinstance(part, str))
-    return next((text for pattern, text in _REMOVED.items() if fnmatchcase(dotted, pattern)), None)
+    return _REMOVED.get(".".join(part for part in key if isinstance(part, str)))

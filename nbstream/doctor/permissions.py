@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 OTHER_USER = note(
     "permissions.user",
     "This examination runs as {own}, and the daemon as {daemon}: what the daemon may do can differ.",
-    "Then {command}.",
+    "To examine it as the daemon sees it, {command}.",
 )
 NO_STATE = note(
     "permissions.state_dir", "The state folder {folder} does not exist yet.", "A daemon makes it when it starts."

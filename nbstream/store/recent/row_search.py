@@ -72,10 +72,8 @@ class RowFilter:
             return False
         if self.action and not (row.envelope and self.action in actions_of(row.envelope)):
             return False
-        if (
-            self.subject
-            and self.subject.casefold() not in ((row.envelope and row.envelope.subject) or "").casefold()
-        ):
+        subject = (row.envelope.subject if row.envelope else None) or ""
+        if self.subject.casefold() not in subject.casefold():
             return False
         sender = row.envelope.sender if row.envelope else None
         if self.sender and (sender is None or not address_matches(sender, self.sender)):
@@ -96,10 +94,8 @@ class RowFilter:
     @property
     def is_single(self) -> bool:
         """Whether one index has what is wanted and, but for times, nothing else."""
-        others = (
-            self.id_prefix or self.subject or self.action == ActionKind.PASS or self.policy == DEFAULT_RULE_NAME
-        )
-        return not others and len(self.index_names) <= 1
+        without_index = self.action == ActionKind.PASS or self.policy == DEFAULT_RULE_NAME
+        return not (self.id_prefix or self.subject or without_index) and len(self.index_names) <= 1
 
     @property
     def index_names(self) -> Sequence[str]:

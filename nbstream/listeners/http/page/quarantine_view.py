@@ -67,8 +67,8 @@ class QuarantineView:
         return Page("quarantine.html", values)
 
     async def _change(self, request: PageRequest) -> Answer:
-        if request.form_value("action") == "delete_found":
-            return await self._delete_found(request)
+        if request.form_value("action") == "delete_matching":
+            return await self._delete_matching(request)
         ids = read_selected_ids(request)
         try:
             mails = await self._quarantine.find_all(ids)
@@ -89,7 +89,7 @@ class QuarantineView:
                 raise PageRefused(400, text("quarantine.unknown_action"))
         return Page("quarantine_results.html", {"results": [*results, *gone], "rows": await self._find_rows(ids)})
 
-    async def _delete_found(self, request: PageRequest) -> Answer:
+    async def _delete_matching(self, request: PageRequest) -> Answer:
         """Delete all that the filters find, of what there was when this was asked; ``MAX_READ`` at most."""
         fields = {name: request.form_value(name) for name in ("sender", "recipient", "until")}
         query, filters, problems = _read_query({**fields, "before": ""})

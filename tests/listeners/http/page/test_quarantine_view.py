@@ -251,14 +251,14 @@ async def test_all_that_a_filter_finds_are_deleted_at_once_and_nothing_that_came
 
     async with site.browser() as browser:
         listed = (await browser.get(f"{PATH}?recipient=a@held.example")).text
-        question = await send(browser, "delete_found", recipient="a@held.example", sender="")
+        question = await send(browser, "delete_matching", recipient="a@held.example", sender="")
         assert waiting_ids(site) == {*wanted, *others}
         asked = dict(re.findall(r'name="(recipient|sender|until)" value="([^"]*)"', question))
         later = await site.quarantine(LETTERS[7], "a@held.example")
         (file,) = (tmp_path / "Quarantine/new").glob(f"*{later}")
         seconds, _, rest = file.name.partition(".")
         file.rename(file.with_name(f"{int(seconds) + 1}.{rest}"))
-        done = await send(browser, "delete_found", confirmed="yes", **asked)
+        done = await send(browser, "delete_matching", confirmed="yes", **asked)
 
     assert buttons(listed) == ["Search", "Release", "Delete", "Delete all that are found"]
     assert "5 messages" in words(question)

@@ -28,7 +28,10 @@ _MIN_BAR = 0.15  # in hundredths of the width: a smaller bar is not seen
 
 
 class StepKind(StrEnum):
-    """What a step stands for: the prior, a clue, all clues that have no step of their own, or the score."""
+    """What a step stands for: the prior, a clue, the rest, or the sum.
+
+    The rest is all clues that have no step of their own, or the calibration.
+    """
 
     PRIOR = "prior"
     CLUE = "clue"
