@@ -19,7 +19,7 @@ _ASK_SECONDS = 2.0
 class WorkerStatus:
     """A worker of the daemon: its process, and what it does with the counts.
 
-    ``role`` is None where the worker does not answer, and empty where the daemon does not say it.
+    ``role`` is None where the worker does not answer.
     """
 
     pid: int
@@ -31,7 +31,7 @@ class DaemonStatus:
     """The daemon on the state folder: ``pid`` is None where none runs.
 
     Where it does not answer, ``workers`` is empty and all that follows is None. ``file`` is the configuration that
-    it goes by, None also for the defaults; ``version`` is that of its program, which before 0.6.0 it does not say.
+    it goes by, None also for the defaults; ``version`` is that of its program.
     ``http_address`` is where its HTTP listener listens, None where it has no TCP port.
     """
 
@@ -63,8 +63,7 @@ def ask_daemon_status(state_dir: Path) -> DaemonStatus:
     except (OSError, ValueError):
         return DaemonStatus(pid)
     pids = answer.get("workers") or ()
-    roles = answer.get("roles") or [""] * len(pids)  # a daemon of 0.4.0 does not say them
-    workers = tuple(WorkerStatus(pid, role) for pid, role in zip(pids, roles, strict=True))
+    workers = tuple(WorkerStatus(pid, role) for pid, role in zip(pids, answer.get("roles") or (), strict=True))
     others = (answer.get(name) for name in ("policy", "engine", "file", "version"))
-    http = answer.get("http")  # a daemon of 0.6.0 does not say it
+    http = answer.get("http")
     return replace(DaemonStatus(pid, workers, *others), http_address=TcpListenAddress(*http) if http else None)

@@ -180,9 +180,7 @@ def make_recent_messages(
         rows=settings.remembers_rows,
         envelopes=settings.remembers_envelopes,
     )
-    return checked_messages.RecentMessages(
-        model.client, model.keys, options, report_dropped, lambda: model.formats
-    )
+    return checked_messages.RecentMessages(model.client, model.keys, options, report_dropped)
 
 
 def make_row_search(settings: Settings, model: Model) -> RowSearch:

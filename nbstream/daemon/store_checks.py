@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from nbstream.errors import StoreUnavailable
 from nbstream.store.connection import durability_risks
-from nbstream.store.model.formats import SCHEMA_VERSION
 from nbstream.store.redis_errors import readable_replies
 
 if TYPE_CHECKING:
@@ -25,14 +24,7 @@ async def open_store(parts: ServerParts) -> None:
         if parts.clients.embedded:
             await parts.clients.embedded.ensure_running()
         with readable_replies():
-            model = await parts.model.open()
-        if model.formats.schema != SCHEMA_VERSION:
-            _log.info(
-                "model %r has schema %d, so that nbstream 0.4.0 can use it: `nbstream migrate`, with all daemons "
-                "stopped, allows what is stored to be smaller and bulk lessons to be faster",
-                model.keys.model,
-                model.formats.schema,
-            )
+            await parts.model.open()
     except StoreUnavailable as error:
         _log.error("starting without Redis: %s", error)
 

@@ -58,7 +58,7 @@ async def examine_configuration(site: Site) -> Sequence[Finding]:
         served, own = site.daemon.file, settings.source
         if served is not None and not _is_same_file(served, own):
             findings.append(OTHER_FILE(served=served, own=own or "the defaults"))
-        elif site.daemon.version is not None:  # a daemon of 0.5.0 does not know the word
+        else:
             answer = await in_thread(
                 lambda: control_socket.ask_daemon(settings.state_dir, "pending", _ASK_SECONDS)
             )

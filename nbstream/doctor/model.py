@@ -15,7 +15,7 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.half_life import largest_count
 from nbstream.errors import ConfigError, StoreIncompatible, StoreUnavailable
 from nbstream.findings import note, ok, problem, warning
-from nbstream.store.model.formats import SCHEMA_VERSION
+from nbstream.store.model.signature import SCHEMA_VERSION
 from nbstream.store.redis_errors import store_errors
 from nbstream.tokens import TOKENIZER_VERSION
 
@@ -29,11 +29,6 @@ if TYPE_CHECKING:
 
 UNUSABLE = problem(
     "model.formats", "The model cannot be used: {error}.", "Do what the sentence says, then start the daemon."
-)
-FORMER_SCHEMA = note(
-    "model.formats",
-    "The model {name} has the schema {schema} of an older version.",
-    "Run nbstream migrate with all daemons stopped: what is stored becomes smaller, and bulk lessons faster.",
 )
 FORMATS = ok("model.formats", "The model {name} has the schema {schema} and the tokenizer {tokenizer}.")
 HALF_LIFE_ENDS = warning(
@@ -83,8 +78,7 @@ async def examine_model(site: Site) -> Sequence[Finding]:
 
 
 async def _findings(site: Site, model: Model) -> AsyncIterator[Finding]:
-    kind = FORMATS if model.formats.schema == SCHEMA_VERSION else FORMER_SCHEMA
-    yield kind(name=model.keys.model, schema=model.formats.schema, tokenizer=TOKENIZER_VERSION)
+    yield FORMATS(name=model.keys.model, schema=SCHEMA_VERSION, tokenizer=TOKENIZER_VERSION)
     sums, totals = await model.look_up(SCORE_BINS)
     for finding in learned_findings(
         totals, site.settings.model.min_learned.model_dump(), site.settings.model.max_tokens

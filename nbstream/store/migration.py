@@ -1,11 +1,9 @@
-"""Migration of a model from an older tokenizer or schema to this one, and back: only its signature changes.
+"""Migration of a model from an older tokenizer to this one, and back: only its signature changes.
 
-Rules: counts and ledger are not touched. On the way back, stored forms that the former schema does not have are
-converted before the model is signed: an interruption leaves a model of the present schema, and so does a daemon
-that starts or remembers a message meanwhile. The model and its autolearn layer are signed in one atomic step, or
+Rules: counts and ledger are not touched. The model and its autolearn layer are signed in one atomic step, or
 neither is. No daemon may use the model meanwhile: a daemon reads the signature only once, and would continue to
 learn as before. Daemons are recognized by the commands and names of Redis's clients: each daemon follows a stream,
-and from 0.1.1 on each names its model.
+and each names its model.
 """
 
 from __future__ import annotations
@@ -16,15 +14,20 @@ from redis.exceptions import ResponseError, WatchError
 
 from nbstream.errors import DaemonRunning, StoreIncompatible, StoreUnavailable
 from nbstream.store.connection import is_named_after
-from nbstream.store.model.formats import FORMER_SCHEMA
-from nbstream.store.model.former_version import FIELD, after_migration, before_migration, is_former
 from nbstream.store.model.keys import AutolearnKeys, ModelKeys
-from nbstream.store.model.signature import current_signature, expected_signature, read_schema
-from nbstream.store.recent.conversion import deflate_messages
+from nbstream.store.model.signature import current_signature, is_former, read_schema
 from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from redis.asyncio import Redis
+
+FIELD = "migrated"
+"""The field of a model's schema that says from which tokenizers the model was migrated, and when (Unix time).
+
+It has a record of each migration, such as ``5 1700000000.0``, with a comma between two records.
+"""
 
 # The last command of a connection of a daemon that follows, loads or learns, or of an older ``learn``.
 _DAEMON_COMMANDS = frozenset({"xread", "xreadgroup", "hscan", "zscan", "evalsha"})
@@ -40,7 +43,7 @@ async def migrate(client: Redis, model: str, now: float, *, force: bool = False)
 
 
 async def migrate_back(client: Redis, model: str, *, force: bool = False) -> bool:
-    """Sign ``model`` one step back, with the former schema or the tokenizer before its last migration."""
+    """Sign ``model`` one step back, with the tokenizer before its last migration."""
     return await _sign(client, model, None, force=force)
 
 
@@ -49,8 +52,7 @@ async def _sign(client: Redis, model: str, now: float | None, *, force: bool) ->
     keys = ModelKeys(model)
     with store_errors():
         async with client.pipeline(transaction=True) as pipe:
-            converted = (keys.recent,) if now is None else ()  # each message that is remembered changes it
-            await pipe.watch(keys.schema, keys.importing, AutolearnKeys(model, 0).epoch_key, *converted)
+            await pipe.watch(keys.schema, keys.importing, AutolearnKeys(model, 0).epoch_key)
             fields: Any = await pipe.hgetall(keys.schema)
             stored = read_schema(fields)
             if not _needs_signing(model, stored, back=now is None):
@@ -64,11 +66,7 @@ async def _sign(client: Redis, model: str, now: float | None, *, force: bool) ->
             has_layer = await pipe.exists(layer_schema)
             if not force:
                 await _refuse_daemons(client, model)
-            if now is None:
-                await deflate_messages(client, keys)
-                if not force:  # that may take minutes, in which a daemon may have been started
-                    await _refuse_daemons(client, model)
-            signed = before_migration(stored) if now is None else after_migration(stored, current_signature(), now)
+            signed = _before_migration(stored) if now is None else _after_migration(stored, now)
             pipe.multi()  # type: ignore[no-untyped-call]  # redis-py has no type here
             for schema in (keys.schema, layer_schema) if has_layer else (keys.schema,):
                 for name, value in signed.items():
@@ -86,16 +84,28 @@ def _needs_signing(model: str, stored: dict[str, str], *, back: bool) -> bool:
     """Whether the signature has to change; raises ``StoreIncompatible`` where it must not."""
     if not stored:
         raise StoreIncompatible(f"there is no model {model!r} here: see model.name and redis.url")
-    ours = expected_signature(stored)
+    ours = current_signature()
     if is_former(stored, ours):
         return not back
     if any(stored.get(name) != value for name, value in ours.items()):
         versions = ", ".join(f"{name} {stored.get(name)} (this is {value})" for name, value in ours.items())
         raise StoreIncompatible(f"model {model!r} was learned with {versions}: it cannot be migrated")
-    is_former_schema = stored["schema"] == str(FORMER_SCHEMA)
-    if back and is_former_schema and FIELD not in stored:
+    if back and FIELD not in stored:
         raise StoreIncompatible(f"model {model!r} was never migrated: there is no way back to go")
-    return back or is_former_schema
+    return back
+
+
+def _after_migration(stored: Mapping[str, str], at: float) -> dict[str, str]:
+    """Return the tokenizer and ``FIELD`` after a migration of a model with the signature ``stored``."""
+    earlier = [stored[FIELD]] if FIELD in stored else []
+    records = [*earlier, f"{stored['tokenizer']} {at!r}"]
+    return {"tokenizer": current_signature()["tokenizer"], FIELD: ",".join(records)}
+
+
+def _before_migration(stored: Mapping[str, str]) -> dict[str, str]:
+    """Return the tokenizer before the last migration, and ``FIELD`` without its record, if it had others."""
+    *earlier, last = stored[FIELD].split(",")
+    return {"tokenizer": last.partition(" ")[0], **({FIELD: ",".join(earlier)} if earlier else {})}
 
 
 async def _refuse_daemons(client: Redis, model: str) -> None:

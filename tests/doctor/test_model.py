@@ -100,13 +100,6 @@ async def test_a_model_of_another_tokenizer_cannot_be_used(taught: TaughtSite, c
     assert "tokenizer 1" in the(await taught.findings(), model.UNUSABLE).what
 
 
-async def test_a_model_of_the_former_schema_can_be_migrated(taught: TaughtSite, client: Redis) -> None:
-    await taught.teach("spam", 1)
-    await client.hset(KEYS.schema, "schema", "2")
-
-    the(await taught.findings(), model.FORMER_SCHEMA)
-
-
 async def test_a_vocabulary_at_its_limit_is_noted(taught: TaughtSite, client: Redis) -> None:
     await taught.teach("spam", 1)
     await client.hset(KEYS.totals, "vocabulary", "9990")

@@ -22,7 +22,6 @@ from nbstream.mail.message import Message
 from nbstream.policy.lesson_source import LessonSource
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.autolearn_layer import AutolearnModel
-from nbstream.store.model.formats import FORMER_SCHEMA, SCHEMA_VERSION, ModelFormats
 from nbstream.store.model.learn_script import LessonBatch
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
@@ -38,14 +37,6 @@ SOURCE = LessonSource("test", "nobody")
 
 Result: TypeAlias = "Lesson | StoreIncompatible"
 Answer: TypeAlias = "bytes | LedgerConflict | StoreUnavailable | StoreIncompatible"
-
-
-@pytest.fixture(autouse=True, params=[FORMER_SCHEMA, SCHEMA_VERSION])
-def schema(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """The schema of the models, which says whether a batch is one change."""
-    schema: int = request.param
-    monkeypatch.setattr("nbstream.store.model.model.ModelFormats", lambda: ModelFormats(schema))
-    return schema
 
 
 PRIZE_BY_TWO_WAYS = [
@@ -199,12 +190,11 @@ async def test_a_message_that_comes_several_times_is_learned_once(client: Redis)
     assert await stored(model) == await summed(model)
 
 
-async def test_the_lessons_of_a_batch_are_one_change_from_schema_3_on(client: Redis, schema: int) -> None:
+async def test_the_lessons_of_a_batch_are_one_change(client: Redis) -> None:
     messages = messages_by_label(100)["spam"][:8]
     await teach(make_filter(client), messages, "spam")
 
-    changes = await client.xlen(Model(client, "test", 3600).keys.changes)
-    assert changes == (len(messages) if schema == FORMER_SCHEMA else 1)
+    assert await client.xlen(Model(client, "test", 3600).keys.changes) == 1
 
 
 async def test_the_history_has_a_record_of_each_lesson(client: Redis) -> None:

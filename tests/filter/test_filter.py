@@ -37,7 +37,6 @@ from nbstream.policy.policy import ThresholdPolicy
 from nbstream.policy.recipient_rules import RecipientTreatment
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.model.formats import ModelFormats
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessages, RecentMessagesOptions
 from nbstream.store.replica.mirror import Mirror
@@ -469,7 +468,7 @@ async def test_a_remembered_message_teaches_what_the_message_teaches_and_is_take
     by_message = await spam_filter.learn(PRIZE, "spam", "test")
     after = await stored(client)
     await spam_filter.unlearn(PRIZE, "test")
-    by_id = await spam_filter.learn(CheckedMessage.unpack(PRIZE.key, seen[0].pack(ModelFormats())), "spam", "test")
+    by_id = await spam_filter.learn(CheckedMessage.unpack(PRIZE.key, seen[0].pack()), "spam", "test")
 
     assert (by_id.before, by_id.after) == (by_message.before, by_message.after)
     assert await stored(client) == after

@@ -1,9 +1,8 @@
-"""Models as released versions of nbstream wrote them: every key with its content, in Redis again.
+"""The model that nbstream 0.7.0 wrote: every key with its content, in Redis again.
 
-``released/VERSION.json`` was written by that version, on the Python that it names: twelve messages that people
+``released/0.7.0.json`` was written by that version, on the Python that it names: twelve messages that people
 taught, a third of them with an encoded word in the subject, and four that were learned without people. Every
-second message that people taught is signed (DKIM). The first three of them were also checked by 0.4.0,
-which remembers them.
+second message that people taught is signed (DKIM). The first three of them were also checked, and are remembered.
 """
 
 from __future__ import annotations
@@ -17,19 +16,14 @@ from redis.asyncio import Redis
 
 from tests.letters import letters
 
-RELEASED = Path(__file__).parent / "released"
-VERSIONS_OF_OLD_TOKENIZERS = ("0.2.0", "0.3.0")
-"""The released versions whose models must be migrated before they are used."""
-
-VERSIONS = (*VERSIONS_OF_OLD_TOKENIZERS, "0.4.0")
-"""The released versions whose models can be migrated. One of the last version can be used as it is too."""
+_FILE = Path(__file__).parent / "released" / "0.7.0.json"
 
 _SIGNATURE = b"DKIM-Signature: v=1; a=rsa-sha256; d=mail.example.org; s=s2026; h=From; bh=YWJj; b=ZGVm\n"
 
 
-async def restore(client: Redis, version: str) -> None:
-    """Put the keys of that version's model into an empty Redis."""
-    keys = json.loads((RELEASED / f"{version}.json").read_text())["keys"]
+async def restore(client: Redis) -> None:
+    """Put the keys of the model into an empty Redis."""
+    keys = json.loads(_FILE.read_text())["keys"]
     for key, (kind, content) in keys.items():
         await _write(client, key, kind, content)
 
@@ -49,7 +43,7 @@ async def _write(client: Redis, key: str, kind: str, content: Any) -> None:
 
 
 def taught() -> list[tuple[str, bytes]]:
-    """The messages that people taught each version, with their labels; see above."""
+    """The messages that people taught, with their labels; see above."""
     mails = [
         (label, _with_subject(raw, b"=?utf-8?q?Gr=C3=BC=C3=9Fe?= ") if number % 3 == 0 else raw)
         for number, (label, raw) in enumerate(letters(12))

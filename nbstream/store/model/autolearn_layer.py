@@ -19,7 +19,7 @@ from nbstream.store.model import time_base
 from nbstream.store.model.keys import AutolearnKeys, ModelKeys
 from nbstream.store.model.model import Model
 from nbstream.store.model.scan import scan_keys
-from nbstream.store.model.signature import expected_signature, read_schema
+from nbstream.store.model.signature import read_schema
 from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
@@ -67,16 +67,13 @@ class AutolearnModel:
     async def open(self, *, sign: bool = True) -> Model:
         """Check that this program can use the current epoch, and return its model; see ``Model.open``.
 
-        The layer has the time base of what people taught. A new layer has the schema of that model too: else the
-        release that wrote the model could not use the layer.
+        The layer has the time base of what people taught.
         """
         model = await self.current_model()
         with store_errors():
             fields: Any = await self.client.hgetall(ModelKeys(self.keys.model).schema)
-        signature = read_schema(fields)
-        half_life = time_base.unpack_half_life(signature.get(time_base.HALF_LIFE_FIELD, ""))
-        new_schema = int(expected_signature(signature)["schema"])
-        await model.open(sign=sign, time_base=half_life, new_schema=new_schema)
+        half_life = time_base.unpack_half_life(read_schema(fields).get(time_base.HALF_LIFE_FIELD, ""))
+        await model.open(sign=sign, time_base=half_life)
         self.half_life = model.half_life
         return model
 

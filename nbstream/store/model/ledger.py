@@ -90,7 +90,7 @@ class LedgerEntry:
             version=fields[b"version"].decode(),
             label=label,
             weight=int(fields[b"weight"]),
-            tokens=_bounded_tokens(inflate_first(fields[b"tokens"])[0]),
+            tokens=_bounded_tokens(_inflate(fields[b"tokens"])),
             sums=split_sums(fields[b"sums"]),
             learned_at=float(fields[b"learned_at"]),
             source=fields[b"source"].decode(),
@@ -126,22 +126,21 @@ def unpack_tokens(packed: bytes) -> tuple[bytes, ...]:
     Raises ``StoreIncompatible`` as ``LedgerEntry.unpack`` does.
     """
     try:
-        return split_tokens(inflate_first(packed)[0])
+        return split_tokens(_inflate(packed))
     except (ValueError, zlib.error) as error:
         raise StoreIncompatible("a ledger entry cannot be read: another program wrote it") from error
 
 
-def inflate_first(packed: bytes, dictionary: bytes = b"") -> tuple[bytes, bytes]:
-    """The inflated bytes, and the bytes that follow the deflated ones in ``packed``.
+def _inflate(packed: bytes) -> bytes:
+    """The inflated bytes of a ledger entry.
 
-    ``dictionary`` is the one with which they may have been deflated. Raises ``zlib.error`` for more than
-    ``MAX_UNPACKED_BYTES``, and for data that is cut or damaged.
+    Raises ``zlib.error`` for more than ``MAX_UNPACKED_BYTES``, and for data that is cut or damaged.
     """
-    decompressor = zlib.decompressobj(zdict=dictionary)
+    decompressor = zlib.decompressobj()
     inflated = decompressor.decompress(packed, MAX_UNPACKED_BYTES)
     if not decompressor.eof:
         raise zlib.error("cut, or larger than what is stored here")
-    return inflated, decompressor.unused_data
+    return inflated
 
 
 def split_tokens(joined: bytes) -> tuple[bytes, ...]:

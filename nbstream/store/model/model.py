@@ -25,7 +25,6 @@ from nbstream.store.model import ledger
 from nbstream.store.model.acknowledgement import KEPT_SECONDS, UNKNOWN_VERSION, AcknowledgedLesson
 from nbstream.store.model.evict_script import Eviction, EvictScript
 from nbstream.store.model.first_scores import StoredFirstScores
-from nbstream.store.model.formats import SCHEMA_VERSION, ModelFormats
 from nbstream.store.model.history import History, is_stream_id
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.model.learn_script import (
@@ -72,7 +71,7 @@ class Model:
     """One model behind a Redis client.
 
     ``model`` is the name of the model, or the keys of one of its layers. ``half_life_days`` is what a new model is
-    signed with; after ``open``, ``half_life`` and ``formats`` are what the model has. ``clock`` returns seconds
+    signed with; after ``open``, ``half_life`` is what the model has. ``clock`` returns seconds
     since the epoch of Unix. ``first_scores`` is the number of first scores to keep of each class. ``recorder``
     records the lessons that Redis acknowledges, where something does. ``replica_wait`` says how many replicas must
     have a lesson before it is acknowledged.
@@ -93,7 +92,6 @@ class Model:
         self.client = client
         self.keys = ModelKeys(model) if isinstance(model, str) else model
         self.half_life = NO_HALF_LIFE
-        self.formats = ModelFormats()
         self.history = History(client, self.keys)
         self.retention = RetentionLimits(MAX_CHANGES, MAX_HISTORY_RECORDS, first_scores, ledger_seconds)
         self._half_life_days = half_life_days
@@ -108,14 +106,12 @@ class Model:
         self._learn_script = client.register_script(lua_script("learn.lua"))
         self._first_scores = StoredFirstScores(client, self.keys)
 
-    async def open(
-        self, *, sign: bool = True, time_base: HalfLife | None = None, new_schema: int = SCHEMA_VERSION
-    ) -> Self:
+    async def open(self, *, sign: bool = True, time_base: HalfLife | None = None) -> Self:
         """Check that this program can use what is stored, and return the model.
 
-        ``sign`` says whether a new model is signed as written by this program, with ``new_schema``. ``time_base``
-        is the time base that the model has to have, as when the counts of another model are added to its own;
-        without it the t0 of a new model is now. A model that nobody has taught yet may get another time base.
+        ``sign`` says whether a new model is signed as written by this program. ``time_base`` is the time base that
+        the model has to have, as when the counts of another model are added to its own; without it the t0 of a new
+        model is now. A model that nobody has taught yet may get another time base.
 
         Raises ``StoreIncompatible`` where another schema, tokenizer or half-life wrote the model, and
         ``StoreUnavailable``.
@@ -123,10 +119,9 @@ class Model:
         days = self._half_life_days
         wanted = time_base or (NO_HALF_LIFE if days is None else HalfLife(days, self._clock()))
         with store_errors():
-            signature = await verify_signature(
-                self.client, self.keys, wanted, sign=sign, exactly=time_base is not None, new_schema=new_schema
+            self.half_life = await verify_signature(
+                self.client, self.keys, wanted, sign=sign, exactly=time_base is not None
             )
-            self.half_life, self.formats = signature.half_life, signature.formats
             if self._recorder:
                 self._recorder.identity = await read_identity(self.client, self.keys, sign=sign)
         return self
@@ -301,8 +296,8 @@ class Model:
     async def commit_lessons(self, batch: LessonBatch) -> list[CommitResult]:
         """Commit the lessons of a batch; each is what ``commit_lesson`` commits.
 
-        Where the schema of the model allows it, they are one atomic step, with one change, unless the ledger holds
-        another entry than the expected one of any of the messages. Else each lesson is an atomic step of its own.
+        They are one atomic step, with one change, unless the ledger holds another entry than the expected one of
+        any of the messages. Else each lesson is an atomic step of its own.
         Where one fails, its place in the list holds the error, and the others are committed all the same. Raises
         ``StoreUnavailable`` where it is not known what was committed; the same lessons may be committed again.
         """
@@ -333,7 +328,7 @@ class Model:
         Each has to be where the ledger holds another entry than expected of some message, and where Redis refuses
         the batch; also after a lost reply, since the ledger has the new entries of the batch then.
         """
-        if not self.formats.batch_lessons or len(batch.lessons) < 2:
+        if len(batch.lessons) < 2:
             return None
         with store_errors():
             try:

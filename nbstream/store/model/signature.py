@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import secrets
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import ResponseError, WatchError
 
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
 from nbstream.errors import StoreIncompatible, StoreUnavailable
-from nbstream.store.model import former_version, time_base
-from nbstream.store.model.formats import FORMER_SCHEMA, SCHEMA_VERSION, ModelFormats
+from nbstream.store.model import time_base
 from nbstream.store.model.keys import IMPORT_READY
 from nbstream.tokens import TOKENIZER_VERSION
 
@@ -28,50 +26,49 @@ if TYPE_CHECKING:
     from nbstream.bayes.half_life import HalfLife
     from nbstream.store.model.keys import ModelKeys
 
+SCHEMA_VERSION = 3
+"""Raised whenever keys, stored forms or their meaning change."""
+
+FORMER_TOKENIZERS: tuple[str, ...] = ()
+"""The older tokenizers whose models can be migrated, because most of their tokens are made today too.
+
+A ledger entry keeps the very tokens that were learned, so what an older version learned can still be unlearned
+exactly. The tokenizer of 0.7.0 is the oldest one that was published, and it is that of this version.
+"""
+
 _ESCAPED = "backslashreplace"
 
 _IDENTITY_FIELD = "identity"
-"""A field of the schema, drawn at random once for each model; releases before 0.4.0 do not know it."""
+"""A field of the schema, drawn at random once for each model."""
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """What the signature of a model says to a program that can use the model."""
-
-    half_life: HalfLife
-    formats: ModelFormats
-
-
-def current_signature(schema: int = SCHEMA_VERSION) -> dict[str, str]:
-    """The signature that a model of this schema needs for this program to use it, without the time base."""
+def current_signature() -> dict[str, str]:
+    """The signature that a model needs for this program to use it, without the time base."""
     return {
-        "schema": str(schema),
+        "schema": str(SCHEMA_VERSION),
         "tokenizer": str(TOKENIZER_VERSION),
         "classes": ",".join(CLASSES),
         "weight_one": str(WEIGHT_ONE),
     }
 
 
-def expected_signature(stored: Mapping[str, str]) -> dict[str, str]:
-    """The signature that a model of the ``stored`` schema needs; that of the present schema for any other one."""
-    return current_signature(FORMER_SCHEMA if stored.get("schema") == str(FORMER_SCHEMA) else SCHEMA_VERSION)
+def is_former(stored: Mapping[str, str], ours: Mapping[str, str]) -> bool:
+    """Whether the signature ``stored`` differs from ``ours`` in nothing but a tokenizer that can be migrated."""
+    former = stored.get("tokenizer", "")
+    return former in FORMER_TOKENIZERS and {**ours, "tokenizer": former} == {
+        name: stored.get(name, "") for name in ours
+    }
 
 
 async def verify_signature(
-    client: Redis,
-    keys: ModelKeys,
-    wanted: HalfLife,
-    *,
-    sign: bool,
-    exactly: bool,
-    new_schema: int = SCHEMA_VERSION,
-) -> Signature:
-    """Check that this program can use the model, and return what its signature says; see ``Model.open``.
+    client: Redis, keys: ModelKeys, wanted: HalfLife, *, sign: bool, exactly: bool
+) -> HalfLife:
+    """Check that this program can use the model, and return the model's time base; see ``Model.open``.
 
-    ``sign`` says whether a new model is signed, and ``new_schema`` with which schema; ``exactly`` says whether t0
-    must be the wanted one too. Raises ``StoreIncompatible``, ``StoreUnavailable``, and what redis-py raises.
+    ``sign`` says whether a new model is signed; ``exactly`` says whether t0 must be the wanted one too. Raises
+    ``StoreIncompatible``, ``StoreUnavailable``, and what redis-py raises.
     """
-    ours = current_signature(new_schema)
+    ours = current_signature()
     stored = await _read_signature(client, keys)
     if sign and not ours.keys() <= stored.keys():  # a server that refuses writes can still be read
         async with client.pipeline(transaction=True) as pipe:
@@ -79,13 +76,12 @@ async def verify_signature(
                 pipe.hsetnx(keys.schema, field, value)
             await pipe.execute()
         stored = await _read_signature(client, keys)
-    ours = expected_signature(stored)
     wrong = [
         f"{name} {stored.get(name)} (this is {value})"
         for name, value in ours.items()
         if stored.get(name, value) != value
     ]
-    if former_version.is_former(stored, ours):
+    if is_former(stored, ours):
         raise StoreIncompatible(
             f"model {keys.model!r} was learned with {', '.join(wrong)}. Nothing is lost: stop all daemons that "
             "use it, then run `nbstream migrate`, which keeps all that was learned"
@@ -95,7 +91,7 @@ async def verify_signature(
             f"model {keys.model!r} was learned with {', '.join(wrong)}. Its counts are kept as they are; "
             "set model.name to a new name and teach that one, or run the nbstream that wrote it"
         )
-    # A model that is not signed has learned nothing; one that an older version signed has no half-life.
+    # A model that is not signed has learned nothing.
     current = (
         time_base.unpack_half_life(stored.get(time_base.HALF_LIFE_FIELD, ""))
         if ours.keys() <= stored.keys()
@@ -103,7 +99,7 @@ async def verify_signature(
     )
     if not time_base.is_compatible(current, wanted, exactly=exactly):
         current = await _replace_time_base(client, keys, current, wanted, sign=sign)
-    return Signature(current, ModelFormats(int(ours["schema"])))
+    return current
 
 
 async def _replace_time_base(

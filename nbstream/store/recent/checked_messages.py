@@ -25,7 +25,6 @@ from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
 from nbstream.policy.verdict import Verdict
 from nbstream.store.lua import lua_script
-from nbstream.store.model.formats import ModelFormats
 from nbstream.store.model.history import Assessment
 from nbstream.store.model.ledger import split_tokens
 from nbstream.store.recent import compression, explanations
@@ -68,10 +67,9 @@ class CheckedMessage:
     verdict: str
     policy: str = DEFAULT_RULE_NAME
 
-    def pack(self, formats: ModelFormats) -> bytes:
-        """Return the stored form for a model of these ``formats``, without the key."""
-        content = self.content()
-        return compression.compress(content) if formats.zstd_messages else compression.deflate(content)
+    def pack(self) -> bytes:
+        """Return the stored form, without the key."""
+        return compression.compress(self.content())
 
     def content(self) -> bytes:
         """Return the stored form before it is compressed; no token contains a line feed or a NUL."""
@@ -175,8 +173,7 @@ class _QueuedMessage:
 class RecentMessages:
     """The recently checked messages of one model in Redis.
 
-    ``on_dropped`` is called with the number of messages that were not written. ``formats`` returns the formats of
-    the model, which are known when it has been opened.
+    ``on_dropped`` is called with the number of messages that were not written.
     """
 
     def __init__(
@@ -185,13 +182,11 @@ class RecentMessages:
         keys: ModelKeys,
         options: RecentMessagesOptions,
         on_dropped: Callable[[int], None],
-        formats: Callable[[], ModelFormats] = ModelFormats,
     ) -> None:
         self._client = client
         self._keys = keys
         self._options = options
         self._on_dropped = on_dropped
-        self._formats = formats
         self._queue: asyncio.Queue[_QueuedMessage] = asyncio.Queue(MAX_QUEUED)
         self._unwritten: dict[str, _QueuedMessage] = {}
         self._remember_script = client.register_script(lua_script("remember.lua"))
@@ -326,7 +321,7 @@ class RecentMessages:
         return self._keys.checked(message_key.decode())
 
     async def _write_batch(self, batch: Sequence[_QueuedMessage]) -> None:
-        now, options, formats = time.time(), self._options, self._formats()
+        now, options = time.time(), self._options
         args: list[str | bytes | int | float]
         keys = self._keys
         args = [options.seconds, now - options.seconds, options.messages]
@@ -336,7 +331,7 @@ class RecentMessages:
             packed_explanation = (
                 explanations.pack_explanation(explanation, message.tokens.all) if explanation else b""
             )
-            args += queued.checked_at, message.key, message.pack(formats) + packed_explanation
+            args += queued.checked_at, message.key, message.pack() + packed_explanation
             row = queued.row if options.rows else None
             args += (row.pack(), " ".join(row.index_names())) if row else ("", "")
             if number % _PACKED_AT_ONCE == 0:

@@ -34,15 +34,15 @@ from nbstream.bayes.counts import CLASSES, is_sum
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.bayes.lesson_weight import max_entry_weight
 from nbstream.errors import InputError, StoreIncompatible
-from nbstream.store.model import former_version, time_base
-from nbstream.store.model.formats import FORMER_SCHEMA
+from nbstream.store.model import time_base
 from nbstream.store.model.ledger import LedgerEntry
-from nbstream.store.model.signature import current_signature
+from nbstream.store.model.signature import current_signature, is_former
 from nbstream.tokens.encoding import MAX_TOKEN_BYTES
 
 FORMAT_VERSION = 1
 
 _FORMAT_NAME = "nbstream model"
+_ARCHIVE_SCHEMA = "2"  # what an archive contains did not change with the third schema of models
 _GZIP_LEVEL = 6
 _MAX_LINE_BYTES = 64 << 20  # a small hash is one line, a message has some thousand tokens: a few MB at most
 _MAX_EXACT_COUNT = 2**53  # Lua's numbers hold integers up to here
@@ -208,11 +208,8 @@ class ArchiveReader:
 
 
 def archive_signature() -> dict[str, str]:
-    """The signature of every archive that this program writes, and of those that it reads.
-
-    Its schema is the former one, whatever schema the model has: what an archive contains has not changed since.
-    """
-    return current_signature(FORMER_SCHEMA)
+    """The signature of every archive that this program writes, and of those that it reads."""
+    return {**current_signature(), "schema": _ARCHIVE_SCHEMA}
 
 
 def new_header(
@@ -241,7 +238,7 @@ def _read_header(name: str, line: Mapping[str, Any], signature: Mapping[str, str
         half_life = time_base.unpack_half_life(theirs.pop(time_base.HALF_LIFE_FIELD, ""))
     except StoreIncompatible as error:
         raise InputError(f"{name}: has a half-life that cannot be read") from error
-    if former_version.is_former(theirs, ours):  # what is imported becomes part of a model of this version
+    if is_former(theirs, ours):  # what is imported becomes part of a model of this version
         theirs = dict(signature)
     nbstream = _shown(line.get("nbstream"))
     differences = [

@@ -11,10 +11,6 @@ message is subtracted again (the tokens, weight and sums of the archive's entry,
 that each message is counted once, as the model's ledger says. Ledger entries come last: by then everything that is
 subtracted has been added, and mirrors see no count below zero. At the end mirrors see one gap in the numbers of
 changes, and scan the counts anew.
-
-One case counts a message twice. An archive of 0.1.0 may have a message under its former key (see
-``former_version``), and the model may have learned it since under its present key. The archive contains no
-messages, so the present key of its entry is not known, and the two entries are not recognized as one message's.
 """
 
 from __future__ import annotations

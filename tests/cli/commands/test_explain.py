@@ -16,7 +16,6 @@ import pytest
 
 from nbstream.filter import Check, RememberingObserver
 from nbstream.mail.message import Message
-from nbstream.store.model.formats import ModelFormats
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessages, RecentMessagesOptions
 from nbstream.tokens.tokenizer import Tokens
@@ -278,9 +277,7 @@ def test_what_another_version_remembered_is_78(model: Taught) -> None:
 
     async def spoil(model: Model) -> None:
         name = model.keys.checked(then.id)
-        await model.client.set(
-            name, CheckedMessage(then.id, Tokens((), (b"body:x",)), 0.5, "ham").pack(ModelFormats()) + b"9"
-        )
+        await model.client.set(name, CheckedMessage(then.id, Tokens((), (b"body:x",)), 0.5, "ham").pack() + b"9")
 
     model.model(spoil)
 

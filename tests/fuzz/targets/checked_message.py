@@ -16,7 +16,6 @@ from nbstream.errors import StoreIncompatible
 from nbstream.filter.message_record import MessageRecord
 from nbstream.policy.explanation import CountedClue, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds
-from nbstream.store.model.formats import SCHEMA_VERSION, ModelFormats
 from nbstream.store.recent import compression
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.store.recent.explanations import pack_explanation, unpack_explanation
@@ -31,7 +30,7 @@ _TOKENS = Tokens((b"from:ann", b"subject:x"), (b"body:a", b"url:b"), (b"raw:c",)
 def _check(data: bytes) -> None:
     choices = Choices(data)
     stored = choices.rest
-    if pack := (zlib.compress, None, compression.compress, compression.deflate)[choices.number(4)]:
+    if pack := (compression.compress, None, zlib.compress)[choices.number(3)]:
         sections, _, rest = choices.rest.partition(b"\xff")
         stored = pack(sections) + rest
     try:
@@ -39,7 +38,7 @@ def _check(data: bytes) -> None:
     except StoreIncompatible:
         return
     _check_explanation(packed_explanation, message)
-    again = CheckedMessage.unpack(_KEY, message.pack(ModelFormats(SCHEMA_VERSION)))
+    again = CheckedMessage.unpack(_KEY, message.pack())
     assert again.tokens.all == message.tokens.all
     assert (again.verdict, again.policy) == (message.verdict, message.policy)
 
@@ -81,17 +80,17 @@ _NESTED_EXPLANATION = b"2" + struct.pack("<4dIIB", 0, 0, 0, 0, 1900, 0, 4) + b"[
 TARGET = FuzzTarget(
     _check,
     (
-        b"\1" + _MESSAGE.pack(ModelFormats()) + _PACKED_EXPLANATION,
+        b"\1" + _MESSAGE.pack() + _PACKED_EXPLANATION,
         b"\0"
         + b"0.75 unsure\0from:ann\nsubject:x\0body:a\nurl:b\nraw:c\0type text/plain\0size 7\xff"
         + _PACKED_EXPLANATION,
-        b"\1" + _MESSAGE.pack(ModelFormats()) + _NESTED_EXPLANATION,
-        *(b"\1" + _MESSAGE.pack(ModelFormats()) + packed for packed in _STRANGE_EXPLANATIONS),
+        b"\1" + _MESSAGE.pack() + _NESTED_EXPLANATION,
+        *(b"\1" + _MESSAGE.pack() + packed for packed in _STRANGE_EXPLANATIONS),
         b"\0" + b"nan \0\0\0\0\0policy\0former\xff2",
         b"\0" + b"1 spam\0a\0b\0c d\0e 1_0\0p\0f\0g\xff1",
-        b"\1" + _MESSAGE.pack(ModelFormats())[:-3],
-        b"\1" + _MESSAGE.pack(ModelFormats(SCHEMA_VERSION)) + _PACKED_EXPLANATION,
-        b"\1" + _MESSAGE.pack(ModelFormats(SCHEMA_VERSION))[:-3],
+        b"\1" + _MESSAGE.pack()[:-3],
+        b"\1" + _MESSAGE.pack() + _PACKED_EXPLANATION,
+        b"\1" + _MESSAGE.pack()[:-3],
         b"\2" + _MESSAGE.content() + b"\xff" + _PACKED_EXPLANATION,
     ),
     words=(b"\0", b"\n", b" ", b"nan", b"\xff2", b"[[", b'["', b"null", b"\xff\xff\xff\x7f", b"{}"),

@@ -9,7 +9,6 @@ from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
 from nbstream.policy.clues_field import escape_token
 from nbstream.policy.incoming_message import MessageReader
-from nbstream.store.model.formats import SCHEMA_VERSION, ModelFormats
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.encoding import MAX_TOKEN_BYTES
 from nbstream.tokens.origins import token_origin
@@ -46,7 +45,7 @@ def _check(data: bytes) -> None:
         assert _ESCAPED.fullmatch(escape_token(token))
     assert Tokens.from_all(tokens.all).all == tokens.all
     checked = CheckedMessage(messages[0].key, tokens, 0.5, "unsure")
-    stored = CheckedMessage.unpack(checked.key, checked.pack(ModelFormats(SCHEMA_VERSION)))
+    stored = CheckedMessage.unpack(checked.key, checked.pack())
     assert stored.tokens.all == tokens.all
 
 

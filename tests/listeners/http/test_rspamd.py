@@ -19,7 +19,6 @@ from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.mail.message import Message
 from nbstream.policy.header_policy import HeaderPolicy
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
-from nbstream.store.model.formats import ModelFormats
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokenizer import Tokens
@@ -171,7 +170,7 @@ async def test_a_remembered_message_that_cannot_be_read_does_not_hide_the_others
     keys = [(await http.ask("/v1/check", mail)).json["id"] for mail in (PRIZE, LUNCH)]
     await http.memory.wait_until_written()
     if isinstance(stored, str):
-        stored = CheckedMessage(keys[0], Tokens((b"a",), ()), 0.5, "maybe").pack(ModelFormats())
+        stored = CheckedMessage(keys[0], Tokens((b"a",), ()), 0.5, "maybe").pack()
     await client.set(ModelKeys("default").checked(keys[0]), stored)
 
     answer = await http.ask("/history")

@@ -19,7 +19,6 @@ from nbstream.errors import StoreRefuses
 from nbstream.policy.first_scores import FirstScore
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.acknowledgement import AcknowledgedLesson, LessonRecorder
-from nbstream.store.model.formats import FORMER_SCHEMA, SCHEMA_VERSION
 from nbstream.store.model.learn_script import LessonBatch, LessonCommit
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
@@ -53,10 +52,8 @@ contents = st.none() | st.tuples(
 rounds = st.lists(st.dictionaries(st.sampled_from(MESSAGES), contents, min_size=1), min_size=1, max_size=5)
 
 
-async def open_model(
-    client: Redis, name: str = "test", schema: int = SCHEMA_VERSION, recorder: LessonRecorder | None = None
-) -> Model:
-    return await Model(client, name, 3600, first_scores=LIMIT, recorder=recorder).open(new_schema=schema)
+async def open_model(client: Redis, name: str = "test", recorder: LessonRecorder | None = None) -> Model:
+    return await Model(client, name, 3600, first_scores=LIMIT, recorder=recorder).open()
 
 
 def entry_of(message_key: str, content: Content, old: LedgerEntry | None) -> LedgerEntry | None:
@@ -133,14 +130,14 @@ async def test_batches_leave_in_every_key_what_the_same_lessons_leave_one_by_one
     client: Redis, rounds: list[Round]
 ) -> None:
     await client.flushall()
-    one, many = await open_model(client, "one", FORMER_SCHEMA), await open_model(client, "many")
+    one, many = await open_model(client, "one"), await open_model(client, "many")
 
     async with running(Mirror(many, 5.0)) as mirror:
         for round_ in rounds:
             lessons = await lessons_of(one, round_)
             olds = await entries_of(many, [lesson.message_key for lesson in lessons])
 
-            singles = await one.commit_lessons(LessonBatch(lessons))
+            singles = [change for lesson in lessons for change in await one.commit_lessons(LessonBatch([lesson]))]
             batch = await many.commit_lessons(
                 LessonBatch(replace(lesson, old=old) for lesson, old in zip(lessons, olds, strict=True))
             )

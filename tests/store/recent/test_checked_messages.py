@@ -23,7 +23,6 @@ from nbstream.mail.message import Message
 from nbstream.policy.explanation import CountedClue, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.model.formats import FORMER_SCHEMA, SCHEMA_VERSION, ModelFormats
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.model.ledger import MAX_UNPACKED_BYTES
 from nbstream.store.recent import compression
@@ -33,13 +32,12 @@ from nbstream.store.recent.checked_messages import (
     RecentMessages,
     RecentMessagesOptions,
 )
-from nbstream.store.recent.compression import compress, is_compressed
-from nbstream.store.recent.conversion import deflate_messages
+from nbstream.store.recent.compression import compress
 from nbstream.tokens import MAX_TOKENS
 from nbstream.tokens.tokenizer import Tokenizer, Tokens
 from tests.conftest import RedisServer
 from tests.letters import letters
-from tests.store.bombs import DEFLATED_BOMB, MANY_BYTES, MANY_TOKENS, little_memory
+from tests.store.bombs import MANY_BYTES, MANY_TOKENS, little_memory
 from tests.store.proxy import Fate, Proxy
 from tests.waiting import DEADLINE_SECONDS
 
@@ -47,7 +45,6 @@ KEYS = ModelKeys("test")
 DICTIONARY = zstandard.ZstdCompressionDict(
     (Path(compression.__file__).parent / compression.DICTIONARY_FILE).read_bytes()
 )
-FORMATS = [ModelFormats(schema) for schema in (FORMER_SCHEMA, SCHEMA_VERSION)]
 
 
 def checked_message(number: int) -> CheckedMessage:
@@ -99,13 +96,12 @@ TOKENS = st.lists(TEXT.map(str.encode)).map(tuple)
         TOKENS.map(lambda tokens: tuple(b"raw:" + token for token in tokens)),
     ),
     st.floats(0, 1),
-    st.sampled_from(FORMATS),
 )
-def test_what_is_unpacked_is_what_was_packed(tokens: Tokens, probability: float, formats: ModelFormats) -> None:
+def test_what_is_unpacked_is_what_was_packed(tokens: Tokens, probability: float) -> None:
     message = CheckedMessage("key", tokens, probability, "spam")
 
-    assert CheckedMessage.unpack("key", message.pack(formats)) == message
-    assert CheckedMessage.unpack_first("key", message.pack(formats) + b"more") == (message, b"more")
+    assert CheckedMessage.unpack("key", message.pack()) == message
+    assert CheckedMessage.unpack_first("key", message.pack() + b"more") == (message, b"more")
 
 
 def test_the_tokens_of_messages_come_back() -> None:
@@ -113,16 +109,15 @@ def test_the_tokens_of_messages_come_back() -> None:
     for _, raw in letters(20):
         message = Message.parse(raw)
         tokens = tokenizer.tokenize(message)
-        for formats in FORMATS:
-            packed = CheckedMessage(message.key, tokens, 0.5, "ham").pack(formats)
-            assert CheckedMessage.unpack(message.key, packed).tokens == tokens
+        packed = CheckedMessage(message.key, tokens, 0.5, "ham").pack()
+        assert CheckedMessage.unpack(message.key, packed).tokens == tokens
 
 
 async def test_the_name_of_the_recipient_rule_comes_back(client: Redis) -> None:
     message = replace(checked_message(1), policy="*@x.example")
 
-    assert CheckedMessage.unpack("m1", message.pack(ModelFormats())) == message
-    assert CheckedMessage.unpack("m1", checked_message(1).pack(ModelFormats())).policy == "default"
+    assert CheckedMessage.unpack("m1", message.pack()) == message
+    assert CheckedMessage.unpack("m1", checked_message(1).pack()).policy == "default"
 
 
 async def test_a_message_is_recalled_as_it_was_until_it_expires(client: Redis) -> None:
@@ -179,7 +174,7 @@ async def test_with_explanations_off_only_the_message_is_stored(client: Redis) -
         await recent.wait_until_written()
 
     assert await recent.recall_with_explanation("m1") == (checked_message(1), None)
-    assert await client.get(KEYS.checked("m1")) == checked_message(1).pack(ModelFormats())
+    assert await client.get(KEYS.checked("m1")) == checked_message(1).pack()
 
 
 def fail_to_build(at: float) -> Explanation:
@@ -187,7 +182,7 @@ def fail_to_build(at: float) -> Explanation:
 
 
 async def test_a_message_is_recalled_whatever_follows_it(client: Redis) -> None:
-    await client.set(KEYS.checked("m1"), checked_message(1).pack(ModelFormats()) + b"9 of a later version")
+    await client.set(KEYS.checked("m1"), checked_message(1).pack() + b"9 of a later version")
     recent = RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages())
 
     assert await recent.recall("m1") == checked_message(1)
@@ -239,7 +234,7 @@ async def test_the_later_of_two_checks_of_a_message_is_recalled(client: Redis) -
 
 
 async def test_an_explanation_of_an_older_version_is_not_remembered_and_its_message_is(client: Redis) -> None:
-    await client.set(KEYS.checked("m1"), checked_message(1).pack(ModelFormats()) + b"1 of an older version")
+    await client.set(KEYS.checked("m1"), checked_message(1).pack() + b"1 of an older version")
 
     assert await RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages()).recall_with_explanation(
         "m1"
@@ -364,22 +359,6 @@ async def test_messages_that_are_not_written_at_the_end_are_counted(
     assert dropped.count == count
 
 
-async def test_a_message_that_an_older_version_deflated_without_a_dictionary_is_read(client: Redis) -> None:
-    await client.set(KEYS.checked("m1"), zlib.compress(b"0.001 unsure\0subject:x\0body:1\0\0", 1))
-
-    assert await RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages()).recall(
-        "m1"
-    ) == checked_message(1)
-
-
-async def test_a_stored_message_deflated_with_the_dictionary_is_read_by_all_versions(client: Redis) -> None:
-    stored = "482c2119b90233d0335528cd2b2e2d4a6580469c550503440d0303008eff0941"
-    await client.set(KEYS.checked("m"), bytes.fromhex(stored))
-
-    expected = CheckedMessage("m", Tokens((b"subject:x",), (b"body:a",)), 0.5, "unsure")
-    assert await RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages()).recall("m") == expected
-
-
 async def test_a_stored_message_compressed_with_the_dictionary_is_read_by_all_versions(client: Redis) -> None:
     stored = "28b52ffd2201801db5000058737800626f64793a61000002fc7605779b9aa1ed06"
     await client.set(KEYS.checked("m"), bytes.fromhex(stored))
@@ -388,53 +367,18 @@ async def test_a_stored_message_compressed_with_the_dictionary_is_read_by_all_ve
     assert await RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages()).recall("m") == expected
 
 
-@pytest.mark.parametrize("formats", FORMATS)
-async def test_messages_are_written_in_the_forms_of_the_model(client: Redis, formats: ModelFormats) -> None:
-    recent = RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages(), lambda: formats)
-    async with running(recent):
-        recent.remember(checked_message(1))
-        await recent.wait_until_written()
-
-    assert await client.get(KEYS.checked("m1")) == checked_message(1).pack(formats)
-    assert await recent.recall("m1") == checked_message(1)
-
-
-async def test_before_the_former_schema_is_signed_all_messages_are_given_its_form(client: Redis) -> None:
-    recent = RecentMessages(
-        client, KEYS, RecentMessagesOptions(seconds=5000), DroppedMessages(), lambda: ModelFormats(SCHEMA_VERSION)
-    )
-    async with running(recent):
-        for number in range(150):
-            recent.remember(checked_message(number), build_explanation)
-            if number % 10 == 9:
-                await recent.wait_until_written()
-    explained = await recent.recall_with_explanation("m1")
-    damaged = compress(b"x")[:-1]
-    await client.set(KEYS.checked("m2"), damaged)
-
-    await deflate_messages(client, KEYS)
-    await deflate_messages(client, KEYS)
-
-    stored: Any = await client.mget([KEYS.checked(f"m{number}") for number in range(150)])
-    assert [packed for packed in stored if is_compressed(packed)] == [damaged]
-    assert stored[3].startswith(checked_message(3).pack(ModelFormats(FORMER_SCHEMA)))
-    assert await recent.recall_with_explanation("m1") == explained
-    assert explained is not None
-    assert explained[1] is not None
-    assert 4000 < await client.ttl(KEYS.checked("m1")) <= 5000
-
-
 @pytest.mark.parametrize(
     "stored",
     [
         b"something else",
-        checked_message(1).pack(ModelFormats(SCHEMA_VERSION))[:-1],
-        checked_message(1).pack(ModelFormats(SCHEMA_VERSION))[:7],
+        checked_message(1).pack()[:-1],
+        checked_message(1).pack()[:7],
         zstandard.ZstdCompressor().compress(checked_message(1).content()),
         zstandard.ZstdCompressor(dict_data=DICTIONARY, write_content_size=False).compress(b"0.5 ham\0\0\0\0"),
         zstandard.ZstdCompressor(dict_data=DICTIONARY).compress(bytes(MAX_UNPACKED_BYTES + 1)),
-        zlib.compress(b"0.5 ham\0\0\0\0\0\xff"),
-        zlib.compress(b"0.5 ham\0\0\0\0\0*@x\0key\0more"),
+        zlib.compress(b"0.5 ham\0\0\0\0"),
+        compress(b"0.5 ham\0\0\0\0\0\xff"),
+        compress(b"0.5 ham\0\0\0\0\0*@x\0key\0more"),
     ],
 )
 async def test_a_value_of_another_program_is_refused(client: Redis, stored: bytes) -> None:
@@ -458,10 +402,9 @@ def zstd_bomb(claimed_size: int) -> bytes:
     [
         zstd_bomb(MAX_UNPACKED_BYTES),
         zstd_bomb(1 << 30),
-        DEFLATED_BOMB,
         compress(b"0.5 ham\0%s\0\0\0" % MANY_TOKENS),
     ],
-    ids=["more than its header says", "too much by its header", "deflated", "many tokens"],
+    ids=["more than its header says", "too much by its header", "many tokens"],
 )
 async def test_a_bomb_is_refused_before_it_takes_memory(client: Redis, stored: bytes) -> None:
     await client.set(KEYS.checked("m1"), stored)
@@ -473,7 +416,7 @@ async def test_a_bomb_is_refused_before_it_takes_memory(client: Redis, stored: b
 async def test_the_largest_message_that_the_settings_allow_is_recalled(client: Redis) -> None:
     names = [b"body:%059d" % number for number in range(MAX_TOKENS)]
     largest = replace(checked_message(1), tokens=Tokens((), names))
-    await client.set(KEYS.checked("m1"), largest.pack(ModelFormats()))
+    await client.set(KEYS.checked("m1"), largest.pack())
 
     recent = RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages())
     assert await recent.recall("m1") == largest
