@@ -15,7 +15,7 @@ PACKAGE = Path(nbstream.__file__).parent
 # Lowest first. A module may import modules of its own package and of the layers before it; two packages of one
 # layer do not import each other.
 LAYERS = [
-    {"errors", "findings", "logs", "system_users"},
+    {"addresses", "errors", "findings", "logs", "system_users"},
     {"engine"},
     {"mail"},
     {"tokens"},
@@ -50,6 +50,7 @@ INNER_LAYERS = {
             "bytes_in_flight",
             "control_socket",
             "lesson_log",
+            "limits",
             "message_log",
             "names",
             "peers",
@@ -172,6 +173,7 @@ def test_every_package_has_its_layer() -> None:
 def test_no_other_modules_stand_at_the_top() -> None:
     assert {path.stem for path in MODULES if path.parent == PACKAGE} == {
         "__init__",
+        "addresses",
         "errors",
         "findings",
         "logs",

@@ -65,5 +65,5 @@ def make_autolearner(
     """
     autolearn = settings.autolearn
     assert autolearn is not None
-    options = AutolearnOptions(autolearn.ham, autolearn.spam, autolearn.lead)
+    options = AutolearnOptions(autolearn.ham, autolearn.spam)
     return Autolearner(people, layer, make_scorer(settings, counts), options, report_outcome)

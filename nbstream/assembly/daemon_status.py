@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from nbstream.addresses import TcpAddress
 from nbstream.listeners import control_socket
-from nbstream.listeners.sockets import TcpListenAddress
 from nbstream.store.embedded.locks import daemon_pid
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class DaemonStatus:
     engine: str | None = None
     file: str | None = None
     version: str | None = None
-    http_address: TcpListenAddress | None = None
+    http_address: TcpAddress | None = None
 
     @property
     def answers(self) -> bool:
@@ -66,4 +66,4 @@ def ask_daemon_status(state_dir: Path) -> DaemonStatus:
     workers = tuple(WorkerStatus(pid, role) for pid, role in zip(pids, answer.get("roles") or (), strict=True))
     others = (answer.get(name) for name in ("policy", "engine", "file", "version"))
     http = answer.get("http")
-    return replace(DaemonStatus(pid, workers, *others), http_address=TcpListenAddress(*http) if http else None)
+    return replace(DaemonStatus(pid, workers, *others), http_address=TcpAddress(*http) if http else None)

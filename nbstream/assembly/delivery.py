@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nbstream.config import ServerNextHopSetting, TcpAddress
+from nbstream.addresses import TcpAddress
+from nbstream.config import ServerNextHopSetting
 from nbstream.relay.maildir_next_hop import MaildirNextHop
 from nbstream.relay.quarantine import Quarantine
 
@@ -25,7 +26,7 @@ def make_next_hop(settings: Settings) -> NextHop:
         limits = smtp_connections.NextHopLimits(
             connect_timeout_seconds=settings.relay.connect_timeout_seconds,
             reply_timeout_seconds=settings.relay.reply_timeout_seconds,
-            max_connections=settings.relay.max_connections,
+            max_connections=settings.limits.max_connections,
         )
         return SmtpNextHop(_server(settings.relay, next_hop), limits)
     assert settings.maildir_folder is not None

@@ -24,13 +24,12 @@ if TYPE_CHECKING:
 
 def message_limits(settings: Settings) -> mime.MessageLimits:
     """Return how much of a message is looked at."""
-    return mime.MessageLimits(settings.limits.look_bytes, settings.limits.max_parts, settings.limits.max_depth)
+    return mime.MessageLimits(settings.limits.look_bytes)
 
 
 def tokenizer_options(settings: Settings) -> tokenizer.TokenizerOptions:
     """Return which tokens are made of a message."""
     return tokenizer.TokenizerOptions(
-        max_tokens=settings.limits.max_tokens,
         trusted_authserv_ids=frozenset(settings.trusted_authserv_ids),
         own_received_fields=settings.own_received_fields,
     )

@@ -10,7 +10,7 @@ from nbstream.assembly.health import HealthCheck
 from nbstream.assembly.model_lookups import ModelLookups
 from nbstream.listeners.http.access import HttpAccess
 from nbstream.listeners.http.api_v1 import ApiLookups, ApiV1
-from nbstream.listeners.http.bodies import BodyReader, HttpLimits
+from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.listener import HttpListener, health_routes, metrics_route
 from nbstream.listeners.http.password_check import PasswordCheck
 from nbstream.listeners.http.passwords import Passwords
@@ -21,14 +21,16 @@ if TYPE_CHECKING:
     from nbstream.assembly.parts import ServerParts
     from nbstream.config import HttpListenerSettings, Settings
     from nbstream.listeners.bytes_in_flight import BytesInFlight
+    from nbstream.listeners.limits import ListenerLimits
     from nbstream.listeners.message_service import MessageService
 
 
-def make_http_listener(
+def make_http_listener(  # noqa: PLR0913, PLR0917 - what the table of listeners has made already
     section: HttpListenerSettings,
     settings: Settings,
     parts: ServerParts,
     message_service: MessageService,
+    limits: ListenerLimits,
     bytes_in_flight: BytesInFlight,
     is_draining: Callable[[], bool],
 ) -> HttpListener:
@@ -36,7 +38,6 @@ def make_http_listener(
     # Imported here: where the listener is off, and in all commands, Jinja2 is not loaded.
     from nbstream.assembly.page import make_page  # noqa: PLC0415 - see above
 
-    limits = HttpLimits(section.max_message_bytes, section.max_connections, section.request_timeout_seconds)
     passwords = PasswordCheck(
         Passwords(
             section.password.get_secret_value() if section.password else None,
@@ -64,10 +65,12 @@ def make_http_listener(
         *ApiV1(message_service, bodies, lookups, __version__).routes(),
         *rspamd.routes(),
     ]
-    page = make_page(settings, parts, bytes_in_flight, model_lookups, message_service, health_check, passwords)
+    page = make_page(
+        settings, parts, limits, bytes_in_flight, model_lookups, message_service, health_check, passwords
+    )
     return HttpListener(routes, access, limits, message_service, page)
 
 
-def make_metrics_listener(render: Callable[[], Awaitable[bytes]]) -> HttpListener:
+def make_metrics_listener(render: Callable[[], Awaitable[bytes]], limits: ListenerLimits) -> HttpListener:
     """Return a listener with ``/metrics`` and nothing else, for whoever can reach it."""
-    return HttpListener([metrics_route(render)])
+    return HttpListener([metrics_route(render)], limits=limits)

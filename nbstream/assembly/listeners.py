@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from nbstream.assembly.http import make_http_listener, make_metrics_listener
-from nbstream.config import TcpAddress
 from nbstream.errors import ConfigError
 from nbstream.listeners import names
 from nbstream.listeners.bytes_in_flight import BytesInFlight
-from nbstream.listeners.dovecot.listener import DovecotLimits, DovecotListener
+from nbstream.listeners.dovecot.listener import DovecotListener
+from nbstream.listeners.limits import ListenerLimits
 from nbstream.listeners.message_service import MessageService
-from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress
-from nbstream.listeners.spamd.listener import SpamdLimits, SpamdListener
+from nbstream.listeners.spamd.listener import SpamdListener
 from nbstream.listeners.stream.listener import StreamLimits, StreamListener
 from nbstream.listeners.teachers import Teachers
 from nbstream.metrics.spool import SpoolMetrics
@@ -34,6 +33,7 @@ from nbstream.store.model.keys import ModelKeys
 from nbstream.system_users import user_number
 
 if TYPE_CHECKING:
+    from nbstream.addresses import ListenAddress
     from nbstream.assembly.parts import ServerParts
     from nbstream.config import HttpListenerSettings, Settings
     from nbstream.config.listeners import (
@@ -42,20 +42,18 @@ if TYPE_CHECKING:
         MailListenerSettings,
         MetricsListenerSettings,
         MilterListenerSettings,
-        SocketListenerSettings,
         SpamdListenerSettings,
         StreamListenerSettings,
     )
     from nbstream.listeners.listener import Listener
     from nbstream.listeners.runtime import Runtime
-    from nbstream.listeners.sockets import ListenAddress
 
 Section = TypeVar("Section")
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerContext:
-    """What a listener is made of besides its section: the settings at the start, parts, and its bytes in flight.
+    """What a listener is made of besides its section: the settings at the start, parts, and its limits.
 
     ``listener_name`` is the name of its entry. ``is_draining`` tells whether the process takes no more mail.
     """
@@ -64,6 +62,7 @@ class ListenerContext:
     settings: Settings
     parts: ServerParts
     runtime: Runtime
+    limits: ListenerLimits
     bytes_in_flight: BytesInFlight
     is_draining: Callable[[], bool]
 
@@ -77,9 +76,11 @@ class ListenerEntry(Generic[Section]):
     """One listener.
 
     ``name`` is that of its section under ``listeners``, and its name in logs, metrics and the history. ``section``
-    gets the section, which is None where the listener is off; ``make`` makes the listener of it, ``address`` says
-    where it listens (None: it has no socket), and ``byte_limit`` how many bytes of messages it may have in memory.
-    ``teachers`` are those who may teach through it.
+    gets the section, which is None where the listener is off; ``make`` makes the listener of it, and ``teachers``
+    are those who may teach through it. A section that has ``listen`` has a socket there.
+
+    ``idle_timeout_seconds`` and ``message_timeout_seconds`` are the time of its clients, and it has room for
+    ``least_connections``, though the settings say fewer.
 
     ``binds_all_addresses``: of a host name with several addresses all are used. ``is_of_workers``: where there are
     several processes, each worker has one, else the supervisor. ``drains_last``: it is drained after the others,
@@ -90,9 +91,10 @@ class ListenerEntry(Generic[Section]):
     name: str
     section: Callable[[ListenersSettings], Section | None]
     make: Callable[[Section, ListenerContext], Listener]
-    address: Callable[[Section], ListenAddress] | None
-    byte_limit: Callable[[Section], int]
     teachers: Callable[[Settings], Teachers]
+    idle_timeout_seconds: float = 300
+    message_timeout_seconds: float = 300
+    least_connections: int = 1
     binds_all_addresses: bool = False
     is_of_workers: bool = True
     drains_last: bool = False
@@ -104,8 +106,17 @@ class ListenerEntry(Generic[Section]):
 
     def listen_address(self, settings: Settings) -> ListenAddress | None:
         """Return where it listens; None where it is off or has no socket."""
-        section = self.section(settings.listeners)
-        return None if section is None or self.address is None else self.address(section)
+        address: ListenAddress | None = getattr(self.section(settings.listeners), "listen", None)
+        return address
+
+    def limits(self, settings: Settings) -> ListenerLimits:
+        """Return the limits of its messages and clients."""
+        return ListenerLimits(
+            settings.limits.max_message_bytes,
+            max(settings.limits.max_connections, self.least_connections),
+            self.idle_timeout_seconds,
+            self.message_timeout_seconds,
+        )
 
     def make_listener(
         self, settings: Settings, parts: ServerParts, runtime: Runtime, is_draining: Callable[[], bool]
@@ -113,24 +124,11 @@ class ListenerEntry(Generic[Section]):
         """Return the listener, which is on; it is not started yet."""
         section = self.section(settings.listeners)
         assert section is not None
-        bytes_in_flight = BytesInFlight(self.byte_limit(section))
+        bytes_in_flight = BytesInFlight(settings.limits.max_bytes_in_flight)
+        limits = self.limits(settings)
         return self.make(
-            section, ListenerContext(self.name, settings, parts, runtime, bytes_in_flight, is_draining)
+            section, ListenerContext(self.name, settings, parts, runtime, limits, bytes_in_flight, is_draining)
         )
-
-
-def _tcp_address(section: MetricsListenerSettings) -> ListenAddress:
-    return TcpListenAddress(section.listen.host, section.listen.port)
-
-
-def _socket_address(section: SocketListenerSettings | HttpListenerSettings) -> ListenAddress:
-    if isinstance(section.listen, TcpAddress):
-        return TcpListenAddress(section.listen.host, section.listen.port)
-    return UnixListenAddress(section.listen.path, section.socket_mode, section.socket_group)
-
-
-def _unix_address(section: DovecotListenerSettings) -> ListenAddress:
-    return UnixListenAddress(section.listen.path, section.socket_mode, section.socket_group)
 
 
 def _peers_that_may_teach(settings: Settings) -> Teachers:
@@ -149,26 +147,19 @@ def _make_mail(section: MailListenerSettings, context: ListenerContext) -> Liste
     """Return the SMTP listener, or the LMTP listener."""
     # Imported here: where the listener is off, and in all commands, aiosmtpd is not loaded.
     from nbstream.listeners.smtp.listener import SmtpListener  # noqa: PLC0415 - see above
-    from nbstream.listeners.smtp.listener_state import SmtpLimits, SmtpOptions, TlsMode  # noqa: PLC0415 - see above
+    from nbstream.listeners.smtp.listener_state import SmtpOptions, TlsMode  # noqa: PLC0415 - see above
     from nbstream.relay.outlet import Outlet  # noqa: PLC0415 - see above
 
     parts = context.parts
-    limits = SmtpLimits(
-        hostname=section.hostname or socket.getfqdn(),
-        max_message_bytes=section.max_message_bytes,
-        idle_timeout_seconds=section.idle_timeout_seconds,
-        message_timeout_seconds=section.message_timeout_seconds,
-        max_connections=section.max_connections,
-        max_recipients=section.max_recipients,
-    )
     outlet = Outlet(parts.next_hop, parts.quarantine)
     options = SmtpOptions(
+        context.settings.hostname or socket.getfqdn(),
         context.listener_name,
         section.trusted_proxies,
         TlsMode(section.tls),
         is_lmtp=context.listener_name == names.LMTP,
     )
-    return SmtpListener(limits, options, context.bytes_in_flight, outlet, context.runtime, parts.metrics)
+    return SmtpListener(context.limits, options, context.bytes_in_flight, outlet, context.runtime, parts.metrics)
 
 
 def _make_http(section: HttpListenerSettings, context: ListenerContext) -> Listener:
@@ -177,32 +168,20 @@ def _make_http(section: HttpListenerSettings, context: ListenerContext) -> Liste
         context.settings,
         context.parts,
         context.message_service(),
+        context.limits,
         context.bytes_in_flight,
         context.is_draining,
     )
 
 
-def _make_spamd(section: SpamdListenerSettings, context: ListenerContext) -> Listener:
-    limits = SpamdLimits(
-        max_message_bytes=section.max_message_bytes,
-        idle_timeout_seconds=section.idle_timeout_seconds,
-        request_timeout_seconds=section.request_timeout_seconds,
-        max_connections=section.max_connections,
-    )
-    return SpamdListener(limits, context.bytes_in_flight, context.message_service())
+def _make_spamd(_: SpamdListenerSettings, context: ListenerContext) -> Listener:
+    return SpamdListener(context.limits, context.bytes_in_flight, context.message_service())
 
 
-def _make_milter(section: MilterListenerSettings, context: ListenerContext) -> Listener:
+def _make_milter(_: MilterListenerSettings, context: ListenerContext) -> Listener:
     from nbstream.listeners.milter.listener import MilterListener  # noqa: PLC0415 - as for SMTP
-    from nbstream.listeners.milter.listener_state import MilterLimits  # noqa: PLC0415 - as for SMTP
 
-    limits = MilterLimits(
-        max_message_bytes=section.max_message_bytes,
-        idle_timeout_seconds=section.idle_timeout_seconds,
-        message_timeout_seconds=section.message_timeout_seconds,
-        max_connections=section.max_connections,
-    )
-    return MilterListener(limits, context.bytes_in_flight, context.runtime, context.parts.metrics)
+    return MilterListener(context.limits, context.bytes_in_flight, context.runtime, context.parts.metrics)
 
 
 def _make_stream(section: StreamListenerSettings, context: ListenerContext) -> Listener:
@@ -213,33 +192,20 @@ def _make_stream(section: StreamListenerSettings, context: ListenerContext) -> L
         ModelKeys(settings.model.name),
         stream_queue.StreamQueueOptions(
             claim_seconds=section.claim_seconds,
-            tries=section.tries,
-            max_answers=section.answers,
-            max_dead_letters=section.dead,
             timeout_seconds=settings.redis.timeout_seconds,
         ),
     )
-    limits = StreamLimits(
-        max_message_bytes=section.max_message_bytes,
-        max_in_flight=section.max_in_flight,
-        claim_seconds=section.claim_seconds,
-    )
+    limits = StreamLimits(claim_seconds=section.claim_seconds)
     observer = StreamMetrics(context.parts.metrics.registry)
     return StreamListener(queue, limits, context.bytes_in_flight, context.message_service(), observer)
 
 
 def _make_dovecot(section: DovecotListenerSettings, context: ListenerContext) -> Listener:
-    limits = DovecotLimits(
-        max_message_bytes=section.max_message_bytes,
-        idle_timeout_seconds=section.idle_timeout_seconds,
-        request_timeout_seconds=section.request_timeout_seconds,
-        max_connections=section.max_connections,
-    )
     trusted_users = frozenset((0, os.getuid(), *map(_user_number, section.trusted_users)))
     spool = MessageSpool(context.settings.state_dir / SPOOL_FOLDER, section.spool_max_bytes)
     observer = SpoolMetrics(context.parts.metrics.registry)
     return DovecotListener(
-        limits, trusted_users, spool, context.bytes_in_flight, context.message_service(), observer
+        context.limits, trusted_users, spool, context.bytes_in_flight, context.message_service(), observer
     )
 
 
@@ -251,7 +217,7 @@ def _user_number(name: str) -> int:
 
 
 def _make_metrics(_: MetricsListenerSettings, context: ListenerContext) -> Listener:
-    return make_metrics_listener(context.parts.metrics.registry.render_for_listener)
+    return make_metrics_listener(context.parts.metrics.registry.render_for_listener, context.limits)
 
 
 LISTENERS: tuple[ListenerEntry[Any], ...] = (
@@ -259,69 +225,62 @@ LISTENERS: tuple[ListenerEntry[Any], ...] = (
         names.SMTP,
         section=lambda listeners: listeners.smtp,
         make=_make_mail,
-        address=_socket_address,
-        byte_limit=lambda section: section.max_bytes_in_flight,
         teachers=_peers_that_may_teach,
+        message_timeout_seconds=1800,  # for each message; RFC 5321 4.5.3.2 asks for 5 minutes between commands
         binds_all_addresses=True,
     ),
     ListenerEntry(
         names.LMTP,
         section=lambda listeners: listeners.lmtp,
         make=_make_mail,
-        address=_socket_address,
-        byte_limit=lambda section: section.max_bytes_in_flight,
         teachers=_peers_that_may_teach,
+        message_timeout_seconds=1800,
         binds_all_addresses=True,
     ),
     ListenerEntry(
         names.HTTP,
         section=lambda listeners: listeners.http,
         make=_make_http,
-        address=_socket_address,
-        byte_limit=lambda section: section.max_bytes_in_flight,
         teachers=_peers_that_may_teach,
+        idle_timeout_seconds=60,
+        message_timeout_seconds=60,
         drains_last=True,
     ),
     ListenerEntry(
         names.SPAMD,
         section=lambda listeners: listeners.spamd,
         make=_make_spamd,
-        address=_socket_address,
-        byte_limit=lambda section: section.max_bytes_in_flight,
         teachers=_peers_that_may_teach,
     ),
     ListenerEntry(
         names.MILTER,
         section=lambda listeners: listeners.milter,
         make=_make_milter,
-        address=_socket_address,
-        byte_limit=lambda section: section.max_bytes_in_flight,
         teachers=_peers_that_may_teach,
+        idle_timeout_seconds=7200,  # a connection lives as long as the SMTP session, an hour with Sendmail
+        least_connections=500,  # each SMTP client of the mail server has a connection of its own
     ),
     ListenerEntry(
         names.STREAM,
         section=lambda listeners: listeners.stream,
         make=_make_stream,
-        address=None,
         counts_connections=False,
-        byte_limit=lambda section: section.max_bytes_in_flight,
         teachers=_nobody_by_address,
     ),
     ListenerEntry(
         names.DOVECOT,
         section=lambda listeners: listeners.dovecot,
         make=_make_dovecot,
-        address=_unix_address,
-        byte_limit=lambda section: section.max_bytes_in_flight,
         teachers=_nobody_by_address,
+        idle_timeout_seconds=30,
+        message_timeout_seconds=60,  # also the time that the disk may take
     ),
     ListenerEntry(
         names.METRICS,
         section=lambda listeners: listeners.metrics,
         make=_make_metrics,
-        address=_tcp_address,
-        byte_limit=lambda _: 0,  # it takes no messages
         teachers=_nobody_by_address,
+        idle_timeout_seconds=60,
         is_of_workers=False,
         counts_connections=False,
         drains_last=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nbstream.assembly.filter import make_scorer
@@ -10,7 +11,7 @@ from nbstream.assembly.now import NowReader
 from nbstream.assembly.store import make_row_search
 from nbstream.bayes.counts import Totals
 from nbstream.bayes.loudest_tokens import NamedCounts
-from nbstream.listeners.http.bodies import BodyReader, HttpLimits
+from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.page.forms import MAX_FORM_BYTES
 from nbstream.listeners.http.page.known_rows import known_rows
 from nbstream.listeners.http.page.login import PageLogin
@@ -29,6 +30,7 @@ from nbstream.listeners.http.page.tokens_view import TokensView
 from nbstream.listeners.http.page.undo_view import UndoParts, UndoView
 from nbstream.listeners.message_service import MessageHandler
 from nbstream.metrics.page import PageMetrics
+from nbstream.policy.config_bounds import MAX_FIRST_SCORES
 from nbstream.store.attempt_counts import AttemptCounts
 from nbstream.store.model.recent_changes import RecentChanges
 from nbstream.store.page_sessions import PageSessionStore
@@ -47,12 +49,14 @@ if TYPE_CHECKING:
     from nbstream.listeners.http.page.known_rows import FindRows
     from nbstream.listeners.http.page.routes import View
     from nbstream.listeners.http.password_check import PasswordCheck
+    from nbstream.listeners.limits import ListenerLimits
     from nbstream.listeners.message_service import MessageService
 
 
 def make_page(  # noqa: PLR0913, PLR0917 - what the listener has made already
     settings: Settings,
     parts: ServerParts,
+    limits: ListenerLimits,
     bytes_in_flight: BytesInFlight,
     lookups: ModelLookups,
     message_service: MessageService,
@@ -85,12 +89,11 @@ def make_page(  # noqa: PLR0913, PLR0917 - what the listener has made already
         QuarantineView(quarantine, find_rows),
     ]
     store = PageSessionStore(parts.clients.client, parts.model.keys)
-    limits = HttpLimits(MAX_FORM_BYTES, request_timeout_seconds=section.request_timeout_seconds)
     return PageServer(
         views,
         PageLogin(store, passwords, AttemptCounts(parts.clients.client, parts.model.keys), section.allow_from),
         PageSessions(store, passwords.passwords),
-        BodyReader(limits, bytes_in_flight, "a form"),
+        BodyReader(replace(limits, max_message_bytes=MAX_FORM_BYTES), bytes_in_flight, "a form"),
         static_files,
         renderer,
         PageMetrics(parts.metrics.registry),
@@ -116,7 +119,7 @@ def _make_thresholds(
     return ThresholdsView(
         ThresholdLookups(
             settings.model.name,
-            settings.memory.first_scores,
+            MAX_FIRST_SCORES,
             lambda: parts.mirror.loaded_first_scores,
             lookups.model_state,
             lambda: message_service.runtime.rules,

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
     from redis.asyncio import Redis
 
-    from nbstream.config import Settings, TcpAddress
+    from nbstream.addresses import TcpAddress
+    from nbstream.config import Settings
     from nbstream.engine.choice import Engine
     from nbstream.store.model.acknowledgement import LessonRecorder
 
@@ -133,7 +134,6 @@ def make_model(settings: Settings, client: Redis, recorder: LessonRecorder | Non
         settings.model.name,
         settings.model.ledger_days * _DAY_SECONDS,
         settings.model.half_life_days,
-        first_scores=settings.memory.first_scores,
         recorder=recorder,
         replica_wait=ReplicaWaitOptions(settings.redis.wait_replicas, settings.redis.timeout_seconds / 2),
     )
@@ -206,7 +206,9 @@ async def open_temporary_model(settings: Settings, purpose: str) -> AsyncIterato
     """
     name = temporary_name(purpose)
     model_settings = settings.model.model_copy(update={"name": name})
-    async with open_running_redis(settings.model_copy(update={"model": model_settings})) as clients:
-        ledger_seconds, first_scores = settings.model.ledger_days * _DAY_SECONDS, settings.memory.first_scores
-        async with temporary_model(clients.client, name, ledger_seconds, first_scores) as model:
-            yield model
+    ledger_seconds = settings.model.ledger_days * _DAY_SECONDS
+    async with (
+        open_running_redis(settings.model_copy(update={"model": model_settings})) as clients,
+        temporary_model(clients.client, name, ledger_seconds) as model,
+    ):
+        yield model

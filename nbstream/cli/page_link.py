@@ -6,14 +6,14 @@ import ipaddress
 import shlex
 from dataclasses import replace
 
-from nbstream.listeners.sockets import ListenAddress, TcpListenAddress
+from nbstream.addresses import ListenAddress, TcpAddress
 
 _FORWARDED_PORT = 11334
 
 
 def link_url(address: ListenAddress, path: str) -> str:
     """Return the URL for a browser on this machine; that of a unix socket is reached as ``link_note`` says."""
-    if isinstance(address, TcpListenAddress):
+    if isinstance(address, TcpAddress):
         return f"http://{_reachable(address)}{path}"
     return f"http://localhost:{_FORWARDED_PORT}{path}"
 
@@ -21,7 +21,7 @@ def link_url(address: ListenAddress, path: str) -> str:
 def link_note(address: ListenAddress) -> str:
     """Return what to do before the link can be used."""
     once = "The link can be used once, within ten minutes."
-    if isinstance(address, TcpListenAddress):
+    if isinstance(address, TcpAddress):
         target = _reachable(address)
         return f"{once} From another machine, forward the port first:\n  ssh -N -L {address.port}:{target} HOST"
     return (
@@ -31,7 +31,7 @@ def link_note(address: ListenAddress) -> str:
     )
 
 
-def _reachable(address: TcpListenAddress) -> TcpListenAddress:
+def _reachable(address: TcpAddress) -> TcpAddress:
     """Return the address for a client on this machine: one that means all addresses cannot be connected to."""
     try:
         listening = ipaddress.ip_address(address.host or "0.0.0.0")  # noqa: S104 - nothing is bound here

@@ -6,8 +6,8 @@ of the engines and pure modules of ``policy`` are imported here: ``assembly`` tu
 each module.
 """
 
+from nbstream.addresses import TcpAddress
 from nbstream.config.actions import ActionsSettings, QuarantineSettings
-from nbstream.config.addresses import TcpAddress
 from nbstream.config.feedback import FeedbackSettings
 from nbstream.config.listeners import (
     HttpListenerSettings,

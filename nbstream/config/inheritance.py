@@ -6,21 +6,19 @@ one key. Then the rule is checked like the top itself, with all that it has inhe
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from nbstream.policy.config_bounds import MAX_BUDGETS, MAX_RECIPIENT_RULES, ham_needed
+from nbstream.policy.config_bounds import MAX_BUDGETS, MAX_RECIPIENT_RULES
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from nbstream.config.actions import ActionsSettings
     from nbstream.config.feedback import FeedbackSettings
-    from nbstream.config.memory import MemorySettings
     from nbstream.config.problems import KeyPath
     from nbstream.config.recipients import RecipientRuleSettings
     from nbstream.config.verdict import VerdictSettings
@@ -63,7 +61,6 @@ def rule_problems(
     rules: Sequence[RecipientRuleSettings],
     verdict: VerdictSettings | None,
     feedback: FeedbackSettings | None,
-    memory: MemorySettings | None,
 ) -> list[RuleProblem]:
     """Return the problems of all rules together, under a top with these sections."""
     if len(rules) > MAX_RECIPIENT_RULES:
@@ -71,7 +68,6 @@ def rule_problems(
     problems = _surplus_budget_problems(rules, verdict)
     for position, rule in enumerate(rules):
         problems += feedback_action_problems(rule.actions, (position, "actions"), feedback)
-        problems += budget_problems(rule.verdict, (position, "verdict"), memory)
         if feedback and rule.match.text.lower() in _feedback_addresses(feedback):
             text = "must match an address that mail is delivered to: this is a feedback address"
             problems.append(((position, "match"), text, rule.match.text))
@@ -109,17 +105,6 @@ def feedback_action_problems(
         ((*key, name), "must be redirected to no feedback address: it would be learned there", str(action))
         for name, action in actions
         if action.address.lower() in _feedback_addresses(feedback)
-    ]
-
-
-def budget_problems(verdict: VerdictSettings, key: KeyPath, memory: MemorySettings | None) -> list[RuleProblem]:
-    """Return the problems of the budgets, below ``key``, that need more ham than is remembered."""
-    remembered = memory.first_scores if memory else math.inf
-    text = f"must be a rate that memory.first_scores ({remembered} ham) suffice to promise: this one takes"
-    return [
-        ((*key, name), f"{text} {ham_needed(rate)}", rate)
-        for name, rate in verdict.budget_rates.items()
-        if ham_needed(rate) > remembered
     ]
 
 

@@ -7,17 +7,13 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, Strict, ValidationInfo, field_validator
 
+from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.config.addresses import (
-    DEFAULT_SOCKET_MODE,
-    TcpAddress,
-    UnixAddress,
     read_address,
-    read_host_name,
     read_listen_address,
-    read_socket_mode,
     read_unix_address,
 )
-from nbstream.config.section import ByteCount, Count, FilePath, PasswordFile, Seconds, Section
+from nbstream.config.section import ByteCount, FilePath, PasswordFile, Section
 from nbstream.config.values import (
     Network,
     SecretFile,
@@ -31,72 +27,17 @@ from nbstream.config.values import (
 TcpAddressSetting = Annotated[TcpAddress, BeforeValidator(read_address)]
 TcpOrUnixAddressSetting = Annotated[TcpAddress | UnixAddress, BeforeValidator(read_listen_address)]
 UnixAddressSetting = Annotated[UnixAddress, BeforeValidator(read_unix_address)]
-SocketMode = Annotated[int, BeforeValidator(read_socket_mode)]
 SystemUser = Annotated[str, BeforeValidator(read_system_user)]
-SocketGroup = Annotated[str, Field(min_length=1, max_length=100)]
 Networks = Annotated[tuple[Annotated[Network, BeforeValidator(read_network)], ...], Strict(False)]
 
 
-_LEARNED_BYTES = 16 << 20  # of the spool: two segments
-
-
-def require_room_for_one_message(value: int, info: ValidationInfo, listener: str) -> int:
-    """Return the bytes in flight if they are enough for one message, else raise ValueError.
-
-    With fewer bytes a message of the permitted size would be put off for ever instead of being refused.
-    """
-    largest = info.data.get("max_message_bytes", 0)
-    if value < largest:
-        raise ValueError(f"must be at least listeners.{listener}.max_message_bytes ({largest})")
-    return value
-
-
-class SocketListenerSettings(Section):
-    """What the listeners for programs have in common: the address, and the access to a unix socket."""
-
-    listen: TcpOrUnixAddressSetting
-    """Where the listener accepts connections."""
-
-    socket_mode: SocketMode = DEFAULT_SOCKET_MODE
-    """The permissions of the unix socket, in quotes."""
-
-    socket_group: SocketGroup | None = None
-    """The name of the group that the unix socket is given to. ``null`` leaves the group of the process."""
-
-
-class MailListenerSettings(SocketListenerSettings):
+class MailListenerSettings(Section):
     """What the listeners that take mail to its next hop have in common."""
 
     _listener_name: ClassVar[str]
 
-    max_message_bytes: ByteCount = 50 << 20
-    """A larger message is refused for good (552). It should be no less than what the mail server itself accepts.
-    """
-
-    hostname: Annotated[str, BeforeValidator(read_host_name)] | None = None
-    """The name in the greeting and in the first answer. ``null`` is the name of this machine."""
-
-    idle_timeout_seconds: Seconds = 300
-    """A client that sends nothing for this long is disconnected. RFC 5321 asks for at least 300."""
-
-    message_timeout_seconds: Seconds = 1800
-    """A client that sends no whole message within this time after it connected, or after the answer to its last
-    message, is disconnected, even if it is never silent.
-    """
-
-    max_connections: Count = 200
-    """A further connection is put off (421)."""
-
-    max_bytes_in_flight: ByteCount = 256 << 20
-    """The bytes of mail in memory over all connections, with the copy that is made of each message while it is
-    worked on: twice their size. Mail beyond that is put off (452), but never a message that is alone. It must be
-    at least ``max_message_bytes``.
-    """
-
-    max_recipients: Count = 1000
-    """The recipients of one message. Recipients beyond that are put off (452), and the client sends to them in a
-    second transaction. RFC 5321 asks for at least 100.
-    """
+    listen: TcpOrUnixAddressSetting
+    """Where the listener accepts connections."""
 
     trusted_proxies: Networks = (read_network("127.0.0.0/8"), read_network("::1/128"))
     """The networks whose peers may say by XFORWARD which client a message comes from, as Postfix does. A peer on a
@@ -116,11 +57,6 @@ class MailListenerSettings(SocketListenerSettings):
     ``require`` they must before they send mail, and with ``implicit`` a connection begins with it. All but
     ``off`` need ``tls_cert_file``.
     """
-
-    @field_validator("max_bytes_in_flight")
-    @classmethod
-    def _room_for_one(cls, value: int, info: ValidationInfo) -> int:
-        return require_room_for_one_message(value, info, cls._listener_name)
 
     @field_validator("tls_key_file")
     @classmethod
@@ -142,18 +78,18 @@ class MailListenerSettings(SocketListenerSettings):
 
 
 class SmtpListenerSettings(MailListenerSettings):
-    """The SMTP listener and its limits."""
+    """The SMTP listener."""
 
     _listener_name: ClassVar[str] = "smtp"
 
     listen: TcpOrUnixAddressSetting = TcpAddress("127.0.0.1", 10025)
-    """Where the listener accepts connections. Port 0 lets the system choose a port. Postfix cannot send SMTP to a
-    unix socket.
+    """Where the listener accepts connections. Port 0 lets the system choose a port. A unix socket may have
+    permissions and a group: ``unix:/PATH mode=0660 group=postfix``. Postfix cannot send SMTP to a unix socket.
     """
 
 
 class LmtpListenerSettings(MailListenerSettings):
-    """The LMTP listener and its limits."""
+    """The LMTP listener."""
 
     _listener_name: ClassVar[str] = "lmtp"
 
@@ -184,12 +120,6 @@ class HttpListenerSettings(Section):
     listen: TcpOrUnixAddressSetting = TcpAddress("127.0.0.1", 11334)
     """Where the listener accepts connections."""
 
-    socket_mode: SocketMode = DEFAULT_SOCKET_MODE
-    """The permissions of the unix socket, in quotes."""
-
-    socket_group: SocketGroup | None = None
-    """The name of the group that the unix socket is given to. ``null`` leaves the group of the process."""
-
     write_password_file: PasswordFile | None = None
     """A file that holds another password, which is needed to teach and may also read, on the page too. Without it
     ``password_file`` is for both.
@@ -199,22 +129,6 @@ class HttpListenerSettings(Section):
     """The networks whose peers need no password, unless a proxy asks for somebody else, whom it has to name in
     ``X-Forwarded-For`` then. A peer on a unix socket needs none either. To teach over TCP without a password a
     peer must be in ``feedback.allow_from`` too.
-    """
-
-    max_message_bytes: ByteCount = 50 << 20
-    """A larger message is refused (413)."""
-
-    max_connections: Count = 200
-    """A further connection is answered 503."""
-
-    max_bytes_in_flight: ByteCount = 256 << 20
-    """The bytes of messages in memory over all connections, with the copy that is made of each: twice their size.
-    A request beyond that is answered 503, but never one that is alone. It must be at least ``max_message_bytes``.
-    """
-
-    request_timeout_seconds: Seconds = 60
-    """The time that the header of a request may take to arrive, the time that its body may take (408), and the
-    time that a connection may stay without a request.
     """
 
     @field_validator("listen")
@@ -245,82 +159,24 @@ class HttpListenerSettings(Section):
             raise ValueError("must be left out where listeners.http.password_file is")
         return value
 
-    @field_validator("max_bytes_in_flight")
-    @classmethod
-    def _room_for_one(cls, value: int, info: ValidationInfo) -> int:
-        return require_room_for_one_message(value, info, "http")
 
-
-class SpamdListenerSettings(SocketListenerSettings):
-    """The listener for clients of SpamAssassin's server, and its limits."""
+class SpamdListenerSettings(Section):
+    """The listener for clients of SpamAssassin's server."""
 
     listen: TcpOrUnixAddressSetting = TcpAddress("127.0.0.1", 1783)
     """Where the listener accepts connections."""
 
-    max_message_bytes: ByteCount = 50 << 20
-    """A larger message is refused (65). The limit also holds for a compressed message once it is unpacked."""
 
-    idle_timeout_seconds: Seconds = 300
-    """The time within which the next bytes of a request must arrive, and the time within which the client must
-    take the answer.
-    """
-
-    request_timeout_seconds: Seconds = 300
-    """The time within which a whole request must arrive. After that it is refused (79)."""
-
-    max_connections: Count = 200
-    """A further connection is answered that the service is unavailable (69)."""
-
-    max_bytes_in_flight: ByteCount = 256 << 20
-    """The bytes of mail in memory over all connections, with the copy that is made of each message: twice their
-    size. Mail beyond that is put off (75), but never a message that is alone. It must be at least
-    ``max_message_bytes``.
-    """
-
-    @field_validator("max_bytes_in_flight")
-    @classmethod
-    def _room_for_one(cls, value: int, info: ValidationInfo) -> int:
-        return require_room_for_one_message(value, info, "spamd")
-
-
-class MilterListenerSettings(SocketListenerSettings):
-    """The listener for mail servers that ask a milter about each message, and its limits.
+class MilterListenerSettings(Section):
+    """The listener for mail servers that ask a milter about each message.
 
     The mail server edits the header, refuses or holds the message itself. It connects to nbstream; no next hop is
-    needed.
+    needed. A message larger than ``limits.max_message_bytes`` is judged by its beginning. There is room for 500
+    connections at least, because each SMTP client of the mail server has one of its own.
     """
 
     listen: TcpOrUnixAddressSetting = TcpAddress("127.0.0.1", 11332)
     """Where the listener accepts connections."""
-
-    max_message_bytes: ByteCount = 50 << 20
-    """A larger message is judged by its beginning. One whose header alone is larger is refused for good (552)."""
-
-    idle_timeout_seconds: Seconds = 7200
-    """A connection on which nothing comes for this long is closed. It lives as long as the session of an SMTP
-    client, which may be silent for 300 seconds with Postfix, and for an hour with Sendmail.
-    """
-
-    message_timeout_seconds: Seconds = 300
-    """The time within which the header and the body of a message must arrive, and the time within which the mail
-    server must take the answer. After that the connection is closed.
-    """
-
-    max_connections: Count = 500
-    """A further connection is closed, and the mail server does what it is told to do without its milter. Each SMTP
-    client of the mail server has a connection of its own.
-    """
-
-    max_bytes_in_flight: ByteCount = 256 << 20
-    """The bytes of mail in memory over all connections, with the copy that is made of each message: twice their
-    size. Mail beyond that is put off (452), but never a message that is alone. It must be at least
-    ``max_message_bytes``.
-    """
-
-    @field_validator("max_bytes_in_flight")
-    @classmethod
-    def _room_for_one(cls, value: int, info: ValidationInfo) -> int:
-        return require_room_for_one_message(value, info, "milter")
 
 
 class MetricsListenerSettings(Section):
@@ -331,34 +187,10 @@ class MetricsListenerSettings(Section):
 
 
 class StreamListenerSettings(Section):
-    """The listener for programs that use Redis. It has no address, only limits."""
-
-    max_message_bytes: ByteCount = 10 << 20
-    """A larger message is answered with an error."""
-
-    max_in_flight: Annotated[int, Field(ge=1, le=1000)] = 16
-    """The number of entries that one worker handles at once. Each entry that is learned needs one of the 32
-    connections to Redis.
-    """
-
-    max_bytes_in_flight: ByteCount = 64 << 20
-    """No further entries are read while the entries in hand, counted twice for the copies that are made of them,
-    are larger than this together.
-    """
+    """The listener for programs that use Redis. It has no address. A message has at most 10 MiB."""
 
     claim_seconds: Annotated[float, Field(ge=1, le=86400, allow_inf_nan=False)] = 60
     """Another worker takes over the entries of a worker that gave no sign of life for this long."""
-
-    tries: Annotated[int, Field(ge=1, le=100)] = 3
-    """An entry that ended its worker, or ran into a fault, this many times is moved to
-    ``nbstream:{MODEL}:dead``.
-    """
-
-    answers: Annotated[int, Field(ge=1, le=1_000_000_000)] = 100_000
-    """About this many answers are kept, the newest ones."""
-
-    dead: Count = 1000
-    """About this many dead entries are kept, the newest ones."""
 
 
 class DovecotListenerSettings(Section):
@@ -368,58 +200,21 @@ class DovecotListenerSettings(Section):
     """
 
     listen: UnixAddressSetting = UnixAddress(Path("/run/nbstream/nbstream-report"))
-    """The unix socket. Its name is that of the program in the Sieve scripts, and ``sieve_pipe_socket_dir`` names
-    its folder, as seen from Dovecot's ``base_dir``.
+    """The unix socket, with its group as in ``unix:/PATH group=vmail``: who may connect may teach. Its name is
+    that of the program in the Sieve scripts, and ``sieve_pipe_socket_dir`` names its folder, as seen from
+    Dovecot's ``base_dir``.
     """
-
-    socket_mode: SocketMode = DEFAULT_SOCKET_MODE
-    """The permissions of the unix socket, in quotes. Who may connect may teach."""
-
-    socket_group: SocketGroup | None = None
-    """The name of the group that the unix socket is given to. ``null`` leaves the group of the process."""
 
     trusted_users: Annotated[tuple[SystemUser, ...], Strict(False)] = ()
     """The system users who may say whose mail they report, by name or number: the one that owns the mail of
     virtual users, such as ``vmail``. Root and the user of nbstream always may. Any other one reports for itself.
     """
 
-    max_message_bytes: ByteCount = 50 << 20
-    """A larger message is refused."""
-
-    idle_timeout_seconds: Seconds = 30
-    """The time within which the next bytes of a message must arrive."""
-
-    request_timeout_seconds: Seconds = 60
-    """The time within which a whole message must arrive, and the time that the disk may take to write it.
-    After that it is refused.
-    """
-
-    max_connections: Count = 200
-    """A further connection is refused."""
-
-    max_bytes_in_flight: ByteCount = 256 << 20
-    """The bytes of messages in memory over all connections, with the copy that is made of each: twice their size.
-    A message beyond that is refused, but never one that is alone. It must be at least ``max_message_bytes``.
-    """
-
     spool_max_bytes: ByteCount = 1 << 30
     """The bytes of the spool on the disk, in ``state_dir``. A message beyond that is refused. It must be at least
-    ``max_message_bytes`` and 16 MiB more, for what was learned and is not removed yet. What was set aside because
-    it cannot be learned may have as many bytes again.
+    ``limits.max_message_bytes`` and 16 MiB more, for what was learned and is not removed yet. What was set aside
+    because it cannot be learned may have as many bytes again.
     """
-
-    @field_validator("max_bytes_in_flight")
-    @classmethod
-    def _room_for_one(cls, value: int, info: ValidationInfo) -> int:
-        return require_room_for_one_message(value, info, "dovecot")
-
-    @field_validator("spool_max_bytes")
-    @classmethod
-    def _spool_for_one(cls, value: int, info: ValidationInfo) -> int:
-        least = int(info.data.get("max_message_bytes", 0)) + _LEARNED_BYTES
-        if value < least:
-            raise ValueError(f"must be at least listeners.dovecot.max_message_bytes and 16 MiB more ({least})")
-        return value
 
 
 class ListenersSettings(Section):
@@ -470,13 +265,5 @@ class ListenersSettings(Section):
     @property
     def listen_addresses(self) -> list[tuple[str, TcpAddress | UnixAddress]]:
         """The names of the listeners that have an address and are not closed, with their addresses."""
-        by_name = {
-            "smtp": self.smtp,
-            "lmtp": self.lmtp,
-            "http": self.http,
-            "metrics": self.metrics,
-            "spamd": self.spamd,
-            "milter": self.milter,
-            "dovecot": self.dovecot,
-        }
-        return [(name, listener.listen) for name, listener in by_name.items() if listener]
+        listeners = ((name, getattr(self, name)) for name in type(self).model_fields)
+        return [(name, listener.listen) for name, listener in listeners if hasattr(listener, "listen")]

@@ -20,12 +20,6 @@ class MemorySettings(Section):
     kB of Redis.
     """
 
-    first_scores: Annotated[int, Field(ge=1000, le=10_000_000)] = 50_000
-    """How many labelled messages of each class are kept with the P(spam) that they had before their label. A
-    budget is promised by these. ``memory.hours`` does not limit them. Each takes about 150 bytes of Redis and 600
-    bytes of each worker.
-    """
-
     explanations: bool = True
     """Remember also why each checked message got its verdict, for ``nbstream explain ID``. Each explanation takes
     about 2 kB of Redis.

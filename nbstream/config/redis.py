@@ -9,7 +9,8 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, SecretStr, Strict, ValidationInfo, field_validator
 
-from nbstream.config.addresses import TcpAddress, read_address
+from nbstream.addresses import TcpAddress
+from nbstream.config.addresses import read_address
 from nbstream.config.paths import read_path
 from nbstream.config.redis_url import (
     EMBEDDED,

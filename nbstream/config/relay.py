@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, ValidationInfo, field_validator
 
 from nbstream.config.addresses import read_server_name
-from nbstream.config.section import CaFile, Count, PasswordFile, Seconds, Section
+from nbstream.config.section import CaFile, PasswordFile, Seconds, Section
 from nbstream.config.values import (
     MaildirNextHopSetting,
     SecretFile,
@@ -59,11 +59,6 @@ class RelaySettings(Section):
     reply_timeout_seconds: Seconds = 300
     """The longest wait for each reply of the next hop. A mail server may take its time after the final dot, and a
     filter that gives up early doubles mail.
-    """
-
-    max_connections: Count = 200
-    """The connections to the next hop at once; further messages wait for one of them. A client that has begun a
-    message holds one, and therefore it should be no less than ``listeners.smtp.max_connections``.
     """
 
     @field_validator("tls")

@@ -22,6 +22,7 @@ from pydantic import (
 
 from nbstream.config import inheritance
 from nbstream.config.actions import ActionsSettings, QuarantineSettings
+from nbstream.config.addresses import read_host_name
 from nbstream.config.feedback import FeedbackSettings
 from nbstream.config.headers import HeadersSettings
 from nbstream.config.inheritance import located_error
@@ -34,11 +35,13 @@ from nbstream.config.section import ByteCount, Count, FilePath, Probability, Sec
 from nbstream.config.values import ServerNextHopSetting, read_authserv_id, read_model_name, read_workers
 from nbstream.config.verdict import VerdictSettings
 from nbstream.engine.choice import EngineChoice
-from nbstream.tokens import MAX_TOKENS
 
 AuthservIds = Annotated[
     tuple[Annotated[str, BeforeValidator(read_authserv_id)], ...], Strict(False), Field(max_length=100)
 ]
+
+
+_LEARNED_BYTES = 16 << 20  # of the spool: two segments of what was learned and is not removed yet
 
 
 class MinLearnedSettings(Section):
@@ -81,23 +84,37 @@ class ModelSettings(Section):
 
 
 class LimitsSettings(Section):
-    """The limits of the work that one message may cause."""
+    """The limits of a message, and of what each listener has in hand."""
+
+    max_message_bytes: ByteCount = 50 << 20
+    """A larger message is refused for good (552, 413). It should be no less than what the mail server itself
+    accepts. It holds for a compressed message once it is unpacked.
+    """
+
+    max_bytes_in_flight: ByteCount = 256 << 20
+    """The memory limit of each listener for the messages in hand; each message counts twice, because it is copied
+    while it is worked on. Mail beyond that is put off (452, 503), but never a message that is alone. It must be at
+    least ``max_message_bytes``.
+    """
+
+    max_connections: Count = 200
+    """The connections of each listener, and those to the next hop. A further client is put off (421, 503), and a
+    further message waits for a connection to the next hop.
+    """
 
     look_bytes: ByteCount = 1 << 20
     """The bytes of a message that are looked at, from its start. Of a longer message the end is looked at too: an
     eighth of this.
     """
 
-    max_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] = 2000
-    """The distinct tokens of a message that are scored and learned. Of more words and links, some are chosen from
-    its beginning, its end and all between.
-    """
-
-    max_parts: Count = 200
-    """The MIME parts of a message that are looked at, over all levels."""
-
-    max_depth: Annotated[int, Field(ge=1, le=100)] = 20
-    """The levels of MIME parts inside each other that are looked at."""
+    @field_validator("max_bytes_in_flight")
+    @classmethod
+    def _room_for_one(cls, value: int, info: ValidationInfo) -> int:
+        # With fewer bytes a message of the permitted size would be put off for ever instead of being refused.
+        largest = info.data.get("max_message_bytes", 0)
+        if value < largest:
+            raise ValueError(f"must be at least limits.max_message_bytes ({largest})")
+        return value
 
 
 class AutolearnSettings(Section):
@@ -108,9 +125,6 @@ class AutolearnSettings(Section):
 
     spam: Probability = 0.999
     """A message with at least this P(spam) is learned as spam. It must be at least ``verdict.spam``."""
-
-    lead: Annotated[int, Field(ge=1, le=1_000_000)] = 20
-    """How many more messages of one class than of the other may be learned this way."""
 
 
 class LogSettings(Section):
@@ -147,6 +161,12 @@ class Settings(Section):
     redis: RedisSettings = RedisSettings()
     """The Redis that holds the counts, which all daemons with the same model share."""
 
+    hostname: Annotated[str, BeforeValidator(read_host_name)] | None = None
+    """The name of this machine in the greeting of SMTP and LMTP. ``null`` is what the system says."""
+
+    limits: LimitsSettings = LimitsSettings()
+    """The limits of a message, and of what each listener has in hand."""
+
     listeners: ListenersSettings = ListenersSettings()
     """The listeners. ``null`` closes one."""
 
@@ -167,11 +187,6 @@ class Settings(Section):
     memory: MemorySettings = MemorySettings()
     """What is remembered of checked messages, which can then be taught by the id in their verdict header alone
     (inline forwards, abuse reports with the header only, ``nbstream learn spam --id ID``).
-    """
-
-    limits: LimitsSettings = LimitsSettings()
-    """The work that one message may cause. What lies beyond a limit is delivered, but neither looked at nor
-    learned.
     """
 
     trusted_authserv_ids: AuthservIds = ()
@@ -243,6 +258,16 @@ class Settings(Section):
             raise located_error(problems)
         return value
 
+    @field_validator("listeners")
+    @classmethod
+    def _spool_has_room_for_one(cls, value: ListenersSettings, info: ValidationInfo) -> ListenersSettings:
+        limits, dovecot = info.data.get("limits"), value.dovecot
+        least = limits.max_message_bytes + _LEARNED_BYTES if limits else 0
+        if dovecot and dovecot.spool_max_bytes < least:
+            text = f"must be at least limits.max_message_bytes and 16 MiB more ({least})"
+            raise located_error([(("dovecot", "spool_max_bytes"), text, dovecot.spool_max_bytes)])
+        return value
+
     @field_validator("relay")
     @classmethod
     def _next_hop_is_another_server(cls, value: RelaySettings, info: ValidationInfo) -> RelaySettings:
@@ -252,14 +277,6 @@ class Settings(Section):
         for name, own in listeners.listen_addresses:
             if own.is_reached_at(value.next_hop.address):
                 raise ValueError(f"next_hop must be another server: listeners.{name}.listen is this daemon's own")
-        return value
-
-    @field_validator("verdict")
-    @classmethod
-    def _enough_first_scores(cls, value: VerdictSettings, info: ValidationInfo) -> VerdictSettings:
-        problems = inheritance.budget_problems(value, (), info.data.get("memory"))
-        if problems:
-            raise located_error(problems)
         return value
 
     @field_validator("autolearn")
@@ -294,9 +311,7 @@ class Settings(Section):
     def _check_recipient_rules(
         cls, value: tuple[RecipientRuleSettings, ...], info: ValidationInfo
     ) -> tuple[RecipientRuleSettings, ...]:
-        problems = inheritance.rule_problems(
-            value, *(info.data.get(key) for key in ("verdict", "feedback", "memory"))
-        )
+        problems = inheritance.rule_problems(value, *(info.data.get(key) for key in ("verdict", "feedback")))
         if problems:
             raise located_error(problems)
         return value

@@ -14,10 +14,12 @@ from typing import TypeAlias
 
 from pydantic import SecretStr
 
-from nbstream.config.addresses import TcpAddress, UnixAddress, read_address, read_listen_address
+from nbstream.addresses import TcpAddress, UnixAddress
+from nbstream.config.addresses import read_address, read_listen_address
 from nbstream.config.paths import read_path, read_text_file
 from nbstream.policy.actions import Action
 from nbstream.policy.address_patterns import AddressPattern
+from nbstream.policy.config_bounds import MAX_FALSE_POSITIVE_RATE, MIN_FALSE_POSITIVE_RATE
 from nbstream.policy.field_names import require_own_name
 from nbstream.policy.field_templates import require_field_value
 from nbstream.policy.filter_marks import MAX_TAG_BYTES
@@ -33,11 +35,10 @@ _SYSTEM_USER = re.compile(r"[^\s:/,\x00-\x1f\x7f]{1,100}")
 _AUTHSERV_ID = re.compile(r"[^\s\x00-\x1f\x7f;()\"\\=/@,<>\[\]]{1,253}")
 
 MAX_FALSE_POSITIVE_COST = 1e9
-MAX_FALSE_POSITIVE_RATE = 0.5
 MAX_WORKERS = 128
 _ALLOWED_REJECT = (
     "must be null, a number above 0 and at most 1, {false_positive_cost: C} with C above 0, "
-    f"or {{max_false_positive_rate: R}} with R above 0 and at most {MAX_FALSE_POSITIVE_RATE}"
+    f"or {{max_false_positive_rate: R}} with R from {MIN_FALSE_POSITIVE_RATE:f} to {MAX_FALSE_POSITIVE_RATE}"
 )
 _ALLOWED_NEXT_HOP = (
     "must be maildir, maildir:PATH, smtp://HOST:PORT, smtps://HOST:PORT, lmtp://HOST:PORT, smtp:unix:/PATH or "
@@ -95,7 +96,11 @@ def read_reject_threshold(value: object) -> float | FalsePositiveCost | FalsePos
         name, number = next(iter(value.items()))
         if name == "false_positive_cost" and _is_number(number) and 0 < number <= MAX_FALSE_POSITIVE_COST:
             return FalsePositiveCost(float(number))
-        if name == "max_false_positive_rate" and _is_number(number) and 0 < number <= MAX_FALSE_POSITIVE_RATE:
+        if (
+            name == "max_false_positive_rate"
+            and _is_number(number)
+            and MIN_FALSE_POSITIVE_RATE <= number <= MAX_FALSE_POSITIVE_RATE
+        ):
             return FalsePositiveRate(float(number))
     elif _is_number(value) and 0 < value <= 1:  # type: ignore[operator]  # a number
         return float(value)  # type: ignore[arg-type]

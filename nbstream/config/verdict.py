@@ -9,12 +9,12 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, mo
 from nbstream.config.section import Probability, Section
 from nbstream.config.values import (
     MAX_FALSE_POSITIVE_COST,
-    MAX_FALSE_POSITIVE_RATE,
     FalsePositiveCost,
     FalsePositiveRate,
     read_reject_threshold,
     read_until_promised,
 )
+from nbstream.policy.config_bounds import MAX_FALSE_POSITIVE_RATE, MIN_FALSE_POSITIVE_RATE
 
 
 class VerdictSettings(Section):
@@ -42,12 +42,12 @@ class VerdictSettings(Section):
     """
 
     max_false_positive_rate: (
-        Annotated[float, Field(gt=0, le=MAX_FALSE_POSITIVE_RATE, allow_inf_nan=False)] | None
+        Annotated[float, Field(ge=MIN_FALSE_POSITIVE_RATE, le=MAX_FALSE_POSITIVE_RATE, allow_inf_nan=False)] | None
     ) = None
     """Replaces ``spam``: a budget. 0.001 allows one ham message in a thousand to be called spam. The threshold is
     then the lowest that keeps the budget; it is computed from the labelled ham and moves as more is learned. The
     budget needs the labels of all ham, or of a fair sample, not of errors alone: 2,995 labelled ham messages for
-    0.001, 299 for 0.01, 29,956 for 0.0001.
+    0.001, 299 for 0.01, 29,956 for 0.0001. The newest 50,000 of each class are kept.
     """
 
     until_promised: Annotated[float | str, BeforeValidator(read_until_promised)] = "unsure"

@@ -8,16 +8,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from nbstream.addresses import ListenAddress, TcpAddress, UnixAddress
 from nbstream.assembly.listeners import LISTENERS
 from nbstream.errors import CannotStart
-from nbstream.listeners.sockets import (
-    ListenAddress,
-    TcpListenAddress,
-    UnixListenAddress,
-    bound_address,
-    open_listening_socket,
-    resolve_host,
-)
+from nbstream.listeners.sockets import bound_address, open_listening_socket, resolve_host
 
 if TYPE_CHECKING:
     from nbstream.assembly.listeners import ListenerEntry
@@ -64,7 +58,7 @@ def open_sockets(
 
 
 def _single_addresses(name: str, address: ListenAddress) -> list[ListenAddress]:
-    if name in _NAMES_THAT_BIND_ALL and isinstance(address, TcpListenAddress):
+    if name in _NAMES_THAT_BIND_ALL and isinstance(address, TcpAddress):
         return resolve_host(address)
     return [address]
 
@@ -78,7 +72,7 @@ def close_sockets(sockets: ListenerSockets) -> None:
 
 def unix_socket_inodes(addresses: ListenAddresses) -> UnixSocketInodes:
     """Return the inodes of the unix sockets that were made for ``addresses``; a closed socket keeps its file."""
-    paths = [address.path for address in addresses.values() if isinstance(address, UnixListenAddress)]
+    paths = [address.path for address in addresses.values() if isinstance(address, UnixAddress)]
     return {path: path.stat().st_ino for path in paths}
 
 

@@ -10,16 +10,16 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from nbstream import __version__, config
+from nbstream.addresses import TcpAddress
 from nbstream.listeners.control_socket import ControlListener
-from nbstream.listeners.sockets import TcpListenAddress
 from nbstream.store.cancellation import cancel_and_wait
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from nbstream.addresses import ListenAddress
     from nbstream.daemon.reloader import Reloader
     from nbstream.engine.choice import Engine
-    from nbstream.listeners.sockets import ListenAddress
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ async def serve_control(
             "version": __version__,
             "workers": list(roles),
             "roles": list(roles.values()),
-            "http": [address.host, address.port] if isinstance(address, TcpListenAddress) else None,
+            "http": [address.host, address.port] if isinstance(address, TcpAddress) else None,
         }
 
     task = asyncio.create_task(reloader.run(), name="reloading")

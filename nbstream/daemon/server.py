@@ -195,7 +195,8 @@ class Server:
     async def _open_listeners(self, parts: ServerParts, sockets: ListenerSockets) -> None:
         """Start all listeners of this process, and the background work of those that have some."""
         for entry in LISTENERS:
-            if not entry.is_on(self.settings) or (entry.address and entry.name not in sockets):
+            has_socket = entry.listen_address(self.settings) is not None
+            if not entry.is_on(self.settings) or (has_socket and entry.name not in sockets):
                 continue
             assert self._runtime is not None
             listener = entry.make_listener(self.settings, parts, self._runtime, self._refuses_mail)

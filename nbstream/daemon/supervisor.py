@@ -30,6 +30,7 @@ from nbstream.daemon.shared_sockets import SharedSockets
 from nbstream.daemon.worker_slot import WorkerContext, WorkerSlot
 from nbstream.errors import ConfigError, StoreUnavailable
 from nbstream.listeners import names
+from nbstream.listeners.limits import ListenerLimits
 from nbstream.logs import event_fields
 from nbstream.metrics import multiprocess
 from nbstream.metrics.daemon import DaemonMetrics
@@ -211,7 +212,7 @@ class Supervisor:
         if not listen_addresses:
             return None, {}
         sockets = addresses.open_sockets(listen_addresses)
-        listener = make_metrics_listener(self._render_metrics)
+        listener = make_metrics_listener(self._render_metrics, ListenerLimits())
         await listener.start(*sockets[names.METRICS])
         return listener, addresses.bound_addresses(listen_addresses, sockets)
 

@@ -16,6 +16,7 @@ from email.message import EmailMessage
 from email.utils import format_datetime, localtime
 from typing import TYPE_CHECKING
 
+from nbstream.addresses import TcpAddress
 from nbstream.assembly.headers import make_message_reader
 from nbstream.assembly.listeners import LISTENERS
 from nbstream.doctor.examination import in_thread
@@ -23,15 +24,14 @@ from nbstream.doctor.listener_probes import Conversation, begin_smtp, smtp_reply
 from nbstream.doctor.listeners import connect
 from nbstream.findings import note, ok, problem
 from nbstream.listeners import names
-from nbstream.listeners.sockets import TcpListenAddress
 from nbstream.store.canaries import FOLDER, Canaries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nbstream.addresses import ListenAddress
     from nbstream.doctor.site import Site
     from nbstream.findings import Finding
-    from nbstream.listeners.sockets import ListenAddress
 
 NO_WAY = note(
     "canary",
@@ -79,7 +79,7 @@ It is marked as spam, whatever it contains. You can delete it.
 
 {nonce}
 """
-_MAIL_SERVER = TcpListenAddress("127.0.0.1", 25)
+_MAIL_SERVER = TcpAddress("127.0.0.1", 25)
 _VERBS = {names.SMTP: "EHLO", names.LMTP: "LHLO", names.MILTER: "EHLO"}
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from nbstream.listeners.sockets import UnixListenAddress
+from nbstream.addresses import UnixAddress
 
 if TYPE_CHECKING:
-    from nbstream.listeners.sockets import ListenAddress
+    from nbstream.addresses import ListenAddress
 
 LOOPBACK = "loopback"
 """The host of all addresses by which this machine reaches itself."""
@@ -44,6 +44,6 @@ def tcp_endpoint(host: str, port: int) -> Endpoint:
 
 def listener_endpoint(address: ListenAddress) -> Endpoint:
     """Return the endpoint at which a listener is reached from this machine."""
-    if isinstance(address, UnixListenAddress):
+    if isinstance(address, UnixAddress):
         return Endpoint(str(address.path))
     return tcp_endpoint(address.host, address.port)

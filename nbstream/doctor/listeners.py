@@ -6,6 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.assembly.listeners import LISTENERS
 from nbstream.assembly.store import open_running_redis
 from nbstream.doctor import listener_probes as probes
@@ -14,7 +15,6 @@ from nbstream.doctor.examination import failure
 from nbstream.errors import ConfigError, StoreUnavailable
 from nbstream.findings import note, ok, problem, warning
 from nbstream.listeners import names
-from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.redis_errors import store_errors
 from nbstream.store.stream_queue import CONSUMER_GROUP
@@ -22,9 +22,9 @@ from nbstream.store.stream_queue import CONSUMER_GROUP
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from nbstream.addresses import ListenAddress
     from nbstream.doctor.site import Site
     from nbstream.findings import Finding
-    from nbstream.listeners.sockets import ListenAddress
 
 UNREACHABLE = problem(
     "listener.{name}",
@@ -82,7 +82,7 @@ async def examine_listeners(site: Site) -> Sequence[Finding]:
 
 async def probe_listener(name: str, address: ListenAddress, has_tls: bool = False) -> Sequence[Finding]:
     """Connect to a listener, at once within TLS or not, and ask it; one that does not answer is a finding."""
-    if isinstance(address, TcpListenAddress) and address.port == 0:
+    if isinstance(address, TcpAddress) and address.port == 0:
         return [PORT_UNKNOWN(name=name)]
     try:
         async with asyncio.timeout(_ANSWER_SECONDS):
@@ -109,7 +109,7 @@ async def connect(
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect to where a listener listens; one that listens at all addresses is asked at loopback."""
     context = probes.unchecked_tls() if has_tls else None
-    if isinstance(address, UnixListenAddress):
+    if isinstance(address, UnixAddress):
         server_name = "" if has_tls else None
         return await asyncio.open_unix_connection(str(address.path), ssl=context, server_hostname=server_name)
     return await asyncio.open_connection(_ANY_HOST.get(address.host, address.host), address.port, ssl=context)

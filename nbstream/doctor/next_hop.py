@@ -6,8 +6,8 @@ import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from nbstream.addresses import TcpAddress
 from nbstream.assembly.delivery import make_next_hop
-from nbstream.config import TcpAddress
 from nbstream.doctor.certificates import next_hop_certificate
 from nbstream.errors import RelayUnavailable
 from nbstream.findings import ok, problem

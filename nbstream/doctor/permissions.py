@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from nbstream.addresses import UnixAddress
 from nbstream.assembly.listeners import LISTENERS
 from nbstream.config import SecretFile
 from nbstream.doctor.examination import in_thread, run_parts
 from nbstream.findings import note, ok, problem, warning
-from nbstream.listeners.sockets import UnixListenAddress
 from nbstream.system_users import as_user, user_name, user_number
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ SOCKET_DIFFERS = warning(
 )
 NO_GROUP = problem(
     "permissions.sockets",
-    "There is no group {group}, which listeners.{listener}.socket_group names: the daemon cannot start.",
+    "There is no group {group}, which listeners.{listener}.listen names: the daemon cannot start.",
     "Make the group, or name another one.",
 )
 NO_USER = problem(
@@ -157,7 +157,7 @@ def _names(site: Site) -> Iterator[Finding]:
     """Yield the groups and users of listeners that this machine does not have."""
     for listener in LISTENERS:
         address = listener.listen_address(site.settings)
-        if isinstance(address, UnixListenAddress) and address.group and not _is_known(grp.getgrnam, address.group):
+        if isinstance(address, UnixAddress) and address.group and not _is_known(grp.getgrnam, address.group):
             yield NO_GROUP(group=address.group, listener=listener.name)
     dovecot = site.settings.listeners.dovecot
     for user in dovecot.trusted_users if dovecot else ():
@@ -179,7 +179,7 @@ def _sockets(site: Site) -> Iterator[Finding]:
     count, wrong = 0, False
     for listener in LISTENERS:
         address = listener.listen_address(site.settings)
-        if not isinstance(address, UnixListenAddress):
+        if not isinstance(address, UnixAddress):
             continue
         count += 1
         for finding in _socket(listener.name, address):
@@ -189,7 +189,7 @@ def _sockets(site: Site) -> Iterator[Finding]:
         yield SOCKETS(count=count)
 
 
-def _socket(listener: str, address: UnixListenAddress) -> Iterator[Finding]:
+def _socket(listener: str, address: UnixAddress) -> Iterator[Finding]:
     try:
         status = address.path.stat()
     except FileNotFoundError:

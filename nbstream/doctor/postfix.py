@@ -99,7 +99,7 @@ FEEDBACK_GUARDED = ok("postfix.feedback", "Strangers may not write to the feedba
 TOO_LARGE = problem(
     "postfix.size",
     "The service {service} takes messages of up to {postfix}, and listeners.{listener} of up to {limit}.",
-    "Lower message_size_limit or raise max_message_bytes, or large mail is refused after it was accepted.",
+    "Lower message_size_limit or raise limits.max_message_bytes, or large mail is refused after it was accepted.",
 )
 SIZE = ok("postfix.size", "Postfix takes no larger messages than nbstream.")
 MILTER_FAILURE = warning(
@@ -237,7 +237,7 @@ def filter_side(settings: Settings) -> FilterSide:
         address = listener.listen_address(settings)
         if address is not None:
             endpoints[listener.name] = listener_endpoint(address)
-            limits[listener.name] = getattr(listener.section(settings.listeners), "max_message_bytes", 0)
+            limits[listener.name] = settings.limits.max_message_bytes
     taken = [] if settings.headers.mode == "observe" else list(_taken_actions(settings))
     return FilterSide(
         endpoints,

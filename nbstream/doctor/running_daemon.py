@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from nbstream import __version__
 from nbstream.assembly.engine import make_engine
+from nbstream.assembly.listeners import LISTENERS
 from nbstream.engine.choice import ENVIRONMENT
 from nbstream.findings import note, ok, problem, warning
 
@@ -115,6 +116,5 @@ def open_files_finding(limits: str, needed: int) -> Finding | None:
 def _connections(site: Site) -> int:
     """Return how many connections a process may have, those to the next hop included."""
     settings = site.settings
-    sections = (getattr(settings.listeners, name) for name in type(settings.listeners).model_fields)
-    accepted: int = sum(getattr(section, "max_connections", 0) for section in sections)
-    return accepted + settings.relay.max_connections
+    listeners = (entry for entry in LISTENERS if entry.listen_address(settings))
+    return sum(entry.limits(settings).max_connections for entry in listeners) + settings.limits.max_connections

@@ -14,37 +14,12 @@ import secrets
 import socket
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nbstream.addresses import ListenAddress, TcpAddress, UnixAddress
+
 BACKLOG = 512  # connections that wait for their turn
-
-
-@dataclass(frozen=True, slots=True)
-class TcpListenAddress:
-    """A host and a port; with port 0 the system chooses one."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-@dataclass(frozen=True, slots=True)
-class UnixListenAddress:
-    """A path, the permissions of the socket there, and the name of its group; None leaves the group as it is."""
-
-    path: Path
-    mode: int = 0o660
-    group: str | None = None
-
-    def __str__(self) -> str:
-        return f"unix:{self.path}"
-
-
-ListenAddress = TcpListenAddress | UnixListenAddress
 
 
 def open_listening_socket(address: ListenAddress) -> socket.socket:
@@ -52,7 +27,7 @@ def open_listening_socket(address: ListenAddress) -> socket.socket:
 
     Raises ``OSError``, also for a group that does not exist.
     """
-    listening = _listen_on_tcp(address) if isinstance(address, TcpListenAddress) else _bind_unix(address)
+    listening = _listen_on_tcp(address) if isinstance(address, TcpAddress) else _bind_unix(address)
     listening.setblocking(False)
     return listening
 
@@ -63,7 +38,7 @@ def reserve_address(address: ListenAddress) -> socket.socket:
     It reserves the address for the sockets of ``socket_at_same_address``. Raises ``OSError`` as
     ``open_listening_socket`` does.
     """
-    if isinstance(address, UnixListenAddress):
+    if isinstance(address, UnixAddress):
         return _bind_unix(address, listen=False)
     family, _, _, _, resolved = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
     reserved = _bind_tcp(family, resolved)
@@ -101,24 +76,24 @@ def _bind_tcp(family: int, address: tuple[Any, ...], *, shared: bool = False) ->
 
 def bound_address(address: ListenAddress, listening: socket.socket) -> ListenAddress:
     """Return where a socket that was made for ``address`` listens: with the port that the system chose."""
-    if isinstance(address, UnixListenAddress):
+    if isinstance(address, UnixAddress):
         return address  # the socket itself knows only its temporary name
     host, port = listening.getsockname()[:2]
-    return TcpListenAddress(host, port)
+    return TcpAddress(host, port)
 
 
-def resolve_host(address: TcpListenAddress) -> list[ListenAddress]:
+def resolve_host(address: TcpAddress) -> list[ListenAddress]:
     """Return all addresses of the host of ``address``: localhost may have two. Raises ``OSError``."""
     entries = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(TcpListenAddress(str(resolved[0]), address.port) for *_, resolved in entries))
+    return list(dict.fromkeys(TcpAddress(str(resolved[0]), address.port) for *_, resolved in entries))
 
 
-def _listen_on_tcp(address: TcpListenAddress) -> socket.socket:
+def _listen_on_tcp(address: TcpAddress) -> socket.socket:
     family, _, _, _, resolved = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
     return socket.create_server(resolved[:2], family=family, backlog=BACKLOG, reuse_port=False)
 
 
-def _bind_unix(address: UnixListenAddress, *, listen: bool = True) -> socket.socket:
+def _bind_unix(address: UnixAddress, *, listen: bool = True) -> socket.socket:
     if _is_in_use(address.path):
         raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
     group = _group_id(address.group)

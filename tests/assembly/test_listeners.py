@@ -9,6 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.assembly.listeners import LISTENERS, ListenerContext
 from nbstream.assembly.parts import ServerParts
 from nbstream.config import Settings
@@ -17,8 +18,8 @@ from nbstream.errors import ConfigError
 from nbstream.filter import Filter
 from nbstream.listeners import names
 from nbstream.listeners.bytes_in_flight import BytesInFlight
+from nbstream.listeners.limits import ListenerLimits
 from nbstream.listeners.peers import Peer
-from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress
 from tests.listeners.runtimes import LOOPBACK, make_runtime
 
 ENTRIES = {entry.name: entry for entry in LISTENERS}
@@ -32,7 +33,7 @@ def test_a_message_service_has_the_name_and_the_teachers_of_its_entry() -> None:
     runtime = make_runtime(cast(Filter, None), allow_from=LOOPBACK)
     for name in (names.HTTP, names.SPAMD):
         context = ListenerContext(
-            name, Settings(), cast(ServerParts, Mock()), runtime, BytesInFlight(0), lambda: False
+            name, Settings(), cast(ServerParts, Mock()), runtime, ListenerLimits(), BytesInFlight(0), lambda: False
         )
 
         assert context.message_service().may_teach(Peer("127.0.0.1"))
@@ -61,9 +62,9 @@ def test_a_listener_that_is_off_or_has_no_socket_has_no_address() -> None:
     settings = settings_with(stream={}, spamd={"listen": "unix:/run/spamd.sock"}, smtp={"listen": "[::1]:25"})
 
     assert {name: entry.listen_address(settings) for name, entry in ENTRIES.items()} == {
-        "smtp": TcpListenAddress("::1", 25),
+        "smtp": TcpAddress("::1", 25),
         "http": None,
-        "spamd": UnixListenAddress(Path("/run/spamd.sock")),
+        "spamd": UnixAddress(Path("/run/spamd.sock")),
         "milter": None,
         "dovecot": None,
         "lmtp": None,
@@ -92,7 +93,12 @@ def test_who_may_teach_is_the_same_for_all_listeners_with_messages_and_a_socket(
     assert believed["stream"] == [False, False, True]
 
 
-def test_the_byte_limit_is_that_of_the_section() -> None:
-    settings = settings_with(spamd={"max_message_bytes": 1000, "max_bytes_in_flight": 2000})
+def test_the_limits_of_all_listeners_are_said_once() -> None:
+    limits = {"max_message_bytes": 1000, "max_connections": 30}
 
-    assert ENTRIES["spamd"].byte_limit(settings.listeners.spamd) == 2000
+    made = {name: entry.limits(Settings.model_validate({"limits": limits})) for name, entry in ENTRIES.items()}
+
+    assert {limit.max_message_bytes for limit in made.values()} == {1000}
+    assert {name: limit.max_connections for name, limit in made.items() if limit.max_connections != 30} == {
+        "milter": 500
+    }

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr, ValidationError
 
+from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.cli.exit_codes import exit_code
 from nbstream.config import (
     AutolearnSettings,
@@ -24,13 +25,12 @@ from nbstream.config import (
     ServerNextHopSetting,
     Settings,
     StreamListenerSettings,
-    TcpAddress,
     document,
     find_config_file,
     load_settings,
     loading,
 )
-from nbstream.config.addresses import UnixAddress, read_address
+from nbstream.config.addresses import read_address
 from nbstream.config.section import Section
 from nbstream.errors import ConfigError
 
@@ -114,14 +114,14 @@ ACCEPTED: list[tuple[str, str, object]] = [
     ("state_dir: /var/lib/x", "state_dir", Path("/var/lib/x")),
     ("state_dir: /var/lib/x", "maildir_folder", Path("/var/lib/x/Maildir")),
     ("listeners: {smtp: null}", "listeners.smtp", None),
-    ("autolearn: {}", "autolearn", AutolearnSettings(ham=0.001, spam=0.999, lead=20)),
+    ("autolearn: {}", "autolearn", AutolearnSettings(ham=0.001, spam=0.999)),
     ("autolearn: null", "autolearn", None),
     ("listeners: {smtp: null}", "listeners.http.listen", TcpAddress("127.0.0.1", 11334)),
     ("listeners: {smtp: {listen: '[::1]:25'}}", "listeners.smtp.listen", TcpAddress("::1", 25)),
-    ("listeners: {smtp: {listen: '[::1]:25'}}", "listeners.smtp.max_message_bytes", 52428800),
+    ("limits: {look_bytes: 5}", "limits.max_message_bytes", 52428800),
     ("listeners: {smtp: {listen: '0.0.0.0:0'}}", "listeners.smtp.listen", TcpAddress("0.0.0.0", 0)),
-    ("listeners: {smtp: {max_message_bytes: 9}}", "listeners.smtp.listen", TcpAddress("127.0.0.1", 10025)),
-    ("listeners: {smtp: {hostname: mx.example.org}}", "listeners.smtp.hostname", "mx.example.org"),
+    ("listeners: {smtp: {tls: off}}", "listeners.smtp.listen", TcpAddress("127.0.0.1", 10025)),
+    ("hostname: mx.example.org", "hostname", "mx.example.org"),
     ("trusted_authserv_ids: [MX.example.org, a]", "trusted_authserv_ids", ("mx.example.org", "a")),
     ("trusted_authserv_ids: []", "trusted_authserv_ids", ()),
     ("own_received_fields: 2", "own_received_fields", 2),
@@ -129,7 +129,6 @@ ACCEPTED: list[tuple[str, str, object]] = [
     ("listeners: {http: {listen: '[::1]:80'}}", "listeners.http.listen", TcpAddress("::1", 80)),
     ("listeners: {http: {listen: 127.9.9.9:80}}", "listeners.http.listen", TcpAddress("127.9.9.9", 80)),
     ("listeners: {http: {listen: 'unix:/run/h'}}", "listeners.http.listen", UnixAddress(Path("/run/h"))),
-    ("listeners: {http: {socket_mode: '0600'}}", "listeners.http.socket_mode", 0o600),
     ("listeners: {http: {allow_from: []}}", "listeners.http.allow_from", ()),
     ("listeners: {dovecot: {listen: 'unix:/run/d'}}", "listeners.dovecot.listen", UnixAddress(Path("/run/d"))),
     ("listeners: {dovecot: {trusted_users: [vmail, 5000]}}", "listeners.dovecot.trusted_users", ("vmail", "5000")),
@@ -159,7 +158,7 @@ ACCEPTED: list[tuple[str, str, object]] = [
     ("model: {half_life_days: 90}", "model.half_life_days", 90),
     ("model: {half_life_days: 1.5}", "model.half_life_days", 1.5),
     ("model: {name: x}", "model.half_life_days", None),
-    ("limits: {max_tokens: 5}", "limits.max_parts", 200),
+    ("limits: {look_bytes: 5}", "limits.max_connections", 200),
     ("feedback: {allow_from: []}", "feedback.allow_from", ()),
     (
         "feedback: {allow_from: [10.0.0.9, fd00::/8]}",
@@ -229,10 +228,10 @@ REFUSED = [
     ("? [a]\n: 1", "", "found a list or mapping as a key, must be text"),
     ("state_dir: !python/name:os.system x", "state_dir", "found a tag, must be a plain value"),
     ("limits: !!set {}", "limits", "found a tag, must be a plain value"),
-    ("limits: {max_tokens: 0x_}", "limits.max_tokens", "found a malformed value"),
+    ("limits: {look_bytes: 0x_}", "limits.look_bytes", "found a malformed value"),
     ("drain_seconds: !!bool maybe", "drain_seconds", "found a malformed value"),
     ("drain_seconds: !!int", "drain_seconds", "found a malformed value"),
-    (f"limits: {{max_tokens: 0x{'f' * 5000}}}", "limits.max_tokens", "found a number of more than 18 digits"),
+    (f"limits: {{look_bytes: 0x{'f' * 5000}}}", "limits.look_bytes", "found a number of more than 18 digits"),
     # unknown keys
     (
         "verdcit: {}",
@@ -252,6 +251,13 @@ REFUSED = [
     ("model: {event_models: null}", "model.event_models", "there is one event model, the multinomial"),
     ("model: {prior_messages: 1}", "model.prior_messages", "the prior adds one message to each class"),
     ("model: {learning_weights: full}", "model.learning_weights", "a lesson always weighs more"),
+    ("listeners: {smtp: {hostname: x}}", "listeners.smtp.hostname", "is said once for all listeners: hostname"),
+    ("listeners: {http: {max_connections: 9}}", "listeners.http.max_connections", "limits.max_connections"),
+    ("listeners: {lmtp: {socket_mode: '0600'}}", "listeners.lmtp.socket_mode", 'listen: "unix:/PATH mode=0660'),
+    ("listeners: {stream: {tries: 5}}", "listeners.stream.tries", "an entry that fails three times"),
+    ("limits: {max_tokens: 5}", "limits.max_tokens", "2,000 tokens of a message are scored and learned"),
+    ("relay: {max_connections: 5}", "relay.max_connections", "as limits.max_connections says"),
+    ("autolearn: {lead: 5}", "autolearn.lead", "one class may be 20 messages ahead of the other"),
     # types
     ("redis:", "redis", "found null, must be a mapping with keys among url, sentinels, service,"),
     ("listeners: null", "listeners", "found null, must be a mapping with keys among smtp, http, metrics"),
@@ -261,11 +267,11 @@ REFUSED = [
         "found true or false, must be a mapping with keys among listen,",
     ),
     ("limits: [1]", "limits", "found a list, must be a mapping"),
-    ("limits: {max_tokens: '5'}", "limits.max_tokens", "found '5', must be a whole number"),
-    ("limits: {max_tokens: true}", "limits.max_tokens", "found true, must be a whole number"),
-    ("limits: {max_tokens: 1.0}", "limits.max_tokens", "found 1.0, must be a whole number"),
-    ("limits: {max_tokens: null}", "limits.max_tokens", "found null, must be a whole number"),
-    ("limits: {max_tokens: {}}", "limits.max_tokens", "found a mapping, must be a whole number"),
+    ("limits: {look_bytes: '5'}", "limits.look_bytes", "found '5', must be a whole number"),
+    ("limits: {look_bytes: true}", "limits.look_bytes", "found true, must be a whole number"),
+    ("limits: {look_bytes: 1.0}", "limits.look_bytes", "found 1.0, must be a whole number"),
+    ("limits: {look_bytes: null}", "limits.look_bytes", "found null, must be a whole number"),
+    ("limits: {look_bytes: {}}", "limits.look_bytes", "found a mapping, must be a whole number"),
     ("drain_seconds: 1e-3", "drain_seconds", "found '1e-3', must be a number such as 5 or 0.5"),
     ("drain_seconds: .nan", "drain_seconds", "found nan, must be a finite number"),
     ("drain_seconds: true", "drain_seconds", "found true, must be a number"),
@@ -278,25 +284,23 @@ REFUSED = [
     ("state_dir: ''", "state_dir", "found '', must be a path"),
     ("state_dir: ~nobody-by-this-name/x", "state_dir", "must be a path without ~"),
     # ranges
-    ("limits: {max_tokens: 0}", "limits.max_tokens", "found 0, must be at least 1"),
-    ("limits: {max_tokens: 100001}", "limits.max_tokens", "found 100001, must be at most 100000"),
+    ("limits: {look_bytes: 0}", "limits.look_bytes", "found 0, must be at least 1"),
+    ("limits: {max_connections: 1000001}", "limits.max_connections", "found 1000001, must be at most 1000000"),
     (
         "verdict: {max_false_positive_rate: 0.00001}",
         "verdict.max_false_positive_rate",
-        "found 1e-05, must be a rate that memory.first_scores (50000 ham) suffice to promise",
+        "found 1e-05, must be at least 6e-05",
     ),
     (
         "verdict: {reject: {max_false_positive_rate: 0.00001}}",
         "verdict.reject",
-        "must be a rate that memory.first_scores (50000 ham) suffice to promise",
+        "or {max_false_positive_rate: R} with R from 0.000060 to 0.5",
     ),
-    ("limits: {max_depth: 101}", "limits.max_depth", "found 101, must be at most 100"),
     ("model: {min_learned: {ham: -1}}", "model.min_learned.ham", "found -1, must be at least 0"),
     ("model: {ledger_days: 0}", "model.ledger_days", "found 0, must be at least 1"),
     ("redis: {timeout_seconds: 0}", "redis.timeout_seconds", "found 0, must be greater than 0"),
     ("drain_seconds: -1", "drain_seconds", "found -1, must be at least 0"),
     ("autolearn: {spam: 1}", "autolearn.spam", "found 1, must be less than 1.0"),
-    ("autolearn: {lead: 0}", "autolearn.lead", "found 0, must be at least 1"),
     ("autolearn: {ham: 0.5}", "autolearn", "must have a ham below verdict.unsure (0.5)"),
     ("autolearn: {spam: 0.9}", "autolearn", "must have a spam of at least verdict.spam (0.95)"),
     (
@@ -324,7 +328,7 @@ REFUSED = [
     ("listeners: {smtp: {listen: 127.0.0.256:25}}", "listeners.smtp.listen", "must be HOST:PORT"),
     ("listeners: {smtp: {listen: h\u00f6st:25}}", "listeners.smtp.listen", "must be HOST:PORT"),
     ("listeners: {smtp: {listen: 'h:\u0665'}}", "listeners.smtp.listen", "must be HOST:PORT"),
-    ("listeners: {smtp: {hostname: 'a b'}}", "listeners.smtp.hostname", "must be a host name"),
+    ("hostname: 'a b'", "hostname", "must be a host name"),
     ("trusted_authserv_ids: ['']", "trusted_authserv_ids[0]", "must be the name that a server writes first"),
     ("trusted_authserv_ids: ['a b']", "trusted_authserv_ids[0]", "must be the name that a server writes first"),
     ("trusted_authserv_ids: [a, 'b;']", "trusted_authserv_ids[1]", "must be the name that a server writes first"),
@@ -370,9 +374,9 @@ REFUSED = [
         "must differ from feedback.spam_address",
     ),
     (
-        "listeners: {smtp: {max_message_bytes: 300000000}}",
-        "listeners.smtp.max_bytes_in_flight",
-        "found 268435456 (the default), must be at least listeners.smtp.max_message_bytes (300000000)",
+        "limits: {max_message_bytes: 300000000}",
+        "limits.max_bytes_in_flight",
+        "found 268435456 (the default), must be at least limits.max_message_bytes (300000000)",
     ),
     (
         "listeners: {http: {listen: 0.0.0.0:80}}",
@@ -381,17 +385,12 @@ REFUSED = [
     ),
     ("listeners: {http: {listen: 'example.org:80'}}", "listeners.http.listen", "must be a loopback address"),
     ("listeners: {http: {listen: 'unix:run/h'}}", "listeners.http.listen", "must be unix:/PATH"),
-    ("listeners: {http: {socket_mode: 660}}", "listeners.http.socket_mode", "must be permissions in quotes"),
+    ("listeners: {http: {listen: 'unix:/run/h mode=9'}}", "listeners.http.listen", "with mode=0660 or group=NAME"),
     ("listeners: {http: {allow_from: [10.0.0.1/8]}}", "listeners.http.allow_from[0]", "must be a network"),
     (
         "listeners: {http: {write_password_file: /dev/null}}",
         "listeners.http.write_password_file",
         "must be a file with a secret in it (it is empty)",
-    ),
-    (
-        "listeners: {http: {max_bytes_in_flight: 1}}",
-        "listeners.http.max_bytes_in_flight",
-        "must be at least listeners.http.max_message_bytes (52428800)",
     ),
     ("listeners: {http: {listen: '[::]:80'}}", "listeners.http.listen", "must be a loopback address"),
     ("listeners: {dovecot: {listen: 127.0.0.1:1}}", "listeners.dovecot.listen", "must be unix:/PATH"),
@@ -404,18 +403,17 @@ REFUSED = [
     (
         "listeners: {dovecot: {spool_max_bytes: 60000000}}",
         "listeners.dovecot.spool_max_bytes",
-        "must be at least listeners.dovecot.max_message_bytes and 16 MiB more (69206016)",
+        "must be at least limits.max_message_bytes and 16 MiB more (69206016)",
     ),
     (
         "listeners: {stream: true}",
         "listeners.stream",
-        "must be a mapping with keys among max_message_bytes,",
+        "must be a mapping with keys among claim_seconds",
     ),
     ("workers: 0", "workers", "found 0, must be auto, or a whole number from 1 to 128"),
     ("workers: all", "workers", "found 'all', must be auto, or a whole number from 1 to 128"),
     ("workers: true", "workers", "found true, must be auto, or a whole number from 1 to 128"),
     ("listeners: {stream: {listen: x}}", "listeners.stream.listen", "found an unknown key"),
-    ("listeners: {stream: {tries: 0}}", "listeners.stream.tries", "found 0, must be"),
     ("listeners: {stream: {claim_seconds: 0.5}}", "listeners.stream.claim_seconds", "found 0.5, must be"),
 ]
 
@@ -438,11 +436,11 @@ def test_the_loader_without_c_refuses_the_same(write: Write, monkeypatch: pytest
 
 
 def test_all_problems_come_at_once_with_their_lines_from_top_to_end(write: Write) -> None:
-    file = write("verdict:\n  unsure: 0.5\n  spam: 0.3\n\nredsi: {}\nlimits:\n  max_tokens: many\n")
+    file = write("verdict:\n  unsure: 0.5\n  spam: 0.3\n\nredsi: {}\nlimits:\n  look_bytes: many\n")
     lines = refusal_of(file).splitlines()
     assert lines[0] == f"{file}:3: verdict.spam: found 0.3, must be at least verdict.unsure (0.5)"
     assert lines[1].startswith(f"{file}:5: redsi: found an unknown key, did you mean redis?")
-    assert lines[2].startswith(f"{file}:7: limits.max_tokens: found 'many', must be a whole number")
+    assert lines[2].startswith(f"{file}:7: limits.look_bytes: found 'many', must be a whole number")
     assert len(lines) == 3
 
 

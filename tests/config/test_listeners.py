@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.config import Settings, TcpAddress, load_settings
-from nbstream.config.addresses import MAX_SOCKET_PATH, UnixAddress, read_listen_address, read_socket_mode
+from nbstream.addresses import TcpAddress, UnixAddress
+from nbstream.config import Settings, load_settings
+from nbstream.config.addresses import MAX_SOCKET_PATH, read_listen_address
 from nbstream.errors import ConfigError
 
 
@@ -53,16 +54,29 @@ def test_only_this_machine_can_reach_a_unix_socket() -> None:
     assert read_listen_address("unix:/run/nbstream.sock").is_loopback
 
 
-@pytest.mark.parametrize(("text", "mode"), [("0660", 0o660), ("660", 0o660), ("0600", 0o600), ("777", 0o777)])
-def test_permissions_are_octal_digits_in_quotes(text: str, mode: int) -> None:
-    assert read_socket_mode(text) == mode
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("unix:/run/s", UnixAddress(Path("/run/s"), 0o660, None)),
+        ("unix:/run/s mode=0600", UnixAddress(Path("/run/s"), 0o600, None)),
+        ("unix:/run/s mode=666", UnixAddress(Path("/run/s"), 0o666, None)),
+        ("unix:/run/s group=mail", UnixAddress(Path("/run/s"), 0o660, "mail")),
+        ("unix:/run/s mode=0600 group=mail", UnixAddress(Path("/run/s"), 0o600, "mail")),
+        ("unix:/run/s  group=mail mode=0600", UnixAddress(Path("/run/s"), 0o600, "mail")),
+        ("unix:/run/a socket mode=0600", UnixAddress(Path("/run/a socket"), 0o600, None)),
+    ],
+)
+def test_permissions_and_group_stand_behind_the_path(text: str, address: UnixAddress) -> None:
+    assert read_listen_address(text) == address
 
 
-# YAML reads 0660 as 432 (octal, YAML 1.1) and 660 as six hundred and sixty.
-@pytest.mark.parametrize("value", [660, 0o600, True, None, "", "66", "0o660", "0680", "1777", "-660", "rw-rw----"])
-def test_other_permissions_are_refused(value: object) -> None:
-    with pytest.raises(ValueError, match='must be permissions in quotes, such as "0660"'):
-        read_socket_mode(value)
+@pytest.mark.parametrize(
+    "options",
+    ["mode=9", "mode=1777", "mode=0680", "mode=", "mode=rw", "mode=0600 mode=0660", "goup=mail"],
+)
+def test_other_words_behind_the_path_are_refused(options: str) -> None:
+    with pytest.raises(ValueError, match="with mode=0660 or group=NAME behind it"):
+        read_listen_address(f"unix:/run/s {options}")
 
 
 def spamd(folder: Path, text: str) -> Settings:
@@ -75,24 +89,16 @@ def test_the_spamd_listener_is_closed_by_default(tmp_path: Path) -> None:
     assert Settings().listeners.spamd is None
     opened = spamd(tmp_path, "{}").listeners.spamd
     assert opened is not None
-    assert (opened.listen, opened.socket_mode, opened.socket_group) == (TcpAddress("127.0.0.1", 1783), 0o660, None)
-
-
-def test_socket_permissions_are_read(tmp_path: Path) -> None:
-    opened = spamd(tmp_path, '{listen: "unix:/run/s", socket_mode: "0600", socket_group: mail}').listeners.spamd
-    assert opened is not None
-    assert (opened.listen, opened.socket_mode, opened.socket_group) == (UnixAddress(Path("/run/s")), 0o600, "mail")
+    assert opened.listen == TcpAddress("127.0.0.1", 1783)
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("{listen: 1783}", "listeners.spamd.listen: found 1783, must be HOST:PORT"),
-        (
-            "{socket_mode: 0600}",
-            'listeners.spamd.socket_mode: found 384, must be permissions in quotes, such as "0660"',
-        ),
-        ("{max_bytes_in_flight: 5}", "listeners.spamd.max_bytes_in_flight: found 5, must be at least"),
+        ('{socket_mode: "0600"}', 'the address has it: listen: "unix:/PATH mode=0660 group=NAME"'),
+        ("{max_bytes_in_flight: 5}", "is said once for all listeners: limits.max_bytes_in_flight"),
+        ("{idle_timeout_seconds: 5}", "the time of a client is fixed: remove the key"),
         ("{group: mail}", "listeners.spamd.group"),
     ],
 )

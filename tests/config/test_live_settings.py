@@ -49,7 +49,7 @@ def test_changed_and_waiting_settings_are_dotted_keys(tmp_path: Path) -> None:
     running = settings(tmp_path, "listeners: {http: null}")
     new_settings = settings(
         tmp_path,
-        "verdict: {spam: 0.9}\nlisteners: {smtp: {max_recipients: 5}, metrics: {listen: '127.0.0.1:1'}}\n"
+        "verdict: {spam: 0.9}\nlisteners: {smtp: {trusted_proxies: []}, metrics: {listen: '127.0.0.1:1'}}\n"
         "model: {max_tokens: 20000, half_life_days: 30}\ndrain_seconds: 30",
     )
 
@@ -57,7 +57,7 @@ def test_changed_and_waiting_settings_are_dotted_keys(tmp_path: Path) -> None:
 
     assert changed_keys(running, in_force) == ("verdict.spam",)
     assert keys_awaiting_restart(in_force, new_settings) == (
-        "listeners.smtp.max_recipients",
+        "listeners.smtp.trusted_proxies",
         "listeners.http",
         "listeners.metrics",
         "model.max_tokens",

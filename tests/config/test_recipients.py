@@ -203,18 +203,3 @@ def test_there_are_at_most_as_many_budgets_as_a_first_score_stores(tmp_path: Pat
         f"22: recipients[19].verdict.max_false_positive_rate: found 0.029, {allowed}",
         f"23: recipients[20].verdict.max_false_positive_rate: found 0.03, {allowed}",
     ]
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("verdict: {max_false_positive_rate: 0.00001}", "1: verdict.max_false_positive_rate: found 1e-05, "),
-        (
-            "recipients: [{match: '*', verdict: {reject: {max_false_positive_rate: 0.00001}}}]",
-            "1: recipients[0].verdict.reject: found 1e-05, ",
-        ),
-    ],
-)
-def test_a_budget_needs_no_more_ham_than_is_remembered(tmp_path: Path, text: str, problem: str) -> None:
-    allowed = "must be a rate that memory.first_scores (50000 ham) suffice to promise: this one takes 299572"
-    assert refused(tmp_path, text) == [problem + allowed]

@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 import pytest
 
+from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.assembly.delivery import make_next_hop
-from nbstream.config import ServerNextHopSetting, TcpAddress, load_settings
-from nbstream.config.addresses import UnixAddress
+from nbstream.config import ServerNextHopSetting, load_settings
 from nbstream.errors import ConfigError
 from nbstream.relay.smtp_next_hop import SmtpNextHop
 from nbstream.relay.smtp_server import RelayLogin, RelayTls, SmtpServer, TlsMode

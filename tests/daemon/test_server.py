@@ -54,8 +54,6 @@ def listener_entry(
         name,
         section=lambda _: True,
         make=lambda *_: DrainedListener(name, drained, fault),
-        address=None,
-        byte_limit=lambda _: 0,
         teachers=lambda _: Teachers(),
         counts_connections=False,
         drains_last=drains_last,

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from nbstream import config
+from nbstream.addresses import TcpAddress
 from nbstream.daemon import addresses
 from nbstream.daemon.shared_sockets import SharedSockets
 from nbstream.errors import CannotStart
-from nbstream.listeners.sockets import TcpListenAddress, open_listening_socket
+from nbstream.listeners.sockets import open_listening_socket
 
 MANY = 60  # connections: the chance that one of two sockets gets none of them is 2 ** -59
 
@@ -36,7 +37,7 @@ def shared_sockets(settings: config.Settings) -> Iterator[SharedSockets]:
 def smtp_address(shared_sockets: SharedSockets) -> tuple[str, int]:
     """Where the SMTP listener is."""
     address = shared_sockets.bound_addresses["smtp"]
-    assert isinstance(address, TcpListenAddress)
+    assert isinstance(address, TcpAddress)
     return address.host, address.port
 
 
@@ -87,7 +88,7 @@ def test_an_address_in_use_is_refused_with_its_key_also_where_others_share_it(
     with pytest.raises(CannotStart, match=rf"listeners.smtp.listen: cannot listen on 127.0.0.1:{port}: "):
         SharedSockets(other)
     with pytest.raises(OSError, match="in use"):
-        open_listening_socket(TcpListenAddress("127.0.0.1", port))
+        open_listening_socket(TcpAddress("127.0.0.1", port))
     addresses.close_sockets(worker)
 
 

@@ -87,8 +87,7 @@ def test_the_settings_fit_the_services() -> None:
     assert settings.listeners.smtp is not None
     assert str(settings.listeners.smtp.listen) == "127.0.0.1:10025"
     assert settings.relay.reply_timeout_seconds + settings.relay.connect_timeout_seconds < 100
-    assert settings.listeners.smtp.max_connections >= 100
-    assert settings.relay.max_connections >= 100
+    assert settings.limits.max_connections >= 100
 
 
 def test_mail_is_delivered_once_with_its_verdict_and_the_sender_sees_the_reply_of_the_queue(site: Site) -> None:

@@ -30,7 +30,8 @@ MAX_MESSAGE_BYTES = 100_000
 SETTINGS = """\
 state_dir: {folder}/state
 listeners:
-  smtp: {{listen: "127.0.0.1:{port}", max_message_bytes: {limit}}}
+  smtp: {{listen: "127.0.0.1:{port}"}}
+limits: {{max_message_bytes: {limit}}}
   http: {{listen: "127.0.0.1:0"}}
 redis: {{timeout_seconds: 1}}
 log: {{format: json}}

@@ -21,6 +21,7 @@ from tests.deploy.postfix import open_folder
 from tests.integration.daemon import DaemonProcess, command, free_port, wait_until
 
 LARGEST = 1_100_000
+LIMITS = {"max_message_bytes": LARGEST}
 LINE = b"word " * 19 + b"word\n"
 _numbers = itertools.count(1)
 
@@ -35,11 +36,9 @@ def message(more: bytes = b"") -> bytes:
 def settings_of_guide(folder: Path) -> dict[str, object]:
     """The settings of ``deploy/dovecot``, with the folder and the owner of the mail that are in use here."""
     text = (PIECES / "nbstream.yaml").read_text()
-    text = text.replace("/run/nbstream", f"{folder}/nbstream").replace(
-        "socket_group: vmail", "socket_group: nogroup"
-    )
+    text = text.replace("/run/nbstream", f"{folder}/nbstream").replace("group=vmail", "group=nogroup")
     piece = yaml.safe_load(text.replace("[vmail]", "[nobody]"))
-    piece["listeners"]["dovecot"] |= {"max_message_bytes": LARGEST, "spool_max_bytes": LARGEST + (16 << 20)}
+    piece["listeners"]["dovecot"]["spool_max_bytes"] = LARGEST + (16 << 20)
     return {
         **piece["listeners"],
         "smtp": {"listen": f"127.0.0.1:{free_port()}"},
@@ -112,7 +111,14 @@ def running(program: Callable[[str], str], redis_binary: Path) -> Iterator[Site]
         settings = folder / "nbstream.yaml"
         listeners = settings_of_guide(folder)
         settings.write_text(
-            json.dumps({"state_dir": str(state), "listeners": listeners, "redis": {"timeout_seconds": 1}})[:-1]
+            json.dumps(
+                {
+                    "state_dir": str(state),
+                    "listeners": listeners,
+                    "redis": {"timeout_seconds": 1},
+                    "limits": LIMITS,
+                }
+            )[:-1]
             + ', "log": {"format": "json"}}'
         )
         dovecot = Dovecot(folder, program, 1)  # nothing listens there: the program cannot report anything

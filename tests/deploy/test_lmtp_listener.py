@@ -53,7 +53,7 @@ def site(request: pytest.FixtureRequest, program: Callable[[str], str], redis_bi
         settings = folder / "nbstream.yaml"
         settings.write_text(
             f"state_dir: {folder}/state\nlisteners: {{smtp: null, http: {{listen: 127.0.0.1:0}}, "
-            f"lmtp: {{listen: {postfix.own(listen)!r}, socket_mode: '0666'}}}}\n"
+            f"lmtp: {{listen: '{postfix.own(listen)} mode=0666'}}}}\n"
             f"relay: {{next_hop: 'lmtp:unix:{dovecot.socket}'}}\n"
         )
         with dovecot.running(), logins(folder / "auth"), postfix.running():

@@ -15,8 +15,8 @@ from smtplib import SMTPDataError
 import pytest
 
 from nbstream import config
+from nbstream.addresses import UnixAddress
 from nbstream.cli.generated_mail import generate_mail
-from nbstream.config.addresses import UnixAddress
 from nbstream.mail.message import Message
 from nbstream.policy.header_policy import HeaderPolicy
 from nbstream.policy.incoming_message import MessageReader

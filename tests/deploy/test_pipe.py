@@ -34,7 +34,7 @@ state_dir: {folder}/state
 listeners:
   smtp: null
   http: {{listen: "127.0.0.1:0"}}
-  spamd: {{listen: "unix:{folder}/spamd.sock", socket_mode: "0666", max_connections: 2}}
+  spamd: {{listen: "unix:{folder}/spamd.sock mode=0666"}}
 model: {{min_learned: {{spam: 1, ham: 1}}}}
 verdict: {{spam: 0.54, unsure: 0.45}}
 log: {{format: json}}
@@ -292,7 +292,7 @@ def test_sieve_for_mail_by_lmtp(site: Site, program: Callable[[str], str]) -> No
     """Dovecot's LMTP server runs the program with the first group of the mail's user, and with no other."""
     site.piece("junk.sieve", site.folder / "junk.sieve", 0o644)
     piece = site.piece("dovecot-2.3.conf", site.folder / "filter.conf", 0o644)
-    os.chown(site.socket, -1, USER)  # as socket_group does
+    os.chown(site.socket, -1, USER)  # as group= does
     site.socket.chmod(0o660)
     with open_folder() as folder:
         dovecot = LmtpDovecot(folder, program)

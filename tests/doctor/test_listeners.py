@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.assembly import health
 from nbstream.assembly.daemon_status import DaemonStatus, ask_daemon_status
 from nbstream.config import load_settings
@@ -22,7 +23,6 @@ from nbstream.doctor.listeners import examine_listeners, examine_stream, probe_l
 from nbstream.doctor.site import Site
 from nbstream.findings import Finding, FindingKind
 from nbstream.listeners.smtp.listener_state import TlsMode
-from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress
 from nbstream.store.model.keys import ModelKeys
 from tests.conftest import RedisServer
 from tests.doctor.sites import kind_names, make_site, the, wrong
@@ -35,7 +35,7 @@ RUNNING = DaemonStatus(os.getpid())
 
 
 @asynccontextmanager
-async def server(path: Path, *answers: bytes) -> AsyncIterator[UnixListenAddress]:
+async def server(path: Path, *answers: bytes) -> AsyncIterator[UnixAddress]:
     """A server that sends the first answer at once, and each further one when something came."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -46,7 +46,7 @@ async def server(path: Path, *answers: bytes) -> AsyncIterator[UnixListenAddress
         writer.close()
 
     async with await asyncio.start_unix_server(serve, path):
-        yield UnixListenAddress(path)
+        yield UnixAddress(path)
 
 
 async def test_all_listeners_of_a_running_daemon_answer(
@@ -177,9 +177,7 @@ async def test_smtp_and_lmtp_are_asked_on_every_way(
 ) -> None:
     certificates = Certificates.make(program("openssl"), tmp_path) if way.tls is not TlsMode.OFF else None
     async with open_smtp_listener(client, tmp_path / "m", way=way, certificates=certificates) as smtp:
-        address = (
-            UnixListenAddress(smtp.socket_path) if smtp.socket_path else TcpListenAddress(smtp.host, smtp.port)
-        )
+        address = UnixAddress(smtp.socket_path) if smtp.socket_path else TcpAddress(smtp.host, smtp.port)
         found = await probe_listener(way.listener_name, address, way.tls is TlsMode.IMPLICIT)
 
     assert ("certificates.EXPIRES_SOON" in kind_names(found)) == (way.tls is not TlsMode.OFF)
@@ -220,7 +218,7 @@ async def test_a_milter_negotiates(tmp_path: Path, answer: bytes, kind: FindingK
 async def test_a_listener_at_all_addresses_is_asked_at_loopback() -> None:
     async with await asyncio.start_server(lambda _, writer: writer.close(), "0.0.0.0", 0) as listening:
         port = listening.sockets[0].getsockname()[1]
-        found = await probe_listener("other", TcpListenAddress("0.0.0.0", port))
+        found = await probe_listener("other", TcpAddress("0.0.0.0", port))
 
     the(found, listener_probes.WORKS)
 

@@ -90,7 +90,7 @@ async def test_a_configuration_with_a_password_in_it_is_a_file_with_a_password(t
 
 async def test_sockets_have_the_modes_of_the_configuration(tmp_path: Path) -> None:
     path = tmp_path / "spamd.sock"
-    site = make_site(tmp_path, f"listeners: {{spamd: {{listen: 'unix:{path}', socket_mode: '0660'}}}}\n", RUNNING)
+    site = make_site(tmp_path, f"listeners: {{spamd: {{listen: 'unix:{path} mode=0660'}}}}\n", RUNNING)
 
     the(await examine_permissions(site), permissions.SOCKET_MISSING)
     with socket.socket(socket.AF_UNIX) as listening:
@@ -104,7 +104,7 @@ async def test_sockets_have_the_modes_of_the_configuration(tmp_path: Path) -> No
 
 async def test_groups_and_users_that_are_not_there_keep_the_daemon_from_starting(tmp_path: Path) -> None:
     def text(group: str, user: str) -> str:
-        dovecot = f"listen: 'unix:{tmp_path}/s', socket_group: {group}, trusted_users: ['0', {user}]"
+        dovecot = f"listen: 'unix:{tmp_path}/s group={group}', trusted_users: ['0', {user}]"
         return f"listeners: {{dovecot: {{{dovecot}}}}}\n"
 
     assert wrong(await examine_permissions(make_site(tmp_path, text("root", "root")))) == []

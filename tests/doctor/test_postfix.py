@@ -182,9 +182,7 @@ async def test_feedback_that_a_transport_leads_to_nbstream_needs_the_guard_too(p
 async def test_mail_that_is_too_large_for_nbstream(postfix: ExaminedPostfix, limit: int) -> None:
     postfix.set(f"message_size_limit={limit}")
 
-    found = await postfix.findings(
-        "listeners: {smtp: {listen: '%s', max_message_bytes: 100000, max_bytes_in_flight: 100000}}\n"
-    )
+    found = await postfix.findings("listeners: {smtp: {listen: '%s'}}\nlimits: {max_message_bytes: 100000}\n")
 
     assert "100000" in the(found, doctor.TOO_LARGE).what
 

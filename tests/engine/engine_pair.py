@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nbstream.assembly.filter import make_filter, message_limits
+from nbstream.assembly.filter import make_filter
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.bayes.table_counts import TableCounts
 from nbstream.config import Settings
@@ -21,9 +21,12 @@ from nbstream.engine.native_library import LIBRARY_FILE
 from nbstream.engine.table import TableFunctions
 from nbstream.filter import Filter, SilentObserver
 from nbstream.mail.message import Message
+from nbstream.mail.mime import MessageLimits
 from nbstream.policy.incoming_message import MessageReader
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.tokens import TOKENIZER_VERSION
+from nbstream.tokens.native_tokenizer import make_tokenizer
+from nbstream.tokens.tokenizer import TokenizerOptions
 from tests.letters import letters
 from tests.tokens.generated_mail import TRUSTED_AUTHSERV_IDS
 
@@ -38,13 +41,10 @@ NOW = 1_800_000_000.0
 _TAUGHT = 160  # letters, before the first check: enough for verdicts
 _LEARNED_SHARE = 0.03
 _BARE_SHARE = 0.1
-_SETTINGS = tuple(
-    Settings.model_validate(values)
-    for values in (
-        {},
-        {"trusted_authserv_ids": tuple(TRUSTED_AUTHSERV_IDS), "own_received_fields": 1},
-        {"limits": {"look_bytes": 2000, "max_parts": 3, "max_depth": 2, "max_tokens": 60}},
-    )
+_SETTINGS = (
+    (MessageLimits(), TokenizerOptions()),
+    (MessageLimits(), TokenizerOptions(trusted_authserv_ids=TRUSTED_AUTHSERV_IDS, own_received_fields=1)),
+    (MessageLimits(2000, 3, 2), TokenizerOptions(max_tokens=60)),
 )
 
 
@@ -76,11 +76,12 @@ class Site:
     def __init__(self, engine: Engine, half_life: HalfLife) -> None:
         counts = TableCounts.empty(TableFunctions(engine.native_library)) if engine.native_library else None
         model, self._observer = MemoryModel(half_life, counts=counts), _Checked()
-        self.filters = [self._filter(settings, model, engine) for settings in _SETTINGS]
+        self.filters = [self._filter(options, model, engine) for _, options in _SETTINGS]
 
-    def _filter(self, settings: Settings, model: MemoryModel, engine: Engine) -> Filter:
-        made = make_filter(settings, model, model, self._observer, engine=engine)
-        return Filter(replace(made.parts, clock=lambda: NOW), made.policy)
+    def _filter(self, options: TokenizerOptions, model: MemoryModel, engine: Engine) -> Filter:
+        made = make_filter(Settings(), model, model, self._observer, engine=engine)
+        tokenizer = make_tokenizer(options, engine.native_library)
+        return Filter(replace(made.parts, tokenizer=tokenizer, clock=lambda: NOW), made.policy)
 
     async def teach(self, seed: int) -> None:
         """Teach letters, enough for verdicts."""
@@ -90,7 +91,7 @@ class Site:
     async def observe(self, raw: bytes, way: Way) -> dict[str, object]:
         """Return all that is compared of a message."""
         # Each site makes a message of its own: a message keeps what was once computed of it.
-        limits, spam_filter = message_limits(_SETTINGS[way.settings]), self.filters[way.settings]
+        limits, spam_filter = _SETTINGS[way.settings][0], self.filters[way.settings]
         if way.is_bare_text:
             message = Message.from_text(raw.decode("utf-8", "replace"), limits)
         else:

@@ -25,13 +25,15 @@ state_dir: {folder}/state
 redis: {{url: 'unix://{redis}'}}
 log: {{format: json}}
 trusted_authserv_ids: [mx.example.org]
+hostname: mx.test
+limits: {{max_message_bytes: 20000}}
 listeners:
-  smtp: {{listen: '127.0.0.1:0', hostname: mx.test, max_message_bytes: 20000}}
-  lmtp: {{listen: 'unix:{folder}/lmtp', hostname: mx.test, max_message_bytes: 20000}}
-  http: {{listen: '127.0.0.1:0', max_message_bytes: 20000}}
+  smtp: {{listen: '127.0.0.1:0'}}
+  lmtp: {{listen: 'unix:{folder}/lmtp'}}
+  http: {{listen: '127.0.0.1:0'}}
   metrics: {{listen: '127.0.0.1:0'}}
-  spamd: {{listen: 'unix:{folder}/spamd', max_message_bytes: 20000}}
-  milter: {{listen: 'unix:{folder}/milter', max_message_bytes: 20000}}
+  spamd: {{listen: 'unix:{folder}/spamd'}}
+  milter: {{listen: 'unix:{folder}/milter'}}
   dovecot: {{listen: 'unix:{folder}/dovecot'}}
   stream: {{}}
 verdict: {{spam: 0.9, reject: 0.9999999}}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from nbstream.addresses import TcpAddress
 from nbstream.listeners.listener import Listener
-from nbstream.listeners.sockets import TcpListenAddress, open_listening_socket
+from nbstream.listeners.sockets import open_listening_socket
 
 _SECONDS = 20.0
 
@@ -19,7 +20,7 @@ class FuzzedListener:
     ) -> None:
         self._runner = runner
         self._wait_until_idle = wait_until_idle
-        socket = open_listening_socket(TcpListenAddress("127.0.0.1", 0))
+        socket = open_listening_socket(TcpAddress("127.0.0.1", 0))
         self._host, self._port = socket.getsockname()
         runner.run(listener.start(socket))
 

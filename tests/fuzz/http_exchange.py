@@ -7,8 +7,9 @@ import re
 import tempfile
 from pathlib import Path
 
+from nbstream.addresses import UnixAddress
 from nbstream.listeners.http.listener import HttpListener
-from nbstream.listeners.sockets import UnixListenAddress, open_listening_socket
+from nbstream.listeners.sockets import open_listening_socket
 
 _METHODS = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"OPTIONS"})
 _FIELD = re.compile(rb"[A-Za-z-]+:")
@@ -22,7 +23,7 @@ class HttpExchange:
         self._runner = runner
         self._folder = tempfile.TemporaryDirectory(prefix="nbstream-fuzz-")
         self._socket = Path(self._folder.name) / "h.sock"
-        runner.run(listener.start(open_listening_socket(UnixListenAddress(self._socket))))
+        runner.run(listener.start(open_listening_socket(UnixAddress(self._socket))))
 
     def answer(self, request: bytes) -> bytes:
         """Send a request, and return all that comes back until the listener closes the connection."""

@@ -17,7 +17,9 @@ from tests.letters import letters
 
 KEY = "nbstream:{default}:"
 TAUGHT = list(letters(120))
-FRESH = list(letters(60, seed=8))
+FRESH = list(letters(100, seed=8))
+LEAD = 20
+"""How many messages one class may be ahead of the other."""
 
 
 class Site:
@@ -29,7 +31,7 @@ class Site:
         self._folder = folder
         self.daemons: list[DaemonProcess] = []
 
-    def start(self, autolearn: str = "{ham: 0.02, spam: 0.98, lead: 5}", name: str = "one") -> DaemonProcess:
+    def start(self, autolearn: str = "{ham: 0.02, spam: 0.98}", name: str = "one") -> DaemonProcess:
         folder = self._folder / name
         folder.mkdir()
         config = write_config(
@@ -102,15 +104,15 @@ def test_a_young_model_learns_nothing_and_a_ready_one_what_is_sure_and_balanced(
     before = site.people()
 
     deliver(daemon, [raw for label, raw in FRESH if label == "spam"])
-    wait_until(lambda: learned(daemon) == 5 and learned(daemon, "unbalanced") > 0)
-    assert site.auto()["messages:spam"] == 5
+    wait_until(lambda: learned(daemon) == LEAD and learned(daemon, "unbalanced") > 0)
+    assert site.auto()["messages:spam"] == LEAD
 
     deliver(daemon, [raw for label, raw in FRESH if label == "ham"])
-    wait_until(lambda: layer(daemon) > 5)
+    wait_until(lambda: layer(daemon) > LEAD)
     assert site.people() == before
     state = json.loads(command("status", "-c", daemon.config, "--json").stdout)
     assert state["learned"] == {"ham": known("ham"), "spam": known("spam")}
-    assert state["autolearned"]["spam"] == 5
+    assert state["autolearned"]["spam"] == LEAD
 
 
 def known(label: str) -> int:

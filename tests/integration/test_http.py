@@ -93,7 +93,7 @@ def test_a_lesson_over_http_is_in_the_history_and_explained(file: Path, program:
 
 def test_on_a_unix_socket_with_its_permissions(file: Path, tmp_path: Path, program: Callable[[str], str]) -> None:
     path = tmp_path / "h.sock"
-    write(file, listeners=f"smtp: null, http: {{listen: 'unix:{path}', socket_mode: '0600'}}")
+    write(file, listeners=f"smtp: null, http: {{listen: 'unix:{path} mode=0600'}}")
     with DaemonProcess(file) as daemon:
         assert daemon.address("http") == f"unix:{path}"
         assert stat.S_IMODE(path.stat().st_mode) == 0o600

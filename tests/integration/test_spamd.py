@@ -153,7 +153,7 @@ def test_a_refusal_is_no_success_and_loses_no_mail(
     program: Callable[[str], str], tmp_path: Path, redis_binary: Path
 ) -> None:
     file = configure(tmp_path)
-    file.write_text(file.read_text().replace("spamd: {", "spamd: {max_message_bytes: 100, "))
+    file.write_text(file.read_text() + "limits: {max_message_bytes: 100}\n")
     with DaemonProcess(file) as daemon:
         port = daemon.address("spamd").rpartition(":")[2]
         words = [program("spamc"), "-d", "127.0.0.1", "-p", port]

@@ -15,14 +15,8 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.listeners.sockets import (
-    BACKLOG,
-    ListenAddress,
-    TcpListenAddress,
-    UnixListenAddress,
-    bound_address,
-    open_listening_socket,
-)
+from nbstream.addresses import ListenAddress, TcpAddress, UnixAddress
+from nbstream.listeners.sockets import BACKLOG, bound_address, open_listening_socket
 from tests.listeners.http.http_listener import open_http
 from tests.listeners.smtp.smtp_listener import open_smtp_listener
 from tests.listeners.spamd.spamd_listener import open_spamd
@@ -57,7 +51,7 @@ def test_a_unix_socket_has_its_permissions_whatever_the_umask(listen: Listen, tm
     path = tmp_path / "listener.sock"
     before = os.umask(0o077)
     try:
-        listen(UnixListenAddress(path, mode))
+        listen(UnixAddress(path, mode))
     finally:
         os.umask(before)
 
@@ -74,7 +68,7 @@ def test_a_unix_socket_gets_its_group(listen: Listen, tmp_path: Path) -> None:
         pytest.skip("this user has one group only")
     path = tmp_path / "listener.sock"
 
-    listen(UnixListenAddress(path, 0o660, grp.getgrgid(others[0]).gr_name))
+    listen(UnixAddress(path, 0o660, grp.getgrgid(others[0]).gr_name))
 
     assert path.stat().st_gid == others[0]
 
@@ -86,7 +80,7 @@ def test_a_group_that_the_socket_may_not_be_given_to_is_named(
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "chown", refuse)
-    refused = refusal(UnixListenAddress(tmp_path / "listener.sock", 0o660, grp.getgrgid(os.getegid()).gr_name))
+    refused = refusal(UnixAddress(tmp_path / "listener.sock", 0o660, grp.getgrgid(os.getegid()).gr_name))
 
     assert refused.strerror
     assert grp.getgrgid(os.getegid()).gr_name in refused.strerror
@@ -95,7 +89,7 @@ def test_a_group_that_the_socket_may_not_be_given_to_is_named(
 
 
 def test_an_unknown_group_is_an_error_and_leaves_no_file(tmp_path: Path) -> None:
-    refused = refusal(UnixListenAddress(tmp_path / "listener.sock", 0o660, "no-such-group"))
+    refused = refusal(UnixAddress(tmp_path / "listener.sock", 0o660, "no-such-group"))
 
     assert refused.strerror == "there is no group no-such-group"
     assert not names(tmp_path)
@@ -103,21 +97,21 @@ def test_an_unknown_group_is_an_error_and_leaves_no_file(tmp_path: Path) -> None
 
 def test_a_socket_of_a_killed_process_is_replaced(listen: Listen, tmp_path: Path) -> None:
     path = tmp_path / "listener.sock"
-    open_listening_socket(UnixListenAddress(path)).close()
+    open_listening_socket(UnixAddress(path)).close()
     assert path.is_socket()
     assert not reached(path)
 
-    listen(UnixListenAddress(path))
+    listen(UnixAddress(path))
 
     assert reached(path)
 
 
 def test_a_socket_on_which_a_process_listens_is_not_replaced(listen: Listen, tmp_path: Path) -> None:
     path = tmp_path / "listener.sock"
-    listen(UnixListenAddress(path))
+    listen(UnixAddress(path))
     was = path.stat().st_ino
 
-    assert refusal(UnixListenAddress(path)).errno == errno.EADDRINUSE
+    assert refusal(UnixAddress(path)).errno == errno.EADDRINUSE
     assert path.stat().st_ino == was
     assert names(tmp_path) == ["listener.sock"]
 
@@ -134,7 +128,7 @@ def test_a_socket_of_a_busy_process_is_not_replaced(tmp_path: Path) -> None:
             if client.connect_ex(str(path)):
                 break
 
-        assert refusal(UnixListenAddress(path)).errno == errno.EADDRINUSE
+        assert refusal(UnixAddress(path)).errno == errno.EADDRINUSE
         assert names(tmp_path) == ["listener.sock"]
 
 
@@ -151,7 +145,7 @@ def test_a_file_that_is_no_socket_is_never_replaced(tmp_path: Path, kind: str) -
             path.symlink_to(precious)
     was = path.lstat()
 
-    refused = refusal(UnixListenAddress(path))
+    refused = refusal(UnixAddress(path))
 
     assert refused.strerror == "a file that is no socket is there"
     assert path.lstat() == was
@@ -159,23 +153,23 @@ def test_a_file_that_is_no_socket_is_never_replaced(tmp_path: Path, kind: str) -
 
 
 def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
-    assert refusal(UnixListenAddress(tmp_path / "missing" / "listener.sock")).errno == errno.ENOENT
+    assert refusal(UnixAddress(tmp_path / "missing" / "listener.sock")).errno == errno.ENOENT
 
 
 def test_the_bound_address_has_the_port(listen: Listen, tmp_path: Path) -> None:
-    anywhere, here = TcpListenAddress("127.0.0.1", 0), UnixListenAddress(tmp_path / "listener.sock")
+    anywhere, here = TcpAddress("127.0.0.1", 0), UnixAddress(tmp_path / "listener.sock")
     tcp, unix = listen(anywhere), listen(here)
 
     assert str(bound_address(anywhere, tcp)) == f"127.0.0.1:{tcp.getsockname()[1]}"
     assert not str(bound_address(anywhere, tcp)).endswith(":0")
     assert str(bound_address(here, unix)) == f"unix:{tmp_path / 'listener.sock'}"
-    assert str(TcpListenAddress("::1", 783)) == "[::1]:783"
+    assert str(TcpAddress("::1", 783)) == "[::1]:783"
 
 
 def test_a_port_in_use_is_an_error(listen: Listen) -> None:
-    taken = listen(TcpListenAddress("127.0.0.1", 0)).getsockname()[1]
+    taken = listen(TcpAddress("127.0.0.1", 0)).getsockname()[1]
 
-    assert refusal(TcpListenAddress("127.0.0.1", taken)).errno == errno.EADDRINUSE
+    assert refusal(TcpAddress("127.0.0.1", taken)).errno == errno.EADDRINUSE
 
 
 def backlog_of(port: int) -> int:

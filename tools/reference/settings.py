@@ -22,7 +22,6 @@ from pydantic import BaseModel, BeforeValidator, SecretStr
 from pydantic.fields import FieldInfo
 
 from nbstream.config import LIVE_SECTIONS, MaildirNextHopSetting, Settings
-from nbstream.config.addresses import read_socket_mode
 from tools.reference.markup import NOTICE, Undocumented, first_sentence, paragraph, table
 
 _MEBIBYTE = 1 << 20
@@ -151,8 +150,6 @@ def _values_and_default(key: str, hint: Any, field: FieldInfo) -> tuple[str, str
 
 def _yaml(hint: Any, value: Any) -> str:
     """Return a default as it is written in the file."""
-    if read_socket_mode in [item.func for item in get_args(hint) if isinstance(item, BeforeValidator)]:
-        return f'"{value:04o}"'
     if isinstance(value, MaildirNextHopSetting):
         return "maildir"
     if isinstance(value, SecretStr):

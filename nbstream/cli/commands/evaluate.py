@@ -172,7 +172,7 @@ async def _autolearn_model(
 @asynccontextmanager
 async def _open_model(settings: Settings, url: str | None, engine: Engine) -> AsyncIterator[MemoryModel | Model]:
     if url is None:
-        yield MemoryModel(first_scores=settings.memory.first_scores, counts=make_counts(engine))
+        yield MemoryModel(counts=make_counts(engine))
         return
     try:
         redis = _redis_settings(settings, read_redis_url(url))

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 from tqdm import tqdm
 
 from nbstream import config
+from nbstream.addresses import TcpAddress
 from nbstream.bayes.counts import CLASSES
-from nbstream.config import TcpAddress
 from nbstream.errors import ConfigError, InputError, RelayRefused, RelayUnavailable
 from nbstream.evaluation.streams import read_index
 from nbstream.mail.lines import normalize_line_ends

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from nbstream import config, logs
+from nbstream.addresses import TcpAddress
 from nbstream.assembly.page_links import create_page_link
 from nbstream.cli.actor import current_user
 from nbstream.cli.page_link import link_note, link_url
@@ -24,7 +25,6 @@ from nbstream.daemon.service_manager import ServiceManager
 from nbstream.daemon.supervisor import Supervisor
 from nbstream.errors import NbstreamError
 from nbstream.listeners import names
-from nbstream.listeners.sockets import TcpListenAddress
 from nbstream.store.cancellation import cancel_and_wait
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def first_steps(settings: Settings, options: argparse.Namespace, addresses: List
     mail = "Subject: You won\\n\\nClaim your free prize now\\n"
     lines = [f"printf '{mail}' | {program} learn spam{config_option} -"]
     smtp = addresses.get(names.SMTP)
-    if isinstance(smtp, TcpListenAddress):
+    if isinstance(smtp, TcpAddress):
         envelope = "'you@example.org', ['me@example.org']"
         send = f"import smtplib; smtplib.SMTP('{smtp.host}', {smtp.port}).sendmail({envelope}, '{mail}')"
         lines.append(f'{shlex.quote(sys.executable)} -c "{send}"')

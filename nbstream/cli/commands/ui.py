@@ -6,18 +6,17 @@ import argparse
 from typing import TYPE_CHECKING
 
 from nbstream import config
+from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.assembly.daemon_status import ask_daemon_status
 from nbstream.assembly.page_links import create_page_link
 from nbstream.cli import interrupts
 from nbstream.cli.actor import current_user
 from nbstream.cli.page_link import link_note, link_url
 from nbstream.cli.terminal import print_note
-from nbstream.config import TcpAddress
 from nbstream.errors import ConfigError, NotRunning
-from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress
 
 if TYPE_CHECKING:
-    from nbstream.listeners.sockets import ListenAddress
+    from nbstream.addresses import ListenAddress
 
 
 def run(options: argparse.Namespace) -> int:
@@ -36,10 +35,10 @@ def run(options: argparse.Namespace) -> int:
     if daemon.http_address is not None:  # its port may be the choice of the system
         address = daemon.http_address
     elif isinstance(section.listen, TcpAddress):
-        address = TcpListenAddress(section.listen.host, section.listen.port)
+        address = TcpAddress(section.listen.host, section.listen.port)
     else:
-        address = UnixListenAddress(section.listen.path)
-    if isinstance(address, TcpListenAddress) and address.port == 0:
+        address = UnixAddress(section.listen.path)
+    if isinstance(address, TcpAddress) and address.port == 0:
         raise NotRunning("the daemon does not answer: only its log says which port the system has chosen")
     role = "read" if options.read_only else "teach"
     path = interrupts.run_interruptible(create_page_link(settings, role, current_user()))

@@ -17,7 +17,6 @@ import logging
 import select
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.listeners import names
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
     from nbstream.listeners.bytes_in_flight import BytesInFlight
     from nbstream.listeners.dovecot.learner import SpoolObserver
+    from nbstream.listeners.limits import ListenerLimits
     from nbstream.listeners.message_service import MessageService
     from nbstream.listeners.runtime import Runtime
     from nbstream.spool.message_spool import MessageSpool
@@ -47,16 +47,6 @@ _ANSWER_SECONDS = 10.0
 _FEEDBACK_ADDRESS = 1  # the place of the address among the arguments; the one before it is for nbstream-report
 
 
-@dataclass(frozen=True, slots=True)
-class DovecotLimits:
-    """Limits of a message, of a client's time, and of the connections."""
-
-    max_message_bytes: int = 50 << 20
-    idle_timeout_seconds: float = 30
-    request_timeout_seconds: float = 60
-    max_connections: int = 200
-
-
 class DovecotListener:
     """Accepts connections, and learns from the spool.
 
@@ -65,7 +55,7 @@ class DovecotListener:
 
     def __init__(
         self,
-        limits: DovecotLimits,
+        limits: ListenerLimits,
         trusted_users: frozenset[int],
         spool: MessageSpool,
         bytes_in_flight: BytesInFlight,
@@ -139,7 +129,7 @@ class DovecotListener:
         reserved = 0
         try:
             try:
-                async with asyncio.timeout(self._limits.request_timeout_seconds):
+                async with asyncio.timeout(self._limits.message_timeout_seconds):
                     reserved = await self._receive(reader, parser)
             except TimeoutError:
                 parser.refuse("the request is not complete in time")
@@ -202,7 +192,7 @@ class DovecotListener:
             self._message_service.feedback_refused(label or "none", problem or "", {"actor": actor})
             return REFUSED
         try:
-            async with asyncio.timeout(self._limits.request_timeout_seconds):
+            async with asyncio.timeout(self._limits.message_timeout_seconds):
                 await self._spool.add(SpooledMessage(label, actor, int(time.time()), event.content))
         except OSError as error:  # also TimeoutError: the disk does not answer
             self._observer.spool_refused()

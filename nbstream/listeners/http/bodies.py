@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Container
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 import zstandard
 from aiohttp import web
@@ -13,24 +12,12 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.http.responses import RequestRefused
+from nbstream.listeners.limits import ListenerLimits
 from nbstream.mail.content_buffer import ContentBuffer
 from nbstream.wire.rspamd import COMPRESSION_FIELD, ENCODED_FIELDS
 
 _PIECE_BYTES = 1 << 16
 _MAX_WINDOW_BYTES = 8 << 20  # what a decoder of RFC 8878 has to support at least
-
-
-@dataclass(frozen=True, slots=True)
-class HttpLimits:
-    """Limits of the HTTP listener; bytes in flight are counted over all connections.
-
-    ``request_timeout_seconds`` limits three times: for the header of a request to arrive, for its body to arrive,
-    and for a connection to be without a request.
-    """
-
-    max_message_bytes: int = 50 << 20
-    max_connections: int = 200
-    request_timeout_seconds: float = 60.0
 
 
 class _IncomingBody:
@@ -51,7 +38,7 @@ class BodyReader:
     """Reads the bodies of all requests of a listener; ``content_name`` is what a body must be, in refusals."""
 
     def __init__(
-        self, limits: HttpLimits, bytes_in_flight: BytesInFlight, content_name: str = "a message"
+        self, limits: ListenerLimits, bytes_in_flight: BytesInFlight, content_name: str = "a message"
     ) -> None:
         self._limits = limits
         self._bytes_in_flight = bytes_in_flight
@@ -73,7 +60,7 @@ class BodyReader:
                 if request.content.is_eof():  # a small body has arrived with its header: there is no wait
                     self._add_piece(body, request.content.read_nowait())
                 else:
-                    async with asyncio.timeout(self._limits.request_timeout_seconds):
+                    async with asyncio.timeout(self._limits.message_timeout_seconds):
                         async for piece in request.content.iter_any():
                             self._add_piece(body, piece)
             except TimeoutError as error:

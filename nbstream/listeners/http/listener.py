@@ -19,7 +19,6 @@ from aiohttp import HttpVersion11, web
 
 from nbstream.errors import NbstreamError
 from nbstream.listeners.http.access import HttpAccess, offered_passwords, origin_fields
-from nbstream.listeners.http.bodies import HttpLimits
 from nbstream.listeners.http.clients import failure_sources
 from nbstream.listeners.http.connections import HttpConnection, HttpConnections, complete_fields
 from nbstream.listeners.http.error_responses import FAULT, error_problem
@@ -27,6 +26,7 @@ from nbstream.listeners.http.page.requests import Role
 from nbstream.listeners.http.password_check import TooManyFailures
 from nbstream.listeners.http.responses import RequestRefused, json_response, refusal_response
 from nbstream.listeners.http.route_table import RouteTable
+from nbstream.listeners.limits import ListenerLimits
 from nbstream.listeners.peers import Peer
 from nbstream.listeners.request_errors import is_request_error
 from nbstream.logs import event_fields
@@ -138,12 +138,12 @@ class HttpListener:
         self,
         routes: Iterable[Route],
         access: HttpAccess | None = None,
-        limits: HttpLimits | None = None,
+        limits: ListenerLimits | None = None,
         message_service: MessageService | None = None,
         page: PageServer | None = None,
     ) -> None:
         self._access = access
-        self._limits = limits or HttpLimits()
+        self._limits = limits or ListenerLimits()
         self._message_service = message_service
         self._page = page
         self._is_unix_socket = False
@@ -151,7 +151,7 @@ class HttpListener:
         self._connections = HttpConnections(
             self._serve,
             self._limits.max_connections,
-            self._limits.request_timeout_seconds,
+            self._limits.idle_timeout_seconds,
             message_service.connected if message_service else lambda _: None,
             message_service.disconnected if message_service else lambda: None,
         )

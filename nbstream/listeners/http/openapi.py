@@ -28,7 +28,7 @@ _PROBLEMS = {
     403: "The request comes from a web page.",
     404: "Nothing is known by this id.",
     408: "The body did not arrive in time.",
-    413: "The body is larger than `listeners.http.max_message_bytes`.",
+    413: "The body is larger than `limits.max_message_bytes`.",
     415: "The body is compressed or encrypted.",
     429: "Too many wrong passwords came from this address: none is compared for the rest of the minute.",
     503: "Not now: Redis is away, or too much is under way. The same request may be made again.",

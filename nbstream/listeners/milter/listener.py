@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from nbstream.listeners import names
 from nbstream.listeners.milter.answers import MilterAnswers
-from nbstream.listeners.milter.listener_state import MilterLimits, MilterListenerState
+from nbstream.listeners.milter.listener_state import PROGRESS_SECONDS, MilterListenerState
 from nbstream.listeners.milter.session import MilterSession
 from nbstream.listeners.sockets import BACKLOG
 
 if TYPE_CHECKING:
     from nbstream.listeners.bytes_in_flight import BytesInFlight
+    from nbstream.listeners.limits import ListenerLimits
     from nbstream.listeners.runtime import Runtime
     from nbstream.listeners.smtp.listener import SmtpObservers
 
@@ -27,9 +28,15 @@ class MilterListener:
     """Accepts connections, and bounds what they use together."""
 
     def __init__(
-        self, limits: MilterLimits, bytes_in_flight: BytesInFlight, runtime: Runtime, observers: SmtpObservers
+        self,
+        limits: ListenerLimits,
+        bytes_in_flight: BytesInFlight,
+        runtime: Runtime,
+        observers: SmtpObservers,
+        progress_seconds: float = PROGRESS_SECONDS,
     ) -> None:
-        self.state = MilterListenerState(limits, bytes_in_flight, MilterAnswers(runtime, observers))
+        answers = MilterAnswers(runtime, observers)
+        self.state = MilterListenerState(limits, bytes_in_flight, answers, progress_seconds)
         self.sessions: dict[MilterSession, asyncio.Task[None]] = {}
         self._observers = observers
         self._server: asyncio.Server | None = None

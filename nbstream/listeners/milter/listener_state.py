@@ -7,29 +7,24 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nbstream.listeners.bytes_in_flight import BytesInFlight
+    from nbstream.listeners.limits import ListenerLimits
     from nbstream.listeners.milter.answers import MilterAnswers
 
 
-@dataclass(frozen=True, slots=True)
-class MilterLimits:
-    """Limits of a message, of a mail server's time, and of the connections.
-
-    ``progress_seconds`` is the pause between two requests for patience while a message is worked on.
-    """
-
-    max_message_bytes: int = 50 << 20
-    idle_timeout_seconds: float = 7200
-    message_timeout_seconds: float = 300
-    max_connections: int = 500
-    progress_seconds: float = 5
+PROGRESS_SECONDS = 5.0
+"""The pause between two requests for patience; mail servers wait for minutes by default."""
 
 
 @dataclass(slots=True)
 class MilterListenerState:
-    """The shared state; ``answers`` is for the next message that is complete."""
+    """The shared state; ``answers`` is for the next message that is complete.
 
-    limits: MilterLimits
+    ``progress_seconds`` is the pause between two requests for patience while a message is worked on.
+    """
+
+    limits: ListenerLimits
     bytes_in_flight: BytesInFlight
     answers: MilterAnswers
+    progress_seconds: float = PROGRESS_SECONDS
     is_unix_socket: bool = False
     draining: bool = False

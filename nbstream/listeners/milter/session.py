@@ -267,7 +267,7 @@ class MilterSession:
         sender = MilterSender(self._client, self._user, self._queue_id)
         answer = asyncio.create_task(self._listener.answers.answer(message, sender, self._peer(), options))
         try:
-            while not (await asyncio.wait({answer}, timeout=self._listener.limits.progress_seconds))[0]:
+            while not (await asyncio.wait({answer}, timeout=self._listener.progress_seconds))[0]:
                 with suppress(ConnectionError):
                     self._write(ProgressReply().render())
             return answer.result()

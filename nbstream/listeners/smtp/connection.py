@@ -21,7 +21,8 @@ from nbstream.listeners.smtp.aiosmtpd_seam import AiosmtpdConnection
 if TYPE_CHECKING:
     import ssl
 
-    from nbstream.listeners.smtp.listener_state import SmtpLimits
+    from nbstream.listeners.limits import ListenerLimits
+    from nbstream.listeners.smtp.listener_state import SmtpOptions
     from nbstream.wire.smtp_reply import SmtpReply
 
 _log = logging.getLogger(__name__)
@@ -44,10 +45,10 @@ class SmtpConnection(AiosmtpdConnection):
     ident = "ESMTP nbstream"
     """The words of the greeting after the name of the host."""
 
-    def __init__(self, limits: SmtpLimits, listener_name: str, *, is_unix_socket: bool) -> None:
+    def __init__(self, limits: ListenerLimits, options: SmtpOptions, *, is_unix_socket: bool) -> None:
         super().__init__(
             handler=None,
-            hostname=limits.hostname,
+            hostname=options.hostname,
             ident=self.ident,
             enable_SMTPUTF8=True,
             data_size_limit=limits.max_message_bytes,
@@ -59,7 +60,7 @@ class SmtpConnection(AiosmtpdConnection):
         self.command_size_limits = collections.defaultdict(lambda: _COMMAND_BYTES)
         self._message_timeout_seconds = limits.message_timeout_seconds
         self._unsent_replies, self._last_reply_at = b"", 0.0
-        self._listener_name = listener_name
+        self._listener_name = options.listener_name
         self._is_unix_socket = is_unix_socket
         self._peer = Peer("")
         self._is_encrypted = False

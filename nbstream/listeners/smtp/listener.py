@@ -13,7 +13,6 @@ from nbstream.listeners.smtp.delivery import Delivery, DeliveryObserver
 from nbstream.listeners.smtp.feedback import FeedbackMailbox, FeedbackObserver
 from nbstream.listeners.smtp.listener_state import (
     MessageHandlers,
-    SmtpLimits,
     SmtpListenerState,
     SmtpOptions,
     TlsMode,
@@ -25,6 +24,7 @@ from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
     from nbstream.listeners.bytes_in_flight import BytesInFlight
+    from nbstream.listeners.limits import ListenerLimits
     from nbstream.listeners.runtime import Runtime
     from nbstream.relay.outlet import Outlet
 
@@ -48,7 +48,7 @@ class SmtpListener:
 
     def __init__(
         self,
-        limits: SmtpLimits,
+        limits: ListenerLimits,
         options: SmtpOptions,
         bytes_in_flight: BytesInFlight,
         outlet: Outlet,

@@ -14,23 +14,12 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Sequence
 
+    from nbstream.listeners.limits import ListenerLimits
     from nbstream.listeners.peers import Network
     from nbstream.listeners.smtp.delivery import Delivery
     from nbstream.listeners.smtp.feedback import FeedbackMailbox
     from nbstream.listeners.teachers import Teachers
     from nbstream.relay.next_hop import NextHop
-
-
-@dataclass(frozen=True, slots=True)
-class SmtpLimits:
-    """Limits of the listener; bytes in flight are counted over all connections."""
-
-    hostname: str
-    max_message_bytes: int = 50 * 1024 * 1024
-    idle_timeout_seconds: float = 300
-    message_timeout_seconds: float = 1800
-    max_connections: int = 200
-    max_recipients: int = 1000
 
 
 class TlsMode(StrEnum):
@@ -51,14 +40,18 @@ class TlsMode(StrEnum):
 class SmtpOptions:
     """How the listener treats its clients; ``listener_name`` is from ``listeners.names``.
 
-    Those in ``trusted_proxies`` may name clients of their own (XFORWARD). With ``is_lmtp`` the protocol is LMTP
-    (RFC 2033): after the content of a message each of its recipients gets a reply.
+    ``hostname`` is the name in the greeting. Those in ``trusted_proxies`` may name clients of their own
+    (XFORWARD). With ``is_lmtp`` the protocol is LMTP (RFC 2033): after the content of a message each of its
+    recipients gets a reply. Recipients beyond ``max_recipients`` are put off, and the client sends to them in a
+    second transaction; RFC 5321 4.5.3.1.8 asks for at least 100.
     """
 
+    hostname: str
     listener_name: str = names.SMTP
     trusted_proxies: Sequence[Network] = ()
     tls: TlsMode = TlsMode.OFF
     is_lmtp: bool = False
+    max_recipients: int = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +85,7 @@ class SmtpListenerState:
 
     def __init__(
         self,
-        limits: SmtpLimits,
+        limits: ListenerLimits,
         options: SmtpOptions,
         bytes_in_flight: BytesInFlight,
         next_hop: NextHop,

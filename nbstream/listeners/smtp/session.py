@@ -53,7 +53,7 @@ class SmtpSession(SmtpConnection):
     """The reply to MAIL before the client has introduced itself."""
 
     def __init__(self, listener: SmtpListenerState, *, is_unix_socket: bool = False) -> None:
-        super().__init__(listener.limits, listener.options.listener_name, is_unix_socket=is_unix_socket)
+        super().__init__(listener.limits, listener.options, is_unix_socket=is_unix_socket)
         self._listener = listener
         self._forwarded: dict[str, str] | None = None
         self._mail: MailTransaction | None = None
@@ -285,7 +285,7 @@ class SmtpSession(SmtpConnection):
         path = wire.parse_path("TO", arg)
         if path is None or not path[0]:
             return replies.SYNTAX_RCPT
-        if len(mail.recipients) >= self._listener.limits.max_recipients:
+        if len(mail.recipients) >= self._listener.options.max_recipients:
             return replies.TOO_MANY_RECIPIENTS
         recipient = SmtpPath(*path)
         label = mail.handlers.feedback.label_of(recipient.address)

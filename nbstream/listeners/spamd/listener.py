@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from nbstream.listeners.bytes_in_flight import BytesInFlight
@@ -31,6 +30,7 @@ from nbstream.wire.spamd import (
 )
 
 if TYPE_CHECKING:
+    from nbstream.listeners.limits import ListenerLimits
     from nbstream.listeners.message_service import MessageService
     from nbstream.listeners.runtime import Runtime
 
@@ -45,21 +45,11 @@ _NO_MEMORY = SpamdRefusal(EX_TEMPFAIL, "Too much mail at once, please try again 
 _SILENT = SpamdRefusal(EX_TIMEOUT, "Timeout: the request is not complete")
 
 
-@dataclass(frozen=True, slots=True)
-class SpamdLimits:
-    """Limits of a message, of a client's time, and of the connections."""
-
-    max_message_bytes: int = 50 << 20
-    idle_timeout_seconds: float = 300
-    request_timeout_seconds: float = 300
-    max_connections: int = 200
-
-
 class SpamdListener:
     """Accepts connections, and limits their number and their bytes in memory."""
 
     def __init__(
-        self, limits: SpamdLimits, bytes_in_flight: BytesInFlight, message_service: MessageService
+        self, limits: ListenerLimits, bytes_in_flight: BytesInFlight, message_service: MessageService
     ) -> None:
         self.limits = limits
         self.handler = SpamdHandler(message_service)
@@ -149,7 +139,7 @@ class SpamdConnection(asyncio.Protocol):
         if refusal:
             self._send_answer(refusal.render(), more_may_come=not self._listener.is_crowded)
         else:
-            self._deadline = asyncio.get_running_loop().time() + self._listener.limits.request_timeout_seconds
+            self._deadline = asyncio.get_running_loop().time() + self._listener.limits.message_timeout_seconds
             self._wait_for_data()
 
     def data_received(self, data: bytes) -> None:

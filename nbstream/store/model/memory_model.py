@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import CLASSES, ClassCounts, Counts, Totals
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
+from nbstream.policy.config_bounds import MAX_FIRST_SCORES
 from nbstream.policy.first_scores import FirstScores
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
-from nbstream.store.model.retention import MAX_FIRST_SCORES
 
 if TYPE_CHECKING:
     import numpy as np

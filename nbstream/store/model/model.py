@@ -19,6 +19,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from nbstream.bayes.counts import CLASSES, ClassCounts, Totals
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.errors import StoreIncompatible, StoreRefuses, StoreUnavailable
+from nbstream.policy.config_bounds import MAX_FIRST_SCORES
 from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
 from nbstream.store.model import ledger
@@ -36,7 +37,6 @@ from nbstream.store.model.position import ModelPosition, PositionScript
 from nbstream.store.model.replica_wait import ReplicaWait, ReplicaWaitOptions
 from nbstream.store.model.retention import (
     MAX_CHANGES,
-    MAX_FIRST_SCORES,
     MAX_HISTORY_RECORDS,
     RetentionLimits,
 )

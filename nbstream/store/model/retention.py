@@ -10,9 +10,6 @@ MAX_CHANGES = 10_000
 MAX_HISTORY_RECORDS = 100_000
 """About how many records the history keeps: 150 bytes each, and another 2 kB where an entry was replaced."""
 
-MAX_FIRST_SCORES = 50_000
-"""How many first scores of each class are kept unless the settings say otherwise: 150 bytes each."""
-
 
 @dataclass(frozen=True, slots=True)
 class RetentionLimits:

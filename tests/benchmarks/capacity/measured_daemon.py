@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from nbstream import logs
+from nbstream.addresses import TcpAddress
 from nbstream.daemon import thread_switching
 from nbstream.daemon.process import SingleProcessDaemon
 from nbstream.errors import CannotStart, NbstreamError
 from nbstream.listeners import names
-from nbstream.listeners.sockets import TcpListenAddress
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -113,7 +113,7 @@ async def _serve_until_closed(settings: Settings, pipe: Connection[object, objec
 
     def ready(addresses: ListenAddresses) -> None:
         address = addresses[names.HTTP]
-        assert isinstance(address, TcpListenAddress)
+        assert isinstance(address, TcpAddress)
         pipe.send((address.host, address.port))
 
     def answer() -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.cli.actor import current_user
 from nbstream.cli.main import main
 from nbstream.cli.page_link import link_note, link_url
-from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress
 from nbstream.store.embedded.locks import lock_daemon
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.page_sessions import PageSessionStore
@@ -81,19 +81,19 @@ def test_without_redis_there_is_no_link(config: Path, tmp_path: Path, capsys: py
 @pytest.mark.parametrize(
     ("address", "url", "forwarding"),
     [
-        (TcpListenAddress("127.0.0.1", 11334), "http://127.0.0.1:11334/x", "-L 11334:127.0.0.1:11334 "),
-        (TcpListenAddress("0.0.0.0", 80), "http://127.0.0.1:80/x", "-L 80:127.0.0.1:80 "),
-        (TcpListenAddress("::", 80), "http://[::1]:80/x", "-L 80:[::1]:80 "),
-        (TcpListenAddress("192.0.2.1", 80), "http://192.0.2.1:80/x", "-L 80:192.0.2.1:80 "),
-        (UnixListenAddress(Path("/run/nb/h.sock")), "http://localhost:11334/x", "-L 11334:/run/nb/h.sock "),
-        (TcpListenAddress("0:0::0", 80), "http://[::1]:80/x", "-L 80:[::1]:80 "),
-        (TcpListenAddress("", 80), "http://127.0.0.1:80/x", "-L 80:127.0.0.1:80 "),
-        (TcpListenAddress("mail.example", 80), "http://mail.example:80/x", "-L 80:mail.example:80 "),
+        (TcpAddress("127.0.0.1", 11334), "http://127.0.0.1:11334/x", "-L 11334:127.0.0.1:11334 "),
+        (TcpAddress("0.0.0.0", 80), "http://127.0.0.1:80/x", "-L 80:127.0.0.1:80 "),
+        (TcpAddress("::", 80), "http://[::1]:80/x", "-L 80:[::1]:80 "),
+        (TcpAddress("192.0.2.1", 80), "http://192.0.2.1:80/x", "-L 80:192.0.2.1:80 "),
+        (UnixAddress(Path("/run/nb/h.sock")), "http://localhost:11334/x", "-L 11334:/run/nb/h.sock "),
+        (TcpAddress("0:0::0", 80), "http://[::1]:80/x", "-L 80:[::1]:80 "),
+        (TcpAddress("", 80), "http://127.0.0.1:80/x", "-L 80:127.0.0.1:80 "),
+        (TcpAddress("mail.example", 80), "http://mail.example:80/x", "-L 80:mail.example:80 "),
     ],
     ids=str,
 )
 def test_the_link_can_be_reached_as_the_note_says(
-    address: TcpListenAddress | UnixListenAddress, url: str, forwarding: str
+    address: TcpAddress | UnixAddress, url: str, forwarding: str
 ) -> None:
     assert link_url(address, "/x") == url
     assert forwarding in link_note(address)

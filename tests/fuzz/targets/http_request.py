@@ -12,9 +12,10 @@ from nbstream.filter import Filter
 from nbstream.filter.message_record import MessageRecord
 from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.http.api_v1 import ApiLookups, ApiV1
-from nbstream.listeners.http.bodies import BodyReader, HttpLimits
+from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.listener import HealthStatus, HttpListener, health_routes
 from nbstream.listeners.http.rspamd import RspamdApi
+from nbstream.listeners.limits import ListenerLimits
 from nbstream.listeners.message_service import MessageService
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.verdict import ModelState, Thresholds
@@ -52,7 +53,7 @@ def _model_status() -> ModelStatus:
 
 def _start() -> HttpExchange:
     model = MemoryModel()
-    limits = HttpLimits(_MAX_BYTES, max_connections=10, request_timeout_seconds=5.0)
+    limits = ListenerLimits(_MAX_BYTES, 10, idle_timeout_seconds=5.0, message_timeout_seconds=5.0)
     runtime = make_runtime(memory_filter(model), allow_from=())
     service = MessageService("http", runtime, DaemonMetrics.create(PYTHON).delivery)
     bodies = BodyReader(limits, _bytes_in_flight)

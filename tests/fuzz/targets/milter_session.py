@@ -6,8 +6,8 @@ import asyncio
 
 from nbstream.engine.choice import PYTHON
 from nbstream.listeners.bytes_in_flight import BytesInFlight
+from nbstream.listeners.limits import ListenerLimits
 from nbstream.listeners.milter.listener import MilterListener
-from nbstream.listeners.milter.listener_state import MilterLimits
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.store.model.memory_model import MemoryModel
 from tests.fuzz.fuzzed_listener import FuzzedListener
@@ -22,7 +22,7 @@ _REPLIES = frozenset(b"Ocdsyimq+-p")
 
 _bytes_in_flight = BytesInFlight(4 * _MAX_BYTES)
 _listener = MilterListener(
-    MilterLimits(_MAX_BYTES, idle_timeout_seconds=10, message_timeout_seconds=10),
+    ListenerLimits(_MAX_BYTES, idle_timeout_seconds=10, message_timeout_seconds=10),
     _bytes_in_flight,
     make_runtime(memory_filter(MemoryModel())),
     DaemonMetrics.create(PYTHON),

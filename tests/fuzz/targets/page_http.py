@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from redis.asyncio import Redis
 
 from nbstream.listeners.bytes_in_flight import BytesInFlight
-from nbstream.listeners.http.bodies import BodyReader, HttpLimits
+from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.listener import HttpListener
 from nbstream.listeners.http.page.forms import MAX_FORM_BYTES
 from nbstream.listeners.http.page.login import PageLogin
@@ -25,6 +25,7 @@ from nbstream.listeners.http.page.sessions import PageSessions, csrf_token, seal
 from nbstream.listeners.http.page.static_files import load_static_files
 from nbstream.listeners.http.password_check import PasswordCheck
 from nbstream.listeners.http.passwords import Passwords
+from nbstream.listeners.limits import ListenerLimits
 from nbstream.metrics.page import PageMetrics
 from nbstream.metrics.registry import MetricsRegistry
 from nbstream.store.attempt_counts import AttemptCount, AttemptCounts
@@ -115,7 +116,7 @@ def _start() -> HttpExchange:
         [_View()],
         PageLogin(sessions, PasswordCheck(passwords), _Counts()),
         PageSessions(sessions, passwords),
-        BodyReader(HttpLimits(MAX_FORM_BYTES), BytesInFlight(1 << 20), "a form"),
+        BodyReader(ListenerLimits(MAX_FORM_BYTES), BytesInFlight(1 << 20), "a form"),
         static_files,
         PageRenderer(static_files.version),
         PageMetrics(MetricsRegistry()),

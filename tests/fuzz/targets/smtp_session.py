@@ -15,8 +15,9 @@ from pathlib import Path
 from nbstream.engine.choice import PYTHON
 from nbstream.listeners import names
 from nbstream.listeners.bytes_in_flight import BytesInFlight
+from nbstream.listeners.limits import ListenerLimits
 from nbstream.listeners.smtp.listener import SmtpListener
-from nbstream.listeners.smtp.listener_state import SmtpLimits, SmtpOptions, TlsMode
+from nbstream.listeners.smtp.listener_state import SmtpOptions, TlsMode
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.filter_marks import OWN_FIELD
@@ -31,6 +32,7 @@ from tests.fuzz.target import FuzzTarget
 from tests.listeners.runtimes import LOOPBACK, make_runtime
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="nbstream-fuzz-")
+_HOSTNAME = "listener.example.org"
 _MAX_BYTES = 1500
 _REPLY_LINE = re.compile(rb"[2345]\d\d[ -][\x20-\x7e]*")
 _TLS_READY = b"220 2.0.0 Ready to start TLS\r\n"
@@ -91,7 +93,7 @@ class _Server:
         self.next_hop = _NextHop(answers_each_recipient=options.is_lmtp)
         self.bytes_in_flight = BytesInFlight(4 * _MAX_BYTES)
         listener = SmtpListener(
-            SmtpLimits("listener.example.org", _MAX_BYTES, idle_timeout_seconds=10, max_recipients=3),
+            ListenerLimits(_MAX_BYTES, idle_timeout_seconds=10),
             options,
             self.bytes_in_flight,
             Outlet(self.next_hop, Quarantine(Path(_FOLDER.name))),
@@ -109,8 +111,8 @@ class _Server:
 
 
 _runner = asyncio.Runner()
-_smtp = _Server(_runner, SmtpOptions(names.SMTP, LOOPBACK, TlsMode.MAY))
-_lmtp = _Server(_runner, SmtpOptions(names.LMTP, LOOPBACK, is_lmtp=True))
+_smtp = _Server(_runner, SmtpOptions(_HOSTNAME, names.SMTP, LOOPBACK, TlsMode.MAY, max_recipients=3))
+_lmtp = _Server(_runner, SmtpOptions(_HOSTNAME, names.LMTP, LOOPBACK, is_lmtp=True, max_recipients=3))
 
 
 def _check(data: bytes) -> None:

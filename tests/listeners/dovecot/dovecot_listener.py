@@ -12,14 +12,16 @@ from typing import Any
 
 from redis.asyncio import Redis
 
+from nbstream.addresses import UnixAddress
 from nbstream.bayes.counts import CLASSES
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
 from nbstream.listeners import names
 from nbstream.listeners.bytes_in_flight import BytesInFlight
-from nbstream.listeners.dovecot.listener import DovecotLimits, DovecotListener
+from nbstream.listeners.dovecot.listener import DovecotListener
+from nbstream.listeners.limits import ListenerLimits
 from nbstream.listeners.message_service import MessageService
-from nbstream.listeners.sockets import UnixListenAddress, open_listening_socket
+from nbstream.listeners.sockets import open_listening_socket
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.metrics.spool import SpoolMetrics
 from nbstream.policy.policy import ThresholdPolicy
@@ -112,11 +114,11 @@ async def open_dovecot(client: Redis, folder: Path, **options: Any) -> AsyncIter
         spool = MessageSpool(folder / "spool", max_bytes)
         path = folder / "nbstream-report"
         listener = DovecotListener(
-            DovecotLimits(**options), trusted, spool, bytes_in_flight, service, SpoolMetrics(metrics.registry)
+            ListenerLimits(**options), trusted, spool, bytes_in_flight, service, SpoolMetrics(metrics.registry)
         )
         with suppress(FileNotFoundError):
             path.unlink()
-        await listener.start(open_listening_socket(UnixListenAddress(path)))
+        await listener.start(open_listening_socket(UnixAddress(path)))
         running = RunningDovecotListener(listener, opened_filter, metrics, path, folder / "spool", bytes_in_flight)
         stack.push_async_callback(running.drain)
         yield running

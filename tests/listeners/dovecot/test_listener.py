@@ -292,7 +292,7 @@ async def test_a_client_that_never_ends_is_disconnected(client: Redis, tmp_path:
         writer.close()
 
 
-@pytest.mark.parametrize("limit", ["idle_timeout_seconds", "request_timeout_seconds"])
+@pytest.mark.parametrize("limit", ["idle_timeout_seconds", "message_timeout_seconds"])
 async def test_a_silent_client_is_refused(client: Redis, tmp_path: Path, limit: str) -> None:
     async with open_dovecot(client, tmp_path, **{limit: 0.05}) as dovecot:
         reader, writer = await dovecot.connect()

@@ -8,13 +8,14 @@ import json
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 from redis.asyncio import Redis
 
+from nbstream.addresses import ListenAddress, TcpAddress, UnixAddress
 from nbstream.assembly.listeners import LISTENERS
 from nbstream.assembly.parts import make_parts
 from nbstream.assembly.runtime import make_runtime
@@ -24,13 +25,7 @@ from nbstream.engine.choice import PYTHON
 from nbstream.filter import Filter
 from nbstream.listeners.http.listener import HttpListener
 from nbstream.listeners.runtime import Runtime
-from nbstream.listeners.sockets import (
-    ListenAddress,
-    TcpListenAddress,
-    UnixListenAddress,
-    bound_address,
-    open_listening_socket,
-)
+from nbstream.listeners.sockets import bound_address, open_listening_socket
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.store.recent.checked_messages import RecentMessages
 from nbstream.store.replica.mirror import Mirror
@@ -131,6 +126,7 @@ async def open_http(
     address: ListenAddress | None = None,
     follow: bool = True,
     change: Callable[[dict[str, Any]], None] = lambda _: None,
+    patience_seconds: float = 60,
 ) -> AsyncIterator[RunningHttpListener]:
     """Run a listener with a model that needs one message of each class; ``change`` edits the settings' values.
 
@@ -153,9 +149,10 @@ async def open_http(
             stack.push_async_callback(ended, task)
         runtime = make_runtime(settings, parts.spam_filter)
         (entry,) = [entry for entry in LISTENERS if entry.name == "http"]
+        entry = replace(entry, idle_timeout_seconds=patience_seconds, message_timeout_seconds=patience_seconds)
         listener = entry.make_listener(settings, parts, runtime, lambda: False)
         assert isinstance(listener, HttpListener)
-        address = address or TcpListenAddress("127.0.0.1", 0)
+        address = address or TcpAddress("127.0.0.1", 0)
         listening = open_listening_socket(address)
         await listener.start(listening)
         stack.push_async_callback(listener.drain, 0)
@@ -170,13 +167,13 @@ async def open_http(
         )
 
 
-def unix_address(folder: Path) -> UnixListenAddress:
+def unix_address(folder: Path) -> UnixAddress:
     """Return the address of a socket in the folder."""
-    return UnixListenAddress(folder / "http.sock")
+    return UnixAddress(folder / "http.sock")
 
 
 def free_socket() -> tuple[socket.socket, str]:
     """Return a listening socket on loopback, and its address."""
-    address = TcpListenAddress("127.0.0.1", 0)
+    address = TcpAddress("127.0.0.1", 0)
     listening = open_listening_socket(address)
     return listening, str(bound_address(address, listening))

@@ -34,11 +34,7 @@ async def http(client: Redis, tmp_path: Path) -> AsyncIterator[RunningHttpListen
 @pytest.fixture
 async def impatient(client: Redis, tmp_path: Path) -> AsyncIterator[RunningHttpListener]:
     """A listener that waits for half a second."""
-
-    def change(values: dict[str, Any]) -> None:
-        values["listeners"]["http"]["request_timeout_seconds"] = 0.5
-
-    async with open_http(client, tmp_path, change=change) as running:
+    async with open_http(client, tmp_path, patience_seconds=0.5) as running:
         yield running
 
 

@@ -12,14 +12,16 @@ from typing import Any
 
 from redis.asyncio import Redis
 
+from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.bayes.counts import CLASSES
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
 from nbstream.listeners.bytes_in_flight import BytesInFlight
+from nbstream.listeners.limits import ListenerLimits
 from nbstream.listeners.milter.listener import MilterListener
-from nbstream.listeners.milter.listener_state import MilterLimits
+from nbstream.listeners.milter.listener_state import PROGRESS_SECONDS
 from nbstream.listeners.runtime import Runtime
-from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress, open_listening_socket
+from nbstream.listeners.sockets import open_listening_socket
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.policy import ThresholdPolicy
 from tests.listeners.filters import OpenFilter, open_filter
@@ -165,8 +167,9 @@ async def open_milter(
         follow = options.pop("follow", True)
         opened_filter = await stack.enter_async_context(open_filter(client, metrics, policy, follow=follow))
         made = make_runtime(opened_filter.spam_filter, **(runtime or {}))
-        listener = MilterListener(MilterLimits(**options), bytes_in_flight, made, metrics)
-        socket = open_listening_socket(UnixListenAddress(path) if path else TcpListenAddress("127.0.0.1", 0))
+        progress_seconds = options.pop("progress_seconds", PROGRESS_SECONDS)
+        listener = MilterListener(ListenerLimits(**options), bytes_in_flight, made, metrics, progress_seconds)
+        socket = open_listening_socket(UnixAddress(path) if path else TcpAddress("127.0.0.1", 0))
         port = 0 if path else socket.getsockname()[1]
         await listener.start(socket)
         stack.push_async_callback(listener.drain, 0)

@@ -10,8 +10,9 @@ import pytest
 import uvloop
 
 from nbstream.listeners.bytes_in_flight import BytesInFlight
+from nbstream.listeners.limits import ListenerLimits
 from nbstream.listeners.milter.answers import MilterAnswers
-from nbstream.listeners.milter.listener_state import MilterLimits, MilterListenerState
+from nbstream.listeners.milter.listener_state import MilterListenerState
 from nbstream.listeners.milter.session import MilterSession
 from nbstream.wire.milter_replies import ContinueReply, MilterReply
 from tests.waiting import DEADLINE_SECONDS, until
@@ -40,8 +41,9 @@ class SlowAnswers:
 async def leave_while_a_message_is_worked_on() -> bool:
     """Whether the work was finished; the session ends without an exception."""
     answers = SlowAnswers()
-    limits = MilterLimits(progress_seconds=0)
-    state = MilterListenerState(limits, BytesInFlight(1 << 20), cast("MilterAnswers", answers))
+    state = MilterListenerState(
+        ListenerLimits(), BytesInFlight(1 << 20), cast("MilterAnswers", answers), progress_seconds=0
+    )
     sessions: list[asyncio.Task[None]] = []
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -14,14 +14,16 @@ from typing import Any
 
 from redis.asyncio import Redis
 
+from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.assembly.tls import make_tls_contexts
 from nbstream.config import Settings
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import Filter, FilterPolicy
 from nbstream.listeners.bytes_in_flight import BytesInFlight
+from nbstream.listeners.limits import ListenerLimits
 from nbstream.listeners.smtp.listener import SmtpListener
-from nbstream.listeners.smtp.listener_state import SmtpLimits, SmtpOptions, TlsMode
-from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress, open_listening_socket
+from nbstream.listeners.smtp.listener_state import SmtpOptions, TlsMode
+from nbstream.listeners.sockets import open_listening_socket
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.actions import VerdictActions
 from nbstream.policy.header_policy import HeaderPolicy
@@ -203,6 +205,7 @@ async def open_smtp_listener(
     pass_on_failure = options.pop("pass_on_failure", True)
     headers = options.pop("headers", HeaderPolicy("test"))
     max_bytes_in_flight = options.pop("max_bytes_in_flight", 256 << 20)
+    max_recipients = options.pop("max_recipients", 1000)
     min_learned = options.pop("min_learned", {"spam": 1, "ham": 1})
     way, certificates = options.pop("way", Way.SMTP), options.pop("certificates", None)
     tls = options.pop("tls", way.tls)
@@ -223,15 +226,22 @@ async def open_smtp_listener(
             tls_contexts=tls_contexts,
         )
         listener = SmtpListener(
-            SmtpLimits(hostname="listener.example.org", **options),
-            SmtpOptions(way.listener_name, trusted_proxies, tls, is_lmtp=way.listener_name == "lmtp"),
+            ListenerLimits(**options),
+            SmtpOptions(
+                "listener.example.org",
+                way.listener_name,
+                trusted_proxies,
+                tls,
+                is_lmtp=way.listener_name == "lmtp",
+                max_recipients=max_recipients,
+            ),
             BytesInFlight(max_bytes_in_flight),
             Outlet(next_hop, Quarantine(maildir.with_name("Quarantine"))),
             runtime,
             metrics,
         )
         path = maildir.with_name(f"{secrets.token_hex(4)}.sock") if way.is_unix else None
-        address = UnixListenAddress(path) if path else TcpListenAddress("127.0.0.1", 0)
+        address = UnixAddress(path) if path else TcpAddress("127.0.0.1", 0)
         socket = open_listening_socket(address)
         host, port = ("", 0) if path else socket.getsockname()
         await listener.start(socket)

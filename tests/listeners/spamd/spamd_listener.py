@@ -11,14 +11,16 @@ from typing import Any
 
 from redis.asyncio import Redis
 
+from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.bayes.counts import CLASSES
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
 from nbstream.listeners import names
 from nbstream.listeners.bytes_in_flight import BytesInFlight
+from nbstream.listeners.limits import ListenerLimits
 from nbstream.listeners.message_service import MessageService
-from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress, open_listening_socket
-from nbstream.listeners.spamd.listener import SpamdLimits, SpamdListener
+from nbstream.listeners.sockets import open_listening_socket
+from nbstream.listeners.spamd.listener import SpamdListener
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.header_policy import HeaderPolicy
 from nbstream.policy.policy import ThresholdPolicy
@@ -126,8 +128,8 @@ async def open_spamd(
         opened_filter = await stack.enter_async_context(open_filter(client, metrics, params, follow=follow))
         runtime = make_runtime(opened_filter.spam_filter, allow_from=allow_from, header_policy=headers)
         service = MessageService(names.SPAMD, runtime, metrics.delivery)
-        listener = SpamdListener(SpamdLimits(**options), bytes_in_flight, service)
-        address = UnixListenAddress(path) if path else TcpListenAddress("127.0.0.1", 0)
+        listener = SpamdListener(ListenerLimits(**options), bytes_in_flight, service)
+        address = UnixAddress(path) if path else TcpAddress("127.0.0.1", 0)
         socket = open_listening_socket(address)
         port = 0 if path else socket.getsockname()[1]
         await listener.start(socket)

@@ -260,7 +260,7 @@ async def test_a_silent_client_gets_a_timeout_and_is_disconnected(client: Redis)
     "beginning", [b"", request("CHECK", message=b"m" * (1 << 20))[:100]], ids=["header", "message"]
 )
 async def test_a_request_that_trickles_in_has_one_deadline_for_all_of_it(client: Redis, beginning: bytes) -> None:
-    async with open_spamd(client, request_timeout_seconds=0.2) as spamd:
+    async with open_spamd(client, message_timeout_seconds=0.2) as spamd:
         reader, writer = await spamd.connect()
         writer.write(beginning)
         answer = asyncio.create_task(reader.read())

@@ -34,19 +34,16 @@ listeners:
   smtp: {{listen: "127.0.0.1:{smtp}"}}
   http: {{listen: "127.0.0.1:{http}"}}
   spamd: {{listen: "127.0.0.1:{spamd}"}}
-  stream: {{claim_seconds: {claim_seconds}, tries: {tries}}}
+  stream: {{claim_seconds: {claim_seconds}}}
   dovecot: {{listen: "unix:{folder}/report"}}
 model: {{min_learned: {{spam: 10, ham: 10}}}}
-autolearn: {{ham: 0.02, spam: 0.98, lead: 200}}
+autolearn: {{ham: 0.02, spam: 0.98}}
 log: {{format: json}}
 recipients:
   - match: "*@{held}"
     actions: {{ham: quarantine, unsure: quarantine, spam: quarantine, reject: quarantine}}
 verdict: {{unsure: {unsure}, spam: {spam}}}
 """
-
-STREAM_TRIES = 20
-"""How often an entry is tried: workers die often here, and a dead letter is to be rare."""
 
 CLAIM_SECONDS = 2
 """After so many seconds without an answer an entry may be tried again."""
@@ -103,7 +100,6 @@ class Host:
                 http=self.ports.http,
                 spamd=self.ports.spamd,
                 claim_seconds=CLAIM_SECONDS,
-                tries=STREAM_TRIES,
                 held=HELD_DOMAIN,
                 unsure=unsure,
                 spam=spam,

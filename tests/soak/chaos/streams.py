@@ -11,11 +11,13 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from nbstream.store.replica.mirror import stream_entries
+from nbstream.store.stream_queue import StreamQueueOptions
 from tests.soak.chaos.journal import Journal, LessonAttempt, LessonOutcome, StreamRequest
 from tests.soak.chaos.mails import mail
-from tests.soak.chaos.site import CLAIM_SECONDS, STREAM_TRIES, Site
+from tests.soak.chaos.site import CLAIM_SECONDS, Site
 from tests.soak.chaos.teaching import key_of
 
+STREAM_TRIES = StreamQueueOptions().tries
 IN, OUT, DEAD = (f"nbstream:{{default}}:{name}" for name in ("in", "out", "dead"))
 _ANSWER_SECONDS = 20.0
 _RETRY_SECONDS = 0.3

@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from yarl import URL
 
 from nbstream.listeners.bytes_in_flight import BytesInFlight
-from nbstream.listeners.http.bodies import BodyReader, HttpLimits
+from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.listener import HttpListener
 from nbstream.listeners.http.page.forms import MAX_FORM_BYTES
 from nbstream.listeners.http.page.login import PageLogin
@@ -27,6 +27,7 @@ from nbstream.listeners.http.page.sessions import PageSessions, csrf_token
 from nbstream.listeners.http.page.static_files import load_static_files
 from nbstream.listeners.http.password_check import PasswordCheck
 from nbstream.listeners.http.passwords import Passwords
+from nbstream.listeners.limits import ListenerLimits
 from nbstream.metrics.page import PageMetrics
 from nbstream.metrics.registry import MetricsRegistry
 from nbstream.store.attempt_counts import AttemptCounts
@@ -123,7 +124,7 @@ def make_page_server(
 ) -> PageServer:
     """Return a page of these views."""
     store = PageSessionStore(client, ModelKeys(MODEL))
-    bodies = BodyReader(HttpLimits(MAX_FORM_BYTES), BytesInFlight(1 << 20), "a form")
+    bodies = BodyReader(ListenerLimits(MAX_FORM_BYTES), BytesInFlight(1 << 20), "a form")
     static_files = load_static_files()
     renderer = PageRenderer(static_files.version)
     counts = AttemptCounts(client, ModelKeys(MODEL))
@@ -135,7 +136,7 @@ def make_page_server(
 
 @asynccontextmanager
 async def open_page(
-    client: Redis, *views: View, limits: HttpLimits | None = None, **options: Any
+    client: Redis, *views: View, limits: ListenerLimits | None = None, **options: Any
 ) -> AsyncIterator[PageListener]:
     """Run a listener with a page of these views; ``options`` are those of ``make_page_server``."""
     listener = HttpListener((), limits=limits, page=make_page_server(client, *views, **options))

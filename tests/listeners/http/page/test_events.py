@@ -10,7 +10,6 @@ from typing import cast
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.listeners.http.bodies import HttpLimits
 from nbstream.listeners.http.page import event_responses
 from nbstream.listeners.http.page.requests import (
     Answer,
@@ -21,6 +20,7 @@ from nbstream.listeners.http.page.requests import (
     Role,
 )
 from nbstream.listeners.http.page.routes import PageRoute
+from nbstream.listeners.limits import ListenerLimits
 from nbstream.metrics.registry import MetricsRegistry
 from tests.listeners.http.http_listener import rest
 from tests.listeners.http.page.page_listener import Browser, PageListener, open_page
@@ -137,7 +137,7 @@ async def test_a_stream_outlives_the_time_for_a_request(
     client: Redis, view: EventView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(event_responses, "KEEP_ALIVE_SECONDS", 0.05)
-    limits = HttpLimits(request_timeout_seconds=0.4)
+    limits = ListenerLimits(idle_timeout_seconds=0.4, message_timeout_seconds=0.4)
     async with (
         open_page(client, view, limits=limits) as page,
         page.browser(Role.READ) as browser,
@@ -254,7 +254,7 @@ async def test_a_fault_ends_the_stream_and_is_logged(
 
 async def test_streams_count_as_connections(client: Redis, view: EventView) -> None:
     async with (
-        open_page(client, view, limits=HttpLimits(max_connections=1)) as page,
+        open_page(client, view, limits=ListenerLimits(max_connections=1)) as page,
         page.browser(Role.READ) as browser,
         open_events(page, browser),
     ):
