@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.metrics.daemon import DaemonMetrics
     from nbstream.metrics.delivery import DeliveryMetrics
+    from nbstream.store.mirror.mirror import Mirror
     from nbstream.store.model.model import Model
-    from nbstream.store.replica.mirror import Mirror
 
 
 class ProcessReport:

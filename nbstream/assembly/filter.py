@@ -1,9 +1,10 @@
-"""The filter and what it is made of, from settings."""
+"""The filter and what it is made of, and what learns without people, from settings."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream import filter as filter_
@@ -12,19 +13,20 @@ from nbstream.assembly.policy import make_filter_policy
 from nbstream.assembly.store import make_autolearn_model, make_model, make_recent_messages, open_running_redis
 from nbstream.bayes import calibration, classifier
 from nbstream.engine.choice import PYTHON, Engine
+from nbstream.filter import Autolearner, AutolearnLayer, AutolearnReconciler
 from nbstream.filter.scorer import Scorer
-from nbstream.mail import mime
+from nbstream.policy.autolearn import AutolearnOptions
 from nbstream.tokens import tokenizer
 from nbstream.tokens.native_tokenizer import make_tokenizer
 
 if TYPE_CHECKING:
+    from nbstream.assembly.store import RedisClients
     from nbstream.config import Settings
+    from nbstream.filter import CountSource, LessonStore
+    from nbstream.metrics.daemon import DaemonMetrics
+    from nbstream.store.mirror.mirror import Mirror
+    from nbstream.store.model.autolearn_layer import AutolearnModel
     from nbstream.store.model.model import Model
-
-
-def message_limits(settings: Settings) -> mime.MessageLimits:
-    """Return how much of a message is looked at."""
-    return mime.MessageLimits(settings.limits.look_bytes)
 
 
 def tokenizer_options(settings: Settings) -> tokenizer.TokenizerOptions:
@@ -113,3 +115,51 @@ async def open_one_shot_filter(
             ),
             model,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class AutolearnParts:
+    """The layer that is learned without people, what learns it, and what takes back lessons in dispute."""
+
+    model: AutolearnModel
+    mirror: Mirror
+    layer: AutolearnLayer
+    learner: Autolearner
+    reconciler: AutolearnReconciler
+
+
+def make_autolearn_parts(
+    settings: Settings,
+    clients: RedisClients,
+    model: Model,
+    mirror: Mirror,
+    layer_mirror: Mirror,
+    metrics: DaemonMetrics,
+) -> AutolearnParts:
+    """Return the parts beside ``model``, which people teach, and its ``mirror``."""
+    layer_model = make_autolearn_model(settings, clients.client)
+    layer = AutolearnLayer(layer_model, layer_mirror)
+    return AutolearnParts(
+        layer_model,
+        layer_mirror,
+        layer,
+        make_autolearner(settings, model, mirror, layer, metrics.filter.autolearned),
+        AutolearnReconciler(layer, lambda: layer_model.disputed_messages(model)),
+    )
+
+
+def make_autolearner(
+    settings: Settings,
+    people: LessonStore,
+    counts: CountSource,
+    layer: AutolearnLayer,
+    report_outcome: Callable[[str, str], object] = lambda _label, _outcome: None,
+) -> Autolearner:
+    """Return what learns without people; ``counts`` are those of ``people`` alone.
+
+    ``report_outcome`` is called with the label and the outcome of each lesson.
+    """
+    autolearn = settings.autolearn
+    assert autolearn is not None
+    options = AutolearnOptions(autolearn.ham, autolearn.spam)
+    return Autolearner(people, layer, make_scorer(settings, counts), options, report_outcome)

@@ -8,20 +8,17 @@ from typing import TYPE_CHECKING
 from nbstream import __version__
 from nbstream.assembly.health import HealthCheck
 from nbstream.assembly.model_lookups import ModelLookups
-from nbstream.listeners.http.access import HttpAccess
+from nbstream.listeners.http.access import HttpAccess, PasswordCheck, Passwords
 from nbstream.listeners.http.api_v1 import ApiLookups, ApiV1
 from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.listener import HttpListener, health_routes, metrics_route
-from nbstream.listeners.http.password_check import PasswordCheck
-from nbstream.listeners.http.passwords import Passwords
 from nbstream.listeners.http.rspamd import RspamdApi
-from nbstream.store.attempt_counts import AttemptCounts
+from nbstream.store.logins import AttemptCounts
 
 if TYPE_CHECKING:
     from nbstream.assembly.parts import ServerParts
     from nbstream.config import HttpListenerSettings, Settings
-    from nbstream.listeners.bytes_in_flight import BytesInFlight
-    from nbstream.listeners.limits import ListenerLimits
+    from nbstream.listeners.limits import BytesInFlight, ListenerLimits
     from nbstream.listeners.message_service import MessageService
 
 

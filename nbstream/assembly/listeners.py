@@ -17,15 +17,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from nbstream.assembly.http import make_http_listener, make_metrics_listener
 from nbstream.errors import ConfigError
 from nbstream.listeners import names
-from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.dovecot.listener import DovecotListener
-from nbstream.listeners.limits import ListenerLimits
+from nbstream.listeners.dovecot.metrics import SpoolMetrics
+from nbstream.listeners.limits import BytesInFlight, ListenerLimits
 from nbstream.listeners.message_service import MessageService
+from nbstream.listeners.peers import Teachers
 from nbstream.listeners.spamd.listener import SpamdListener
 from nbstream.listeners.stream.listener import StreamLimits, StreamListener
-from nbstream.listeners.teachers import Teachers
-from nbstream.metrics.spool import SpoolMetrics
-from nbstream.metrics.stream import StreamMetrics
+from nbstream.listeners.stream.metrics import StreamMetrics
 from nbstream.spool.message_spool import MessageSpool
 from nbstream.spool.segments import FOLDER as SPOOL_FOLDER
 from nbstream.store import stream_queue

@@ -10,7 +10,7 @@ from nbstream.bayes.counts import Totals
 from nbstream.filter.message_record import MessageRecord, find_message_record
 from nbstream.findings import Severity
 from nbstream.policy.verdict import ModelState
-from nbstream.wire.api_v1 import ModelStatus
+from nbstream.wire.api_json import ModelStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -31,10 +31,9 @@ from nbstream.listeners.http.page.undo_view import UndoParts, UndoView
 from nbstream.listeners.message_service import MessageHandler
 from nbstream.metrics.page import PageMetrics
 from nbstream.policy.config_bounds import MAX_FIRST_SCORES
-from nbstream.store.attempt_counts import AttemptCounts
-from nbstream.store.model.recent_changes import RecentChanges
-from nbstream.store.page_sessions import PageSessionStore
-from nbstream.store.recent.quarantine_outcomes import QuarantineOutcomes
+from nbstream.store.logins import AttemptCounts, PageSessionStore
+from nbstream.store.model.history import RecentChanges
+from nbstream.store.recent.message_rows import QuarantineOutcomes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,11 +44,10 @@ if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.filter.preview import HypotheticalCounts
     from nbstream.filter.scorer import Scorer
-    from nbstream.listeners.bytes_in_flight import BytesInFlight
+    from nbstream.listeners.http.access import PasswordCheck
     from nbstream.listeners.http.page.known_rows import FindRows
     from nbstream.listeners.http.page.routes import View
-    from nbstream.listeners.http.password_check import PasswordCheck
-    from nbstream.listeners.limits import ListenerLimits
+    from nbstream.listeners.limits import BytesInFlight, ListenerLimits
     from nbstream.listeners.message_service import MessageService
 
 

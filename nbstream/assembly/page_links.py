@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nbstream.assembly.store import open_running_redis
+from nbstream.store.logins import PageSessionStore
 from nbstream.store.model.keys import ModelKeys
-from nbstream.store.page_sessions import PageSessionStore
 
 if TYPE_CHECKING:
     from nbstream.config import Settings

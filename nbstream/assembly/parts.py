@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from nbstream.assembly.activity import ActivityParts, make_activity
-from nbstream.assembly.autolearn import AutolearnParts, make_autolearn_parts
 from nbstream.assembly.background import BackgroundTasks
 from nbstream.assembly.delivery import make_next_hop, make_quarantine
-from nbstream.assembly.filter import make_filter
+from nbstream.assembly.filter import AutolearnParts, make_autolearn_parts, make_filter
 from nbstream.assembly.store import make_autolearn_model, make_mirror, make_model, make_recent_messages
 from nbstream.filter import CheckQueue, CompositeObserver, CountingObserver, RememberingObserver
 from nbstream.relay.quarantine_retention import QuarantineRetention
@@ -17,7 +16,7 @@ from nbstream.store.acknowledged.lesson_restorer import LessonRestorer
 from nbstream.store.canaries import FOLDER as CANARY_FOLDER
 from nbstream.store.canaries import Canaries
 from nbstream.store.connection import PrimaryWatch
-from nbstream.store.replica.eviction import Evictor
+from nbstream.store.mirror.eviction import Evictor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
     from nbstream.metrics.daemon import DaemonMetrics
     from nbstream.relay.next_hop import NextHop
     from nbstream.relay.quarantine import Quarantine
+    from nbstream.store.mirror.mirror import Mirror
     from nbstream.store.model.model import Model
     from nbstream.store.recent.checked_messages import RecentMessages
-    from nbstream.store.replica.mirror import Mirror
 
 
 class BackgroundWork(Protocol):

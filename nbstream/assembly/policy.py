@@ -1,4 +1,4 @@
-"""Thresholds, actions and recipient rules, from settings."""
+"""Thresholds, actions, recipient rules and header fields, from settings."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ from typing import TYPE_CHECKING
 
 from nbstream.config import FalsePositiveCost, FalsePositiveRate
 from nbstream.filter import FilterPolicy
+from nbstream.mail import mime
 from nbstream.policy.actions import VerdictActions
+from nbstream.policy.field_templates import FieldTemplate
+from nbstream.policy.header_policy import HeaderPolicy
+from nbstream.policy.incoming_message import MessageReader
 from nbstream.policy.policy import FalsePositiveBudget, Threshold, ThresholdPolicy, threshold_of_cost_ratio
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
+from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
     from nbstream.config import ActionsSettings, Settings, VerdictSettings
@@ -58,3 +63,32 @@ def make_filter_policy(settings: Settings) -> FilterPolicy:
     """Return what the filter decides by: all policies, and how much has to be learned before they hold."""
     others = tuple(rule.treatment.policy for rule in make_rules(settings).rules)
     return FilterPolicy(make_policy(settings), settings.model.min_learned.model_dump(), others)
+
+
+def make_header_policy(settings: Settings) -> HeaderPolicy:
+    """Return what is done to the header of checked mail."""
+    headers = settings.headers
+    return HeaderPolicy(
+        settings.model.name,
+        shows_clues=headers.clues,
+        own_field=headers.own_field,
+        templates=tuple(
+            FieldTemplate(field.name, field.value, frozenset(map(Verdict, field.verdicts)))
+            for field in headers.fields
+        ),
+        removals=headers.removals,
+        subject_tag=headers.subject_tag or "",
+        observes=headers.mode == "observe",
+    )
+
+
+def make_message_reader(settings: Settings) -> MessageReader:
+    """Return what makes messages of bytes, the same for every way in."""
+    listeners = settings.listeners
+    marks_mail = any((listeners.smtp, listeners.lmtp, listeners.milter))
+    return MessageReader(message_limits(settings), make_header_policy(settings).marks, marks_mail)
+
+
+def message_limits(settings: Settings) -> mime.MessageLimits:
+    """Return how much of a message is looked at."""
+    return mime.MessageLimits(settings.limits.look_bytes)

@@ -1,17 +1,19 @@
-"""What the listeners go by, from settings: made at the start and anew at each reload."""
+"""What the listeners go by, with their certificates, from settings: made at the start and anew at each reload."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nbstream.assembly.headers import make_header_policy, make_message_reader
 from nbstream.assembly.listeners import LISTENERS
-from nbstream.assembly.policy import make_filter_policy, make_rules
-from nbstream.assembly.tls import make_tls_contexts
+from nbstream.assembly.policy import make_filter_policy, make_header_policy, make_message_reader, make_rules
+from nbstream.listeners import names
 from nbstream.listeners.runtime import FeedbackAddresses, Runtime
 
 if TYPE_CHECKING:
+    import ssl
+
     from nbstream.config import Settings
+    from nbstream.config.listeners import MailListenerSettings
     from nbstream.filter import Filter
 
 
@@ -30,3 +32,19 @@ def make_runtime(settings: Settings, spam_filter: Filter) -> Runtime:
         tls_contexts=make_tls_contexts(settings),
         passes_on_failure=settings.on_filter_failure == "pass",
     )
+
+
+def make_tls_contexts(settings: Settings) -> dict[str, ssl.SSLContext]:
+    """Return the context of each listener that uses TLS, by its name. Raises ``OSError`` for unusable files."""
+    sections = {names.SMTP: settings.listeners.smtp, names.LMTP: settings.listeners.lmtp}
+    return {name: _context(section) for name, section in sections.items() if section and section.tls != "off"}
+
+
+def _context(section: MailListenerSettings) -> ssl.SSLContext:
+    import ssl  # noqa: PLC0415 - most daemons have no listener with TLS
+
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    assert section.tls_cert_file is not None
+    context.load_cert_chain(section.tls_cert_file, section.tls_key_file, password=lambda: "")
+    return context

@@ -7,8 +7,6 @@ each module.
 """
 
 from nbstream.addresses import TcpAddress
-from nbstream.config.actions import ActionsSettings, QuarantineSettings
-from nbstream.config.feedback import FeedbackSettings
 from nbstream.config.listeners import (
     HttpListenerSettings,
     ListenersSettings,
@@ -25,7 +23,13 @@ from nbstream.config.live_settings import (
     policy_hash,
 )
 from nbstream.config.loading import find_config_file, load_settings
-from nbstream.config.recipients import RecipientRuleSettings
+from nbstream.config.policy import (
+    ActionsSettings,
+    FeedbackSettings,
+    QuarantineSettings,
+    RecipientRuleSettings,
+    VerdictSettings,
+)
 from nbstream.config.redis import RedisSettings
 from nbstream.config.relay import RelaySettings
 from nbstream.config.settings import (
@@ -44,7 +48,6 @@ from nbstream.config.values import (
     SecretFile,
     ServerNextHopSetting,
 )
-from nbstream.config.verdict import VerdictSettings
 
 __all__ = [
     "LIVE_SECTIONS",

@@ -1,19 +1,24 @@
-"""A YAML file as plain data, together with the line of each value.
+"""A YAML file as plain data with the line of each value, and its problems as texts that help to correct it.
 
 Rules: a file is one document with a mapping at its top. Each key is given once. There are no aliases, and no tags
-but those of YAML itself. An empty file is an empty mapping. A date is text.
+but those of YAML itself. An empty file is an empty mapping. A date is text. Each problem has one line with the
+file, the line number, the key, the value and what is allowed. No password gets out: a URL is shown without the
+part before its @, and callers do not pass the values of unknown keys.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 import yaml
 from yaml.constructor import SafeConstructor
 
-from nbstream.config.paths import read_text_file
-from nbstream.config.problems import ConfigProblem, KeyPath, config_error, describe_kind
+from nbstream.config.values import read_text_file
+from nbstream.errors import ConfigError
 
 MAX_FILE_BYTES = 1 << 20
 MAX_DEPTH = 20
@@ -148,3 +153,61 @@ class _NodeReader:
 
     def _refuse(self, node: yaml.Node, key: KeyPath, text: str) -> None:
         self.problems.append(ConfigProblem(key, node.start_mark.line + 1, text))
+
+
+KeyPath: TypeAlias = tuple[str | int, ...]
+
+_MAX_SHOWN_CHARACTERS = 200
+_WORD = re.compile(rf"[A-Za-z0-9_-]{{1,{_MAX_SHOWN_CHARACTERS}}}")
+_URL_USER = re.compile(r"://.*@", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigProblem:
+    """One problem: its key (empty for the whole file), its line from 1 on, and what to do about it."""
+
+    key: KeyPath
+    line: int | None
+    text: str
+
+    def render(self, name: str) -> str:
+        """Return the line that reports the problem. ``name`` is the name of the file."""
+        position = f"{name}:{self.line}" if self.line else name
+        return ": ".join(part for part in (position, format_key(self.key), self.text) if part)
+
+
+def config_error(name: str, problems: Iterable[ConfigProblem]) -> ConfigError:
+    """Return the error that lists these problems of the file ``name``, in the order of their lines."""
+    in_order = sorted(problems, key=lambda problem: problem.line or 0)
+    return ConfigError("\n".join(problem.render(name) for problem in in_order))
+
+
+def format_key(key: KeyPath) -> str:
+    """Return a key as ``feedback.allow_from[1]``. A part that is no plain word is quoted, on the same line."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{_format_key_part(part)}" for part in key).lstrip(
+        "."
+    )
+
+
+def _format_key_part(part: str) -> str:
+    return part if _WORD.fullmatch(part) else format_value(part)
+
+
+def format_value(value: object) -> str:
+    """Return a value as YAML writes it, but short, on one line, and without the password of a URL."""
+    if isinstance(value, str):
+        text = _URL_USER.sub("://***@", value)
+        return repr(text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[: _MAX_SHOWN_CHARACTERS - 3]}...")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return f"{value}"[:_MAX_SHOWN_CHARACTERS]
+    return describe_kind(value)
+
+
+def describe_kind(value: object) -> str:
+    """Return the kind of the value in the words of YAML files."""
+    words: dict[type, str] = {dict: "a mapping", list: "a list", str: "text", bool: "true or false"}
+    if value is None:
+        return "null"
+    return words.get(type(value), "a number" if isinstance(value, int | float) else "something else")

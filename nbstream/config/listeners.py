@@ -8,18 +8,19 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BeforeValidator, Field, SecretStr, Strict, ValidationInfo, field_validator
 
 from nbstream.addresses import TcpAddress, UnixAddress
-from nbstream.config.addresses import (
+from nbstream.config.values import (
+    ByteCount,
+    FilePath,
+    Network,
+    PasswordFile,
+    SecretFile,
+    Section,
     read_address,
     read_listen_address,
-    read_unix_address,
-)
-from nbstream.config.section import ByteCount, FilePath, PasswordFile, Section
-from nbstream.config.values import (
-    Network,
-    SecretFile,
     read_listener_tls_mode,
     read_network,
     read_system_user,
+    read_unix_address,
     require_port_for_lmtp,
     require_usable_certificate,
 )

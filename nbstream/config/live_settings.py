@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel, ValidationError
 
+from nbstream.config.document import ConfigProblem, config_error
 from nbstream.config.loading import describe_allowed
-from nbstream.config.problems import ConfigProblem, config_error
 from nbstream.config.settings import Settings
 
 POLICY_SECTIONS = ("on_filter_failure", "verdict", "actions", "recipients", "headers", "feedback")

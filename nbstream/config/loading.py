@@ -15,11 +15,18 @@ from typing import get_args
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from nbstream.config.document import Document, read_document
-from nbstream.config.problems import ConfigProblem, KeyPath, config_error, describe_kind, format_value
+from nbstream.config.document import (
+    ConfigProblem,
+    Document,
+    KeyPath,
+    config_error,
+    describe_kind,
+    format_value,
+    read_document,
+)
 from nbstream.config.removed_keys import removed_key_text
-from nbstream.config.section import Section
 from nbstream.config.settings import Settings
+from nbstream.config.values import Section
 
 FILE_NAME = "nbstream.yaml"
 SYSTEM_FOLDER = Path("/etc/nbstream")

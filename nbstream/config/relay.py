@@ -6,13 +6,16 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ValidationInfo, field_validator
 
-from nbstream.config.addresses import read_server_name
-from nbstream.config.section import CaFile, PasswordFile, Seconds, Section
 from nbstream.config.values import (
+    CaFile,
     MaildirNextHopSetting,
+    PasswordFile,
+    Seconds,
     SecretFile,
+    Section,
     ServerNextHopSetting,
     read_next_hop,
+    read_server_name,
     read_tls_mode,
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nbstream.config.problems import KeyPath
+    from nbstream.config.document import KeyPath
 
 _REMOVED = {
     "model.event_models": (
@@ -13,17 +13,17 @@ _REMOVED = {
         "key. A model that was taught with others keeps its tokens, and is scored by them"
     ),
     "model.prior_messages": "the prior adds one message to each class: remove the key",
-    "listeners.smtp.hostname": "is said once for all listeners: hostname",
-    "listeners.lmtp.hostname": "is said once for all listeners: hostname",
+    "listeners.smtp.hostname": "hostname at the top of the file holds for all listeners",
+    "listeners.lmtp.hostname": "hostname at the top of the file holds for all listeners",
     "listeners.smtp.max_recipients": "a message may have 1,000 recipients: remove the key",
     "listeners.lmtp.max_recipients": "a message may have 1,000 recipients: remove the key",
     "listeners.stream.max_message_bytes": "an entry may have 10 MiB, which Redis has in memory: remove the key",
-    "listeners.stream.max_bytes_in_flight": "is said once for all listeners: limits.max_bytes_in_flight",
+    "listeners.stream.max_bytes_in_flight": "limits.max_bytes_in_flight holds for all listeners",
     "listeners.stream.max_in_flight": "a worker has 16 entries in hand at once: remove the key",
     "listeners.stream.tries": "an entry that fails three times is moved to the dead ones: remove the key",
     "listeners.stream.answers": "about 100,000 answers are kept: remove the key",
     "listeners.stream.dead": "about 1,000 dead entries are kept: remove the key",
-    "relay.max_connections": "there are as many connections to the next hop as limits.max_connections says",
+    "relay.max_connections": "limits.max_connections bounds the connections to the next hop, too",
     "memory.first_scores": "50,000 labelled messages of each class have their first score kept: remove the key",
     "limits.max_tokens": "2,000 tokens of a message are scored and learned: remove the key",
     "limits.max_parts": "200 MIME parts of a message are looked at: remove the key",
@@ -34,8 +34,8 @@ _REMOVED = {
     ),
 }
 
-_SOCKET = 'the address has it: listen: "unix:/PATH mode=0660 group=NAME"'
-_ONE_LIMIT = "is said once for all listeners: limits.{}"
+_SOCKET = 'its value stands behind the address now: listen: "unix:/PATH mode=0660 group=NAME"'
+_ONE_LIMIT = "limits.{} holds for all listeners"
 _TIMES = "the time of a client is fixed: remove the key"
 for _listener in ("smtp", "lmtp", "http", "spamd", "milter", "dovecot"):
     _REMOVED |= {

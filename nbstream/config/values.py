@@ -1,28 +1,144 @@
-"""Readers for values that mean more than text in a configuration file: next hops, networks, secrets, thresholds.
+"""Readers for the values of a configuration file: paths, addresses, next hops, networks, secrets; and sections.
 
 Rules: each reader takes the value that YAML gave, or one that is already of its type. A refusal is a ValueError
-whose text says what is allowed ("must be ...") and repeats neither the value nor a secret.
+whose text says what is allowed ("must be ...") and repeats neither the value nor a secret, nor the content of a
+file.
 """
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import Path
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
-from pydantic import SecretStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
-from nbstream.addresses import TcpAddress, UnixAddress
-from nbstream.config.addresses import read_address, read_listen_address
-from nbstream.config.paths import read_path, read_text_file
+from nbstream.addresses import DEFAULT_SOCKET_MODE, TcpAddress, UnixAddress
 from nbstream.policy.actions import Action
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.config_bounds import MAX_FALSE_POSITIVE_RATE, MIN_FALSE_POSITIVE_RATE
 from nbstream.policy.field_names import require_own_name
 from nbstream.policy.field_templates import require_field_value
 from nbstream.policy.filter_marks import MAX_TAG_BYTES
+
+
+def read_path(value: object) -> Path:
+    """Read a path. A relative path starts in the working folder, and a leading ``~`` is the home folder."""
+    if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
+        raise ValueError("must be a path")
+    try:
+        return Path(value).expanduser()
+    except RuntimeError:
+        raise ValueError("must be a path without ~ where the home folder is not known") from None
+
+
+def read_text_file(path: Path, limit: int) -> str:
+    """Return the text of a file of at most ``limit`` bytes.
+
+    Raises ValueError, without the content, for a file that cannot be read, is larger, or is no UTF-8 text.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(limit + 1)
+    except OSError as error:
+        raise ValueError(f"must be a readable file ({error.strerror})") from None
+    if len(content) > limit:
+        raise ValueError(f"must be a file of at most {limit} bytes")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"must be a file of UTF-8 text (byte {error.start} is not)") from None
+
+
+_ADDRESS = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:\[\]]+)):(?P<port>[0-9]{1,5})")
+# Underscores are no part of host names (RFC 1123 2.1), but container networks give such names.
+_LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_HOST = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
+_ALLOWED_ADDRESS = "must be HOST:PORT or [IPV6]:PORT, the port from 0 to 65535"
+MAX_SOCKET_PATH = 99  # unix(7) allows 107, and a socket is first made under a name that may be eight bytes longer
+_ALLOWED_UNIX_ADDRESS = (
+    f"must be unix:/PATH, the path absolute and of at most {MAX_SOCKET_PATH} bytes, with mode=0660 or group=NAME "
+    "behind it where that is wanted"
+)
+_LOOKS_LIKE_OPTION = re.compile(r"\s\w+=")
+_SOCKET_OPTION = re.compile(r"(?P<rest>.*\S)\s+(?:mode=(?P<mode>0?[0-7]{3})|group=(?P<group>\S{1,100}))")
+
+
+def read_address(value: object) -> TcpAddress:
+    """Read ``HOST:PORT`` or ``[IPV6]:PORT``, with a port from 0 to 65535."""
+    if isinstance(value, TcpAddress):
+        return value
+    parts = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
+    if parts is None or int(parts["port"]) > 65535 or not _is_host(parts):
+        raise ValueError(_ALLOWED_ADDRESS)
+    return TcpAddress(parts["v6"] or parts["host"], int(parts["port"]))
+
+
+def _is_host(parts: re.Match[str]) -> bool:
+    if parts["v6"]:
+        return _is_ip(parts["v6"], IPv6Address)
+    # A name whose last label is a number can only be a mistyped IPv4 address (RFC 3696 2).
+    if parts["host"].rpartition(".")[2].isdecimal():
+        return _is_ip(parts["host"], IPv4Address)
+    return _HOST.fullmatch(parts["host"]) is not None
+
+
+def _is_ip(text: str, kind: type[IPv4Address | IPv6Address]) -> bool:
+    try:
+        kind(text)
+    except ValueError:
+        return False
+    return True
+
+
+def read_listen_address(value: object) -> TcpAddress | UnixAddress:
+    """Read ``HOST:PORT`` or ``[IPV6]:PORT``, with a port from 0 to 65535, or ``unix:/PATH``.
+
+    Behind the path of a unix socket may stand ``mode=0660`` and ``group=NAME``: its permissions and its group.
+    """
+    if isinstance(value, UnixAddress):
+        return value
+    if not isinstance(value, str) or not value.startswith("unix:"):
+        return read_address(value)
+    text, mode, group = value.removeprefix("unix:"), None, None
+    while option := _SOCKET_OPTION.fullmatch(text):
+        if (mode if option["mode"] else group) is not None:
+            raise ValueError(_ALLOWED_UNIX_ADDRESS)
+        text, mode, group = option["rest"], option["mode"] or mode, option["group"] or group
+    if _LOOKS_LIKE_OPTION.search(text):  # mistyped: it would become a part of the path
+        raise ValueError(_ALLOWED_UNIX_ADDRESS)
+    path = read_path(text or None)
+    # A longer path does not fit into the address of a unix socket (unix(7)).
+    if not path.is_absolute() or len(bytes(path)) > MAX_SOCKET_PATH:
+        raise ValueError(_ALLOWED_UNIX_ADDRESS)
+    return UnixAddress(path, DEFAULT_SOCKET_MODE if mode is None else int(mode, 8), group)
+
+
+def read_unix_address(value: object) -> UnixAddress:
+    """Read ``unix:/PATH``, behind which ``mode=0660`` and ``group=NAME`` may stand."""
+    if not isinstance(value, UnixAddress) and not str(value).startswith("unix:"):
+        raise ValueError("must be unix:/PATH, since it is a unix socket in any case")
+    address = read_listen_address(value)
+    assert isinstance(address, UnixAddress)
+    return address
+
+
+def read_host_name(value: object) -> str:
+    """Read a host name such as ``mx.example.org``, fully qualified or short."""
+    if not isinstance(value, str) or _HOST.fullmatch(value) is None:
+        raise ValueError("must be a host name such as mx.example.org")
+    return value
+
+
+def read_server_name(value: object) -> str:
+    """Read the name of a server as its certificate has it: a host name, or an IP address without brackets."""
+    with suppress(ValueError):
+        return str(ip_address(value)) if isinstance(value, str) else read_host_name(value)
+    return read_host_name(value)
+
 
 MAX_SECRET_BYTES = 4096
 _SMTP_PORT = 25
@@ -38,7 +154,7 @@ MAX_FALSE_POSITIVE_COST = 1e9
 MAX_WORKERS = 128
 _ALLOWED_REJECT = (
     "must be null, a number above 0 and at most 1, {false_positive_cost: C} with C above 0, "
-    f"or {{max_false_positive_rate: R}} with R from {MIN_FALSE_POSITIVE_RATE:f} to {MAX_FALSE_POSITIVE_RATE}"
+    f"or {{max_false_positive_rate: R}} with R from {MIN_FALSE_POSITIVE_RATE:.5f} to {MAX_FALSE_POSITIVE_RATE}"
 )
 _ALLOWED_NEXT_HOP = (
     "must be maildir, maildir:PATH, smtp://HOST:PORT, smtps://HOST:PORT, lmtp://HOST:PORT, smtp:unix:/PATH or "
@@ -89,7 +205,7 @@ class SecretFile:
 
 
 def read_reject_threshold(value: object) -> float | FalsePositiveCost | FalsePositiveRate:
-    """Read a P(spam) up to 1, ``{false_positive_cost: C}`` or ``{max_false_positive_rate: R}``, R up to 0.5."""
+    """Read a P(spam), ``{false_positive_cost: C}`` or ``{max_false_positive_rate: R}``, R from 0.00006 to 0.5."""
     if isinstance(value, FalsePositiveCost | FalsePositiveRate):
         return value
     if isinstance(value, dict) and len(value) == 1:
@@ -297,3 +413,26 @@ def require_usable_certificate(certificate: Path, key: Path | None, setting: str
         ssl.create_default_context().load_cert_chain(certificate, key, password=lambda: "")
     except (OSError, ValueError):
         raise ValueError(f"must be the key of the certificate in {setting}, both in readable PEM files") from None
+
+
+FilePath = Annotated[Path, BeforeValidator(read_path)]
+CaFile = Annotated[Path, BeforeValidator(read_ca_file)]
+PasswordFile = Annotated[SecretFile, BeforeValidator(read_secret_file)]
+Seconds = Annotated[float, Field(gt=0, le=86400, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, le=1_000_000)]
+ByteCount = Annotated[int, Field(ge=1, le=1 << 40)]
+PositiveNumber = Annotated[float, Field(ge=1e-9, le=1e9, allow_inf_nan=False)]  # 1e-320 gives infinite scores
+Probability = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
+
+
+class Section(BaseModel):
+    """A mapping of the file. Its problems are raised as pydantic's ValidationError, without the input."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        validate_default=True,
+        hide_input_in_errors=True,
+        defer_build=True,  # the validator of a whole configuration has those of its sections: each is built once
+    )

@@ -1,4 +1,9 @@
-"""The signals of a daemon: SIGTERM and SIGINT end it, at SIGHUP it reads its configuration again."""
+"""The signals of a daemon and the end of its process, and how long its event loop waits for its turn.
+
+Rules: SIGTERM and SIGINT end it, at SIGHUP it reads its configuration again. Threads that never come back, since a
+disk hangs, do not hold up the end of a process that has drained: asyncio and Python wait for all of their threads
+without a limit of time.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,8 @@ import asyncio
 import logging
 import os
 import signal
+import sys
+import threading
 from collections.abc import Callable
 
 _log = logging.getLogger(__name__)
@@ -34,3 +41,28 @@ def _terminal_descriptors() -> list[int]:
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
         return []
     return [number for number in range(3) if os.isatty(number)]
+
+
+_LATE_SECONDS = 10.0
+
+
+def end_soon() -> None:
+    """Let this process, whose work is done, end within ``_LATE_SECONDS`` whatever its threads do."""
+    timer = threading.Timer(_LATE_SECONDS, _end)
+    timer.daemon = True
+    timer.start()
+
+
+def _end() -> None:
+    _log.warning("ended without its threads, which do not come back: does a disk hang?")
+    os._exit(0)
+
+
+# Large messages are parsed in threads. Meanwhile the event loop waits up to this long each time that it has work
+# to do, about three times for each answer. Python's default is 5 ms: a message of 20 MB would delay others more.
+_SWITCH_SECONDS = 0.001
+
+
+def shorten_switch_interval() -> None:
+    """Let the threads of this process, which serves mail, give up the interpreter sooner."""
+    sys.setswitchinterval(_SWITCH_SECONDS)

@@ -25,8 +25,7 @@ from nbstream.daemon.control import serve_control
 from nbstream.daemon.process import log_ready, log_start
 from nbstream.daemon.reloader import Reloader
 from nbstream.daemon.service_manager import ServiceManager, serving_status
-from nbstream.daemon.shared_memory import open_shared_folder
-from nbstream.daemon.shared_sockets import SharedSockets
+from nbstream.daemon.sharing import SharedSockets, open_shared_folder
 from nbstream.daemon.worker_slot import WorkerContext, WorkerSlot
 from nbstream.errors import ConfigError, StoreUnavailable
 from nbstream.listeners import names

@@ -20,7 +20,7 @@ import uvloop
 from nbstream import __version__, config, logs
 from nbstream.assembly.engine import make_engine
 from nbstream.assembly.store import open_redis
-from nbstream.daemon import thread_switching
+from nbstream.daemon import signals as thread_switching
 from nbstream.daemon.addresses import close_sockets
 from nbstream.daemon.channel import Channel, pack_settings, unpack_settings
 from nbstream.daemon.server import Server

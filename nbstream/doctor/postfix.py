@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from nbstream.config import Settings
-    from nbstream.config.recipients import RecipientRuleSettings
+    from nbstream.config.policy import RecipientRuleSettings
     from nbstream.doctor.postfix_configuration import PostfixConfiguration, PostfixService
     from nbstream.doctor.site import Site
     from nbstream.findings import Finding

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from nbstream.findings import Severity, worst_severity
-from nbstream.wire.explanation_json import iso_time
+from nbstream.wire.api_json import iso_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from nbstream.policy.incoming_message import MessageReader
     from nbstream.policy.verdict import Verdict
     from nbstream.store.model.history import LessonNote
-    from nbstream.store.model.learn_script import LessonBatch
     from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
+    from nbstream.store.model.scripts import LessonBatch
     from nbstream.tokens.tokenizer import TakenApart, Tokens
 
 _SOURCE = "evaluate"

@@ -6,12 +6,10 @@ unless a person insists.
 """
 
 from nbstream.filter.autolearner import Autolearner, AutolearnLayer, AutolearnReconciler
-from nbstream.filter.check_queue import CheckQueue
 from nbstream.filter.filter import CheckDecider, Filter, LearnableMessage
 from nbstream.filter.lesson_plan import TokenizedMessage
 from nbstream.filter.lesson_text import describe_known_messages, describe_lesson, describe_lessons
-from nbstream.filter.observers import CompositeObserver, CountingObserver, RememberingObserver
-from nbstream.filter.parts import FilterParts
+from nbstream.filter.parts import CompositeObserver, CountingObserver, FilterParts, RememberingObserver
 from nbstream.filter.protocols import (
     CanarySource,
     CheckedMessageSource,
@@ -21,6 +19,7 @@ from nbstream.filter.protocols import (
     SilentObserver,
 )
 from nbstream.filter.results import Check, CheckSeconds, Contradiction, FilterPolicy, Lesson, LessonOutcome
+from nbstream.filter.scorer import CheckQueue
 
 __all__ = [
     "AutolearnLayer",

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from nbstream.policy.envelope import BuildEnvelope
     from nbstream.policy.first_scores import FirstScores
     from nbstream.store.model.history import LessonNote
-    from nbstream.store.model.learn_script import LessonBatch
     from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
+    from nbstream.store.model.scripts import LessonBatch
     from nbstream.store.recent.checked_messages import CheckedMessage
     from nbstream.tokens.tokenizer import Tokens
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.filter.preview import HypotheticalCounts, preview_verdicts
 from nbstream.store.cancellation import stop_if_cancelled
-from nbstream.store.undo.restoration import apply_restoration, prepare_restoration
+from nbstream.store.undo.plan import apply_restoration, prepare_restoration
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Callable, Iterator, Mapping, Sequence
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from nbstream.filter.scorer import Scorer
     from nbstream.store.model.model import Model
     from nbstream.store.recent.checked_messages import CheckedMessage
-    from nbstream.store.undo.plan import UndoableChange
-    from nbstream.store.undo.restoration import Restoration
+    from nbstream.store.undo.plan import Restoration, UndoableChange
 
 MAX_PREVIEWED = 1000
 """So many of the messages that were checked last are scored again for a preview: a second or two."""

@@ -1,4 +1,9 @@
-"""The limits of a listener that serves connections."""
+"""The limits of a listener: of its messages, its clients, and the bytes that it has in memory.
+
+Rules: a message counts twice, because it is held twice while it is worked on: as it came, and with CRLF line ends,
+without forged fields, decompressed, or with fields on top. What else is made of it is bounded by
+``limits.look_bytes``. A message that is alone may have what it needs: else it would be put off for ever.
+"""
 
 from __future__ import annotations
 
@@ -17,3 +22,44 @@ class ListenerLimits:
     max_connections: int = 200
     idle_timeout_seconds: float = 300
     message_timeout_seconds: float = 300
+
+
+COPIES = 2
+"""How often a message is held while it is worked on."""
+
+
+class BytesInFlight:
+    """Counts bytes of messages; ``COPIES`` times as many may not be more than ``limit``.
+
+    ``reserved`` is the present number of bytes of messages.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.reserved = 0
+        self._limit = limit
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether there is room for no byte."""
+        return COPIES * self.reserved >= self._limit
+
+    def reserve(self, size: int, held: int = 0) -> bool:
+        """Count ``size`` more bytes and return True; where they do not fit, count nothing and return False.
+
+        ``held`` is what was reserved for the same message before. If nothing else is reserved, any size fits: the
+        caller has a limit for one message.
+        """
+        is_alone = self.reserved == held
+        if not is_alone and COPIES * (self.reserved + size) > self._limit:
+            return False
+        self.reserved += size
+        return True
+
+    def reserve_anyway(self, size: int) -> None:
+        """Count ``size`` bytes that are in memory already, even beyond the limit."""
+        self.reserved += size
+
+    def release(self, size: int) -> None:
+        """Give ``size`` reserved bytes back; to give back more than was reserved is a fault of the caller."""
+        assert size <= self.reserved, f"{size} bytes are released, and {self.reserved} were reserved"
+        self.reserved -= size

@@ -15,8 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from nbstream.errors import StoreRefuses
-from nbstream.listeners.lesson_log import log_lesson
-from nbstream.listeners.message_log import log_message
+from nbstream.listeners.log_lines import log_lesson, log_message
 from nbstream.listeners.request_errors import REQUEST_ERRORS, is_request_error
 from nbstream.logs import event_fields
 from nbstream.mail.message import Message
@@ -28,9 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from nbstream.filter import Check, LearnableMessage, Lesson
-    from nbstream.listeners.peers import Peer
+    from nbstream.listeners.peers import Peer, Teachers
     from nbstream.listeners.runtime import Runtime
-    from nbstream.listeners.teachers import Teachers
     from nbstream.policy.recipient_rules import RecipientTreatment
 
 _log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nbstream.listeners.teachers import Teachers
+from nbstream.listeners.peers import Teachers
 
 if TYPE_CHECKING:
     import ssl

@@ -9,11 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nbstream.metrics.calibration import FirstScoreCollector
 from nbstream.metrics.delivery import DeliveryMetrics
-from nbstream.metrics.feedback import FeedbackMetrics
-from nbstream.metrics.filter import FilterMetrics
-from nbstream.metrics.model import AutolearnCollector, ModelCollector
+from nbstream.metrics.filter import FeedbackMetrics, FilterMetrics
+from nbstream.metrics.model import AutolearnCollector, FirstScoreCollector, ModelCollector
 from nbstream.metrics.process import ProcessMetrics
 from nbstream.metrics.registry import MetricsRegistry
 from nbstream.metrics.store import StoreMetrics
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from nbstream.engine.choice import Engine
     from nbstream.filter import FilterPolicy
     from nbstream.store.connection import Primary
-    from nbstream.store.replica.mirror import Mirror
+    from nbstream.store.mirror.mirror import Mirror
 
 
 @dataclass(frozen=True, slots=True)

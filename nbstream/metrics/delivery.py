@@ -12,7 +12,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from nbstream.policy.actions import ActionKind
 
 if TYPE_CHECKING:
-    from nbstream.metrics.feedback import FeedbackMetrics
+    from nbstream.metrics.filter import FeedbackMetrics
     from nbstream.metrics.registry import MetricsRegistry
 
 _RELAY_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 100.0)

@@ -9,18 +9,20 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nbstream.relay.maildir_files import sync_folder
-from nbstream.spool.failed_messages import keep_failed
-from nbstream.spool.position import SpoolPosition, read_position, write_position
+from nbstream.spool.backlog import keep_failed
 from nbstream.spool.segments import (
+    SpooledMessage,
+    SpoolPosition,
     create_folder,
     frame_size,
     open_append_lock,
     open_segment,
     read_message,
+    read_position,
     segment_numbers,
     segment_path,
+    write_position,
 )
-from nbstream.spool.spooled_message import SpooledMessage
 from nbstream.store.frames import NoFrame
 
 if TYPE_CHECKING:

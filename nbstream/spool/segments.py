@@ -6,17 +6,23 @@ Rules:
   never grows again. Nobody writes where the bytes before are not whole frames: a new segment is begun instead.
 - The first line of a segment names its format. A segment of another format is read by nobody, and stays.
 - The folder and the files are for the daemon's user alone.
+
+How far the spool was learned stands in a file that is written in place: one short line. What a process has written
+survives its end, however it ends. After a power cut it may be an older one: then some messages are learned again,
+which changes nothing. A line that cannot be read means the beginning.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import zlib
+from collections.abc import Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nbstream.relay.maildir_files import sync_folder
-from nbstream.spool.spooled_message import unpack_message
 from nbstream.store import frames
 from nbstream.store.embedded.locks import FileLock
 from nbstream.store.frames import NoFrame
@@ -25,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from nbstream.spool.spooled_message import SpooledMessage
 
 FOLDER = "spool"
 """The name of the folder in ``state_dir``."""
@@ -109,3 +114,70 @@ def read_message(descriptor: int, offset: int) -> tuple[SpooledMessage, int] | N
         return unpack_message(strings), offset + size
     except ValueError:
         return NoFrame.DAMAGED
+
+
+@dataclass(frozen=True, slots=True)
+class SpooledMessage:
+    """A message that waits to be learned as ``label``, "spam" or "ham".
+
+    ``actor`` is who gave the label, as in ``LessonSource``; ``received_at`` is in whole seconds since the epoch;
+    ``content`` is the message as it came, with line ends of any kind.
+    """
+
+    label: str
+    actor: str
+    received_at: int
+    content: bytes = field(repr=False)
+
+
+def pack_message(message: SpooledMessage) -> bytes:
+    """Return the frame of the message."""
+    strings = [message.label.encode(), message.actor.encode(), b"%d" % message.received_at, message.content]
+    return frames.pack_frame(strings)
+
+
+def unpack_message(strings: Sequence[bytes]) -> SpooledMessage:
+    """Return the message of a frame. Raises ``ValueError`` for the strings of another frame."""
+    label, actor, received_at, content = strings
+    return SpooledMessage(label.decode(), actor.decode(), int(received_at), content)
+
+
+_MAX_BYTES = 128
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SpoolPosition:
+    """The message at ``offset`` of segment number ``segment`` is the next one.
+
+    ``tries`` counts the attempts at it that have not come to an end: by a fault, or with the end of their process.
+    """
+
+    segment: int = 0
+    offset: int = len(FIRST_LINE)
+    tries: int = 0
+
+
+def read_position(folder: Path) -> SpoolPosition:
+    """Return the position in the folder. Raises ``OSError``."""
+    try:
+        line = (folder / "position").read_bytes()[:_MAX_BYTES]
+    except FileNotFoundError:
+        return SpoolPosition()
+    text, _, checksum = line.rstrip().rpartition(b" ")
+    if checksum != b"%08x" % zlib.crc32(text):
+        return SpoolPosition()
+    segment, offset, tries = map(int, text.split())
+    return SpoolPosition(segment, offset, tries)
+
+
+def write_position(folder: Path, position: SpoolPosition, *, sync: bool = False) -> None:
+    """Write the position; with ``sync`` it survives a power cut, too. Raises ``OSError``."""
+    text = b"%d %d %d" % (position.segment, position.offset, position.tries)
+    line = b"%b %08x" % (text, zlib.crc32(text))
+    descriptor = os.open(folder / "position", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.pwrite(descriptor, line.ljust(_MAX_BYTES - 1) + b"\n", 0)
+        if sync:
+            os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)

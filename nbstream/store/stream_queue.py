@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 from redis.exceptions import ResponseError
 
 from nbstream.store.lua import lua_script
+from nbstream.store.mirror.mirror import stream_entries
 from nbstream.store.redis_errors import store_errors
-from nbstream.store.replica.mirror import stream_entries
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis

@@ -17,8 +17,7 @@ from nbstream.config.listeners import ListenersSettings
 from nbstream.errors import ConfigError
 from nbstream.filter import Filter
 from nbstream.listeners import names
-from nbstream.listeners.bytes_in_flight import BytesInFlight
-from nbstream.listeners.limits import ListenerLimits
+from nbstream.listeners.limits import BytesInFlight, ListenerLimits
 from nbstream.listeners.peers import Peer
 from tests.listeners.runtimes import LOOPBACK, make_runtime
 

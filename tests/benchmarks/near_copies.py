@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbstream.assembly.filter import make_filter
-from nbstream.assembly.headers import make_message_reader
+from nbstream.assembly.policy import make_message_reader
 from nbstream.config import Settings
 from nbstream.evaluation.regimes import LabelledCheck
 from nbstream.evaluation.run import CachingTokenizer

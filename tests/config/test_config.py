@@ -30,8 +30,7 @@ from nbstream.config import (
     load_settings,
     loading,
 )
-from nbstream.config.addresses import read_address
-from nbstream.config.section import Section
+from nbstream.config.values import Section, read_address
 from nbstream.errors import ConfigError
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "nbstream.yaml"
@@ -251,12 +250,12 @@ REFUSED = [
     ("model: {event_models: null}", "model.event_models", "there is one event model, the multinomial"),
     ("model: {prior_messages: 1}", "model.prior_messages", "the prior adds one message to each class"),
     ("model: {learning_weights: full}", "model.learning_weights", "a lesson always weighs more"),
-    ("listeners: {smtp: {hostname: x}}", "listeners.smtp.hostname", "is said once for all listeners: hostname"),
+    ("listeners: {smtp: {hostname: x}}", "listeners.smtp.hostname", "hostname at the top of the file"),
     ("listeners: {http: {max_connections: 9}}", "listeners.http.max_connections", "limits.max_connections"),
     ("listeners: {lmtp: {socket_mode: '0600'}}", "listeners.lmtp.socket_mode", 'listen: "unix:/PATH mode=0660'),
     ("listeners: {stream: {tries: 5}}", "listeners.stream.tries", "an entry that fails three times"),
     ("limits: {max_tokens: 5}", "limits.max_tokens", "2,000 tokens of a message are scored and learned"),
-    ("relay: {max_connections: 5}", "relay.max_connections", "as limits.max_connections says"),
+    ("relay: {max_connections: 5}", "relay.max_connections", "limits.max_connections bounds"),
     ("autolearn: {lead: 5}", "autolearn.lead", "one class may be 20 messages ahead of the other"),
     # types
     ("redis:", "redis", "found null, must be a mapping with keys among url, sentinels, service,"),
@@ -294,7 +293,7 @@ REFUSED = [
     (
         "verdict: {reject: {max_false_positive_rate: 0.00001}}",
         "verdict.reject",
-        "or {max_false_positive_rate: R} with R from 0.000060 to 0.5",
+        "or {max_false_positive_rate: R} with R from 0.00006 to 0.5",
     ),
     ("model: {min_learned: {ham: -1}}", "model.min_learned.ham", "found -1, must be at least 0"),
     ("model: {ledger_days: 0}", "model.ledger_days", "found 0, must be at least 1"),

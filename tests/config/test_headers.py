@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from nbstream.assembly.headers import make_header_policy, make_message_reader
+from nbstream.assembly.policy import make_header_policy, make_message_reader
 from nbstream.config import Settings, policy_hash
 from nbstream.policy.header_policy import HeaderPolicy
 from nbstream.policy.verdict import Verdict

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.assembly.tls import make_tls_contexts
+from nbstream.assembly.runtime import make_tls_contexts
 from nbstream.config import Settings, load_settings
 from nbstream.errors import ConfigError
 from tests.redis_servers.access import Certificates

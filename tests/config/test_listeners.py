@@ -8,7 +8,7 @@ import pytest
 
 from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.config import Settings, load_settings
-from nbstream.config.addresses import MAX_SOCKET_PATH, read_listen_address
+from nbstream.config.values import MAX_SOCKET_PATH, read_listen_address
 from nbstream.errors import ConfigError
 
 
@@ -96,8 +96,11 @@ def test_the_spamd_listener_is_closed_by_default(tmp_path: Path) -> None:
     ("text", "problem"),
     [
         ("{listen: 1783}", "listeners.spamd.listen: found 1783, must be HOST:PORT"),
-        ('{socket_mode: "0600"}', 'the address has it: listen: "unix:/PATH mode=0660 group=NAME"'),
-        ("{max_bytes_in_flight: 5}", "is said once for all listeners: limits.max_bytes_in_flight"),
+        (
+            '{socket_mode: "0600"}',
+            'its value stands behind the address now: listen: "unix:/PATH mode=0660',
+        ),
+        ("{max_bytes_in_flight: 5}", "limits.max_bytes_in_flight holds for all"),
         ("{idle_timeout_seconds: 5}", "the time of a client is fixed: remove the key"),
         ("{group: mail}", "listeners.spamd.group"),
     ],

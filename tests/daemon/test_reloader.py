@@ -76,12 +76,12 @@ async def test_one_error_anywhere_changes_nothing(file: Path) -> None:
     server = FakeServer()
     reloader = Reloader(config.load_settings(file), server.apply, server)
     before = reloader.settings
-    file.write_text("verdict: {spam: 0.8}\nrelay:\n  max_connections: none\n")
+    file.write_text("verdict: {spam: 0.8}\nlimits:\n  max_connections: none\n")
 
     answer = await reloader.reload()
 
     assert answer.problems == (
-        f"{file}:3: relay.max_connections: found 'none', must be a whole number, without quotes",
+        f"{file}:3: limits.max_connections: found 'none', must be a whole number, without quotes",
     )
     assert answer.policy == config.policy_hash(before)
     assert (reloader.settings, server.applied, server.outcomes) == (before, [], [False])

@@ -21,11 +21,11 @@ from nbstream.daemon.server import Server
 from nbstream.engine.choice import PYTHON
 from nbstream.listeners.http.page.login_pages import SESSION_COOKIE
 from nbstream.listeners.http.page.responses import cookie_name
+from nbstream.listeners.peers import Teachers
 from nbstream.listeners.runtime import Runtime
-from nbstream.listeners.teachers import Teachers
 from nbstream.metrics.daemon import DaemonMetrics
+from nbstream.store.logins import PageSessionStore
 from nbstream.store.model.keys import ModelKeys
-from nbstream.store.page_sessions import PageSessionStore
 from tests.listeners.http.http_listener import free_socket
 
 

@@ -11,7 +11,7 @@ import pytest
 from nbstream import config
 from nbstream.addresses import TcpAddress
 from nbstream.daemon import addresses
-from nbstream.daemon.shared_sockets import SharedSockets
+from nbstream.daemon.sharing import SharedSockets
 from nbstream.errors import CannotStart
 from nbstream.listeners.sockets import open_listening_socket
 

@@ -10,8 +10,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from nbstream.wire.milter import MilterActions, MilterMessageEnd, MilterNegotiation, MilterParser, MilterSteps
-from nbstream.wire.milter_replies import ContinueReply, InsertHeader, NegotiationReply
+from nbstream.listeners.milter.codec import (
+    MilterActions,
+    MilterMessageEnd,
+    MilterNegotiation,
+    MilterParser,
+    MilterSteps,
+)
+from nbstream.listeners.milter.replies import ContinueReply, InsertHeader, NegotiationReply
 from tests.integration.daemon import DEADLINE_SECONDS
 
 _SKIPPED_STEPS = (

@@ -31,8 +31,8 @@ SETTINGS = """\
 state_dir: {folder}/state
 listeners:
   smtp: {{listen: "127.0.0.1:{port}"}}
-limits: {{max_message_bytes: {limit}}}
   http: {{listen: "127.0.0.1:0"}}
+limits: {{max_message_bytes: {limit}}}
 redis: {{timeout_seconds: 1}}
 log: {{format: json}}
 """

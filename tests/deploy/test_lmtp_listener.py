@@ -50,10 +50,11 @@ def site(request: pytest.FixtureRequest, program: Callable[[str], str], redis_bi
             *(folder, program, (DEPLOY / "postfix" / "main.cf", folder / "main.cf"), folder / "master.cf"),
             guide="guides/next-hop.md",
         )
-        settings = folder / "nbstream.yaml"
+        settings, address = folder / "nbstream.yaml", postfix.own(listen)
+        mode = " mode=0666" if address.startswith("unix:") else ""
         settings.write_text(
             f"state_dir: {folder}/state\nlisteners: {{smtp: null, http: {{listen: 127.0.0.1:0}}, "
-            f"lmtp: {{listen: '{postfix.own(listen)} mode=0666'}}}}\n"
+            f"lmtp: {{listen: '{address}{mode}'}}}}\n"
             f"relay: {{next_hop: 'lmtp:unix:{dovecot.socket}'}}\n"
         )
         with dovecot.running(), logins(folder / "auth"), postfix.running():

@@ -12,9 +12,9 @@ from nbstream.doctor import machine
 from nbstream.doctor.machine import disk_finding, examine_machine, shared_memory_finding
 from nbstream.findings import FindingKind
 from nbstream.spool import segments
-from nbstream.spool.failed_messages import keep_failed
-from nbstream.spool.spooled_message import SpooledMessage
-from nbstream.spool.writer import SpoolWriter
+from nbstream.spool.backlog import keep_failed
+from nbstream.spool.message_spool import SpoolWriter
+from nbstream.spool.segments import SpooledMessage
 from tests.doctor.sites import is_of, make_site, the
 
 

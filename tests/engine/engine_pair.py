@@ -41,7 +41,7 @@ NOW = 1_800_000_000.0
 _TAUGHT = 160  # letters, before the first check: enough for verdicts
 _LEARNED_SHARE = 0.03
 _BARE_SHARE = 0.1
-_SETTINGS = (
+SETTINGS = (
     (MessageLimits(), TokenizerOptions()),
     (MessageLimits(), TokenizerOptions(trusted_authserv_ids=TRUSTED_AUTHSERV_IDS, own_received_fields=1)),
     (MessageLimits(2000, 3, 2), TokenizerOptions(max_tokens=60)),
@@ -76,7 +76,7 @@ class Site:
     def __init__(self, engine: Engine, half_life: HalfLife) -> None:
         counts = TableCounts.empty(TableFunctions(engine.native_library)) if engine.native_library else None
         model, self._observer = MemoryModel(half_life, counts=counts), _Checked()
-        self.filters = [self._filter(options, model, engine) for _, options in _SETTINGS]
+        self.filters = [self._filter(options, model, engine) for _, options in SETTINGS]
 
     def _filter(self, options: TokenizerOptions, model: MemoryModel, engine: Engine) -> Filter:
         made = make_filter(Settings(), model, model, self._observer, engine=engine)
@@ -91,7 +91,7 @@ class Site:
     async def observe(self, raw: bytes, way: Way) -> dict[str, object]:
         """Return all that is compared of a message."""
         # Each site makes a message of its own: a message keeps what was once computed of it.
-        limits, spam_filter = _SETTINGS[way.settings][0], self.filters[way.settings]
+        limits, spam_filter = SETTINGS[way.settings][0], self.filters[way.settings]
         if way.is_bare_text:
             message = Message.from_text(raw.decode("utf-8", "replace"), limits)
         else:

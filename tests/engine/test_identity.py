@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from nbstream.assembly.filter import make_filter
 from nbstream.engine.choice import PYTHON
+from nbstream.tokens.native_tokenizer import make_tokenizer
+from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
 from tests.engine import engine_pair, identity
 from tests.engine.compared_mail import mutated_mail
 from tests.engine.engine_pair import where_they_differ
@@ -29,13 +30,16 @@ def test_a_difference_is_found_and_shown(monkeypatch: pytest.MonkeyPatch) -> Non
     """An engine that is another one after all: it makes fewer tokens."""
     other = replace(PYTHON, reason="another")
 
-    def make(settings: Any, *arguments: Any, engine: Any) -> Any:
-        if engine is other:
-            limits = settings.limits.model_copy(update={"max_tokens": settings.limits.max_tokens // 4})
-            settings = settings.model_copy(update={"limits": limits})
-        return make_filter(settings, *arguments, engine=engine)
+    made = []  # in turn those of one engine and of the other
 
-    monkeypatch.setattr(engine_pair, "make_filter", make)
+    def make(options: TokenizerOptions, library: Any) -> Tokenizer:
+        made.append(options)
+        is_other = len(made) > len(engine_pair.SETTINGS)
+        return make_tokenizer(
+            replace(options, max_tokens=options.max_tokens // 4) if is_other else options, library
+        )
+
+    monkeypatch.setattr(engine_pair, "make_tokenizer", make)
     long = ("long", b"Subject: hello\n\n" + b" ".join(b"word%d" % n for n in range(3000)))
     report = identity.compare([long, ("short", b"Subject: hello\n\nhow are you")], seed=1, engine=other)
 

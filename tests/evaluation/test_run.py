@@ -10,7 +10,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.assembly.filter import make_filter
-from nbstream.assembly.headers import make_message_reader
+from nbstream.assembly.policy import make_message_reader
 from nbstream.config import MinLearnedSettings, ModelSettings, Settings
 from nbstream.evaluation import run
 from nbstream.evaluation.regimes import LabelledCheck

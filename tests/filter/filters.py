@@ -22,8 +22,8 @@ from nbstream.filter import (
 from nbstream.filter.protocols import LessonStore
 from nbstream.mail.message import Message
 from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
+from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
-from nbstream.store.replica.mirror import Mirror
 from nbstream.tokens.tokenizer import Tokenizer
 
 PRIZE = Message.parse(b"From: win@example.com\nSubject: prize\n\nClaim your free prize now\n")

@@ -22,9 +22,9 @@ from nbstream.mail.message import Message
 from nbstream.policy.lesson_source import LessonSource
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.autolearn_layer import AutolearnModel
-from nbstream.store.model.learn_script import LessonBatch
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
+from nbstream.store.model.scripts import LessonBatch
 from tests.conftest import RedisServer
 from tests.filter.autolearn_site import EMPTY, AutolearnSite, letters_of, taught_site
 from tests.filter.filters import Together, budgeted_filter, make_filter, with_parts

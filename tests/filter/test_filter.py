@@ -37,15 +37,15 @@ from nbstream.policy.policy import ThresholdPolicy
 from nbstream.policy.recipient_rules import RecipientTreatment
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessages, RecentMessagesOptions
-from nbstream.store.replica.mirror import Mirror
 from nbstream.tokens.tokenizer import Tokenizer, Tokens
 from tests.conftest import RedisServer
 from tests.filter.filters import PRIZE, Together, budgeted_filter, make_filter, with_parts
 from tests.letters import letters
+from tests.store.mirror.mirrors import running
 from tests.store.proxy import Fate, LosesOneReply, Proxy
-from tests.store.replica.mirrors import running
 
 
 class Recorder(SilentObserver):

@@ -22,18 +22,18 @@ from nbstream.filter import Filter, FilterParts, FilterPolicy, LessonOutcome
 from nbstream.filter.preview import HypotheticalCounts
 from nbstream.filter.protocols import CountSource
 from nbstream.filter.scorer import Scorer
-from nbstream.listeners.smtp.error_replies import error_reply
+from nbstream.listeners.smtp.replies import error_reply
 from nbstream.mail.message import Message
 from nbstream.policy.policy import ThresholdPolicy
+from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.history import HistorySelection
 from nbstream.store.model.model import Model
-from nbstream.store.replica.mirror import Mirror
-from nbstream.store.undo.restoration import apply_restoration, prepare_restoration, selected_changes
+from nbstream.store.undo.plan import apply_restoration, prepare_restoration, selected_changes
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.letters import letters
 from tests.store.algebra import NOTHING, live_entries, stored, summed
 from tests.store.lessons import change, entry
-from tests.store.replica.mirrors import running
+from tests.store.mirror.mirrors import running
 
 DAYS = 10.0
 HALF_LIFE = DAYS * 86_400

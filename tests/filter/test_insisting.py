@@ -28,7 +28,7 @@ from nbstream.store.model.history import HistorySelection
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model
-from nbstream.store.undo.restoration import apply_restoration, prepare_restoration, selected_changes
+from nbstream.store.undo.plan import apply_restoration, prepare_restoration, selected_changes
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.conftest import RedisServer
 from tests.filter.disputes import DISPUTED, SIMILAR, teach_dispute

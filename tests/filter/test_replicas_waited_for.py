@@ -8,8 +8,8 @@ import pytest
 
 from nbstream.errors import StoreRefuses
 from nbstream.filter import Filter, LessonOutcome
+from nbstream.store.model.acknowledgement import ReplicaWaitOptions
 from nbstream.store.model.model import Model
-from nbstream.store.model.replica_wait import ReplicaWaitOptions
 from tests.conftest import RedisServer
 from tests.filter.filters import PRIZE, make_filter, with_parts
 from tests.store.replicas import Pair, replicated

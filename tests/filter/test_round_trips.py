@@ -9,13 +9,13 @@ from redis.asyncio import Redis
 from nbstream.filter import Lesson
 from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
-from nbstream.store.replica.mirror import Mirror
 from tests.conftest import RedisServer
 from tests.filter.filters import PRIZE, make_filter
 from tests.letters import letters
+from tests.store.mirror.mirrors import running
 from tests.store.proxy import Fate, Proxy
-from tests.store.replica.mirrors import running
 
 
 async def test_a_lesson_takes_one_round_trip_and_relearning_and_unlearning_two(

@@ -11,7 +11,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from tests.integration.daemon import DEADLINE_SECONDS
-from tests.wire import milter_frames
+from tests.listeners.milter import milter_frames
 
 
 @dataclass(frozen=True)

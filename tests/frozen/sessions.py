@@ -16,7 +16,7 @@ from nbstream.listeners import names
 from tests.frozen.clients import Content, Transcript, delivered, milter_session, one_request, shown, smtp_session
 from tests.frozen.mail import HAM, MESSAGES, SPAM, TAUGHT
 from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command
-from tests.wire import milter_frames
+from tests.listeners.milter import milter_frames
 
 RECORDINGS = Path(__file__).parent / "recordings"
 

@@ -28,7 +28,7 @@ from tests.deploy.filter_script import SCRIPT
 from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, wait_until
 from tests.integration.spool_client import REFUSED, TAKEN, report
 from tests.integration.workers import Site, logged_events
-from tests.wire import milter_frames as wire
+from tests.listeners.milter import milter_frames as wire
 
 PACE_SECONDS = 0.02  # between two messages of one client
 RELOADS = 5

@@ -13,8 +13,8 @@ from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
 from nbstream.filter import Filter, FilterParts, FilterPolicy
 from nbstream.metrics.daemon import DaemonMetrics
+from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
-from nbstream.store.replica.mirror import Mirror
 from nbstream.tokens.tokenizer import Tokenizer
 
 

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from nbstream.filter import Filter
-from nbstream.listeners.peers import Network
+from nbstream.listeners.peers import Network, Teachers
 from nbstream.listeners.runtime import FeedbackAddresses, Runtime
-from nbstream.listeners.teachers import Teachers
 from nbstream.policy.actions import VerdictActions
 from nbstream.policy.header_policy import HeaderPolicy
 from nbstream.policy.incoming_message import MessageReader

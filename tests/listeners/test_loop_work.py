@@ -29,7 +29,7 @@ charsets = pytest.mark.parametrize("charset", HOSTILE)
 
 
 def largest_allowed(values: dict[str, Any]) -> None:
-    values["listeners"]["http"]["max_message_bytes"] = LARGEST
+    values.setdefault("limits", {})["max_message_bytes"] = LARGEST
 
 
 @charsets

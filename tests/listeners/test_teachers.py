@@ -6,8 +6,7 @@ import ipaddress
 
 import pytest
 
-from nbstream.listeners.peers import Peer
-from nbstream.listeners.teachers import Teachers
+from nbstream.listeners.peers import Peer, Teachers
 
 NETWORKS = (ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("fd00::/8"))
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.errors import RelayUnavailable
-from nbstream.listeners.smtp.error_replies import error_reply
+from nbstream.listeners.smtp.replies import error_reply
 from nbstream.mail.lines import PIECE_BYTES
 from nbstream.relay import maildir_files
 from nbstream.relay.maildir_next_hop import MaildirNextHop, _envelope_fields

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from nbstream.errors import RelayRefused, RelayUnavailable
-from nbstream.listeners.smtp.error_replies import error_reply
+from nbstream.listeners.smtp.replies import error_reply
 from nbstream.relay.next_hop import SmtpPath
 from nbstream.relay.next_hop_connection import NextHopConnection
 from nbstream.relay.smtp_connections import NextHopLimits

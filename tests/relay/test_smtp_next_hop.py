@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nbstream.errors import RelayRefused, RelayUnavailable
-from nbstream.listeners.smtp.error_replies import error_reply
+from nbstream.listeners.smtp.replies import error_reply
 from nbstream.relay.next_hop import DataReplies, SmtpPath
 from nbstream.relay.smtp_next_hop import dot_stuffed_pieces
 from nbstream.wire.smtp_reply import SmtpReply

@@ -12,14 +12,14 @@ import pytest
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.mirror.eviction import Evictor
+from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
-from nbstream.store.replica.eviction import Evictor
-from nbstream.store.replica.mirror import Mirror
 from tests.conftest import RedisServer
 from tests.store.lessons import change, entry
-from tests.store.replica.mirrors import running
-from tests.store.replica.test_eviction import assert_totals_match, caught_up, running_evictor
-from tests.store.replica.test_mirror import equals_redis
+from tests.store.mirror.mirrors import running
+from tests.store.mirror.test_eviction import assert_totals_match, caught_up, running_evictor
+from tests.store.mirror.test_mirror import equals_redis
 from tests.waiting import until
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.spool.message_spool import MessageSpool
+from nbstream.spool.message_spool import SEGMENT_BYTES, MessageSpool, SpoolWriter
 from nbstream.spool.reader import SpoolReader
-from nbstream.spool.spooled_message import SpooledMessage
-from nbstream.spool.writer import SEGMENT_BYTES, SpoolWriter
+from nbstream.spool.segments import SpooledMessage
 from tests.spool.test_spool import MAX_BYTES, message, read_all
 from tests.waiting import DEADLINE_SECONDS
 

@@ -17,14 +17,21 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from nbstream.spool import writer as spool_writer
-from nbstream.spool.backlog import SpoolBacklog, measure_backlog
-from nbstream.spool.failed_messages import MAX_FAILED
-from nbstream.spool.position import SpoolPosition, read_position, write_position
+from nbstream.spool import message_spool as spool_writer
+from nbstream.spool.backlog import MAX_FAILED, SpoolBacklog, measure_backlog
+from nbstream.spool.message_spool import SpoolWriter
 from nbstream.spool.reader import SpoolReader
-from nbstream.spool.segments import FIRST_LINE, open_append_lock, segment_numbers, segment_path
-from nbstream.spool.spooled_message import SpooledMessage, pack_message
-from nbstream.spool.writer import SpoolWriter
+from nbstream.spool.segments import (
+    FIRST_LINE,
+    SpooledMessage,
+    SpoolPosition,
+    open_append_lock,
+    pack_message,
+    read_position,
+    segment_numbers,
+    segment_path,
+    write_position,
+)
 
 MAX_BYTES = 1 << 20
 MEMORY = Path("/dev/shm")

@@ -6,10 +6,10 @@ from collections import Counter
 from typing import Any
 
 from nbstream.bayes.counts import CLASSES, is_sum
+from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
-from nbstream.store.replica.mirror import Mirror
 
 State = tuple[dict[str, dict[bytes, int]], dict[bytes, int]]
 """Counts by class, and totals."""

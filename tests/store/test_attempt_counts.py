@@ -1,4 +1,4 @@
-"""``nbstream.store.attempt_counts``, in a real Redis."""
+"""``nbstream.store.logins``, in a real Redis."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.errors import StoreUnavailable
-from nbstream.store.attempt_counts import COUNTED_SECONDS, AttemptCounts
 from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.logins import COUNTED_SECONDS, AttemptCounts
 from nbstream.store.model.keys import ModelKeys
 from tests.conftest import RedisServer
 

@@ -20,9 +20,9 @@ from nbstream.store.connection import (
     open_primary,
 )
 from nbstream.store.connection.locators import ClusterNode
+from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
-from nbstream.store.replica.mirror import Mirror
 from tests.integration.daemon import wait_until
 from tests.redis_servers.access import Access, Certificates
 from tests.redis_servers.cluster_set import ClusterSet

@@ -1,4 +1,4 @@
-"""``nbstream.store.page_sessions``: links and sessions in a real Redis."""
+"""``nbstream.store.logins``: links and sessions in a real Redis."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.errors import StoreUnavailable
-from nbstream.store.model.keys import ModelKeys
-from nbstream.store.page_sessions import (
+from nbstream.store.logins import (
     LINK_SECONDS,
     SESSION_SECONDS,
     PageSessionStore,
     token_hash,
 )
+from nbstream.store.model.keys import ModelKeys
 from tests.conftest import RedisServer
 
 KEYS = ModelKeys("m")

@@ -17,10 +17,10 @@ from nbstream.engine.choice import PYTHON
 from nbstream.errors import StoreUnavailable
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.store.connection import ConnectionOptions, PrimaryWatch, open_client
-from nbstream.store.model.learn_script import unpack_reply
+from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
+from nbstream.store.model.scripts import unpack_reply
 from nbstream.store.redis_errors import readable_replies
-from nbstream.store.replica.mirror import Mirror
 from tests.waiting import until
 
 STRANGE_REPLIES = [

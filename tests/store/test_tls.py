@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from redis.asyncio import SSLConnection
 
-from nbstream.store.connection.tls import tls_connection_class
+from nbstream.store.connection.options import tls_connection_class
 from tests.redis_servers.access import Certificates
 
 

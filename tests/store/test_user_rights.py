@@ -17,11 +17,9 @@ from nbstream.store.activity import (
     ProcessStatus,
     watch_activity,
 )
-from nbstream.store.attempt_counts import AttemptCounts
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.page_sessions import PageSessionStore
-from nbstream.store.recent.message_rows import MessageRow, OutcomeKind
-from nbstream.store.recent.quarantine_outcomes import QuarantineOutcomes
+from nbstream.store.logins import AttemptCounts, PageSessionStore
+from nbstream.store.recent.message_rows import MessageRow, OutcomeKind, QuarantineOutcomes
 from nbstream.store.recent.row_search import RowFilter, RowSearch
 from tests.conftest import RedisServer
 from tests.store.recent.rows import KEYS, NOW, envelope, message_id, write_rows

@@ -16,14 +16,14 @@ from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.bayes.half_life import HalfLife
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
+from nbstream.listeners.dovecot.metrics import SpoolMetrics
+from nbstream.listeners.stream.metrics import StreamMetrics
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.metrics.page import PageMetrics
-from nbstream.metrics.spool import SpoolMetrics
-from nbstream.metrics.stream import StreamMetrics
 from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
 from nbstream.store.connection import Primary
-from nbstream.store.replica.mirror import Mirror
+from nbstream.store.mirror.mirror import Mirror
 from tools.reference.markup import NOTICE, Undocumented, plain, table
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from nbstream.listeners.stream.codec import ANSWER_FIELDS, ENTRY_FIELDS
 from nbstream.store.model.keys import ModelKeys
-from nbstream.wire.stream_entries import ANSWER_FIELDS, ENTRY_FIELDS
 from tools.reference.markup import NOTICE, paragraph, table
 
 _KEYS = ModelKeys("MODEL")

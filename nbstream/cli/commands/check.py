@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nbstream import config
 from nbstream.assembly.filter import open_one_shot_filter
-from nbstream.assembly.headers import make_message_reader
+from nbstream.assembly.policy import make_message_reader
 from nbstream.cli import interrupts, message_files
 from nbstream.cli.exit_codes import EX_SPAM, exit_code
 from nbstream.cli.terminal import print_error, printable

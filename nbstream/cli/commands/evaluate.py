@@ -18,17 +18,16 @@ from typing import TYPE_CHECKING
 from tqdm import tqdm
 
 from nbstream import config
-from nbstream.assembly.autolearn import make_autolearner
 from nbstream.assembly.counts import make_counts
 from nbstream.assembly.engine import make_engine
-from nbstream.assembly.filter import make_filter
-from nbstream.assembly.headers import make_message_reader
+from nbstream.assembly.filter import make_autolearner, make_filter
+from nbstream.assembly.policy import make_message_reader
 from nbstream.assembly.store import make_autolearn_model, open_temporary_model
 from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts, message_files, output_files
 from nbstream.cli.exit_codes import exit_code
 from nbstream.cli.terminal import print_error, print_note
-from nbstream.config.redis_url import EMBEDDED, read_redis_url, url_has_password, url_has_user
+from nbstream.config.redis import EMBEDDED, read_redis_url, url_has_password, url_has_user
 from nbstream.errors import ConfigError, InputError
 from nbstream.evaluation import report, streams
 from nbstream.evaluation.run import (

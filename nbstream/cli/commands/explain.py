@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from nbstream import config
 from nbstream.assembly.filter import open_one_shot_filter
-from nbstream.assembly.headers import make_message_reader
+from nbstream.assembly.policy import make_message_reader
 from nbstream.assembly.store import make_recent_messages
 from nbstream.cli import interrupts, message_files
 from nbstream.cli.clue_table import TableStyle, render_summary, render_table
@@ -30,7 +30,7 @@ from nbstream.errors import InputError
 from nbstream.filter.message_record import MessageRecord, find_message_record
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
 from nbstream.store.cancellation import stop_if_cancelled
-from nbstream.wire import explanation_json
+from nbstream.wire import api_json as explanation_json
 
 if TYPE_CHECKING:
     from nbstream.config import Settings

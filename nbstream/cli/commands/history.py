@@ -16,7 +16,7 @@ from nbstream.cli import interrupts
 from nbstream.cli.history_selection import read_selection
 from nbstream.cli.terminal import local_time, print_error, printable
 from nbstream.store.model.history import HistorySelection, id_milliseconds
-from nbstream.wire.explanation_json import iso_time
+from nbstream.wire.api_json import iso_time
 
 if TYPE_CHECKING:
     from nbstream.store.model.history import Assessment, HistoryChange

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from nbstream import config
 from nbstream.assembly.delivery import make_next_hop, make_quarantine
 from nbstream.assembly.filter import open_one_shot_filter
-from nbstream.assembly.headers import make_header_policy, make_message_reader
+from nbstream.assembly.policy import make_header_policy, make_message_reader
 from nbstream.cli import interrupts
 from nbstream.cli.actor import current_user
 from nbstream.cli.exit_codes import EX_NOINPUT, exit_code
@@ -26,9 +26,8 @@ from nbstream.relay import quarantine
 from nbstream.relay.quarantine_release import IN_DOUBT_TEXT
 from nbstream.relay.quarantine_releaser import QuarantineReleaser
 from nbstream.relay.quarantine_text import shown_text
-from nbstream.store.recent.message_rows import OutcomeKind
-from nbstream.store.recent.quarantine_outcomes import QuarantineOutcomes
-from nbstream.wire.explanation_json import iso_time
+from nbstream.store.recent.message_rows import OutcomeKind, QuarantineOutcomes
+from nbstream.wire.api_json import iso_time
 
 if TYPE_CHECKING:
     from nbstream.config import Settings

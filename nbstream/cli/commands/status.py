@@ -30,8 +30,8 @@ from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.verdict import ModelState, Thresholds, format_threshold
 from nbstream.spool import segments
 from nbstream.spool.backlog import SpoolBacklog, measure_backlog
-from nbstream.store.model.time_base import utc_time
-from nbstream.wire.explanation_json import iso_time
+from nbstream.store.model.signature import utc_time
+from nbstream.wire.api_json import iso_time
 
 if TYPE_CHECKING:
     from nbstream.config import Settings

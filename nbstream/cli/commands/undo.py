@@ -20,8 +20,8 @@ from nbstream.cli.actor import current_user
 from nbstream.cli.history_selection import read_selection
 from nbstream.cli.terminal import local_time, print_error, print_note, printable
 from nbstream.filter.undo import MAX_PREVIEWED, preview_undo, undo_changes
-from nbstream.store.undo.restoration import selected_changes
-from nbstream.wire.explanation_json import iso_time
+from nbstream.store.undo.plan import selected_changes
+from nbstream.wire.api_json import iso_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -20,21 +20,20 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from nbstream.listeners import names
+from nbstream.listeners.dovecot.codec import ACCEPTED, REFUSED, ScriptParser, ScriptRefusal, ScriptRequest
 from nbstream.listeners.dovecot.learner import SpoolLearner
 from nbstream.listeners.peers import Peer
 from nbstream.listeners.sockets import BACKLOG
 from nbstream.logs import event_fields
 from nbstream.mail.lines import is_blank
-from nbstream.spool.spooled_message import SpooledMessage
+from nbstream.spool.segments import SpooledMessage
 from nbstream.system_users import actor_of_system_user, peer_user
-from nbstream.wire.dovecot_script import ACCEPTED, REFUSED, ScriptParser, ScriptRefusal, ScriptRequest
 
 if TYPE_CHECKING:
     import socket
 
-    from nbstream.listeners.bytes_in_flight import BytesInFlight
     from nbstream.listeners.dovecot.learner import SpoolObserver
-    from nbstream.listeners.limits import ListenerLimits
+    from nbstream.listeners.limits import BytesInFlight, ListenerLimits
     from nbstream.listeners.message_service import MessageService
     from nbstream.listeners.runtime import Runtime
     from nbstream.spool.message_spool import MessageSpool

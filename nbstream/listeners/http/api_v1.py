@@ -10,17 +10,19 @@ from aiohttp import web
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.listeners.http import openapi
+from nbstream.listeners.http import rspamd_codec as rspamd
 from nbstream.listeners.http.listener import AccessLevel, Route
 from nbstream.listeners.http.responses import RequestRefused, json_response
 from nbstream.listeners.http.route_table import last_segment
-from nbstream.wire import api_v1, explanation_json, rspamd
+from nbstream.wire import api_json as api_v1
+from nbstream.wire import api_json as explanation_json
 
 if TYPE_CHECKING:
     from nbstream.filter.message_record import MessageRecord
     from nbstream.listeners.http.bodies import BodyReader
     from nbstream.listeners.message_service import MessageHandler, MessageService
     from nbstream.mail.message import Message
-    from nbstream.wire.api_v1 import ModelStatus
+    from nbstream.wire.api_json import ModelStatus
 
 _MAX_ACTOR_LENGTH = 100
 _NOT_LOADED = "no counts are loaded yet, please try again later"

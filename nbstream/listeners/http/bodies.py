@@ -10,11 +10,10 @@ import zstandard
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.http.responses import RequestRefused
-from nbstream.listeners.limits import ListenerLimits
+from nbstream.listeners.http.rspamd_codec import COMPRESSION_FIELD, ENCODED_FIELDS
+from nbstream.listeners.limits import BytesInFlight, ListenerLimits
 from nbstream.mail.content_buffer import ContentBuffer
-from nbstream.wire.rspamd import COMPRESSION_FIELD, ENCODED_FIELDS
 
 _PIECE_BYTES = 1 << 16
 _MAX_WINDOW_BYTES = 8 << 20  # what a decoder of RFC 8878 has to support at least

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from nbstream.listeners.http.responses import refusal_response
 from nbstream.listeners.sockets import BACKLOG
-from nbstream.wire.api_v1 import HttpProblem
+from nbstream.wire.api_json import HttpProblem
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -18,20 +18,23 @@ from typing import TYPE_CHECKING
 from aiohttp import HttpVersion11, web
 
 from nbstream.errors import NbstreamError
-from nbstream.listeners.http.access import HttpAccess, offered_passwords, origin_fields
-from nbstream.listeners.http.clients import failure_sources
+from nbstream.listeners.http.access import (
+    HttpAccess,
+    TooManyFailures,
+    failure_sources,
+    offered_passwords,
+    origin_fields,
+)
 from nbstream.listeners.http.connections import HttpConnection, HttpConnections, complete_fields
-from nbstream.listeners.http.error_responses import FAULT, error_problem
 from nbstream.listeners.http.page.requests import Role
-from nbstream.listeners.http.password_check import TooManyFailures
-from nbstream.listeners.http.responses import RequestRefused, json_response, refusal_response
+from nbstream.listeners.http.responses import FAULT, RequestRefused, error_problem, json_response, refusal_response
 from nbstream.listeners.http.route_table import RouteTable
 from nbstream.listeners.limits import ListenerLimits
 from nbstream.listeners.peers import Peer
 from nbstream.listeners.request_errors import is_request_error
 from nbstream.logs import event_fields
-from nbstream.wire import api_v1
-from nbstream.wire.api_v1 import HttpProblem
+from nbstream.wire import api_json as api_v1
+from nbstream.wire.api_json import HttpProblem
 
 if TYPE_CHECKING:
     from nbstream.listeners.http.page.server import PageServer

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.wire.api_v1 import PROBLEM_TYPE, TEXT_TYPE
+from nbstream.wire.api_json import PROBLEM_TYPE, TEXT_TYPE
 
 JsonObject = dict[str, Any]
 

@@ -1,14 +1,21 @@
-"""Answers of the HTTP listener: JSON, and refusals in the form of the API that the path belongs to."""
+"""Answers of the HTTP listener: JSON, and refusals in the form of the API that the path belongs to.
+
+One table leads from the class of an error to status and detail: a detail names no host, path, key or exception.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import web
 
-from nbstream.wire import api_v1, rspamd
-from nbstream.wire.api_v1 import HttpProblem
-from nbstream.wire.json_text import encode_json
+from nbstream import errors
+from nbstream.errors import NbstreamError, table_row
+from nbstream.listeners.http import rspamd_codec as rspamd
+from nbstream.listeners.request_errors import is_request_error
+from nbstream.wire import api_json as api_v1
+from nbstream.wire.api_json import HttpProblem, encode_json
 
 RETRY_SECONDS = {429: 60, 503: 5}
 """When a client should try again, by the status of the answer."""
@@ -53,3 +60,29 @@ def refusal_response(
     if close:
         answer.force_close()
     return answer
+
+
+FAULT = HttpProblem(500, "this failed, the log says why")
+"""The answer to a request that ended by a fault in nbstream."""
+
+_TEMPORARY_FAILURE = HttpProblem(503, "Temporary failure, please try again later")
+
+ERROR_PROBLEMS: Mapping[type[NbstreamError], HttpProblem] = {
+    errors.StoreUnavailable: HttpProblem(503, "Learning is not possible now, please try again later"),
+    errors.CountsFull: HttpProblem(
+        503, "Learning is not possible until this has been seen to, please try again later"
+    ),
+    errors.CheckFailed: _TEMPORARY_FAILURE,
+    errors.StoreIncompatible: _TEMPORARY_FAILURE,
+}
+"""A row for each of ``REQUEST_ERRORS``. A class without a row has that of its parent."""
+
+
+def error_problem(error: NbstreamError) -> HttpProblem:
+    """Return the problem that answers a request which ended with ``error``.
+
+    An error that no request should end with has no row: it is a 503 if it is temporary, else a 500.
+    """
+    if is_request_error(error):
+        return table_row(ERROR_PROBLEMS, type(error))
+    return _TEMPORARY_FAILURE if error.temporary else FAULT

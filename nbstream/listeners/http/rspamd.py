@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from nbstream.bayes.counts import CLASSES
+from nbstream.listeners.http import rspamd_codec as rspamd
 from nbstream.listeners.http.api_v1 import ApiLookups, actor_of_request
 from nbstream.listeners.http.listener import AccessLevel, HealthStatus, Route
 from nbstream.listeners.http.responses import RequestRefused, json_response
 from nbstream.policy.envelope import Addresses
-from nbstream.wire import rspamd
 
 if TYPE_CHECKING:
     from nbstream.errors import StoreIncompatible

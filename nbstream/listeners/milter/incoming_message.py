@@ -17,7 +17,7 @@ from nbstream.mail.content_buffer import ContentBuffer
 from nbstream.relay.next_hop import SmtpPath
 
 if TYPE_CHECKING:
-    from nbstream.listeners.bytes_in_flight import BytesInFlight
+    from nbstream.listeners.limits import BytesInFlight
     from nbstream.wire.smtp_reply import SmtpReply
 
 _log = logging.getLogger(__name__)

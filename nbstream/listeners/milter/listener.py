@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 
 from nbstream.listeners import names
 from nbstream.listeners.milter.answers import MilterAnswers
-from nbstream.listeners.milter.listener_state import PROGRESS_SECONDS, MilterListenerState
-from nbstream.listeners.milter.session import MilterSession
+from nbstream.listeners.milter.session import PROGRESS_SECONDS, MilterListenerState, MilterSession
 from nbstream.listeners.sockets import BACKLOG
 
 if TYPE_CHECKING:
-    from nbstream.listeners.bytes_in_flight import BytesInFlight
-    from nbstream.listeners.limits import ListenerLimits
+    from nbstream.listeners.limits import BytesInFlight, ListenerLimits
     from nbstream.listeners.runtime import Runtime
     from nbstream.listeners.smtp.listener import SmtpObservers
 

@@ -12,12 +12,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.listeners.milter.answers import MilterSender
-from nbstream.listeners.milter.incoming_message import MilterMessage
-from nbstream.listeners.peers import Peer
-from nbstream.wire.milter import (
+from nbstream.listeners.milter.codec import (
     MilterAbort,
     MilterActions,
     MilterBody,
@@ -36,7 +35,8 @@ from nbstream.wire.milter import (
     MilterViolation,
     without_ipv6_tag,
 )
-from nbstream.wire.milter_replies import (
+from nbstream.listeners.milter.incoming_message import MilterMessage
+from nbstream.listeners.milter.replies import (
     ContinueReply,
     MacroStage,
     MilterReply,
@@ -45,11 +45,14 @@ from nbstream.wire.milter_replies import (
     RefusalReply,
     SkipReply,
 )
+from nbstream.listeners.peers import Peer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nbstream.listeners.milter.listener_state import MilterListenerState
+    from nbstream.listeners.limits import BytesInFlight, ListenerLimits
+    from nbstream.listeners.milter.answers import MilterAnswers
+
 
 _log = logging.getLogger(__name__)
 
@@ -306,3 +309,22 @@ def _short_texts(macros: Mapping[str, str]) -> dict[str, str]:
 def _printable(text: str) -> str:
     """Return a text for logs and the history."""
     return "".join(char if char.isprintable() else "?" for char in text[:_MAX_TEXT_CHARACTERS])
+
+
+PROGRESS_SECONDS = 5.0
+"""The pause between two requests for patience; mail servers wait for minutes by default."""
+
+
+@dataclass(slots=True)
+class MilterListenerState:
+    """The shared state; ``answers`` is for the next message that is complete.
+
+    ``progress_seconds`` is the pause between two requests for patience while a message is worked on.
+    """
+
+    limits: ListenerLimits
+    bytes_in_flight: BytesInFlight
+    answers: MilterAnswers
+    progress_seconds: float = PROGRESS_SECONDS
+    is_unix_socket: bool = False
+    draining: bool = False

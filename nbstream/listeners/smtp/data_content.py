@@ -16,7 +16,7 @@ from nbstream.mail.lines import normalize_line_ends
 from nbstream.wire.smtp import remove_dot_stuffing
 
 if TYPE_CHECKING:
-    from nbstream.listeners.bytes_in_flight import BytesInFlight
+    from nbstream.listeners.limits import BytesInFlight
     from nbstream.wire.smtp_reply import SmtpReply
 
 _log = logging.getLogger(__name__)

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from nbstream.errors import NbstreamError, RelayUnavailable
 from nbstream.listeners.decisions import DecisionObserver, MessageDecisions
-from nbstream.listeners.message_log import log_message
-from nbstream.listeners.smtp.error_replies import error_reply
-from nbstream.listeners.smtp.replies import ACCEPTED, refusal
+from nbstream.listeners.log_lines import log_message
+from nbstream.listeners.smtp.replies import ACCEPTED, error_reply, refusal
 from nbstream.policy.actions import ActionKind
 from nbstream.relay.next_hop import DataReplies, Envelope
 from nbstream.relay.outlet import DeliveryPart

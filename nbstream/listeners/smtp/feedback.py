@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from nbstream.errors import FeedbackRefused, NbstreamError, StoreRefuses
 from nbstream.filter import describe_lesson, describe_lessons
-from nbstream.listeners.lesson_log import log_lesson
-from nbstream.listeners.smtp.error_replies import error_reply
+from nbstream.listeners.log_lines import log_lesson
+from nbstream.listeners.smtp.replies import error_reply
 from nbstream.logs import event_fields
 from nbstream.policy.feedback_mail import FeedbackContent, parse_feedback_mail
 from nbstream.policy.lesson_source import Insistence

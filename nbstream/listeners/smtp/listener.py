@@ -23,8 +23,7 @@ from nbstream.listeners.sockets import BACKLOG
 from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
-    from nbstream.listeners.bytes_in_flight import BytesInFlight
-    from nbstream.listeners.limits import ListenerLimits
+    from nbstream.listeners.limits import BytesInFlight, ListenerLimits
     from nbstream.listeners.runtime import Runtime
     from nbstream.relay.outlet import Outlet
 

@@ -8,17 +8,16 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from nbstream.listeners import names
-from nbstream.listeners.bytes_in_flight import BytesInFlight
+from nbstream.listeners.limits import BytesInFlight
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Sequence
 
     from nbstream.listeners.limits import ListenerLimits
-    from nbstream.listeners.peers import Network
+    from nbstream.listeners.peers import Network, Teachers
     from nbstream.listeners.smtp.delivery import Delivery
     from nbstream.listeners.smtp.feedback import FeedbackMailbox
-    from nbstream.listeners.teachers import Teachers
     from nbstream.relay.next_hop import NextHop
 
 

@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from nbstream.listeners.smtp import replies
-from nbstream.listeners.smtp.error_replies import TEMPORARY_FAILURE
+from nbstream.listeners.smtp.replies import TEMPORARY_FAILURE
 from nbstream.listeners.smtp.session import SmtpSession
 from nbstream.relay.next_hop import DataReplies
 

@@ -20,9 +20,9 @@ from nbstream.listeners.peers import Peer
 from nbstream.listeners.smtp import replies
 from nbstream.listeners.smtp.connection import SmtpConnection
 from nbstream.listeners.smtp.data_content import DATA_END, IncomingMessage
-from nbstream.listeners.smtp.error_replies import RELAY_UNAVAILABLE, TEMPORARY_FAILURE, error_reply
 from nbstream.listeners.smtp.listener_state import TlsMode
 from nbstream.listeners.smtp.mail_transaction import MailTransaction
+from nbstream.listeners.smtp.replies import RELAY_UNAVAILABLE, TEMPORARY_FAILURE, error_reply
 from nbstream.logs import event_fields
 from nbstream.relay.next_hop import DataReplies, Envelope, SmtpPath
 from nbstream.wire import smtp as wire

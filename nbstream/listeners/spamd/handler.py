@@ -1,7 +1,12 @@
 """The answers of the spamd listener to complete requests: it checks, marks, learns and forgets messages.
 
-Rules: a request that fails is answered by ``error_refusals``. Peers in ``feedback.allow_from`` may teach, and so
+Rules: peers in ``feedback.allow_from`` may teach, and so
 may peers that can open the listener's unix socket; a peer on this machine may name the user for whom it teaches.
+
+An error is answered with an EX_ code of sysexits.h, and a text that does not say the cause. A check that failed is
+answered with 75, whatever the error was. The client then passes the mail on unmarked or defers it, by its own
+configuration; with another code it could return the mail to its sender. A lesson that failed is answered with 75
+too, unless the error is permanent and one that no request should end with.
 """
 
 from __future__ import annotations
@@ -10,30 +15,33 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from nbstream.errors import NbstreamError
 from nbstream.filter import LessonOutcome
 from nbstream.listeners import names
 from nbstream.listeners.request_errors import is_request_error
-from nbstream.listeners.spamd.error_refusals import CHECK_FAILED, lesson_refusal
-from nbstream.mail import marking
-from nbstream.mail.lines import is_blank
-from nbstream.policy import verdict_fields
-from nbstream.policy.clues_field import clues_field_value
-from nbstream.policy.verdict import Verdict
-from nbstream.wire import spamd_replies as wire
-from nbstream.wire.spamd import (
+from nbstream.listeners.spamd import codec as wire
+from nbstream.listeners.spamd.codec import (
     EX_DATAERR,
+    EX_SOFTWARE,
+    EX_TEMPFAIL,
     EX_UNAVAILABLE,
     SpamdCommand,
     SpamdRefusal,
     SpamdRequest,
     TellRequest,
 )
+from nbstream.mail import marking
+from nbstream.mail.lines import is_blank
+from nbstream.policy import verdict_fields
+from nbstream.policy.clues_field import clues_field_value
+from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
     from nbstream.filter import Check
     from nbstream.listeners.message_service import MessageService
     from nbstream.listeners.peers import Peer
     from nbstream.listeners.runtime import Runtime
+
 
 _log = logging.getLogger(__name__)
 
@@ -149,3 +157,17 @@ def _log_fault(what: str, error: Exception) -> None:
     """Log a fault in nbstream; the message service has logged any error that a request may end with."""
     if not is_request_error(error):
         _log.error("%s: %s failed: %s", names.SPAMD, what, error, exc_info=True)
+
+
+CHECK_FAILED = SpamdRefusal(EX_TEMPFAIL, "Temporary failure, please try again later")
+"""The answer to a check that failed."""
+
+_LESSON_PUT_OFF = SpamdRefusal(EX_TEMPFAIL, "Learning is not possible now, please try again later")
+_LESSON_FAILED = SpamdRefusal(EX_SOFTWARE, "This failed, the log says why")
+
+
+def lesson_refusal(error: Exception) -> SpamdRefusal:
+    """Return the answer to a lesson that ended with ``error``."""
+    if isinstance(error, NbstreamError) and not is_request_error(error) and not error.temporary:
+        return _LESSON_FAILED
+    return _LESSON_PUT_OFF

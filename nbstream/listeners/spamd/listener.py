@@ -13,12 +13,10 @@ import logging
 import socket
 from typing import TYPE_CHECKING, cast
 
-from nbstream.listeners.bytes_in_flight import BytesInFlight
+from nbstream.listeners.limits import BytesInFlight
 from nbstream.listeners.peers import Peer
 from nbstream.listeners.sockets import BACKLOG
-from nbstream.listeners.spamd.handler import SpamdHandler
-from nbstream.mail.content_buffer import ContentBuffer
-from nbstream.wire.spamd import (
+from nbstream.listeners.spamd.codec import (
     EX_TEMPFAIL,
     EX_TIMEOUT,
     EX_UNAVAILABLE,
@@ -28,6 +26,8 @@ from nbstream.wire.spamd import (
     SpamdRequest,
     decompress,
 )
+from nbstream.listeners.spamd.handler import SpamdHandler
+from nbstream.mail.content_buffer import ContentBuffer
 
 if TYPE_CHECKING:
     from nbstream.listeners.limits import ListenerLimits

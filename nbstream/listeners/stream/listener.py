@@ -4,7 +4,8 @@ Rules: an entry is removed only when its answer is written. If a worker dies bef
 again, and no answer is lost. While Redis is away or refuses to write, or no counts are loaded, the active entries
 wait and no more are read. Active entries are limited by number and by bytes. An entry that another worker began is
 tried alone: if it ends its worker, only this entry is set aside, and not the entries that were active with it. A
-try that fails with a fault of nbstream ends without an answer, and is one of the tries that are counted.
+try that fails with a fault of nbstream ends without an answer, and is one of the tries that are counted. The
+texts of errors are one table, and name no host, path, key or exception.
 """
 
 from __future__ import annotations
@@ -13,23 +14,23 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from nbstream.errors import NbstreamError, StoreUnavailable
+from nbstream import errors
+from nbstream.errors import NbstreamError, StoreUnavailable, table_row
 from nbstream.listeners import names
-from nbstream.listeners.bytes_in_flight import BytesInFlight
+from nbstream.listeners.limits import BytesInFlight
 from nbstream.listeners.request_errors import is_request_error
-from nbstream.listeners.stream.error_answers import error_text
+from nbstream.listeners.stream import codec as wire
 from nbstream.logs import event_fields
 from nbstream.mail.charsets import UTF8_REPLACED
 from nbstream.policy.envelope import Addresses
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.stream_queue import ClaimOutcome
-from nbstream.wire import stream_entries as wire
 
 if TYPE_CHECKING:
     import socket
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from nbstream.listeners.runtime import Runtime
     from nbstream.mail.message import Message
     from nbstream.store.stream_queue import QueueBacklog, QueueEntry, StreamQueue
+
 
 _log = logging.getLogger(__name__)
 
@@ -339,3 +341,26 @@ async def _check_or_learn(request: wire.StreamRequest, message: Message, handler
 
 def _printable_id(stream_id: bytes) -> str:
     return stream_id.decode("ascii", "replace")
+
+
+_TEMPORARY_FAILURE = "Temporary failure, please try again later"
+_PERMANENT_FAILURE = "This failed, the log says why"
+
+ERROR_TEXTS: Mapping[type[NbstreamError], str] = {
+    errors.CountsFull: "Learning is not possible until this has been seen to, please try again later",
+    errors.CheckFailed: _TEMPORARY_FAILURE,
+    errors.StoreIncompatible: _TEMPORARY_FAILURE,
+    # An entry waits for Redis and is not answered before: this text is not sent while that holds.
+    errors.StoreUnavailable: "Learning is not possible now, please try again later",
+}
+"""A row for each of ``REQUEST_ERRORS``. A class without a row has that of its parent."""
+
+
+def error_text(error: NbstreamError) -> str:
+    """Return the text that answers an entry which ended with ``error``.
+
+    An error that no entry should end with has no row: its text says to try again only if it is temporary.
+    """
+    if is_request_error(error):
+        return table_row(ERROR_TEXTS, type(error))
+    return _TEMPORARY_FAILURE if error.temporary else _PERMANENT_FAILURE

@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from nbstream.store.acknowledged.lesson_files import LessonFileWriter
-from nbstream.store.acknowledged.lesson_frames import pack_frame
+from nbstream.store.acknowledged.lesson_files import LessonFileWriter, pack_frame
 
 if TYPE_CHECKING:
     from pathlib import Path

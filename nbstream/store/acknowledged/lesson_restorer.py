@@ -35,8 +35,8 @@ from redis.exceptions import ResponseError
 
 from nbstream.errors import NbstreamError, StoreIncompatible, StoreUnavailable
 from nbstream.logs import event_fields
+from nbstream.store.acknowledged.lesson_files import LessonFileReader
 from nbstream.store.acknowledged.missing_lessons import Finding, find_lessons
-from nbstream.store.acknowledged.recorded_lessons import LessonFileReader
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.connection import primary_of
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 
     from nbstream.store.acknowledged.lesson_journal import LessonJournal
     from nbstream.store.acknowledged.missing_lessons import RecordedLesson
+    from nbstream.store.mirror.mirror import Mirror
     from nbstream.store.model.history import HistoryStep
     from nbstream.store.model.model import Model
-    from nbstream.store.replica.mirror import Mirror
 
 _log = logging.getLogger(__name__)
 

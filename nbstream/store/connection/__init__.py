@@ -9,8 +9,8 @@ from nbstream.store.connection.options import (
     SentinelNodes,
     TlsOptions,
 )
+from nbstream.store.connection.pool import PrimaryWatch
 from nbstream.store.connection.primary import Primary, ServerGuard, open_primary, primary_of
-from nbstream.store.connection.watch import PrimaryWatch
 
 __all__ = [
     "ClusterNodes",

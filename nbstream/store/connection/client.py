@@ -14,10 +14,9 @@ from redis.asyncio.retry import Retry
 from redis.backoff import EqualJitterBackoff
 
 from nbstream import __version__
-from nbstream.store.connection.options import ConnectionOptions
+from nbstream.store.connection.options import ConnectionOptions, tls_connection_class
 from nbstream.store.connection.pool import PrimaryPool
 from nbstream.store.connection.primary import Primary, open_primary
-from nbstream.store.connection.tls import tls_connection_class
 
 _RETRY_SECONDS = 0.1  # the longest wait; the shortest is half of it
 _MAX_CONNECTIONS = 32

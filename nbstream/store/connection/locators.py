@@ -25,8 +25,8 @@ from nbstream.store.connection.options import (
     NodeAddress,
     SentinelNodes,
     TlsOptions,
+    tls_connection_class,
 )
-from nbstream.store.connection.tls import tls_connection_class
 
 _MAX_NODE_SECONDS = 1.0
 _MAX_KNOWN_NODES = 100

@@ -14,6 +14,7 @@ reply.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -165,3 +166,6 @@ class ServerGuard:
 
 def _lines(reply: bytes) -> list[str]:
     return reply.decode(errors="replace").splitlines()
+
+
+_log = logging.getLogger(__name__)

@@ -15,10 +15,10 @@ from nbstream.bayes.counts import Totals
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.store.lua import lua_script
-from nbstream.store.model import time_base
+from nbstream.store.model import signature as time_base
 from nbstream.store.model.keys import AutolearnKeys, ModelKeys
 from nbstream.store.model.model import Model
-from nbstream.store.model.scan import scan_keys
+from nbstream.store.model.reads import scan_keys
 from nbstream.store.model.signature import read_schema
 from nbstream.store.redis_errors import store_errors
 
@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from nbstream.policy.first_scores import FirstScores
-    from nbstream.store.model.evict_script import Eviction
     from nbstream.store.model.history import LessonNote
-    from nbstream.store.model.learn_script import LessonBatch
     from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
+    from nbstream.store.model.scripts import Eviction, LessonBatch
 
 _SCAN_COUNT = 500
 _OLD_STREAM_SECONDS = 60  # a mirror that follows the old epoch reads the end of its stream within a second

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from nbstream.bayes.counts import Counts
     from nbstream.engine.table import Table
     from nbstream.store.model.history import LessonNote
-    from nbstream.store.model.learn_script import LessonBatch
+    from nbstream.store.model.scripts import LessonBatch
 
 
 class MemoryModel:

@@ -23,26 +23,27 @@ from nbstream.policy.config_bounds import MAX_FIRST_SCORES
 from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
 from nbstream.store.model import ledger
-from nbstream.store.model.acknowledgement import KEPT_SECONDS, UNKNOWN_VERSION, AcknowledgedLesson
-from nbstream.store.model.evict_script import Eviction, EvictScript
-from nbstream.store.model.first_scores import StoredFirstScores
+from nbstream.store.model.acknowledgement import (
+    KEPT_SECONDS,
+    UNKNOWN_VERSION,
+    AcknowledgedLesson,
+    ReplicaWait,
+    ReplicaWaitOptions,
+)
 from nbstream.store.model.history import History, is_stream_id
-from nbstream.store.model.keys import ModelKeys
-from nbstream.store.model.learn_script import (
+from nbstream.store.model.keys import MAX_CHANGES, MAX_HISTORY_RECORDS, ModelKeys, RetentionLimits
+from nbstream.store.model.reads import StoredFirstScores, scan_counts, scan_keys
+from nbstream.store.model.scripts import (
+    Eviction,
+    EvictScript,
     LessonBatch,
     LessonCommit,
+    ModelPosition,
+    PositionScript,
+    totals_from_hash,
     unpack_reply,
 )
-from nbstream.store.model.position import ModelPosition, PositionScript
-from nbstream.store.model.replica_wait import ReplicaWait, ReplicaWaitOptions
-from nbstream.store.model.retention import (
-    MAX_CHANGES,
-    MAX_HISTORY_RECORDS,
-    RetentionLimits,
-)
-from nbstream.store.model.scan import scan_counts, scan_keys
 from nbstream.store.model.signature import read_identity, verify_signature
-from nbstream.store.model.totals import totals_from_hash
 from nbstream.store.redis_errors import store_error, store_errors
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from nbstream.errors import StoreUnavailable
 from nbstream.policy.config_bounds import MAX_FIRST_SCORES
 from nbstream.store.model.model import Model
-from nbstream.store.model.scan import scan_keys
+from nbstream.store.model.reads import scan_keys
 from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:

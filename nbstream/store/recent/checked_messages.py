@@ -27,7 +27,8 @@ from nbstream.policy.verdict import Verdict
 from nbstream.store.lua import lua_script
 from nbstream.store.model.history import Assessment
 from nbstream.store.model.ledger import split_tokens
-from nbstream.store.recent import compression, explanations
+from nbstream.store.recent import compression
+from nbstream.store.recent import compression as explanations
 from nbstream.store.recent.message_rows import MessageRow
 from nbstream.store.redis_errors import store_errors
 from nbstream.tokens.tokenizer import Tokens

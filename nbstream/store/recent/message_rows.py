@@ -15,20 +15,30 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import logging
 import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from nbstream.errors import StoreIncompatible
+from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.policy.actions import ActionKind
 from nbstream.policy.envelope import MAX_ADDRESS_LENGTH, Envelope
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
 from nbstream.policy.verdict import Verdict
+from nbstream.store.lua import lua_script
+from nbstream.store.redis_errors import store_errors
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+    from nbstream.store.model.keys import ModelKeys
+
 
 NULL_SENDER = "<>"
 """The address of the null sender (RFC 5321 4.5.5), as people write it."""
@@ -216,3 +226,26 @@ def actions_of(envelope: Envelope) -> list[str]:
 def _digest(text: str) -> str:
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES)
     return base64.urlsafe_b64encode(digest.digest()).decode("ascii")
+
+
+_log = logging.getLogger(__name__)
+
+
+class QuarantineOutcomes:
+    """Notes what became of quarantined messages, for as long as their rows are remembered."""
+
+    def __init__(self, client: Redis, keys: ModelKeys) -> None:
+        self._keys = keys
+        self._script = client.register_script(lua_script("note_outcome.lua"))
+
+    async def note(self, message_key: str, kind: OutcomeKind, actor: str) -> None:
+        """Note it, in place of what was noted before; without a row nothing is noted.
+
+        What cannot be written is logged and not noted: it has happened all the same.
+        """
+        outcome = QuarantineOutcome(kind, time.time(), actor)
+        try:
+            with store_errors():
+                await self._script(keys=[self._keys.row(message_key)], args=[outcome.pack()])
+        except StoreUnavailable as error:
+            _log.warning("lists will not show what became of a quarantined message: %s", error)

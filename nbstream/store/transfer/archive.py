@@ -34,7 +34,7 @@ from nbstream.bayes.counts import CLASSES, is_sum
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.bayes.lesson_weight import max_entry_weight
 from nbstream.errors import InputError, StoreIncompatible
-from nbstream.store.model import time_base
+from nbstream.store.model import signature as time_base
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.signature import current_signature, is_former
 from nbstream.tokens.encoding import MAX_TOKEN_BYTES

@@ -21,10 +21,9 @@ from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.errors import StoreUnavailable
 from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
-from nbstream.store.model.change import lesson_count
 from nbstream.store.model.keys import IMPORT_READY
-from nbstream.store.model.position import ModelPosition
-from nbstream.store.model.scan import SCAN_STEP, scan_keys
+from nbstream.store.model.reads import SCAN_STEP, scan_keys
+from nbstream.store.model.scripts import ModelPosition, lesson_count
 from nbstream.store.redis_errors import store_errors
 from nbstream.store.transfer import archive
 

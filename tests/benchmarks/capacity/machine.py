@@ -19,7 +19,7 @@ from nbstream import config
 from nbstream.assembly.counts import make_counts
 from nbstream.assembly.engine import make_engine
 from nbstream.assembly.filter import make_filter, tokenizer_options
-from nbstream.assembly.headers import make_message_reader
+from nbstream.assembly.policy import make_message_reader
 from nbstream.assembly.store import make_mirror, make_model, make_recent_messages, open_running_redis
 from nbstream.filter import RememberingObserver
 from nbstream.store.model.temporary import temporary_model
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from nbstream.assembly.store import RedisClients
     from nbstream.cli.generated_mail import GeneratedMail
     from nbstream.config import Settings
+    from nbstream.store.mirror.mirror import Mirror
     from nbstream.store.model.model import Model
-    from nbstream.store.replica.mirror import Mirror
 
 STEPS = 7
 """How many steps ``measure_machine`` reports."""

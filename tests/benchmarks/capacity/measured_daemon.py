@@ -19,7 +19,7 @@ import uvloop
 
 from nbstream import logs
 from nbstream.addresses import TcpAddress
-from nbstream.daemon import thread_switching
+from nbstream.daemon import signals as thread_switching
 from nbstream.daemon.process import SingleProcessDaemon
 from nbstream.errors import CannotStart, NbstreamError
 from nbstream.listeners import names

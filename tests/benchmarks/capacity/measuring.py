@@ -18,11 +18,11 @@ import numpy as np
 
 from nbstream.errors import StoreUnavailable
 from nbstream.policy.envelope import Addresses, head_of, make_envelope
+from nbstream.store.mirror.mirror import stream_entries
 from nbstream.store.model.history import Assessment, LessonNote
-from nbstream.store.model.learn_script import LessonCommit
 from nbstream.store.model.ledger import LedgerEntry
+from nbstream.store.model.scripts import LessonCommit
 from nbstream.store.redis_errors import store_errors
-from nbstream.store.replica.mirror import stream_entries
 from tests.benchmarks.capacity.measurements import LessonCosts, RememberedCosts, TokenMemory
 from tests.benchmarks.capacity.redis_costs import entry_bytes, main_thread_seconds, mean_memory_bytes
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from nbstream.cli.generated_mail import GeneratedMail
     from nbstream.filter import Filter
     from nbstream.policy.incoming_message import MessageReader
+    from nbstream.store.mirror.mirror import Mirror
     from nbstream.store.model.model import Model
     from nbstream.store.recent.checked_messages import RecentMessages
-    from nbstream.store.replica.mirror import Mirror
 
 MIRROR_NUMBERS = (1, 8, 32)
 """The numbers of mirrors for which the cost of a change is measured."""

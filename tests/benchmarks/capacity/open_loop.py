@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean
 
 from nbstream.assembly.filter import make_filter
-from nbstream.assembly.headers import make_message_reader
+from nbstream.assembly.policy import make_message_reader
 from nbstream.assembly.store import make_mirror, make_model, open_running_redis
 from nbstream.cli.generated_mail import GeneratedMail
 from nbstream.config import Settings

@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from nbstream.assembly.filter import make_filter
-from nbstream.assembly.headers import make_message_reader
+from nbstream.assembly.policy import make_message_reader
 from nbstream.cli.generated_mail import GeneratedMail
 from nbstream.config import Settings
 from nbstream.store.connection import ConnectionOptions, open_client

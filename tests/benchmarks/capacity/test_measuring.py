@@ -16,9 +16,9 @@ from nbstream.errors import StoreUnavailable
 from nbstream.filter import RememberingObserver
 from nbstream.policy.incoming_message import MessageReader
 from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import RecentMessages, RecentMessagesOptions
-from nbstream.store.replica.mirror import Mirror
 from tests.benchmarks.capacity import measuring
 from tests.benchmarks.capacity.redis_costs import main_thread_seconds, server_name
 from tests.conftest import RedisServer

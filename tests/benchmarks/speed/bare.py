@@ -16,7 +16,7 @@ from contextlib import suppress
 
 import uvloop
 
-from nbstream.wire.milter import MilterActions, MilterSteps
+from nbstream.listeners.milter.codec import MilterActions, MilterSteps
 
 _READ_BYTES = 256 << 10
 # What nbstream agrees on with the same client.

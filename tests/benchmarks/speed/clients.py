@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, Self
 
 from tests.benchmarks.speed.processes import CannotMeasure
-from tests.wire import milter_frames
+from tests.listeners.milter import milter_frames
 
 _PATIENCE_SECONDS = 30.0
 _CHANGES = {b"i", b"m", b"+", b"-", b"q", b"p", b"h"}  # replies of a milter after which others follow

@@ -17,8 +17,7 @@ import uvloop
 
 from nbstream import config
 from nbstream.assembly.filter import make_filter, open_one_shot_filter
-from nbstream.assembly.headers import make_message_reader
-from nbstream.assembly.policy import make_filter_policy
+from nbstream.assembly.policy import make_filter_policy, make_message_reader
 from nbstream.assembly.store import make_mirror, make_model, make_recent_messages, open_redis
 from nbstream.filter import CompositeObserver, Filter, RememberingObserver
 from nbstream.mail.message import Message
@@ -28,8 +27,8 @@ from tests.benchmarks.speed.processes import Served, free_port, served
 if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.engine.choice import Engine
+    from nbstream.store.mirror.mirror import Mirror
     from nbstream.store.recent.checked_messages import RecentMessages
-    from nbstream.store.replica.mirror import Mirror
     from tests.benchmarks.speed.bench import Bench, Labelled
 
 # -P: the folder that a process is started in does not decide which nbstream it runs.

@@ -18,7 +18,7 @@ from nbstream.assembly.store import make_model, open_running_redis
 from nbstream.listeners.http.page.login_pages import SESSION_COOKIE
 from nbstream.listeners.http.page.requests import Role
 from nbstream.listeners.http.page.responses import cookie_name
-from nbstream.store.page_sessions import PageSessionStore
+from nbstream.store.logins import PageSessionStore
 from tests.benchmarks.speed.processes import CannotMeasure
 
 _PATIENCE_SECONDS = 60.0

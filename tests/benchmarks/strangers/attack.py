@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 
-from nbstream.assembly.autolearn import make_autolearner
-from nbstream.assembly.filter import make_filter
-from nbstream.assembly.headers import make_message_reader
+from nbstream.assembly.filter import make_autolearner, make_filter
+from nbstream.assembly.policy import make_message_reader
 from nbstream.config import Settings
 from nbstream.filter import AutolearnLayer, Filter
 from nbstream.mail.message import Message

@@ -18,8 +18,8 @@ from nbstream.cli.exit_codes import EX_TEMPFAIL
 from nbstream.cli.main import main
 from nbstream.config import load_settings
 from nbstream.spool import segments
-from nbstream.spool.spooled_message import SpooledMessage
-from nbstream.spool.writer import SpoolWriter
+from nbstream.spool.message_spool import SpoolWriter
+from nbstream.spool.segments import SpooledMessage
 from tests.cli.taught import Taught
 
 PRIZE = b"Subject: prize\n\nClaim your free prize now\n"

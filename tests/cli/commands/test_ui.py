@@ -13,8 +13,8 @@ from nbstream.cli.actor import current_user
 from nbstream.cli.main import main
 from nbstream.cli.page_link import link_note, link_url
 from nbstream.store.embedded.locks import lock_daemon
+from nbstream.store.logins import PageSessionStore
 from nbstream.store.model.keys import ModelKeys
-from nbstream.store.page_sessions import PageSessionStore
 from tests.conftest import RedisServer
 
 

@@ -18,7 +18,7 @@ from nbstream.policy.explanation import CountedClue, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds
 from nbstream.store.recent import compression
 from nbstream.store.recent.checked_messages import CheckedMessage
-from nbstream.store.recent.explanations import pack_explanation, unpack_explanation
+from nbstream.store.recent.compression import pack_explanation, unpack_explanation
 from nbstream.tokens.tokenizer import Tokens
 from tests.fuzz.shown_records import show_message
 from tests.fuzz.target import Choices, FuzzTarget

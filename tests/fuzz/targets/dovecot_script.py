@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nbstream.wire.dovecot_script import ScriptParser, ScriptRefusal
+from nbstream.listeners.dovecot.codec import ScriptParser, ScriptRefusal
 from tests.fuzz.target import FuzzTarget
 
 _LIMIT = 300

@@ -6,7 +6,7 @@ from nbstream.errors import FeedbackRefused
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.feedback_mail import MAX_MESSAGES, FeedbackContent, parse_feedback_mail
 from nbstream.policy.incoming_message import MessageReader
-from nbstream.wire.api_v1 import is_message_id
+from nbstream.wire.api_json import is_message_id
 from tests.fuzz.target import FuzzTarget
 
 _ADDRESSES = ("spam@nbstream.invalid", "ham@nbstream.invalid")

@@ -10,18 +10,17 @@ from collections.abc import AsyncIterator
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import Filter
 from nbstream.filter.message_record import MessageRecord
-from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.http.api_v1 import ApiLookups, ApiV1
 from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.listener import HealthStatus, HttpListener, health_routes
 from nbstream.listeners.http.rspamd import RspamdApi
-from nbstream.listeners.limits import ListenerLimits
+from nbstream.listeners.limits import BytesInFlight, ListenerLimits
 from nbstream.listeners.message_service import MessageService
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.verdict import ModelState, Thresholds
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.recent.checked_messages import CheckedMessage
-from nbstream.wire.api_v1 import ModelStatus
+from nbstream.wire.api_json import ModelStatus
 from tests.fuzz.http_exchange import HttpExchange, framed
 from tests.fuzz.memory_filter import memory_filter
 from tests.fuzz.target import FuzzTarget

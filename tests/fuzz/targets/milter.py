@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nbstream.wire.milter import (
+from nbstream.listeners.milter.codec import (
     MAX_FRAME_BYTES,
     MilterMail,
     MilterParser,
@@ -11,9 +11,9 @@ from nbstream.wire.milter import (
     decode_text,
     encode_text,
 )
-from nbstream.wire.milter_replies import DeleteRecipient
+from nbstream.listeners.milter.replies import DeleteRecipient
 from tests.fuzz.target import FuzzTarget
-from tests.wire import milter_frames as wire
+from tests.listeners.milter import milter_frames as wire
 
 
 def _check(data: bytes) -> None:

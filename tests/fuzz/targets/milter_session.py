@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 
 from nbstream.engine.choice import PYTHON
-from nbstream.listeners.bytes_in_flight import BytesInFlight
-from nbstream.listeners.limits import ListenerLimits
+from nbstream.listeners.limits import BytesInFlight, ListenerLimits
 from nbstream.listeners.milter.listener import MilterListener
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.store.model.memory_model import MemoryModel
 from tests.fuzz.fuzzed_listener import FuzzedListener
 from tests.fuzz.memory_filter import memory_filter
 from tests.fuzz.target import FuzzTarget
+from tests.listeners.milter import milter_frames as wire
 from tests.listeners.runtimes import make_runtime
-from tests.wire import milter_frames as wire
 
 _MAX_BYTES = 600
 _REPLIES = frozenset(b"Ocdsyimq+-p")

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 
 from redis.asyncio import Redis
 
-from nbstream.listeners.bytes_in_flight import BytesInFlight
+from nbstream.listeners.http.access import PasswordCheck, Passwords
 from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.listener import HttpListener
 from nbstream.listeners.http.page.forms import MAX_FORM_BYTES
@@ -23,15 +23,12 @@ from nbstream.listeners.http.page.routes import PageRoute
 from nbstream.listeners.http.page.server import PageServer
 from nbstream.listeners.http.page.sessions import PageSessions, csrf_token, seal
 from nbstream.listeners.http.page.static_files import load_static_files
-from nbstream.listeners.http.password_check import PasswordCheck
-from nbstream.listeners.http.passwords import Passwords
-from nbstream.listeners.limits import ListenerLimits
+from nbstream.listeners.limits import BytesInFlight, ListenerLimits
 from nbstream.metrics.page import PageMetrics
 from nbstream.metrics.registry import MetricsRegistry
-from nbstream.store.attempt_counts import AttemptCount, AttemptCounts
+from nbstream.store.logins import AttemptCount, AttemptCounts, PageSessionStore, StoredLogin, is_token
 from nbstream.store.model.keys import ModelKeys
-from nbstream.store.page_sessions import PageSessionStore, StoredLogin, is_token
-from nbstream.wire.json_text import encode_json
+from nbstream.wire.api_json import encode_json
 from tests.fuzz.http_exchange import HttpExchange, framed
 from tests.fuzz.page_elements import assert_own_elements
 from tests.fuzz.target import FuzzTarget

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nbstream.listeners.bytes_in_flight import BytesInFlight
+from nbstream.listeners.limits import BytesInFlight
 from nbstream.listeners.smtp.data_content import DATA_END, IncomingMessage
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.wire.smtp import remove_dot_stuffing

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from nbstream.engine.choice import PYTHON
 from nbstream.listeners import names
-from nbstream.listeners.bytes_in_flight import BytesInFlight
-from nbstream.listeners.limits import ListenerLimits
+from nbstream.listeners.limits import BytesInFlight, ListenerLimits
 from nbstream.listeners.smtp.listener import SmtpListener
 from nbstream.listeners.smtp.listener_state import SmtpOptions, TlsMode
 from nbstream.mail.lines import normalize_line_ends

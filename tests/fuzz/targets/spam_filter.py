@@ -12,7 +12,7 @@ from nbstream.mail.mime import MessageLimits
 from nbstream.policy.incoming_message import MessageReader
 from nbstream.policy.lesson_source import Insistence
 from nbstream.store.model.memory_model import MemoryModel
-from nbstream.store.recent.explanations import pack_explanation, unpack_explanation
+from nbstream.store.recent.compression import pack_explanation, unpack_explanation
 from tests.fuzz.memory_filter import TIME, TOKENIZER, memory_filter
 from tests.fuzz.target import Choices, FuzzTarget
 

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import zlib
 
+from nbstream.listeners.spamd.codec import (
+    SpamdJudgement,
+    SpamdParser,
+    SpamdRefusal,
+    SpamdRequest,
+    decompress,
+    render_check,
+)
 from nbstream.mail import header_fields, marking
 from nbstream.mail.header_edits import HeaderEdits
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.verdict import Verdict
-from nbstream.wire.spamd import SpamdParser, SpamdRefusal, SpamdRequest, decompress
-from nbstream.wire.spamd_replies import SpamdJudgement, render_check
 from tests.fuzz.target import FuzzTarget
 
 _LIMIT = 400

@@ -5,12 +5,7 @@ The names and values of its fields have a NUL between them.
 
 from __future__ import annotations
 
-from nbstream.mail.charsets import UTF8_REPLACED
-from nbstream.mail.message import Message
-from nbstream.mail.mime import MessageLimits
-from nbstream.policy.incoming_message import MessageReader
-from nbstream.tokens.tokenizer import Tokenizer
-from nbstream.wire.stream_entries import (
+from nbstream.listeners.stream.codec import (
     ENTRY_FIELDS,
     StreamRequest,
     UnreadableEntry,
@@ -18,6 +13,11 @@ from nbstream.wire.stream_entries import (
     refusal_fields,
     with_entry_ids,
 )
+from nbstream.mail.charsets import UTF8_REPLACED
+from nbstream.mail.message import Message
+from nbstream.mail.mime import MessageLimits
+from nbstream.policy.incoming_message import MessageReader
+from nbstream.tokens.tokenizer import Tokenizer
 from tests.fuzz.target import FuzzTarget
 
 _LIMIT = 400

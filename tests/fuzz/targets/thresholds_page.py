@@ -17,7 +17,7 @@ from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
 from nbstream.policy.recipient_rules import RecipientRules
 from nbstream.policy.verdict import ModelState
-from nbstream.wire.json_text import encode_json
+from nbstream.wire.api_json import encode_json
 from tests.fuzz.page_elements import assert_own_elements
 from tests.fuzz.shown_records import SESSION
 from tests.fuzz.target import FuzzTarget

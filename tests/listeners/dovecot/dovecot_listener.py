@@ -17,13 +17,12 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
 from nbstream.listeners import names
-from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.dovecot.listener import DovecotListener
-from nbstream.listeners.limits import ListenerLimits
+from nbstream.listeners.dovecot.metrics import SpoolMetrics
+from nbstream.listeners.limits import BytesInFlight, ListenerLimits
 from nbstream.listeners.message_service import MessageService
 from nbstream.listeners.sockets import open_listening_socket
 from nbstream.metrics.daemon import DaemonMetrics
-from nbstream.metrics.spool import SpoolMetrics
 from nbstream.policy.policy import ThresholdPolicy
 from nbstream.spool.backlog import SpoolBacklog, measure_backlog
 from nbstream.spool.message_spool import MessageSpool

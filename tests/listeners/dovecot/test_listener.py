@@ -19,10 +19,9 @@ from nbstream.errors import StoreUnavailable
 from nbstream.filter import Filter
 from nbstream.listeners.dovecot import learner
 from nbstream.mail.message import Message
+from nbstream.spool.message_spool import SpoolWriter
 from nbstream.spool.reader import SpoolEntry, SpoolReader
-from nbstream.spool.segments import segment_numbers
-from nbstream.spool.spooled_message import SpooledMessage
-from nbstream.spool.writer import SpoolWriter
+from nbstream.spool.segments import SpooledMessage, segment_numbers
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
 from tests.filter.disputes import DISPUTED, teach_dispute

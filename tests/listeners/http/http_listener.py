@@ -27,8 +27,8 @@ from nbstream.listeners.http.listener import HttpListener
 from nbstream.listeners.runtime import Runtime
 from nbstream.listeners.sockets import bound_address, open_listening_socket
 from nbstream.metrics.daemon import DaemonMetrics
+from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.recent.checked_messages import RecentMessages
-from nbstream.store.replica.mirror import Mirror
 from tests.waiting import DEADLINE_SECONDS, ended
 
 PRIZE = (

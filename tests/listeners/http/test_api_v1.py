@@ -179,7 +179,7 @@ async def test_a_refusal_is_a_problem(
 
 async def test_a_message_over_the_limit_is_refused_with_or_without_a_length(client: Redis, tmp_path: Path) -> None:
     def change(values: dict[str, Any]) -> None:
-        values["listeners"]["http"]["max_message_bytes"] = 1000
+        values.setdefault("limits", {})["max_message_bytes"] = 1000
 
     async with open_http(client, tmp_path, change=change) as http:
 

@@ -184,7 +184,7 @@ async def test_a_body_that_trickles_in_has_one_deadline(impatient: RunningHttpLi
 
 async def test_a_connection_too_many_is_answered_503(client: Redis, tmp_path: Path) -> None:
     def change(values: dict[str, Any]) -> None:
-        values["listeners"]["http"]["max_connections"] = 2
+        values.setdefault("limits", {})["max_connections"] = 2
 
     async with open_http(client, tmp_path, change=change) as http, http.open() as first:
         async with http.open() as second:
@@ -218,7 +218,7 @@ async def test_500_connections_at_once(http: RunningHttpListener, many_files: No
 
 async def test_bytes_in_flight_are_bounded_over_all_connections(client: Redis, tmp_path: Path) -> None:
     def change(values: dict[str, Any]) -> None:
-        values["listeners"]["http"].update(max_message_bytes=1000, max_bytes_in_flight=2000)
+        values.setdefault("limits", {}).update(max_message_bytes=1000, max_bytes_in_flight=2000)
 
     async with open_http(client, tmp_path, change=change) as http:
         async with http.open() as (reader, writer):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from nbstream.errors import CountsFull, NbstreamError, StoreForbids, StoreIncompatible, StoreUnavailable
-from nbstream.listeners.http.error_responses import ERROR_PROBLEMS, error_problem
+from nbstream.listeners.http.responses import ERROR_PROBLEMS, error_problem
 from nbstream.listeners.request_errors import REQUEST_ERRORS
-from nbstream.wire.api_v1 import HttpProblem
+from nbstream.wire.api_json import HttpProblem
 from tests.error_tables import example
 from tests.listeners.request_errors import UNEXPECTED_CLASSES
 

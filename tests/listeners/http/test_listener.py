@@ -16,7 +16,7 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 from redis.asyncio import Redis
 
-from nbstream.listeners.http.access import HttpAccess, offered_passwords
+from nbstream.listeners.http.access import HttpAccess, PasswordCheck, Passwords, offered_passwords
 from nbstream.listeners.http.listener import (
     AccessLevel,
     HealthStatus,
@@ -27,11 +27,8 @@ from nbstream.listeners.http.listener import (
 )
 from nbstream.listeners.http.page.forms import FORM_TYPE
 from nbstream.listeners.http.page.requests import Role
-from nbstream.listeners.http.password_check import PasswordCheck
-from nbstream.listeners.http.passwords import Passwords
 from nbstream.listeners.http.route_table import last_segment
-from nbstream.listeners.peers import Peer
-from nbstream.listeners.teachers import Teachers
+from nbstream.listeners.peers import Peer, Teachers
 from nbstream.relay import maildir_files
 from tests.listeners.http.http_listener import PRIZE, free_socket, open_http
 

@@ -1,4 +1,4 @@
-"""``nbstream.listeners.http.password_check``: how many wrong passwords are compared, and whom that concerns."""
+"""``nbstream.listeners.http.access``: how many wrong passwords are compared, and whom that concerns."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from types import SimpleNamespace
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.listeners.http import password_check
-from nbstream.listeners.http.clients import failure_sources
+from nbstream.listeners.http import access as password_check
+from nbstream.listeners.http.access import PasswordCheck, Passwords, TooManyFailures, failure_sources
 from nbstream.listeners.http.page.requests import Role
-from nbstream.listeners.http.password_check import PasswordCheck, TooManyFailures
-from nbstream.listeners.http.passwords import Passwords
 from nbstream.listeners.peers import Peer
-from nbstream.store.attempt_counts import AttemptCounts
 from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.logins import AttemptCounts
 from nbstream.store.model.keys import ModelKeys
 from tests.conftest import RedisServer
 

@@ -15,14 +15,14 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.clues import Clue
 from nbstream.filter import Check
-from nbstream.listeners.bytes_in_flight import BytesInFlight
+from nbstream.listeners.http import rspamd_codec as rspamd
+from nbstream.listeners.limits import BytesInFlight
 from nbstream.mail.message import Message
 from nbstream.policy.header_policy import HeaderPolicy
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokenizer import Tokens
-from nbstream.wire import rspamd
 from tests.filter.disputes import DISPUTED, teach_dispute
 from tests.listeners.delivered import DELIVERED, assert_learned_as_it_was_checked
 from tests.listeners.http.http_listener import LUNCH, PRIZE, RunningHttpListener, open_http, unix_address
@@ -267,7 +267,7 @@ async def test_a_compressed_message_is_decompressed_within_the_limits(
     client: Redis, tmp_path: Path, path: str, body: bytes, status: int
 ) -> None:
     def limit(values: dict[str, Any]) -> None:
-        values["listeners"]["http"].update(max_message_bytes=1 << 20, max_bytes_in_flight=1 << 20)
+        values.setdefault("limits", {}).update(max_message_bytes=1 << 20, max_bytes_in_flight=1 << 20)
 
     async with open_http(client, tmp_path, change=limit) as http:
         for _ in range(3):  # what was in flight is given back

@@ -16,19 +16,18 @@ from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.bayes.counts import CLASSES
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
-from nbstream.listeners.bytes_in_flight import BytesInFlight
-from nbstream.listeners.limits import ListenerLimits
+from nbstream.listeners.limits import BytesInFlight, ListenerLimits
 from nbstream.listeners.milter.listener import MilterListener
-from nbstream.listeners.milter.listener_state import PROGRESS_SECONDS
+from nbstream.listeners.milter.session import PROGRESS_SECONDS
 from nbstream.listeners.runtime import Runtime
 from nbstream.listeners.sockets import open_listening_socket
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.policy import ThresholdPolicy
 from tests.listeners.filters import OpenFilter, open_filter
+from tests.listeners.milter import milter_frames as wire
+from tests.listeners.milter.milter_frames import Reply
 from tests.listeners.runtimes import HAM_ADDRESS, SPAM_ADDRESS, make_runtime
 from tests.waiting import DEADLINE_SECONDS, until
-from tests.wire import milter_frames as wire
-from tests.wire.milter_frames import Reply
 
 SPAM = (
     b'From: "Prize Office" <winner@offers.example>\r\nSubject: You have won\r\n\r\nClaim your free prize now.\r\n'

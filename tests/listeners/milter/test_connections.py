@@ -14,12 +14,12 @@ from redis.asyncio import Redis
 
 from nbstream.filter import Filter
 from nbstream.listeners.milter.session import MilterSession
+from tests.listeners.milter import milter_frames as wire
+from tests.listeners.milter.milter_frames import Reply
 from tests.listeners.milter.milter_listener import HAM, SPAM, MilterClient, RunningMilter, open_milter
 from tests.listeners.runtimes import SPAM_ADDRESS, make_runtime
 from tests.mutation import mutations
 from tests.waiting import DEADLINE_SECONDS, until
-from tests.wire import milter_frames as wire
-from tests.wire.milter_frames import Reply
 
 SESSION = [
     wire.negotiation(),

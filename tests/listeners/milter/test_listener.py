@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.listeners.milter.header_changes import MAX_DELETED_FIELDS
+from nbstream.listeners.milter.answers import MAX_DELETED_FIELDS
 from nbstream.listeners.milter.incoming_message import MAX_ADDRESS_CHARACTERS, MAX_FIELDS, MilterMessage
-from nbstream.listeners.teachers import Teachers
+from nbstream.listeners.peers import Teachers
 from nbstream.mail.message import Message
 from nbstream.policy.actions import Action, VerdictActions
 from nbstream.policy.address_patterns import AddressPattern
@@ -26,10 +26,10 @@ from nbstream.policy.policy import ThresholdPolicy
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules, RecipientTreatment
 from nbstream.policy.verdict import Verdict
 from nbstream.policy.verdict_fields import parse_own_id
+from tests.listeners.milter import milter_frames as wire
+from tests.listeners.milter.milter_frames import Reply
 from tests.listeners.milter.milter_listener import HAM, SPAM, RunningMilter, edited, open_milter
 from tests.listeners.runtimes import HAM_ADDRESS, LOOPBACK, SPAM_ADDRESS
-from tests.wire import milter_frames as wire
-from tests.wire.milter_frames import Reply
 
 UNSURE, LOW = 0.51, 0.52  # a model of one message of each class is sure of little
 STRANGER = "192.0.2.7"

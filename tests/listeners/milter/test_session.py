@@ -9,14 +9,12 @@ from typing import Any, cast
 import pytest
 import uvloop
 
-from nbstream.listeners.bytes_in_flight import BytesInFlight
-from nbstream.listeners.limits import ListenerLimits
+from nbstream.listeners.limits import BytesInFlight, ListenerLimits
 from nbstream.listeners.milter.answers import MilterAnswers
-from nbstream.listeners.milter.listener_state import MilterListenerState
-from nbstream.listeners.milter.session import MilterSession
-from nbstream.wire.milter_replies import ContinueReply, MilterReply
+from nbstream.listeners.milter.replies import ContinueReply, MilterReply
+from nbstream.listeners.milter.session import MilterListenerState, MilterSession
+from tests.listeners.milter import milter_frames as wire
 from tests.waiting import DEADLINE_SECONDS, until
-from tests.wire import milter_frames as wire
 
 MANY_TURNS = 100  # of the loop; in each of them progress is reported
 

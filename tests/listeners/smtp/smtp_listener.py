@@ -15,12 +15,11 @@ from typing import Any
 from redis.asyncio import Redis
 
 from nbstream.addresses import TcpAddress, UnixAddress
-from nbstream.assembly.tls import make_tls_contexts
+from nbstream.assembly.runtime import make_tls_contexts
 from nbstream.config import Settings
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import Filter, FilterPolicy
-from nbstream.listeners.bytes_in_flight import BytesInFlight
-from nbstream.listeners.limits import ListenerLimits
+from nbstream.listeners.limits import BytesInFlight, ListenerLimits
 from nbstream.listeners.smtp.listener import SmtpListener
 from nbstream.listeners.smtp.listener_state import SmtpOptions, TlsMode
 from nbstream.listeners.sockets import open_listening_socket
@@ -34,8 +33,8 @@ from nbstream.relay.next_hop import NextHop
 from nbstream.relay.outlet import Outlet
 from nbstream.relay.quarantine import Quarantine
 from nbstream.store.connection import primary_of
+from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
-from nbstream.store.replica.mirror import Mirror
 from tests.listeners.filters import open_filter
 from tests.listeners.runtimes import HAM_ADDRESS, LOOPBACK, SPAM_ADDRESS, make_runtime
 from tests.redis_servers.access import Certificates

@@ -10,8 +10,8 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.cli.commands.replay import wrap_as_forward
+from nbstream.listeners.peers import Teachers
 from nbstream.listeners.runtime import Runtime
-from nbstream.listeners.teachers import Teachers
 from nbstream.relay.smtp_connections import NextHopLimits
 from nbstream.relay.smtp_next_hop import SmtpNextHop
 from nbstream.relay.smtp_server import SmtpServer

@@ -16,8 +16,7 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
 from nbstream.listeners import names
-from nbstream.listeners.bytes_in_flight import BytesInFlight
-from nbstream.listeners.limits import ListenerLimits
+from nbstream.listeners.limits import BytesInFlight, ListenerLimits
 from nbstream.listeners.message_service import MessageService
 from nbstream.listeners.sockets import open_listening_socket
 from nbstream.listeners.spamd.listener import SpamdListener

@@ -14,7 +14,7 @@ from nbstream.errors import (
     StoreIncompatible,
     StoreUnavailable,
 )
-from nbstream.listeners.spamd.error_refusals import lesson_refusal
+from nbstream.listeners.spamd.handler import lesson_refusal
 from tests.error_tables import example
 from tests.listeners.request_errors import UNEXPECTED_CLASSES
 

@@ -16,20 +16,20 @@ from nbstream.engine.choice import PYTHON
 from nbstream.errors import CountsFull
 from nbstream.filter import Check, CheckDecider, Filter, FilterParts, FilterPolicy, LearnableMessage, Lesson
 from nbstream.listeners import names
-from nbstream.listeners.bytes_in_flight import BytesInFlight
+from nbstream.listeners.limits import BytesInFlight
 from nbstream.listeners.message_service import MessageService
 from nbstream.listeners.runtime import Runtime
 from nbstream.listeners.stream.listener import StreamLimits, StreamListener
+from nbstream.listeners.stream.metrics import StreamMetrics
 from nbstream.mail.message import Message
 from nbstream.metrics.daemon import DaemonMetrics
-from nbstream.metrics.stream import StreamMetrics
 from nbstream.policy.envelope import BuildEnvelope
 from nbstream.policy.lesson_source import Insistence
 from nbstream.policy.recipient_rules import RecipientRules
 from nbstream.store import stream_queue
 from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
-from nbstream.store.replica.mirror import Mirror
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.listeners.runtimes import RULES, make_runtime
 from tests.waiting import until

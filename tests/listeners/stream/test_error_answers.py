@@ -6,7 +6,7 @@ import pytest
 
 from nbstream.errors import CheckFailed, CountsFull, NbstreamError
 from nbstream.listeners.request_errors import REQUEST_ERRORS
-from nbstream.listeners.stream.error_answers import ERROR_TEXTS, error_text
+from nbstream.listeners.stream.listener import ERROR_TEXTS, error_text
 from tests.error_tables import example
 from tests.listeners.request_errors import UNEXPECTED_CLASSES
 

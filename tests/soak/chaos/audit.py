@@ -12,9 +12,9 @@ from contextlib import suppress
 from functools import partial
 from itertools import chain
 
+from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.model import Model
-from nbstream.store.replica.mirror import Mirror
 from tests.soak.chaos import stored
 from tests.soak.chaos.administrator import Administrator
 from tests.soak.chaos.deliveries import (

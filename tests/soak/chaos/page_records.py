@@ -20,9 +20,8 @@ from nbstream.store.activity import (
     ActivitySpan,
     parse_counts,
 )
-from nbstream.store.attempt_counts import COUNTED_SECONDS
+from nbstream.store.logins import COUNTED_SECONDS, LINK_SECONDS, SESSION_SECONDS
 from nbstream.store.model.keys import ModelKeys
-from nbstream.store.page_sessions import LINK_SECONDS, SESSION_SECONDS
 from nbstream.store.recent.message_rows import MessageRow
 from tests.soak.chaos.deviations import Deviation
 from tests.soak.chaos.journal import Journal

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
-from nbstream.store.replica.mirror import Mirror
 from tests.soak.chaos.administrator import Administrator
 from tests.soak.chaos.audit import MODEL, audit
 from tests.soak.chaos.deviations import Deviation

@@ -13,9 +13,9 @@ from nbstream.assembly.filter import make_filter
 from nbstream.config import load_settings
 from nbstream.filter import AutolearnLayer, Filter
 from nbstream.mail.message import Message
+from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.model import Model
-from nbstream.store.replica.mirror import Mirror
 from tests.soak.chaos.deviations import Deviation
 from tests.soak.chaos.mails import mail
 from tests.soak.chaos.site import Host, Site

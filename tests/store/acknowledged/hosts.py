@@ -18,10 +18,10 @@ from nbstream.store.acknowledged.lesson_journal import LessonJournal
 from nbstream.store.acknowledged.lesson_restorer import LessonRestorer
 from nbstream.store.acknowledged.missing_lessons import Finding
 from nbstream.store.connection import ClusterNodes, ConnectionOptions, SentinelNodes, open_client
+from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
-from nbstream.store.replica.mirror import Mirror
 from nbstream.tokens.tokenizer import Tokenizer
-from tests.store.replica.mirrors import running
+from tests.store.mirror.mirrors import running
 
 
 @dataclass

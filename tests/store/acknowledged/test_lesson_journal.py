@@ -17,10 +17,14 @@ from pathlib import Path
 import pytest
 
 from nbstream.store.acknowledged import lesson_files, lesson_journal
-from nbstream.store.acknowledged.lesson_files import LessonFileWriter, remove_expired
-from nbstream.store.acknowledged.lesson_frames import pack_frame, unpack_frames
+from nbstream.store.acknowledged.lesson_files import (
+    LessonFileReader,
+    LessonFileWriter,
+    pack_frame,
+    remove_expired,
+    unpack_frames,
+)
 from nbstream.store.acknowledged.lesson_journal import LessonJournal
-from nbstream.store.acknowledged.recorded_lessons import LessonFileReader
 from nbstream.store.model.acknowledgement import KEPT_SECONDS
 from tests.integration.test_full_disk import fill
 from tests.store.acknowledged.test_lesson_frames import acknowledged

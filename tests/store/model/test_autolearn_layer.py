@@ -16,16 +16,16 @@ from nbstream.filter import FilterPolicy
 from nbstream.filter.scorer import Scorer
 from nbstream.policy.policy import ThresholdPolicy
 from nbstream.store.lua import lua_script
+from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.keys import AutolearnKeys
 from nbstream.store.model.ledger import LedgerConflict
 from nbstream.store.model.model import Model
-from nbstream.store.replica.mirror import Mirror
 from tests.store.algebra import NOTHING, stored, summed
 from tests.store.lessons import TOKENS, change, entry
+from tests.store.mirror.mirrors import running
+from tests.store.mirror.test_mirror import equals_redis
 from tests.store.notes import NOTE
-from tests.store.replica.mirrors import running
-from tests.store.replica.test_mirror import equals_redis
 from tests.waiting import until
 
 SINCE = 1.7e9

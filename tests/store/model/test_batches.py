@@ -18,17 +18,17 @@ from nbstream.bayes.counts import CLASSES, Sums
 from nbstream.errors import StoreRefuses
 from nbstream.policy.first_scores import FirstScore
 from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.acknowledgement import AcknowledgedLesson, LessonRecorder
-from nbstream.store.model.learn_script import LessonBatch, LessonCommit
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
-from nbstream.store.replica.mirror import Mirror
+from nbstream.store.model.scripts import LessonBatch, LessonCommit
 from tests.conftest import RedisServer
 from tests.store.algebra import NOTHING, equals_redis_exactly, stored, summed
 from tests.store.lessons import SUM_NAMES, TOKENS, change, entry
+from tests.store.mirror.mirrors import running
 from tests.store.notes import NOTE
 from tests.store.proxy import Fate, Proxy
-from tests.store.replica.mirrors import running
 
 MESSAGES = [f"m{n}" for n in range(6)]
 LIMIT = 3  # first scores

@@ -10,13 +10,13 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.policy.first_scores import FirstScore, FirstScores
+from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model
-from nbstream.store.replica.mirror import Mirror
 from tests.store.algebra import first_scores, first_scores_of_entries
+from tests.store.mirror.mirrors import running
 from tests.store.notes import NOTE
-from tests.store.replica.mirrors import running
 from tests.store.transfer.model_archives import export_model, import_model
 from tests.waiting import until
 

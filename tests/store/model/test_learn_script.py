@@ -9,8 +9,9 @@ import pytest
 from nbstream.bayes.counts import CLASSES
 from nbstream.store.lua import lua_script
 from nbstream.store.model.history import history_fields
-from nbstream.store.model.keys import ModelKeys
-from nbstream.store.model.learn_script import (
+from nbstream.store.model.keys import ModelKeys, RetentionLimits
+from nbstream.store.model.ledger import LedgerEntry
+from nbstream.store.model.scripts import (
     MAX_BATCH_COUNTS,
     MAX_BATCH_LESSONS,
     ClassArguments,
@@ -20,8 +21,6 @@ from nbstream.store.model.learn_script import (
     LessonBatch,
     LessonCommit,
 )
-from nbstream.store.model.ledger import LedgerEntry
-from nbstream.store.model.retention import RetentionLimits
 from tests.store.lessons import TOKENS, entry
 from tests.store.notes import NOTE
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.store.model.history import HistoryChange, HistorySelection
+from nbstream.store.model.history import HistoryChange, HistorySelection, RecentChanges
 from nbstream.store.model.model import Model
-from nbstream.store.model.recent_changes import RecentChanges
 from tests.store.lessons import TOKENS, change, entry
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from nbstream.errors import StoreRefuses
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.model.learn_script import LessonBatch, LessonCommit
+from nbstream.store.model.acknowledgement import ReplicaWaitOptions
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
-from nbstream.store.model.replica_wait import ReplicaWaitOptions
+from nbstream.store.model.scripts import LessonBatch, LessonCommit
 from tests.conftest import RedisServer
 from tests.store.notes import NOTE
 from tests.store.replicas import Pair, replicated

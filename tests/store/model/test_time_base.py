@@ -9,12 +9,12 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.errors import StoreIncompatible, StoreUnavailable
-from nbstream.store.model import time_base
+from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.model import signature as time_base
 from nbstream.store.model.model import Model
 from nbstream.store.model.signature import current_signature
-from nbstream.store.replica.mirror import Mirror
 from tests.store.lessons import change, entry
-from tests.store.replica.mirrors import running
+from tests.store.mirror.mirrors import running
 from tests.waiting import until
 
 

@@ -23,12 +23,12 @@ from nbstream.store.recent.message_rows import (
     MessageRow,
     OutcomeKind,
     QuarantineOutcome,
+    QuarantineOutcomes,
     address_matches,
     normalize_address,
     recipient_index,
     sender_index,
 )
-from nbstream.store.recent.quarantine_outcomes import QuarantineOutcomes
 from tests.store.recent.rows import KEYS, NOW, envelope, message_id, write_rows
 from tests.store.recent.test_checked_messages import DroppedMessages, checked_message, running
 

@@ -16,8 +16,7 @@ from redis.asyncio import Redis
 
 from nbstream.errors import StoreUnavailable
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.recent.message_rows import MessageRow, OutcomeKind, RowPosition
-from nbstream.store.recent.quarantine_outcomes import QuarantineOutcomes
+from nbstream.store.recent.message_rows import MessageRow, OutcomeKind, QuarantineOutcomes, RowPosition
 from nbstream.store.recent.row_search import MAX_LOOKED_AT, Direction, RowFilter, RowPage, RowSearch
 from tests.conftest import RedisServer
 from tests.redis_servers.cluster_set import ClusterSet

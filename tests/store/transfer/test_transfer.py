@@ -23,9 +23,9 @@ from redis.asyncio import Redis
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.errors import InputError, NbstreamError, StoreIncompatible, StoreUnavailable
-from nbstream.store.model.learn_script import LessonBatch, LessonCommit
+from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
-from nbstream.store.replica.mirror import Mirror
+from nbstream.store.model.scripts import LessonBatch, LessonCommit
 from nbstream.store.transfer import archive
 from nbstream.store.transfer.archive import archive_signature
 from nbstream.store.transfer.model_import import ModelImport, finish_import
@@ -33,9 +33,9 @@ from nbstream.store.transfer.model_snapshot import ModelSnapshot
 from tests.conftest import RedisServer
 from tests.store.algebra import stored
 from tests.store.lessons import SUM_NAMES, TOKENS, Step, change, entry, lessons, steps
+from tests.store.mirror.mirrors import running
+from tests.store.mirror.test_mirror import equals_redis
 from tests.store.notes import NOTE
-from tests.store.replica.mirrors import running
-from tests.store.replica.test_mirror import equals_redis
 from tests.store.transfer.model_archives import export_model, import_model, open_model, stage_import, stored_hashes
 
 MANY = [b"t%d" % n for n in range(5000)]  # more than a step of a scan

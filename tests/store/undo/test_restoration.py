@@ -17,7 +17,7 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.history import Assessment, HistoryRecord, HistorySelection, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
-from nbstream.store.undo.restoration import (
+from nbstream.store.undo.plan import (
     Restoration,
     TooManyChanges,
     apply_restoration,

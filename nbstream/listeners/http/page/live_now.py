@@ -28,7 +28,7 @@ from nbstream.listeners.http.page.requests import Event
 from nbstream.store.activity import ActivitySpan
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import cancel_and_wait
-from nbstream.wire.json_text import encode_json
+from nbstream.wire.api_json import encode_json
 
 _log = logging.getLogger(__name__)
 

@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from nbstream.listeners.http.access import TooManyFailures
 from nbstream.listeners.http.page.requests import PageRefused
 from nbstream.listeners.http.page.texts import text
-from nbstream.listeners.http.password_check import TooManyFailures
 
 if TYPE_CHECKING:
-    from nbstream.listeners.http.password_check import PasswordCheck
+    from nbstream.listeners.http.access import PasswordCheck
     from nbstream.listeners.peers import Network
-    from nbstream.store.attempt_counts import AttemptCounts
-    from nbstream.store.page_sessions import PageSessionStore, StoredLogin
+    from nbstream.store.logins import AttemptCounts, PageSessionStore, StoredLogin
 
 _MAX_NAME_LENGTH = 100
 _MAX_LOGINS = 60  # a minute and client

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from nbstream.errors import StoreUnavailable
-from nbstream.listeners.http.clients import client_of, failure_sources
+from nbstream.listeners.http.access import client_of, failure_sources
 from nbstream.listeners.http.page.forms import read_query, receive_form
 from nbstream.listeners.http.page.login import login_name
 from nbstream.listeners.http.page.requests import Page, PageRefused
@@ -17,7 +17,7 @@ from nbstream.listeners.http.page.routes import LOGIN_PATH, PREFIX
 from nbstream.listeners.http.page.texts import text
 from nbstream.listeners.http.responses import RequestRefused
 from nbstream.logs import event_fields
-from nbstream.store.page_sessions import SESSION_SECONDS, is_token
+from nbstream.store.logins import SESSION_SECONDS, is_token
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

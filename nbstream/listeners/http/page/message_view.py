@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.errors import InputError, StoreUnavailable
 from nbstream.filter import LessonOutcome
-from nbstream.listeners.http.error_responses import error_problem
 from nbstream.listeners.http.page.explanation_chart import draw_explanation, make_axes
 from nbstream.listeners.http.page.lesson_sentences import describe_lesson
 from nbstream.listeners.http.page.quarantined_mail import describe_unreadable
@@ -24,12 +23,13 @@ from nbstream.listeners.http.page.requests import Page, PageRefused, Redirect
 from nbstream.listeners.http.page.routes import PageRoute
 from nbstream.listeners.http.page.selected_messages import read_selected_ids
 from nbstream.listeners.http.page.texts import text
+from nbstream.listeners.http.responses import error_problem
 from nbstream.listeners.request_errors import REQUEST_ERRORS
 from nbstream.policy.lesson_source import Insistence
 from nbstream.policy.verdict import contradicts_label
 from nbstream.tokens.origins import token_origin
 from nbstream.tokens.tokenizer import Tokens
-from nbstream.wire.api_v1 import is_message_id
+from nbstream.wire.api_json import is_message_id
 
 if TYPE_CHECKING:
     from markupsafe import Markup

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.errors import InputError, NbstreamError, NotReleased, ReleaseInDoubt
-from nbstream.listeners.http.error_responses import error_problem
 from nbstream.listeners.http.page.lesson_sentences import describe_lesson
 from nbstream.listeners.http.page.quarantine_list import MAX_COPIES, QuarantinedMail, find_page, find_until
 from nbstream.listeners.http.page.texts import text
+from nbstream.listeners.http.responses import error_problem
 from nbstream.listeners.request_errors import is_request_error
 from nbstream.logs import event_fields
 from nbstream.policy.actions import ActionKind

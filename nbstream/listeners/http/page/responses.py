@@ -12,7 +12,7 @@ from aiohttp import web
 from nbstream.listeners.http.connections import SERVER_NAME
 from nbstream.listeners.http.page.routes import PREFIX
 from nbstream.listeners.http.responses import RETRY_SECONDS
-from nbstream.wire.json_text import encode_json
+from nbstream.wire.api_json import encode_json
 
 SECURITY_FIELDS = {
     "Content-Security-Policy": (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.listeners.http.page.requests import PageRefused
 from nbstream.listeners.http.page.texts import text
-from nbstream.wire.api_v1 import is_message_id
+from nbstream.wire.api_json import is_message_id
 
 if TYPE_CHECKING:
     from nbstream.listeners.http.page.requests import PageRequest

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from nbstream.errors import NbstreamError, StoreUnavailable
-from nbstream.listeners.http.error_responses import error_problem
+from nbstream.listeners.http.access import is_equal
 from nbstream.listeners.http.page.event_responses import send_events
 from nbstream.listeners.http.page.foreign_text import visible_text
 from nbstream.listeners.http.page.forms import read_query, receive_form, well_formed
@@ -40,12 +40,11 @@ from nbstream.listeners.http.page.responses import (
 from nbstream.listeners.http.page.routes import LOGIN_PATH, LOGOUT_PATH, PREFIX, STATIC_PREFIX, WorkingView
 from nbstream.listeners.http.page.sessions import seal, unseal
 from nbstream.listeners.http.page.texts import text
-from nbstream.listeners.http.passwords import is_equal
-from nbstream.listeners.http.responses import RequestRefused
+from nbstream.listeners.http.responses import RequestRefused, error_problem
 from nbstream.listeners.http.route_table import RouteTable, last_segment
 from nbstream.listeners.request_errors import is_request_error
 from nbstream.store.cancellation import cancel_and_wait
-from nbstream.wire.api_v1 import HttpProblem
+from nbstream.wire.api_json import HttpProblem
 
 if TYPE_CHECKING:
     from nbstream.listeners.http.bodies import BodyReader

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.errors import StoreUnavailable
+from nbstream.listeners.http.access import is_equal
 from nbstream.listeners.http.page.requests import Role, Session
-from nbstream.listeners.http.passwords import is_equal
-from nbstream.store.page_sessions import password_proof, token_hash
+from nbstream.store.logins import password_proof, token_hash
 
 if TYPE_CHECKING:
-    from nbstream.listeners.http.passwords import Passwords
-    from nbstream.store.page_sessions import PageSessionStore, StoredLogin
+    from nbstream.listeners.http.access import Passwords
+    from nbstream.store.logins import PageSessionStore, StoredLogin
 
 _ASK_SECONDS = 1.0  # then what is known is shown: a page should not wait as long as a lesson may
 _TRUSTED_SECONDS = 600.0

@@ -21,7 +21,7 @@ from nbstream.listeners.http.page.requests import Answer, Page, PageRefused, Pag
 from nbstream.listeners.http.page.routes import PageRoute
 from nbstream.listeners.http.page.texts import text
 from nbstream.logs import event_fields
-from nbstream.store.undo.restoration import TooManyChanges, selected_changes
+from nbstream.store.undo.plan import TooManyChanges, selected_changes
 
 if TYPE_CHECKING:
     from nbstream.filter.preview import HypotheticalCounts

@@ -12,7 +12,7 @@ import aiohttp
 from redis.asyncio import Redis
 from yarl import URL
 
-from nbstream.listeners.bytes_in_flight import BytesInFlight
+from nbstream.listeners.http.access import PasswordCheck, Passwords
 from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.listener import HttpListener
 from nbstream.listeners.http.page.forms import MAX_FORM_BYTES
@@ -25,14 +25,11 @@ from nbstream.listeners.http.page.routes import View
 from nbstream.listeners.http.page.server import PageServer
 from nbstream.listeners.http.page.sessions import PageSessions, csrf_token
 from nbstream.listeners.http.page.static_files import load_static_files
-from nbstream.listeners.http.password_check import PasswordCheck
-from nbstream.listeners.http.passwords import Passwords
-from nbstream.listeners.limits import ListenerLimits
+from nbstream.listeners.limits import BytesInFlight, ListenerLimits
 from nbstream.metrics.page import PageMetrics
 from nbstream.metrics.registry import MetricsRegistry
-from nbstream.store.attempt_counts import AttemptCounts
+from nbstream.store.logins import AttemptCounts, PageSessionStore
 from nbstream.store.model.keys import ModelKeys
-from nbstream.store.page_sessions import PageSessionStore
 from tests.listeners.http.http_listener import free_socket
 from tests.waiting import DEADLINE_SECONDS
 

@@ -19,8 +19,8 @@ from nbstream.mail.message import Message
 from nbstream.relay import maildir_files
 from nbstream.relay.next_hop import Envelope, SmtpPath
 from nbstream.relay.quarantine import Quarantine, QuarantineNote
+from nbstream.store.logins import PageSessionStore
 from nbstream.store.model.keys import ModelKeys
-from nbstream.store.page_sessions import PageSessionStore
 from tests.letters import letters
 from tests.listeners.http.http_listener import RunningHttpListener, open_http
 from tests.listeners.http.page.page_listener import Browser

@@ -9,16 +9,16 @@ from contextlib import AsyncExitStack
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.listeners.http import passwords as http_passwords
+from nbstream.listeners.http import access as http_passwords
+from nbstream.listeners.http.access import Passwords, is_equal
 from nbstream.listeners.http.page.login import login_name
 from nbstream.listeners.http.page.requests import Answer, Page, PageRequest, Redirect, Role
 from nbstream.listeners.http.page.responses import cookie_name
 from nbstream.listeners.http.page.routes import PageRoute
-from nbstream.listeners.http.passwords import Passwords, is_equal
 from nbstream.metrics.registry import MetricsRegistry
 from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.logins import token_hash
 from nbstream.store.model.keys import ModelKeys
-from nbstream.store.page_sessions import token_hash
 from tests.conftest import RedisServer
 from tests.listeners.http.http_listener import rest
 from tests.listeners.http.page.page_listener import MODEL, Browser, PageListener, Response, open_page

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from nbstream.errors import StoreUnavailable
+from nbstream.listeners.http.access import Passwords
 from nbstream.listeners.http.page import sessions
 from nbstream.listeners.http.page.sessions import PageSessions, csrf_token, seal, unseal
-from nbstream.listeners.http.passwords import Passwords
 from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.logins import PageSessionStore, StoredLogin
 from nbstream.store.model.keys import ModelKeys
-from nbstream.store.page_sessions import PageSessionStore, StoredLogin
 from tests.conftest import RedisServer
 
 TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=100)

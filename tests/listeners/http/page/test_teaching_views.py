@@ -31,9 +31,8 @@ from nbstream.listeners.http.page.tokens_view import TokensView
 from nbstream.listeners.http.page.undo_view import UndoParts, UndoView
 from nbstream.mail.message import Message
 from nbstream.policy.verdict import ModelState
-from nbstream.store.model.history import HistoryChange
+from nbstream.store.model.history import HistoryChange, RecentChanges
 from nbstream.store.model.model import Model
-from nbstream.store.model.recent_changes import RecentChanges
 from nbstream.store.recent.checked_messages import RecentMessages, RecentMessagesOptions
 from nbstream.store.recent.message_rows import MessageRow
 from nbstream.store.recent.row_search import RowSearch

@@ -1,0 +1,533 @@
+"""The settings of what happens to mail: thresholds, actions, recipient rules, feedback, header fields.
+
+What a recipient rule inherits from the top of the file, and what no rule may contain.
+
+Rules: the keys of a rule replace those of the top, one by one; the three forms of the threshold for spam count as
+one key. Then the rule is checked like the top itself, with all that it has inherited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    Strict,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from nbstream.config.listeners import Networks
+from nbstream.config.values import (
+    MAX_FALSE_POSITIVE_COST,
+    FalsePositiveCost,
+    FalsePositiveRate,
+    FilePath,
+    Probability,
+    Section,
+    read_action,
+    read_address_pattern,
+    read_field_name,
+    read_field_value,
+    read_mail_address,
+    read_network,
+    read_reject_threshold,
+    read_subject_tag,
+    read_until_promised,
+)
+from nbstream.policy.actions import Action, ActionKind
+from nbstream.policy.address_patterns import AddressPattern
+from nbstream.policy.config_bounds import (
+    MAX_BUDGETS,
+    MAX_FALSE_POSITIVE_RATE,
+    MAX_RECIPIENT_RULES,
+    MIN_FALSE_POSITIVE_RATE,
+)
+from nbstream.policy.field_names import other_filter_of
+from nbstream.policy.field_templates import SPAMASSASSIN_TEMPLATES
+from nbstream.policy.filter_marks import OWN_FIELD
+from nbstream.policy.verdict import Verdict
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from nbstream.config.document import KeyPath
+
+
+_ALTERNATIVE_KEYS = ({"spam", "false_positive_cost", "max_false_positive_rate"},)
+
+RuleProblem = tuple["KeyPath", str, object]
+"""A key below the one that is checked, the text of the problem, and the value that is there."""
+
+
+def inherit_settings(rules: object, top: Mapping[str, BaseModel | None]) -> object:
+    """Return the rules as read from the file, with all that they inherit from the sections of ``top``.
+
+    A section of the top that is refused itself is None here, and is left out of the rules: its own problem has to
+    be solved first.
+    """
+    if not isinstance(rules, list | tuple) or len(rules) > MAX_RECIPIENT_RULES:
+        return rules
+    return [_inherit_into_rule(rule, top) if isinstance(rule, dict) else rule for rule in rules]
+
+
+def _inherit_into_rule(rule: dict[str, Any], top: Mapping[str, BaseModel | None]) -> dict[str, Any]:
+    full = dict(rule)
+    for name, section in top.items():
+        rule_section = rule.get(name, {})
+        if section is None:
+            full.pop(name, None)
+        elif isinstance(rule_section, dict):
+            full[name] = {**_inherited_values(section, rule_section), **rule_section}
+    return full
+
+
+def _inherited_values(section: BaseModel, rule_section: dict[str, Any]) -> dict[str, Any]:
+    """Return the values that the file has at the top and the rule does not replace."""
+    replaced = set(rule_section).union(*(keys for keys in _ALTERNATIVE_KEYS if keys & set(rule_section)))
+    return {key: getattr(section, key) for key in section.model_fields_set - replaced}
+
+
+def rule_problems(
+    rules: Sequence[RecipientRuleSettings],
+    verdict: VerdictSettings | None,
+    feedback: FeedbackSettings | None,
+) -> list[RuleProblem]:
+    """Return the problems of all rules together, under a top with these sections."""
+    if len(rules) > MAX_RECIPIENT_RULES:
+        return [((), f"must be a list of at most {MAX_RECIPIENT_RULES} rules", f"{len(rules)} rules")]
+    problems = _surplus_budget_problems(rules, verdict)
+    for position, rule in enumerate(rules):
+        problems += feedback_action_problems(rule.actions, (position, "actions"), feedback)
+        if feedback and rule.match.text.lower() in _feedback_addresses(feedback):
+            text = "must match an address that mail is delivered to: this is a feedback address"
+            problems.append(((position, "match"), text, rule.match.text))
+        earlier = next((i for i in range(position) if rules[i].match.covers(rule.match)), None)
+        if earlier is not None:
+            above = f"recipients[{earlier}] ({rules[earlier].match.text})"
+            text = f"must match an address that no rule above matches: {above} matches all of these"
+            problems.append(((position, "match"), text, rule.match.text))
+    return problems
+
+
+def _surplus_budget_problems(
+    rules: Sequence[RecipientRuleSettings], verdict: VerdictSettings | None
+) -> list[RuleProblem]:
+    """Return the problems of the budgets that are too many: a first score stores only ``MAX_BUDGETS``."""
+    rates = set(verdict.budget_rates.values() if verdict else ())
+    text = f"must be one of the budgets above: no more than {MAX_BUDGETS} different ones can be kept"
+    problems: list[RuleProblem] = []
+    for position, rule in enumerate(rules):
+        for name, rate in rule.verdict.budget_rates.items():
+            if rate in rates or len(rates) < MAX_BUDGETS:
+                rates.add(rate)
+            else:
+                problems.append(((position, "verdict", name), text, rate))
+    return problems
+
+
+def feedback_action_problems(
+    actions: ActionsSettings, key: KeyPath, feedback: FeedbackSettings | None
+) -> list[RuleProblem]:
+    """Return the problems of the actions, below ``key``, that would redirect mail to a feedback address."""
+    if feedback is None:
+        return []
+    return [
+        ((*key, name), "must be redirected to no feedback address: it would be learned there", str(action))
+        for name, action in actions
+        if action.address.lower() in _feedback_addresses(feedback)
+    ]
+
+
+def _feedback_addresses(feedback: FeedbackSettings) -> set[str]:
+    return {feedback.spam_address.lower(), feedback.ham_address.lower()}
+
+
+def located_error(problems: Sequence[RuleProblem]) -> ValidationError:
+    """Return the error that names the key of each problem; a validator raises it."""
+    details = [
+        InitErrorDetails(type=PydanticCustomError("value_error", "{error}", {"error": text}), loc=key, input=value)
+        for key, text, value in problems
+    ]
+    return ValidationError.from_exception_data("Settings", details, hide_input=True)
+
+
+class VerdictSettings(Section):
+    """The P(spam) from which a message gets each verdict.
+
+    Exactly one of ``spam``, ``false_positive_cost`` and ``max_false_positive_rate`` is a number. ``spam`` has its
+    default only where neither of the others is given.
+    """
+
+    unsure: Probability = 0.5
+    """From this P(spam) on a message is unsure; below it a message is ham. Unsure messages are good candidates for
+    a correction.
+    """
+
+    spam: Probability | None = 0.95
+    """From this P(spam) on a message is spam: a fixed threshold. A higher value calls less ham spam and misses
+    more spam. It must be at least ``unsure``.
+    """
+
+    false_positive_cost: Annotated[float, Field(gt=0, le=MAX_FALSE_POSITIVE_COST, allow_inf_nan=False)] | None = (
+        None
+    )
+    """Replaces ``spam``: how many missed spam messages one lost ham message is worth. With a cost of C the
+    threshold is C / (1 + C); with 99 it is 0.99.
+    """
+
+    max_false_positive_rate: (
+        Annotated[float, Field(ge=MIN_FALSE_POSITIVE_RATE, le=MAX_FALSE_POSITIVE_RATE, allow_inf_nan=False)] | None
+    ) = None
+    """Replaces ``spam``: a budget. 0.001 allows one ham message in a thousand to be called spam. The threshold is
+    then the lowest that keeps the budget; it is computed from the labelled ham and moves as more is learned. The
+    budget needs the labels of all ham, or of a fair sample, not of errors alone: 2,995 labelled ham messages for
+    0.001, 299 for 0.01, 29,956 for 0.0001. The newest 50,000 of each class are kept.
+    """
+
+    until_promised: Annotated[float | str, BeforeValidator(read_until_promised)] = "unsure"
+    """The threshold while a budget cannot be promised yet. ``unsure`` calls nothing spam; a number is a P(spam).
+    """
+
+    reject: (
+        Annotated[float | FalsePositiveCost | FalsePositiveRate, BeforeValidator(read_reject_threshold)] | None
+    ) = None
+    """From this P(spam) on a message is refused instead of delivered (see ``actions.reject``). ``null`` never
+    refuses. It also takes ``{false_positive_cost: C}`` or ``{max_false_positive_rate: R}``; nothing is refused by
+    a budget before the budget can be promised. It must be at least ``spam``. Do not set it behind Postfix's
+    ``content_filter``, nor before the figures of your own mail say that it is safe.
+    """
+
+    @property
+    def fixed_spam_threshold(self) -> float | None:
+        """The threshold for spam as a P(spam), or None where it comes from a budget."""
+        cost = self.false_positive_cost
+        return self.spam if cost is None else cost / (1 + cost)
+
+    @property
+    def budget_rates(self) -> dict[str, float]:
+        """The rates of the budgets among the thresholds, by their keys."""
+        reject = self.reject.rate if isinstance(self.reject, FalsePositiveRate) else None
+        rates = {"max_false_positive_rate": self.max_false_positive_rate, "reject": reject}
+        return {key: rate for key, rate in rates.items() if rate is not None}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_default_beside_another_form(cls, data: object) -> object:
+        other_forms = ("false_positive_cost", "max_false_positive_rate")
+        has_other_form = isinstance(data, dict) and any(data.get(name) is not None for name in other_forms)
+        if isinstance(data, dict) and "spam" not in data and has_other_form:
+            return {"spam": None, **data}
+        return data
+
+    @field_validator("spam")
+    @classmethod
+    def _spam_from_unsure(cls, value: float | None, info: ValidationInfo) -> float | None:
+        unsure = info.data.get("unsure", 0.0)
+        if value is not None and value < unsure:
+            raise ValueError(f"must be at least verdict.unsure ({unsure})")
+        return value
+
+    @field_validator("false_positive_cost")
+    @classmethod
+    def _cost_alone(cls, value: float | None, info: ValidationInfo) -> float | None:
+        if value is not None and info.data.get("spam") is not None:
+            raise ValueError("must be null where verdict.spam is a number: they are two forms of one threshold")
+        unsure = info.data.get("unsure", 0.0)
+        if value is not None and value / (1 + value) < unsure:
+            raise ValueError(f"must be at least {unsure / (1 - unsure):g}, which is verdict.unsure ({unsure})")
+        return value
+
+    @field_validator("max_false_positive_rate")
+    @classmethod
+    def _one_form(cls, value: float | None, info: ValidationInfo) -> float | None:
+        if not {"spam", "false_positive_cost"} <= info.data.keys():
+            return value  # one of them is refused itself
+        given = [name for name in ("spam", "false_positive_cost") if info.data[name] is not None]
+        if value is not None and given:
+            raise ValueError(f"must be null where verdict.{given[0]} is a number: they are forms of one threshold")
+        if value is None and not given:
+            raise ValueError("must be a number where verdict.spam and verdict.false_positive_cost are null")
+        return value
+
+    @field_validator("until_promised")
+    @classmethod
+    def _until_promised_from_unsure(cls, value: float | str, info: ValidationInfo) -> float | str:
+        unsure = info.data.get("unsure", 0.0)
+        if isinstance(value, float) and value < unsure:
+            raise ValueError(f"must be unsure, or at least verdict.unsure ({unsure})")
+        return value
+
+    @field_validator("reject")
+    @classmethod
+    def _reject_from_spam(
+        cls, value: float | FalsePositiveCost | FalsePositiveRate | None, info: ValidationInfo
+    ) -> float | FalsePositiveCost | FalsePositiveRate | None:
+        cost, rate = info.data.get("false_positive_cost"), info.data.get("max_false_positive_rate")
+        spam = cost / (1 + cost) if cost is not None else info.data.get("spam") or 0.0
+        if isinstance(value, FalsePositiveRate) and rate is not None and value.rate > rate:
+            raise ValueError(f"must be null or no more than verdict.max_false_positive_rate ({rate})")
+        reject = value.ratio / (1 + value.ratio) if isinstance(value, FalsePositiveCost) else value
+        if isinstance(reject, float) and reject < spam:
+            raise ValueError(f"must be null or at least verdict.spam ({spam})")
+        return value
+
+
+MessageAction = Annotated[Action, BeforeValidator(read_action)]
+
+
+class ActionsSettings(Section):
+    """What happens to a message by its verdict."""
+
+    ham: MessageAction = Action(ActionKind.PASS)
+    """The action for a message whose verdict is ham."""
+
+    unsure: MessageAction = Action(ActionKind.PASS)
+    """The action for a message whose verdict is unsure."""
+
+    spam: MessageAction = Action(ActionKind.PASS)
+    """The action for a message whose verdict is spam."""
+
+    reject: MessageAction = Action(ActionKind.REJECT)
+    """The action for a message whose verdict is reject, which only ``verdict.reject`` can give."""
+
+
+class QuarantineSettings(Section):
+    """Where suspicious messages wait, and for how long."""
+
+    path: FilePath | None = None
+    """The Maildir of the quarantine, readable for the daemon's user alone. ``null`` is the folder ``Quarantine``
+    in ``state_dir``.
+    """
+
+    days: Annotated[int, Field(ge=1, le=36500)] | None = 30
+    """A message is removed from the quarantine after this many days. ``null`` keeps it for ever."""
+
+    def folder(self, state_dir: Path) -> Path:
+        """Return the Maildir of the quarantine. By default it is in ``state_dir``."""
+        return self.path or state_dir / "Quarantine"
+
+
+class RecipientRuleSettings(Section):
+    """Thresholds and actions for the recipients that a pattern matches. Other keys are inherited from the top."""
+
+    match: Annotated[AddressPattern, BeforeValidator(read_address_pattern)]
+    """The pattern of the addresses for which the rule holds. ``*`` is any characters, ``?`` is one character,
+    every other character is itself, and upper and lower case are the same.
+    """
+
+    verdict: VerdictSettings = VerdictSettings()
+    """The thresholds for these recipients, with the keys of the section ``verdict``. A key that is not given is
+    inherited from there.
+    """
+
+    actions: ActionsSettings = ActionsSettings()
+    """The actions for these recipients, with the keys of the section ``actions``. A key that is not given is
+    inherited from there.
+    """
+
+
+MailAddress = Annotated[str, BeforeValidator(read_mail_address)]
+
+
+class FeedbackSettings(Section):
+    """The two addresses that take corrections by mail, and the networks they are taken from."""
+
+    spam_address: MailAddress = "spam@nbstream.invalid"
+    """Mail to this address is learned as spam and never delivered."""
+
+    ham_address: MailAddress = "ham@nbstream.invalid"
+    """Mail to this address is learned as ham and never delivered. It must differ from ``spam_address``."""
+
+    allow_from: Networks = (read_network("127.0.0.0/8"), read_network("::1/128"))
+    """The networks whose peers may teach; all other peers are refused (550). Behind a mail server every client is
+    that server, and the mail server must then see to it that only your own users write to these addresses.
+    """
+
+    check_forwarded: bool = False
+    """Whether a client that the mail server names by XFORWARD must be in ``allow_from`` too. Without it the mail
+    server decides who may write to the two addresses: it knows the users who log in from anywhere.
+    """
+
+    @field_validator("ham_address")
+    @classmethod
+    def _two_addresses(cls, value: str, info: ValidationInfo) -> str:
+        if value.lower() == info.data.get("spam_address", "").lower():
+            raise ValueError("must differ from feedback.spam_address (upper and lower case are the same)")
+        return value
+
+    @property
+    def warnings(self) -> list[str]:
+        """One sentence where everybody may teach."""
+        everybody = [str(network) for network in self.allow_from if not network.prefixlen]
+        return [f"feedback.allow_from: {network} is everybody: strangers may teach" for network in everybody]
+
+
+VerdictName: TypeAlias = Literal["ham", "unsure", "spam", "reject"]
+FieldName = Annotated[str, BeforeValidator(read_field_name)]
+FieldNames = Annotated[tuple[FieldName, ...], Strict(False), Field(max_length=50)]
+
+_MAX_FIELDS = 20
+_MAX_OWN_FIELD_CHARACTERS = 40  # "-Continued" is appended, and a value begins on the same line
+
+
+class HeaderFieldSettings(Section):
+    """A header field, and the verdicts of the messages that get it."""
+
+    name: FieldName
+    """The name of the field. Every copy that arrives from outside is removed."""
+
+    value: Annotated[str, BeforeValidator(read_field_value)]
+    """The value, with placeholders: ``{verdict}``, ``{flag}`` (``Yes`` for spam, else ``No``), ``{probability}``
+    of spam, ``{score}`` and ``{required}`` (ln(P / (1 - P)) of the message and of the threshold for spam),
+    ``{stars}`` (one for each whole unit of the score), ``{id}`` of the message, ``{reason}`` of the verdict,
+    ``{model}``.
+    """
+
+    verdicts: Annotated[tuple[VerdictName, ...], Strict(False), Field(min_length=1, max_length=4)] = (
+        "ham",
+        "unsure",
+        "spam",
+        "reject",
+    )
+    """The verdicts for which the field is written. A field may be in the list twice, for different verdicts."""
+
+
+class RemovedFieldsSettings(Section):
+    """The fields of other filters that are removed from a message by its verdict."""
+
+    ham: FieldNames = ()
+    """The names of the fields that are removed from ham."""
+
+    unsure: FieldNames = ()
+    """The names of the fields that are removed from a message whose verdict is unsure."""
+
+    spam: FieldNames = ()
+    """The names of the fields that are removed from spam."""
+
+    reject: FieldNames = ()
+    """The names of the fields that are removed from a message whose verdict is reject."""
+
+
+# Without validation, which would build the validator of the class whenever a command starts.
+_SPAMASSASSIN_FIELDS = tuple(
+    HeaderFieldSettings.model_construct(name=template.name, value=template.value, verdicts=template.verdict_names)
+    for template in SPAMASSASSIN_TEMPLATES
+)
+
+
+class HeadersSettings(Section):
+    """What the header of a delivered message says, and how the Subject of spam begins."""
+
+    mode: Literal["mark", "observe"] = "mark"
+    """``observe`` is for a trial beside another filter: nothing but ``own_field`` is written, no other field and
+    no Subject is changed, and no action is taken. All mail passes, also where a check fails. The log and
+    ``nbstream_observed_actions_total`` say what would have been done.
+    """
+
+    clues: bool = True
+    """Write ``X-Nbstream-Clues``: the eight strongest clues with their weights, in at most 500 bytes. Set it to
+    ``false`` where marked mail goes on to strangers (mailing lists, forwarding, bounces by the next hop), because
+    they would learn which words pass here. ``nbstream explain ID`` shows all clues in any case.
+    """
+
+    own_field: FieldName = OWN_FIELD
+    """The name of the field that says everything and carries the id of the message. The names of further fields,
+    such as that of the clues, begin with it. A second nbstream behind this one needs another name.
+    """
+
+    subject_tag: Annotated[str, BeforeValidator(read_subject_tag)] | None = None
+    """What is put before the Subject of spam, such as ``"[SPAM] "``; ``null`` leaves every Subject as it is. The
+    tag is not read as part of the Subject, in mail that comes in and in lessons. A DKIM signature of the Subject
+    breaks: who verifies behind nbstream takes tagged mail for changed.
+    """
+
+    fields: Annotated[tuple[HeaderFieldSettings, ...], Strict(False), Field(max_length=_MAX_FIELDS)] = (
+        _SPAMASSASSIN_FIELDS
+    )
+    """The fields beside ``own_field``: a list that replaces SpamAssassin's three. ``[]`` writes none of them, and
+    leaves those of another filter alone.
+    """
+
+    remove: RemovedFieldsSettings = RemovedFieldsSettings()
+    """The fields of other filters that are removed, by the verdict on the message."""
+
+    @field_validator("own_field")
+    @classmethod
+    def _own_field_leaves_room(cls, value: str) -> str:
+        if len(value) > _MAX_OWN_FIELD_CHARACTERS:
+            raise ValueError(f"must have at most {_MAX_OWN_FIELD_CHARACTERS} characters")
+        return value
+
+    @field_validator("fields")
+    @classmethod
+    def _each_field_is_written_once(
+        cls, value: tuple[HeaderFieldSettings, ...], info: ValidationInfo
+    ) -> tuple[HeaderFieldSettings, ...]:
+        own_field = str(info.data.get("own_field", OWN_FIELD)).lower()
+        written: set[tuple[str, str]] = set()
+        problems: list[RuleProblem] = []
+        for position, field in enumerate(value):
+            name = field.name.lower()
+            if f"{name}-".startswith(f"{own_field}-"):
+                text = "must be another name than that of own_field and of the fields that begin with it"
+                problems.append(((position, "name"), text, field.name))
+            if written & {(name, verdict) for verdict in field.verdicts}:
+                text = "must be verdicts for which no field above has this name"
+                problems.append(((position, "verdicts"), text, list(field.verdicts)))
+            written |= {(name, verdict) for verdict in field.verdicts}
+        if problems:
+            raise located_error(problems)
+        return value
+
+    @field_validator("remove")
+    @classmethod
+    def _removed_fields_are_of_others(
+        cls, value: RemovedFieldsSettings, info: ValidationInfo
+    ) -> RemovedFieldsSettings:
+        own_names = {field.name.lower() for field in info.data.get("fields", ())}
+        own_names.add(str(info.data.get("own_field", OWN_FIELD)).lower())
+        text = "must be the field of another filter: nbstream writes it, and removes it wherever it comes in"
+        problems: list[RuleProblem] = [
+            ((verdict, position), text, name)
+            for verdict, names in value
+            for position, name in enumerate(names)
+            if name.lower() in own_names
+        ]
+        if problems:
+            raise located_error(problems)
+        return value
+
+    @property
+    def removals(self) -> dict[Verdict, tuple[str, ...]]:
+        """The names of the fields that are removed, by verdict."""
+        return {Verdict(verdict): names for verdict, names in self.remove if names}
+
+    @property
+    def warnings(self) -> list[str]:
+        """One sentence for each name that another filter may need."""
+        return list(self._warnings())
+
+    def _warnings(self) -> Iterator[str]:
+        has_default_fields = self.fields == _SPAMASSASSIN_FIELDS
+        names = {"own_field": [self.own_field]}
+        if self.mode == "mark" and not has_default_fields:
+            names["fields"] = list(dict.fromkeys(field.name for field in self.fields))
+        for key, written in names.items():
+            for name in written:
+                if other := other_filter_of(name):
+                    yield (
+                        f"headers.{key}: {name} is a field of {other}, and nbstream removes it from all mail that "
+                        f"comes in: where {other} runs too, choose another name"
+                    )
+        if self.mode == "mark" and self.own_field != OWN_FIELD and has_default_fields:
+            yield (
+                "headers.fields: X-Spam-Flag, X-Spam-Status and X-Spam-Level are written and removed; where "
+                "own_field differs because a second nbstream runs too, give these fields other names as well"
+            )

@@ -1,0 +1,225 @@
+"""rspamd's HTTP protocol as its clients speak it: what they send, and the bodies that they read.
+
+Rules: pure. Scores are ln(P / (1 - P)), in nats, and a threshold is given as such a score, which makes the two
+comparable. Each message has one symbol, which names its verdict. Two rules come from the source of rspamc 3.4: a
+body is never empty, because rspamc takes that for an error, and a lesson that changed nothing is answered with
+status 208 and an ``error``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from nbstream.bayes.counts import CLASSES
+from nbstream.policy import verdict_fields
+from nbstream.policy.verdict import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from nbstream.filter.results import Check, Lesson
+    from nbstream.mail.header_edits import HeaderEdits
+    from nbstream.mail.message import Message
+    from nbstream.policy.verdict import Thresholds
+    from nbstream.store.recent.checked_messages import CheckedMessage
+    from nbstream.wire.api_json import ModelStatus
+
+NO_ACTION, ADD_HEADER, REWRITE_SUBJECT, REJECT = "no action", "add header", "rewrite subject", "reject"
+_ACTIONS = {
+    Verdict.HAM: NO_ACTION,
+    Verdict.UNSURE: NO_ACTION,
+    Verdict.SPAM: ADD_HEADER,
+    Verdict.REJECT: REJECT,
+}
+_SYMBOLS = {
+    Verdict.HAM: ("NBSTREAM_HAM", "ham"),
+    Verdict.UNSURE: ("NBSTREAM_UNSURE", "not certain, or not learned enough"),
+    Verdict.SPAM: ("NBSTREAM_SPAM", "spam"),
+    Verdict.REJECT: ("NBSTREAM_SPAM", "spam"),
+}
+USER_FIELD = "User"
+CLASS_FIELD = "Class"
+SENDER_FIELD = "From"
+"""The sender of the envelope."""
+RECIPIENT_FIELD = "Rcpt"
+"""Once for each recipient."""
+COMPRESSION_FIELD = "Compression"
+ENCODED_FIELDS = (COMPRESSION_FIELD, "Key")
+"""Fields of a request whose body is not the message itself: it is compressed, or encrypted."""
+
+ALREADY_LEARNED = 208
+
+
+def action_of_verdict(verdict: Verdict) -> str:
+    """Return the action that a client is asked to take for this verdict."""
+    return _ACTIONS[verdict]
+
+
+def message_id_field(message: Message) -> str:
+    """Return the message's Message-ID without angle brackets, or ``undef`` where it has none, as rspamd does."""
+    field = message.find_field("message-id")
+    return (field.text.strip().strip("<>") if field else "") or "undef"
+
+
+def check_to_json(
+    check: Check, edits: HeaderEdits, message: Message, seconds: float, *, acts: bool = True
+) -> dict[str, Any]:
+    """Return the answer to ``/checkv2``.
+
+    ``edits`` is what the client is asked to do to the header, and ``seconds`` the time that the check took. Where
+    ``acts`` is not set, this is a trial, and the client is asked for no action.
+    """
+    score = verdict_fields.clamped_log_odds(check.probability)
+    name, description = _SYMBOLS[check.verdict]
+    symbol = {
+        "name": name,
+        "score": score,
+        "metric_score": score,
+        "description": description,
+        "options": [f"probability={check.probability:.6f}", check.reason, f"id={check.id}"],
+    }
+    return {
+        "is_skipped": False,
+        "score": score,
+        "required_score": verdict_fields.clamped_log_odds(check.thresholds.spam),
+        **(_requested_action(check.verdict, edits, message) if acts else {"action": NO_ACTION}),
+        "thresholds": thresholds_to_json(check.thresholds),
+        "symbols": {name: symbol},
+        "messages": {},
+        "message-id": message_id_field(message),
+        "time_real": seconds,
+        "milter": {
+            "remove_headers": dict.fromkeys(edits.removed_names, 0),
+            "add_headers": _added_fields(edits),
+        },
+    }
+
+
+def _requested_action(verdict: Verdict, edits: HeaderEdits, message: Message) -> dict[str, str]:
+    """Return the action, and the new subject where the client is asked to rewrite it."""
+    action = action_of_verdict(verdict)
+    if action != ADD_HEADER or not edits.subject_tag:
+        return {"action": action}
+    field = message.find_field("subject")
+    return {"action": REWRITE_SUBJECT, "subject": f"{edits.subject_tag} {field.text if field else ''}".rstrip()}
+
+
+def _added_fields(edits: HeaderEdits) -> dict[str, Any]:
+    """Return the added fields, each unfolded to one line, because not every client folds them again."""
+    return {name: {"value": value.replace("\r\n\t", " "), "order": 0} for name, value in edits.added}
+
+
+def thresholds_to_json(thresholds: Thresholds) -> dict[str, float]:
+    """Return the scores from which a client is asked for an action, by action, the highest first."""
+    scores = {} if thresholds.reject is None else {REJECT: verdict_fields.clamped_log_odds(thresholds.reject)}
+    return {**scores, ADD_HEADER: verdict_fields.clamped_log_odds(thresholds.spam)}
+
+
+def lesson_response(lesson: Lesson) -> tuple[int, dict[str, Any]]:
+    """Return the HTTP status and the body of the answer to feedback."""
+    if lesson.outcome == "already":
+        error = f"<{lesson.after.id}> has been already learned as {lesson.label}, ignore it"
+        return ALREADY_LEARNED, {"error": error}
+    return 200, {"success": True}
+
+
+def status_to_json(
+    status: ModelStatus, version: str, uptime: float, verdicts: Mapping[str, int]
+) -> dict[str, Any]:
+    """Return the answer to ``/stat``; ``verdicts`` counts the checks of all listeners since the start."""
+    actions = dict.fromkeys((REJECT, "soft reject", "rewrite subject", ADD_HEADER, "greylist", NO_ACTION), 0)
+    for verdict in Verdict:
+        actions[action_of_verdict(verdict)] += verdicts.get(str(verdict), 0)
+    learned = status.state.learned
+    return {
+        "version": version,
+        "config_id": status.name,
+        "uptime": int(uptime),
+        "read_only": False,
+        "scanned": sum(actions.values()),
+        "learned": sum(learned.values()),
+        "actions": actions,
+        "spam_count": actions[REJECT] + actions[ADD_HEADER],
+        "ham_count": actions[NO_ACTION],
+        "connections": 0,
+        "control_connections": 0,
+        "statfiles": [_statfile_to_json(label, learned.get(label, 0), status) for label in CLASSES],
+        "total_learns": sum(learned.values()),
+        "fuzzy_hashes": {},
+    }
+
+
+def _statfile_to_json(label: str, count: int, status: ModelStatus) -> dict[str, Any]:
+    symbol = {"ham": "BAYES_HAM", "spam": "BAYES_SPAM"}[label]  # clients look for these names
+    return {
+        "symbol": symbol,
+        "type": "redis",
+        "revision": count,
+        "used": status.tokens,
+        "total": status.tokens,
+        "size": 0,
+        "languages": 0,
+        "users": 1,
+    }
+
+
+def history_to_json(
+    recent: Sequence[CheckedMessage], thresholds: Thresholds, unreadable: int = 0
+) -> dict[str, Any]:
+    """Return the answer to ``/history``: the last checked messages that are remembered, the newest first.
+
+    ``unreadable`` is the number of messages that are left out because another program wrote them.
+    """
+    rows = []
+    for message in recent:
+        score, verdict = verdict_fields.clamped_log_odds(message.probability), Verdict(message.verdict)
+        symbol = _SYMBOLS[verdict][0]
+        rows.append(
+            {
+                "id": message.key,
+                "score": score,
+                "required_score": verdict_fields.clamped_log_odds(thresholds.spam),
+                "action": action_of_verdict(verdict),
+                "symbols": {symbol: {"name": symbol, "score": score, "metric_score": score, "options": []}},
+            }
+        )
+    return {"version": 2, "rows": rows, **({"unreadable": unreadable} if unreadable else {})}
+
+
+def symbols_to_json() -> list[dict[str, Any]]:
+    """Return the answer to ``/symbols``: the symbols that a message can have, with their descriptions."""
+    rules = [
+        {
+            "symbol": name,
+            "weight": 0.0,
+            "description": description,
+            "frequency": 0,
+            "frequency_stddev": 0,
+            "time": 0,
+        }
+        for name, description in dict.fromkeys(_SYMBOLS.values())
+    ]
+    return [{"group": "nbstream", "rules": rules}]
+
+
+def login_to_json(version: str, uptime: float) -> dict[str, Any]:
+    """Return the answer to ``/auth``, by which ``rspamc uptime`` asks."""
+    return {"auth": "ok", "version": version, "uptime": int(uptime)}
+
+
+def counters_to_json(verdicts: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return the answer to ``/counters``: how often each symbol was the result of a check since the start."""
+    checks = sum(verdicts.values())
+    hits = Counter[str]()
+    for verdict in Verdict:
+        hits[_SYMBOLS[verdict][0]] += verdicts.get(str(verdict), 0)
+    return [
+        {"symbol": symbol, "weight": 0.0, "frequency": count / max(checks, 1), "hits": count, "time": 0.0}
+        for symbol, count in hits.items()
+    ]
+
+
+def error_to_json(detail: str) -> dict[str, Any]:
+    """Return the body of a refusal."""
+    return {"error": detail}

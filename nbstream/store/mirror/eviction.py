@@ -1,0 +1,228 @@
+"""The evictor: it keeps the number of a model's tokens within a limit, and removes the least useful ones first.
+
+Rules. An eviction begins when the mirror has more tokens than ``START_SHARE`` of the limit, and it ends when
+``TARGET_SHARE`` of the limit is left. For example, with a limit of 1,000,000 tokens an eviction begins at
+950,000 and ends at 850,000. While it selects tokens, a flood of mail may bring new ones. There is room for
+50,000 of them up to the limit, and the eviction selects 100,000 tokens more than it has to remove, to have
+candidates for the new ones too. It removes tokens in this order:
+
+1. tokens with a count below zero;
+2. tokens in no live ledger entry: no message that was learned in the last ``model.ledger_days`` contains them,
+   because each learn writes the entry of its message anew;
+3. all other tokens, the smallest sum of counts first; tokens with equal sums in the order of their first
+   ``_COMPARED_BYTES`` bytes.
+
+Sums (``=name``) are never evicted.
+
+The tokens are selected from the mirror, then the ledger is read, then Redis gets the tokens together with the
+counts that they had: a token that was learned since has other counts and stays. Steps are small, because Redis
+does nothing else during a step; several go out at once, because otherwise a writer of many new tokens would be
+faster. Each step is a change in the stream, so every mirror drops the same tokens, and two daemons that evict at
+once do no harm.
+
+What stays exact: the totals are always the sums of the counts, and the vocabulary is always their number; learning
+and unlearning are exact for every token that was not forgotten in between. Unlearning a message of which some
+tokens were forgotten makes counts below zero. Such counts are read as 0, and the next eviction removes them. Until
+then they hide new lessons: if a count is -2, the next two messages with this token only bring it back to 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from itertools import chain
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from nbstream.bayes.counts import is_sum
+from nbstream.errors import NbstreamError
+from nbstream.logs import event_fields
+from nbstream.store.cancellation import stop_if_cancelled
+from nbstream.store.model import ledger
+from nbstream.store.redis_errors import readable_replies
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from nbstream.store.mirror.mirror import Mirror
+    from nbstream.store.model.scripts import Eviction
+
+_log = logging.getLogger(__name__)
+
+START_SHARE = 0.95
+"""The share of the limit beyond which an eviction begins."""
+
+TARGET_SHARE = 0.85
+"""The share of the limit that an eviction leaves: the next one begins a tenth of the limit later."""
+
+_SPARE_SHARE = 0.1  # of the limit: how many more tokens are selected than the surplus
+_TOKENS_PER_STEP = 250  # 0.9 ms of Redis in a model of 600,000 tokens; 500 would be 1.5 ms
+_CONCURRENT_STEPS = 4
+_COMPARED_BYTES = 24
+_RETRY_SECONDS = 1.0  # short, because a flood goes on meanwhile
+_NOTHING_SECONDS = 10.0  # as after a failover, until the mirror has loaded what is left
+
+
+class EvictableModel(Protocol):
+    """A model, or a layer of one, from which tokens can be evicted. Its methods raise ``StoreUnavailable``."""
+
+    async def evict(
+        self, tokens: Sequence[bytes], counts: NDArray[np.int64], vocabulary: int | None
+    ) -> Eviction | None:
+        """Remove those ``tokens`` that still have these ``counts``; see ``Model.evict``."""
+
+    def ledger_tokens(self) -> AsyncIterator[list[bytes]]:
+        """The tokens of all live ledger entries, each packed as it is stored, a batch of entries at a time."""
+
+
+class Evictor:
+    """Keeps the number of tokens in ``mirror``, which follows ``model``, within ``limit``.
+
+    ``on_evicted`` is called at each step with the number of tokens that were forgotten.
+    """
+
+    def __init__(
+        self, model: EvictableModel, mirror: Mirror, limit: int, on_evicted: Callable[[int], object]
+    ) -> None:
+        self._model = model
+        self._mirror = mirror
+        self._limit = limit
+        self._on_evicted = on_evicted
+
+    async def run(self) -> None:
+        """Evict tokens whenever it is necessary, until cancelled; of failures in a row the first is logged."""
+        failing = False
+        while True:
+            stop_if_cancelled()
+            await self._mirror.wait_for_more_tokens(int(START_SHARE * self._limit))
+            try:
+                with readable_replies():
+                    pause = 0.0 if await self.evict_once() else _NOTHING_SECONDS
+                failing = False
+            except NbstreamError as error:
+                if not failing:
+                    _log.warning("the vocabulary reaches model.max_tokens, and the sweep failed: %s", error)
+                pause, failing = _RETRY_SECONDS, True
+            stop_if_cancelled()
+            await asyncio.sleep(pause)
+
+    async def evict_once(self) -> int:
+        """Evict once and return the number of tokens that were forgotten or mended.
+
+        A mended token had a count below zero and has none now. Raises ``StoreUnavailable``.
+        """
+        started = time.monotonic()
+        candidates = await asyncio.to_thread(EvictionCandidates, *self._mirror.snapshot())
+        mended = await self._evict_tokens(candidates, np.flatnonzero(candidates.below_zero), None)
+        candidates.clip_counts_below_zero()
+        target_size = int(TARGET_SHARE * self._limit)
+        surplus = candidates.vocabulary_size - target_size
+        evicted = 0
+        if surplus > 0:
+            async for packed_tokens in self._model.ledger_tokens():
+                await asyncio.to_thread(candidates.mark_live, packed_tokens)
+            number = surplus + int(_SPARE_SHARE * self._limit)
+            indices = await asyncio.to_thread(candidates.least_useful, number)
+            evicted = await self._evict_tokens(candidates, indices, target_size)
+        _log.info(
+            "swept",
+            extra=event_fields(
+                evicted=evicted,
+                below_zero=mended,
+                live=int(candidates.live.sum()),
+                vocabulary=self._mirror.vocabulary_size,
+                seconds=round(time.monotonic() - started, 1),
+            ),
+        )
+        return evicted + mended
+
+    async def _evict_tokens(
+        self, candidates: EvictionCandidates, indices: NDArray[np.intp], target_size: int | None
+    ) -> int:
+        """Forget the candidates at ``indices``, in their order, until ``target_size`` is reached or all are done.
+
+        With None for ``target_size`` only counts below zero are removed. Returns how many tokens were forgotten,
+        when the mirror has forgotten them too.
+        """
+        forgotten, first = 0, 0
+        while first < len(indices):
+            stop_if_cancelled()
+            surplus = len(indices) if target_size is None else self._mirror.vocabulary_size - target_size
+            batch = indices[first : first + max(0, min(surplus, _TOKENS_PER_STEP * _CONCURRENT_STEPS))]
+            if not len(batch):
+                break
+            steps = [batch[start : start + _TOKENS_PER_STEP] for start in range(0, len(batch), _TOKENS_PER_STEP)]
+            # With return_exceptions it returns only when all steps have ended: a failure leaves none running.
+            results = await asyncio.gather(
+                *(self._evict_step(candidates, step, target_size) for step in steps), return_exceptions=True
+            )
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+                forgotten += result
+            first += len(batch)
+        return forgotten
+
+    async def _evict_step(
+        self, candidates: EvictionCandidates, indices: NDArray[np.intp], target_size: int | None
+    ) -> int:
+        tokens = [candidates.tokens[index] for index in indices.tolist()]
+        eviction = await self._model.evict(tokens, candidates.counts[indices], target_size)
+        if not eviction:
+            return 0
+        if target_size is not None:
+            self._on_evicted(eviction.tokens)
+        await self._mirror.wait_until_applied(eviction.change)
+        return eviction.tokens
+
+
+class EvictionCandidates:
+    """The tokens of the mirror at one moment, their counts, and which of them are in live ledger entries.
+
+    Tokens of the ledger are looked up by their hash, 8 bytes each: the memory is bounded by the tokens of the
+    mirror, not by the ledger.
+    """
+
+    def __init__(self, names: Sequence[bytes], counts: NDArray[np.int64]) -> None:
+        token_indices = [index for index, name in enumerate(names) if not is_sum(name)]
+        self.tokens = [names[index] for index in token_indices]
+        self.counts = counts[token_indices]
+        self.live = np.zeros(len(self.tokens), dtype=np.bool_)
+        hashes = np.fromiter(map(hash, self.tokens), np.int64, len(self.tokens))
+        self._hash_order = np.argsort(hashes)
+        self._sorted_hashes = hashes[self._hash_order]
+
+    @property
+    def below_zero(self) -> NDArray[np.bool_]:
+        """Which tokens have a count below zero, shape (tokens,)."""
+        below: NDArray[np.bool_] = np.any(self.counts < 0, axis=1)
+        return below
+
+    def clip_counts_below_zero(self) -> None:
+        """Replace counts below zero by 0."""
+        np.maximum(self.counts, 0, out=self.counts)
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The number of tokens that have a count above zero."""
+        return int((self.counts > 0).any(axis=1).sum())
+
+    def mark_live(self, packed_tokens: Sequence[bytes]) -> None:
+        """Note that the tokens of some ledger entries are live; ``packed_tokens`` is one field for each entry."""
+        tokens = chain.from_iterable(map(ledger.unpack_tokens, packed_tokens))
+        hashes = np.fromiter(map(hash, tokens), np.int64)
+        positions = np.searchsorted(self._sorted_hashes, hashes)
+        positions[positions == len(self._sorted_hashes)] = 0
+        self.live[self._hash_order[positions[self._sorted_hashes[positions] == hashes]]] = True
+
+    def least_useful(self, number: int) -> NDArray[np.intp]:
+        """Return the indices of at most ``number`` tokens with a count above zero, the least useful first."""
+        # numpy sorts without the interpreter's lock, so other threads go on; Python's own sort would stop them.
+        present = np.flatnonzero((self.counts > 0).any(axis=1))
+        names = np.array([self.tokens[index] for index in present.tolist()], dtype=f"S{_COMPARED_BYTES}")
+        order = np.lexsort((names, self.counts[present].sum(axis=1), self.live[present]))
+        return present[order[:number]]

@@ -1,0 +1,345 @@
+"""The scripts of a model: their keys, arguments and replies, and the changes that they write.
+
+``learn.lua`` commits lessons, ``evict.lua`` removes tokens, and a third one reads how far change stream and
+history have come, all of one moment.
+
+A change in the change stream says what one lesson, or several that were committed together, did to the counts. Its
+fields:
+
+- ``sequence``: its number. The number of the change before it is smaller by the lessons of this one.
+- ``lessons``: how many lessons it has; absent for one. A release that does not know this field sees a gap in the
+  numbers, and reads the model anew; it does not take half of the change.
+- ``totals``: messages and weights of each class in turn, then the vocabulary, separated by spaces.
+- ``tokens``: the names of the counts that changed, separated by line feeds; ``counts:`` and a label: the resulting
+  counts of that class, separated by spaces; absent where none of them changed.
+- what happened to first scores; see ``FirstScores.apply_change``.
+"""
+
+from __future__ import annotations
+
+import secrets
+import struct
+from collections import defaultdict
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from nbstream.bayes.counts import CLASSES, Totals
+from nbstream.errors import StoreUnavailable
+from nbstream.store.lua import lua_script
+from nbstream.store.model import history, ledger
+from nbstream.store.model.keys import MAX_CHANGES, RetentionLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from redis.asyncio import Redis
+
+    from nbstream.store.model.history import LessonNote
+    from nbstream.store.model.keys import ModelKeys
+
+
+MAX_BATCH_LESSONS = 64
+"""How many lessons the script commits in one step at most."""
+
+MAX_BATCH_COUNTS = 6_000
+"""How many counts several lessons of one step may change: Redis does nothing else meanwhile, for 10 ms or so.
+
+One lesson may change more, as one message may have more tokens.
+"""
+
+_ARRAY_HEADER = struct.Struct(">BI")  # of an array of MessagePack: its type and its length
+_ARRAY_TYPE = 0xDD
+_INTEGER_TYPE = 0xD3
+_INTEGER = np.dtype([("type", "u1"), ("value", ">i8")])
+
+ScriptArguments: TypeAlias = "list[str | bytes | int]"
+"""The arguments of the script."""
+
+
+@dataclass(frozen=True)
+class LessonCommit:
+    """One lesson: the message's ledger entry ``old`` is replaced by ``new``; None stands for no entry.
+
+    ``note`` goes into the history. ``attempt`` identifies this commit there if it removes an entry; a new entry
+    has its version. A lesson is packed once, however often it is sent and wherever it is recorded.
+    """
+
+    message_key: str
+    old: ledger.LedgerEntry | None
+    new: ledger.LedgerEntry | None
+    note: LessonNote
+    attempt: str = field(default_factory=lambda: secrets.token_hex(8), compare=False)
+
+    @cached_property
+    def note_fields(self) -> Sequence[str | bytes]:
+        """The names and values of the history's record in turn, as they are stored."""
+        return history.history_fields(self.new, self.note, self.attempt)
+
+    @cached_property
+    def entry_fields(self) -> Sequence[str | bytes]:
+        """The names and values of the new ledger entry in turn, as they are stored; empty for no entry."""
+        return [item for field in self.new.pack().items() for item in field] if self.new else []
+
+
+class LearnScriptKeys(NamedTuple):
+    """The keys that ``learn.lua`` unpacks by name, in its order.
+
+    The keys of the classes and those of the ledger entries follow them.
+    """
+
+    totals_key: str
+    changes_key: str
+    sequence_key: str
+    history_key: str
+
+
+class LearnScriptArguments(NamedTuple):
+    """The arguments that ``learn.lua`` unpacks by name, in its order; the script says what each of them means.
+
+    The ``ClassArguments`` of each class follow them, then for each lesson its ``LessonArguments``, the fields of
+    the history's record and those of the new ledger entry.
+    """
+
+    names: bytes
+    token_count: int
+    max_changes: int
+    max_history_records: int
+    max_first_scores: int
+    ledger_seconds: int
+    class_count: int
+    lesson_count: int
+
+
+class ClassArguments(NamedTuple):
+    """The arguments of one class, in the order of ``learn.lua``."""
+
+    additions: bytes
+    messages: int
+    weight: int
+
+
+class LessonArguments(NamedTuple):
+    """The arguments of one lesson, in the order of ``learn.lua``."""
+
+    expected_version: str
+    old_column: int
+    old_first_score: bytes
+    new_column: int
+    new_first_score: bytes
+    history_length: int
+    entry_length: int
+
+
+class _ClassSum:
+    """What several lessons add to one class.
+
+    ``token_additions`` and ``sum_additions`` are the numbers of names, and what is added to the count of each.
+    """
+
+    def __init__(self) -> None:
+        self.token_additions: list[tuple[NDArray[np.intp], int]] = []
+        self.sum_additions: list[tuple[int, int]] = []
+        self.messages = 0
+        self.weight = 0
+
+    def additions(self, token_count: int, name_count: int) -> bytes:
+        """What is added to the count of each name, as the script reads it; empty where nothing is added."""
+        if not self.token_additions and not self.sum_additions:
+            return b""
+        amounts = np.zeros(name_count, dtype=np.int64)
+        for numbers, amount in self.token_additions:
+            amounts[numbers] += amount  # the tokens of one entry are distinct
+        for number, amount in self.sum_additions:
+            amounts[token_count + number] += amount
+        integers = np.empty(name_count, dtype=_INTEGER)
+        integers["type"] = _INTEGER_TYPE
+        integers["value"] = amounts
+        return _ARRAY_HEADER.pack(_ARRAY_TYPE, name_count) + integers.tobytes()
+
+
+class LessonBatch:
+    """Lessons of distinct messages that one step commits, and the sum of what they add to the counts."""
+
+    def __init__(self, lessons: Iterable[LessonCommit] = ()) -> None:
+        self.lessons: list[LessonCommit] = []
+        self._token_numbers = defaultdict[bytes, int](count().__next__)  # each new name gets the next number
+        self._sum_numbers = defaultdict[bytes, int](count().__next__)
+        self._class_sums = [_ClassSum() for _ in CLASSES]
+        for lesson in lessons:
+            self.add(lesson)
+
+    def add(self, lesson: LessonCommit) -> None:
+        """Add one more lesson; ask ``has_room`` before."""
+        self.lessons.append(lesson)
+        if lesson.old:
+            self._add_entry(lesson.old, -1)
+        if lesson.new:
+            self._add_entry(lesson.new, 1)
+
+    def _add_entry(self, entry: ledger.LedgerEntry, sign: int) -> None:
+        """Add an entry (sign 1), or take it back (sign -1)."""
+        class_sum, size = self._class_sums[CLASSES.index(entry.label)], len(entry.tokens)
+        class_sum.messages += sign
+        class_sum.weight += sign * entry.weight * size
+        if entry.weight:
+            numbers = np.fromiter(map(self._token_numbers.__getitem__, entry.tokens), dtype=np.intp, count=size)
+            class_sum.token_additions.append((numbers, sign * entry.weight))
+        for name, amount in entry.sums:
+            class_sum.sum_additions.append((self._sum_numbers[name], sign * amount))
+
+    def has_room(self, lesson: LessonCommit) -> bool:
+        """Whether one more lesson stays within the limits of one step; the first one always does."""
+        if not self.lessons:
+            return True
+        tokens = sum(len(entry.tokens) for entry in (lesson.old, lesson.new) if entry)
+        touched_classes = sum(1 for class_sum in self._class_sums if class_sum.token_additions)
+        counts = touched_classes * len(self._token_numbers) + tokens
+        return len(self.lessons) < MAX_BATCH_LESSONS and counts <= MAX_BATCH_COUNTS
+
+    def pack_keys(self, keys: ModelKeys) -> list[str]:
+        """The keys of the script."""
+        named = LearnScriptKeys(
+            totals_key=keys.totals,
+            changes_key=keys.changes,
+            sequence_key=keys.sequence,
+            history_key=keys.history,
+        )
+        entry_keys = [keys.ledger(lesson.message_key) for lesson in self.lessons]
+        return [*named, *keys.counts, *keys.first_scores, *entry_keys]
+
+    def pack_arguments(self, limits: RetentionLimits) -> ScriptArguments:
+        """The arguments of the script."""
+        token_count, name_count = len(self._token_numbers), len(self._token_numbers) + len(self._sum_numbers)
+        arguments: ScriptArguments = [
+            *LearnScriptArguments(
+                names=b"\n".join((*self._token_numbers, *self._sum_numbers)),
+                token_count=token_count,
+                max_changes=limits.max_changes,
+                max_history_records=limits.max_history_records,
+                max_first_scores=limits.max_first_scores,
+                ledger_seconds=limits.ledger_seconds,
+                class_count=len(CLASSES),
+                lesson_count=len(self.lessons),
+            )
+        ]
+        for class_sum in self._class_sums:
+            additions = class_sum.additions(token_count, name_count)
+            arguments += ClassArguments(additions, class_sum.messages, class_sum.weight)
+        for lesson in self.lessons:
+            arguments += _lesson_arguments(lesson)
+            arguments += lesson.note_fields
+            arguments += lesson.entry_fields
+        return arguments
+
+
+def unpack_reply(reply: bytes | list[bytes]) -> bytes | ledger.LedgerConflict:
+    """The stream id of the change, or what the ledger holds instead of the expected entry.
+
+    Raises ``StoreIncompatible`` where that entry cannot be read, and ``StoreUnavailable`` for what is no reply of
+    the script: it is not known then whether the lesson was taken, and nothing odd gets into the journal.
+    """
+    if isinstance(reply, bytes) and history.is_stream_id(reply):
+        return reply
+    if not isinstance(reply, list) or len(reply) % 2:
+        raise StoreUnavailable("Redis: the answer to a lesson cannot be read")
+    return ledger.LedgerConflict(ledger.LedgerEntry.unpack(dict(zip(reply[0::2], reply[1::2], strict=True))))
+
+
+def _lesson_arguments(lesson: LessonCommit) -> LessonArguments:
+    old, new = lesson.old, lesson.new
+    return LessonArguments(
+        expected_version=old.version if old else "",
+        old_column=_column(old),
+        old_first_score=old.first_score if old else b"",
+        new_column=_column(new),
+        new_first_score=new.first_score if new else b"",
+        history_length=len(lesson.note_fields),
+        entry_length=len(lesson.entry_fields),
+    )
+
+
+def _column(entry: ledger.LedgerEntry | None) -> int:
+    """The class of an entry as a column of the script: 1 is the first class, 0 stands for no entry."""
+    return 0 if entry is None else CLASSES.index(entry.label) + 1
+
+
+def lesson_count(change: Mapping[bytes, bytes]) -> int:
+    """Return how many lessons a change has. Raises ``ValueError`` for a change that cannot be read."""
+    count = int(change.get(b"lessons", b"1"))
+    if count < 1:
+        raise ValueError("a change has at least one lesson")
+    return count
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """The stream id of the change, and the number of tokens that were removed or whose counts below zero were."""
+
+    change: bytes
+    tokens: int
+
+
+class EvictScript:
+    """Removes tokens from one model."""
+
+    def __init__(self, client: Redis, keys: ModelKeys) -> None:
+        self._script = client.register_script(lua_script("evict.lua"))
+        self._keys = [keys.totals, keys.changes, keys.sequence, *keys.counts]
+
+    async def run(
+        self, tokens: Sequence[bytes], counts: NDArray[np.int64], vocabulary: int | None
+    ) -> Eviction | None:
+        """Remove those of some hundred distinct ``tokens`` that still have these ``counts``, in one atomic step.
+
+        ``counts`` has the shape (tokens, classes). It stops when the model has ``vocabulary`` tokens left; with
+        None only counts below zero are removed. Returns None where nothing was changed. Raises
+        what redis-py raises.
+        """
+        columns = [" ".join(map(str, column)) for column in counts.T.tolist()]
+        target = "" if vocabulary is None else vocabulary
+        reply: Any = await self._script(
+            keys=self._keys, args=[target, MAX_CHANGES, ledger.join_tokens(tokens), *columns]
+        )
+        return Eviction(reply[0], int(reply[1])) if reply else None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPosition:
+    """The stream id of the last change, its sequence number, the id of the last history record, and the totals.
+
+    The ids are ``0-0`` and the number is 0 where there is none.
+    """
+
+    change: bytes
+    sequence: int
+    record: bytes
+    totals: Totals
+
+
+class PositionScript:
+    """Reads the position of one model."""
+
+    def __init__(self, client: Redis, keys: ModelKeys) -> None:
+        self._script = client.register_script(lua_script("position.lua"))
+        self._keys = [keys.changes, keys.sequence, keys.history, keys.totals]
+
+    async def read(self) -> ModelPosition:
+        """The position now. Raises what redis-py raises."""
+        reply: Any = await self._script(keys=self._keys)
+        change, sequence, record, totals = reply
+        fields = dict(zip(totals[0::2], totals[1::2], strict=True))
+        return ModelPosition(change, int(sequence), record, totals_from_hash(fields))
+
+
+def totals_from_hash(fields: Mapping[bytes, bytes]) -> Totals:
+    """``Totals`` from the fields of the totals hash; a missing field is 0."""
+    return Totals(
+        messages=tuple(int(fields.get(f"messages:{label}".encode(), 0)) for label in CLASSES),
+        tokens=tuple(int(fields.get(f"tokens:{label}".encode(), 0)) for label in CLASSES),
+        vocabulary_size=int(fields.get(b"vocabulary", 0)),
+    )

@@ -1,0 +1,70 @@
+"""The replies of a filter in the milter protocol, byte for byte."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbstream.listeners.milter.codec import MilterActions, MilterOptions, MilterSteps
+from nbstream.listeners.milter.replies import (
+    AddRecipient,
+    ChangeHeader,
+    ContinueReply,
+    DeleteRecipient,
+    DiscardReply,
+    InsertHeader,
+    MacroStage,
+    MilterReply,
+    NegotiationReply,
+    ProgressReply,
+    QuarantineReply,
+    RefusalReply,
+    SkipReply,
+)
+from nbstream.wire.smtp_reply import SmtpReply
+from tests.listeners.milter.milter_frames import parse_replies
+
+OPTIONS = MilterOptions(6, MilterActions.ADDHDRS | MilterActions.SETSYMLIST, MilterSteps.HDR_LEADSPC)
+
+
+@pytest.mark.parametrize(
+    ("reply", "raw"),
+    [
+        (NegotiationReply(OPTIONS), b"\0\0\0\x0dO\0\0\0\6\0\0\1\1\0\x10\0\0"),
+        (
+            NegotiationReply(OPTIONS, {MacroStage.ENVFROM: "i {auth_authen}", MacroStage.EOM: "i"}),
+            b"\0\0\0\x27O\0\0\0\6\0\0\1\1\0\x10\0\0\0\0\0\2i {auth_authen}\0\0\0\0\5i\0",
+        ),
+        (ContinueReply(), b"\0\0\0\1c"),
+        (DiscardReply(), b"\0\0\0\1d"),
+        (SkipReply(), b"\0\0\0\1s"),
+        (ProgressReply(), b"\0\0\0\1p"),
+        (RefusalReply(SmtpReply(550, "5.7.1 No")), b"\0\0\0\x0ey550 5.7.1 No\0"),
+        (RefusalReply(SmtpReply(550, "5.7.1 100% a\nb")), b"\0\0\0\x1ay550-5.7.1 100%% a\r\n550 b\0"),
+        (InsertHeader(1, "X-Spam", " a\n\tb"), b"\0\0\0\x12i\0\0\0\1X-Spam\0 a\n\tb\0"),
+        (ChangeHeader(2, "X-Spam", None), b"\0\0\0\x0dm\0\0\0\2X-Spam\0\0"),
+        (ChangeHeader(1, "Subject", b" \xe4"), b"\0\0\0\x10m\0\0\0\1Subject\0 \xe4\0"),
+        (AddRecipient("<a@b>"), b"\0\0\0\7+<a@b>\0"),
+        (DeleteRecipient("<\udce4@b>"), b"\0\0\0\7-<\xe4@b>\0"),
+        (QuarantineReply("spam"), b"\0\0\0\6qspam\0"),
+    ],
+)
+def test_the_bytes_of_each_reply(reply: MilterReply, raw: bytes) -> None:
+    assert reply.render() == raw
+
+
+@given(st.text(), st.binary())
+def test_no_text_breaks_out_of_its_frame(text: str, value: bytes) -> None:
+    replies: list[MilterReply] = [
+        InsertHeader(0, text, text),
+        ChangeHeader(1, text, value),
+        AddRecipient(text),
+        QuarantineReply(text),
+        RefusalReply(SmtpReply(451, text)),
+    ]
+
+    parsed = parse_replies(b"".join(reply.render() for reply in replies))
+
+    assert [reply.command for reply in parsed] == [b"i", b"m", b"+", b"q", b"y"]
+    assert [len(reply.words) for reply in parsed] == [2, 2, 1, 1, 1]

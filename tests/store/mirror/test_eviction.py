@@ -1,0 +1,354 @@
+"""The vocabulary stays within its limit, the least important tokens go first, and totals match the counts."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis.asyncio import Redis
+
+from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
+from nbstream.filter import Filter
+from nbstream.mail.message import Message
+from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.mirror.eviction import START_SHARE, TARGET_SHARE, Evictor
+from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.model.model import Model
+from tests.conftest import RedisServer
+from tests.filter.filters import make_filter
+from tests.letters import letters
+from tests.store.algebra import stored
+from tests.store.lessons import MESSAGES, TOKENS, Step, change, entry, steps
+from tests.store.mirror.mirrors import running
+from tests.store.mirror.test_mirror import equals_redis
+from tests.waiting import until
+
+LIMIT = 10_000
+TARGET = int(TARGET_SHARE * LIMIT)
+
+
+@pytest.fixture
+async def model(client: Redis) -> Model:
+    opened = Model(client, "test", ledger_seconds=3600)
+    await opened.open()
+    return opened
+
+
+@pytest.fixture
+async def mirror(model: Model) -> AsyncIterator[Mirror]:
+    async with running(Mirror(model, 5.0)) as running_mirror:
+        yield running_mirror
+
+
+@asynccontextmanager
+async def running_evictor(evictor: Evictor) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(evictor.run())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def make_evictor(model: Model, mirror: Mirror, limit: int, evicted: Callable[[int], object] = int) -> Evictor:
+    return Evictor(model, mirror, limit, evicted)
+
+
+async def caught_up(model: Model, mirror: Mirror) -> None:
+    await mirror.wait_until_applied(await model.last_change())
+
+
+async def expire(model: Model, message: str) -> None:
+    """What Redis does when the ledger's lifetime is over."""
+    await model.client.delete(model.keys.ledger(message))
+
+
+async def assert_totals_match(model: Model) -> None:
+    """Totals are the sums of the counts, and the vocabulary is the number of tokens with a count above zero."""
+    counts, totals = await stored(model)
+    tokens = {
+        label: {n: count for n, count in counts[label].items() if n[:1] != b"=" or b":" in n} for label in CLASSES
+    }
+    for label in CLASSES:
+        assert totals.get(f"tokens:{label}".encode(), 0) == sum(tokens[label].values())
+    vocabulary_tokens = {token for label in CLASSES for token, count in tokens[label].items() if count > 0}
+    assert totals.get(b"vocabulary", 0) == len(vocabulary_tokens)
+
+
+async def vocabulary(model: Model) -> set[bytes]:
+    return set((await model.counts()).tokens())
+
+
+# What is evicted, and what stays
+
+
+async def test_endless_unique_tokens_stay_within_the_limit_and_mirrors_equal_redis(
+    model: Model, mirror: Mirror
+) -> None:
+    generator, evicted, largest = random.Random(1), list[int](), 0
+    async with running(Mirror(model, 5.0)) as other:
+        async with running_evictor(make_evictor(model, mirror, LIMIT, evicted.append)):
+            for number in range(200):
+                tokens = [b"%016x" % generator.getrandbits(64) for _ in range(300)]
+                new = entry(CLASSES[number % 2], tokens, generator.randint(1, 1000))
+                await mirror.wait_until_applied(await change(model, f"m{number}", new) or b"")
+                largest = max(largest, mirror.vocabulary_size)
+            await until(lambda: mirror.vocabulary_size == 60_000 - sum(evicted) <= START_SHARE * LIMIT)
+        await asyncio.gather(caught_up(model, mirror), caught_up(model, other))
+
+        left = sorted(await vocabulary(model))
+        assert len(left) <= START_SHARE * LIMIT < largest
+        assert max(evicted) <= 250  # at a time: Redis does nothing else meanwhile
+        for follower in (mirror, other):
+            assert await equals_redis(follower, model, left)
+            assert sorted(follower.snapshot()[0]) == left
+    await assert_totals_match(model)
+
+
+async def test_tokens_in_no_live_ledger_entry_go_first(model: Model, mirror: Mirror) -> None:
+    live, dead = [b"live:%d" % n for n in range(5_000)], [b"dead:%d" % n for n in range(6_000)]
+    await change(model, "old", entry("spam", [*dead, *live[:10]], WEIGHT_ONE))
+    await expire(model, "old")
+    await change(model, "new", entry("ham", live, 1))
+    await caught_up(model, mirror)
+
+    assert await make_evictor(model, mirror, LIMIT).evict_once() == 11_000 - TARGET
+
+    left = await vocabulary(model)
+    assert left >= set(live)
+    assert len(left) == TARGET
+    await assert_totals_match(model)
+
+
+async def test_then_the_least_learned_tokens_go_and_of_equal_ones_the_first_by_name(
+    model: Model, mirror: Mirror
+) -> None:
+    tokens = [b"t%05d" % n for n in range(10_500)]
+    order = random.Random(2).sample(tokens, len(tokens))
+    await change(model, "m1", entry("spam", order, 100))
+    await change(model, "m2", entry("ham", tokens[:500], 1))  # by sum more than the others
+    await change(model, "m3", entry("ham", tokens[-700:], 1))
+    await caught_up(model, mirror)
+
+    await make_evictor(model, mirror, LIMIT).evict_once()
+
+    assert await vocabulary(model) == set(tokens[:500]) | set(tokens[10_500 - TARGET + 500 :])
+
+
+async def test_an_eviction_reaches_its_target_though_more_is_learned_while_it_goes_on(
+    model: Model, mirror: Mirror
+) -> None:
+    await change(model, "m1", entry("spam", [b"t%d" % n for n in range(12_000)]))
+    await caught_up(model, mirror)
+    started = asyncio.Event()
+
+    async def flood() -> None:
+        await started.wait()
+        await change(model, "m2", entry("spam", [b"later%d" % n for n in range(500)]))
+
+    flooding = asyncio.create_task(flood())
+    assert await make_evictor(model, mirror, LIMIT, lambda _: started.set()).evict_once() == 12_500 - TARGET
+    await flooding
+
+    assert mirror.vocabulary_size == TARGET
+    assert await vocabulary(model) >= {b"later%d" % n for n in range(500)}
+
+
+async def test_sums_stay_and_do_not_count(model: Model, mirror: Mirror) -> None:
+    sums = [(b"=s%d" % n, 1) for n in range(10_001)]
+    await change(model, "m1", entry("spam", [b"t%d" % n for n in range(10_001)], 7, sums))
+    await caught_up(model, mirror)
+
+    assert await make_evictor(model, mirror, LIMIT).evict_once() == 10_001 - TARGET
+
+    counts, totals = await stored(model)
+    assert {name: counts["spam"][name] for name, _ in sums} == dict(sums)
+    assert totals == {b"messages:spam": 1, b"tokens:spam": 7 * TARGET, b"vocabulary": TARGET}
+    assert (await mirror.look_up([b"=s0", b"=s10000"]))[0].tolist() == [[0, 1], [0, 1]]
+
+
+async def test_nothing_is_evicted_within_the_limit(model: Model, mirror: Mirror) -> None:
+    await change(model, "m1", entry("spam", [b"t%d" % n for n in range(TARGET)]))
+    await caught_up(model, mirror)
+    before = await stored(model), await model.last_change()
+
+    assert await make_evictor(model, mirror, LIMIT).evict_once() == 0
+
+    assert (await stored(model), await model.last_change()) == before
+
+
+async def test_a_model_over_the_limit_at_the_start_is_reduced(model: Model) -> None:
+    await change(model, "m1", entry("spam", [b"t%d" % n for n in range(12_000)]))
+
+    async with running(Mirror(model, 5.0)) as mirror, running_evictor(make_evictor(model, mirror, LIMIT)):
+        await until(lambda: mirror.vocabulary_size == TARGET)
+
+
+async def test_a_flood_of_noise_changes_no_verdict(client: Redis, model: Model, mirror: Mirror) -> None:
+    spam_filter: Filter = make_filter(client, counts=mirror)
+    mail = [(label, Message.parse(raw)) for label, raw in letters(160)]
+    for label, message in mail[:120]:
+        await spam_filter.learn(message, label, "test")
+    before = [(await spam_filter.check(message)).verdict for _, message in mail[120:]]
+    assert {verdict.is_spam for verdict in before} == {True, False}
+
+    for number in range(200):
+        noise = [b"%d.%d" % (number, word) for word in range(150)]
+        await change(model, f"noise{number}", entry(CLASSES[number % 2], noise, 100))
+    await caught_up(model, mirror)
+    await make_evictor(model, mirror, LIMIT).evict_once()
+
+    assert mirror.vocabulary_size == TARGET
+    assert [(await spam_filter.check(message)).verdict for _, message in mail[120:]] == before
+
+
+# Totals and counts
+
+
+moves = st.lists(
+    st.tuples(st.just("mend"), st.just(0))
+    | st.tuples(st.just("evict"), st.integers(0, len(TOKENS)))
+    | st.tuples(st.just("learn"), st.integers(0, 11)),
+    max_size=14,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=steps, moves=moves)
+async def test_totals_are_the_sums_of_the_counts_whatever_is_forgotten_in_between(
+    client: Redis, steps: list[Step], moves: list[tuple[str, int]]
+) -> None:
+    await client.flushall()
+    model = Model(client, "test", ledger_seconds=3600)
+
+    for move, number in moves:
+        if move == "learn":
+            for message, new in steps[number : number + 2]:
+                await change(model, message, entry(*new) if new else None)
+        else:
+            counts, _ = await model.look_up(TOKENS)
+            await model.evict(TOKENS, counts, number if move == "evict" else None)
+        await assert_totals_match(model)
+
+    for message in MESSAGES:
+        await change(model, message, None)
+    counts, _ = await model.look_up(TOKENS)
+    await model.evict(TOKENS, counts, None)
+    await model.evict(TOKENS, np.maximum(counts, 0), 0)
+    _, totals = await stored(model)
+    assert totals == {}
+
+
+async def test_after_unlearning_forgotten_tokens_the_next_eviction_leaves_nothing(
+    model: Model, mirror: Mirror
+) -> None:
+    tokens = [b"t%05d" % n for n in range(10_001)]
+    await change(model, "m1", entry("spam", tokens, 5))
+    await caught_up(model, mirror)
+    evictor = make_evictor(model, mirror, LIMIT)
+    await evictor.evict_once()
+
+    await change(model, "m1", None)
+    await change(model, "m2", entry("ham", tokens[:2], 7))
+    await caught_up(model, mirror)
+    assert (await mirror.look_up(tokens[:3]))[0].tolist() == [[7, -5], [7, -5], [0, -5]]
+    await assert_totals_match(model)
+
+    assert await evictor.evict_once() == 10_001 - TARGET
+    assert await stored(model) == (
+        {"ham": dict.fromkeys(tokens[:2], 7), "spam": {}},
+        {b"messages:ham": 1, b"tokens:ham": 14, b"vocabulary": 2},
+    )
+    assert await equals_redis(mirror, model, tokens)
+
+
+async def test_counts_below_zero_count_towards_the_limit(model: Model, mirror: Mirror) -> None:
+    tokens = [b"t%d" % n for n in range(10_001)]
+    async with running_evictor(make_evictor(model, mirror, LIMIT)):
+        for number in range(3):  # 27,000 tokens are forgotten in all, and then taken back
+            await change(model, f"m{number}", entry("spam", [b"%d:" % number + token for token in tokens]))
+        await until(lambda: mirror.vocabulary_size <= LIMIT)
+        for number in range(3):
+            await change(model, f"m{number}", None)
+        await until(lambda: len(mirror.snapshot()[0]) <= LIMIT)
+    await assert_totals_match(model)
+
+
+async def test_a_token_learned_after_its_counts_were_read_stays(model: Model) -> None:
+    await change(model, "m1", entry("spam", TOKENS, 5))
+    counts_before, _ = await model.look_up(TOKENS)
+    await change(model, "m2", entry("ham", TOKENS[:3], 1))
+
+    eviction = await model.evict(TOKENS, counts_before, 0)
+
+    assert eviction is not None
+    assert eviction.tokens == len(TOKENS) - 3
+    counts, totals = await stored(model)
+    assert counts == {"ham": dict.fromkeys(TOKENS[:3], 1), "spam": dict.fromkeys(TOKENS[:3], 5)}
+    assert totals[b"vocabulary"] == 3
+
+
+async def test_forgetting_the_same_tokens_again_changes_nothing(model: Model) -> None:
+    await change(model, "m1", entry("spam", TOKENS))
+    counts_before, _ = await model.look_up(TOKENS)
+    await model.evict(TOKENS, counts_before, 2)
+    before = await stored(model), await model.last_change()
+
+    assert await model.evict(TOKENS, counts_before, 2) is None
+    assert (await stored(model), await model.last_change()) == before
+
+
+async def test_large_counts_are_forgotten_exactly(model: Model) -> None:
+    await change(model, "m1", entry("spam", TOKENS[:1], weight=2**52 + 1))
+    await change(model, "m2", entry("spam", TOKENS[1:2], weight=3))
+    counts_before, _ = await model.look_up(TOKENS[:2])
+
+    await model.evict(TOKENS[:1], counts_before[:1], 0)
+
+    assert (await stored(model))[1] == {b"messages:spam": 2, b"tokens:spam": 3, b"vocabulary": 1}
+
+
+# When Redis is in trouble
+
+
+async def test_a_server_out_of_memory_can_still_evict(own_redis: RedisServer) -> None:
+    client = open_client(ConnectionOptions(own_redis.url))
+    model = Model(client, "test", 3600)
+    await change(model, "m1", entry("spam", TOKENS))
+    counts_before, _ = await model.look_up(TOKENS)
+    await client.config_set("maxmemory", "1")
+
+    await model.evict(TOKENS, counts_before, 3)
+
+    await client.config_set("maxmemory", "0")
+    await assert_totals_match(model)
+    assert (await model.totals()).vocabulary_size == 3
+    await client.aclose()
+
+
+async def test_a_failed_eviction_is_tried_again(
+    own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for pause in ("_RETRY_SECONDS", "_NOTHING_SECONDS"):
+        monkeypatch.setattr(f"nbstream.store.mirror.eviction.{pause}", 0.01)
+    client = open_client(ConnectionOptions(own_redis.url, timeout_seconds=1))
+    model = Model(client, "test", 3600)
+    async with running(Mirror(model, 1.0)) as mirror:
+        await change(model, "m1", entry("spam", [b"t%d" % n for n in range(10_001)]))
+        await caught_up(model, mirror)
+        own_redis.stop()
+        await until(lambda: not mirror.following)
+        async with running_evictor(make_evictor(model, mirror, LIMIT)) as task:
+            await until(lambda: "the sweep failed" in caplog.text)
+            assert not task.done()
+            own_redis.start()  # empty
+            await until(lambda: mirror.vocabulary_size == 0)
+            await change(model, "m1", entry("spam", [b"t%d" % n for n in range(10_001)]))
+            await until(lambda: mirror.vocabulary_size == TARGET)
+    await client.aclose()

@@ -1,0 +1,313 @@
+"""The mirror ends equal to Redis, whatever happens while it loads and follows."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.errors import StoreUnavailable
+from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.mirror.mirror import Mirror, _stream_position
+from nbstream.store.model.model import Model
+from tests.conftest import RedisServer
+from tests.store.lessons import SUM_NAMES, TOKENS, change, entry
+from tests.store.mirror.mirrors import KINDS, mirroring
+from tests.waiting import DEADLINE_SECONDS, until
+
+
+async def equals_redis(mirror: Mirror, model: Model, tokens: list[bytes]) -> bool:
+    ours, our_totals = await mirror.look_up(tokens)
+    theirs, their_totals = await model.look_up(tokens)
+    return bool((ours == theirs).all()) and our_totals == their_totals
+
+
+async def later_than(model: Model, moment: tuple[int, int]) -> bool:
+    """Whether the server's clock shows a later millisecond."""
+    seconds, microseconds = await model.client.time()
+    return (seconds, microseconds // 1000) > (moment[0], moment[1] // 1000)
+
+
+async def later_than_change(model: Model, change_id: bytes | None) -> bool:
+    """Whether the server's clock shows a later millisecond than that of the change."""
+    seconds, microseconds = await model.client.time()
+    return (seconds * 1000 + microseconds // 1000) > _stream_position(change_id or b"")[0]
+
+
+Mirrored = Callable[..., AbstractAsyncContextManager[Mirror]]
+
+
+@pytest.fixture(params=KINDS)
+def mirrored(request: pytest.FixtureRequest, tmp_path: Path) -> Mirrored:
+    """Runs mirrors of each kind: whatever holds for one holds for the others."""
+    numbers = itertools.count()
+
+    def run(model: Model, seconds: float = 5.0) -> AbstractAsyncContextManager[Mirror]:
+        return mirroring(model, request.param, tmp_path / f"counts {next(numbers)}", seconds)
+
+    return run
+
+
+@pytest.fixture
+def model(client: Redis) -> Model:
+    return Model(client, "test", 3600)
+
+
+async def test_before_the_first_load_there_are_no_counts(model: Model) -> None:
+    with pytest.raises(StoreUnavailable):
+        await Mirror(model, 5.0).look_up(TOKENS)
+
+
+async def test_a_mirror_loads_the_counts_and_follows_the_changes(mirrored: Mirrored, model: Model) -> None:
+    await change(model, "m1", entry("spam", TOKENS[:4]))
+
+    async with mirrored(model) as mirror:
+        assert await equals_redis(mirror, model, TOKENS)
+        change_id = await change(model, "m1", entry("ham", TOKENS[2:], weight=5))
+        assert change_id is not None
+        await mirror.wait_until_applied(change_id)
+
+        assert await equals_redis(mirror, model, TOKENS)
+        assert mirror.lag_seconds == 0
+
+
+async def test_a_mirror_loads_sums_and_follows_their_changes(mirrored: Mirrored, model: Model) -> None:
+    await change(model, "m1", entry("spam", TOKENS[:4], sums=[(b"=x", 5), (b"=messages", 1000)]))
+    names = [*TOKENS, *SUM_NAMES]
+
+    async with mirrored(model) as mirror:
+        assert (await mirror.look_up([b"=x"]))[0].tolist() == [[0, 5]]
+        assert await equals_redis(mirror, model, names)
+        for new in (
+            entry("ham", TOKENS[2:], 7, [(b"=x", 6), (b"=size.xx", 10**12)]),  # =messages goes
+            entry("spam", [], 0, [(b"=x", 8)]),
+            None,
+        ):
+            await mirror.wait_until_applied(await change(model, "m1", new) or b"")
+            assert await equals_redis(mirror, model, names)
+
+
+async def test_a_learn_with_weight_zero_still_counts_the_message(mirrored: Mirrored, model: Model) -> None:
+    async with mirrored(model) as mirror:
+        change_id = await change(model, "m1", entry("spam", TOKENS, weight=0))
+        assert change_id is not None
+        await mirror.wait_until_applied(change_id)
+
+        assert mirror.totals is not None
+        assert (mirror.totals.messages, mirror.totals.vocabulary_size) == ((0, 1), 0)
+
+
+async def test_a_mirror_that_loads_under_writers_ends_equal(mirrored: Mirrored, model: Model) -> None:
+    tokens = [b"w%d" % n for n in range(3000)]
+    await change(model, "first", entry("spam", tokens))
+    stop = asyncio.Event()
+
+    async def write(number: int) -> bytes:
+        last, step = b"", 0
+        while not stop.is_set():
+            step += 1
+            start = (number * 700 + step * 13) % 2500
+            label = "spam" if step % 3 else "ham"
+            new = entry(label, tokens[start : start + 300], sums=[(b"=x", step), (b"=messages", 1000)])
+            last = await change(model, f"{number}-{step % 20}", new) or last
+        return last
+
+    writers = [asyncio.create_task(write(number)) for number in range(3)]
+    async with mirrored(model) as mirror, mirrored(model) as late:
+        stop.set()
+        last = max(await asyncio.gather(*writers), key=_stream_position)
+        await asyncio.gather(mirror.wait_until_applied(last), late.wait_until_applied(last))
+
+        for follower in (mirror, late):
+            assert await equals_redis(follower, model, [*tokens, b"=x", b"=messages"])
+
+
+async def test_a_mirror_whose_position_was_trimmed_away_scans_again(mirrored: Mirrored, model: Model) -> None:
+    async with mirrored(model) as mirror:
+        await change(model, "m1", entry("spam", TOKENS))
+        # Two changes, the first trimmed before the mirror read it, as for a mirror that was away for long.
+        async with model.client.pipeline(transaction=True) as pipe:
+            pipe.incr(model.keys.sequence)
+            pipe.hset(model.keys.counts[0], TOKENS[0], "77")
+            await pipe.execute()
+        change_id = await change(model, "m2", entry("ham", TOKENS[:1]))
+        assert change_id is not None
+        await mirror.wait_until_applied(change_id)
+
+        assert await equals_redis(mirror, model, TOKENS)
+
+
+async def test_a_server_that_lost_everything_is_scanned_again(mirrored: Mirrored, model: Model) -> None:
+    async with mirrored(model) as mirror:
+        await change(model, "m1", entry("spam", TOKENS))
+        await model.client.flushall()
+
+        await until(lambda: equals_redis(mirror, model, TOKENS))
+
+
+async def test_while_redis_is_away_the_old_counts_serve_and_then_it_follows_again(
+    mirrored: Mirrored, own_redis: RedisServer
+) -> None:
+    model = Model(open_client(ConnectionOptions(own_redis.url, timeout_seconds=1)), "test", 3600)
+    async with mirrored(model) as mirror:
+        await mirror.wait_until_applied(await change(model, "m1", entry("spam", TOKENS)) or b"")
+        own_redis.stop()
+        await until(lambda: not mirror.following)
+
+        assert (await mirror.look_up(TOKENS))[0][:, 1].tolist() == [1000] * len(TOKENS)
+        assert mirror.lag_seconds > 0
+
+        own_redis.start()  # empty: this server saves nothing
+        await until(lambda: mirror.following)
+        await mirror.wait_until_applied(await change(model, "m2", entry("ham", TOKENS)) or b"")
+        assert await equals_redis(mirror, model, TOKENS)
+    await model.client.aclose()
+
+
+async def test_a_cut_connection_loses_no_change(mirrored: Mirrored, model: Model) -> None:
+    async with mirrored(model) as mirror:
+        last = b""
+        for number in range(60):
+            if number % 7 == 0:
+                await model.client.client_kill_filter(_type="normal", skipme=True)
+            last = await change(model, f"m{number}", entry("spam", TOKENS[number % 8 :])) or last
+        await mirror.wait_until_applied(last)
+
+        assert await equals_redis(mirror, model, TOKENS)
+
+
+async def test_an_idle_mirror_follows_whatever_the_deadline_of_a_command(
+    mirrored: Mirrored, own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks: list[int] = []
+    xread: Any = Redis.xread
+
+    def count_blocks(*arguments: Any, block: int, **options: Any) -> Any:
+        blocks.append(block)
+        return xread(*arguments, block=block, **options)
+
+    monkeypatch.setattr(Redis, "xread", count_blocks)
+    options = ConnectionOptions(own_redis.url, timeout_seconds=0.8)
+    async with open_client(options, retries=0) as client, mirrored(Model(client, "test", 3600), 0.8) as mirror:
+        await until(lambda: len(blocks) > 3)
+        await until(lambda: mirror.following)
+    assert 0 < min(blocks) <= max(blocks) < 800
+
+
+async def test_a_redis_that_answers_nothing_is_not_followed(mirrored: Mirrored, own_redis: RedisServer) -> None:
+    follower = Model(open_client(ConnectionOptions(own_redis.url, timeout_seconds=0.3), retries=0), "test", 3600)
+    async with mirrored(follower, 0.3) as mirror:
+        own_redis.hang()
+
+        await until(lambda: not mirror.following)
+        assert mirror.lag_seconds > 0
+    await follower.client.aclose()
+
+
+async def test_wait_until_applied_does_not_mistake_old_counts_for_new_ones(
+    mirrored: Mirrored, model: Model
+) -> None:
+    async with mirrored(model) as mirror:
+        for number in range(3):
+            await mirror.wait_until_applied(await change(model, f"m{number}", entry("spam", TOKENS)) or b"")
+        await model.client.flushall()
+        emptied = await model.client.time()
+        await until(lambda: later_than(model, emptied))  # ids are milliseconds: the same one could come again
+
+        await mirror.wait_until_applied(await change(model, "m9", entry("ham", TOKENS)) or b"")
+
+        assert await equals_redis(mirror, model, TOKENS)
+
+
+async def test_wait_until_applied_fails_for_a_change_that_never_arrives(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nbstream.store.mirror.mirror._APPLIED_SECONDS", 0.05)
+
+    with pytest.raises(StoreUnavailable, match="the change is stored"):
+        await Mirror(model, 5.0).wait_until_applied(b"1-0")
+
+
+async def test_a_server_that_goes_on_with_other_changes_behind_the_same_connection_is_scanned_again(
+    mirrored: Mirrored, model: Model, own_redis: RedisServer
+) -> None:
+    """Its changes have the numbers and the stream ids that would come next, but the one before is another one."""
+    other_client = open_client(ConnectionOptions(own_redis.url))
+    other = Model(other_client, "test", 3600)
+    async with mirrored(model) as mirror:
+        await change(model, "m1", entry("spam", TOKENS[:2]))
+        for key in await model.client.keys():
+            await other_client.restore(key, 0, await model.client.dump(key) or b"")
+        ids = [await change(other, "m2", entry("ham", TOKENS[2:4]))]
+        await until(lambda: later_than_change(model, ids[-1]))
+        ids.append(await change(model, "m2", entry("spam", TOKENS[4:6])))
+        await mirror.wait_until_applied(ids[-1] or b"")
+        await until(lambda: later_than_change(other, ids[-1]))
+        ids.append(await change(other, "m3", entry("ham", TOKENS[6:])))
+
+        dumps = {key: await other_client.dump(key) or b"" for key in await other_client.keys()}
+        async with model.client.pipeline(transaction=True) as pipe:
+            pipe.flushall()
+            for key, dump in dumps.items():
+                pipe.restore(key, 0, dump)
+            await pipe.execute()
+
+        await mirror.wait_for_load_after(1)
+        assert await equals_redis(mirror, model, TOKENS)
+        assert mirror.lost_changes == 1
+    await other_client.aclose()
+
+
+async def test_a_stream_that_was_trimmed_has_lost_no_change(
+    mirrored: Mirrored, model: Model, shared_redis: RedisServer
+) -> None:
+    follower = Model(open_client(ConnectionOptions(shared_redis.url), retries=0), "test", 3600)
+    async with mirrored(follower) as mirror:
+        for number in range(5):
+            await mirror.wait_until_applied(await change(model, f"m{number}", entry("spam", TOKENS)) or b"")
+        await model.client.xtrim(model.keys.changes, maxlen=1, approximate=False)
+        await change(model, "m9", entry("ham", TOKENS))
+        await model.client.xtrim(model.keys.changes, maxlen=1, approximate=False)
+        await model.client.client_kill_filter(_type="normal", skipme=True)
+        await mirror.wait_for_load_after(1)
+
+        assert await equals_redis(mirror, model, TOKENS)
+        assert mirror.lost_changes == 0
+    await follower.client.aclose()
+
+
+async def test_a_change_is_known_by_its_number_and_its_stream_id(model: Model) -> None:
+    ids = [await change(model, f"m{number}", entry("spam", TOKENS)) or b"" for number in range(3)]
+
+    assert [await model.has_change(change_id, n) for n, change_id in enumerate(ids, start=1)] == [True] * 3
+    assert not await model.has_change(ids[1], 7)
+    assert not await model.has_change(b"1-0", 5)
+    await model.client.xtrim(model.keys.changes, maxlen=1, approximate=False)
+    assert await model.has_change(ids[0], 1)
+    assert not await model.has_change(ids[0], 9)
+
+
+async def test_a_change_that_cannot_be_read_leads_to_a_new_scan(mirrored: Mirrored, model: Model) -> None:
+    async with mirrored(model) as mirror:
+        await model.client.xadd(model.keys.changes, {"sequence": "1"})
+        await model.client.incr(model.keys.sequence)
+
+        await mirror.wait_until_applied(await change(model, "m1", entry("spam", TOKENS)) or b"")
+        assert await equals_redis(mirror, model, TOKENS)
+
+
+async def test_a_cancelled_mirror_ends_even_while_redis_comes_and_goes(own_redis: RedisServer) -> None:
+    model = Model(open_client(ConnectionOptions(own_redis.url, timeout_seconds=1), retries=0), "test", 3600)
+    for _ in range(20):
+        task = asyncio.create_task(Mirror(model, 1.0).run())
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task], timeout=DEADLINE_SECONDS)
+        assert task.done()
+    await model.client.aclose()
