@@ -36,11 +36,8 @@ async def test_one_that_cannot_start_says_why(tmp_path: Path) -> None:
 
 
 async def test_a_request_that_is_refused_is_no_measurement(tmp_path: Path, redis_binary: Path) -> None:
-    settings = private_settings(Settings(), tmp_path)
-    assert settings.listeners.http
-    http = settings.listeners.http.model_copy(update={"max_message_bytes": 10})
-    listeners = settings.listeners.model_copy(update={"http": http})
+    settings = private_settings(Settings.model_validate({"limits": {"max_message_bytes": 10}}), tmp_path)
 
-    async with measured_daemon(settings.model_copy(update={"listeners": listeners})) as daemon:
+    async with measured_daemon(settings) as daemon:
         with pytest.raises(CheckFailed, match=r"HTTP: HTTP/1\.1 413"):
             await check_through_http(daemon.host, daemon.port, LETTERS, 1)
