@@ -12,7 +12,7 @@ import numpy as np
 from nbstream.evaluation.tuning import LabelledSample
 from nbstream.findings import note, ok, warning
 from nbstream.policy.budget import budget_promise
-from nbstream.policy.policy import FalsePositiveBudget
+from nbstream.policy.thresholds import FalsePositiveBudget
 from nbstream.policy.verdict import ModelState
 
 if TYPE_CHECKING:

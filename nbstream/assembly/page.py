@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from nbstream.assembly.filter import make_scorer
 from nbstream.assembly.now import NowReader
 from nbstream.assembly.store import make_row_search
+from nbstream.bayes.clues import NamedCounts
 from nbstream.bayes.counts import Totals
-from nbstream.bayes.loudest_tokens import NamedCounts
 from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.page.forms import MAX_FORM_BYTES
 from nbstream.listeners.http.page.known_rows import known_rows

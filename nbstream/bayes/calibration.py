@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nbstream.bayes.counts import SUM_PREFIX, WEIGHT_ONE
-from nbstream.bayes.elementary import elementwise
 from nbstream.bayes.half_life import grow_weight, quantize_unit
-from nbstream.bayes.multinomial import HAM, SPAM
+from nbstream.bayes.multinomial import HAM, SPAM, elementwise
 from nbstream.engine.probability import MeanProbability
 
 if TYPE_CHECKING:

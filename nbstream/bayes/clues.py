@@ -11,16 +11,93 @@ from __future__ import annotations
 from abc import abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from heapq import nsmallest
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar, overload
 
 import numpy as np
 
+from nbstream.bayes.counts import CLASSES, is_sum
+from nbstream.bayes.multinomial import HAM, SPAM, token_log_ratios
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
-    from nbstream.bayes.packed_clues import PackedClues
+    from nbstream.bayes.counts import Totals
     from nbstream.tokens.tokenizer import Tokens
+
+
+# The numbers of clues in one byte string: their token indices, their counts and their log-ratios.
+#
+# Rules: explanations store this form, and the native library writes it (``native/src/score/packed_clues.rs``),
+# so that the numbers of most messages are remembered without being unpacked. All of them are little-endian.
+# First come the indices of all clues, then the counts of each one, then the log-ratios of all.
+
+_RATIO_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class PackedClues:
+    """The numbers of ``length`` clues in ``content``.
+
+    An index takes ``index_bytes``, a count ``count_bytes``, and a log-ratio 8 bytes.
+    """
+
+    content: bytes
+    length: int
+    index_bytes: int
+    count_bytes: int
+
+    @classmethod
+    def pack(
+        cls,
+        token_indices: NDArray[np.integer],
+        counts: NDArray[np.integer],
+        ratios: NDArray[np.float64],
+        tokens: int,
+    ) -> PackedClues:
+        """Pack the clues of a message that has so many ``tokens``; ``counts`` has the shape (clues, classes).
+
+        A count takes 4 bytes where all of them fit, else 8.
+        """
+        index_bytes = bytes_of_index(tokens)
+        count_bytes = 4 if counts.min(initial=0) >= -(2**31) and counts.max(initial=0) < 2**31 else 8
+        arrays = (
+            token_indices.astype(f"<u{index_bytes}"),
+            counts.astype(f"<i{count_bytes}"),
+            ratios.astype("<f8"),
+        )
+        return cls(b"".join(array.tobytes() for array in arrays), len(token_indices), index_bytes, count_bytes)
+
+    @property
+    def token_indices(self) -> NDArray[np.integer]:
+        """The indices of the tokens, shape (clues,)."""
+        return np.frombuffer(self.content, f"<u{self.index_bytes}", self.length)
+
+    @property
+    def counts(self) -> NDArray[np.integer]:
+        """The counts of the tokens, shape (clues, classes)."""
+        start, count = self.index_bytes * self.length, len(CLASSES) * self.length
+        return np.frombuffer(self.content, f"<i{self.count_bytes}", count, start).reshape(-1, len(CLASSES))
+
+    @property
+    def ratios(self) -> NDArray[np.float64]:
+        """The log-ratios in nats, shape (clues,)."""
+        return np.frombuffer(self.content, "<f8", self.length, self.size - _RATIO_BYTES * self.length)
+
+    @property
+    def size(self) -> int:
+        """How many bytes ``content`` has."""
+        return self.length * (self.index_bytes + len(CLASSES) * self.count_bytes + _RATIO_BYTES)
+
+
+def bytes_of_index(tokens: int) -> int:
+    """Return how many bytes an index takes in a message that has so many tokens."""
+    return 1 if tokens <= 2**8 else 2 if tokens <= 2**16 else 4
+
 
 Vote: TypeAlias = tuple[float, bytes]
 """A log-ratio in nats, and the name of the feature that it comes from."""
@@ -173,3 +250,65 @@ def _sort_ties_by_name(order: NDArray[np.intp], values: list[float], at: int, na
 def sort_by_strength(votes: Sequence[Vote]) -> list[Vote]:
     """Return the votes other than 0, strongest first, equally strong ones by name."""
     return sorted(filter(itemgetter(0), votes), key=lambda vote: (-abs(vote[0]), vote[1]))
+
+
+# The tokens that speak loudest for a class.
+#
+# Rules: the log-ratio of a token is the vote that it has in a check as a clue of the multinomial model, and has
+# the same sign as there: positive speaks for spam, whichever class is listed.
+
+_BLOCK = 50_000  # tokens: what is computed of them takes some megabytes at a time
+
+
+@dataclass(frozen=True, slots=True)
+class TokenVote:
+    """A token, its log-ratio in nats (positive speaks for spam), and how often each class had it.
+
+    The messages are counted by their weight; with a half-life, by what is left of it now.
+    """
+
+    token: str
+    log_ratio: float
+    ham: float
+    spam: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NamedCounts:
+    """The names of tokens and sums, their counts, shape (names, classes), and the totals, all of one moment.
+
+    ``unit`` is the count of one occurrence (``HalfLife.unit``).
+    """
+
+    names: Sequence[bytes]
+    rows: NDArray[np.int64]
+    totals: Totals
+    unit: float
+
+
+def loudest_tokens(counts: NamedCounts, label: str, k: int, part: bytes = b"") -> list[TokenVote]:
+    """Return the ``k`` tokens with ``part`` in them that speak loudest for ``label``; equal ones by name.
+
+    Their log-ratios are ln P(token | spam) - ln P(token | ham) for both classes. Takes about half a
+    second for a million tokens.
+    """
+    sign = 1 if label == CLASSES[SPAM] else -1
+    top = nsmallest(k, _keys(counts, sign, part))
+    return [
+        TokenVote(
+            token.decode("utf-8", "replace"),
+            -sign * key,
+            *(float(counts.rows[row, column] / counts.unit) for column in (HAM, SPAM)),
+        )
+        for key, token, row in top
+    ]
+
+
+def _keys(counts: NamedCounts, sign: int, part: bytes) -> Iterator[tuple[float, bytes, int]]:
+    """Yield what the tokens are ordered by, with the row of each."""
+    names = counts.names
+    matching = [row for row, name in enumerate(names) if part in name and not is_sum(name)]
+    for first in range(0, len(matching), _BLOCK):
+        block = matching[first : first + _BLOCK]
+        keys = (-sign * token_log_ratios(counts.rows[block], counts.totals, unit=counts.unit)).tolist()
+        yield from zip(keys, [names[row] for row in block], block, strict=True)

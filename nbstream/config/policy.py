@@ -49,9 +49,8 @@ from nbstream.policy.config_bounds import (
     MAX_RECIPIENT_RULES,
     MIN_FALSE_POSITIVE_RATE,
 )
-from nbstream.policy.field_names import other_filter_of
-from nbstream.policy.field_templates import SPAMASSASSIN_TEMPLATES
-from nbstream.policy.filter_marks import OWN_FIELD
+from nbstream.policy.field_names import OWN_FIELD, other_filter_of
+from nbstream.policy.header_policy import SPAMASSASSIN_TEMPLATES
 from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:

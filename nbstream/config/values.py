@@ -20,9 +20,8 @@ from nbstream.addresses import DEFAULT_SOCKET_MODE, TcpAddress, UnixAddress
 from nbstream.policy.actions import Action
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.config_bounds import MAX_FALSE_POSITIVE_RATE, MIN_FALSE_POSITIVE_RATE
-from nbstream.policy.field_names import require_own_name
-from nbstream.policy.field_templates import require_field_value
-from nbstream.policy.filter_marks import MAX_TAG_BYTES
+from nbstream.policy.field_names import MAX_TAG_BYTES, require_own_name
+from nbstream.policy.header_policy import require_field_value
 
 
 def read_path(value: object) -> Path:

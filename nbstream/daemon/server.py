@@ -20,7 +20,7 @@ from nbstream.assembly.parts import background_work, make_parts
 from nbstream.assembly.policy import make_rules
 from nbstream.assembly.runtime import make_runtime
 from nbstream.daemon.store_checks import open_store, warn_about_durability
-from nbstream.policy.policy import useless_budgets
+from nbstream.policy.thresholds import useless_budgets
 
 if TYPE_CHECKING:
     from pathlib import Path

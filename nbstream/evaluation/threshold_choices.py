@@ -14,7 +14,7 @@ from nbstream.evaluation.tuning import (
     count_unsure,
 )
 from nbstream.policy.budget import budget_promises, is_biased_sample
-from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
+from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -13,7 +13,7 @@ from nbstream.policy.verdict import Thresholds, Verdict, contradicts_label
 
 if TYPE_CHECKING:
     from nbstream.bayes.clues import Clue
-    from nbstream.policy.policy import ThresholdPolicy
+    from nbstream.policy.thresholds import ThresholdPolicy
     from nbstream.policy.verdict import ModelState
 
 CANARY_REASON = "canary of nbstream doctor"

@@ -29,7 +29,7 @@ from nbstream.filter.results import Check
 from nbstream.policy.autolearn import LIMIT_CLUE, limit_log_odds
 from nbstream.policy.explanation import ScoreCounts
 from nbstream.policy.first_scores import FirstScore, FirstScores
-from nbstream.policy.policy import spam_by_budget
+from nbstream.policy.thresholds import spam_by_budget
 from nbstream.policy.verdict import ModelState, decide_verdict
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from nbstream.filter.protocols import CountSource
     from nbstream.filter.results import FilterPolicy
     from nbstream.policy.budget import BudgetPromise
-    from nbstream.policy.policy import ThresholdPolicy
+    from nbstream.policy.thresholds import ThresholdPolicy
     from nbstream.policy.verdict import Thresholds
     from nbstream.store.model.ledger import LedgerEntry
     from nbstream.tokens.tokenizer import Tokens

@@ -20,9 +20,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from nbstream.mail import header_fields, mime
+from nbstream.mail.encoded_words import decode_transfer_encoding
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.parameters import parse_parameters
-from nbstream.mail.transfer_encodings import decode_transfer_encoding
 
 _FORWARDING_TYPES = frozenset({"multipart/mixed", "multipart/digest"})
 _FORWARDED_TYPES = frozenset({"message/rfc822", "text/rfc822-headers", "message/feedback-report"})

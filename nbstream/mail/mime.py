@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.mail import header_fields
 from nbstream.mail.charsets import decode_long_text
+from nbstream.mail.encoded_words import decode_transfer_encoding
 from nbstream.mail.parameters import parse_parameters
-from nbstream.mail.transfer_encodings import decode_transfer_encoding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

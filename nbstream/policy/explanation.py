@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nbstream.bayes.clues import LazySequence, TokenClues
+from nbstream.bayes.clues import LazySequence, PackedClues, TokenClues
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.multinomial import HAM, SPAM
-from nbstream.bayes.packed_clues import PackedClues
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,6 +6,9 @@ own protocol.
 
 from __future__ import annotations
 
+import math
+import re
+import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,15 +16,183 @@ from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from nbstream.mail.header_edits import HeaderEdits
-from nbstream.policy.clues_field import clues_field_value
-from nbstream.policy.field_templates import SPAMASSASSIN_TEMPLATES, FieldTemplate
-from nbstream.policy.filter_marks import OWN_FIELD, FilterMarks
+from nbstream.policy.field_names import OWN_FIELD, SPAMASSASSIN_FIELDS, FilterMarks
 from nbstream.policy.verdict import Verdict
-from nbstream.policy.verdict_fields import clamped_log_odds, own_field_value
 
 if TYPE_CHECKING:
     from nbstream.bayes.clues import Clue
     from nbstream.policy.verdict import Thresholds
+
+
+# The fields that carry a verdict: a name, and a value with placeholders such as ``{verdict}``.
+#
+# Rules: a value is one line of ASCII. Nothing of the message enters it.
+
+PLACEHOLDERS = (
+    *("verdict", "flag", "probability", "score", "required"),
+    *("stars", "id", "reason", "model"),
+)
+"""What a value may contain in braces."""
+
+MAX_TEMPLATE_CHARACTERS = 200
+ALL_VERDICTS = frozenset(Verdict)
+
+_MAX_LINE_CHARACTERS = 998  # RFC 5322 2.1.1
+_ALLOWED_VALUE = (
+    f"must be one line of at most {MAX_TEMPLATE_CHARACTERS} printable ASCII characters, "
+    f"with no placeholders but {{{'} {'.join(PLACEHOLDERS)}}} (a brace itself is doubled)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldTemplate:
+    """A field that is written for messages with one of these verdicts."""
+
+    name: str
+    value: str
+    verdicts: frozenset[Verdict] = ALL_VERDICTS
+
+    @property
+    def placeholders(self) -> frozenset[str]:
+        """The placeholders in the value."""
+        return frozenset(name for _, name, _, _ in string.Formatter().parse(self.value) if name)
+
+    @property
+    def shows_stars(self) -> bool:
+        """Whether the field shows the score as stars, which scripts file by."""
+        return "stars" in self.placeholders
+
+    @property
+    def verdict_names(self) -> tuple[str, ...]:
+        """The verdicts in their order, as the configuration names them."""
+        return tuple(verdict.value for verdict in Verdict if verdict in self.verdicts)
+
+    def render(self, values: Mapping[str, str]) -> tuple[str, str]:
+        """Return name and value; ``values`` has the placeholders of the value."""
+        value = self.value.format_map(values)
+        return self.name, value[: _MAX_LINE_CHARACTERS - len(self.name) - 2]
+
+
+def require_field_value(value: str) -> str:
+    """Return the template of a value. Raises ValueError, "must be ..."."""
+    try:
+        pieces = list(string.Formatter().parse(value))
+    except ValueError:
+        raise ValueError(_ALLOWED_VALUE) from None
+    names = [piece[1:] for piece in pieces if piece[1] is not None]
+    is_plain = all(name in PLACEHOLDERS and not spec and not conversion for name, spec, conversion in names)
+    is_line = value.isascii() and value.isprintable() and len(value) <= MAX_TEMPLATE_CHARACTERS
+    if not is_plain or not is_line:
+        raise ValueError(_ALLOWED_VALUE)
+    return value
+
+
+_FLAG, _STATUS, _LEVEL = SPAMASSASSIN_FIELDS
+SPAMASSASSIN_TEMPLATES = (
+    FieldTemplate(_FLAG, "YES", frozenset(verdict for verdict in Verdict if verdict.is_spam)),
+    FieldTemplate(_STATUS, "{flag}, score={score} required={required}"),
+    FieldTemplate(_LEVEL, "{stars}"),
+)
+"""The default: SpamAssassin's fields."""
+
+
+# The verdict in numbers and words for programs: scores that they compare, and the value of our own field.
+#
+# Rules: all values are ASCII, and nothing of the message enters them.
+
+_OWN_ID = re.compile(r";\s*id=([a-z2-7]{24})\Z")
+_SCORE_LIMIT = 99.9
+
+
+def clamped_log_odds(probability: float) -> float:
+    """Return ln(P / (1 - P)), clamped to ±99.9."""
+    if probability <= 0.0:
+        return -_SCORE_LIMIT
+    if probability >= 1.0:
+        return _SCORE_LIMIT
+    return max(-_SCORE_LIMIT, min(_SCORE_LIMIT, math.log(probability / (1.0 - probability))))
+
+
+def comparable_scores(verdict: Verdict, probability: float, thresholds: Thresholds) -> tuple[float, float]:
+    """Return ln(P / (1 - P)) of a message and of the threshold for spam, for programs that compare the two.
+
+    Both have one decimal. The first is no less than the second exactly where the verdict is spam. Without a
+    correction that would not always hold: a model that is still learning calls nothing spam whatever P is, a
+    threshold may be out of reach, and rounding may make the two equal.
+    """
+    score, required = round(clamped_log_odds(probability), 1), round(clamped_log_odds(thresholds.spam), 1)
+    nearest = max(score, required) if verdict.is_spam else min(score, round(required - 0.1, 1))
+    return nearest + 0.0, required + 0.0  # no -0.0
+
+
+def parse_own_id(value: str) -> str | None:
+    """Return the id in the value of our own field, or None where the value was not written by us."""
+    match = _OWN_ID.search(value)
+    return match[1] if match else None
+
+
+def own_field_value(
+    message_id: str, verdict: Verdict, probability: float, reason: str, model: str, policy: str = ""
+) -> str:
+    """Return the value of our own field.
+
+    Verdict, probability, reason, policy, model, and the id of the message.
+    """
+    policy_part = f'\r\n\tpolicy="{policy}";' if policy else ""
+    return (
+        f'{verdict}; probability={probability:.6f}; reason="{reason}";{policy_part}'
+        f"\r\n\tmodel={model}; id={message_id}"
+    )
+
+
+# The header field with the strongest clues: ``subject:prize +4.12, from:ann@example.org -2.05``.
+#
+# Rules: the writer of a message chooses its tokens. Therefore only letters, digits and a few marks of a token go
+# into the field as they are, and every other byte as ``%`` and two hexadecimal digits. Such a token can neither
+# end a line, nor open a comment, a string, a tag or an encoded word, nor hold a separator of this field or of
+# the verdict's field. A field has at most ``MAX_CLUES`` clues, one on each line, lines of at most 78 characters
+# (RFC 5322 2.1.1), and at most ``MAX_VALUE_BYTES`` in all.
+
+MAX_CLUES = 8
+MAX_VALUE_BYTES = 500
+"""The longest value in bytes, with its folds."""
+
+# The characters of a token as it is written: with these, the first line has at most 77, name of the field
+# included.
+_MAX_TOKEN_CHARACTERS = 48
+_ELLIPSIS = "..."
+_FOLD = ",\r\n\t"
+_SAFE_BYTES = (string.ascii_letters + string.digits + "!$'*+-./:>@^_|~").encode()
+_ESCAPED_BYTES = [chr(byte) if byte in _SAFE_BYTES else f"%{byte:02X}" for byte in range(256)]
+
+
+def clues_field_value(clues: Sequence[Clue]) -> str:
+    """Return the value of the field for ``clues``, the strongest first. It is empty where there are none."""
+    return _FOLD.join(
+        f"{escape_token(clue.token)} {_format_log_ratio(clue.log_ratio)}" for clue in clues[:MAX_CLUES]
+    )
+
+
+def escape_token(token: bytes) -> str:
+    """Return the token escaped, and cut between two of its bytes to at most 48 characters, without a space."""
+    if len(token) <= _MAX_TOKEN_CHARACTERS and not token.translate(None, _SAFE_BYTES):
+        return token.decode("ascii")  # most tokens need no escape, and this way is much shorter
+    escaped_bytes = [_ESCAPED_BYTES[byte] for byte in token[:_MAX_TOKEN_CHARACTERS]]
+    if len(token) <= _MAX_TOKEN_CHARACTERS and sum(map(len, escaped_bytes)) <= _MAX_TOKEN_CHARACTERS:
+        return "".join(escaped_bytes)
+    max_length = _MAX_TOKEN_CHARACTERS - len(_ELLIPSIS)
+    start = ""
+    for escaped_byte in escaped_bytes:
+        if len(start) + len(escaped_byte) > max_length:
+            break
+        start += escaped_byte
+    return start + _ELLIPSIS
+
+
+def _format_log_ratio(log_ratio: float) -> str:
+    """Return the log-ratio in nats with two decimals, in at most nine characters."""
+    return f"{log_ratio:+.2f}" if abs(log_ratio) < 10_000 else f"{log_ratio:+.1e}"
+
 
 _MAX_STARS = 50
 _MAX_LINE_BYTES = 998  # RFC 5322 2.1.1

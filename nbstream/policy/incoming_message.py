@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from nbstream.mail import header_fields
+from nbstream.mail.header_edits import untag_subject
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MAX_HEADER_BYTES, MessageLimits
-from nbstream.mail.subject_tag import untag_subject
-from nbstream.policy.filter_marks import FilterMarks
+from nbstream.policy.field_names import FilterMarks
 
 
 @lru_cache(maxsize=4)

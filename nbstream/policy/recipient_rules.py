@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from nbstream.policy.actions import Action, ActionKind, VerdictActions
 from nbstream.policy.address_patterns import first_matching_pattern
-from nbstream.policy.policy import ThresholdPolicy
+from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.policy.verdict import Thresholds, Verdict
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from typing import TypeAlias
 from nbstream.errors import InputError, NotReleased
 from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
-from nbstream.policy.filter_marks import QUARANTINE_FIELD
+from nbstream.policy.field_names import QUARANTINE_FIELD
 from nbstream.relay import maildir_files
 from nbstream.relay.maildir_room import MaildirRoom
 from nbstream.relay.next_hop import Envelope, SmtpPath

@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING
 from nbstream.mail.charsets import decode_text
 from nbstream.tokens import html, urls
 from nbstream.tokens.authentication import authentication_tokens
-from nbstream.tokens.encoding import encode_tokens
-from nbstream.tokens.header_tokens import header_tokens
-from nbstream.tokens.raw_header import RAW_HEADER_PREFIX, raw_header_tokens
+from nbstream.tokens.header_tokens import RAW_HEADER_PREFIX, header_tokens, raw_header_tokens
 from nbstream.tokens.structure import bare_text_tokens, structure_tokens
-from nbstream.tokens.token_list import TokenList
+from nbstream.tokens.token_list import TokenList, encode_tokens
 from nbstream.tokens.words import WordAllowance, distinct_words_utf8, spread_choice
 
 if TYPE_CHECKING:

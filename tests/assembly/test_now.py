@@ -27,7 +27,7 @@ from nbstream.findings import Finding, FindingKind
 from nbstream.listeners.http.page.now_view import ListenerNow, Now
 from nbstream.mail.message import Message
 from nbstream.metrics.daemon import DaemonMetrics
-from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
+from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.policy.verdict import Verdict
 from nbstream.store.activity import ActivitySpan, ListenerConnections
 from nbstream.store.connection import ConnectionOptions, open_client

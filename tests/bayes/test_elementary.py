@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.bayes.elementary import elementwise
+from nbstream.bayes.multinomial import elementwise
 
 
 @given(st.lists(st.floats(1e-300, 1e300), max_size=6))

@@ -1,13 +1,13 @@
-"""``nbstream.bayes.loudest_tokens``; ``tests/cli/commands/test_top_tokens.py`` has the numbers."""
+"""``nbstream.bayes.clues``; ``tests/cli/commands/test_top_tokens.py`` has the numbers."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from nbstream.bayes import loudest_tokens as module
+from nbstream.bayes import clues as module
+from nbstream.bayes.clues import NamedCounts, loudest_tokens
 from nbstream.bayes.counts import Totals
-from nbstream.bayes.loudest_tokens import NamedCounts, loudest_tokens
 
 NAMES = [b"body:prize", b"=score", b"subject.word:prize", b"body:lunch", b"body:the", b"body:f\xc3\xbcr"]
 ROWS = np.array([[0, 9], [500, 500], [0, 4], [8, 0], [5, 5], [2, 0]], dtype=np.int64) * 1000

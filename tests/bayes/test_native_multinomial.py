@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from nbstream.bayes.classifier import Classifier, ClueLimits
-from nbstream.bayes.clues import TokenClues
+from nbstream.bayes.clues import PackedClues, TokenClues
 from nbstream.bayes.counts import ClassCounts, Totals
 from nbstream.bayes.multinomial import TokenCounts
-from nbstream.bayes.packed_clues import PackedClues
 from nbstream.bayes.score import Score
 from nbstream.bayes.table_counts import TableCounts
 from nbstream.engine.score import NativeScoring, ScoreOptions

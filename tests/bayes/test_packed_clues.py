@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.bayes.clues import TokenClues
-from nbstream.bayes.packed_clues import PackedClues
+from nbstream.bayes.clues import PackedClues, TokenClues
 from nbstream.tokens.tokenizer import Tokens
 
 NUMBERS = st.tuples(

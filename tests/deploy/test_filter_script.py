@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nbstream.mail import marking
+from nbstream.mail import header_edits
 from tests.deploy.filter_script import SCRIPT, daemon_that_answers, functions, run
 from tests.waiting import DEADLINE_SECONDS
 
@@ -47,7 +47,7 @@ def test_it_can_be_read_by_python_3_9() -> None:
 @given(st.lists(st.sampled_from([b"\r", b"\n", b"\r\n", b"a", b"A: b", b" "]), max_size=12).map(b"".join))
 @example(b"")
 def test_the_header_ends_where_the_daemon_ends_it(raw: bytes) -> None:
-    header, _ = marking.split_header_and_body(raw)
+    header, _ = header_edits.split_header_and_body(raw)
 
     assert FUNCTIONS.header_length(raw) == len(header)
     assert FUNCTIONS.header_length(bytearray(b"From x\n" + raw), 7) == len(header)
@@ -111,7 +111,7 @@ def test_any_answer_is_a_header_or_none(spoken: bytes, has_body: bool) -> None:
             FUNCTIONS.require_header(header, has_body=has_body)
         except FUNCTIONS.NoAnswerError:
             continue
-        assert marking.split_header_and_body(header + BODY * has_body) == (header, BODY * has_body)
+        assert header_edits.split_header_and_body(header + BODY * has_body) == (header, BODY * has_body)
 
 
 def test_a_daemon_that_is_away_changes_nothing(tmp_path: Path) -> None:

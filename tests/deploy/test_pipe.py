@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from nbstream.mail import marking
+from nbstream.mail import header_edits
 from nbstream.mail.header_edits import HeaderEdits
-from nbstream.policy.filter_marks import FilterMarks
+from nbstream.policy.field_names import FilterMarks
 from tests.deploy.filter_script import PIECES, SCRIPT, run
 from tests.deploy.lmtp import LmtpDovecot
 from tests.deploy.postfix import open_folder
@@ -176,14 +176,14 @@ def test_the_verdict_is_in_the_header_and_in_the_exit_code(
 )
 def test_every_byte_but_the_fields_stays(running: Site, message: bytes) -> None:
     done = run(message, running.socket)
-    header, body = marking.split_header_and_body(message)
+    header, body = header_edits.split_header_and_body(message)
 
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.endswith(body)
     marked = done.stdout.removesuffix(body)
     assert b"X-Nbstream: " in marked
     removal = HeaderEdits(removed_names=FilterMarks().names)
-    assert marking.rewrite_header(marked, removal) == marking.rewrite_header(header, removal)
+    assert header_edits.rewrite_header(marked, removal) == header_edits.rewrite_header(header, removal)
 
 
 def test_learning_is_in_the_history_with_the_user(running: Site) -> None:

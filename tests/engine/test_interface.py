@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from nbstream.engine import table
-from nbstream.tokens.foreign_pieces import Question
+from nbstream.tokens.native_tokenizer import Question
 
 ROOT = Path(__file__).parent.parent.parent
 INTERFACE = (ROOT / "nbstream" / "engine" / "interface.h").read_text()

@@ -15,12 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.mail.charsets import decode_text
-from nbstream.mail.encoded_words import decode_encoded_words
-from nbstream.mail.message import Message
+from nbstream.mail.encoded_words import decode_base64, decode_encoded_words
+from nbstream.mail.message import Message, decode_unread_end
 from nbstream.mail.mime import MessageLimits
 from nbstream.mail.parameters import parse_parameters
-from nbstream.mail.transfer_encodings import decode_base64
-from nbstream.mail.unread_end import decode_unread_end
 from nbstream.policy.incoming_message import MessageReader
 from tests.conftest import missing
 from tests.engine.native_mail import NativeMail, build_native_mail, message_difference, running_native_mail

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
-from nbstream.tokens.foreign_pieces import ForeignPieces, Question
-from nbstream.tokens.native_tokenizer import NativeTokenizer, make_tokenizer
+from nbstream.tokens.native_tokenizer import ForeignPieces, NativeTokenizer, Question, make_tokenizer
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
 from tests import corpora
 from tests.engine.native import native_library

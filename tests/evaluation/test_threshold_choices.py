@@ -23,7 +23,7 @@ from nbstream.evaluation.threshold_report import (
     render_json,
     render_text,
 )
-from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
+from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from tests.evaluation.scored import first_scores, random_scores
 
 PRESENT = ThresholdPolicy(0.5, 0.95)

@@ -19,7 +19,7 @@ from nbstream.filter import (
 from nbstream.filter.scorer import Scorer
 from nbstream.mail.message import Message
 from nbstream.policy import autolearn
-from nbstream.policy.policy import ThresholdPolicy
+from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer

@@ -21,7 +21,7 @@ from nbstream.filter import (
 )
 from nbstream.filter.protocols import LessonStore
 from nbstream.mail.message import Message
-from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
+from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer

@@ -15,7 +15,7 @@ from nbstream.filter import AutolearnLayer, Check, Filter, FilterParts, FilterPo
 from nbstream.mail.message import Message
 from nbstream.policy.autolearn import LIMIT_CLUE, MAX_SHIFT
 from nbstream.policy.lesson_source import LessonSource
-from nbstream.policy.policy import ThresholdPolicy
+from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.memory_model import MemoryModel

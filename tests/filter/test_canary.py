@@ -12,8 +12,8 @@ from nbstream.mail.message import Message
 from nbstream.policy.actions import VerdictActions
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.envelope import BuildEnvelope
-from nbstream.policy.policy import ThresholdPolicy
 from nbstream.policy.recipient_rules import RecipientRule
+from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.policy.verdict import Verdict
 from nbstream.store.canaries import Canaries
 from nbstream.tokens.tokenizer import Tokens

@@ -33,8 +33,8 @@ from nbstream.policy.actions import VerdictActions
 from nbstream.policy.envelope import BuildEnvelope
 from nbstream.policy.first_scores import FirstScore
 from nbstream.policy.lesson_source import LessonSource
-from nbstream.policy.policy import ThresholdPolicy
 from nbstream.policy.recipient_rules import RecipientTreatment
+from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.mirror import Mirror

@@ -24,7 +24,7 @@ from nbstream.filter.protocols import CountSource
 from nbstream.filter.scorer import Scorer
 from nbstream.listeners.smtp.replies import error_reply
 from nbstream.mail.message import Message
-from nbstream.policy.policy import ThresholdPolicy
+from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.history import HistorySelection
 from nbstream.store.model.model import Model

@@ -22,7 +22,7 @@ from nbstream.bayes.lesson_weight import MAX_LESSONS
 from nbstream.filter import Contradiction, Filter, FilterParts, FilterPolicy, Lesson, LessonOutcome
 from nbstream.mail.message import Message
 from nbstream.policy.lesson_source import INSIST_PAUSE_SECONDS, Insistence, LessonSource
-from nbstream.policy.policy import ThresholdPolicy
+from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.history import HistorySelection
 from nbstream.store.model.ledger import LedgerEntry

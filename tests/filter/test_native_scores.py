@@ -12,7 +12,7 @@ from nbstream.bayes.table_counts import TableCounts
 from nbstream.filter import Filter, FilterParts, FilterPolicy
 from nbstream.mail.message import Message
 from nbstream.policy.lesson_source import Insistence
-from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
+from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.recent.compression import pack_explanation
 from nbstream.tokens.tokenizer import Tokenizer

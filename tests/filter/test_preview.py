@@ -17,7 +17,7 @@ from nbstream.filter.preview import HypotheticalCounts, Preview, preview_verdict
 from nbstream.filter.scorer import Scorer
 from nbstream.mail.message import Message
 from nbstream.policy.first_scores import FirstScores
-from nbstream.policy.policy import ThresholdPolicy
+from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import CheckedMessage

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
 from nbstream.filter import Filter, FilterParts, FilterPolicy
-from nbstream.policy.policy import ThresholdPolicy
+from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.tokens.tokenizer import Tokenizer
 

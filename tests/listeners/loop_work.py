@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nbstream.mail import charsets, message, mime, unread_end
+from nbstream.mail import charsets, message, mime
 from nbstream.policy import incoming_message
 from nbstream.tokens import tokenizer
 from nbstream.tokens.tokenizer import Tokenizer, Tokens
@@ -78,7 +78,7 @@ _DECODERS = (
     (charsets, "decode_long_text"),
     (message, "decode_ends"),
     (mime, "decode_long_text"),
-    (unread_end, "decode_long_text"),
+    (message, "decode_long_text"),
     (tokenizer, "decode_text"),
 )
 _REWRITERS = ((message, "normalize_line_ends"), (incoming_message, "normalize_line_ends"))

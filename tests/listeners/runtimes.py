@@ -12,8 +12,8 @@ from nbstream.listeners.runtime import FeedbackAddresses, Runtime
 from nbstream.policy.actions import VerdictActions
 from nbstream.policy.header_policy import HeaderPolicy
 from nbstream.policy.incoming_message import MessageReader
-from nbstream.policy.policy import ThresholdPolicy
 from nbstream.policy.recipient_rules import RecipientRules
+from nbstream.policy.thresholds import ThresholdPolicy
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
 SPAM_ADDRESS, HAM_ADDRESS = "spam@nbstream.invalid", "ham@nbstream.invalid"

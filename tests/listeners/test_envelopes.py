@@ -11,8 +11,8 @@ from nbstream.filter import Check, CheckSeconds, Filter, SilentObserver
 from nbstream.policy.actions import Action, ActionKind, VerdictActions
 from nbstream.policy.envelope import MAX_RECIPIENTS, BuildEnvelope, Envelope
 from nbstream.policy.header_policy import HeaderPolicy
-from nbstream.policy.policy import ThresholdPolicy
 from nbstream.policy.recipient_rules import RecipientRules
+from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.tokens.tokenizer import Tokens
 from tests.conftest import RedisServer
 from tests.filter.filters import with_parts

@@ -15,8 +15,8 @@ from nbstream.mail.message import Message
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.actions import VerdictActions
 from nbstream.policy.address_patterns import AddressPattern
-from nbstream.policy.policy import ThresholdPolicy
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules, RecipientTreatment
+from nbstream.policy.thresholds import ThresholdPolicy
 from tests.listeners.filters import open_filter
 from tests.listeners.runtimes import make_runtime
 

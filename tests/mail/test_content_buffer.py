@@ -7,7 +7,7 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.mail.content_buffer import ContentBuffer
+from nbstream.mail.lines import ContentBuffer
 
 
 @given(st.lists(st.binary(max_size=20)))

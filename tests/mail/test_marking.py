@@ -7,9 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nbstream.mail import header_fields
-from nbstream.mail.header_edits import HeaderEdits
+from nbstream.mail.header_edits import HeaderEdits, rewrite_header, split_header_and_body
 from nbstream.mail.lines import normalize_line_ends
-from nbstream.mail.marking import rewrite_header, split_header_and_body
 
 EDITS = HeaderEdits((("X-Spam-Status", "No,\r\n\tscore=1"),), ("X-Spam-Flag",), "X-Guard")
 

@@ -9,12 +9,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nbstream.mail.encoded_words import decode_encoded_words
-from nbstream.mail.header_edits import HeaderEdits, edit_message
+from nbstream.mail.header_edits import (
+    HeaderEdits,
+    edit_message,
+    tag_subject,
+    tagged_value,
+    untag_subject,
+    untagged_value,
+)
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
-from nbstream.mail.subject_tag import tag_subject, tagged_value, untag_subject, untagged_value
-from nbstream.policy.filter_marks import MAX_TAG_BYTES
-from nbstream.tokens.raw_header import raw_header_tokens
+from nbstream.policy.field_names import MAX_TAG_BYTES
+from nbstream.tokens.header_tokens import raw_header_tokens
 from nbstream.tokens.tokenizer import Tokenizer
 
 TAG, LONG_TAG, FOREIGN_TAG = "[SPAM]", "*" * MAX_TAG_BYTES, "[Müll 迷惑]"

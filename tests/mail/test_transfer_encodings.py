@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.mail.transfer_encodings import decode_base64
+from nbstream.mail.encoded_words import decode_base64
 
 
 @given(st.binary(max_size=120))

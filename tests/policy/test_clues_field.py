@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 from nbstream.bayes.clues import Clue
 from nbstream.mail import header_fields
 from nbstream.mail.message import Message
-from nbstream.policy.clues_field import MAX_CLUES, MAX_VALUE_BYTES, clues_field_value
-from nbstream.policy.filter_marks import FilterMarks
-from nbstream.policy.header_policy import HeaderPolicy
-from nbstream.policy.quoted_ids import quoted_ids
+from nbstream.policy.feedback_mail import quoted_ids
+from nbstream.policy.field_names import FilterMarks
+from nbstream.policy.header_policy import MAX_CLUES, MAX_VALUE_BYTES, HeaderPolicy, clues_field_value, parse_own_id
 from nbstream.policy.verdict import Verdict
-from nbstream.policy.verdict_fields import parse_own_id
 from tests.policy.checked_mail import Checked
 
 MARKS = FilterMarks()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbstream.policy.filter_marks import FilterMarks
+from nbstream.policy.field_names import FilterMarks
 from nbstream.policy.incoming_message import MessageReader
 
 CLEAN = b"Subject: lunch\r\n\r\nAre you coming?\r\n"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.policy.first_scores import FirstScore, FirstScores
-from nbstream.policy.policy import (
+from nbstream.policy.thresholds import (
     FalsePositiveBudget,
     Threshold,
     ThresholdPolicy,

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from nbstream.mail.message import Message
 from nbstream.policy.budget import BudgetPromise
-from nbstream.policy.filter_marks import OWN_FIELD
-from nbstream.policy.quoted_ids import quoted_ids
+from nbstream.policy.feedback_mail import quoted_ids
+from nbstream.policy.field_names import OWN_FIELD
+from nbstream.policy.header_policy import own_field_value, parse_own_id
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict, decide_verdict
-from nbstream.policy.verdict_fields import own_field_value, parse_own_id
 
 ID, OTHER = "abcdefghijklmnopqrstuvwx", "234567abcdefghijklmnopqr"
 VALUE = own_field_value(ID, Verdict.HAM, 0.2, "probability < 0.5 (unsure)", "default")

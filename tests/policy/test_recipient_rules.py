@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from nbstream.mail.message import Message
 from nbstream.policy.actions import Action, VerdictActions
 from nbstream.policy.address_patterns import AddressPattern
-from nbstream.policy.filter_marks import OWN_FIELD
+from nbstream.policy.feedback_mail import quoted_ids
+from nbstream.policy.field_names import OWN_FIELD
 from nbstream.policy.first_scores import FirstScores
-from nbstream.policy.policy import ThresholdPolicy
-from nbstream.policy.quoted_ids import quoted_ids
+from nbstream.policy.header_policy import own_field_value, parse_own_id
 from nbstream.policy.recipient_rules import (
     PolicyVerdict,
     RecipientGroup,
@@ -21,8 +21,8 @@ from nbstream.policy.recipient_rules import (
     RecipientTreatment,
     group_recipients,
 )
+from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.policy.verdict import ModelState, Verdict, decide_verdict
-from nbstream.policy.verdict_fields import own_field_value, parse_own_id
 
 ACTIONS = ["pass", "quarantine", "redirect:a@x", "redirect:b@x", "reject", "defer"]
 READY = ModelState({})

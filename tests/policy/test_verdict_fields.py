@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.policy.verdict import Thresholds, Verdict
-from nbstream.policy.verdict_fields import (
+from nbstream.policy.header_policy import (
     clamped_log_odds,
     comparable_scores,
 )
+from nbstream.policy.verdict import Thresholds, Verdict
 
 
 @given(st.floats(0, 1))

@@ -23,7 +23,7 @@ from nbstream.errors import DaemonRunning, StoreIncompatible, StoreUnavailable
 from nbstream.filter import AutolearnLayer, Filter, FilterPolicy, LessonOutcome
 from nbstream.mail.message import Message
 from nbstream.policy.lesson_source import Insistence
-from nbstream.policy.policy import ThresholdPolicy
+from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.migration import migrate, migrate_back
 from nbstream.store.model import signature

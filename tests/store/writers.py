@@ -21,7 +21,7 @@ from nbstream.errors import StoreUnavailable
 from nbstream.filter import Filter, FilterParts, FilterPolicy
 from nbstream.mail.message import Message
 from nbstream.policy.lesson_source import LessonSource
-from nbstream.policy.policy import ThresholdPolicy
+from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer

@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.mail.message import Message
-from nbstream.tokens.encoding import MAX_TOKEN_BYTES
-from nbstream.tokens.raw_header import raw_header_tokens
+from nbstream.tokens.header_tokens import raw_header_tokens
+from nbstream.tokens.token_list import MAX_TOKEN_BYTES
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions, Tokens
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.tokens.signatures import MAX_TAGS, signature_tokens
+from nbstream.tokens.header_tokens import MAX_TAGS, signature_tokens
 from tests.tokens.test_header_tokens import tokens_of
 
 SIGNATURE = "v=1; a=rsa-sha256; c=relaxed/relaxed; d=mail.example.org; s=s2026; h=from:to; bh=YWJj=; b=ZGVm="

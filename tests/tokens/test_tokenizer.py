@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.mail.message import Message
-from nbstream.tokens.encoding import MAX_TOKEN_BYTES
+from nbstream.tokens.token_list import MAX_TOKEN_BYTES
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions, Tokens
 from tests.letters import letters
 

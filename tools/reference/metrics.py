@@ -21,7 +21,7 @@ from nbstream.listeners.stream.metrics import StreamMetrics
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.metrics.page import PageMetrics
 from nbstream.policy.first_scores import FirstScores
-from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
+from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.store.connection import Primary
 from nbstream.store.mirror.mirror import Mirror
 from tools.reference.markup import NOTICE, Undocumented, plain, table

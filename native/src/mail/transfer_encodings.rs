@@ -1,4 +1,4 @@
-//! Content transfer encodings: see `nbstream/mail/transfer_encodings.py`, and CPython's `binascii`.
+//! Content transfer encodings: see `nbstream/mail/encoded_words.py`, and CPython's `binascii`.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! The text at the end of a message of which only the beginning is parsed: see `nbstream/mail/unread_end.py`.
+//! The text at the end of a message of which only the beginning is parsed: see `nbstream/mail/message.py`.
 
 use super::bytes::{contains, find_byte};
 use super::charsets;

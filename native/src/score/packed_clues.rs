@@ -1,4 +1,4 @@
-//! The numbers of clues in one byte string. See `nbstream/bayes/packed_clues.py`.
+//! The numbers of clues in one byte string. See `nbstream/bayes/clues.py`.
 
 use crate::table::Counts;
 

@@ -23,7 +23,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from nbstream.mail.content_buffer import ContentBuffer
+from nbstream.mail.lines import ContentBuffer
 from nbstream.wire.user_names import printable_user
 
 ACCEPTED = b"+\n"

@@ -44,8 +44,8 @@ from nbstream.listeners.peers import Peer
 from nbstream.listeners.smtp import replies
 from nbstream.listeners.smtp.feedback import FeedbackMailbox
 from nbstream.listeners.smtp.replies import TEMPORARY_FAILURE, error_reply
+from nbstream.mail.header_edits import tag_as_value, tagged_value
 from nbstream.mail.lines import normalize_line_ends
-from nbstream.mail.subject_tag import tag_as_value, tagged_value
 from nbstream.policy.actions import ActionKind
 from nbstream.wire.smtp_reply import SmtpReply
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.listeners.smtp import replies
-from nbstream.mail.content_buffer import ContentBuffer
+from nbstream.mail.lines import ContentBuffer
 from nbstream.relay.next_hop import SmtpPath
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from nbstream.listeners.smtp import replies
-from nbstream.mail.content_buffer import ContentBuffer
-from nbstream.mail.lines import normalize_line_ends
+from nbstream.mail.lines import ContentBuffer, normalize_line_ends
 from nbstream.wire.smtp import remove_dot_stuffing
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from nbstream.mail.content_buffer import ContentBuffer
+from nbstream.mail.lines import ContentBuffer
 from nbstream.wire.user_names import printable_user
 
 if TYPE_CHECKING:

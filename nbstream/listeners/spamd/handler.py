@@ -30,10 +30,10 @@ from nbstream.listeners.spamd.codec import (
     SpamdRequest,
     TellRequest,
 )
-from nbstream.mail import marking
+from nbstream.mail import header_edits
 from nbstream.mail.lines import is_blank
-from nbstream.policy import verdict_fields
-from nbstream.policy.clues_field import clues_field_value
+from nbstream.policy import header_policy
+from nbstream.policy.header_policy import clues_field_value
 from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class SpamdHandler:
         except Exception as error:  # noqa: BLE001 - a fault in a check must not lose mail or end the listener
             _log_fault("check", error)
             return CHECK_FAILED.render()
-        score, required = verdict_fields.comparable_scores(check.verdict, check.probability, check.thresholds)
+        score, required = header_policy.comparable_scores(check.verdict, check.probability, check.thresholds)
         judgement = wire.SpamdJudgement(check.verdict, score, required)
         arguments = (request, judgement, check, body, handler.runtime)
         if len(body) > _THREAD_BYTES:
@@ -129,9 +129,9 @@ def _content(command: SpamdCommand, check: Check, body: bytes, runtime: Runtime)
         case SpamdCommand.REPORT_IFSPAM:
             return (_report(check, runtime.header_policy.model_name),) if check.verdict.is_spam else ()
         case SpamdCommand.PROCESS | SpamdCommand.HEADERS:
-            head, _ = marking.split_header_and_body(body)
+            head, _ = header_edits.split_header_and_body(body)
             del _  # a copy of the body
-            marked = marking.rewrite_header(head, runtime.header_policy.edits(check))
+            marked = header_edits.rewrite_header(head, runtime.header_policy.edits(check))
             return (marked, memoryview(body)[len(head) :]) if command is SpamdCommand.PROCESS else (marked,)
     return ()
 

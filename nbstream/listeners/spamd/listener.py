@@ -27,7 +27,7 @@ from nbstream.listeners.spamd.codec import (
     decompress,
 )
 from nbstream.listeners.spamd.handler import SpamdHandler
-from nbstream.mail.content_buffer import ContentBuffer
+from nbstream.mail.lines import ContentBuffer
 
 if TYPE_CHECKING:
     from nbstream.listeners.limits import ListenerLimits

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import zstandard
 
-from nbstream.bayes.packed_clues import PackedClues, bytes_of_index
+from nbstream.bayes.clues import PackedClues, bytes_of_index
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.explanation import CountedClue, CountedTokenClues, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict

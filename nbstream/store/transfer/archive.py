@@ -37,7 +37,7 @@ from nbstream.errors import InputError, StoreIncompatible
 from nbstream.store.model import signature as time_base
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.signature import current_signature, is_former
-from nbstream.tokens.encoding import MAX_TOKEN_BYTES
+from nbstream.tokens.token_list import MAX_TOKEN_BYTES
 
 FORMAT_VERSION = 1
 

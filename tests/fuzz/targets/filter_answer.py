@@ -5,7 +5,7 @@ The first byte says how the rest becomes an answer: as it is, or as the content 
 
 from __future__ import annotations
 
-from nbstream.mail import marking
+from nbstream.mail import header_edits
 from tests.deploy.filter_script import functions
 from tests.fuzz.target import Choices, FuzzTarget
 
@@ -18,7 +18,7 @@ def _check(data: bytes) -> None:
     is_content = choices.number(2)
     content = choices.rest
     head = b"SPAMD/1.1 0 EX_OK\r\nContent-length: %d\r\nSpam: False ; 0.0 / 5.0\r\n\r\n" % len(content)
-    assert _SCRIPT.header_length(content) == len(marking.split_header_and_body(content)[0])
+    assert _SCRIPT.header_length(content) == len(header_edits.split_header_and_body(content)[0])
     assert 0 <= _SCRIPT.envelope_line_length(bytearray(content)) <= len(content)
     try:
         fields, header = _SCRIPT.parse_answer(head + content if is_content else content)
@@ -26,7 +26,7 @@ def _check(data: bytes) -> None:
         _SCRIPT.verdict(fields)
     except _SCRIPT.NoAnswerError:
         return
-    assert marking.split_header_and_body(header + _BODY) == (header, _BODY)
+    assert header_edits.split_header_and_body(header + _BODY) == (header, _BODY)
 
 
 TARGET = FuzzTarget(

@@ -7,11 +7,11 @@ import re
 from nbstream.bayes.counts import is_sum
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
-from nbstream.policy.clues_field import escape_token
+from nbstream.policy.header_policy import escape_token
 from nbstream.policy.incoming_message import MessageReader
 from nbstream.store.recent.checked_messages import CheckedMessage
-from nbstream.tokens.encoding import MAX_TOKEN_BYTES
 from nbstream.tokens.origins import token_origin
+from nbstream.tokens.token_list import MAX_TOKEN_BYTES
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions, Tokens
 from tests.fuzz.target import Choices, FuzzTarget
 

@@ -11,7 +11,7 @@ from nbstream.listeners.http.page.rendering import PageRenderer
 from nbstream.listeners.http.page.requests import Page, PageRefused, PageRequest
 from nbstream.listeners.http.page.threshold_query import FIELDS, read_trial, verdict_line
 from nbstream.policy.envelope import Envelope
-from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
+from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.store.recent.message_rows import MessageRow
 from tests.fuzz.page_elements import assert_own_elements
 from tests.fuzz.shown_records import SESSION, TIME, show_changes, show_row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nbstream.tokens.signatures import signature_tokens
+from nbstream.tokens.header_tokens import signature_tokens
 from tests.fuzz.target import FuzzTarget
 
 _TOKEN = re.compile(r"dkim-signature(?:\.selector)?:[\w.-]+")

@@ -19,7 +19,7 @@ from nbstream.listeners.smtp.listener import SmtpListener
 from nbstream.listeners.smtp.listener_state import SmtpOptions, TlsMode
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.metrics.daemon import DaemonMetrics
-from nbstream.policy.filter_marks import OWN_FIELD
+from nbstream.policy.field_names import OWN_FIELD
 from nbstream.relay.next_hop import DataReplies, SmtpPath
 from nbstream.relay.outlet import Outlet
 from nbstream.relay.quarantine import Quarantine

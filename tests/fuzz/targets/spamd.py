@@ -12,7 +12,7 @@ from nbstream.listeners.spamd.codec import (
     decompress,
     render_check,
 )
-from nbstream.mail import header_fields, marking
+from nbstream.mail import header_edits, header_fields
 from nbstream.mail.header_edits import HeaderEdits
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.verdict import Verdict
@@ -44,9 +44,9 @@ def _check_request(request: SpamdRequest) -> None:
     bodies = list(decompress(request.body, _LIMIT)) if request.compressed else [request.body]
     body = b"".join(piece for piece in bodies if isinstance(piece, bytes))
     assert len(body) <= _LIMIT
-    head, rest = marking.split_header_and_body(body)
+    head, rest = header_edits.split_header_and_body(body)
     assert head + rest == body
-    marked = normalize_line_ends(marking.rewrite_header(head, _EDITS))
+    marked = normalize_line_ends(header_edits.rewrite_header(head, _EDITS))
     names = [field.name for field in header_fields.parse_fields(marked, header_fields.body_offset(marked))]
     assert names.count("x-own") == 1
     assert render_check(request, SpamdJudgement(Verdict.UNSURE, score=0.0, required=1.0), body).endswith(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from nbstream.mail.encoded_words import decode_encoded_words
+from nbstream.mail.header_edits import tag_subject, untag_subject, untagged_value
 from nbstream.mail.header_fields import body_offset, parse_fields
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
-from nbstream.mail.subject_tag import tag_subject, untag_subject, untagged_value
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.fuzz.target import Choices, FuzzTarget
 

@@ -14,8 +14,8 @@ from nbstream.listeners.http.page.requests import Json, Page, PageRefused, PageR
 from nbstream.listeners.http.page.thresholds_view import ThresholdLookups, ThresholdsView
 from nbstream.policy.actions import VerdictActions
 from nbstream.policy.first_scores import FirstScores
-from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
 from nbstream.policy.recipient_rules import RecipientRules
+from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.policy.verdict import ModelState
 from nbstream.wire.api_json import encode_json
 from tests.fuzz.page_elements import assert_own_elements

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 
-from nbstream.mail.transfer_encodings import decode_base64, decode_transfer_encoding
-from nbstream.mail.unread_end import decode_unread_end
+from nbstream.mail.encoded_words import decode_base64, decode_transfer_encoding
+from nbstream.mail.message import decode_unread_end
 from tests.fuzz.target import Choices, FuzzTarget
 
 _ENCODINGS = ("base64", "quoted-printable", "7bit", "x-uuencode", "")

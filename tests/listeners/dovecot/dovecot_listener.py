@@ -23,7 +23,7 @@ from nbstream.listeners.limits import BytesInFlight, ListenerLimits
 from nbstream.listeners.message_service import MessageService
 from nbstream.listeners.sockets import open_listening_socket
 from nbstream.metrics.daemon import DaemonMetrics
-from nbstream.policy.policy import ThresholdPolicy
+from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.spool.backlog import SpoolBacklog, measure_backlog
 from nbstream.spool.message_spool import MessageSpool
 from tests.listeners.filters import OpenFilter, open_filter

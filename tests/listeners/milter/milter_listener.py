@@ -22,7 +22,7 @@ from nbstream.listeners.milter.session import PROGRESS_SECONDS
 from nbstream.listeners.runtime import Runtime
 from nbstream.listeners.sockets import open_listening_socket
 from nbstream.metrics.daemon import DaemonMetrics
-from nbstream.policy.policy import ThresholdPolicy
+from nbstream.policy.thresholds import ThresholdPolicy
 from tests.listeners.filters import OpenFilter, open_filter
 from tests.listeners.milter import milter_frames as wire
 from tests.listeners.milter.milter_frames import Reply

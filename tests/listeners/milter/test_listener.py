@@ -19,13 +19,12 @@ from nbstream.listeners.peers import Teachers
 from nbstream.mail.message import Message
 from nbstream.policy.actions import Action, VerdictActions
 from nbstream.policy.address_patterns import AddressPattern
-from nbstream.policy.filter_marks import OWN_FIELD
-from nbstream.policy.header_policy import HeaderPolicy
+from nbstream.policy.field_names import OWN_FIELD
+from nbstream.policy.header_policy import HeaderPolicy, parse_own_id
 from nbstream.policy.incoming_message import MessageReader
-from nbstream.policy.policy import ThresholdPolicy
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules, RecipientTreatment
+from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.policy.verdict import Verdict
-from nbstream.policy.verdict_fields import parse_own_id
 from tests.listeners.milter import milter_frames as wire
 from tests.listeners.milter.milter_frames import Reply
 from tests.listeners.milter.milter_listener import HAM, SPAM, RunningMilter, edited, open_milter

@@ -26,8 +26,8 @@ from nbstream.listeners.sockets import open_listening_socket
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.actions import VerdictActions
 from nbstream.policy.header_policy import HeaderPolicy
-from nbstream.policy.policy import ThresholdPolicy
 from nbstream.policy.recipient_rules import RecipientRules
+from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.relay.maildir_next_hop import MaildirNextHop
 from nbstream.relay.next_hop import NextHop
 from nbstream.relay.outlet import Outlet

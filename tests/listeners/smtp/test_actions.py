@@ -18,9 +18,9 @@ from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
 from nbstream.policy.actions import Action, VerdictActions
 from nbstream.policy.address_patterns import AddressPattern
-from nbstream.policy.filter_marks import FilterMarks
-from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
+from nbstream.policy.field_names import FilterMarks
 from nbstream.policy.recipient_rules import RecipientRule
+from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.relay import quarantine
 from nbstream.relay.quarantine import Quarantine, QuarantineNote
 from nbstream.relay.smtp_connections import NextHopLimits

@@ -22,7 +22,7 @@ from nbstream.listeners.sockets import open_listening_socket
 from nbstream.listeners.spamd.listener import SpamdListener
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.header_policy import HeaderPolicy
-from nbstream.policy.policy import ThresholdPolicy
+from nbstream.policy.thresholds import ThresholdPolicy
 from tests.listeners.filters import OpenFilter, open_filter
 from tests.listeners.runtimes import LOOPBACK, make_runtime
 from tests.waiting import DEADLINE_SECONDS, until

@@ -16,10 +16,10 @@ from redis.asyncio import Redis
 
 from nbstream.errors import ConfigError
 from nbstream.filter import Check, FilterPolicy
-from nbstream.mail import marking
+from nbstream.mail import header_edits
 from nbstream.mail.message import Message
 from nbstream.policy.header_policy import HeaderPolicy
-from nbstream.policy.policy import ThresholdPolicy
+from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
 from tests.filter.disputes import DISPUTED, teach_dispute
@@ -370,7 +370,7 @@ async def test_a_large_header_is_rewritten_while_others_are_served(
     spamd: RunningSpamdListener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """50 MB of forged fields take seconds."""
-    rewrite_header, others_ran = marking.rewrite_header, threading.Event()
+    rewrite_header, others_ran = header_edits.rewrite_header, threading.Event()
     loop = asyncio.get_running_loop()
 
     def rewrite_when_others_ran(*arguments: Any) -> bytes:
@@ -378,7 +378,7 @@ async def test_a_large_header_is_rewritten_while_others_are_served(
         assert others_ran.wait(DEADLINE_SECONDS)
         return rewrite_header(*arguments)
 
-    monkeypatch.setattr(marking, "rewrite_header", rewrite_when_others_ran)
+    monkeypatch.setattr(header_edits, "rewrite_header", rewrite_when_others_ran)
     _, head = reply(await spamd.ask(request("HEADERS", message=b"X-Nbstream: ham\r\n" * 20_000 + SPAM)))
 
     assert head.count(b"X-Nbstream: ") == 1

@@ -12,7 +12,7 @@ from pathlib import Path
 from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
 from nbstream.filter import Filter, FilterParts, FilterPolicy
-from nbstream.policy.policy import ThresholdPolicy
+from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.acknowledged.lesson_files import FOLDER
 from nbstream.store.acknowledged.lesson_journal import LessonJournal
 from nbstream.store.acknowledged.lesson_restorer import LessonRestorer

@@ -14,7 +14,7 @@ from nbstream.bayes.counts import Totals
 from nbstream.bayes.half_life import HalfLife
 from nbstream.filter import FilterPolicy
 from nbstream.filter.scorer import Scorer
-from nbstream.policy.policy import ThresholdPolicy
+from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.lua import lua_script
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.autolearn_layer import AutolearnModel

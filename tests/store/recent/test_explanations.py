@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.bayes.packed_clues import PackedClues
+from nbstream.bayes.clues import PackedClues
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.explanation import CountedClue, CountedTokenClues, Explanation, ScoreCounts
 from nbstream.policy.verdict import ModelState, Thresholds

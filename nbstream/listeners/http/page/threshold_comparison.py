@@ -22,7 +22,7 @@ from nbstream.listeners.http.page.threshold_query import (
     rate_value,
     verdict_line,
 )
-from nbstream.policy.policy import FalsePositiveBudget, Threshold, ThresholdPolicy
+from nbstream.policy.thresholds import FalsePositiveBudget, Threshold, ThresholdPolicy
 from nbstream.policy.verdict import format_threshold
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from nbstream.policy.policy import FalsePositiveBudget, Threshold, ThresholdPolicy
+from nbstream.policy.thresholds import FalsePositiveBudget, Threshold, ThresholdPolicy
 
 UNSURE, SPAM, SPAM_BUDGET, REJECT, REJECT_BUDGET = FIELDS = (
     "unsure", "spam", "spam_budget", "reject", "reject_budget",

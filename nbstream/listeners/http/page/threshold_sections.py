@@ -33,7 +33,7 @@ from nbstream.listeners.http.page.threshold_outcome import (
     threshold_texts,
 )
 from nbstream.listeners.http.page.threshold_query import budget_instead, rate_value
-from nbstream.policy.policy import ThresholdPolicy
+from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.policy.verdict import format_threshold
 
 if TYPE_CHECKING:

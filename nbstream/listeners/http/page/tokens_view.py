@@ -13,15 +13,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from nbstream.bayes.clues import TokenVote, loudest_tokens
 from nbstream.bayes.counts import CLASSES
-from nbstream.bayes.loudest_tokens import TokenVote, loudest_tokens
 from nbstream.listeners.http.page.requests import Answer, Page, PageRefused, PageRequest
 from nbstream.listeners.http.page.routes import PageRoute
 from nbstream.listeners.http.page.texts import text
 from nbstream.tokens.origins import token_origin
 
 if TYPE_CHECKING:
-    from nbstream.bayes.loudest_tokens import NamedCounts
+    from nbstream.bayes.clues import NamedCounts
 
 MAX_TOKENS = 500_000
 """A model of more tokens is not searched: to copy so many stops other work for some 30 ms."""

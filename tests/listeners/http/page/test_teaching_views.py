@@ -15,8 +15,8 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.assembly.filter import make_scorer
+from nbstream.bayes.clues import NamedCounts
 from nbstream.bayes.counts import ClassCounts, Totals
-from nbstream.bayes.loudest_tokens import NamedCounts
 from nbstream.config import Settings
 from nbstream.errors import StoreUnavailable
 from nbstream.filter.preview import HypotheticalCounts

@@ -20,7 +20,7 @@ from nbstream.listeners.http.page.threshold_query import (
     read_trial,
     verdict_line,
 )
-from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
+from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 
 FIXED = ThresholdPolicy(0.5, 0.95)
 BUDGET = ThresholdPolicy(0.4, FalsePositiveBudget(0.001, 0.97), FalsePositiveBudget(0.0001))

@@ -25,8 +25,8 @@ from nbstream.listeners.http.page.thresholds_view import ThresholdLookups, Thres
 from nbstream.policy.actions import VerdictActions
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.first_scores import FirstScore, FirstScores, FirstScoreWindow
-from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
+from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.policy.verdict import ModelState
 from tests.evaluation.scored import first_scores, random_scores
 from tests.evaluation.test_threshold_choices import FEW
