@@ -24,7 +24,7 @@ LAYERS = [
     {"store"},
     {"filter"},
     {"wire"},
-    {"relay"},
+    {"delivery"},
     {"spool"},
     {"evaluation"},
     {"metrics"},

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from nbstream.addresses import TcpAddress
 from nbstream.config import ServerNextHopSetting
-from nbstream.relay.maildir_next_hop import MaildirNextHop
-from nbstream.relay.quarantine import Quarantine
+from nbstream.delivery.maildir import MaildirNextHop
+from nbstream.delivery.quarantine import Quarantine
 
 if TYPE_CHECKING:
     from nbstream.config import RelaySettings, Settings
-    from nbstream.relay.next_hop import NextHop
-    from nbstream.relay.smtp_server import SmtpServer
+    from nbstream.delivery.next_hop import NextHop
+    from nbstream.delivery.next_hop_connection import SmtpServer
 
 
 def make_next_hop(settings: Settings) -> NextHop:
@@ -20,10 +20,9 @@ def make_next_hop(settings: Settings) -> NextHop:
     next_hop = settings.relay.next_hop
     if isinstance(next_hop, ServerNextHopSetting):
         # Imported here, since commands for a quarantine before a Maildir need no SMTP client.
-        from nbstream.relay import smtp_connections  # noqa: PLC0415 - see above
-        from nbstream.relay.smtp_next_hop import SmtpNextHop  # noqa: PLC0415 - see above
+        from nbstream.delivery.smtp_next_hop import NextHopLimits, SmtpNextHop  # noqa: PLC0415 - see above
 
-        limits = smtp_connections.NextHopLimits(
+        limits = NextHopLimits(
             connect_timeout_seconds=settings.relay.connect_timeout_seconds,
             reply_timeout_seconds=settings.relay.reply_timeout_seconds,
             max_connections=settings.limits.max_connections,
@@ -34,7 +33,7 @@ def make_next_hop(settings: Settings) -> NextHop:
 
 
 def _server(relay: RelaySettings, next_hop: ServerNextHopSetting) -> SmtpServer:
-    from nbstream.relay.smtp_server import RelayLogin, RelayTls, SmtpServer, TlsMode  # noqa: PLC0415 - see above
+    from nbstream.delivery.next_hop_connection import RelayLogin, RelayTls, SmtpServer, TlsMode  # noqa: PLC0415 - see above
 
     login = None
     if relay.user_file and relay.password_file:

@@ -145,9 +145,9 @@ def _nobody_by_address(_: Settings) -> Teachers:
 def _make_mail(section: MailListenerSettings, context: ListenerContext) -> Listener:
     """Return the SMTP listener, or the LMTP listener."""
     # Imported here: where the listener is off, and in all commands, aiosmtpd is not loaded.
+    from nbstream.delivery.outlet import Outlet  # noqa: PLC0415 - see above
     from nbstream.listeners.smtp.listener import SmtpListener  # noqa: PLC0415 - see above
     from nbstream.listeners.smtp.listener_state import SmtpOptions, TlsMode  # noqa: PLC0415 - see above
-    from nbstream.relay.outlet import Outlet  # noqa: PLC0415 - see above
 
     parts = context.parts
     outlet = Outlet(parts.next_hop, parts.quarantine)

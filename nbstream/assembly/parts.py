@@ -2,36 +2,193 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import random
+import socket
+import time
+import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from nbstream.assembly.activity import ActivityParts, make_activity
-from nbstream.assembly.background import BackgroundTasks
+from nbstream import __version__
 from nbstream.assembly.delivery import make_next_hop, make_quarantine
 from nbstream.assembly.filter import AutolearnParts, make_autolearn_parts, make_filter
 from nbstream.assembly.store import make_autolearn_model, make_mirror, make_model, make_recent_messages
+from nbstream.delivery.quarantine_release import QuarantineRetention
+from nbstream.errors import ConfigError, StoreIncompatible
 from nbstream.filter import CheckQueue, CompositeObserver, CountingObserver, RememberingObserver
-from nbstream.relay.quarantine_retention import QuarantineRetention
 from nbstream.store.acknowledged.lesson_restorer import LessonRestorer
+from nbstream.store.activity import ActivityCounter, ActivityWriter, ListenerConnections, ProcessStatus
+from nbstream.store.backoff import RESTART_WAITS, Backoff
 from nbstream.store.canaries import FOLDER as CANARY_FOLDER
 from nbstream.store.canaries import Canaries
+from nbstream.store.cancellation import cancel_and_wait, stop_if_cancelled
 from nbstream.store.connection import PrimaryWatch
 from nbstream.store.mirror.eviction import Evictor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
     from nbstream.assembly.store import RedisClients
     from nbstream.config import Settings
+    from nbstream.delivery.next_hop import NextHop
+    from nbstream.delivery.quarantine import Quarantine
     from nbstream.engine.choice import Engine
     from nbstream.filter import Filter, FilterObserver
     from nbstream.metrics.daemon import DaemonMetrics
-    from nbstream.relay.next_hop import NextHop
-    from nbstream.relay.quarantine import Quarantine
+    from nbstream.metrics.delivery import DeliveryMetrics
     from nbstream.store.mirror.mirror import Mirror
     from nbstream.store.model.model import Model
     from nbstream.store.recent.checked_messages import RecentMessages
+
+
+# The activity of one process from settings: what it counts, and what it says of itself.
+
+
+class ProcessReport:
+    """What a process says of itself; ``worker`` is its number, None where it is the only one of its daemon."""
+
+    def __init__(self, worker: int | None, mirror: Mirror, delivery: DeliveryMetrics) -> None:
+        self._host = socket.gethostname()
+        self._worker = worker or 0
+        self._mirror = mirror
+        self._delivery = delivery
+        self._quarantined: int | None = None
+
+    def name(self, settings: Settings) -> str:
+        """Return the name of the process, which another one has only once this one has ended.
+
+        Daemons with different state folders on one host may share a model.
+        """
+        folder = zlib.crc32(str(settings.state_dir).encode("utf-8", "surrogateescape"))
+        return f"{self._host}/{folder:08x}/{self._worker}"
+
+    def quarantine_swept(self, remaining: int) -> None:
+        """Note how many messages are in the quarantine now."""
+        self._quarantined = remaining
+
+    def status(self) -> ProcessStatus:
+        """Return how the process is now."""
+        mirror = self._mirror
+        return ProcessStatus(
+            self._host,
+            self._worker,
+            __version__,
+            mirror.totals is not None,
+            round(mirror.lag_seconds, 1),
+            self._quarantined,
+            {
+                listener: ListenerConnections(counts.open, counts.accepted, counts.refused)
+                for listener, counts in sorted(self._delivery.connections().items())
+            },
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityParts:
+    """What counts in this process, what writes that to Redis, and what the process says of itself."""
+
+    counter: ActivityCounter
+    writer: ActivityWriter
+    report: ProcessReport
+
+
+def make_activity(
+    settings: Settings,
+    clients: RedisClients,
+    model: Model,
+    mirror: Mirror,
+    metrics: DaemonMetrics,
+    worker: int | None,
+) -> ActivityParts | None:
+    """Return the parts; None where no page shows it, neither here nor on another host."""
+    if not settings.remembers_rows:
+        return None
+    counter, report = ActivityCounter(), ProcessReport(worker, mirror, metrics.delivery)
+    metrics.delivery.report_unchecked_to(counter.count_unchecked)
+    # The client that does not retry by itself: nothing may be counted twice.
+    writer = ActivityWriter(
+        clients.blocking_client,
+        model.keys,
+        counter,
+        report.name(settings),
+        report.status,
+        metrics.store.activity_dropped,
+    )
+    writer.report_writes_to(model.note_writes_accepted)
+    return ActivityParts(counter, writer, report)
+
+
+# Work that goes on for as long as the process: what fails is logged, counted, shown, and started again.
+#
+# Rule: mail never ends because such work has failed. Only what waiting cannot mend ends the process: a
+# configuration or a stored model that cannot be used.
+
+_log = logging.getLogger(__name__)
+
+_SHOWN_SECONDS = 2 * RESTART_WAITS[-1]  # what runs for that long after a failure is well again
+
+
+class BackgroundTasks:
+    """The background work of one process.
+
+    ``count_failures`` gets the name of each work with 0 when it starts, and with 1 each time it fails: what was
+    never counted is not exported.
+    """
+
+    def __init__(self, count_failures: Callable[[str, int], object]) -> None:
+        self._count_failures = count_failures
+        self._tasks: list[asyncio.Task[None]] = []
+        self._failed_at: dict[str, float] = {}
+        self._fatal: BaseException | None = None
+        self._is_over = asyncio.Event()
+
+    @property
+    def failing(self) -> Sequence[str]:
+        """The names of the work that failed a moment ago."""
+        since = time.monotonic() - _SHOWN_SECONDS
+        return [name for name, failed_at in self._failed_at.items() if failed_at > since]
+
+    def start(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
+        """Run ``run`` until it returns, however often it fails."""
+        self._count_failures(name, 0)
+        self._tasks.append(asyncio.create_task(self._keep_running(name, run), name=name))
+
+    async def wait_for_end(self) -> NoReturn:
+        """Wait for what must end the process, and raise it: ``ConfigError`` or ``StoreIncompatible``."""
+        await self._is_over.wait()
+        assert self._fatal is not None
+        raise self._fatal
+
+    async def stop(self) -> None:
+        """Cancel all work, and return when it has ended."""
+        for task in self._tasks:
+            await cancel_and_wait(task)
+
+    async def _keep_running(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
+        backoff = Backoff(RESTART_WAITS, random.random)
+        while True:
+            stop_if_cancelled()
+            started = time.monotonic()
+            try:
+                await run()
+            except (ConfigError, StoreIncompatible) as error:
+                self._fatal = error
+                self._is_over.set()
+                return
+            except Exception as error:  # noqa: BLE001 - the rule of this module
+                _log.error(
+                    "the background work %r has failed and is started again: %s", name, error, exc_info=True
+                )
+                self._count_failures(name, 1)
+            else:
+                return
+            self._failed_at[name] = time.monotonic()
+            if self._failed_at[name] - started > _SHOWN_SECONDS:
+                backoff.reset()
+            await asyncio.sleep(backoff.next_wait())
 
 
 class BackgroundWork(Protocol):

@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from nbstream.assembly.counts import table_functions
-from nbstream.engine.choice import PYTHON
+from nbstream.bayes.counts import ClassCounts, Counts
+from nbstream.bayes.table_counts import TableCounts
+from nbstream.engine.choice import PYTHON, Engine, choose_engine
+from nbstream.engine.table import TableFunctions
 from nbstream.store import connection
 from nbstream.store.acknowledged.lesson_files import FOLDER
 from nbstream.store.acknowledged.lesson_journal import LessonJournal
@@ -23,6 +25,7 @@ from nbstream.store.model.model import Model
 from nbstream.store.model.temporary import temporary_model, temporary_name
 from nbstream.store.recent import checked_messages
 from nbstream.store.recent.row_search import RowSearch
+from nbstream.tokens import TOKENIZER_VERSION
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,8 +35,22 @@ if TYPE_CHECKING:
 
     from nbstream.addresses import TcpAddress
     from nbstream.config import Settings
-    from nbstream.engine.choice import Engine
     from nbstream.store.model.acknowledgement import LessonRecorder
+
+
+# What holds the counts with the engine of the process.
+
+
+def table_functions(engine: Engine) -> TableFunctions | None:
+    """Return what works on tables of counts; None where the counts are those of Python."""
+    return TableFunctions(engine.native_library) if engine.native_library else None
+
+
+def make_counts(engine: Engine) -> Counts:
+    """Return empty counts in the memory of this process."""
+    functions = table_functions(engine)
+    return TableCounts.empty(functions) if functions else ClassCounts()
+
 
 _log = logging.getLogger(__name__)
 
@@ -212,3 +229,11 @@ async def open_temporary_model(settings: Settings, purpose: str) -> AsyncIterato
         temporary_model(clients.client, name, ledger_seconds) as model,
     ):
         yield model
+
+
+# The engine that takes messages apart and scores them, from settings.
+
+
+def make_engine(settings: Settings) -> Engine:
+    """Return the engine of this process. Raises ``ConfigError`` where it was asked for and does not fit."""
+    return choose_engine(settings.engine, TOKENIZER_VERSION)

@@ -26,7 +26,7 @@ import numpy as np
 from nbstream.bayes.counts import SUM_PREFIX, WEIGHT_ONE
 from nbstream.bayes.half_life import grow_weight, quantize_unit
 from nbstream.bayes.multinomial import HAM, SPAM, elementwise
-from nbstream.engine.probability import MeanProbability
+from nbstream.engine.score import MeanProbability
 
 if TYPE_CHECKING:
     import ctypes

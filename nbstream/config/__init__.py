@@ -14,15 +14,16 @@ from nbstream.config.listeners import (
     SmtpListenerSettings,
     StreamListenerSettings,
 )
-from nbstream.config.live_settings import (
+from nbstream.config.loading import (
     LIVE_SECTIONS,
     POLICY_SECTIONS,
     changed_keys,
+    find_config_file,
     keys_awaiting_restart,
+    load_settings,
     merge_live_settings,
     policy_hash,
 )
-from nbstream.config.loading import find_config_file, load_settings
 from nbstream.config.policy import (
     ActionsSettings,
     FeedbackSettings,

@@ -6,13 +6,16 @@ once. The texts of pydantic are replaced by our own, because its texts would sho
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
+from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
 from typing import get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from nbstream.config.document import (
@@ -24,9 +27,60 @@ from nbstream.config.document import (
     format_value,
     read_document,
 )
-from nbstream.config.removed_keys import removed_key_text
 from nbstream.config.settings import Settings
 from nbstream.config.values import Section
+
+# The keys that went, with what holds instead: a file with one of them is refused by a sentence.
+
+_REMOVED = {
+    "model.event_models": (
+        "there is one event model, the multinomial with the smoothing that was best on real mail: remove the "
+        "key. A model that was taught with others keeps its tokens, and is scored by them"
+    ),
+    "model.prior_messages": "the prior adds one message to each class: remove the key",
+    "listeners.smtp.hostname": "hostname at the top of the file holds for all listeners",
+    "listeners.lmtp.hostname": "hostname at the top of the file holds for all listeners",
+    "listeners.smtp.max_recipients": "a message may have 1,000 recipients: remove the key",
+    "listeners.lmtp.max_recipients": "a message may have 1,000 recipients: remove the key",
+    "listeners.stream.max_message_bytes": "an entry may have 10 MiB, which Redis has in memory: remove the key",
+    "listeners.stream.max_bytes_in_flight": "limits.max_bytes_in_flight holds for all listeners",
+    "listeners.stream.max_in_flight": "a worker has 16 entries in hand at once: remove the key",
+    "listeners.stream.tries": "an entry that fails three times is moved to the dead ones: remove the key",
+    "listeners.stream.answers": "about 100,000 answers are kept: remove the key",
+    "listeners.stream.dead": "about 1,000 dead entries are kept: remove the key",
+    "relay.max_connections": "limits.max_connections bounds the connections to the next hop, too",
+    "memory.first_scores": "50,000 labelled messages of each class have their first score kept: remove the key",
+    "limits.max_tokens": "2,000 tokens of a message are scored and learned: remove the key",
+    "limits.max_parts": "200 MIME parts of a message are looked at: remove the key",
+    "limits.max_depth": "20 levels of MIME parts are looked at: remove the key",
+    "autolearn.lead": "one class may be 20 messages ahead of the other: remove the key",
+    "model.learning_weights": (
+        "a lesson always weighs more, the more wrong the model was about its message: remove the key"
+    ),
+}
+
+_SOCKET = 'its value stands behind the address now: listen: "unix:/PATH mode=0660 group=NAME"'
+_ONE_LIMIT = "limits.{} holds for all listeners"
+_TIMES = "the time of a client is fixed: remove the key"
+for _listener in ("smtp", "lmtp", "http", "spamd", "milter", "dovecot"):
+    _REMOVED |= {
+        f"listeners.{_listener}.socket_mode": _SOCKET,
+        f"listeners.{_listener}.socket_group": _SOCKET,
+        **{
+            f"listeners.{_listener}.{key}": _ONE_LIMIT.format(key)
+            for key in ("max_message_bytes", "max_connections", "max_bytes_in_flight")
+        },
+        **{
+            f"listeners.{_listener}.{key}": _TIMES
+            for key in ("idle_timeout_seconds", "message_timeout_seconds", "request_timeout_seconds")
+        },
+    }
+
+
+def removed_key_text(key: KeyPath) -> str | None:
+    """Return what to say of a key that is not known any more; None for one that never was."""
+    return _REMOVED.get(".".join(part for part in key if isinstance(part, str)))
+
 
 FILE_NAME = "nbstream.yaml"
 SYSTEM_FOLDER = Path("/etc/nbstream")
@@ -150,3 +204,72 @@ def _keys_below(key: KeyPath) -> list[str]:
         types = [option for option in (annotation, *get_args(annotation)) if isinstance(option, type)]
         section = next(option for option in types if issubclass(option, Section))
     return list(section.model_fields)
+
+
+# Which settings a reload applies, and which wait for a restart.
+#
+# Rules: a section is live as a whole or not at all. Only ``POLICY_SECTIONS`` and ``LIVE_SECTIONS`` say which
+# sections are live. Every part that is built from a live section is built again when the daemon applies new
+# settings.
+
+POLICY_SECTIONS = ("on_filter_failure", "verdict", "actions", "recipients", "headers", "feedback")
+"""The live sections that decide what happens to mail: the policy hash is computed from these."""
+
+LIVE_SECTIONS = (*POLICY_SECTIONS, "log")
+"""The sections that a reload applies."""
+
+_HASH_DIGITS = 12
+
+
+def merge_live_settings(running: Settings, new_settings: Settings) -> Settings:
+    """Return the settings in force after a reload: ``running`` with the live sections of ``new_settings``.
+
+    Raises ConfigError where the two do not fit together: each was checked only by itself.
+    """
+    values = {
+        name: getattr(new_settings if name in LIVE_SECTIONS else running, name) for name in Settings.model_fields
+    }
+    try:
+        settings = type(running).model_validate(values)
+    except ValidationError as error:
+        problems = [
+            ConfigProblem(
+                details["loc"],
+                None,
+                f"{describe_allowed(details)}, with the settings that wait for a restart as they run",
+            )
+            for details in error.errors(include_url=False)
+        ]
+    else:
+        return settings.with_source(new_settings.source) if new_settings.source else settings
+    # Raised outside of the handler: else pydantic's error would be its context, and show the input.
+    raise config_error(str(new_settings.source or "defaults"), problems)
+
+
+def changed_keys(running: Settings, new_settings: Settings) -> tuple[str, ...]:
+    """Return the dotted keys whose values differ."""
+    return tuple(_differing_keys(running, new_settings, ""))
+
+
+def keys_awaiting_restart(in_force: Settings, new_settings: Settings) -> tuple[str, ...]:
+    """Return the dotted keys that ``new_settings`` changes and that only a restart applies."""
+    return tuple(key for key in changed_keys(in_force, new_settings) if key.partition(".")[0] not in LIVE_SECTIONS)
+
+
+def _differing_keys(one: BaseModel, other: BaseModel, prefix: str) -> Iterator[str]:
+    for name in type(one).model_fields:
+        before, after = getattr(one, name), getattr(other, name)
+        if isinstance(before, BaseModel) and type(before) is type(after):
+            yield from _differing_keys(before, after, f"{prefix}{name}.")
+        elif before != after:
+            yield prefix + name
+
+
+def policy_hash(settings: Settings) -> str:
+    """Return twelve hexadecimal digits that are the same for the same policy: SHA-256 of its canonical JSON.
+
+    Defaults count like values from the file. Therefore two files that mean the same have the same hash.
+    """
+    values = settings.model_dump(mode="json", include=set(POLICY_SECTIONS))
+    canonical = json.dumps(values, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:_HASH_DIGITS]

@@ -19,8 +19,10 @@ from nbstream.assembly.listeners import LISTENERS
 from nbstream.assembly.parts import background_work, make_parts
 from nbstream.assembly.policy import make_rules
 from nbstream.assembly.runtime import make_runtime
-from nbstream.daemon.store_checks import open_store, warn_about_durability
+from nbstream.errors import StoreUnavailable
 from nbstream.policy.thresholds import useless_budgets
+from nbstream.store.connection import durability_risks
+from nbstream.store.redis_errors import readable_replies
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,6 +36,36 @@ if TYPE_CHECKING:
     from nbstream.listeners.listener import Listener
     from nbstream.listeners.runtime import Runtime
     from nbstream.metrics.daemon import DaemonMetrics
+
+
+# The checks of Redis and of the stored model when the daemon starts.
+
+
+async def open_store(parts: ServerParts) -> None:
+    """Start the embedded server, and check what is stored; a Redis that is away is logged.
+
+    Raises what waiting cannot mend: ``ConfigError`` and ``StoreIncompatible``.
+    """
+    try:
+        if parts.clients.embedded:
+            await parts.clients.embedded.ensure_running()
+        with readable_replies():
+            await parts.model.open()
+    except StoreUnavailable as error:
+        _log.error("starting without Redis: %s", error)
+
+
+async def warn_about_durability(parts: ServerParts) -> None:
+    """Log what an external server would lose, as soon as it can be reached; the embedded one loses nothing."""
+    if parts.clients.embedded:
+        return
+    await parts.mirror.loaded.wait()
+    try:
+        for risk in await durability_risks(parts.clients.client):
+            _log.warning("%s", risk)
+    except StoreUnavailable as error:
+        _log.warning("Redis was not asked whether it persists: %s", error)
+
 
 _log = logging.getLogger(__name__)
 

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from nbstream.addresses import TcpAddress
 from nbstream.assembly.delivery import make_next_hop
+from nbstream.delivery.next_hop_connection import open_connection
+from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.doctor.certificates import next_hop_certificate
 from nbstream.errors import RelayUnavailable
 from nbstream.findings import ok, problem
-from nbstream.relay.smtp_next_hop import SmtpNextHop
-from nbstream.relay.smtp_opening import open_connection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nbstream.delivery.next_hop_connection import SmtpServer
     from nbstream.doctor.site import Site
     from nbstream.findings import Finding
-    from nbstream.relay.smtp_server import SmtpServer
 
 AWAY = problem(
     "next_hop",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from nbstream.engine.table import Table
 
+
 _REQUEST = struct.Struct("=6Q2q3d")  # nbn_score_request
 _TOTALS = struct.Struct("=5q")
 _HEAD = struct.Struct("<5qd2I")  # the totals, the log-odds, bytes of an index and of a count
@@ -120,3 +121,23 @@ class NativeScoring:
 
 def _pack(sizes: GroupNumbers, options: ScoreOptions, unit: float) -> bytes:
     return _REQUEST.pack(*sizes, *options.limits, *options.messages, options.alpha, unit, options.prior)
+
+
+# The mean probability of the calibration, by the native library. See ``native/src/score/calibration.rs``.
+
+
+class MeanProbability:
+    """Averages the probability of a message over pairs of temperature and bias."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._function = library.nbn_mean_probability
+        self._function.argtypes = [ctypes.c_double, ctypes.c_char_p, ctypes.c_size_t]
+        self._function.restype = ctypes.c_double
+
+    def __call__(self, log_odds: float, pairs: bytes) -> float:
+        """Return P(spam) for log-odds in nats; not a number where it cannot be computed.
+
+        ``pairs`` are three doubles for each pair: its share, the bias, and twice the temperature.
+        """
+        mean: float = self._function(log_odds, pairs, len(pairs))
+        return mean

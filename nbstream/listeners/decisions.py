@@ -32,12 +32,12 @@ from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME, PolicyVerdict, gr
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    from nbstream.delivery.next_hop import SmtpPath
     from nbstream.filter import Check
     from nbstream.listeners.runtime import Runtime
     from nbstream.mail.header_edits import HeaderEdits
     from nbstream.mail.message import Message
     from nbstream.policy.recipient_rules import Decision, RecipientGroup
-    from nbstream.relay.next_hop import SmtpPath
 
 _log = logging.getLogger(__name__)
 

@@ -5,24 +5,109 @@ Rule: a part of the daemon is given only the observer that it needs, never the w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import platform
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from prometheus_client import Counter, Gauge
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from nbstream import __version__
 from nbstream.metrics.delivery import DeliveryMetrics
 from nbstream.metrics.filter import FeedbackMetrics, FilterMetrics
 from nbstream.metrics.model import AutolearnCollector, FirstScoreCollector, ModelCollector
-from nbstream.metrics.process import ProcessMetrics
 from nbstream.metrics.registry import MetricsRegistry
 from nbstream.metrics.store import StoreMetrics
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from prometheus_client.core import Metric
+
     from nbstream.engine.choice import Engine
     from nbstream.filter import FilterPolicy
     from nbstream.store.connection import Primary
     from nbstream.store.mirror.mirror import Mirror
+
+
+# Metrics of the daemon's processes: version, reloads, policy in force, replaced workers. Names are a contract.
+
+
+class ProcessMetrics:
+    """Counts dead workers (for the supervisor) and reloads (``ReloadObserver``)."""
+
+    def __init__(self, registry: MetricsRegistry, engine: str) -> None:
+        self._policy = PolicyCollector()
+        registry.state.register(self._policy)
+        self._reloads = Counter(
+            "nbstream_config_reloads",
+            "Reloads of the configuration, by outcome: applied, refused.",
+            ["outcome"],
+            registry=registry.counts,
+        )
+        for outcome in ("applied", "refused"):
+            self._reloads.labels(outcome)
+        self._restarts = Counter(
+            "nbstream_worker_restarts",
+            "Workers that ended without a SIGTERM, and were replaced.",
+            registry=registry.counts,
+        )
+        self._background_failures = Counter(
+            "nbstream_background_failures",
+            "Background work that failed by a fault and was started again, by its name. Mail goes on meanwhile.",
+            ["work"],
+            registry=registry.counts,
+        )
+        build = Gauge(
+            "nbstream_build_info",
+            "The running version, its Python and its engine (native, python); always 1.",
+            ["version", "python", "engine"],
+            registry=registry.counts,
+            multiprocess_mode="livemax",
+        )
+        build.labels(__version__, platform.python_version(), engine).set(1)
+
+    def worker_died(self) -> None:
+        """Count a worker that ended without having been asked to."""
+        self._restarts.inc()
+
+    def background_failed(self, name: str, failures: int) -> None:
+        """Count failures of background work; 0 of them make its counter appear."""
+        self._background_failures.labels(name).inc(failures)
+
+    def reloaded(self, applied: bool) -> None:
+        """Count a reload of the configuration, by whether it was applied or refused."""
+        self._reloads.labels("applied" if applied else "refused").inc()
+
+    def set_policy(self, policy_hash: str, since: float | None = None) -> None:
+        """Note that the policy of this hash is in force from ``since`` on (Unix time), by default from now on."""
+        self._policy.in_force = (policy_hash, time.time() if since is None else since)
+
+
+class PolicyCollector(Collector):
+    """Gauges of the policy in force: its hash, and the Unix time since when it is in force."""
+
+    def __init__(self) -> None:
+        self.in_force: tuple[str, float] | None = None
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the gauges as they are now; none before a policy is in force."""
+        if self.in_force is None:
+            return
+        policy_hash, since = self.in_force
+        yield GaugeMetricFamily(
+            "nbstream_config_last_success_timestamp_seconds",
+            "When the configuration was last read and applied, at the start or by a reload.",
+            value=since,
+        )
+        policy = GaugeMetricFamily(
+            "nbstream_policy_info", "The hash of the policy in force, as a label; always 1.", labels=["hash"]
+        )
+        policy.add_metric([policy_hash], 1)
+        yield policy
 
 
 @dataclass(frozen=True, slots=True)

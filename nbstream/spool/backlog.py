@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nbstream.relay.maildir_files import sync_folder, unique_name
+from nbstream.delivery.maildir import sync_folder, unique_name
 from nbstream.spool.segments import (
     SpoolPosition,
     create_folder,

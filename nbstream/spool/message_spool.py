@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from nbstream.relay.maildir_files import sync_folder
+from nbstream.delivery.maildir import sync_folder
 from nbstream.spool.segments import (
     FIRST_LINE,
     create_folder,

@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from nbstream.relay.maildir_files import sync_folder
+from nbstream.delivery.maildir import sync_folder
 from nbstream.spool.backlog import keep_failed
 from nbstream.spool.segments import (
     SpooledMessage,

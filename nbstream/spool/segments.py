@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nbstream.relay.maildir_files import sync_folder
+from nbstream.delivery.maildir import sync_folder
 from nbstream.store import frames
 from nbstream.store.embedded.locks import FileLock
 from nbstream.store.frames import NoFrame

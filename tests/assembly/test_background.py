@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from nbstream.assembly import background as module
-from nbstream.assembly.background import BackgroundTasks
+from nbstream.assembly import parts as module
+from nbstream.assembly.parts import BackgroundTasks
 from nbstream.errors import ConfigError, StoreIncompatible, StoreUnavailable
 
 

@@ -176,7 +176,7 @@ async def test_a_process_that_is_silent_or_of_another_version_is_said(
 ) -> None:
     async with run_process(client, tmp_path, 1) as first, run_process(client, tmp_path, 2) as second:
         await first.write()
-        monkeypatch.setattr("nbstream.assembly.activity.__version__", "9.9.9")
+        monkeypatch.setattr("nbstream.assembly.parts.__version__", "9.9.9")
         assert second.parts.activity
         await second.parts.activity.writer.write((await first.now()).at - 60)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.counts import WEIGHT_ONE, Totals
-from nbstream.engine.probability import MeanProbability
+from nbstream.engine.score import MeanProbability
 from tests.bayes.test_calibration import COUNTS, MESSAGES, Labels
 from tests.engine.native import native_library
 

@@ -11,9 +11,9 @@ import pytest
 from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.assembly.delivery import make_next_hop
 from nbstream.config import ServerNextHopSetting, load_settings
+from nbstream.delivery.next_hop_connection import RelayLogin, RelayTls, SmtpServer, TlsMode
+from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.errors import ConfigError
-from nbstream.relay.smtp_next_hop import SmtpNextHop
-from nbstream.relay.smtp_server import RelayLogin, RelayTls, SmtpServer, TlsMode
 
 Write: TypeAlias = Callable[[str], Path]
 

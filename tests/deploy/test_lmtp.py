@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from nbstream import config
-from nbstream.relay.next_hop import SmtpPath
-from nbstream.relay.smtp_next_hop import SmtpNextHop
-from nbstream.relay.smtp_server import SmtpServer
+from nbstream.delivery.next_hop import SmtpPath
+from nbstream.delivery.next_hop_connection import SmtpServer
+from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from tests.deploy.lmtp import PIECES, LmtpDovecot
 from tests.deploy.postfix import DEPLOY, STRANGER, Postfix, logins, open_folder
 from tests.integration.daemon import DaemonProcess, wait_until

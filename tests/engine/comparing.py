@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nbstream.engine.native_library import LIBRARY_FILE, load_library
+from nbstream.engine.choice import LIBRARY_FILE, load_library
 from nbstream.mail.message import Message
 from nbstream.tokens.native_tokenizer import NativeTokenizer
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions, Tokens

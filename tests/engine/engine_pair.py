@@ -16,8 +16,7 @@ from nbstream.assembly.filter import make_filter
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.bayes.table_counts import TableCounts
 from nbstream.config import Settings
-from nbstream.engine.choice import PYTHON, Engine, choose_engine
-from nbstream.engine.native_library import LIBRARY_FILE
+from nbstream.engine.choice import LIBRARY_FILE, PYTHON, Engine, choose_engine
 from nbstream.engine.table import TableFunctions
 from nbstream.filter import Filter, SilentObserver
 from nbstream.mail.message import Message

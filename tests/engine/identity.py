@@ -29,8 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
-from nbstream.engine.choice import Engine
-from nbstream.engine.native_library import LIBRARY_FILE
+from nbstream.engine.choice import LIBRARY_FILE, Engine
 from nbstream.tokens.native_tokenizer import NativeTokenizer
 from tests.engine.compared_mail import corpus_mail, mutated_mail
 from tests.engine.engine_pair import NOW, Difference, EnginePair, Site, Way, native_engine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-from nbstream.engine.native_library import LIBRARY_FILE, load_library
+from nbstream.engine.choice import LIBRARY_FILE, load_library
 from nbstream.engine.table import TableFunctions
 from tests.conftest import missing
 

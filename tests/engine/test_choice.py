@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.engine.choice import ENVIRONMENT, PYTHON, EngineChoice, choose_engine
-from nbstream.engine.native_library import LIBRARY_FILE
+from nbstream.engine.choice import ENVIRONMENT, LIBRARY_FILE, PYTHON, EngineChoice, choose_engine
 from nbstream.errors import ConfigError
 from nbstream.tokens import TOKENIZER_VERSION
 from tests.engine.native import native_library

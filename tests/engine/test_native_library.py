@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nbstream import __version__
-from nbstream.engine.native_library import LIBRARY_FILE, LibraryUnfit, interface_checksum, load_library
+from nbstream.engine.choice import LIBRARY_FILE, LibraryUnfit, interface_checksum, load_library
 from nbstream.tokens import TOKENIZER_VERSION
 from tests.engine.native import native_library
 

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from nbstream import __version__
-from nbstream.engine.choice import ENVIRONMENT
-from nbstream.engine.native_library import LIBRARY_FILE
+from nbstream.engine.choice import ENVIRONMENT, LIBRARY_FILE
 from tests.conftest import missing
 from tests.integration.daemon import DaemonProcess, command, free_port, gone, wait_until
 

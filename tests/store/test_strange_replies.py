@@ -12,7 +12,7 @@ import pytest
 from nbstream.assembly.parts import make_parts
 from nbstream.assembly.store import RedisClients
 from nbstream.config import Settings
-from nbstream.daemon.store_checks import open_store
+from nbstream.daemon.server import open_store
 from nbstream.engine.choice import PYTHON
 from nbstream.errors import StoreUnavailable
 from nbstream.metrics.daemon import DaemonMetrics

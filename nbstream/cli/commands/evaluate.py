@@ -18,11 +18,9 @@ from typing import TYPE_CHECKING
 from tqdm import tqdm
 
 from nbstream import config
-from nbstream.assembly.counts import make_counts
-from nbstream.assembly.engine import make_engine
 from nbstream.assembly.filter import make_autolearner, make_filter
 from nbstream.assembly.policy import make_message_reader
-from nbstream.assembly.store import make_autolearn_model, open_temporary_model
+from nbstream.assembly.store import make_autolearn_model, make_counts, make_engine, open_temporary_model
 from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts, message_files, output_files
 from nbstream.cli.exit_codes import exit_code

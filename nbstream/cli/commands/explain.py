@@ -30,7 +30,7 @@ from nbstream.errors import InputError
 from nbstream.filter.message_record import MessageRecord, find_message_record
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
 from nbstream.store.cancellation import stop_if_cancelled
-from nbstream.wire import api_json as explanation_json
+from nbstream.wire import api_json
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
@@ -139,4 +139,4 @@ def _describe_check(record: MessageRecord) -> str:
 
 
 def _render_json(subject: _Subject) -> str:
-    return json.dumps({"path": subject.path, **explanation_json.message_record_to_json(subject.record)})
+    return json.dumps({"path": subject.path, **api_json.message_record_to_json(subject.record)})

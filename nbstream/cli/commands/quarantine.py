@@ -19,21 +19,19 @@ from nbstream.cli import interrupts
 from nbstream.cli.actor import current_user
 from nbstream.cli.exit_codes import EX_NOINPUT, exit_code
 from nbstream.cli.terminal import local_time, print_error, printable
+from nbstream.delivery import quarantine
+from nbstream.delivery.quarantine_release import IN_DOUBT_TEXT, QuarantineReleaser, shown_text
 from nbstream.errors import InputError, NbstreamError, ReleaseInDoubt
 from nbstream.filter import describe_lesson
 from nbstream.policy.lesson_source import COMMAND_SOURCE
-from nbstream.relay import quarantine
-from nbstream.relay.quarantine_release import IN_DOUBT_TEXT
-from nbstream.relay.quarantine_releaser import QuarantineReleaser
-from nbstream.relay.quarantine_text import shown_text
 from nbstream.store.recent.message_rows import OutcomeKind, QuarantineOutcomes
 from nbstream.wire.api_json import iso_time
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
+    from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage, QuarantineNote
     from nbstream.filter import Lesson
     from nbstream.mail.message import Message
-    from nbstream.relay.quarantine import Quarantine, QuarantinedMessage, QuarantineNote
 
 _MAX_SHOWN_LENGTH = 100
 

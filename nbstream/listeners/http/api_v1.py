@@ -14,8 +14,7 @@ from nbstream.listeners.http import rspamd_codec as rspamd
 from nbstream.listeners.http.listener import AccessLevel, Route
 from nbstream.listeners.http.responses import RequestRefused, json_response
 from nbstream.listeners.http.route_table import last_segment
-from nbstream.wire import api_json as api_v1
-from nbstream.wire import api_json as explanation_json
+from nbstream.wire import api_json
 
 if TYPE_CHECKING:
     from nbstream.filter.message_record import MessageRecord
@@ -74,7 +73,7 @@ class ApiV1:
         async with self._body_reader.read(request) as content:
             handler = self._message_service.message_handler()
             check, _ = await handler.check(await _parse_message(handler, request, content, handler.parse_mail))
-        return json_response(api_v1.check_to_json(check, self._lookups.model_name))
+        return json_response(api_json.check_to_json(check, self._lookups.model_name))
 
     async def _learn(self, request: web.BaseRequest) -> web.Response:
         labels = request.query.getall("label", [])
@@ -90,18 +89,18 @@ class ApiV1:
             handler = self._message_service.message_handler()
             message = await _parse_message(handler, request, content, handler.parse_taught_mail)
             lesson = await handler.learn(message, label, actor_of_request(request))
-        return json_response(api_v1.lesson_to_json(lesson))
+        return json_response(api_json.lesson_to_json(lesson))
 
     async def _message(self, request: web.BaseRequest) -> web.Response:
         message_id = last_segment(request)
-        is_valid = api_v1.is_message_id(message_id)
+        is_valid = api_json.is_message_id(message_id)
         record = await self._lookups.message_record(message_id) if is_valid else None
         if record is None:
             raise RequestRefused(404, "there is no message of this id, or it is not remembered any more")
-        return json_response(explanation_json.message_record_to_json(record))
+        return json_response(api_json.message_record_to_json(record))
 
     async def _model(self, _: web.BaseRequest) -> web.Response:
-        return json_response(api_v1.model_to_json(self._lookups.loaded_model_status()))
+        return json_response(api_json.model_to_json(self._lookups.loaded_model_status()))
 
     async def _describe(self, _: web.BaseRequest) -> web.Response:
         return json_response(self._document)
@@ -113,7 +112,7 @@ async def _parse_message(
     content: bytes,
     parse_mail: Callable[[bytes], Awaitable[Message]],
 ) -> Message:
-    if request.content_type == api_v1.TEXT_TYPE:
+    if request.content_type == api_json.TEXT_TYPE:
         return await handler.parse_text(content, request.charset)
     return await parse_mail(content)
 

@@ -33,7 +33,7 @@ from nbstream.listeners.limits import ListenerLimits
 from nbstream.listeners.peers import Peer
 from nbstream.listeners.request_errors import is_request_error
 from nbstream.logs import event_fields
-from nbstream.wire import api_json as api_v1
+from nbstream.wire import api_json
 from nbstream.wire.api_json import HttpProblem
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def health_routes(health: Callable[[], Awaitable[HealthStatus]]) -> Iterable[Rou
 
     async def ready(_: web.BaseRequest) -> web.Response:
         status = await health()
-        body = api_v1.health_to_json(ready=status.ready, degraded=status.degraded)
+        body = api_json.health_to_json(ready=status.ready, degraded=status.degraded)
         return json_response(body, status=200 if status.ready else 503)
 
     return Route("GET", "/healthz", alive, AccessLevel.OPEN), Route("GET", "/readyz", ready, AccessLevel.OPEN)

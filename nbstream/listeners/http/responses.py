@@ -14,7 +14,7 @@ from nbstream import errors
 from nbstream.errors import NbstreamError, table_row
 from nbstream.listeners.http import rspamd_codec as rspamd
 from nbstream.listeners.request_errors import is_request_error
-from nbstream.wire import api_json as api_v1
+from nbstream.wire import api_json
 from nbstream.wire.api_json import HttpProblem, encode_json
 
 RETRY_SECONDS = {429: 60, 503: 5}
@@ -47,8 +47,8 @@ def refusal_response(
 
     ``allow`` is the value of the field Allow, where there is one.
     """
-    if path.startswith(api_v1.PATH_PREFIX):
-        answer = json_response(problem.body(), problem.status, api_v1.PROBLEM_TYPE)
+    if path.startswith(api_json.PATH_PREFIX):
+        answer = json_response(problem.body(), problem.status, api_json.PROBLEM_TYPE)
     else:
         answer = json_response(rspamd.error_to_json(problem.detail), problem.status)
     if problem.status == 401:

@@ -12,9 +12,9 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nbstream.delivery.next_hop import SmtpPath
 from nbstream.listeners.smtp import replies
 from nbstream.mail.lines import ContentBuffer
-from nbstream.relay.next_hop import SmtpPath
 
 if TYPE_CHECKING:
     from nbstream.listeners.limits import BytesInFlight

@@ -11,24 +11,24 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from nbstream.delivery.next_hop import DataReplies, Envelope
+from nbstream.delivery.outlet import DeliveryPart
+from nbstream.delivery.quarantine import QuarantineNote
 from nbstream.errors import NbstreamError, RelayUnavailable
 from nbstream.listeners.decisions import DecisionObserver, MessageDecisions
 from nbstream.listeners.log_lines import log_message
 from nbstream.listeners.smtp.replies import ACCEPTED, error_reply, refusal
 from nbstream.policy.actions import ActionKind
-from nbstream.relay.next_hop import DataReplies, Envelope
-from nbstream.relay.outlet import DeliveryPart
-from nbstream.relay.quarantine import QuarantineNote
 from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from nbstream.delivery.next_hop import SmtpPath, Transaction
+    from nbstream.delivery.outlet import Outlet
     from nbstream.filter import Check
     from nbstream.listeners.decisions import DecidedMessage, DecidedRecipients
     from nbstream.listeners.runtime import Runtime
-    from nbstream.relay.next_hop import SmtpPath, Transaction
-    from nbstream.relay.outlet import Outlet
 
 _log = logging.getLogger(__name__)
 

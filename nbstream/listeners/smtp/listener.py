@@ -23,9 +23,9 @@ from nbstream.listeners.sockets import BACKLOG
 from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
+    from nbstream.delivery.outlet import Outlet
     from nbstream.listeners.limits import BytesInFlight, ListenerLimits
     from nbstream.listeners.runtime import Runtime
-    from nbstream.relay.outlet import Outlet
 
 _log = logging.getLogger(__name__)
 

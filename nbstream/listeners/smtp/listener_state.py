@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Sequence
 
+    from nbstream.delivery.next_hop import NextHop
     from nbstream.listeners.limits import ListenerLimits
     from nbstream.listeners.peers import Network, Teachers
     from nbstream.listeners.smtp.delivery import Delivery
     from nbstream.listeners.smtp.feedback import FeedbackMailbox
-    from nbstream.relay.next_hop import NextHop
 
 
 class TlsMode(StrEnum):

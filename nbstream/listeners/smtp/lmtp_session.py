@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from nbstream.delivery.next_hop import DataReplies
 from nbstream.listeners.smtp import replies
 from nbstream.listeners.smtp.replies import TEMPORARY_FAILURE
 from nbstream.listeners.smtp.session import SmtpSession
-from nbstream.relay.next_hop import DataReplies
 
 if TYPE_CHECKING:
     from nbstream.listeners.smtp.data_content import IncomingMessage

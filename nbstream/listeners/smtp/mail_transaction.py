@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from nbstream.delivery.next_hop import SmtpPath, Transaction
     from nbstream.listeners.smtp.listener_state import MessageHandlers
-    from nbstream.relay.next_hop import SmtpPath, Transaction
 
 
 @dataclass(slots=True)

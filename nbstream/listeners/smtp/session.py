@@ -15,6 +15,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from nbstream.delivery.next_hop import DataReplies, Envelope, SmtpPath
 from nbstream.errors import NbstreamError, RelayRefused, RelayUnavailable
 from nbstream.listeners.peers import Peer
 from nbstream.listeners.smtp import replies
@@ -24,7 +25,6 @@ from nbstream.listeners.smtp.listener_state import TlsMode
 from nbstream.listeners.smtp.mail_transaction import MailTransaction
 from nbstream.listeners.smtp.replies import RELAY_UNAVAILABLE, TEMPORARY_FAILURE, error_reply
 from nbstream.logs import event_fields
-from nbstream.relay.next_hop import DataReplies, Envelope, SmtpPath
 from nbstream.wire import smtp as wire
 from nbstream.wire.smtp_reply import SmtpReply
 

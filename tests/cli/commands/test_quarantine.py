@@ -9,9 +9,9 @@ from pathlib import Path as File
 import pytest
 
 from nbstream.cli.main import main
-from nbstream.relay import maildir_files
-from nbstream.relay.next_hop import Envelope, SmtpPath
-from nbstream.relay.quarantine import Quarantine, QuarantineNote
+from nbstream.delivery import maildir
+from nbstream.delivery.next_hop import Envelope, SmtpPath
+from nbstream.delivery.quarantine import Quarantine, QuarantineNote
 
 A, B = "a" * 24, "ab" + "c" * 22
 NASTY = "\x1b[31m\u202e\x9b\x07"
@@ -36,7 +36,7 @@ def put(config: File, message_id: str = A, content: bytes = CONTENT) -> None:
     envelope = Envelope(SmtpPath(f"s{NASTY}@x"), (SmtpPath(f"r{NASTY}@x"), SmtpPath("other@x")))
     waiting = Quarantine(config.parent / "q")
     draft = waiting.make_draft(QuarantineNote(message_id, "spam", 0.98, "*@x", envelope), b"", content)
-    assert asyncio.run(maildir_files.write_drafts([draft])) is None
+    assert asyncio.run(maildir.write_drafts([draft])) is None
 
 
 def run(config: File, *words: str) -> int:

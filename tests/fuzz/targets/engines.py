@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import cache
 
-from nbstream.engine.native_library import LIBRARY_FILE
+from nbstream.engine.choice import LIBRARY_FILE
 from tests.engine.engine_pair import EnginePair, Way, native_engine
 from tests.fuzz.target import Choices, FuzzTarget, load_target
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 import re
 
+from nbstream.delivery.next_hop import SmtpPath
+from nbstream.delivery.next_hop_connection import SmtpServer
+from nbstream.delivery.smtp_next_hop import NextHopLimits, SmtpNextHop
 from nbstream.errors import RelayRefused, RelayUnavailable
-from nbstream.relay.next_hop import SmtpPath
-from nbstream.relay.smtp_connections import NextHopLimits
-from nbstream.relay.smtp_next_hop import SmtpNextHop
-from nbstream.relay.smtp_server import SmtpServer
 from nbstream.wire.smtp_reply import SmtpReply
 from tests.fuzz.target import FuzzTarget
 

@@ -12,6 +12,9 @@ import ssl
 import tempfile
 from pathlib import Path
 
+from nbstream.delivery.next_hop import DataReplies, SmtpPath
+from nbstream.delivery.outlet import Outlet
+from nbstream.delivery.quarantine import Quarantine
 from nbstream.engine.choice import PYTHON
 from nbstream.listeners import names
 from nbstream.listeners.limits import BytesInFlight, ListenerLimits
@@ -20,9 +23,6 @@ from nbstream.listeners.smtp.listener_state import SmtpOptions, TlsMode
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.field_names import OWN_FIELD
-from nbstream.relay.next_hop import DataReplies, SmtpPath
-from nbstream.relay.outlet import Outlet
-from nbstream.relay.quarantine import Quarantine
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.wire.smtp_reply import SmtpReply
 from tests.fuzz.fuzzed_listener import FuzzedListener

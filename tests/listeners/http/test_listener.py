@@ -16,6 +16,7 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 from redis.asyncio import Redis
 
+from nbstream.delivery import maildir
 from nbstream.listeners.http.access import HttpAccess, PasswordCheck, Passwords, offered_passwords
 from nbstream.listeners.http.listener import (
     AccessLevel,
@@ -29,7 +30,6 @@ from nbstream.listeners.http.page.forms import FORM_TYPE
 from nbstream.listeners.http.page.requests import Role
 from nbstream.listeners.http.route_table import last_segment
 from nbstream.listeners.peers import Peer, Teachers
-from nbstream.relay import maildir_files
 from tests.listeners.http.http_listener import PRIZE, free_socket, open_http
 
 WRONG = {"Password": "wrong"}
@@ -144,7 +144,7 @@ async def test_a_full_disk_is_said_without_its_path(
         return os.statvfs_result([0 if path.name == folder and i == 4 else real[i] for i in range(10)])
 
     async with open_http(client, tmp_path) as http:
-        maildir_files.create_maildir(tmp_path / folder)
+        maildir.create_maildir(tmp_path / folder)
         assert (await http.ask("/readyz")).json == {"ready": True, "degraded": {}}
         monkeypatch.setattr(os, "statvfs", statvfs)
 

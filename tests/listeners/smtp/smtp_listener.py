@@ -17,6 +17,10 @@ from redis.asyncio import Redis
 from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.assembly.runtime import make_tls_contexts
 from nbstream.config import Settings
+from nbstream.delivery.maildir import MaildirNextHop
+from nbstream.delivery.next_hop import NextHop
+from nbstream.delivery.outlet import Outlet
+from nbstream.delivery.quarantine import Quarantine
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import Filter, FilterPolicy
 from nbstream.listeners.limits import BytesInFlight, ListenerLimits
@@ -28,10 +32,6 @@ from nbstream.policy.actions import VerdictActions
 from nbstream.policy.header_policy import HeaderPolicy
 from nbstream.policy.recipient_rules import RecipientRules
 from nbstream.policy.thresholds import ThresholdPolicy
-from nbstream.relay.maildir_next_hop import MaildirNextHop
-from nbstream.relay.next_hop import NextHop
-from nbstream.relay.outlet import Outlet
-from nbstream.relay.quarantine import Quarantine
 from nbstream.store.connection import primary_of
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model

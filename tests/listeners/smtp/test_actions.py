@@ -13,6 +13,10 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.delivery import quarantine
+from nbstream.delivery.next_hop_connection import SmtpServer
+from nbstream.delivery.quarantine import Quarantine, QuarantineNote
+from nbstream.delivery.smtp_next_hop import NextHopLimits, SmtpNextHop
 from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
@@ -21,11 +25,6 @@ from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.field_names import FilterMarks
 from nbstream.policy.recipient_rules import RecipientRule
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
-from nbstream.relay import quarantine
-from nbstream.relay.quarantine import Quarantine, QuarantineNote
-from nbstream.relay.smtp_connections import NextHopLimits
-from nbstream.relay.smtp_next_hop import SmtpNextHop
-from nbstream.relay.smtp_server import SmtpServer
 from tests.listeners.smtp.sink import Sink, open_sink
 from tests.listeners.smtp.smtp_listener import HAM, SPAM, RunningSmtp, open_smtp_listener
 

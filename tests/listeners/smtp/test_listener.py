@@ -17,14 +17,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
+from nbstream.delivery.next_hop_connection import SmtpServer
+from nbstream.delivery.smtp_next_hop import NextHopLimits, SmtpNextHop
 from nbstream.listeners.smtp.session import SmtpSession
 from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
-from nbstream.relay.smtp_connections import NextHopLimits
-from nbstream.relay.smtp_next_hop import SmtpNextHop
-from nbstream.relay.smtp_server import SmtpServer
+from tests.delivery.scripted_server import ScriptedServer
 from tests.listeners.smtp.smtp_listener import RunningSmtp, open_smtp_listener
-from tests.relay.scripted_server import ScriptedServer
 from tests.waiting import DEADLINE_SECONDS, until
 
 MESSAGE = b"From: a@example.org\r\nSubject: hello\r\n\r\nHow are you?\r\n"

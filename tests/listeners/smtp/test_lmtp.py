@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.delivery.next_hop import DataReplies, SmtpPath
 from nbstream.errors import RelayUnavailable
 from nbstream.listeners.smtp.delivery import Delivery
 from nbstream.policy.actions import Action, VerdictActions
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.recipient_rules import RecipientRule
 from nbstream.policy.thresholds import ThresholdPolicy
-from nbstream.relay.next_hop import DataReplies, SmtpPath
 from nbstream.wire.smtp_reply import SmtpReply
 from tests.listeners.smtp.smtp_listener import HAM, SPAM, Dialogue, RunningSmtp, Way, open_smtp_listener
 

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.delivery.next_hop_connection import SmtpServer
+from nbstream.delivery.smtp_next_hop import NextHopLimits, SmtpNextHop
 from nbstream.listeners.smtp.listener_state import TlsMode
-from nbstream.relay.smtp_connections import NextHopLimits
-from nbstream.relay.smtp_next_hop import SmtpNextHop
-from nbstream.relay.smtp_server import SmtpServer
 from tests.conftest import RedisServer
 from tests.listeners.runtimes import SPAM_ADDRESS, make_runtime
 from tests.listeners.smtp.smtp_listener import Dialogue, RunningSmtp, Way, open_smtp_listener

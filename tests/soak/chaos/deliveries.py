@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from nbstream.relay.quarantine import Quarantine, read_message
+from nbstream.delivery.quarantine import Quarantine, read_message
 from tests.soak.chaos.deviations import Deviation
 from tests.soak.chaos.journal import Fault, MailAttempt, MailOutcome
 from tests.soak.chaos.mails import mail, without_own_fields

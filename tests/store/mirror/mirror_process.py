@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nbstream.engine.native_library import load_library
+from nbstream.engine.choice import load_library
 from nbstream.engine.table import TableFunctions
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.mirror import Mirror

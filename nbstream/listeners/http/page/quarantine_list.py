@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from nbstream.delivery import quarantine
 from nbstream.errors import InputError
-from nbstream.relay import quarantine
 from nbstream.store.recent.message_rows import address_matches
 
 if TYPE_CHECKING:
-    from nbstream.relay.quarantine import QuarantinedMessage, QuarantineNote
+    from nbstream.delivery.quarantine import QuarantinedMessage, QuarantineNote
 
 MAX_READ = 2000
 """The most messages whose files are opened for one page."""

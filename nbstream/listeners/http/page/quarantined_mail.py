@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nbstream.delivery import quarantine
+from nbstream.delivery.quarantine_release import QuarantineReleaser, shown_text
 from nbstream.errors import InputError, NbstreamError, NotReleased, ReleaseInDoubt
 from nbstream.listeners.http.page.lesson_sentences import describe_lesson
 from nbstream.listeners.http.page.quarantine_list import MAX_COPIES, QuarantinedMail, find_page, find_until
@@ -23,19 +25,16 @@ from nbstream.listeners.request_errors import is_request_error
 from nbstream.logs import event_fields
 from nbstream.policy.actions import ActionKind
 from nbstream.policy.lesson_source import Insistence
-from nbstream.relay import quarantine
-from nbstream.relay.quarantine_releaser import QuarantineReleaser
-from nbstream.relay.quarantine_text import shown_text
 from nbstream.store.recent.message_rows import OutcomeKind
 
 if TYPE_CHECKING:
+    from nbstream.delivery.next_hop import NextHop
+    from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage, QuarantineNote
+    from nbstream.delivery.quarantine_release import ShownText
     from nbstream.filter import Lesson
     from nbstream.listeners.http.page.quarantine_list import MailQuery
     from nbstream.listeners.message_service import MessageHandler
     from nbstream.mail.message import Message
-    from nbstream.relay.next_hop import NextHop
-    from nbstream.relay.quarantine import Quarantine, QuarantinedMessage, QuarantineNote
-    from nbstream.relay.quarantine_text import ShownText
 
 _log = logging.getLogger(__name__)
 

@@ -14,11 +14,11 @@ from typing import Any
 import aiohttp
 from redis.asyncio import Redis
 
+from nbstream.delivery import maildir
+from nbstream.delivery.next_hop import Envelope, SmtpPath
+from nbstream.delivery.quarantine import Quarantine, QuarantineNote
 from nbstream.listeners.http.page.requests import Role
 from nbstream.mail.message import Message
-from nbstream.relay import maildir_files
-from nbstream.relay.next_hop import Envelope, SmtpPath
-from nbstream.relay.quarantine import Quarantine, QuarantineNote
 from nbstream.store.logins import PageSessionStore
 from nbstream.store.model.keys import ModelKeys
 from tests.letters import letters
@@ -73,7 +73,7 @@ class Site:
         envelope = Envelope(SmtpPath(sender), tuple(map(SmtpPath, recipients or ("to@example.net",))))
         note = QuarantineNote(message_id, "spam", probability, "*@held.example", envelope)
         draft = self.waiting.make_draft(note, b"X-Nbstream: spam\n", raw)
-        assert await maildir_files.write_drafts([draft]) is None
+        assert await maildir.write_drafts([draft]) is None
         return message_id
 
 

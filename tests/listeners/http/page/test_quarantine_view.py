@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.delivery import quarantine
 from nbstream.listeners.http.page import quarantine_list, quarantine_view, quarantined_mail
 from nbstream.listeners.http.page.requests import Role
-from nbstream.relay import quarantine
 from tests.letters import letters
 from tests.listeners.http.page.page_listener import Browser
 from tests.listeners.http.page.site import HOSTILE, Site, assert_harmless, buttons, open_site, words

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from nbstream.delivery.next_hop import DataReplies, SmtpPath
+from nbstream.delivery.smtp_next_hop import dot_stuffed_pieces
 from nbstream.errors import RelayRefused, RelayUnavailable
 from nbstream.listeners.smtp.replies import error_reply
-from nbstream.relay.next_hop import DataReplies, SmtpPath
-from nbstream.relay.smtp_next_hop import dot_stuffed_pieces
 from nbstream.wire.smtp_reply import SmtpReply
 
 from .conftest import Play, Relay

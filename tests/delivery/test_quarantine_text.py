@@ -1,9 +1,9 @@
-"""``nbstream.relay.quarantine_text``."""
+"""``nbstream.delivery.quarantine_release``."""
 
 from __future__ import annotations
 
+from nbstream.delivery.quarantine_release import ShownText, shown_text
 from nbstream.mail.message import Message
-from nbstream.relay.quarantine_text import ShownText, shown_text
 
 HEAD = b"From: =?utf-8?q?J=C3=BCrgen?= <j@x>\r\nSubject: order\r\nReceived: no\r\n"
 

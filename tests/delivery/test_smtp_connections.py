@@ -9,13 +9,11 @@ import time
 
 import pytest
 
+from nbstream.delivery.next_hop import SmtpPath
+from nbstream.delivery.next_hop_connection import NextHopConnection, SmtpServer
+from nbstream.delivery.smtp_next_hop import USUAL_FEATURES, NextHopLimits, SmtpNextHop
 from nbstream.errors import RelayRefused, RelayUnavailable
 from nbstream.listeners.smtp.replies import error_reply
-from nbstream.relay.next_hop import SmtpPath
-from nbstream.relay.next_hop_connection import NextHopConnection
-from nbstream.relay.smtp_connections import NextHopLimits
-from nbstream.relay.smtp_next_hop import USUAL_FEATURES, SmtpNextHop
-from nbstream.relay.smtp_server import SmtpServer
 from nbstream.wire.smtp_reply import SmtpReply
 from tests.waiting import until
 

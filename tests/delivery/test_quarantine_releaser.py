@@ -6,19 +6,19 @@ import pathlib
 
 import pytest
 
+from nbstream.delivery import quarantine
+from nbstream.delivery.next_hop import NextHop
+from nbstream.delivery.next_hop_connection import SmtpServer
+from nbstream.delivery.quarantine_release import QuarantineReleaser
+from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.errors import NotReleased, RelayRefused, ReleaseInDoubt, StoreUnavailable
 from nbstream.filter import Check, Lesson, LessonOutcome
 from nbstream.mail.message import Message
 from nbstream.policy.header_policy import HeaderPolicy
 from nbstream.policy.incoming_message import MessageReader
 from nbstream.policy.verdict import ModelState, Verdict
-from nbstream.relay import quarantine
-from nbstream.relay.next_hop import NextHop
-from nbstream.relay.quarantine_releaser import QuarantineReleaser
-from nbstream.relay.smtp_next_hop import SmtpNextHop
-from nbstream.relay.smtp_server import SmtpServer
-from tests.relay.conftest import Play, Relay
-from tests.relay.test_quarantine_release import ENVELOPE, put, script
+from tests.delivery.conftest import Play, Relay
+from tests.delivery.test_quarantine_release import ENVELOPE, put, script
 
 BEFORE = Check("a" * 24, Verdict.SPAM, 0.9, 2.0, "because", ModelState({}), ())
 AFTER = Check("a" * 24, Verdict.UNSURE, 0.6, 1.0, "because", ModelState({}), ())

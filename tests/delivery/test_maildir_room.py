@@ -10,13 +10,13 @@ import threading
 
 import pytest
 
-from nbstream.relay import maildir_files, maildir_room
-from nbstream.relay.maildir_room import NO_ROOM, MaildirRoom
+from nbstream.delivery import maildir as maildir_module
+from nbstream.delivery.maildir import NO_ROOM, MaildirDraft, MaildirRoom, create_maildir, unique_name, write_drafts
 
 
 @pytest.fixture
 def maildir(tmp_path: pathlib.Path) -> pathlib.Path:
-    maildir_files.create_maildir(tmp_path / "m")
+    create_maildir(tmp_path / "m")
     return tmp_path / "m"
 
 
@@ -37,8 +37,8 @@ def statvfs(**changed: int) -> os.statvfs_result:
     return os.statvfs_result({**values, **changed}.values())
 
 
-def draft(maildir: pathlib.Path, room: MaildirRoom) -> maildir_files.MaildirDraft:
-    return maildir_files.MaildirDraft(maildir, maildir_files.unique_name(), b"X: y\n", b"text\r\n" * 1000, room)
+def draft(maildir: pathlib.Path, room: MaildirRoom) -> MaildirDraft:
+    return MaildirDraft(maildir, unique_name(), b"X: y\n", b"text\r\n" * 1000, room)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ async def test_after_a_file_that_did_not_fit_it_is_a_problem_until_such_a_file_w
     assert await room.problem() is None
     with monkeypatch.context() as full:
         full.setattr(os, "fsync", fail)
-        assert await maildir_files.write_drafts([draft(maildir, room)]) is not None
+        assert await write_drafts([draft(maildir, room)]) is not None
 
         assert [await room.problem() for _ in range(2)] == [NO_ROOM] * 2
 
@@ -91,7 +91,7 @@ async def test_a_file_that_fits_ends_the_doubt(maildir: pathlib.Path, monkeypatc
     room = MaildirRoom(maildir)
     room.note_refused(10)
 
-    assert await maildir_files.write_drafts([draft(maildir, room)]) is None
+    assert await write_drafts([draft(maildir, room)]) is None
     monkeypatch.delattr(os, "fsync")  # nothing is tried
 
     assert await room.problem() is None
@@ -108,7 +108,7 @@ async def test_a_file_system_that_does_not_answer_is_asked_once(
         return statvfs()
 
     monkeypatch.setattr(os, "statvfs", hang)
-    monkeypatch.setattr(maildir_room, "_ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr(maildir_module, "_ANSWER_SECONDS", 0.01)
     room = MaildirRoom(maildir)
 
     problems = await asyncio.gather(*(room.problem() for _ in range(20)))
@@ -116,5 +116,5 @@ async def test_a_file_system_that_does_not_answer_is_asked_once(
     assert problems == ["the file system does not answer"] * 20
     assert calls == [1]
     answer.set()
-    monkeypatch.setattr(maildir_room, "_ANSWER_SECONDS", 20)
+    monkeypatch.setattr(maildir_module, "_ANSWER_SECONDS", 20)
     assert await room.problem() is None

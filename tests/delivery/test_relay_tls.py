@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from nbstream.delivery.next_hop import SmtpPath
+from nbstream.delivery.next_hop_connection import RelayLogin, RelayTls, SmtpServer, TlsMode
+from nbstream.delivery.smtp_next_hop import NextHopLimits, SmtpNextHop
 from nbstream.errors import RelayUnavailable
-from nbstream.relay.next_hop import SmtpPath
-from nbstream.relay.smtp_connections import NextHopLimits
-from nbstream.relay.smtp_next_hop import SmtpNextHop
-from nbstream.relay.smtp_server import RelayLogin, RelayTls, SmtpServer, TlsMode
 from tests.redis_servers.access import Certificates
 
 from .scripted_server import ScriptedServer

@@ -22,13 +22,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TypeAlias
 
+from nbstream.delivery import maildir
+from nbstream.delivery.maildir import MaildirRoom
+from nbstream.delivery.next_hop import Envelope, SmtpPath
 from nbstream.errors import InputError, NotReleased
 from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.field_names import QUARANTINE_FIELD
-from nbstream.relay import maildir_files
-from nbstream.relay.maildir_room import MaildirRoom
-from nbstream.relay.next_hop import Envelope, SmtpPath
 
 _FILE_NAME = re.compile(r"(?P<at>[0-9]{1,12})\.[^:]*,I=(?P<id>[a-z2-7]{24})(?::2,P)?")
 _NOTE_FIELD_START = f"{QUARANTINE_FIELD}: ".encode("ascii")
@@ -84,10 +84,10 @@ class Quarantine:
         """Return why no message could be added now, or None."""
         return await self._room.problem()
 
-    def make_draft(self, note: QuarantineNote, fields: bytes, content: bytes) -> maildir_files.MaildirDraft:
+    def make_draft(self, note: QuarantineNote, fields: bytes, content: bytes) -> maildir.MaildirDraft:
         """Return the file of a message; ``fields`` with LF line ends go on top of the message."""
-        name = f"{maildir_files.unique_name()},I={note.id}"
-        return maildir_files.MaildirDraft(
+        name = f"{maildir.unique_name()},I={note.id}"
+        return maildir.MaildirDraft(
             self._path, name, _NOTE_FIELD_START + _render_note(note) + b"\n" + fields, content, self._room
         )
 
@@ -177,14 +177,14 @@ def mark_waiting(message: QuarantinedMessage) -> QuarantinedMessage:
 def remove(message: QuarantinedMessage) -> None:
     """Remove the file of the message, durably; whoever does has locked it. Raises ``OSError``."""
     message.path.unlink()
-    maildir_files.sync_folder(message.path.parent)
+    maildir.sync_folder(message.path.parent)
 
 
 def _move(message: QuarantinedMessage, path: pathlib.Path, *, in_doubt: bool) -> QuarantinedMessage:
     if path != message.path:
         message.path.rename(path)
         for folder in (path.parent, message.path.parent):
-            maildir_files.sync_folder(folder)
+            maildir.sync_folder(folder)
     return QuarantinedMessage(message.id, message.at, path, in_doubt)
 
 
@@ -199,12 +199,12 @@ def read_message(message: QuarantinedMessage, max_bytes: int = -1) -> tuple[Quar
 
 def draft_for_recipients(
     message: QuarantinedMessage, recipients: tuple[SmtpPath, ...]
-) -> tuple[maildir_files.MaildirDraft, QuarantinedMessage]:
+) -> tuple[maildir.MaildirDraft, QuarantinedMessage]:
     """Return the same message for these recipients alone, as a file that waits. Raises ``InputError``."""
     note, content = read_message(message)
     note = replace(note, envelope=replace(note.envelope, recipients=recipients))
     folder, name = message.path.parent.parent, message.path.name.partition(":")[0]
-    draft = maildir_files.MaildirDraft(folder, name, _NOTE_FIELD_START + _render_note(note) + b"\n", content)
+    draft = maildir.MaildirDraft(folder, name, _NOTE_FIELD_START + _render_note(note) + b"\n", content)
     return draft, QuarantinedMessage(message.id, message.at, folder / "new" / name, in_doubt=False)
 
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from nbstream.relay.smtp_connections import NextHopLimits
-from nbstream.relay.smtp_next_hop import SmtpNextHop
-from nbstream.relay.smtp_server import SmtpServer
+from nbstream.delivery.next_hop_connection import SmtpServer
+from nbstream.delivery.smtp_next_hop import NextHopLimits, SmtpNextHop
 
 from .scripted_server import ScriptedServer
 

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from nbstream.delivery.next_hop import DataReplies, SmtpPath
+from nbstream.delivery.next_hop_connection import RelayTls, SmtpServer, TlsMode
+from nbstream.delivery.smtp_next_hop import NextHopLimits, SmtpNextHop
 from nbstream.errors import RelayUnavailable
-from nbstream.relay.next_hop import DataReplies, SmtpPath
-from nbstream.relay.smtp_connections import NextHopLimits
-from nbstream.relay.smtp_next_hop import SmtpNextHop
-from nbstream.relay.smtp_server import RelayTls, SmtpServer, TlsMode
 from nbstream.wire.smtp_reply import SmtpReply
 from tests.redis_servers.access import Certificates
 

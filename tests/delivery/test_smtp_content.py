@@ -12,11 +12,10 @@ from aiosmtpd.smtp import SMTP, Envelope, Session
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nbstream.delivery.next_hop import SmtpPath
+from nbstream.delivery.next_hop_connection import SmtpServer, SmtpStream
+from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.mail.lines import PIECE_BYTES, split_at_line_ends
-from nbstream.relay.next_hop import SmtpPath
-from nbstream.relay.smtp_next_hop import SmtpNextHop
-from nbstream.relay.smtp_server import SmtpServer
-from nbstream.relay.smtp_stream import SmtpStream
 
 lines = st.lists(
     st.one_of(

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nbstream.delivery import maildir, quarantine
+from nbstream.delivery.next_hop import Envelope, SmtpPath
+from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage, QuarantineNote, RetentionResult
+from nbstream.delivery.quarantine_release import QuarantineRetention
 from nbstream.errors import InputError, NotReleased, RelayUnavailable
-from nbstream.relay import maildir_files, quarantine
-from nbstream.relay.next_hop import Envelope, SmtpPath
-from nbstream.relay.quarantine import Quarantine, QuarantinedMessage, QuarantineNote, RetentionResult
-from nbstream.relay.quarantine_retention import QuarantineRetention
 from nbstream.wire.smtp_reply import SmtpReply
 
 A, B = "a" * 24, "ab" + "c" * 22
@@ -38,9 +38,7 @@ async def put(
 ) -> QuarantinedMessage:
     before = {message.path for message in folder.messages()}
     assert (
-        await maildir_files.write_drafts(
-            [folder.make_draft(note(message_id, envelope), b"X-Nbstream: spam\n", content)]
-        )
+        await maildir.write_drafts([folder.make_draft(note(message_id, envelope), b"X-Nbstream: spam\n", content)])
         is None
     )
     (new,) = (message for message in folder.messages() if message.path not in before)
@@ -230,12 +228,9 @@ async def test_a_folder_that_cannot_be_read_is_an_input_error(tmp_path: pathlib.
 # Files are written all or none
 
 
-def drafts(folder: pathlib.Path) -> list[maildir_files.MaildirDraft]:
+def drafts(folder: pathlib.Path) -> list[maildir.MaildirDraft]:
     names = ("one", "two", "one")
-    return [
-        maildir_files.MaildirDraft(folder / name, maildir_files.unique_name(), b"X: y\n", CONTENT)
-        for name in names
-    ]
+    return [maildir.MaildirDraft(folder / name, maildir.unique_name(), b"X: y\n", CONTENT) for name in names]
 
 
 def files_in(folder: pathlib.Path) -> list[pathlib.Path]:
@@ -247,7 +242,7 @@ async def test_all_files_are_synced_before_one_is_visible(
 ) -> None:
     written_drafts = drafts(tmp_path)
     for name in ("one", "two"):
-        maildir_files.create_maildir(tmp_path / name)
+        maildir.create_maildir(tmp_path / name)
     synced: list[tuple[str, int]] = []
 
     def record(descriptor: int) -> None:
@@ -256,7 +251,7 @@ async def test_all_files_are_synced_before_one_is_visible(
 
     monkeypatch.setattr(os, "fsync", record)
 
-    assert await maildir_files.write_drafts(written_drafts) is None
+    assert await maildir.write_drafts(written_drafts) is None
 
     assert synced == [("tmp", 0)] * 3 + [("one", 3), ("two", 3)]
 
@@ -268,7 +263,7 @@ async def test_no_file_is_left_wherever_writing_fails(
 ) -> None:
     written_drafts = drafts(tmp_path)
     for name in ("one", "two"):
-        maildir_files.create_maildir(tmp_path / name)
+        maildir.create_maildir(tmp_path / name)
     calls = iter(range(1, 9))
 
     def fail(_descriptor: int) -> None:
@@ -278,21 +273,19 @@ async def test_no_file_is_left_wherever_writing_fails(
     monkeypatch.setattr(os, "fsync", fail)
 
     if code == errno.ENOSPC:
-        assert await maildir_files.write_drafts(written_drafts) == SmtpReply(
-            452, "4.3.1 Insufficient system storage"
-        )
+        assert await maildir.write_drafts(written_drafts) == SmtpReply(452, "4.3.1 Insufficient system storage")
     else:
         with pytest.raises(RelayUnavailable):
-            await maildir_files.write_drafts(written_drafts)
+            await maildir.write_drafts(written_drafts)
     assert files_in(tmp_path) == []
 
 
 async def test_a_file_that_cannot_be_renamed_takes_the_others_with_it(tmp_path: pathlib.Path) -> None:
     written_drafts = drafts(tmp_path)
-    maildir_files.create_maildir(tmp_path / "two")
+    maildir.create_maildir(tmp_path / "two")
     (tmp_path / "two" / "new").rmdir()
     (tmp_path / "two" / "new").write_bytes(b"")
 
     with pytest.raises(RelayUnavailable):
-        await maildir_files.write_drafts(written_drafts)
+        await maildir.write_drafts(written_drafts)
     assert files_in(tmp_path) == [tmp_path / "two" / "new"]

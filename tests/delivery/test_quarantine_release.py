@@ -9,15 +9,15 @@ from asyncio.subprocess import DEVNULL, PIPE
 
 import pytest
 
+from nbstream.delivery import maildir, quarantine
+from nbstream.delivery.maildir import MaildirNextHop
+from nbstream.delivery.next_hop import Envelope, SmtpPath
+from nbstream.delivery.next_hop_connection import SmtpServer
+from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage, QuarantineNote
+from nbstream.delivery.quarantine_release import release_message
+from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.errors import NbstreamError, NotReleased, RelayRefused, RelayUnavailable
-from nbstream.relay import maildir_files, quarantine
-from nbstream.relay.maildir_next_hop import MaildirNextHop
-from nbstream.relay.next_hop import Envelope, SmtpPath
-from nbstream.relay.quarantine import Quarantine, QuarantinedMessage, QuarantineNote
-from nbstream.relay.quarantine_release import release_message
-from nbstream.relay.smtp_next_hop import SmtpNextHop
-from nbstream.relay.smtp_server import SmtpServer
-from tests.relay.conftest import Play, Relay
+from tests.delivery.conftest import Play, Relay
 
 CONTENT = b"Subject: x\r\n\r\nhello\r\n"
 ENVELOPE = Envelope(
@@ -51,7 +51,7 @@ def script(text: str) -> str:
 async def put(path: pathlib.Path) -> tuple[Quarantine, QuarantinedMessage]:
     folder = Quarantine(path / "q")
     assert (
-        await maildir_files.write_drafts(
+        await maildir.write_drafts(
             [folder.make_draft(QuarantineNote("a" * 24, "spam", 0.9, "", ENVELOPE), b"", CONTENT)]
         )
         is None

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nbstream.delivery import maildir
+from nbstream.delivery.maildir import MaildirNextHop, _envelope_fields
+from nbstream.delivery.next_hop import SmtpPath
 from nbstream.errors import RelayUnavailable
 from nbstream.listeners.smtp.replies import error_reply
 from nbstream.mail.lines import PIECE_BYTES
-from nbstream.relay import maildir_files
-from nbstream.relay.maildir_next_hop import MaildirNextHop, _envelope_fields
-from nbstream.relay.next_hop import SmtpPath
 from nbstream.wire.smtp_reply import SmtpReply
 
 ALICE, BOB, CAROL = SmtpPath("alice@a.test", ("SIZE=9",)), SmtpPath("bob@b.test"), SmtpPath("carol@c.test")
@@ -182,6 +182,6 @@ def test_names_of_one_second_are_in_the_order_of_time(monkeypatch: pytest.Monkey
     names = []
     for microseconds in (7, 99_999, 100_000):
         monkeypatch.setattr(time, "time_ns", lambda at=microseconds: 5 * 10**9 + at * 1000)
-        names.append(maildir_files.unique_name())
+        names.append(maildir.unique_name())
 
     assert names == sorted(names)

@@ -15,13 +15,13 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nbstream.delivery import maildir
+from nbstream.delivery.maildir import DELIVERED_REPLY, MaildirNextHop
+from nbstream.delivery.next_hop import DataReplies, Envelope, NextHop, SmtpPath, Transaction
+from nbstream.delivery.quarantine import Quarantine, QuarantineNote
 from nbstream.errors import RelayUnavailable
 from nbstream.mail.header_edits import HeaderEdits, edit_message
 from nbstream.policy.actions import Action, ActionKind
-from nbstream.relay import maildir_files
-from nbstream.relay.maildir_next_hop import DELIVERED_REPLY, MaildirNextHop
-from nbstream.relay.next_hop import DataReplies, Envelope, NextHop, SmtpPath, Transaction
-from nbstream.relay.quarantine import Quarantine, QuarantineNote
 from nbstream.wire.smtp_reply import SmtpReply
 
 _QUARANTINED_REPLY = SmtpReply(250, "2.0.0 Accepted")
@@ -71,7 +71,7 @@ class Outlet:
             case ActionKind.QUARANTINE:
                 await transaction.abort()
                 draft = await self._quarantine_draft(raw, part)
-                return DataReplies((await maildir_files.write_drafts([draft]) or _QUARANTINED_REPLY,))
+                return DataReplies((await maildir.write_drafts([draft]) or _QUARANTINED_REPLY,))
             case _:
                 await transaction.abort()
                 return await self._redirect(raw, part)
@@ -88,11 +88,11 @@ class Outlet:
             recipients = (SmtpPath(part.action.address),) if is_redirected else part.envelope.recipients
             fields, content = await _edited(raw, part.edits)
             drafts.append(next_hop.make_draft(part.envelope.sender, recipients, content, _with_lf(fields)))
-        failure = await maildir_files.write_drafts(drafts)
+        failure = await maildir.write_drafts(drafts)
         all_quarantined = all(part.action.kind is ActionKind.QUARANTINE for part in parts)
         return failure or (_QUARANTINED_REPLY if all_quarantined else DELIVERED_REPLY)
 
-    async def _quarantine_draft(self, raw: bytes, part: DeliveryPart) -> maildir_files.MaildirDraft:
+    async def _quarantine_draft(self, raw: bytes, part: DeliveryPart) -> maildir.MaildirDraft:
         assert part.note is not None
         fields, content = await _edited(raw, part.edits)
         return self._quarantine.make_draft(part.note, _with_lf(fields), content)

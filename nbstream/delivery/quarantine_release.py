@@ -1,0 +1,245 @@
+"""The release of a message from the quarantine: it goes to the next hop with the envelope that it came with.
+
+Rules: the file is removed only after the next hop's 250. It is marked, durably, before the next hop gets the
+message. A release that ends without a reply leaves the mark, and from then on the message is delivered again only
+on purpose. Where the next hop answers each recipient (LMTP), the message goes to one of them at a time, and the
+file waits on for the others. In this way nothing is lost, and nothing is doubled unknowingly. The caller has
+locked the file (``quarantine.locked``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from nbstream.delivery import maildir, quarantine
+from nbstream.errors import InputError, NotReleased, RelayRefused, RelayUnavailable, ReleaseInDoubt
+from nbstream.logs import event_fields
+from nbstream.mail.header_edits import edit_message
+from nbstream.mail.lines import normalize_line_ends
+from nbstream.policy.verdict import Verdict
+from nbstream.tokens import html
+
+if TYPE_CHECKING:
+    from nbstream.delivery.next_hop import Envelope, NextHop, SmtpPath, Transaction
+    from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage, RetentionResult
+    from nbstream.filter import Check, Lesson
+    from nbstream.mail.message import Message
+    from nbstream.policy.header_policy import HeaderPolicy
+    from nbstream.policy.incoming_message import MessageReader
+
+
+IN_DOUBT_TEXT = "may have been delivered: a release ended before the next hop's answer"
+
+
+async def release_message(
+    message: QuarantinedMessage, envelope: Envelope, content: bytes, next_hop: NextHop
+) -> QuarantinedMessage | None:
+    """Deliver ``content`` (CRLF line ends) and remove the file.
+
+    Return the file that takes its place, not locked, where there are recipients to whom the message has yet to be
+    delivered. Raises ``RelayRefused`` with the next hop's reply or ``RelayUnavailable``, and the message waits on.
+    Raises ``NotReleased`` where no reply came or the file cannot be changed.
+    """
+    count = 1 if next_hop.answers_each_recipient else len(envelope.recipients)
+    recipients, others = envelope.recipients[:count], envelope.recipients[count:]
+    transaction = await next_hop.begin(envelope.sender)
+    try:
+        await _send_recipients(transaction, recipients)
+        marked = await asyncio.to_thread(_apply_transition, quarantine.mark_in_doubt, message)
+    except BaseException:
+        await transaction.abort()
+        raise
+    try:
+        replies = await transaction.data(content)
+    except RelayUnavailable as error:
+        raise NotReleased(f"{IN_DOUBT_TEXT} ({error})") from error
+    reply = replies.single
+    if not reply.accepted:
+        if not message.in_doubt:  # a refusal now does not say that it was not delivered before
+            await asyncio.to_thread(_apply_transition, quarantine.mark_waiting, marked)
+        raise RelayRefused(reply.code, reply.text)
+    waiting = await _write_file_for(others, marked) if others else None
+    await asyncio.to_thread(_apply_transition, _remove_file, marked)
+    return waiting
+
+
+async def _write_file_for(recipients: tuple[SmtpPath, ...], message: QuarantinedMessage) -> QuarantinedMessage:
+    """Write the file that waits for these recipients. Raises ``NotReleased``."""
+    try:
+        draft, waiting = await asyncio.to_thread(quarantine.draft_for_recipients, message, recipients)
+        failure = await maildir.write_drafts([draft])
+    except (InputError, RelayUnavailable) as error:
+        raise NotReleased(f"{IN_DOUBT_TEXT} ({error})") from error
+    if failure:
+        raise NotReleased(f"{IN_DOUBT_TEXT} ({failure})")
+    return waiting
+
+
+async def _send_recipients(transaction: Transaction, recipients: tuple[SmtpPath, ...]) -> None:
+    """Send the recipients to the next hop; a refused one ends the release, since the file is for all of them."""
+    for recipient in recipients:
+        reply = await transaction.rcpt(recipient)
+        if not reply.accepted:
+            raise RelayRefused(reply.code, reply.text)
+
+
+def _remove_file(message: QuarantinedMessage) -> QuarantinedMessage:
+    quarantine.remove(message)
+    return message
+
+
+def _apply_transition(
+    transition: quarantine.QuarantineTransition, message: QuarantinedMessage
+) -> QuarantinedMessage:
+    try:
+        return transition(message)
+    except OSError as error:
+        raise NotReleased(f"its file cannot be changed: {error}") from error
+
+
+# The release of quarantined mail as a whole, for every place where a person may ask for it.
+#
+# Rules: a release teaches ham first, which may be repeated, and delivers last, which may not: what interrupts it
+# before that is mended by the same release again. The file is locked from the first to the last step. What
+# blocks or computes goes on in a thread.
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineReleaser:
+    """Releases quarantined messages to ``next_hop``; ``learn_ham`` teaches that a message is ham."""
+
+    learn_ham: Callable[[Message], Awaitable[Lesson]]
+    message_reader: MessageReader
+    header_policy: HeaderPolicy
+    next_hop: NextHop
+
+    async def release(self, entry: QuarantinedMessage, *, again: bool = False) -> Lesson:
+        """Teach the message as ham, deliver it to all recipients of the file, and remove the file.
+
+        A next hop that answers each recipient (LMTP) gets one after the other; where it refuses one, the file
+        waits on for this one and those after it. ``again`` delivers a message that may have been delivered
+        already; else ``ReleaseInDoubt`` is raised for it. Raises what ``learn_ham``, ``quarantine.locked`` and
+        ``release_message`` raise; then the message waits on, or is in doubt.
+        """
+        lesson, rest = await self._release_file(entry, again=again)
+        while rest:
+            _, rest = await self._release_file(rest, again=False)
+        return lesson
+
+    async def _release_file(
+        self, entry: QuarantinedMessage, *, again: bool
+    ) -> tuple[Lesson, QuarantinedMessage | None]:
+        """Release one file; return the file that waits for other recipients, or None."""
+        with quarantine.locked(entry):
+            if entry.in_doubt and not again:
+                raise ReleaseInDoubt(IN_DOUBT_TEXT)
+            note, content = await asyncio.to_thread(quarantine.read_message, entry)
+            message = await asyncio.to_thread(self.message_reader.read_incoming, content)
+            lesson = await self.learn_ham(message)
+            edited = await asyncio.to_thread(self._edit, content, note.id, lesson.after)
+            rest = await release_message(entry, note.envelope, edited, self.next_hop)
+        return lesson, rest
+
+    def _edit(self, content: bytes, message_id: str, check: Check) -> bytes:
+        """Return the message with a header that says that it was released."""
+        released = replace(check, id=message_id, verdict=Verdict.HAM, reason="released from the quarantine")
+        edits = self.header_policy.release_edits(released)
+        return b"".join(edit_message(normalize_line_ends(content), edits))
+
+
+# The retention of the quarantine: messages that are older than the configured days are removed.
+
+_log = logging.getLogger(__name__)
+
+_INTERVAL_SECONDS = 60.0
+_MESSAGES_PER_STEP = 1000  # the end of the daemon waits for the thread that removes them
+
+
+class QuarantineRetention:
+    """Removes messages older than ``days`` (None: nothing) and counts the others, once a minute.
+
+    ``on_swept`` is called with how many messages are left, and how many were removed.
+    """
+
+    def __init__(self, quarantine: Quarantine, days: int | None, on_swept: Callable[[int, int], object]) -> None:
+        self._quarantine = quarantine
+        self._days = days
+        self._on_swept = on_swept
+
+    async def run(self) -> None:
+        """Remove messages until cancelled; log a problem once, and try again as long as it lasts."""
+        logged_problem = ""
+        while True:
+            try:
+                result = await self.remove_expired()
+                problem = result.problem
+            except InputError as error:
+                result, problem = None, str(error)
+            if problem and problem != logged_problem:
+                _log.warning("the quarantine cannot be swept: %s", problem)
+            logged_problem = problem
+            if result is None or result.removed < _MESSAGES_PER_STEP:
+                await asyncio.sleep(_INTERVAL_SECONDS)
+
+    async def remove_expired(self) -> RetentionResult:
+        """Remove messages once. Raises ``InputError``."""
+        result = await asyncio.to_thread(self._quarantine.remove_expired, self._days, _MESSAGES_PER_STEP)
+        self._on_swept(result.remaining, result.removed)
+        if result.removed:
+            _log.info(
+                "quarantine: messages removed for their age",
+                extra=event_fields(removed=result.removed, held=result.remaining, days=self._days),
+            )
+        return result
+
+
+# What people are shown of a message: some fields of its header, and its text, within limits.
+#
+# Rules: HTML is reduced to the text that a reader would see, and no attachment is shown. The characters are
+# those of the message: whoever shows them makes them harmless, in the way that a terminal or a browser needs.
+
+_SHOWN_FIELDS = ("from", "to", "cc", "date", "subject")
+_SHOWN_CHARACTERS = 20_000
+_SHOWN_TYPES = frozenset({"text/plain", "text/html"})
+_TAG = re.compile(r"<[!/?a-zA-Z][^>]*")
+
+
+@dataclass(frozen=True, slots=True)
+class ShownText:
+    """The shown ``fields`` (name and decoded text, in their order) and the text of each part.
+
+    ``is_cut``: the message has more text than the parts here, which have 20,000 characters at most.
+    """
+
+    fields: tuple[tuple[str, str], ...]
+    parts: tuple[str, ...]
+    is_cut: bool
+
+
+def shown_text(message: Message) -> ShownText:
+    """Return what is shown of a message; it takes as long as parsing the message does."""
+    fields = tuple(
+        (field.name.capitalize(), field.text) for field in message.fields if field.name in _SHOWN_FIELDS
+    )
+    parts: list[str] = []
+    room = _SHOWN_CHARACTERS
+    for part in message.parts:
+        if part.content_type not in _SHOWN_TYPES or part.disposition == "attachment":
+            continue
+        text = _html_text(part.text) if part.content_type == "text/html" else part.text
+        if room:
+            parts.append(text[:room])
+        if text[room:].strip():
+            return ShownText(fields, tuple(parts), is_cut=True)
+        room = max(0, room - len(text))
+    return ShownText(fields, tuple(parts), is_cut=False)
+
+
+def _html_text(source: str) -> str:
+    """Return the text of an HTML source; what finds the tags knows them in lower case alone."""
+    return html.visible_text(_TAG.sub(lambda tag: tag[0].lower(), source))
