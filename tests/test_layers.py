@@ -16,6 +16,7 @@ PACKAGE = Path(nbstream.__file__).parent
 # layer do not import each other.
 LAYERS = [
     {"addresses", "errors", "findings", "logs", "system_users"},
+    {"settings"},
     {"engine"},
     {"mail"},
     {"tokens"},
@@ -38,7 +39,7 @@ LAYERS = [
 # The same within the packages that have packages of their own.
 INNER_LAYERS = {
     "store": [
-        {"backoff", "canaries", "cancellation", "embedded", "frames", "lua", "redis_errors"},
+        {"backoff", "canaries", "cancellation", "embedded", "frames", "lua", "redis_errors", "settings"},
         {"connection"},
         {"model"},
         {"activity", "mirror", "recent", "transfer", "undo"},

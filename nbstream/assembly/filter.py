@@ -8,14 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream import filter as filter_
+from nbstream.assembly.engine import make_engine
 from nbstream.assembly.policy import make_filter_policy
-from nbstream.assembly.store import (
-    make_autolearn_model,
-    make_engine,
-    make_model,
-    make_recent_messages,
-    open_running_redis,
-)
+from nbstream.assembly.store import make_autolearn_model, make_model, make_recent_messages, open_running_redis
 from nbstream.bayes import calibration, classifier
 from nbstream.engine.choice import PYTHON, Engine
 from nbstream.filter import Autolearner, AutolearnLayer, AutolearnReconciler

@@ -35,17 +35,15 @@ if TYPE_CHECKING:
     from nbstream.addresses import ListenAddress
     from nbstream.assembly.parts import ServerParts
     from nbstream.config import HttpListenerSettings, Settings
-    from nbstream.config.listeners import (
-        DovecotListenerSettings,
-        ListenersSettings,
-        MailListenerSettings,
-        MetricsListenerSettings,
-        MilterListenerSettings,
-        SpamdListenerSettings,
-        StreamListenerSettings,
-    )
+    from nbstream.config.listeners import ListenersSettings
+    from nbstream.listeners.dovecot.settings import DovecotListenerSettings
+    from nbstream.listeners.http.settings import MetricsListenerSettings
     from nbstream.listeners.listener import Listener
+    from nbstream.listeners.milter.settings import MilterListenerSettings
     from nbstream.listeners.runtime import Runtime
+    from nbstream.listeners.smtp.settings import MailListenerSettings
+    from nbstream.listeners.spamd.settings import SpamdListenerSettings
+    from nbstream.listeners.stream.settings import StreamListenerSettings
 
 Section = TypeVar("Section")
 

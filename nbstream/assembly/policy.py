@@ -8,7 +8,8 @@ from nbstream.config import FalsePositiveCost, FalsePositiveRate
 from nbstream.filter import FilterPolicy
 from nbstream.mail import mime
 from nbstream.policy.actions import VerdictActions
-from nbstream.policy.header_policy import FieldTemplate, HeaderPolicy
+from nbstream.policy.field_names import FieldTemplate
+from nbstream.policy.header_policy import HeaderPolicy
 from nbstream.policy.incoming_message import MessageReader
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
 from nbstream.policy.thresholds import FalsePositiveBudget, Threshold, ThresholdPolicy, threshold_of_cost_ratio

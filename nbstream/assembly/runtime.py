@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import ssl
 
     from nbstream.config import Settings
-    from nbstream.config.listeners import MailListenerSettings
     from nbstream.filter import Filter
+    from nbstream.listeners.smtp.settings import MailListenerSettings
 
 
 def make_runtime(settings: Settings, spam_filter: Filter) -> Runtime:

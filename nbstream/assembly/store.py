@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from nbstream.bayes.counts import ClassCounts, Counts
 from nbstream.bayes.table_counts import TableCounts
-from nbstream.engine.choice import PYTHON, Engine, choose_engine
+from nbstream.engine.choice import PYTHON, Engine
 from nbstream.engine.table import TableFunctions
 from nbstream.store import connection
 from nbstream.store.acknowledged.lesson_files import FOLDER
@@ -25,7 +25,6 @@ from nbstream.store.model.model import Model
 from nbstream.store.model.temporary import temporary_model, temporary_name
 from nbstream.store.recent import checked_messages
 from nbstream.store.recent.row_search import RowSearch
-from nbstream.tokens import TOKENIZER_VERSION
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -232,8 +231,3 @@ async def open_temporary_model(settings: Settings, purpose: str) -> AsyncIterato
 
 
 # The engine that takes messages apart and scores them, from settings.
-
-
-def make_engine(settings: Settings) -> Engine:
-    """Return the engine of this process. Raises ``ConfigError`` where it was asked for and does not fit."""
-    return choose_engine(settings.engine, TOKENIZER_VERSION)

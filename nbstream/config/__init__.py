@@ -1,19 +1,12 @@
 """The configuration: a YAML file becomes one frozen ``Settings``, or one ``ConfigError`` with every problem.
 
 Rules: every key is optional and has a safe default. An unknown key is refused, never ignored. Neither an error nor
-``repr`` shows a secret. The text below each key says what the key is for. Of nbstream only ``errors``, the names
-of the engines and pure modules of ``policy`` are imported here: ``assembly`` turns settings into the options of
-each module.
+``repr`` shows a secret. The text below each key says what the key is for. A section stands in the package of its
+feature, in its ``settings`` module. What is imported here starts quickly: no numpy, no Redis, no listener.
 """
 
 from nbstream.addresses import TcpAddress
-from nbstream.config.listeners import (
-    HttpListenerSettings,
-    ListenersSettings,
-    MetricsListenerSettings,
-    SmtpListenerSettings,
-    StreamListenerSettings,
-)
+from nbstream.config.listeners import ListenersSettings
 from nbstream.config.loading import (
     LIVE_SECTIONS,
     POLICY_SECTIONS,
@@ -26,13 +19,12 @@ from nbstream.config.loading import (
 )
 from nbstream.config.policy import (
     ActionsSettings,
+    FalsePositiveCost,
+    FalsePositiveRate,
     FeedbackSettings,
-    QuarantineSettings,
     RecipientRuleSettings,
     VerdictSettings,
 )
-from nbstream.config.redis import RedisSettings
-from nbstream.config.relay import RelaySettings
 from nbstream.config.settings import (
     AutolearnSettings,
     LimitsSettings,
@@ -41,14 +33,17 @@ from nbstream.config.settings import (
     ModelSettings,
     Settings,
 )
-from nbstream.config.values import (
-    FalsePositiveCost,
-    FalsePositiveRate,
+from nbstream.delivery.settings import (
     MaildirNextHopSetting,
-    Network,
-    SecretFile,
+    QuarantineSettings,
+    RelaySettings,
     ServerNextHopSetting,
 )
+from nbstream.listeners.http.settings import HttpListenerSettings, MetricsListenerSettings
+from nbstream.listeners.smtp.settings import SmtpListenerSettings
+from nbstream.listeners.stream.settings import StreamListenerSettings
+from nbstream.settings.values import Network, SecretFile
+from nbstream.store.settings import RedisSettings
 
 __all__ = [
     "LIVE_SECTIONS",

@@ -18,7 +18,8 @@ from typing import get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from nbstream.config.document import (
+from nbstream.config.settings import Settings
+from nbstream.settings.document import (
     ConfigProblem,
     Document,
     KeyPath,
@@ -27,8 +28,7 @@ from nbstream.config.document import (
     format_value,
     read_document,
 )
-from nbstream.config.settings import Settings
-from nbstream.config.values import Section
+from nbstream.settings.values import Section
 
 # The keys that went, with what holds instead: a file with one of them is refused by a sentence.
 

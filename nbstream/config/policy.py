@@ -8,8 +8,9 @@ one key. Then the rule is checked like the top itself, with all that it has inhe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
@@ -23,24 +24,6 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from nbstream.config.listeners import Networks
-from nbstream.config.values import (
-    MAX_FALSE_POSITIVE_COST,
-    FalsePositiveCost,
-    FalsePositiveRate,
-    FilePath,
-    Probability,
-    Section,
-    read_action,
-    read_address_pattern,
-    read_field_name,
-    read_field_value,
-    read_mail_address,
-    read_network,
-    read_reject_threshold,
-    read_subject_tag,
-    read_until_promised,
-)
 from nbstream.policy.actions import Action, ActionKind
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.config_bounds import (
@@ -49,14 +32,21 @@ from nbstream.policy.config_bounds import (
     MAX_RECIPIENT_RULES,
     MIN_FALSE_POSITIVE_RATE,
 )
-from nbstream.policy.field_names import OWN_FIELD, other_filter_of
-from nbstream.policy.header_policy import SPAMASSASSIN_TEMPLATES
+from nbstream.policy.field_names import (
+    MAX_TAG_BYTES,
+    OWN_FIELD,
+    SPAMASSASSIN_TEMPLATES,
+    other_filter_of,
+    require_field_value,
+    require_own_name,
+)
 from nbstream.policy.verdict import Verdict
+from nbstream.settings.values import Networks, Probability, Section, read_network
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from nbstream.config.document import KeyPath
+    from nbstream.settings.document import KeyPath
 
 
 _ALTERNATIVE_KEYS = ({"spam", "false_positive_cost", "max_false_positive_rate"},)
@@ -65,15 +55,10 @@ RuleProblem = tuple["KeyPath", str, object]
 """A key below the one that is checked, the text of the problem, and the value that is there."""
 
 
-def inherit_settings(rules: object, top: Mapping[str, BaseModel | None]) -> object:
-    """Return the rules as read from the file, with all that they inherit from the sections of ``top``.
-
-    A section of the top that is refused itself is None here, and is left out of the rules: its own problem has to
-    be solved first.
-    """
-    if not isinstance(rules, list | tuple) or len(rules) > MAX_RECIPIENT_RULES:
-        return rules
-    return [_inherit_into_rule(rule, top) if isinstance(rule, dict) else rule for rule in rules]
+def _inherited_values(section: BaseModel, rule_section: dict[str, Any]) -> dict[str, Any]:
+    """Return the values that the file has at the top and the rule does not replace."""
+    replaced = set(rule_section).union(*(keys for keys in _ALTERNATIVE_KEYS if keys & set(rule_section)))
+    return {key: getattr(section, key) for key in section.model_fields_set - replaced}
 
 
 def _inherit_into_rule(rule: dict[str, Any], top: Mapping[str, BaseModel | None]) -> dict[str, Any]:
@@ -87,74 +72,70 @@ def _inherit_into_rule(rule: dict[str, Any], top: Mapping[str, BaseModel | None]
     return full
 
 
-def _inherited_values(section: BaseModel, rule_section: dict[str, Any]) -> dict[str, Any]:
-    """Return the values that the file has at the top and the rule does not replace."""
-    replaced = set(rule_section).union(*(keys for keys in _ALTERNATIVE_KEYS if keys & set(rule_section)))
-    return {key: getattr(section, key) for key in section.model_fields_set - replaced}
+def inherit_settings(rules: object, top: Mapping[str, BaseModel | None]) -> object:
+    """Return the rules as read from the file, with all that they inherit from the sections of ``top``.
+
+    A section of the top that is refused itself is None here, and is left out of the rules: its own problem has to
+    be solved first.
+    """
+    if not isinstance(rules, list | tuple) or len(rules) > MAX_RECIPIENT_RULES:
+        return rules
+    return [_inherit_into_rule(rule, top) if isinstance(rule, dict) else rule for rule in rules]
 
 
-def rule_problems(
-    rules: Sequence[RecipientRuleSettings],
-    verdict: VerdictSettings | None,
-    feedback: FeedbackSettings | None,
-) -> list[RuleProblem]:
-    """Return the problems of all rules together, under a top with these sections."""
-    if len(rules) > MAX_RECIPIENT_RULES:
-        return [((), f"must be a list of at most {MAX_RECIPIENT_RULES} rules", f"{len(rules)} rules")]
-    problems = _surplus_budget_problems(rules, verdict)
-    for position, rule in enumerate(rules):
-        problems += feedback_action_problems(rule.actions, (position, "actions"), feedback)
-        if feedback and rule.match.text.lower() in _feedback_addresses(feedback):
-            text = "must match an address that mail is delivered to: this is a feedback address"
-            problems.append(((position, "match"), text, rule.match.text))
-        earlier = next((i for i in range(position) if rules[i].match.covers(rule.match)), None)
-        if earlier is not None:
-            above = f"recipients[{earlier}] ({rules[earlier].match.text})"
-            text = f"must match an address that no rule above matches: {above} matches all of these"
-            problems.append(((position, "match"), text, rule.match.text))
-    return problems
+MAX_FALSE_POSITIVE_COST = 1e9
 
 
-def _surplus_budget_problems(
-    rules: Sequence[RecipientRuleSettings], verdict: VerdictSettings | None
-) -> list[RuleProblem]:
-    """Return the problems of the budgets that are too many: a first score stores only ``MAX_BUDGETS``."""
-    rates = set(verdict.budget_rates.values() if verdict else ())
-    text = f"must be one of the budgets above: no more than {MAX_BUDGETS} different ones can be kept"
-    problems: list[RuleProblem] = []
-    for position, rule in enumerate(rules):
-        for name, rate in rule.verdict.budget_rates.items():
-            if rate in rates or len(rates) < MAX_BUDGETS:
-                rates.add(rate)
-            else:
-                problems.append(((position, "verdict", name), text, rate))
-    return problems
+@dataclass(frozen=True, slots=True)
+class FalsePositiveCost:
+    """A threshold as a cost ratio: how many passed spam messages are as bad as one lost ham."""
+
+    ratio: float
 
 
-def feedback_action_problems(
-    actions: ActionsSettings, key: KeyPath, feedback: FeedbackSettings | None
-) -> list[RuleProblem]:
-    """Return the problems of the actions, below ``key``, that would redirect mail to a feedback address."""
-    if feedback is None:
-        return []
-    return [
-        ((*key, name), "must be redirected to no feedback address: it would be learned there", str(action))
-        for name, action in actions
-        if action.address.lower() in _feedback_addresses(feedback)
-    ]
+@dataclass(frozen=True, slots=True)
+class FalsePositiveRate:
+    """A threshold as a budget: the largest share of ham that may be called spam."""
+
+    rate: float
 
 
-def _feedback_addresses(feedback: FeedbackSettings) -> set[str]:
-    return {feedback.spam_address.lower(), feedback.ham_address.lower()}
+_ALLOWED_REJECT = (
+    "must be null, a number above 0 and at most 1, {false_positive_cost: C} with C above 0, "
+    f"or {{max_false_positive_rate: R}} with R from {MIN_FALSE_POSITIVE_RATE:.5f} to {MAX_FALSE_POSITIVE_RATE}"
+)
 
 
-def located_error(problems: Sequence[RuleProblem]) -> ValidationError:
-    """Return the error that names the key of each problem; a validator raises it."""
-    details = [
-        InitErrorDetails(type=PydanticCustomError("value_error", "{error}", {"error": text}), loc=key, input=value)
-        for key, text, value in problems
-    ]
-    return ValidationError.from_exception_data("Settings", details, hide_input=True)
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def read_reject_threshold(value: object) -> float | FalsePositiveCost | FalsePositiveRate:
+    """Read a P(spam), ``{false_positive_cost: C}`` or ``{max_false_positive_rate: R}``, R from 0.00006 to 0.5."""
+    if isinstance(value, FalsePositiveCost | FalsePositiveRate):
+        return value
+    if isinstance(value, dict) and len(value) == 1:
+        name, number = next(iter(value.items()))
+        if name == "false_positive_cost" and _is_number(number) and 0 < number <= MAX_FALSE_POSITIVE_COST:
+            return FalsePositiveCost(float(number))
+        if (
+            name == "max_false_positive_rate"
+            and _is_number(number)
+            and MIN_FALSE_POSITIVE_RATE <= number <= MAX_FALSE_POSITIVE_RATE
+        ):
+            return FalsePositiveRate(float(number))
+    elif _is_number(value) and 0 < value <= 1:  # type: ignore[operator]  # a number
+        return float(value)  # type: ignore[arg-type]
+    raise ValueError(_ALLOWED_REJECT)
+
+
+def read_until_promised(value: object) -> float | str:
+    """Read ``unsure``, or a P(spam) between 0 and 1."""
+    if value == "unsure":
+        return "unsure"
+    if _is_number(value) and 0 < value < 1:  # type: ignore[operator]  # a number
+        return float(value)  # type: ignore[arg-type]
+    raise ValueError("must be unsure, or a number between 0 and 1")
 
 
 class VerdictSettings(Section):
@@ -278,6 +259,11 @@ class VerdictSettings(Section):
         return value
 
 
+def read_action(value: object) -> Action:
+    """Read ``pass``, ``quarantine``, ``redirect:ADDRESS``, ``reject`` or ``defer``."""
+    return value if isinstance(value, Action) else Action.parse(value if isinstance(value, str) else "")
+
+
 MessageAction = Annotated[Action, BeforeValidator(read_action)]
 
 
@@ -297,20 +283,14 @@ class ActionsSettings(Section):
     """The action for a message whose verdict is reject, which only ``verdict.reject`` can give."""
 
 
-class QuarantineSettings(Section):
-    """Where suspicious messages wait, and for how long."""
-
-    path: FilePath | None = None
-    """The Maildir of the quarantine, readable for the daemon's user alone. ``null`` is the folder ``Quarantine``
-    in ``state_dir``.
-    """
-
-    days: Annotated[int, Field(ge=1, le=36500)] | None = 30
-    """A message is removed from the quarantine after this many days. ``null`` keeps it for ever."""
-
-    def folder(self, state_dir: Path) -> Path:
-        """Return the Maildir of the quarantine. By default it is in ``state_dir``."""
-        return self.path or state_dir / "Quarantine"
+def read_address_pattern(value: object) -> AddressPattern:
+    """Read a pattern of up to 320 characters that an address can match, such as ``*@example.org``."""
+    pattern = (
+        value if isinstance(value, AddressPattern) else AddressPattern(value if isinstance(value, str) else "")
+    )
+    if not pattern.matches_any_address:
+        raise ValueError("must be a pattern that an address can match, such as *@example.org")
+    return pattern
 
 
 class RecipientRuleSettings(Section):
@@ -330,6 +310,32 @@ class RecipientRuleSettings(Section):
     """The actions for these recipients, with the keys of the section ``actions``. A key that is not given is
     inherited from there.
     """
+
+
+def _surplus_budget_problems(
+    rules: Sequence[RecipientRuleSettings], verdict: VerdictSettings | None
+) -> list[RuleProblem]:
+    """Return the problems of the budgets that are too many: a first score stores only ``MAX_BUDGETS``."""
+    rates = set(verdict.budget_rates.values() if verdict else ())
+    text = f"must be one of the budgets above: no more than {MAX_BUDGETS} different ones can be kept"
+    problems: list[RuleProblem] = []
+    for position, rule in enumerate(rules):
+        for name, rate in rule.verdict.budget_rates.items():
+            if rate in rates or len(rates) < MAX_BUDGETS:
+                rates.add(rate)
+            else:
+                problems.append(((position, "verdict", name), text, rate))
+    return problems
+
+
+_MAIL_ADDRESS = re.compile(r"[^\s<>@\x00-\x1f\x7f]{1,64}@[^\s<>@\x00-\x1f\x7f]{1,253}")
+
+
+def read_mail_address(value: object) -> str:
+    """Read a mail address such as ``spam@example.org``, without display name and angle brackets."""
+    if not isinstance(value, str) or _MAIL_ADDRESS.fullmatch(value) is None:
+        raise ValueError("must be a mail address such as spam@example.org")
+    return value
 
 
 MailAddress = Annotated[str, BeforeValidator(read_mail_address)]
@@ -368,12 +374,74 @@ class FeedbackSettings(Section):
         return [f"feedback.allow_from: {network} is everybody: strangers may teach" for network in everybody]
 
 
+def _feedback_addresses(feedback: FeedbackSettings) -> set[str]:
+    return {feedback.spam_address.lower(), feedback.ham_address.lower()}
+
+
+def feedback_action_problems(
+    actions: ActionsSettings, key: KeyPath, feedback: FeedbackSettings | None
+) -> list[RuleProblem]:
+    """Return the problems of the actions, below ``key``, that would redirect mail to a feedback address."""
+    if feedback is None:
+        return []
+    return [
+        ((*key, name), "must be redirected to no feedback address: it would be learned there", str(action))
+        for name, action in actions
+        if action.address.lower() in _feedback_addresses(feedback)
+    ]
+
+
+def rule_problems(
+    rules: Sequence[RecipientRuleSettings],
+    verdict: VerdictSettings | None,
+    feedback: FeedbackSettings | None,
+) -> list[RuleProblem]:
+    """Return the problems of all rules together, under a top with these sections."""
+    if len(rules) > MAX_RECIPIENT_RULES:
+        return [((), f"must be a list of at most {MAX_RECIPIENT_RULES} rules", f"{len(rules)} rules")]
+    problems = _surplus_budget_problems(rules, verdict)
+    for position, rule in enumerate(rules):
+        problems += feedback_action_problems(rule.actions, (position, "actions"), feedback)
+        if feedback and rule.match.text.lower() in _feedback_addresses(feedback):
+            text = "must match an address that mail is delivered to: this is a feedback address"
+            problems.append(((position, "match"), text, rule.match.text))
+        earlier = next((i for i in range(position) if rules[i].match.covers(rule.match)), None)
+        if earlier is not None:
+            above = f"recipients[{earlier}] ({rules[earlier].match.text})"
+            text = f"must match an address that no rule above matches: {above} matches all of these"
+            problems.append(((position, "match"), text, rule.match.text))
+    return problems
+
+
+def located_error(problems: Sequence[RuleProblem]) -> ValidationError:
+    """Return the error that names the key of each problem; a validator raises it."""
+    details = [
+        InitErrorDetails(type=PydanticCustomError("value_error", "{error}", {"error": text}), loc=key, input=value)
+        for key, text, value in problems
+    ]
+    return ValidationError.from_exception_data("Settings", details, hide_input=True)
+
+
 VerdictName: TypeAlias = Literal["ham", "unsure", "spam", "reject"]
+
+
+def read_field_name(value: object) -> str:
+    """Read the name of a header field that no mail server acts on, of at most 60 letters, digits and hyphens."""
+    return require_own_name(value if isinstance(value, str) else "")
+
+
 FieldName = Annotated[str, BeforeValidator(read_field_name)]
 FieldNames = Annotated[tuple[FieldName, ...], Strict(False), Field(max_length=50)]
 
 _MAX_FIELDS = 20
 _MAX_OWN_FIELD_CHARACTERS = 40  # "-Continued" is appended, and a value begins on the same line
+
+
+def read_field_value(value: object) -> str:
+    """Read one line of text with the placeholders of a field's value: ``{verdict}`` and others."""
+    if not isinstance(value, str):
+        raise ValueError("must be text (true, YES and numbers need quotes)")  # noqa: TRY004 - a problem of the file
+    return require_field_value(value)
 
 
 class HeaderFieldSettings(Section):
@@ -419,6 +487,15 @@ _SPAMASSASSIN_FIELDS = tuple(
     HeaderFieldSettings.model_construct(name=template.name, value=template.value, verdicts=template.verdict_names)
     for template in SPAMASSASSIN_TEMPLATES
 )
+
+
+def read_subject_tag(value: object) -> str:
+    """Read a text of at most 44 bytes without line ends, such as ``"[SPAM] "``; one space always follows it."""
+    tag = value.strip() if isinstance(value, str) else ""
+    fits = 0 < len(tag.encode("utf-8", "replace")) <= MAX_TAG_BYTES
+    if not fits or not tag.isprintable() or "=?" in tag:
+        raise ValueError(f'must be printable text of at most {MAX_TAG_BYTES} bytes in UTF-8, such as "[SPAM] "')
+    return tag
 
 
 class HeadersSettings(Section):

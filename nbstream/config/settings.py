@@ -8,6 +8,7 @@ nbstream.yaml(5) are made of it.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -19,26 +20,14 @@ from nbstream.config.policy import (
     ActionsSettings,
     FeedbackSettings,
     HeadersSettings,
-    QuarantineSettings,
     RecipientRuleSettings,
     VerdictSettings,
     located_error,
 )
-from nbstream.config.redis import RedisSettings
-from nbstream.config.relay import RelaySettings
-from nbstream.config.values import (
-    ByteCount,
-    Count,
-    FilePath,
-    Probability,
-    Section,
-    ServerNextHopSetting,
-    read_authserv_id,
-    read_host_name,
-    read_model_name,
-    read_workers,
-)
+from nbstream.delivery.settings import QuarantineSettings, RelaySettings, ServerNextHopSetting
 from nbstream.engine.choice import EngineChoice
+from nbstream.settings.values import ByteCount, Count, FilePath, Probability, Section, read_host_name
+from nbstream.store.settings import RedisSettings
 
 
 class MemorySettings(Section):
@@ -65,6 +54,16 @@ class MemorySettings(Section):
     """
 
 
+_AUTHSERV_ID = re.compile(r"[^\s\x00-\x1f\x7f;()\"\\=/@,<>\[\]]{1,253}")
+
+
+def read_authserv_id(value: object) -> str:
+    """Read the identifier of a server in Authentication-Results (RFC 8601, section 2.5), in lower case."""
+    if not isinstance(value, str) or _AUTHSERV_ID.fullmatch(value) is None:
+        raise ValueError("must be the name that a server writes first in Authentication-Results: mx.example.org")
+    return value.lower()
+
+
 AuthservIds = Annotated[
     tuple[Annotated[str, BeforeValidator(read_authserv_id)], ...], Strict(False), Field(max_length=100)
 ]
@@ -81,6 +80,16 @@ class MinLearnedSettings(Section):
 
     ham: Annotated[int, Field(ge=0, le=1_000_000)] = 50
     """Until this many ham messages are learned, every verdict is unsure, with the reason ``learning N/M``."""
+
+
+_MODEL_NAME = re.compile(r"[a-z0-9._-]+")
+
+
+def read_model_name(value: object) -> str:
+    """Read a text of the characters ``a-z0-9._-``. It becomes a part of the Redis keys."""
+    if not isinstance(value, str) or _MODEL_NAME.fullmatch(value) is None:
+        raise ValueError("must be text of the characters a-z 0-9 . _ - (a number needs quotes)")
+    return value
 
 
 class ModelSettings(Section):
@@ -164,6 +173,16 @@ class LogSettings(Section):
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     """The lowest level that is logged."""
+
+
+MAX_WORKERS = 128
+
+
+def read_workers(value: object) -> int | str:
+    """Read ``auto``, or a whole number from 1 to 128."""
+    if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_WORKERS):
+        return value
+    raise ValueError(f"must be auto, or a whole number from 1 to {MAX_WORKERS}")
 
 
 class Settings(Section):

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from nbstream import __version__
-from nbstream.assembly.store import make_engine, open_redis
+from nbstream.assembly.engine import make_engine
+from nbstream.assembly.store import open_redis
 from nbstream.daemon import addresses, signals
 from nbstream.daemon.control import serve_control
 from nbstream.daemon.reloader import Reloader

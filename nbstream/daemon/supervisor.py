@@ -17,9 +17,9 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from nbstream import logs
+from nbstream.assembly.engine import make_engine
 from nbstream.assembly.http import make_metrics_listener
 from nbstream.assembly.policy import make_rules
-from nbstream.assembly.store import make_engine
 from nbstream.daemon import addresses, signals
 from nbstream.daemon.control import serve_control
 from nbstream.daemon.process import log_ready, log_start

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from nbstream import __version__, config, logs
-from nbstream.assembly.store import make_engine, open_redis
+from nbstream.assembly.engine import make_engine
+from nbstream.assembly.store import open_redis
 from nbstream.daemon import signals as thread_switching
 from nbstream.daemon.addresses import close_sockets
 from nbstream.daemon.channel import Channel, pack_settings, unpack_settings

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbstream.assembly.delivery import make_quarantine
-from nbstream.assembly.store import make_engine
+from nbstream.assembly.engine import make_engine
 from nbstream.doctor.examination import in_thread, run_parts
 from nbstream.doctor.redis_server import format_bytes
 from nbstream.findings import note, ok, problem, warning

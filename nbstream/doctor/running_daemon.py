@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbstream import __version__
+from nbstream.assembly.engine import make_engine
 from nbstream.assembly.listeners import LISTENERS
-from nbstream.assembly.store import make_engine
 from nbstream.engine.choice import ENVIRONMENT
 from nbstream.findings import note, ok, problem, warning
 

@@ -25,13 +25,13 @@ from nbstream.config import (
     ServerNextHopSetting,
     Settings,
     StreamListenerSettings,
-    document,
     find_config_file,
     load_settings,
     loading,
 )
-from nbstream.config.values import Section, read_address
 from nbstream.errors import ConfigError
+from nbstream.settings import document
+from nbstream.settings.values import Section, read_address
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "nbstream.yaml"
 PASSWORD = "Xyzzy-4711"

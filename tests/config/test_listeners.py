@@ -8,8 +8,8 @@ import pytest
 
 from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.config import Settings, load_settings
-from nbstream.config.values import MAX_SOCKET_PATH, read_listen_address
 from nbstream.errors import ConfigError
+from nbstream.settings.values import MAX_SOCKET_PATH, read_listen_address
 
 
 @pytest.mark.parametrize(

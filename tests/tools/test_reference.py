@@ -15,11 +15,12 @@ from pydantic import BaseModel
 
 from nbstream.cli.exit_codes import ERROR_EXIT_CODES
 from nbstream.cli.parser import EXIT_CODES, build_parser
-from nbstream.config import AutolearnSettings, Settings, StreamListenerSettings, values
-from nbstream.config import values as addresses
-from nbstream.config.listeners import SpamdListenerSettings
-from nbstream.config.values import Section
+from nbstream.config import AutolearnSettings, Settings, StreamListenerSettings
 from nbstream.listeners.http import openapi
+from nbstream.listeners.spamd.settings import SpamdListenerSettings
+from nbstream.settings import values
+from nbstream.settings import values as addresses
+from nbstream.settings.values import Section
 from tools.reference import commands, http_api, metrics, settings
 from tools.reference.markup import Undocumented, first_sentence
 from tools.reference.pages import PAGES, ROOT, outdated

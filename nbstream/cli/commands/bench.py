@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nbstream import config
+from nbstream.assembly.engine import make_engine
 from nbstream.assembly.filter import make_filter
 from nbstream.assembly.policy import make_message_reader
-from nbstream.assembly.store import make_engine, make_mirror, make_model, open_running_redis
+from nbstream.assembly.store import make_mirror, make_model, open_running_redis
 from nbstream.cli import interrupts, message_files
 from nbstream.cli.exit_codes import exit_code
 from nbstream.cli.generated_mail import GeneratedMail, generate_mail

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from nbstream import config
-from nbstream.assembly.store import make_engine
+from nbstream.assembly.engine import make_engine
 from nbstream.cli.terminal import print_note
 
 

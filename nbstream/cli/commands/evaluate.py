@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 from tqdm import tqdm
 
 from nbstream import config
+from nbstream.assembly.engine import make_engine
 from nbstream.assembly.filter import make_autolearner, make_filter
 from nbstream.assembly.policy import make_message_reader
-from nbstream.assembly.store import make_autolearn_model, make_counts, make_engine, open_temporary_model
+from nbstream.assembly.store import make_autolearn_model, make_counts, open_temporary_model
 from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts, message_files, output_files
 from nbstream.cli.exit_codes import exit_code
 from nbstream.cli.terminal import print_error, print_note
-from nbstream.config.redis import EMBEDDED, read_redis_url, url_has_password, url_has_user
 from nbstream.errors import ConfigError, InputError
 from nbstream.evaluation import report, streams
 from nbstream.evaluation.run import (
@@ -37,6 +37,7 @@ from nbstream.evaluation.run import (
 )
 from nbstream.filter import AutolearnLayer
 from nbstream.store.model.memory_model import MemoryModel
+from nbstream.store.settings import EMBEDDED, read_redis_url, url_has_password, url_has_user
 
 if TYPE_CHECKING:
     from collections.abc import Callable

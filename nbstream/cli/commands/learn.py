@@ -12,9 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from nbstream import config
+from nbstream.assembly.engine import make_engine
 from nbstream.assembly.filter import open_one_shot_filter, tokenizer_options
 from nbstream.assembly.policy import make_message_reader
-from nbstream.assembly.store import make_engine
 from nbstream.cli import interrupts, message_files, reader_process
 from nbstream.cli.actor import current_user
 from nbstream.cli.exit_codes import exit_code

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from nbstream import config
 from nbstream.assembly.daemon_status import DaemonStatus, WorkerStatus, ask_daemon_status
+from nbstream.assembly.engine import make_engine
 from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.assembly.policy import make_rules
-from nbstream.assembly.store import make_autolearn_model, make_engine
+from nbstream.assembly.store import make_autolearn_model
 from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.half_life import HalfLife, largest_count

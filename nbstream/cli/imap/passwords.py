@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from nbstream.config.values import read_secret_file
 from nbstream.errors import ConfigError
+from nbstream.settings.values import read_secret_file
 from nbstream.wire.imap_url import ImapAccount
 
 

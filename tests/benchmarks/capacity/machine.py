@@ -16,16 +16,10 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from nbstream import config
+from nbstream.assembly.engine import make_engine
 from nbstream.assembly.filter import make_filter, tokenizer_options
 from nbstream.assembly.policy import make_message_reader
-from nbstream.assembly.store import (
-    make_counts,
-    make_engine,
-    make_mirror,
-    make_model,
-    make_recent_messages,
-    open_running_redis,
-)
+from nbstream.assembly.store import make_counts, make_mirror, make_model, make_recent_messages, open_running_redis
 from nbstream.filter import RememberingObserver
 from nbstream.store.model.temporary import temporary_model
 from nbstream.store.redis_errors import store_errors

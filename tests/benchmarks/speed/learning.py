@@ -19,7 +19,8 @@ import uvloop
 from redis import Redis
 
 from nbstream import config
-from nbstream.assembly.store import make_engine, make_mirror, make_model, open_redis
+from nbstream.assembly.engine import make_engine
+from nbstream.assembly.store import make_mirror, make_model, open_redis
 from nbstream.store.embedded.server import EmbeddedRedis
 from tests.benchmarks.speed import clients
 from tests.benchmarks.speed.bench import Bench

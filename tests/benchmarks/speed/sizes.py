@@ -21,8 +21,8 @@ from pathlib import Path
 
 import uvloop
 
+from nbstream.assembly.engine import make_engine
 from nbstream.assembly.policy import message_limits
-from nbstream.assembly.store import make_engine
 from nbstream.config import Settings
 from nbstream.filter import Filter
 from nbstream.mail.message import Message

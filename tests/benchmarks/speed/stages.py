@@ -14,8 +14,8 @@ from pathlib import Path
 
 import uvloop
 
+from nbstream.assembly.engine import make_engine
 from nbstream.assembly.policy import make_header_policy
-from nbstream.assembly.store import make_engine
 from nbstream.config import Settings
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import Filter

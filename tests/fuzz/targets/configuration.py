@@ -6,8 +6,8 @@ import tempfile
 from pathlib import Path
 
 from nbstream.config import Settings, keys_awaiting_restart, load_settings, policy_hash
-from nbstream.config.document import MAX_FILE_BYTES
 from nbstream.errors import ConfigError
+from nbstream.settings.document import MAX_FILE_BYTES
 from tests.fuzz.target import FuzzTarget
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="nbstream-fuzz-")

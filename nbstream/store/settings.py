@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, parse_qs, parse_qsl, urlsplit
 from pydantic import BeforeValidator, Field, SecretStr, Strict, ValidationInfo, field_validator
 
 from nbstream.addresses import TcpAddress
-from nbstream.config.values import (
+from nbstream.settings.values import (
     CaFile,
     PasswordFile,
     Seconds,

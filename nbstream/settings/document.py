@@ -17,8 +17,8 @@ from typing import TypeAlias
 import yaml
 from yaml.constructor import SafeConstructor
 
-from nbstream.config.values import read_text_file
 from nbstream.errors import ConfigError
+from nbstream.settings.values import read_text_file
 
 MAX_FILE_BYTES = 1 << 20
 MAX_DEPTH = 20

@@ -1,23 +1,101 @@
-"""The settings of the way out: which next hop, TLS with it, the login there, and how long it may take."""
+"""The settings of the way out: the next hop, TLS with it, the login there; and of the quarantine."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from nbstream.config.values import (
+from nbstream.addresses import TcpAddress, UnixAddress
+from nbstream.settings.values import (
     CaFile,
-    MaildirNextHopSetting,
+    FilePath,
     PasswordFile,
     Seconds,
     SecretFile,
     Section,
-    ServerNextHopSetting,
-    read_next_hop,
-    read_server_name,
-    read_tls_mode,
+    read_address,
+    read_host_name,
+    read_listen_address,
+    read_path,
+    require_port_for_lmtp,
 )
+
+
+def read_server_name(value: object) -> str:
+    """Read the name of a server as its certificate has it: a host name, or an IP address without brackets."""
+    with suppress(ValueError):
+        return str(ip_address(value)) if isinstance(value, str) else read_host_name(value)
+    return read_host_name(value)
+
+
+@dataclass(frozen=True, slots=True)
+class MaildirNextHopSetting:
+    """The next hop is a Maildir. A path of None means the Maildir in ``state_dir``."""
+
+    path: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerNextHopSetting:
+    """The next hop is a server; ``protocol`` is ``smtp``, ``smtps`` (SMTP within TLS) or ``lmtp``."""
+
+    protocol: str
+    address: TcpAddress | UnixAddress
+
+    @property
+    def is_on_network(self) -> bool:
+        """Whether it is reached by TCP."""
+        return isinstance(self.address, TcpAddress)
+
+
+_ALLOWED_NEXT_HOP = (
+    "must be maildir, maildir:PATH, smtp://HOST:PORT, smtps://HOST:PORT, lmtp://HOST:PORT, smtp:unix:/PATH or "
+    "lmtp:unix:/PATH"
+)
+
+
+def _server_address(text: str) -> TcpAddress:
+    try:
+        address = read_address(text)
+    except ValueError:
+        raise ValueError(_ALLOWED_NEXT_HOP) from None
+    if address.port == 0:
+        raise ValueError(f"{_ALLOWED_NEXT_HOP}, the port from 1 to 65535")
+    return address
+
+
+def read_next_hop(value: object) -> MaildirNextHopSetting | ServerNextHopSetting:
+    """Read a Maildir, or a server as ``PROTOCOL://HOST:PORT`` or ``PROTOCOL:unix:/PATH``."""
+    if isinstance(value, MaildirNextHopSetting | ServerNextHopSetting):
+        return value
+    text = value if isinstance(value, str) else ""
+    kind, _, rest = text.partition(":")
+    if text == "maildir":
+        return MaildirNextHopSetting()
+    if kind == "maildir" and rest:
+        return MaildirNextHopSetting(read_path(rest))
+    if kind in {"smtp", "smtps", "lmtp"} and rest.startswith("//"):
+        address = _server_address(rest.removeprefix("//"))
+        if kind == "lmtp":
+            require_port_for_lmtp(address)
+        return ServerNextHopSetting(kind, address)
+    if kind in {"smtp", "lmtp"} and rest.startswith("unix:"):
+        return ServerNextHopSetting(kind, read_listen_address(rest))
+    raise ValueError(_ALLOWED_NEXT_HOP)
+
+
+def read_tls_mode(value: object) -> str:
+    """Read ``off``, ``may``, ``encrypt`` or ``verify``. Without quotes ``off`` is a boolean in YAML."""
+    if value is False:
+        return "off"
+    if isinstance(value, str) and value in {"off", "may", "encrypt", "verify"}:
+        return value
+    raise ValueError("must be off, may, encrypt or verify")
 
 
 class RelaySettings(Section):
@@ -102,3 +180,19 @@ class RelaySettings(Section):
         if "user_file" in info.data and (value is None) != (info.data["user_file"] is None):
             raise ValueError("must be given together with relay.user_file")
         return value
+
+
+class QuarantineSettings(Section):
+    """Where suspicious messages wait, and for how long."""
+
+    path: FilePath | None = None
+    """The Maildir of the quarantine, readable for the daemon's user alone. ``null`` is the folder ``Quarantine``
+    in ``state_dir``.
+    """
+
+    days: Annotated[int, Field(ge=1, le=36500)] | None = 30
+    """A message is removed from the quarantine after this many days. ``null`` keeps it for ever."""
+
+    def folder(self, state_dir: Path) -> Path:
+        """Return the Maildir of the quarantine. By default it is in ``state_dir``."""
+        return self.path or state_dir / "Quarantine"

@@ -1,0 +1,50 @@
+"""The settings of the listener for Dovecot's scripts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BeforeValidator, Strict
+
+from nbstream.addresses import UnixAddress
+from nbstream.settings.values import ByteCount, Section, UnixAddressSetting
+
+_SYSTEM_USER = re.compile(r"[^\s:/,\x00-\x1f\x7f]{1,100}")
+
+
+def read_system_user(value: object) -> str:
+    """Read the name of a user of this machine, or its number; whether there is one is not looked up."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return str(value)
+    if not isinstance(value, str) or not _SYSTEM_USER.fullmatch(value):
+        raise ValueError("must be the name or the number of a user of this machine, such as vmail")
+    return value
+
+
+SystemUser = Annotated[str, BeforeValidator(read_system_user)]
+
+
+class DovecotListenerSettings(Section):
+    """The listener for Dovecot's Sieve scripts, and the spool of what they report.
+
+    A message is on the disk when Dovecot gets its answer, and is learned after that.
+    """
+
+    listen: UnixAddressSetting = UnixAddress(Path("/run/nbstream/nbstream-report"))
+    """The unix socket, with its group as in ``unix:/PATH group=vmail``: who may connect may teach. Its name is
+    that of the program in the Sieve scripts, and ``sieve_pipe_socket_dir`` names its folder, as seen from
+    Dovecot's ``base_dir``.
+    """
+
+    trusted_users: Annotated[tuple[SystemUser, ...], Strict(False)] = ()
+    """The system users who may say whose mail they report, by name or number: the one that owns the mail of
+    virtual users, such as ``vmail``. Root and the user of nbstream always may. Any other one reports for itself.
+    """
+
+    spool_max_bytes: ByteCount = 1 << 30
+    """The bytes of the spool on the disk, in ``state_dir``. A message beyond that is refused. It must be at least
+    ``limits.max_message_bytes`` and 16 MiB more, for what was learned and is not removed yet. What was set aside
+    because it cannot be learned may have as many bytes again.
+    """
