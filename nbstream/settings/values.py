@@ -1,4 +1,4 @@
-"""Readers for the values of a configuration file: paths, addresses, networks, secrets; and the base of all sections.
+"""Readers for the values of a configuration file: paths, addresses, networks, secrets; and what a section is.
 
 Rules: each reader takes the value that YAML gave, or one that is already of its type. A refusal is a ValueError
 whose text says what is allowed ("must be ...") and repeats neither the value nor a secret, nor the content of a
