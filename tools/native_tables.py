@@ -1,4 +1,4 @@
-"""Writes the tables of the native library that come from Python: characters, charsets, character references.
+"""Writes the tables of the native library that come from Python: characters, charsets, references, fields.
 
 ``python -m tools.native_tables`` writes the files; a test compares them with what each interpreter says. Of
 characters that were assigned after Unicode 14.0 the tables say that they are not known.
@@ -17,7 +17,7 @@ from html.entities import html5
 from itertools import product
 from pathlib import Path
 
-from nbstream.mail import charsets
+from nbstream.mail import added_fields, charsets
 from nbstream.tokens.unicode import only_known
 from nbstream.tokens.words import _FOLDING_BOUNDARY
 
@@ -26,6 +26,7 @@ REFERENCES_FILE = _FOLDER / "tokens" / "html_references.rs"
 CHARACTERS_FILE = _FOLDER / "tokens" / "characters.rs"
 NORMALIZATION_FILE = _FOLDER / "tokens" / "normalization_tables.rs"
 NOT_ASCII_FILE = _FOLDER / "mail" / "charsets" / "not_ascii.rs"
+ADDED_FIELDS_FILE = _FOLDER / "mail" / "added_fields.rs"
 SINGLE_BYTES_FILE = _FOLDER / "mail" / "charsets" / "single_byte_tables.rs"
 
 _HEAD = "// Written by `python -m tools.native_tables`.\n\n"
@@ -309,6 +310,49 @@ def _rust_character(character: str) -> str:
     return character if " " <= character <= "~" else f"\\u{{{ord(character):x}}}"
 
 
+def added_fields_source() -> str:
+    """Return the names of the fields that are added on arrival: see ``mail/added_fields.py``."""
+    by_letter: dict[str, list[str]] = {}
+    for word in added_fields.FILTER_WORDS:
+        by_letter.setdefault(word[0], []).append(f'rest.starts_with(b"{word}")')
+    arms = [f"        b'{letter}' => {' || '.join(tests)}," for letter, tests in sorted(by_letter.items())]
+    prefixes = [f'    b"{prefix}",' for prefix in added_fields.X_PREFIXES]
+    lines = [
+        "//! The names of header fields that are added on arrival: see `mail/added_fields.py`.",
+        "",
+        "/// Returns whether `rest`, which is not empty, begins with a word that is in names of filters alone.",
+        "pub fn begins_with_filter_word(rest: &[u8]) -> bool {",
+        "    match rest[0] {",
+        *arms,
+        "        _ => false,",
+        "    }",
+        "}",
+        "",
+        "/// What the name of such a field begins with, after `x-`.",
+        f"pub const X_PREFIXES: [&[u8]; {len(prefixes)}] = [",
+        *prefixes,
+        "];",
+        *_name_function("is_mailbox_name", "a mailbox, with or without `x-`", added_fields.MAILBOX_NAMES),
+        *_name_function("is_arrival_name", "the server of the recipient", added_fields.ARRIVAL_NAMES),
+    ]
+    return _HEAD + "\n".join(lines) + "\n"
+
+
+def _name_function(function: str, writer: str, names: Sequence[str]) -> Sequence[str]:
+    first, *others = names
+    return [
+        "",
+        f"/// Returns whether this is a field of {writer}.",
+        f"pub fn {function}(name: &[u8]) -> bool {{",
+        "    matches!(",
+        "        name,",
+        f'        b"{first}"',
+        *[f'            | b"{name}"' for name in others],
+        "    )",
+        "}",
+    ]
+
+
 def sources() -> Mapping[Path, str]:
     """Return the files and their content."""
     return {
@@ -317,6 +361,7 @@ def sources() -> Mapping[Path, str]:
         NORMALIZATION_FILE: normalization_source(),
         NOT_ASCII_FILE: not_ascii_source(),
         SINGLE_BYTES_FILE: single_bytes_source(),
+        ADDED_FIELDS_FILE: added_fields_source(),
     }
 
 

@@ -24,6 +24,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from nbstream.mail.added_fields import other_filter_of
 from nbstream.policy.actions import Action, ActionKind
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.config_bounds import (
@@ -36,7 +37,6 @@ from nbstream.policy.field_names import (
     MAX_TAG_BYTES,
     OWN_FIELD,
     SPAMASSASSIN_TEMPLATES,
-    other_filter_of,
     require_field_value,
     require_own_name,
 )

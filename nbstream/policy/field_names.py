@@ -28,33 +28,6 @@ _STRUCTURAL_NAMES = frozenset(
 )
 _STRUCTURAL_PREFIXES = ("resent-", "content-", "list-", "dkim-", "domainkey-", "arc-", "original-", "x-mozilla-")
 
-# The name, or its beginning where a hyphen ends it.
-_OTHER_FILTERS = {
-    "x-spam-flag": "SpamAssassin",
-    "x-spam-status": "SpamAssassin",
-    "x-spam-level": "SpamAssassin",
-    "x-spam-": "SpamAssassin",
-    "x-spam": "rspamd",
-    "x-spamd-": "rspamd",
-    "x-rspamd-": "rspamd",
-    "x-bogosity": "bogofilter",
-    "x-spambayes-": "SpamBayes",
-    "x-crm114-": "CRM114",
-    "x-dspam-": "DSPAM",
-    "x-amavis-": "amavis",
-    "x-quarantine-": "amavis",
-    "x-virus-": "ClamAV and amavis",
-    "x-barracuda-": "Barracuda",
-    "x-ironport-": "IronPort",
-    "x-proofpoint-": "Proofpoint",
-    "x-mailscanner": "MailScanner",
-    "x-mailscanner-": "MailScanner",
-    "x-microsoft-antispam": "Exchange",
-    "x-microsoft-antispam-": "Exchange",
-    "x-forefront-": "Exchange",
-    "x-ms-exchange-": "Exchange",
-}
-
 
 def require_own_name(name: str) -> str:
     """Return the name of a field that nbstream may write or remove. Raises ValueError, "must be ..."."""
@@ -66,15 +39,6 @@ def require_own_name(name: str) -> str:
     if lower in _STRUCTURAL_NAMES or lower.startswith(_STRUCTURAL_PREFIXES):
         raise ValueError("must be a field that no mail server or mail program acts on, such as X-Spam")
     return name
-
-
-def other_filter_of(name: str) -> str | None:
-    """Return the filter that writes fields of this name, or None where none is known."""
-    lower = name.lower()
-    prefixes = (lower[: end + 1] for end, character in enumerate(lower) if character == "-")
-    return _OTHER_FILTERS.get(lower) or next(
-        (_OTHER_FILTERS[prefix] for prefix in prefixes if prefix in _OTHER_FILTERS), None
-    )
 
 
 # What nbstream writes into mail, and therefore removes from all that comes in and all that is taught.

@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from nbstream.mail.added_fields import is_added_on_arrival
 from nbstream.tokens.token_list import encode_tokens
 from nbstream.tokens.unicode import only_known
 from nbstream.tokens.urls import parent_domains
@@ -79,16 +80,6 @@ def _domain_name(value: str) -> str:
 MAX_VALUE_BYTES = 2000
 MAX_FIELDS = 100
 
-# Fields that filters, gateways and mailboxes write on arrival. The whole name is matched, in lower case.
-_ADDED_ON_ARRIVAL = re.compile(
-    r".*(?:spam|virus|scanner|bogosity|antiabuse|greylist).*"
-    r"|x-(?:barracuda|uuid|rspamd|nbstream|miltered|dspam|crm114|amavis|quarantine|ms-exchange-organization|forefront"
-    r"|microsoft-antispam|sa-|proofpoint|mozilla-|envelope-|rcpt-|gmail-|ironport|pmx-|sieve|evolution|delivery-agent"
-    r"|junk|dcc-|razor|pyzor|scan|filter|content-filter|policyd).*"
-    r"|(?:x-)?(?:status|keywords|label|original-to|apparently-to|uidl?|imap|imapbase|folder)"
-    r"|delivered-to|delivery-date|content-length|lines|envelope-to|received-spf|authentication-results|arc-.*"
-    r"|x-(?:.*-)?authentication-.*"
-)
 _HOST = re.compile(r"[\w.-]+")
 _HOST_BYTES = bytes(c if c < 128 and (chr(c).isalnum() or c in b"_.-") else 32 for c in bytes(range(256)).lower())
 _ADDRESS = re.compile(r"[^\s<>()\[\],;:\"@]+@[^\s<>()\[\],;:\"@]+|[^\s<>()\[\],;:\"@]+")
@@ -124,12 +115,6 @@ _UNCACHED_FIELDS = frozenset({"date", "message-id"})
 _MAX_CACHED_BYTES = 200
 _MAX_CACHED_LAYOUT_FIELDS = 50
 _MAX_CACHED_LAYOUT_BYTES = 2000
-
-
-@lru_cache(maxsize=1024)
-def is_added_on_arrival(name: str) -> bool:
-    """Return whether another filter or a mailbox writes fields of this name (lower case)."""
-    return _ADDED_ON_ARRIVAL.fullmatch(name) is not None
 
 
 def header_tokens(fields: Sequence[HeaderField]) -> list[bytes]:

@@ -2,8 +2,9 @@ import tracemalloc
 
 import pytest
 
+from nbstream.mail.added_fields import is_added_on_arrival
 from nbstream.mail.header_fields import parse_fields
-from nbstream.tokens.header_tokens import header_tokens, is_added_on_arrival
+from nbstream.tokens.header_tokens import header_tokens
 
 
 def tokens_of(*lines: str) -> set[str]:

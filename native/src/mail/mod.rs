@@ -1,5 +1,6 @@
 //! See `nbstream/mail`: bytes in, the parts, the header fields and the key of a message out.
 
+pub mod added_fields;
 pub mod base32;
 pub mod blake2b;
 pub mod bytes;

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use crate::foreign::{Foreign, HandBack, Question};
+use crate::mail::added_fields;
 use crate::mail::bytes::{contains, up_to, without_line_ends};
 use crate::mail::encoded_words;
 use crate::mail::header_fields::HeaderField;
@@ -41,96 +42,23 @@ const EXPECTED_FIELDS: [&[u8]; 9] = [
     b"reply-to",
 ];
 
-/// Returns whether another filter or a mailbox writes fields of this name (lower case): `_ADDED_ON_ARRIVAL`.
+/// Returns whether another filter or a mailbox writes fields of this name (lower case), as `mail/added_fields.py` says.
 pub fn is_added_on_arrival(name: &[u8]) -> bool {
-    has_name_of_filter(name)
+    (0..name.len()).any(|at| added_fields::begins_with_filter_word(&name[at..]))
         || match name.strip_prefix(b"x-") {
             Some(rest) => {
-                X_PREFIXES.iter().any(|prefix| rest.starts_with(prefix))
-                    || is_name_of_mailbox(rest)
+                (added_fields::X_PREFIXES.iter()).any(|prefix| rest.starts_with(prefix))
+                    || added_fields::is_mailbox_name(rest)
                     || rest.starts_with(b"authentication-")
                     || contains(rest, b"-authentication-")
             }
             None => {
-                is_name_of_mailbox(name)
+                added_fields::is_mailbox_name(name)
+                    || added_fields::is_arrival_name(name)
                     || name.starts_with(b"arc-")
-                    || matches!(
-                        name,
-                        b"delivered-to"
-                            | b"delivery-date"
-                            | b"content-length"
-                            | b"lines"
-                            | b"envelope-to"
-                            | b"received-spf"
-                            | b"authentication-results"
-                    )
             }
         }
 }
-
-fn has_name_of_filter(name: &[u8]) -> bool {
-    (0..name.len()).any(|at| {
-        let rest = &name[at..];
-        match rest[0] {
-            b's' => rest.starts_with(b"spam") || rest.starts_with(b"scanner"),
-            b'v' => rest.starts_with(b"virus"),
-            b'b' => rest.starts_with(b"bogosity"),
-            b'a' => rest.starts_with(b"antiabuse"),
-            b'g' => rest.starts_with(b"greylist"),
-            _ => false,
-        }
-    })
-}
-
-fn is_name_of_mailbox(name: &[u8]) -> bool {
-    matches!(
-        name,
-        b"status"
-            | b"keywords"
-            | b"label"
-            | b"original-to"
-            | b"apparently-to"
-            | b"uid"
-            | b"uidl"
-            | b"imap"
-            | b"imapbase"
-            | b"folder"
-    )
-}
-
-const X_PREFIXES: [&[u8]; 31] = [
-    b"barracuda",
-    b"uuid",
-    b"rspamd",
-    b"nbstream",
-    b"miltered",
-    b"dspam",
-    b"crm114",
-    b"amavis",
-    b"quarantine",
-    b"ms-exchange-organization",
-    b"forefront",
-    b"microsoft-antispam",
-    b"sa-",
-    b"proofpoint",
-    b"mozilla-",
-    b"envelope-",
-    b"rcpt-",
-    b"gmail-",
-    b"ironport",
-    b"pmx-",
-    b"sieve",
-    b"evolution",
-    b"delivery-agent",
-    b"junk",
-    b"dcc-",
-    b"razor",
-    b"pyzor",
-    b"scan",
-    b"filter",
-    b"content-filter",
-    b"policyd",
-];
 
 /// Returns the fields among the first `MAX_FIELDS` that were not added on arrival.
 pub fn sender_fields<'f, 'a>(fields: &'f [HeaderField<'a>]) -> Vec<&'f HeaderField<'a>> {
