@@ -40,7 +40,7 @@ class SingleProcessDaemon:
         self._metrics = DaemonMetrics.create(self._engine)
         self._server = Server(settings, self._engine, self._metrics)
         self._reloader = Reloader(
-            settings, self._apply_settings, self._metrics.process, self._service_manager.reloading
+            settings, self._apply_settings, self._metrics.process.reloaded, self._service_manager.reloading
         )
 
     def stop(self) -> None:

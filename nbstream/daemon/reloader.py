@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from nbstream import config
 from nbstream.config import Settings
@@ -25,13 +24,6 @@ _log = logging.getLogger(__name__)
 
 _READ_SECONDS = 10.0
 _MAX_PROBLEMS = 20
-
-
-class ReloadObserver(Protocol):
-    """What is reported of reloads; metrics are the reader."""
-
-    def reloaded(self, applied: bool) -> None:
-        """Report that the file was applied, or refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +48,20 @@ class Reloader:
 
     ``apply`` gets the new settings and applies all of them, or raises and has applied nothing. In a single process
     it waits for nothing in between, so that no message meets a mixture of two sets of settings. Each reload is
-    within a block of ``reloading``.
+    within a block of ``reloading``. ``count_reload`` gets whether the file was applied.
     """
 
     def __init__(
         self,
         settings: Settings,
         apply: Callable[[Settings], Awaitable[Sequence[str]]],
-        observer: ReloadObserver,
+        count_reload: Callable[[bool], None],
         reloading: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.settings = settings
         self._file = settings.source.absolute() if settings.source else None
         self._apply = apply
-        self._observer = observer
+        self._count_reload = count_reload
         self._reloading = reloading
         self._reload_requested = asyncio.Event()
         self._reload_lock = asyncio.Lock()
@@ -143,7 +135,7 @@ class Reloader:
     def _report_applied(
         self, changed: tuple[str, ...], waiting: tuple[str, ...], warnings: tuple[str, ...]
     ) -> ReloadResult:
-        self._observer.reloaded(applied=True)
+        self._count_reload(True)
         result = ReloadResult(self.file, config.policy_hash(self.settings), (), changed, waiting, warnings)
         _log.info(
             "reloaded",
@@ -154,7 +146,7 @@ class Reloader:
         return result
 
     def _report_refused(self, problems: list[str]) -> ReloadResult:
-        self._observer.reloaded(applied=False)
+        self._count_reload(False)
         lines = _first_problems(problems)
         for problem in lines:
             _log.error("reload refused, nothing is changed: %s", problem)

@@ -66,7 +66,9 @@ class Supervisor:
         self._settings_since = time.time()
         self._metrics_folder = settings.state_dir.absolute() / "metrics"
         self._worker_numbers = range(1, workers + 1)
-        self._reloader = Reloader(settings, self._apply_settings, self, self._service_manager.reloading)
+        self._reloader = Reloader(
+            settings, self._apply_settings, self._count_reload, self._service_manager.reloading
+        )
         self._slots: list[WorkerSlot] = []
         self._bound_addresses: ListenAddresses = {}
         self._stop = asyncio.Event()
@@ -86,7 +88,7 @@ class Supervisor:
         """
         self._reloader.request()
 
-    def reloaded(self, applied: bool) -> None:
+    def _count_reload(self, applied: bool) -> None:
         """Count a reload whose file was applied, or refused."""
         if self._metrics:
             self._metrics.process.reloaded(applied)

@@ -26,6 +26,15 @@ class FeedbackAddresses:
     spam: str
     ham: str
 
+    def label_of(self, address: str) -> str | None:
+        """Return the label that ``address`` stands for in whatever case; None for every other one."""
+        return {self.spam.casefold(): "spam", self.ham.casefold(): "ham"}.get(address.casefold())
+
+    @property
+    def all(self) -> frozenset[str]:
+        """Both addresses, in lower case."""
+        return frozenset((self.spam.lower(), self.ham.lower()))
+
 
 @dataclass(frozen=True, slots=True)
 class Runtime:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class ProcessMetrics:
-    """Counts dead workers (for the supervisor) and reloads (``ReloadObserver``)."""
+    """Counts dead workers (for the supervisor) and reloads."""
 
     def __init__(self, registry: MetricsRegistry, engine: str) -> None:
         self._policy = PolicyCollector()

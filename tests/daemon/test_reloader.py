@@ -42,7 +42,7 @@ def file(tmp_path: Path) -> Path:
 
 async def test_the_answer_says_what_changed_and_what_waits(file: Path) -> None:
     server = FakeServer()
-    reloader = Reloader(config.load_settings(file), server.apply, server)
+    reloader = Reloader(config.load_settings(file), server.apply, server.reloaded)
     file.write_text("verdict: {spam: 0.8}\nmodel: {name: other}\n")
 
     answer = await reloader.reload()
@@ -58,7 +58,7 @@ async def test_the_answer_says_what_changed_and_what_waits(file: Path) -> None:
 
 async def test_what_a_reload_would_do_is_said_and_not_done(file: Path) -> None:
     server = FakeServer()
-    reloader = Reloader(config.load_settings(file), server.apply, server)
+    reloader = Reloader(config.load_settings(file), server.apply, server.reloaded)
     before = reloader.settings
     file.write_text("verdict: {spam: 0.8}\nmodel: {name: other}\n")
 
@@ -74,7 +74,7 @@ async def test_what_a_reload_would_do_is_said_and_not_done(file: Path) -> None:
 
 async def test_one_error_anywhere_changes_nothing(file: Path) -> None:
     server = FakeServer()
-    reloader = Reloader(config.load_settings(file), server.apply, server)
+    reloader = Reloader(config.load_settings(file), server.apply, server.reloaded)
     before = reloader.settings
     file.write_text("verdict: {spam: 0.8}\nlimits:\n  max_connections: none\n")
 
@@ -89,7 +89,7 @@ async def test_one_error_anywhere_changes_nothing(file: Path) -> None:
 
 async def test_a_fault_while_applying_changes_nothing_and_the_next_reload_works(file: Path) -> None:
     server = FakeServer()
-    reloader = Reloader(config.load_settings(file), server.apply, server)
+    reloader = Reloader(config.load_settings(file), server.apply, server.reloaded)
     file.write_text("verdict: {spam: 0.8}\n")
     server.fault = RuntimeError("broken")
 
@@ -103,7 +103,7 @@ async def test_a_fault_while_applying_changes_nothing_and_the_next_reload_works(
 
 async def test_a_file_that_was_removed_changes_nothing(file: Path) -> None:
     server = FakeServer()
-    reloader = Reloader(config.load_settings(file), server.apply, server)
+    reloader = Reloader(config.load_settings(file), server.apply, server.reloaded)
     file.unlink()
 
     assert (await reloader.reload()).problems == (f"{file}: must be a readable file (No such file or directory)",)
@@ -111,7 +111,7 @@ async def test_a_file_that_was_removed_changes_nothing(file: Path) -> None:
 
 async def test_a_pipe_is_not_waited_for(file: Path) -> None:
     server = FakeServer()
-    reloader = Reloader(config.load_settings(file), server.apply, server)
+    reloader = Reloader(config.load_settings(file), server.apply, server.reloaded)
     file.unlink()
     os.mkfifo(file)
 
@@ -123,7 +123,7 @@ async def test_a_file_that_cannot_be_read_to_its_end_is_given_up(
 ) -> None:
     monkeypatch.setattr("nbstream.daemon.reloader._READ_SECONDS", 0.05)
     server = FakeServer()
-    reloader = Reloader(config.load_settings(file), server.apply, server)
+    reloader = Reloader(config.load_settings(file), server.apply, server.reloaded)
     os.mkfifo(tmp_path / "password")
     file.write_text(f"listeners: {{http: {{password_file: {tmp_path / 'password'}}}}}\nverdict: {{spam: 0.8}}\n")
 
@@ -135,7 +135,7 @@ async def test_a_file_that_cannot_be_read_to_its_end_is_given_up(
 
 async def test_of_many_problems_the_first_are_returned(file: Path) -> None:
     server = FakeServer()
-    reloader = Reloader(config.load_settings(file), server.apply, server)
+    reloader = Reloader(config.load_settings(file), server.apply, server.reloaded)
     file.write_text("".join(f"key{number}: 1\n" for number in range(500)))
 
     problems = (await reloader.reload()).problems
@@ -149,7 +149,7 @@ async def test_the_file_is_the_one_of_the_start_wherever_the_daemon_is_now(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     server = FakeServer()
-    reloader = Reloader(config.load_settings(Path("nbstream.yaml")), server.apply, server)
+    reloader = Reloader(config.load_settings(Path("nbstream.yaml")), server.apply, server.reloaded)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     Path("nbstream.yaml").write_text("verdict: {spam: 0.7}\n")
@@ -167,7 +167,7 @@ async def test_without_a_file_at_the_start_the_usual_places_are_looked_at_again(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
     monkeypatch.setattr("nbstream.config.loading.SYSTEM_FOLDER", tmp_path / "none")
     server = FakeServer()
-    reloader = Reloader(config.load_settings(config.find_config_file(None)), server.apply, server)
+    reloader = Reloader(config.load_settings(config.find_config_file(None)), server.apply, server.reloaded)
     assert (reloader.file, (await reloader.reload()).file) == (None, None)
 
     (tmp_path / "nbstream.yaml").write_text("verdict: {spam: 0.8}\n")
@@ -181,7 +181,7 @@ async def test_without_a_file_at_the_start_the_usual_places_are_looked_at_again(
 
 async def test_requests_in_a_burst_are_one_reload_and_what_comes_later_is_another(file: Path) -> None:
     server = FakeServer()
-    reloader = Reloader(config.load_settings(file), server.apply, server)
+    reloader = Reloader(config.load_settings(file), server.apply, server.reloaded)
     task = asyncio.create_task(reloader.run())
     try:
         for _ in range(50):

@@ -212,9 +212,8 @@ class DovecotListener:
         return ACCEPTED
 
     def _label(self, arguments: tuple[str, ...]) -> str | None:
-        addresses = self._message_service.runtime.feedback_addresses
-        labels = {addresses.spam.casefold(): "spam", addresses.ham.casefold(): "ham"}
-        return labels.get(arguments[_FEEDBACK_ADDRESS].casefold()) if len(arguments) > _FEEDBACK_ADDRESS else None
+        label_of = self._message_service.runtime.feedback_addresses.label_of
+        return label_of(arguments[_FEEDBACK_ADDRESS]) if len(arguments) > _FEEDBACK_ADDRESS else None
 
     async def _actor(self, user: int, named_user: str) -> str:
         if named_user and user in self._trusted_users:

@@ -51,12 +51,11 @@ class FeedbackMailbox:
         self._filter = runtime.spam_filter
         self._message_reader = runtime.message_reader
         self._observer = observer
-        addresses = runtime.feedback_addresses
-        self._labels = {addresses.spam.lower(): "spam", addresses.ham.lower(): "ham"}
+        self._addresses = runtime.feedback_addresses
 
     def label_of(self, address: str) -> str | None:
         """Return the label that an address stands for; None for every other recipient."""
-        return self._labels.get(address.lower())
+        return self._addresses.label_of(address)
 
     def refuse(self, label: str, source: str, peer: Peer) -> SmtpReply:
         """Report feedback from a client that may not teach, and return the reply to it."""
@@ -95,7 +94,7 @@ class FeedbackMailbox:
         return SmtpReply(250, f"2.0.0 {len(lessons)} messages as {label}: {describe_lessons(lessons)}")
 
     async def _parse_feedback(self, content: bytes, label: str) -> FeedbackContent:
-        arguments = (content, label, self._labels.keys(), self._message_reader)
+        arguments = (content, label, self._addresses.all, self._message_reader)
         if len(content) > _THREAD_BYTES:
             return await asyncio.to_thread(parse_feedback_mail, *arguments)
         return parse_feedback_mail(*arguments)
