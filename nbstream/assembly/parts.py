@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import random
 import socket
-import time
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from nbstream import __version__
+from nbstream.assembly.background import BackgroundTasks
 from nbstream.assembly.delivery import make_next_hop, make_quarantine
 from nbstream.assembly.filter import AutolearnParts, make_autolearn_parts, make_filter
 from nbstream.assembly.store import make_autolearn_model, make_mirror, make_model, make_recent_messages
 from nbstream.delivery.quarantine_release import QuarantineRetention
-from nbstream.errors import ConfigError, StoreIncompatible
 from nbstream.filter import CheckQueue, CompositeObserver, CountingObserver, RememberingObserver
 from nbstream.store.acknowledged.lesson_restorer import LessonRestorer
 from nbstream.store.activity import ActivityCounter, ActivityWriter, ListenerConnections, ProcessStatus
-from nbstream.store.backoff import RESTART_WAITS, Backoff
 from nbstream.store.canaries import FOLDER as CANARY_FOLDER
 from nbstream.store.canaries import Canaries
-from nbstream.store.cancellation import cancel_and_wait, stop_if_cancelled
 from nbstream.store.connection import PrimaryWatch
 from nbstream.store.mirror.eviction import Evictor
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from nbstream.assembly.store import RedisClients
@@ -119,76 +113,6 @@ def make_activity(
     )
     writer.report_writes_to(model.note_writes_accepted)
     return ActivityParts(counter, writer, report)
-
-
-# Work that goes on for as long as the process: what fails is logged, counted, shown, and started again.
-#
-# Rule: mail never ends because such work has failed. Only what waiting cannot mend ends the process: a
-# configuration or a stored model that cannot be used.
-
-_log = logging.getLogger(__name__)
-
-_SHOWN_SECONDS = 2 * RESTART_WAITS[-1]  # what runs for that long after a failure is well again
-
-
-class BackgroundTasks:
-    """The background work of one process.
-
-    ``count_failures`` gets the name of each work with 0 when it starts, and with 1 each time it fails: what was
-    never counted is not exported.
-    """
-
-    def __init__(self, count_failures: Callable[[str, int], object]) -> None:
-        self._count_failures = count_failures
-        self._tasks: list[asyncio.Task[None]] = []
-        self._failed_at: dict[str, float] = {}
-        self._fatal: BaseException | None = None
-        self._is_over = asyncio.Event()
-
-    @property
-    def failing(self) -> Sequence[str]:
-        """The names of the work that failed a moment ago."""
-        since = time.monotonic() - _SHOWN_SECONDS
-        return [name for name, failed_at in self._failed_at.items() if failed_at > since]
-
-    def start(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
-        """Run ``run`` until it returns, however often it fails."""
-        self._count_failures(name, 0)
-        self._tasks.append(asyncio.create_task(self._keep_running(name, run), name=name))
-
-    async def wait_for_end(self) -> NoReturn:
-        """Wait for what must end the process, and raise it: ``ConfigError`` or ``StoreIncompatible``."""
-        await self._is_over.wait()
-        assert self._fatal is not None
-        raise self._fatal
-
-    async def stop(self) -> None:
-        """Cancel all work, and return when it has ended."""
-        for task in self._tasks:
-            await cancel_and_wait(task)
-
-    async def _keep_running(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
-        backoff = Backoff(RESTART_WAITS, random.random)
-        while True:
-            stop_if_cancelled()
-            started = time.monotonic()
-            try:
-                await run()
-            except (ConfigError, StoreIncompatible) as error:
-                self._fatal = error
-                self._is_over.set()
-                return
-            except Exception as error:  # noqa: BLE001 - the rule of this module
-                _log.error(
-                    "the background work %r has failed and is started again: %s", name, error, exc_info=True
-                )
-                self._count_failures(name, 1)
-            else:
-                return
-            self._failed_at[name] = time.monotonic()
-            if self._failed_at[name] - started > _SHOWN_SECONDS:
-                backoff.reset()
-            await asyncio.sleep(backoff.next_wait())
 
 
 class BackgroundWork(Protocol):

@@ -7,16 +7,15 @@ feature, in its ``settings`` module. What is imported here starts quickly: no nu
 
 from nbstream.addresses import TcpAddress
 from nbstream.config.listeners import ListenersSettings
-from nbstream.config.loading import (
+from nbstream.config.live_settings import (
     LIVE_SECTIONS,
     POLICY_SECTIONS,
     changed_keys,
-    find_config_file,
     keys_awaiting_restart,
-    load_settings,
     merge_live_settings,
     policy_hash,
 )
+from nbstream.config.loading import find_config_file, load_settings
 from nbstream.config.policy import (
     ActionsSettings,
     FalsePositiveCost,

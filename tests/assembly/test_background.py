@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from nbstream.assembly import parts as module
-from nbstream.assembly.parts import BackgroundTasks
+from nbstream.assembly.background import BackgroundTasks
 from nbstream.errors import ConfigError, StoreIncompatible, StoreUnavailable
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nbstream.delivery.quarantine_release import ShownText, shown_text
+from nbstream.delivery.quarantine_text import ShownText, shown_text
 from nbstream.mail.message import Message
 
 HEAD = b"From: =?utf-8?q?J=C3=BCrgen?= <j@x>\r\nSubject: order\r\nReceived: no\r\n"

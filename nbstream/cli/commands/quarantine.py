@@ -20,7 +20,8 @@ from nbstream.cli.actor import current_user
 from nbstream.cli.exit_codes import EX_NOINPUT, exit_code
 from nbstream.cli.terminal import local_time, print_error, printable
 from nbstream.delivery import quarantine
-from nbstream.delivery.quarantine_release import IN_DOUBT_TEXT, QuarantineReleaser, shown_text
+from nbstream.delivery.quarantine_release import IN_DOUBT_TEXT, QuarantineReleaser
+from nbstream.delivery.quarantine_text import shown_text
 from nbstream.errors import InputError, NbstreamError, ReleaseInDoubt
 from nbstream.filter import describe_lesson
 from nbstream.policy.lesson_source import COMMAND_SOURCE

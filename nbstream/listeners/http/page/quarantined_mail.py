@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.delivery import quarantine
-from nbstream.delivery.quarantine_release import QuarantineReleaser, shown_text
+from nbstream.delivery.quarantine_release import QuarantineReleaser
+from nbstream.delivery.quarantine_text import shown_text
 from nbstream.errors import InputError, NbstreamError, NotReleased, ReleaseInDoubt
 from nbstream.listeners.http.page.lesson_sentences import describe_lesson
 from nbstream.listeners.http.page.quarantine_list import MAX_COPIES, QuarantinedMail, find_page, find_until
@@ -30,7 +31,7 @@ from nbstream.store.recent.message_rows import OutcomeKind
 if TYPE_CHECKING:
     from nbstream.delivery.next_hop import NextHop
     from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage, QuarantineNote
-    from nbstream.delivery.quarantine_release import ShownText
+    from nbstream.delivery.quarantine_text import ShownText
     from nbstream.filter import Lesson
     from nbstream.listeners.http.page.quarantine_list import MailQuery
     from nbstream.listeners.message_service import MessageHandler
