@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from nbstream.assembly import parts as module
+from nbstream.assembly import background as module
 from nbstream.assembly.background import BackgroundTasks
 from nbstream.errors import ConfigError, StoreIncompatible, StoreUnavailable
 
