@@ -12,7 +12,7 @@ from tests.benchmarks.speed.processes import output
 
 _LIBRARY = Path("nbstream", "engine", "libnbstream_native.so")
 _ASK_FOR_ENGINE = (
-    "from nbstream.assembly.store import make_engine; from nbstream.config import Settings; "
+    "from nbstream.assembly.engine import make_engine; from nbstream.config import Settings; "
     "engine = make_engine(Settings()); print(engine.name, engine.reason, sep=': ')"
 )
 

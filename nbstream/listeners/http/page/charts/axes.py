@@ -100,7 +100,7 @@ class Frame:
                 (x := coordinate(position)), x, y, y + 4
             )
             + Markup('<text class="{}" x="{}" y="{}" text-anchor="{}">{}</text>').format(
-                tick_class, x, y + 18, self._anchor(position), label
+                tick_class, x, y + 18, self._anchor(position, label), label
             )
             for (position, label), tick_class in zip(placed, _tick_classes(extents), strict=True)
         )
@@ -121,15 +121,15 @@ class Frame:
         """Return from where to where a label below the data goes in a font of this size, with a gap."""
         x, label = placed
         length = len(label) * font * _CHARACTER_WIDTH + _LABEL_GAP
-        start = x - length * {"start": 0.0, "middle": 0.5, "end": 1.0}[self._anchor(x)]
+        start = x - length * {"start": 0.0, "middle": 0.5, "end": 1.0}[self._anchor(x, label)]
         return start, start + length
 
-    def _anchor(self, x: float) -> str:
-        """Return how a label is put at ``x`` so that it does not leave the drawing."""
-        room = 24
-        if x < self.left + room:
+    def _anchor(self, x: float, label: str) -> str:
+        """Return how ``label`` is put at ``x`` so that it stays below the data, also where its font is large."""
+        half = len(label) * self.narrow_font * _CHARACTER_WIDTH / 2
+        if x - half < self.left:
             return "start"
-        return "end" if x > self.width - self.right - room else "middle"
+        return "end" if x + half > self.width - self.right else "middle"
 
 
 def _tick_classes(extents: Iterable[tuple[float, float]]) -> Iterator[str]:

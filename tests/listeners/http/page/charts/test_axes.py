@@ -64,10 +64,23 @@ def test_texts_are_escaped() -> None:
 
 def test_labels_without_room_on_a_narrow_screen_are_dense_and_those_without_any_are_left_out() -> None:
     frame = Frame()
-    axis = frame.x_axis(frame.x_scale(0, 100), [(50, "0.5"), (56, "0.9"), (95, "0.99999"), (100, "1")])
+    axis = frame.x_axis(frame.x_scale(0, 100), [(50, "0.5"), (56, "0.9"), (99, "0.99999"), (100, "1")])
 
     assert re.findall(r'class="(tick[ a-z]*)"[^>]*>([^<]*)', axis) == [
         ("tick", "0.5"),
         ("tick dense", "0.9"),
         ("tick", "0.99999"),
     ]
+
+
+def test_a_label_at_either_end_stays_below_the_data_in_the_font_of_a_narrow_screen() -> None:
+    """Else it lies on the lowest label of the other axis, which is at its left."""
+    frame = Frame()
+    scale = frame.x_scale(0, 168)
+    drawing = parse_svg(
+        frame.drawing("c", "t", "d", [frame.x_axis(scale, [(8, "Wed 18"), (80, "Sat 21"), (158, "Tue 24")])])
+    )
+
+    anchors = [text.get("text-anchor") for text in drawing.iter() if text.tag.endswith("text")]
+
+    assert anchors == ["start", "middle", "end"]
