@@ -50,6 +50,7 @@ def test_replicas_feed_mirrors_and_take_a_little_of_the_primary() -> None:
     assert two == pytest.approx(alone - 5 + 2 * (0.7 - 100 * 0.0002) / (100 * 0.00001), abs=3)
 
 
+@pytest.mark.soak
 async def test_a_real_daemon_is_compared_with_the_simulation(redis_binary: Path) -> None:
     half, more = await compare(list(generate_mail(40, 3)), (0.3, 0.5), 0.6)
 

@@ -115,6 +115,7 @@ def test_the_same_mail_again_is_another_mail_with_the_same_words() -> None:
     assert len({letter.raw, first.raw, second.raw}) == 3
 
 
+@pytest.mark.soak
 async def test_the_page_has_each_attack_on_each_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attack, "MARKS", (2, 4))
     read = read_stream(write_corpus(tmp_path / "corpus", 1000), 900, 100)

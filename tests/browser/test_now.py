@@ -124,6 +124,7 @@ def test_what_is_new_shows_without_a_reload_and_what_is_open_stays_open(
     expect(visitor.page.get_by_text("Nothing is wrong.")).to_be_visible()
 
 
+@pytest.mark.soak
 def test_a_part_with_the_focus_waits_until_the_focus_has_gone(visit: OpenVisitor, served: Served) -> None:
     page = log_in(visit, served).page
     page.goto(f"{served.origin}/ui/")
@@ -138,6 +139,7 @@ def test_a_part_with_the_focus_waits_until_the_focus_has_gone(visit: OpenVisitor
     expect(page.locator("#now-redis")).to_contain_text("7 messages")
 
 
+@pytest.mark.soak
 def test_one_browser_too_many_reads_the_page_and_is_kept_up_to_date_once_another_goes(
     visit: OpenVisitor, served: Served
 ) -> None:

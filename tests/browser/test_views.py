@@ -130,6 +130,7 @@ def test_every_view_is_readable_on_a_wide_light_screen(visit: OpenVisitor, small
     assert faults_by_view(visitor) == {}
 
 
+@pytest.mark.soak
 def test_every_view_says_the_same_without_scripts(visit: OpenVisitor, small_site: Site) -> None:
     plain, scripted = visit(small_site.origin, Look(scripts=False)), visit(small_site.origin)
     for visitor in (plain, scripted):

@@ -17,6 +17,7 @@ from nbstream.store.backoff import RESTART_WAITS, Backoff
 from tests.waiting import DEADLINE_SECONDS, until
 
 
+@pytest.mark.soak
 async def test_a_worker_that_hangs_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_slot, "ROUND_SECONDS", 0.1)
     file = tmp_path / "nb.yaml"

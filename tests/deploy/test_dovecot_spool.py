@@ -153,6 +153,7 @@ def test_a_hundred_messages_that_are_moved_are_learned_and_relearned_as_their_us
     assert (history["source"], history["actor"]) == ("dovecot", "user ann")
 
 
+@pytest.mark.soak
 def test_messages_that_wait_survive_a_daemon_that_is_killed_and_each_is_learned_once(site: Site) -> None:
     spam, redis = site.learned("spam"), site.redis
     site.dovecot.put("INBOX", *(message() for _ in range(20)))

@@ -44,6 +44,7 @@ def write_noise(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.soak
 def test_nbstream_uses_no_command_that_its_user_may_not_use(deployed: DeployedSet, tmp_path: Path) -> None:
     config = deployed.write_settings(
         tmp_path / "mail1",
@@ -88,6 +89,7 @@ def test_nbstream_uses_no_command_that_its_user_may_not_use(deployed: DeployedSe
     assert [entry for server in deployed.servers + deployed.sentinels for entry in denied(server)] == []
 
 
+@pytest.mark.soak
 def test_two_daemons_share_a_model_through_a_failover(deployed: DeployedSet, tmp_path: Path) -> None:
     with (
         DaemonProcess(deployed.write_settings(tmp_path / "mail1")) as one,
@@ -152,6 +154,7 @@ def one_server(
     server.kill()
 
 
+@pytest.mark.soak
 def test_nbstream_uses_no_command_of_a_cluster_but_those_of_the_page(server_program: Path, tmp_path: Path) -> None:
     (further,) = re.findall(r"`(\+cluster[^`]+)`", page("guides/redis-cluster.md").replace("\n", " "))
     (user,) = re.findall(r"^user nbstream .*$", (FILES / "redis.conf").read_text(), re.MULTILINE)

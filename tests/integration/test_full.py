@@ -94,6 +94,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
+@pytest.mark.soak
 def test_a_full_disk_under_the_embedded_redis_defers_feedback_and_nothing_else(
     tmp_path: Path, small_disk: Path, redis_binary: Path
 ) -> None:

@@ -62,6 +62,7 @@ def test_mail_goes_on_and_lessons_are_put_off_until_redis_is_back(
         assert daemon.stop() == 0
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("behaviour", [Behaviour.RESET, Behaviour.SILENT])
 def test_a_daemon_starts_before_redis_is_there(
     own_redis: RedisServer, tmp_path: Path, behaviour: Behaviour

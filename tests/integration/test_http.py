@@ -66,6 +66,7 @@ def test_a_reload_applies_to_the_next_request(file: Path, program: Callable[[str
         assert [event["listener"] for event in daemon.events if event["event"] == "message"] == ["http", "http"]
 
 
+@pytest.mark.soak
 def test_a_flood_of_refusals_does_not_fill_the_log(file: Path, program: Callable[[str], str]) -> None:
     with DaemonProcess(file) as daemon:
         url = f"http://{daemon.address('http')}/v1/model"

@@ -169,6 +169,7 @@ def test_a_redis_that_dies_comes_back_with_everything(daemon: DaemonProcess, tmp
     wait_until(lambda: daemon.metric("nbstream_redis_up") == 1)
 
 
+@pytest.mark.soak
 def test_an_external_redis_that_is_away_at_the_start_is_waited_for(tmp_path: Path) -> None:
     port = free_port()
     config = tmp_path / "nb.yaml"

@@ -81,6 +81,7 @@ async def assert_restored(failing_over: FailingOver, lessons: int) -> None:
     assert await stored(failing_over.promoted) == await summed(failing_over.promoted)
 
 
+@pytest.mark.soak
 async def test_what_workers_and_commands_taught_the_old_primary_is_taught_again(
     failing_over: FailingOver, tmp_path: Path
 ) -> None:

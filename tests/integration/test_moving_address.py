@@ -101,6 +101,7 @@ async def lost(daemon: DaemonProcess, reason: str) -> float:
     return await asyncio.to_thread(daemon.metric, f'nbstream_redis_failovers_total{{reason="{reason}"}}')
 
 
+@pytest.mark.soak
 async def test_an_address_that_leaves_a_server_which_still_takes_writes_is_followed_without_traffic(
     own_redis: RedisServer, tmp_path: Path
 ) -> None:

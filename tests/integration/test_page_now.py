@@ -107,6 +107,7 @@ def test_what_was_checked_last_is_counted_and_a_daemon_that_has_ended_is_not_cal
         assert sum(int(n) for hour in hours for name, n in hour.items() if name.endswith(b":unsure")) == MANY
 
 
+@pytest.mark.soak
 def test_messages_that_could_not_be_counted_are_said_after_a_restart_too(
     site: Site, own_redis: RedisServer
 ) -> None:

@@ -128,6 +128,7 @@ def test_a_daemon_with_two_workers_answers_a_stream(servers: Servers, tmp_path: 
         assert servers.learned() == 60
 
 
+@pytest.mark.soak
 def test_a_model_is_moved_to_another_node_while_a_daemon_teaches_it(server_program: Path, tmp_path: Path) -> None:
     with ClusterSet(server_program, tmp_path / "set") as cluster:
         servers = Servers(cluster)

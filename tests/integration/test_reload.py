@@ -312,6 +312,7 @@ def test_a_daemon_that_does_not_answer_is_75(file: File) -> None:
     assert f"the daemon (process {os.getpid()}) did not answer" in result.stderr
 
 
+@pytest.mark.soak
 def test_a_daemon_that_hangs_is_75_and_not_called_applied(daemon: DaemonProcess, file: File) -> None:
     daemon.process.send_signal(signal.SIGSTOP)
     result = command("reload", "-c", file.path)
@@ -360,6 +361,7 @@ def catches_hangups(pid: int) -> bool:
     return bool(int(caught[0], 16) & 1 << signal.SIGHUP - 1)
 
 
+@pytest.mark.soak
 def test_a_reload_works_from_the_first_moment_on_while_redis_is_away(file: File) -> None:
     file.write(f"redis: {{url: 'redis://127.0.0.1:{free_port()}', timeout_seconds: 1}}")
     process = DaemonProcess(file.path)

@@ -107,6 +107,7 @@ def test_refused_spam_is_counted_as_spam(tmp_path: Path, index: Path) -> None:
         assert daemon.metric('nbstream_messages_total{listener="smtp",verdict="reject"}') > 20
 
 
+@pytest.mark.soak
 def test_kill_9_and_restart_in_mid_replay_lose_nothing_acknowledged(tmp_path: Path, index: Path) -> None:
     config = write_config(tmp_path)
     with DaemonProcess(config) as daemon:
@@ -122,6 +123,7 @@ def test_kill_9_and_restart_in_mid_replay_lose_nothing_acknowledged(tmp_path: Pa
         assert sum(known) == COUNT
 
 
+@pytest.mark.soak
 def test_redis_stopped_and_started_in_mid_replay_defers_feedback_and_refuses_no_mail(
     tmp_path: Path, index: Path, own_redis: RedisServer
 ) -> None:
@@ -188,6 +190,7 @@ class Hop:
         self._sessions.clear()
 
 
+@pytest.mark.soak
 async def test_a_next_hop_stopped_in_mid_replay_costs_451s_and_no_mail(tmp_path: Path, index: Path) -> None:
     async with Hop() as hop:
         config = write_config(
@@ -218,6 +221,7 @@ async def test_a_message_that_the_next_hop_defers_is_sent_again(tmp_path: Path, 
         assert (report["deferred"], report["learned"], len(hop.messages)) == (3, 10, 10)
 
 
+@pytest.mark.soak
 def test_a_flood_of_connections_is_served_whole(
     tmp_path: Path, redis_binary: Path, program: Callable[[str], str]
 ) -> None:

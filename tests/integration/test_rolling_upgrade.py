@@ -118,6 +118,7 @@ class Teacher(threading.Thread):
         return False
 
 
+@pytest.mark.soak
 async def test_hosts_are_upgraded_and_taken_back_one_after_the_other_while_lessons_and_mail_go_on(
     own_redis: RedisServer, tmp_path: Path
 ) -> None:

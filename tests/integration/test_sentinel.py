@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.integration.daemon import DaemonProcess, wait_until
 from tests.integration.traffic import Traffic, audit, stream_answers
 from tests.redis_servers.sentinel_set import SERVICE, SentinelSet
@@ -22,6 +24,7 @@ def write_settings(folder: Path, servers: SentinelSet, redis: str = "wait_replic
     return file
 
 
+@pytest.mark.soak
 def test_a_failover_under_mail_lessons_and_stream_entries_loses_nothing(
     server_program: Path, tmp_path: Path
 ) -> None:
@@ -53,6 +56,7 @@ def test_a_failover_under_mail_lessons_and_stream_entries_loses_nothing(
         assert daemon.get("/readyz") == (200, '{"ready":true,"degraded":{}}')
 
 
+@pytest.mark.soak
 def test_lessons_wait_while_too_few_replicas_follow_and_mail_does_not(
     server_program: Path, tmp_path: Path
 ) -> None:
@@ -76,6 +80,7 @@ def test_lessons_wait_while_too_few_replicas_follow_and_mail_does_not(
         assert result.entries == result.records == len(account.acknowledged)
 
 
+@pytest.mark.soak
 def test_a_daemon_starts_while_no_sentinel_answers_and_finds_the_primary_later(
     server_program: Path, tmp_path: Path
 ) -> None:

@@ -106,6 +106,7 @@ def test_a_daemon_whose_loop_stands_gives_no_sign_of_life(site: Site, manager: M
         assert manager.next() == "WATCHDOG=1"
 
 
+@pytest.mark.soak
 def test_without_any_worker_there_is_no_sign_of_life(site: Site, manager: Manager) -> None:
     with DaemonProcess(site.file, *manager.words):
         assert manager.next_state() == "READY=1"

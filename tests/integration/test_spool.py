@@ -61,6 +61,7 @@ def learned_in_redis(site: Site) -> dict[str, int]:
     return learned
 
 
+@pytest.mark.soak
 def test_workers_that_are_killed_lose_nothing_and_another_one_learns(tmp_path: Path, redis_binary: Path) -> None:
     site, path = site_with_spool(tmp_path)
     numbers = itertools.count()
@@ -103,6 +104,7 @@ def test_a_killed_daemon_learns_after_its_start_what_waited(tmp_path: Path, redi
         assert '"failed": 0' in command("status", "--json", "-c", site.file).stdout
 
 
+@pytest.mark.soak
 def test_a_reload_and_a_drain_under_load_lose_nothing(tmp_path: Path, redis_binary: Path) -> None:
     site, path = site_with_spool(tmp_path)
     numbers = itertools.count()
@@ -125,6 +127,7 @@ def test_a_reload_and_a_drain_under_load_lose_nothing(tmp_path: Path, redis_bina
         assert taken <= learned_in_redis(site)["spam"] <= next(numbers)
 
 
+@pytest.mark.soak
 def test_a_disk_that_hangs_does_not_hold_up_the_end(tmp_path: Path, redis_binary: Path) -> None:
     site, _ = site_with_spool(tmp_path, workers=1, text="drain_seconds: 1")
     (site.state / "spool").mkdir(parents=True)

@@ -86,6 +86,7 @@ def check_that_three_workers_survive_one(workers: Workers, count: int, labelled:
     assert all(daemon.metric('nbstream_stream_entries_total{outcome="answered"}') for daemon in daemons[1:])
 
 
+@pytest.mark.soak
 def test_three_workers_one_killed_answer_2_000_entries_once(workers: Workers) -> None:
     check_that_three_workers_survive_one(workers, 2000, labelled=5)
 
@@ -96,6 +97,7 @@ def test_three_workers_one_killed_answer_20_000_entries_once(workers: Workers) -
     check_that_three_workers_survive_one(workers, 20_000, labelled=5)
 
 
+@pytest.mark.soak
 def test_a_restart_of_redis_loses_no_entry(workers: Workers, own_redis: RedisServer) -> None:
     daemons = [workers.start(f"worker{number}") for number in range(2)]
     workers.add(range(1000), 3)

@@ -93,6 +93,7 @@ def test_a_warning_of_the_only_redis_is_logged_once(site: Site, redis_binary: Pa
         server.wait()
 
 
+@pytest.mark.soak
 def test_a_worker_that_does_not_answer_does_not_block_the_metrics(site: Site) -> None:
     with site.running() as daemon:
         silent = site.pids()[0]

@@ -44,6 +44,7 @@ def test_a_killed_worker_is_replaced_and_what_it_counted_stays(site: Site) -> No
         assert first["event"] == "worker was ended by SIGKILL; another one is started"
 
 
+@pytest.mark.soak
 def test_mail_goes_on_while_workers_are_killed(site: Site) -> None:
     accepted: list[str] = []
     with site.running() as daemon:
@@ -133,12 +134,14 @@ def test_a_daemon_none_of_whose_workers_gets_ready_ends(site: Site, tmp_path: Pa
     assert "another one is started" not in result.stderr
 
 
+@pytest.mark.soak
 def test_one_that_any_signal_ended_is_replaced(site: Site) -> None:
     with site.running() as daemon:
         os.kill(site.pids()[0], signal.SIGRTMIN + 2)  # Python has no name for it
         replaced(daemon, 1)
 
 
+@pytest.mark.soak
 def test_who_dies_again_and_again_is_replaced_later_each_time(site: Site) -> None:
     with site.running() as daemon:
         for times in range(1, 4):
@@ -162,6 +165,7 @@ def test_sigterm_drains_all(site: Site) -> None:
         assert daemon.events[-1]["event"] == "stopped"
 
 
+@pytest.mark.soak
 def test_what_does_not_end_in_time_is_ended(site: Site) -> None:
     site.write("drain_seconds: 0")
     with site.running() as daemon:
@@ -180,6 +184,7 @@ def accepts(address: str) -> bool:
     return True
 
 
+@pytest.mark.soak
 def test_without_their_parent_workers_drain_and_the_next_daemon_takes_over(site: Site) -> None:
     ports = f"smtp: {{listen: '127.0.0.1:{free_port()}'}}, http: {{listen: '127.0.0.1:{free_port()}'}}"
     site.write(listeners=ports)
@@ -196,6 +201,7 @@ def test_without_their_parent_workers_drain_and_the_next_daemon_takes_over(site:
         assert model(daemon)["learned"]["spam"] == 1
 
 
+@pytest.mark.soak
 def test_on_unix_sockets_which_outlive_a_worker_and_not_the_daemon(site: Site, tmp_path: Path) -> None:
     path = tmp_path / "http.sock"
     site.write(listeners=f"smtp: null, http: {{listen: 'unix:{path}'}}")

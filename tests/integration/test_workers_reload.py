@@ -70,6 +70,7 @@ def test_a_hangup_in_the_first_moment_reloads_all(site: Site) -> None:
         daemon.kill()
 
 
+@pytest.mark.soak
 def test_a_reload_is_refused_by_all_where_one_does_not_answer(site: Site) -> None:
     with site.running() as daemon:
         silent = site.pids()[1]
@@ -86,6 +87,7 @@ def test_a_reload_is_refused_by_all_where_one_does_not_answer(site: Site) -> Non
         assert all(model(daemon)["thresholds"]["spam"] == 0.95 for _ in range(MANY))
 
 
+@pytest.mark.soak
 def test_scrapers_that_wait_for_a_worker_do_not_have_a_reload_refused(site: Site) -> None:
     with site.running() as daemon:
         host, _, port = daemon.address("metrics").rpartition(":")

@@ -90,6 +90,7 @@ async def test_lessons_go_to_the_primary_and_after_its_death_to_the_promoted_rep
         assert (await model.totals()).messages == (0, 2)
 
 
+@pytest.mark.soak
 async def test_a_primary_that_comes_back_as_a_replica_is_left_alone(servers: SentinelSet) -> None:
     async with open_client(sentinel_options(servers)) as client:
         model = await Model(client, "test", 3600).open()
@@ -132,6 +133,7 @@ async def test_known_servers_are_used_while_all_sentinels_are_away(servers: Sent
         assert await teach(model, 2), "on a new connection"
 
 
+@pytest.mark.soak
 async def test_a_sentinel_that_was_cut_off_is_outvoted_by_a_newer_answer(servers: SentinelSet) -> None:
     late, old = servers.sentinels[0], servers.primary()
     late.stop()

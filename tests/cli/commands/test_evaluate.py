@@ -337,6 +337,7 @@ def test_an_interrupted_run_is_130_and_its_model_is_gone(
     assert not (tmp_path / "scores.tsv").exists()
 
 
+@pytest.mark.soak
 def test_a_run_in_memory_can_be_interrupted_too(config: str, index: str, tmp_path: Path) -> None:
     # One of the messages is a pipe. It opens when the run has come to it: before, Ctrl-C is Python's own affair.
     pipe, lines = tmp_path / "pipe", Path(index).read_text()

@@ -49,6 +49,7 @@ def run(config: Path, *words: str | Path) -> str:
     return done.stdout
 
 
+@pytest.mark.soak
 async def test_a_mailbox_whose_learning_was_killed_is_learned_once(own_redis: RedisServer, tmp_path: Path) -> None:
     config, mbox = tmp_path / "nb.yaml", mailbox(tmp_path / "spam.mbox")
     config.write_text(

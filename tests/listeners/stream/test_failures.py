@@ -84,6 +84,7 @@ async def test_any_entry_has_one_answer(worker: Worker) -> None:
     assert worker.entries("dead") == 0
 
 
+@pytest.mark.soak
 async def test_a_slow_entry_stays_claimed_by_its_worker(
     client: Redis, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from nbstream.store.acknowledged.missing_lessons import Finding
 from nbstream.store.connection import ClusterNodes
 from tests.redis_servers.cluster_set import ClusterSet
@@ -14,6 +16,7 @@ from tests.store.writers import LETTERS
 from tests.waiting import until
 
 
+@pytest.mark.soak
 async def test_lessons_that_the_replica_never_got_are_taught_to_it_when_it_owns_the_slot(
     server_program: Path, tmp_path: Path
 ) -> None:

@@ -7,6 +7,8 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
 from nbstream.store.acknowledged.lesson_files import lesson_files
 from nbstream.store.acknowledged.missing_lessons import Finding
 from nbstream.store.connection import SentinelNodes
@@ -21,6 +23,7 @@ from tests.waiting import until
 LINES = ("repl-timeout 2", "repl-ping-replica-period 1")  # until a primary misses its replicas; by default 60 s
 
 
+@pytest.mark.soak
 async def test_what_a_primary_took_that_was_cut_off_with_the_host_for_an_hour_is_taught_again(
     server_program: Path, tmp_path: Path
 ) -> None:
