@@ -57,18 +57,14 @@ INNER_LAYERS = {
     ],
     "cli": [
         {
-            "actor",
             "arguments",
             "exit_codes",
-            "history_selection",
             "interrupts",
-            "output_files",
             "page_link",
             "standard_streams",
         },
         {"terminal"},
         {"clue_table", "message_files", "parser"},
-        {"message_lists"},
         {"generated_mail", "imap", "reader_process"},
         {"commands"},
         {"main"},

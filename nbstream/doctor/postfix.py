@@ -15,9 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbstream.assembly.listeners import LISTENERS
-from nbstream.doctor.endpoints import LOOPBACK, Endpoint, listener_endpoint, tcp_endpoint
 from nbstream.doctor.examination import in_thread
-from nbstream.doctor.postfix_configuration import filter_endpoint, inline_values, parse_postfix
+from nbstream.doctor.postfix_configuration import (
+    LOOPBACK,
+    Endpoint,
+    filter_endpoint,
+    inline_values,
+    listener_endpoint,
+    parse_postfix,
+    tcp_endpoint,
+)
 from nbstream.findings import note, ok, problem, warning
 from nbstream.policy.actions import ActionKind
 

@@ -12,7 +12,7 @@ import pytest
 from nbstream.cli.exit_codes import EX_USAGE
 from nbstream.cli.main import main
 from nbstream.cli.parser import build_parser
-from nbstream.cli.parser.examples import EXAMPLES
+from nbstream.cli.parser.command_parser import EXAMPLES
 
 
 def refused(words: str, capsys: pytest.CaptureFixture[str]) -> str:

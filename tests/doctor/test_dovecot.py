@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.doctor import dovecot as doctor
-from nbstream.doctor.dovecot import examine_dovecot, judge
-from nbstream.doctor.dovecot_configuration import parse_dovecot
+from nbstream.doctor.dovecot import examine_dovecot, judge, parse_dovecot
 from nbstream.doctor.site import MailServerFiles
 from nbstream.findings import Finding, FindingKind
 from tests.deploy.dovecot import Dovecot

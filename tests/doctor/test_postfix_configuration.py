@@ -6,8 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.doctor.endpoints import Endpoint
-from nbstream.doctor.postfix_configuration import filter_endpoint, inline_values, parse_postfix, split_words
+from nbstream.doctor.postfix_configuration import (
+    Endpoint,
+    filter_endpoint,
+    inline_values,
+    parse_postfix,
+    split_words,
+)
 
 MAIN = """\
 alias_maps =

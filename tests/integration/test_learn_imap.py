@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.cli.imap.folders import FolderRequest, read_folders
-from nbstream.cli.imap.session import ImapSession
+from nbstream.cli.imap.session import FolderRequest, ImapSession, read_folders
 from nbstream.errors import InputError
 from nbstream.filter.bulk import BATCH_SIZE
 from nbstream.wire.imap_url import parse_imap_url

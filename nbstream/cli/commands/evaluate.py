@@ -23,7 +23,7 @@ from nbstream.assembly.filter import make_autolearner, make_filter
 from nbstream.assembly.policy import make_message_reader
 from nbstream.assembly.store import make_autolearn_model, make_counts, open_temporary_model
 from nbstream.bayes.counts import CLASSES
-from nbstream.cli import interrupts, message_files, output_files
+from nbstream.cli import interrupts, message_files, standard_streams
 from nbstream.cli.exit_codes import exit_code
 from nbstream.cli.terminal import print_error, print_note
 from nbstream.errors import ConfigError, InputError
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     _check_usage(options)
     file = config.find_config_file(options.config)
     settings = config.load_settings(file)
-    output_files.check_writable([path for path in (options.json_file, options.scores, options.plot) if path])
+    standard_streams.check_writable([path for path in (options.json_file, options.scores, options.plot) if path])
     draw = _plot_function() if options.plot else None
     errors: list[InputError] = []
     if options.config is None:
@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
     _write_outputs(options, result, measured)
     if draw:
         columns = report.RowArrays.from_rows(result.rows[skip:])
-        with output_files.translate_write_errors(options.plot):
+        with standard_streams.translate_write_errors(options.plot):
             draw(options.plot, columns, skip, result.thresholds)
     for error in errors:
         print_error(error)
@@ -201,11 +201,11 @@ def _plot_function() -> Draw:
 
 def _write_outputs(options: argparse.Namespace, result: EvaluationResult, measured: EvaluationReport) -> None:
     if options.json_file:
-        with output_files.translate_write_errors(options.json_file):
+        with standard_streams.translate_write_errors(options.json_file):
             options.json_file.write_text(measured.to_json() + "\n", encoding="utf-8")
     if options.scores:
         with (
-            output_files.translate_write_errors(options.scores),
+            standard_streams.translate_write_errors(options.scores),
             options.scores.open("w", encoding="utf-8") as file,
         ):
             report.write_scores(file, result.rows)

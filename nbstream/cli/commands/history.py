@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from nbstream import config
 from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.cli import interrupts
-from nbstream.cli.history_selection import read_selection
 from nbstream.cli.terminal import local_time, print_error, printable
 from nbstream.store.model.history import HistorySelection, id_milliseconds
 from nbstream.wire.api_json import iso_time
@@ -81,3 +80,10 @@ def history_change_to_text(change: HistoryChange) -> str:
 
 def _assessment_to_json(assessment: Assessment) -> dict[str, Any]:
     return {"probability": assessment.probability, "verdict": assessment.verdict}
+
+
+def read_selection(options: argparse.Namespace) -> HistorySelection:
+    """Return the selection of ``history`` and ``undo``."""
+    return HistorySelection(
+        options.since or 0.0, options.until, options.actor, options.label, options.id, options.source
+    )

@@ -16,7 +16,7 @@ from nbstream.assembly.engine import make_engine
 from nbstream.assembly.filter import open_one_shot_filter, tokenizer_options
 from nbstream.assembly.policy import make_message_reader
 from nbstream.cli import interrupts, message_files, reader_process
-from nbstream.cli.actor import current_user
+from nbstream.cli.arguments import current_user
 from nbstream.cli.exit_codes import exit_code
 from nbstream.cli.imap.positions import LearnedPositions, PositionFiles
 from nbstream.cli.terminal import print_error, print_note
@@ -58,17 +58,17 @@ def _message_source(options: argparse.Namespace, files: PositionFiles) -> Messag
     """Return what reads all messages that are named: of the paths, and after them of the IMAP folders."""
     if not options.folders:
         return partial(message_files.read_messages, options.paths)
-    from nbstream.cli.imap import folders, passwords  # noqa: PLC0415 - TLS takes a tenth of the time to start
+    from nbstream.cli.imap import session  # noqa: PLC0415 - TLS takes a tenth of the time to start
 
     requests = [
-        folders.FolderRequest(folder, None if options.all else files.read(str(folder)))
+        session.FolderRequest(folder, None if options.all else files.read(str(folder)))
         for folder in dict.fromkeys(options.folders)
     ]
-    by_account = passwords.read_passwords([folder.account for folder in options.folders], options.password_file)
+    by_account = session.read_passwords([folder.account for folder in options.folders], options.password_file)
 
     def read_all(errors: list[InputError]) -> Iterator[NamedMessage]:
         yield from message_files.read_messages(options.paths, errors)
-        yield from message_files.interruptible(folders.read_folders(requests, by_account, options.ca_file, errors))
+        yield from message_files.interruptible(session.read_folders(requests, by_account, options.ca_file, errors))
 
     return read_all
 

@@ -16,7 +16,7 @@ from nbstream.assembly.delivery import make_next_hop, make_quarantine
 from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.assembly.policy import make_header_policy, make_message_reader
 from nbstream.cli import interrupts
-from nbstream.cli.actor import current_user
+from nbstream.cli.arguments import current_user
 from nbstream.cli.exit_codes import EX_NOINPUT, exit_code
 from nbstream.cli.terminal import local_time, print_error, printable
 from nbstream.delivery import quarantine

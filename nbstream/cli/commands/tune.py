@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from nbstream import config
 from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.assembly.policy import make_policy
-from nbstream.cli import interrupts, output_files
+from nbstream.cli import interrupts, standard_streams
 from nbstream.cli.terminal import print_error, printable
 from nbstream.errors import ConfigError
 from nbstream.evaluation import threshold_choices, threshold_report
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     if options.other:
         name = printable(options.other.name)[-_NAME_LENGTH:]
         other = f"with {name}", make_policy(config.load_settings(options.other))
-    output_files.check_writable([options.plot] if options.plot else [])
+    standard_streams.check_writable([options.plot] if options.plot else [])
     draw = _plot_function() if options.plot else None
     first_scores, learned = interrupts.run_interruptible(_read_first_scores(settings))
     learned_at = first_scores.learned_at(ModelState(learned, settings.model.min_learned.model_dump()))
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         print(_render_text(tuning, settings.model.name))
     if draw:
-        with output_files.translate_write_errors(options.plot):
+        with standard_streams.translate_write_errors(options.plot):
             draw(options.plot, tuning)
     return 0
 

@@ -16,8 +16,8 @@ from nbstream.assembly.filter import make_scorer, open_one_shot_filter
 from nbstream.assembly.store import make_autolearn_model, make_recent_messages
 from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts
-from nbstream.cli.actor import current_user
-from nbstream.cli.history_selection import read_selection
+from nbstream.cli.arguments import current_user
+from nbstream.cli.commands.history import read_selection
 from nbstream.cli.terminal import local_time, print_error, print_note, printable
 from nbstream.filter.undo import MAX_PREVIEWED, preview_undo, undo_changes
 from nbstream.store.undo.plan import selected_changes

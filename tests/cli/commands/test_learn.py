@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.cli.actor import current_user
+from nbstream.cli.arguments import current_user
 from nbstream.filter.bulk import BATCH_SIZE
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model

@@ -9,7 +9,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.addresses import TcpAddress, UnixAddress
-from nbstream.cli.actor import current_user
+from nbstream.cli.arguments import current_user
 from nbstream.cli.main import main
 from nbstream.cli.page_link import link_note, link_url
 from nbstream.store.embedded.locks import lock_daemon

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.cli.imap.passwords import read_passwords
+from nbstream.cli.imap.session import read_passwords
 from nbstream.errors import ConfigError
 from nbstream.wire.imap_url import ImapAccount
 

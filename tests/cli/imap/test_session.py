@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.cli.imap import folders, session
-from nbstream.cli.imap.folders import FolderRequest, read_folders
-from nbstream.cli.imap.session import ImapError, ImapSession
+from nbstream.cli.imap import session
+from nbstream.cli.imap.session import FolderRequest, ImapError, ImapSession, read_folders
 from nbstream.cli.message_files import FolderPosition, NamedMessage
 from nbstream.errors import InputError
 from nbstream.wire.imap_url import ImapAccount, ImapFolder
@@ -145,7 +144,7 @@ def test_a_message_that_is_too_large_or_empty_or_gone_is_left_out() -> None:
 
 
 def test_large_messages_are_fetched_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "_BYTES_PER_COMMAND", 30)
+    monkeypatch.setattr(session, "_BYTES_PER_COMMAND", 30)
     first, second = CONTENTS.split(b"* 2")
     messages, errors, server = read(*WHOLE[:6], first + b"%b OK\r\n", b"* 2" + second)
 

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from nbstream.cli.message_files import read_messages
-from nbstream.cli.message_lists import refuse_list
+from nbstream.cli.reader_process import refuse_list
 from nbstream.errors import InputError
 from tests.fuzz.target import FuzzTarget
 
