@@ -35,7 +35,7 @@ class WheelHook(BuildHookInterface[Any]):
             is_built, line = build_native.try_build(library, root=root, target=Path(self._folder.name, "target"))
             if is_built:
                 build_data["force_include"][str(library)] = build_native.LIBRARY
-                build_data["tag"] = build_native.wheel_tag()
+                build_data["tag"] = build_native.wheel_tag(library)
                 build_data["pure_python"] = False
         self.app.display_info(line)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -90,9 +91,16 @@ def _choice() -> Choice:
     raise CannotBuild(f"{ENVIRONMENT}={value}: must be auto, python or native")
 
 
-def wheel_tag() -> str:
-    """Return the tag of a wheel with the library: any Python 3, this platform."""
+def wheel_tag(library: Path) -> str:
+    """Return the tag of a wheel with the library: any Python 3, and each system whose C library is new enough.
+
+    That is ``manylinux_2_N`` (PEP 600), where the library needs no symbol of a later glibc than 2.N; a library
+    that names no version of glibc is for this platform alone.
+    """
     platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    versions = [int(minor) for minor in re.findall(rb"\0GLIBC_2\.(\d+)", library.read_bytes())]
+    if versions and platform.startswith("linux_"):
+        platform = f"manylinux_2_{max(versions)}_{platform.removeprefix('linux_')}"
     return f"py3-none-{platform}"
 
 

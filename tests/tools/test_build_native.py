@@ -98,8 +98,26 @@ def wheel(tmp_path: Path) -> zipfile.ZipFile:
 @pytest.mark.usefixtures("cargo")
 def test_a_wheel_with_the_library_is_for_any_python_on_this_platform(tmp_path: Path) -> None:
     with wheel(tmp_path) as archive:
-        assert str(archive.filename).endswith(f"-{build_native.wheel_tag()}.whl")
         assert archive.read(build_native.LIBRARY) == b"compiled"
+        (tmp_path / "library").write_bytes(b"compiled")
+        assert str(archive.filename).endswith(f"-{build_native.wheel_tag(tmp_path / 'library')}.whl")
+
+
+@pytest.mark.parametrize(
+    ("content", "platform"),
+    [
+        (b"\0GLIBC_2.2.5\0GLIBC_2.34\0GLIBC_2.14\0", "manylinux_2_34_x86_64"),
+        (b"\0GLIBC_2.17\0", "manylinux_2_17_x86_64"),
+        (b"compiled", "linux_x86_64"),
+    ],
+)
+def test_a_wheel_is_for_each_system_whose_c_library_is_new_enough(
+    content: bytes, platform: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sysconfig.get_platform", lambda: "linux-x86_64")
+    (tmp_path / "library.so").write_bytes(content)
+
+    assert build_native.wheel_tag(tmp_path / "library.so") == f"py3-none-{platform}"
 
 
 @pytest.mark.usefixtures("no_cargo")
