@@ -19,7 +19,7 @@ wheel_found = $(shell $(PYTHON) -c 'import platform as p, sys; \
 	print("yes" if (p.machine(), sys.platform, p.python_implementation()) == ("x86_64", "linux", "CPython") \
 	and (3, 11) <= sys.version_info < (3, 13) else "")' 2>/dev/null)
 
-.PHONY: run test test-interpreter soak native-check fuzz bench accuracy peers strangers picture screenshots capacity reference docs dist format clean python redis corpora
+.PHONY: run test test-interpreter soak native-check fuzz bench accuracy peers strangers picture screenshots capacity reference docs dist deb format clean python redis corpora
 
 run: python redis $(VENV)/run.stamp $(LIBRARY)
 	@exec $(VENV)/bin/nbstream serve --hints
@@ -116,6 +116,13 @@ dist: $(VENV)/test.stamp
 	$(VENV)/bin/pip wheel --quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation \
 		--wheel-dir $(DIST) $(DIST)/nbstream-*.tar.gz
 	@ls -l $(DIST)
+
+# The Debian package, for the release that this runs on: make deb. It needs cargo, and fetches what nbstream depends on.
+deb: $(VENV)/test.stamp
+	rm -f $(DIST)/nbstream_*.deb $(DIST)/nbstream-*-manylinux*.whl
+	NBSTREAM_BUILD_ENGINE=native $(VENV)/bin/pip wheel --quiet --disable-pip-version-check --no-deps \
+		--no-build-isolation --wheel-dir $(DIST) .
+	$(VENV)/bin/python -m tools.debian_package $(DIST)/nbstream-*-manylinux*.whl $(DIST)
 
 format: $(VENV)/test.stamp
 	$(VENV)/bin/ruff check --fix .

@@ -1,0 +1,170 @@
+"""The Debian package on a bare root of Debian 12: installed, used, upgraded, removed and purged.
+
+There is no systemd in such a root: what the service manager does is not seen. The daemon is run as by its unit.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.test_dist import ROOT
+from tests.waiting import DEADLINE_SECONDS
+
+pytestmark = [
+    pytest.mark.soak,  # it builds the package, and a root with a hundred packages
+    pytest.mark.timeout(1200),
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for a root of its own"),
+]
+
+PRIZE = "Subject: You have won\n\nClaim your free prize now, this offer ends today.\n"
+_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
+CONFIG = "/etc/nbstream/nbstream.yaml"
+
+
+class BareRoot:
+    """A root folder with a minimal Debian, in which programs run as in a machine of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def run(self, *words: str, user: str = "root", code: int = 0, stdin: str = "") -> str:
+        """What a program prints that ends with this code."""
+        done = self._start(words, user, stdin)
+        assert done.returncode == code, done.stdout
+        return done.stdout
+
+    def succeeds(self, *words: str, user: str = "root") -> bool:
+        """Whether a program ends with 0."""
+        return self._start(words, user, "").returncode == 0
+
+    def _start(self, words: tuple[str, ...], user: str, stdin: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.command(words, user),
+            input=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=600,
+            env=_ENVIRONMENT,
+            check=False,
+        )
+
+    def command(self, words: tuple[str, ...], user: str) -> list[str]:
+        """The command that runs a program as ``user`` in this root."""
+        return ["chroot", str(self.folder), "runuser", "-u", user, "--", *words]
+
+    @contextmanager
+    def serving(self) -> Iterator[None]:
+        """Run the daemon as its unit does; at the end it is stopped by a signal, and ends without an error."""
+        command = self.command(("nbstream", "serve", "--config", CONFIG), "nbstream")
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            until = time.monotonic() + DEADLINE_SECONDS
+            try:
+                while not (running := re.search(r"running, process (\d+)", self._status())):
+                    assert process.poll() is None
+                    assert time.monotonic() < until
+                    time.sleep(0.1)
+                yield
+                os.kill(int(running[1]), signal.SIGTERM)
+                process.wait(DEADLINE_SECONDS)
+            finally:
+                process.kill()
+
+    def _status(self) -> str:
+        return self._start(("nbstream", "status"), "nbstream", "").stdout
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package that `make deb` builds."""
+    folder = tmp_path_factory.mktemp("deb")
+    installed = Path(sys.prefix, "test.stamp")  # as it is: the tests run in it
+    words = ["make", "-C", str(ROOT), "-o", str(installed), "deb", f"VENV={sys.prefix}", f"DIST={folder}"]
+    subprocess.run(words, check=True, timeout=600)
+    (file,) = folder.glob("*.deb")
+    return file
+
+
+@pytest.fixture
+def root(tmp_path: Path, program: Callable[[str], str]) -> Iterator[BareRoot]:
+    folder = tmp_path / "root"
+    words = [program("mmdebstrap"), "--quiet", "--variant=minbase", "bookworm", str(folder)]
+    subprocess.run(words, check=True, timeout=600)
+    policy = folder / "usr/sbin/policy-rc.d"
+    policy.write_text("#!/bin/sh\nexit 101\n")
+    policy.chmod(0o755)
+    subprocess.run(["mount", "--bind", "/proc", folder / "proc"], check=True)
+    try:
+        yield BareRoot(folder)
+    finally:
+        subprocess.run(["umount", folder / "proc"], check=True)
+
+
+def put(root: BareRoot, package: Path, version: str = "") -> str:
+    """Copy the package into the root, as ``version`` where that is given, and return its path there."""
+    file = root.folder / f"root/nbstream{version}.deb"
+    if not version:
+        file.write_bytes(package.read_bytes())
+        return f"/root/{file.name}"
+    content = root.folder / f"root/content{version}"
+    if not content.exists():
+        subprocess.run(["dpkg-deb", "--raw-extract", package, content], check=True)
+    control = content / "DEBIAN/control"
+    lines = [f"Version: {version}" if "Version:" in line else line for line in control.read_text().splitlines()]
+    control.write_text("\n".join(lines) + "\n")
+    subprocess.run(["dpkg-deb", "--root-owner-group", "--build", content, file], check=True, capture_output=True)
+    return f"/root/{file.name}"
+
+
+def test_it_is_installed_used_upgraded_removed_and_purged(root: BareRoot, package: Path) -> None:
+    root.run("apt-get", "update", "-q")
+    root.run("apt-get", "install", "-q", "-y", "--no-install-recommends", put(root, package))
+
+    with root.serving():
+        assert "1 learned as spam" in root.run("nbstream", "learn", "spam", "-", user="nbstream", stdin=PRIZE)
+        assert "engine   native" in root.run("nbstream", "status", user="nbstream")
+    assert root.succeeds("test", "-s", "/usr/share/man/man1/nbstream.1.gz")
+    assert root.succeeds("test", "-s", "/usr/share/bash-completion/completions/nbstream")
+    assert "usage: nbstream-filter" in root.run("nbstream-filter", "--help")
+
+    root.run("apt-get", "install", "-q", "-y", put(root, package, "99.0"))
+    with root.serving():
+        assert "spam 1/50" in root.run("nbstream", "status", user="nbstream")
+
+    root.run("apt-get", "install", "-q", "-y", "--allow-downgrades", put(root, package))
+    with root.serving():
+        assert "spam 1/50" in root.run("nbstream", "status", user="nbstream")
+
+    with (root.folder / CONFIG.removeprefix("/")).open("a") as file:
+        file.write("relais: {}\n")
+    said = root.run("apt-get", "install", "-q", "-y", put(root, package, "99.0"))
+    assert f"{CONFIG}:14: relais" in said
+    assert f"the running service was not restarted. Mend {CONFIG}" in said
+
+    root.run("apt-get", "remove", "-q", "-y", "nbstream")
+    assert not root.succeeds("test", "-e", "/usr/lib/nbstream")
+    assert root.succeeds("test", "-d", "/var/lib/nbstream/redis")
+    assert root.succeeds("test", "-f", CONFIG)
+
+    root.run("apt-get", "purge", "-q", "-y", "nbstream")
+    assert not root.succeeds("test", "-e", "/var/lib/nbstream")
+    assert not root.succeeds("test", "-e", CONFIG)
+    assert not root.succeeds("getent", "passwd", "nbstream")
+
+
+def test_lintian_has_no_error(package: Path, program: Callable[[str], str]) -> None:
+    said = subprocess.run(
+        [program("lintian"), "--allow-root", package], capture_output=True, text=True, check=False
+    )
+
+    assert [line for line in said.stdout.splitlines() if line.startswith("E:")] == []
