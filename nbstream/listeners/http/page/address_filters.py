@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from nbstream.listeners.http.page.texts import text
 from nbstream.store.recent.message_rows import normalize_address
 
 
@@ -14,7 +13,10 @@ def read_address(filters: dict[str, str], name: str, problems: list[str]) -> str
     written = filters[name]
     local, _, domain = written.rpartition("@")
     if "*" in domain or local == "*":
-        problems.append(text("messages.part_of_address", written=written))
+        problems.append(
+            f"{written} is not looked for: only a whole address is, such as ann@x.org, or a whole domain, "
+            "such as @x.org."
+        )
         written = ""
     elif "." in written and "@" not in written:
         written = f"@{written}"

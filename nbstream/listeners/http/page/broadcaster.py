@@ -12,7 +12,6 @@ from collections.abc import AsyncGenerator, Callable
 from types import TracebackType
 
 from nbstream.listeners.http.page.requests import Event, PageRefused
-from nbstream.listeners.http.page.texts import text
 
 MAX_LISTENERS = 20
 MAX_WAITING_EVENTS = 4
@@ -39,7 +38,7 @@ class Broadcaster:
         Raises ``PageRefused`` where too many listen already.
         """
         if len(self._subscriptions) >= self._max_listeners:
-            raise PageRefused(503, text("now.too_many_listeners", count=self._max_listeners))
+            raise PageRefused(503, f"{self._max_listeners} browsers are kept up to date by this process already.")
         subscription = Subscription(topic, self._subscriptions.remove)
         self._subscriptions.append(subscription)
         return subscription

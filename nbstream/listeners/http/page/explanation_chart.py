@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from nbstream.listeners.http.page.charts.log_odds import log_odds, probability
 from nbstream.listeners.http.page.charts.waterfall import Axis, Mark, Step, StepKind, draw_waterfall, round_ticks
 from nbstream.listeners.http.page.rendering import format_probability
-from nbstream.listeners.http.page.texts import text
 from nbstream.policy.verdict import format_threshold
 
 if TYPE_CHECKING:
@@ -55,18 +54,25 @@ def _threshold_marks(thresholds: Thresholds) -> Iterable[Mark]:
 def _steps(explanation: Explanation) -> Sequence[Step]:
     clues = explanation.clues[:DRAWN_CLUES]
     sums = list(accumulate((clue.log_ratio for clue in clues), initial=explanation.prior))
-    steps = [Step(StepKind.PRIOR, text("message.prior"), 0.0, explanation.prior)]
+    steps = [Step(StepKind.PRIOR, "prior: messages learned", 0.0, explanation.prior)]
     steps += [
         Step(StepKind.CLUE, clue.token.decode("utf-8", "replace"), start, end)
         for clue, (start, end) in zip(clues, pairwise(sums), strict=True)
     ]
     others = len(explanation.clues) - len(clues)
     if others:
-        steps.append(Step(StepKind.REST, text("message.more_clues", count=others), sums[-1], explanation.score))
+        steps.append(
+            Step(
+                StepKind.REST,
+                "1 weaker clue" if others == 1 else f"{others} weaker clues",
+                sums[-1],
+                explanation.score,
+            )
+        )
     end = log_odds(explanation.probability)
-    result = text("message.chart_result", probability=format_probability(explanation.probability))
+    result = f"P(spam) {format_probability(explanation.probability)}"
     return [
         *steps,
-        Step(StepKind.REST, text("message.calibration"), explanation.score, end),
+        Step(StepKind.REST, "calibration: how sure such scores were right to be", explanation.score, end),
         Step(StepKind.SCORE, result, 0.0, end),
     ]

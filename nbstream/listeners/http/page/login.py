@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from nbstream.listeners.http.access import TooManyFailures
 from nbstream.listeners.http.page.requests import PageRefused
-from nbstream.listeners.http.page.texts import text
 
 if TYPE_CHECKING:
     from nbstream.listeners.http.access import PasswordCheck
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
 _MAX_NAME_LENGTH = 100
 _MAX_LOGINS = 60  # a minute and client
+_TOO_MANY = "There were too many attempts. Please wait for a minute."
 
 
 class PageLogin:
@@ -51,7 +51,7 @@ class PageLogin:
         """Begin a session with a one-time link, which is used up."""
         login = await self._store.use_link(link)
         if login is None:
-            raise PageRefused(403, text("login.link_refused"))
+            raise PageRefused(403, "This link was used before, or it is older than ten minutes.")
         return await self._begin(login)
 
     async def with_password(self, password: str, name: str, sources: Mapping[str, int]) -> str:
@@ -63,12 +63,12 @@ class PageLogin:
         try:
             role = await self._passwords.role_of([password], sources)
         except TooManyFailures:
-            raise PageRefused(429, text("login.too_many")) from None
+            raise PageRefused(429, _TOO_MANY) from None
         if role is None:
-            raise PageRefused(403, text("login.password_refused"))
+            raise PageRefused(403, "This is not the password.")
         (logins,) = await self._counts.add([f"{next(iter(sources))} logins"])
         if logins.count > _MAX_LOGINS:
-            raise PageRefused(429, text("login.too_many"))
+            raise PageRefused(429, _TOO_MANY)
         return await self._store.create_session(role, f"page {name}", password)
 
     async def _begin(self, login: StoredLogin) -> str:

@@ -14,7 +14,6 @@ from nbstream.listeners.http.page.login import login_name
 from nbstream.listeners.http.page.requests import Page, PageRefused
 from nbstream.listeners.http.page.responses import html_response, read_cookie, redirect, set_cookie
 from nbstream.listeners.http.page.routes import LOGIN_PATH, PREFIX
-from nbstream.listeners.http.page.texts import text
 from nbstream.listeners.http.responses import RequestRefused
 from nbstream.logs import event_fields
 from nbstream.store.logins import SESSION_SECONDS, is_token
@@ -59,7 +58,7 @@ class LoginPages:
         except PageRefused as refused:
             raise RequestRefused(refused.status, refused.text, close=True) from refused
         except StoreUnavailable as error:
-            raise RequestRefused(503, text("login.store_away")) from error
+            raise RequestRefused(503, "Redis cannot be reached: nobody can log in now.") from error
         # The link is used by the form only: what fetches links, such as a preview, must not use it up.
         return self._form_page(query.get("link", ""), query.get("to", ""))
 
@@ -70,7 +69,9 @@ class LoginPages:
             # A longer one would not be followed after the login, and proxies refuse an answer with such a field.
             query = f"?to={quote(target, safe='/')}" if _TARGET.fullmatch(target) else ""
             return redirect(f"{LOGIN_PATH}{query}")
-        response = self._form_page("", "", PageRefused(403, text("login.needed")))
+        response = self._form_page(
+            "", "", PageRefused(403, "You have not logged in, or your session has ended. Nothing was changed.")
+        )
         response.headers["X-Login"] = "needed"  # for the scripts of the page
         response.force_close()  # the rest of a form is not read
         return response

@@ -17,12 +17,11 @@ from nbstream.errors import InputError, StoreUnavailable
 from nbstream.filter import LessonOutcome
 from nbstream.listeners.http.page.explanation_chart import draw_explanation, make_axes
 from nbstream.listeners.http.page.lesson_sentences import describe_lesson
-from nbstream.listeners.http.page.quarantined_mail import describe_unreadable
+from nbstream.listeners.http.page.quarantined_mail import GONE, describe_unreadable
 from nbstream.listeners.http.page.rendering import format_probability
 from nbstream.listeners.http.page.requests import Page, PageRefused, Redirect
 from nbstream.listeners.http.page.routes import PageRoute
 from nbstream.listeners.http.page.selected_messages import read_selected_ids
-from nbstream.listeners.http.page.texts import text
 from nbstream.listeners.http.responses import error_problem
 from nbstream.listeners.request_errors import REQUEST_ERRORS
 from nbstream.policy.lesson_source import Insistence
@@ -54,7 +53,11 @@ _LESSONS_SECONDS = 30.0  # no lesson of many begins later than this after the fi
 _FIRST_ROWS = 30  # of the table of clues; the others are folded away
 _LESSONS = {"ham": "ham", "spam": "spam", "unlearn": None}
 _INSISTED = {"insist-ham": "ham", "insist-spam": "spam"}
-_GROUPS = ("message.group_head", "message.group_body", "message.group_raw")  # in the order of Tokens.groups
+_GROUPS = ("header and structure", "text and links", "header as written")  # in the order of Tokens.groups
+
+_AS_TABLE = "The table of clues says the same in numbers."
+_UNKNOWN = "There is no message with this id, or it is not remembered any more."
+_UNKNOWN_ACTION = "Nothing was changed: a message has no such action."
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +150,7 @@ class MessageView:
         entry = record.entry if record else None
         history = await self._lookups.history(message_id, entry)
         if record is None and mail is None and not history:
-            raise PageRefused(404, text("message.unknown"))
+            raise PageRefused(404, _UNKNOWN)
         row = (await self._lookups.rows([message_id])).get(message_id)
         shown = await self._show_quarantined(mail)
         values: dict[str, object] = {
@@ -196,8 +199,12 @@ class MessageView:
         elif action in _INSISTED:
             lesson = await self._insist(message_id, _INSISTED[action], request)
         else:
-            raise PageRefused(400, text("message.unknown_action"))
-        described = describe_lesson(lesson) if lesson else text("message.changed_meanwhile")
+            raise PageRefused(400, _UNKNOWN_ACTION)
+        described = (
+            describe_lesson(lesson)
+            if lesson
+            else ("Nothing was changed: somebody has taught this message meanwhile. Look at it again.")
+        )
         return Redirect(_path(message_id), described)
 
     async def _teach_many(self, request: PageRequest) -> Answer:
@@ -205,8 +212,8 @@ class MessageView:
         ids = read_selected_ids(request)
         action = request.form_value("action")
         if action not in _LESSONS:
-            raise PageRefused(400, text("message.unknown_action"))
-        results = dict.fromkeys(ids, text("messages.not_tried"))
+            raise PageRefused(400, _UNKNOWN_ACTION)
+        results = dict.fromkeys(ids, "Not tried: it took too long, or Redis went away. Do it once more.")
         until = time.monotonic() + _LESSONS_SECONDS
         for message_id in ids:
             if time.monotonic() >= until:
@@ -253,7 +260,13 @@ class MessageView:
                 return await self._quarantine.message(mail)
         except InputError as error:
             raise PageRefused(503, describe_unreadable(error)) from error
-        raise PageRefused(404, text("message.forgotten"))
+        raise PageRefused(
+            404,
+            (
+                "Nothing was changed: too little of this message is remembered to learn it. Teach the message "
+                "itself, by mail or with nbstream learn."
+            ),
+        )
 
     async def _release(self, message_id: str, request: PageRequest) -> str:
         """Release the message, and return what became of it."""
@@ -262,15 +275,15 @@ class MessageView:
         except InputError as error:
             return describe_unreadable(error)
         if mail is None:
-            return text("quarantine.gone")
+            return GONE
         again = request.form_value("again") == "yes"
         result = await self._quarantine.release(mail, request.session.name, again=again)
-        return result.text if result.is_done else text("quarantine.not_released", why=result.text)
+        return result.text if result.is_done else f"Not released: {result.text}"
 
 
 def _read_id(request: PageRequest) -> str:
     if not is_message_id(request.path_id):
-        raise PageRefused(404, text("message.unknown"))
+        raise PageRefused(404, _UNKNOWN)
     return request.path_id
 
 
@@ -295,13 +308,15 @@ def _explain(record: MessageRecord) -> dict[str, object]:
     now_axis, *then_axes = make_axes([now, then] if then else [now])
 
     def show(explanation: Explanation, axis: Axis, title: str) -> ShownExplanation:
-        return ShownExplanation(explanation, draw_explanation(explanation, axis, text(title)))
+        return ShownExplanation(explanation, draw_explanation(explanation, axis, title))
 
     rows = _clue_rows(record)
     is_same_now = then is not None and _shown_digits(then) == _shown_digits(now)
     return {
-        "then": show(then, then_axes[0], "message.chart_then") if then else None,
-        "now": show(now, now_axis, "message.chart_now"),
+        "then": show(then, then_axes[0], f"How the clues added up to P(spam) at the check. {_AS_TABLE}")
+        if then
+        else None,
+        "now": show(now, now_axis, f"How the clues add up to P(spam) now. {_AS_TABLE}"),
         "is_same_now": is_same_now,
         "rows": rows[:_FIRST_ROWS],
         "more_rows": rows[_FIRST_ROWS:],
@@ -347,4 +362,4 @@ def _groups_by_token(record: MessageRecord) -> dict[bytes, str]:
     else:
         assert record.entry is not None  # one of the two is there
         tokens = Tokens.from_all(record.entry.tokens)
-    return {token: text(name) for name, group in zip(_GROUPS, tokens.groups, strict=True) for token in group}
+    return {token: name for name, group in zip(_GROUPS, tokens.groups, strict=True) for token in group}

@@ -18,7 +18,6 @@ from urllib.parse import urlencode
 from nbstream.listeners.http.page.address_filters import read_address
 from nbstream.listeners.http.page.requests import Answer, Page, PageRequest
 from nbstream.listeners.http.page.routes import PageRoute
-from nbstream.listeners.http.page.texts import text
 from nbstream.policy.actions import ActionKind
 from nbstream.policy.verdict import Verdict
 from nbstream.store.recent.message_rows import (
@@ -190,10 +189,10 @@ def _read_query(query: Mapping[str, str]) -> _Query:
     problems: list[str] = []
     since, until = (_read_time(filters, name, problems) for name in ("since", "until"))
     if filters["verdict"] not in {"", *Verdict}:
-        problems.append(text("messages.unknown_verdict"))
+        problems.append("There is no such verdict: all verdicts are shown.")
         filters["verdict"] = ""
     if filters["action"] not in {"", *ActionKind}:
-        problems.append(text("messages.unknown_action"))
+        problems.append("There is no such action: messages with all actions are shown.")
         filters["action"] = ""
     sender, recipient = (read_address(filters, name, problems) for name in ("sender", "recipient"))
     wanted = RowFilter(
@@ -221,7 +220,7 @@ def _read_time(filters: dict[str, str], name: str, problems: list[str]) -> float
     try:
         return datetime.fromisoformat(filters[name]).timestamp()
     except (ValueError, OverflowError, OSError):
-        problems.append(text("messages.unknown_time"))
+        problems.append("A time was not understood and is left out. Write it as 2026-11-23T14:30.")
         filters[name] = ""
         return None
 

@@ -14,11 +14,10 @@ from urllib.parse import urlencode
 from nbstream.errors import InputError
 from nbstream.listeners.http.page.address_filters import read_address
 from nbstream.listeners.http.page.quarantine_list import MAX_READ, MailOrder, MailQuery
-from nbstream.listeners.http.page.quarantined_mail import MailResult, describe_unreadable
+from nbstream.listeners.http.page.quarantined_mail import GONE, MailResult, describe_unreadable
 from nbstream.listeners.http.page.requests import Page, PageRefused
 from nbstream.listeners.http.page.routes import PageRoute
 from nbstream.listeners.http.page.selected_messages import read_selected_ids
-from nbstream.listeners.http.page.texts import text
 
 if TYPE_CHECKING:
     from nbstream.listeners.http.page.known_rows import FindRows
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
 _ROWS = 50
 _SECONDS = 30.0  # nothing begins later than this after the first message: a browser waits for the answer
+_NO_TIME = "The release was not tried, because the others took too long. Release the message once more."
 
 
 class QuarantineView:
@@ -74,7 +74,7 @@ class QuarantineView:
             mails = await self._quarantine.find_all(ids)
         except InputError as error:
             raise PageRefused(503, describe_unreadable(error)) from error
-        gone = [MailResult(each, False, text("quarantine.gone")) for each in ids if each not in mails]
+        gone = [MailResult(each, False, GONE) for each in ids if each not in mails]
         actor = request.session.name
         match request.form_value("action"):
             case "release":
@@ -86,7 +86,7 @@ class QuarantineView:
                 rows = await self._quarantine.subjects(list(mails.values()))
                 return Page("quarantine_delete.html", {"rows": rows, "gone": gone, "found": 0})
             case _:
-                raise PageRefused(400, text("quarantine.unknown_action"))
+                raise PageRefused(400, "Nothing was changed: the quarantine has no such action.")
         return Page("quarantine_results.html", {"results": [*results, *gone], "rows": await self._find_rows(ids)})
 
     async def _delete_matching(self, request: PageRequest) -> Answer:
@@ -121,7 +121,7 @@ class QuarantineView:
             if time.monotonic() < until:
                 results.append(await self._quarantine.release(mail, actor, again=again))
             else:
-                results.append(MailResult(mail.id, False, text("quarantine.no_time")))
+                results.append(MailResult(mail.id, False, _NO_TIME))
         return results
 
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from nbstream.errors import InputError, NbstreamError, NotReleased, ReleaseInDoubt
 from nbstream.listeners.http.page.lesson_sentences import describe_lesson
 from nbstream.listeners.http.page.quarantine_list import MAX_COPIES, QuarantinedMail, find_page, find_until
-from nbstream.listeners.http.page.texts import text
 from nbstream.listeners.http.responses import error_problem
 from nbstream.listeners.request_errors import is_request_error
 from nbstream.logs import event_fields
@@ -38,6 +37,8 @@ if TYPE_CHECKING:
     from nbstream.relay.quarantine_text import ShownText
 
 _log = logging.getLogger(__name__)
+
+GONE = "This message is not in the quarantine: it was released or removed, or has expired."
 
 _OWN_FIELDS_BYTES = 64 * 1024  # our fields, which are removed before a message is looked at
 _MAX_RELEASES = 4  # at a time, each with some copies of its message in memory
@@ -88,7 +89,7 @@ class MailResult:
 def describe_unreadable(error: InputError) -> str:
     """Log that the quarantine cannot be read, and return how the page says it."""
     _log.warning("quarantine: it cannot be read: %s", error)
-    return text("quarantine.unreadable", why=_reason(error))
+    return f"The quarantine cannot be read: {_reason(error)}. The log of the daemon names the file."
 
 
 class PageQuarantine:
@@ -190,10 +191,10 @@ class PageQuarantine:
             )
             why = _describe_error(error)
             if lessons:
-                why = text("quarantine.taught_all_the_same", why=why, lesson=describe_lesson(lessons[0]))
+                why = f"{why}. The message was taught as ham before: {describe_lesson(lessons[0])}"
             return MailResult(mail.id, False, why, isinstance(error, ReleaseInDoubt))
         await self._finish(mail, OutcomeKind.RELEASED, actor)
-        return MailResult(mail.id, True, text("quarantine.released", lesson=describe_lesson(lessons[0])))
+        return MailResult(mail.id, True, f"The message was delivered. {describe_lesson(lessons[0])}")
 
     async def delete(self, mail: QuarantinedMail, actor: str) -> MailResult:
         """Remove all files of the message."""
@@ -205,7 +206,7 @@ class PageQuarantine:
             )
             return MailResult(mail.id, False, _reason(error))
         await self._finish(mail, OutcomeKind.DELETED, actor)
-        return MailResult(mail.id, True, text("quarantine.deleted"))
+        return MailResult(mail.id, True, "The message was deleted.")
 
     async def _finish(self, mail: QuarantinedMail, kind: OutcomeKind, actor: str) -> None:
         """Log what became of a message, and note it where lists show it."""

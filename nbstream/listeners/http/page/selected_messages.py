@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nbstream.listeners.http.page.requests import PageRefused
-from nbstream.listeners.http.page.texts import text
 from nbstream.wire.api_json import is_message_id
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ def read_selected_ids(request: PageRequest) -> Sequence[str]:
     """Return the ids that a form selects, each once. Raises ``PageRefused`` for none and for too many."""
     ids = list(dict.fromkeys(filter(is_message_id, request.form.get("id", ()))))
     if not ids:
-        raise PageRefused(400, text("quarantine.nothing_selected"))
+        raise PageRefused(400, "Nothing was changed: no message was selected. Tick some in the list first.")
     if len(ids) > MAX_SELECTED:
-        raise PageRefused(400, text("quarantine.too_many", limit=MAX_SELECTED))
+        raise PageRefused(400, f"Nothing was changed: at most {MAX_SELECTED} messages can be selected at a time.")
     return ids

@@ -20,7 +20,6 @@ from nbstream.listeners.http.page.charts.activity_chart import ActivityChart, Ba
 from nbstream.listeners.http.page.requests import Answer, Page, PageRefused, PageRequest
 from nbstream.listeners.http.page.routes import PageRoute
 from nbstream.listeners.http.page.teaching_summary import page_of_changes, summarize_teaching
-from nbstream.listeners.http.page.texts import text
 from nbstream.store.model.history import is_stream_id
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ class TeachingView:
         selection, problem = _read_selection(wanted, self._clock())
         before = request.query.get("before", "").encode()
         if before and not is_stream_id(before):
-            raise PageRefused(400, text("teaching.no_such_page"))
+            raise PageRefused(400, "There is no such page of the list.")
         changes, is_old = await self._read()
         summary = await self._summarize(changes)
         selected = [change for change in changes if selection and change in selection]
@@ -144,10 +143,18 @@ def _undo_query(wanted: ChangeSelection, selected: Sequence[HistoryChange]) -> s
 
 def _draw_days(days: Sequence[DayOfTeaching]) -> Markup:
     bars = [
-        Bar(day.learned, text("teaching.day", day=day.day.isoformat(), **day.learned, taken_back=day.taken_back))
+        Bar(
+            day.learned,
+            (
+                f"{day.day.isoformat()}: {day.learned['ham']} ham, {day.learned['spam']} spam, "
+                f"{day.taken_back} taken back"
+            ),
+        )
         for day in days
     ]
     ticks = [(number, day.day.strftime("%m-%d")) for number, day in enumerate(days)][::-_TICK_DAYS]
     learned = {label: sum(day.learned[label] for day in days) for label in CLASSES}
-    description = text("teaching.days_described", days=len(days), **learned)
-    return draw_activity(ActivityChart(text("teaching.per_day"), description, CLASSES, bars, ticks))
+    description = (
+        f"In the last {len(days)} days {learned['ham']} messages were taught as ham and {learned['spam']} as spam."
+    )
+    return draw_activity(ActivityChart("Learned per day", description, CLASSES, bars, ticks))

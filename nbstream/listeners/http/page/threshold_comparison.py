@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from nbstream.evaluation.threshold_report import choice_members
 from nbstream.listeners.http.page.charts.det_chart import det_point
-from nbstream.listeners.http.page.texts import text
 from nbstream.listeners.http.page.threshold_outcome import changes_sentence, outcome_measures, threshold_texts
 from nbstream.listeners.http.page.threshold_query import (
     FIELDS,
@@ -36,6 +35,17 @@ TOP_KEY = "default"
 
 BRIEF = ("ham_lost", "spam_missed", "ham_unsure")
 """The measures that stand beside the chart, so that they are seen while a mark is dragged."""
+
+PROBLEMS = {
+    "needed": "Enter a number, or choose a budget.",
+    "not_a_probability": "Enter a number above 0 and below 1.",
+    "not_offered": "Choose one of the budgets offered.",
+    "below_unsure": "Enter at least the threshold for unsure.",
+    "below_spam": "Enter at least the threshold for spam, or nothing.",
+    "larger_than_spam": "Choose no more than the budget for spam.",
+    "above_until_promised": "Enter no more than verdict.until_promised, {until}.",
+}
+"""What is wrong with a field, by the problems of ``ThresholdTrial``."""
 
 _MAX_SHOWN = 40  # characters of a field that is wrong
 
@@ -72,18 +82,17 @@ class Comparison:
         """Return what is wrong, in words, by the fields of the form."""
         spam = self.named.policy.spam
         until = format_threshold(getattr(spam, "until_promised", None) or math.inf)
-        return {
-            field: text(f"thresholds.problem.{problem}", until=until)
-            for field, problem in self.trial.problems.items()
-        }
+        return {field: PROBLEMS[problem].format(until=until) for field, problem in self.trial.problems.items()}
 
     def texts(self) -> dict[str, str]:
         """Return the words of the outcome, by the ids of the elements that show them."""
         measures = outcome_measures(self.present, self.cost_ratio)
         tried = outcome_measures(self.tried, self.cost_ratio) if self.tried else None
-        unknown = text("thresholds.unknown")
+        unknown = "not known"
         return {
-            "summary": changes_sentence(self.tried, self.present) if self.tried else text("thresholds.wrong"),
+            "summary": changes_sentence(self.tried, self.present)
+            if self.tried
+            else "These thresholds cannot be used. The field that is wrong says why.",
             "line": verdict_line(self.trial.policy) if self.trial.policy else "",
             **{f"brief-{name}": tried[name].value if tried else unknown for name in BRIEF},
             **{f"tried-{name}": tried[name].value if tried else unknown for name in measures},
@@ -98,13 +107,13 @@ def named_policies(rules: RecipientRules) -> list[NamedPolicy]:
         NamedPolicy(
             str(rule.treatment.position),
             rule.pattern.text,
-            text("thresholds.rule", pattern=rule.pattern.text),
+            f"recipients that match {rule.pattern.text}",
             rule.treatment.policy,
         )
         for rule in rules.rules
         if rule.treatment.policy != top
     ]
-    recipients = text("thresholds.other_recipients" if others else "thresholds.all_recipients")
+    recipients = "all recipients without a rule of their own" if others else "all recipients"
     return [NamedPolicy(TOP_KEY, "", recipients, top), *others]
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nbstream.evaluation.intervals import wilson_interval
-from nbstream.listeners.http.page.texts import text
 from nbstream.policy.verdict import format_threshold
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from nbstream.evaluation.tuning import ErrorCounts
     from nbstream.policy.verdict import Thresholds
 
+_NEVER = {"spam": "never called spam", "reject": "never rejected"}
 _HAM_DIGITS, _SPAM_DIGITS = 3, 2  # of percents, as in the table of ``tune``
 
 
@@ -54,16 +54,16 @@ def error_measures(errors: ErrorCounts) -> Mapping[str, Measure]:
 def share_measure(count: int, total: int, digits: int) -> Measure:
     """Return how many of a class, and Wilson's interval of the share, with so many digits of percents."""
     if not total:
-        return Measure(text("thresholds.unknown"), "")
+        return Measure("not known", "")
     low, high = (float(end[0]) for end in wilson_interval(np.array([float(count)]), total))
     percent = format_percent(count / total, digits)
-    return Measure(text("thresholds.of", count=count, total=total, percent=percent), _interval(low, high, digits))
+    return Measure(f"{count:,} of {total:,}, {percent}", _interval(low, high, digits))
 
 
 def _estimate_measure(estimate: IntervalEstimate) -> Measure:
     value, low, high = (float(end[0]) for end in (estimate.value, estimate.lower, estimate.upper))
     if not math.isfinite(value):
-        return Measure(text("thresholds.unknown"), "")
+        return Measure("not known", "")
     return Measure(format_percent(value, _SPAM_DIGITS), _interval(low, high, _SPAM_DIGITS))
 
 
@@ -80,11 +80,11 @@ def changes_sentence(choice: ThresholdChoice, present: ThresholdChoice) -> str:
     """Return what a choice would have changed, and what is promised of its budgets."""
     changes = choice.verdict_changes
     if choice.thresholds == present.thresholds:
-        sentence = text("thresholds.same")
+        sentence = "These are the thresholds in force."
     elif not changes.messages:
-        sentence = text("thresholds.no_messages")
+        sentence = "No message is labelled, so nobody knows what these thresholds would have done."
     else:
-        sentence = text("thresholds.summary", changes=changes.to_sentence())
+        sentence = f"These thresholds {changes.to_sentence()}."
     promise = choice.thresholds.promise
     return f"{sentence} {as_sentence(promise)}" if promise else sentence
 
@@ -98,8 +98,6 @@ def threshold_texts(thresholds: Thresholds) -> Mapping[str, str]:
     """Return in words from which P(spam) each verdict is given, by the names of the thresholds."""
     reject = math.inf if thresholds.reject is None else thresholds.reject
     return {
-        name: text(f"thresholds.value.{name}", p=format_threshold(p))
-        if math.isfinite(p)
-        else text(f"thresholds.never.{name}")
+        name: f"{name} from {format_threshold(p)}" if math.isfinite(p) else _NEVER[name]
         for name, p in (("unsure", thresholds.unsure), ("spam", thresholds.spam), ("reject", reject))
     }

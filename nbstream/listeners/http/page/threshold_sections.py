@@ -24,7 +24,6 @@ from nbstream.listeners.http.page.charts.distribution_chart import (
     draw_handles,
 )
 from nbstream.listeners.http.page.charts.log_odds import probability
-from nbstream.listeners.http.page.texts import text
 from nbstream.listeners.http.page.threshold_comparison import thresholds_of
 from nbstream.listeners.http.page.threshold_outcome import (
     error_measures,
@@ -54,7 +53,10 @@ def few_messages(sample: LabelledSample) -> Iterator[str]:
     if ham + spam and min(ham, spam) < _FEW:
         shares = (float(wilson_interval(np.zeros(1), n)[1][0]) for n in (ham, spam))
         ham_share, spam_share = (format_percent(share, 1) for share in shares)
-        yield text("thresholds.few", ham=ham, spam=spam, ham_share=ham_share, spam_share=spam_share)
+        yield (
+            f"Only {ham:,} ham and {spam:,} spam are known. With so few, an error that was never seen may "
+            f"still happen to {ham_share} of the ham, or to {spam_share} of the spam."
+        )
 
 
 def distribution_drawing(histogram: Histogram) -> Markup:
@@ -62,11 +64,14 @@ def distribution_drawing(histogram: Histogram) -> Markup:
     return draw_distribution(
         histogram,
         DistributionTexts(
-            title=text("thresholds.distribution"),
-            description=text("thresholds.distribution_description"),
-            ham=text("thresholds.ham"),
-            spam=text("thresholds.spam_class"),
-            x_axis=text("thresholds.x_probability"),
+            title="P(spam) of ham and spam before their labels",
+            description=(
+                "Ham above the middle line, spam below it, on a logarithmic scale of messages; P(spam) from "
+                "left to right."
+            ),
+            ham="ham",
+            spam="spam",
+            x_axis="P(spam), spread by its log-odds",
         ),
     )
 
@@ -76,10 +81,7 @@ def handles_drawing(histogram: Histogram, choice: ThresholdChoice) -> Markup:
     words = threshold_texts(choice.thresholds)
     return draw_handles(
         histogram,
-        [
-            ThresholdHandle(name, text(f"thresholds.handle.{name}"), words[name], threshold)
-            for name, threshold in thresholds_of(choice).items()
-        ],
+        [ThresholdHandle(name, name, words[name], threshold) for name, threshold in thresholds_of(choice).items()],
     )
 
 
@@ -97,12 +99,16 @@ def det_drawing(result: TuningResult, comparison: Comparison) -> Markup | None:
     """Return the chart of the error trade-off, with its texts; None without ham or without spam."""
     promised = [choice.error_counts for choice in result.budgets if math.isfinite(choice.spam_threshold)]
     texts = DetTexts(
-        title=text("thresholds.det"),
-        description=text("thresholds.det_description"),
-        x_axis=text("thresholds.det_x"),
-        y_axis=text("thresholds.det_y"),
-        present=text("thresholds.det_present"),
-        chosen=text("thresholds.det_chosen"),
+        title="Ham lost and spam missed, by threshold",
+        description=(
+            "A curve from few ham lost and much spam missed to the reverse, with the 95 % interval as a "
+            "band. Circle: in force. Diamond: tried. Crosses: budgets that can be promised. The lower left "
+            "corner is the best."
+        ),
+        x_axis="ham called spam (%)",
+        y_axis="spam missed (%)",
+        present="in force",
+        chosen="tried",
     )
     return draw_det(result.sample, promised, comparison.present.error_counts, comparison.shown.error_counts, texts)
 
@@ -142,12 +148,9 @@ def budget_row(
         "is_promised": promise.is_promised,
         "from": format_threshold_rounded_up(thresholds.spam),
         "measures": error_measures(count_errors_at(basis.sample, thresholds)),
-        "use": text(
-            "thresholds.use",
-            lost=lost,
-            allowed=rate * messages,
-            messages=messages,
-            p=overdrawn_p_value(messages, rate, lost),
+        "use": (
+            f"{lost:,} lost, {rate * messages:.1f} allowed, of {messages:,} ham "
+            f"(p {overdrawn_p_value(messages, rate, lost):.2f})"
         )
         if rate in in_force
         else "",
@@ -158,16 +161,14 @@ def budget_chart_values(rate: float, uses: Sequence[BudgetUse]) -> dict[str, Any
     """Return the chart of a budget's use over time, and the rows of the table beside it, the last as of now."""
     now = uses[-1]
     texts = BudgetTexts(
-        title=text("thresholds.budget_chart", rate=format_rate(rate)),
-        description=text(
-            "thresholds.budget_description",
-            lost=now.called_spam,
-            allowed=rate * now.messages,
-            messages=now.messages,
+        title=f"The budget of {format_rate(rate)}: ham lost and allowed over time",
+        description=(
+            f"{now.called_spam:,} ham lost and {rate * now.messages:.1f} allowed, of {now.messages:,} ham "
+            "that came."
         ),
-        y_axis=text("thresholds.budget_y"),
-        lost=text("thresholds.lost"),
-        allowed=text("thresholds.allowed"),
+        y_axis="ham",
+        lost="lost",
+        allowed="allowed",
         first=_day(uses[0].at),
         last=_day(now.at),
     )

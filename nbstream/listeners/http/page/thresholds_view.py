@@ -16,7 +16,6 @@ from nbstream.evaluation.threshold_report import SCORES_NOTE, sample_warnings
 from nbstream.listeners.http.page.charts.distribution_chart import Histogram
 from nbstream.listeners.http.page.requests import Json, Page, PageRefused, PageRequest
 from nbstream.listeners.http.page.routes import PageRoute
-from nbstream.listeners.http.page.texts import text
 from nbstream.listeners.http.page.threshold_comparison import (
     BRIEF,
     TOP_KEY,
@@ -90,7 +89,7 @@ class ThresholdsView:
         """Return what all choices have in common, computed anew where something was learned or reloaded."""
         state = self._lookups.state()
         if state is None:
-            raise PageRefused(503, text("thresholds.not_loaded"))
+            raise PageRefused(503, "The counts are not loaded yet. Reload the page in a moment.")
         first_scores = self._lookups.first_scores()
         changes = first_scores["ham"].change_count, first_scores["spam"].change_count
         if self._cache and self._cache[0] is first_scores and self._cache[1] == changes:
@@ -107,7 +106,7 @@ class ThresholdsView:
         key = query.get("policy", TOP_KEY)
         named = next((named for named in policies if named.key == key), None)
         if named is None:
-            raise PageRefused(404, text("thresholds.no_such_policy"))
+            raise PageRefused(404, "There is no such rule: the configuration may have changed.")
         trial = read_trial(query, named.policy, self._rates(policies))
         return Comparison(
             named,

@@ -19,7 +19,6 @@ from nbstream.filter.undo import MAX_PREVIEWED, UndoOutcome, preview_undo, undo_
 from nbstream.listeners.http.page.change_selection import MILLISECOND, ChangeSelection, form_time
 from nbstream.listeners.http.page.requests import Answer, Page, PageRefused, PageRequest, Redirect, Role
 from nbstream.listeners.http.page.routes import PageRoute
-from nbstream.listeners.http.page.texts import text
 from nbstream.logs import event_fields
 from nbstream.store.undo.plan import TooManyChanges, selected_changes
 
@@ -44,6 +43,12 @@ MAX_SELECTED = 2_000
 _SHOWN = 200  # changes of a preview, the newest
 _DEADLINE_SECONDS = 60.0
 
+_OUTCOMES = {  # one change, and several
+    UndoOutcome.WOULD_BE_TAKEN_BACK: ("1 change would be taken back.", "{count:,} changes would be taken back."),
+    UndoOutcome.TAKEN_BACK: ("1 change was taken back.", "{count:,} changes were taken back."),
+    UndoOutcome.ALREADY_SO: ("1 change is taken back already.", "{count:,} changes are taken back already."),
+    UndoOutcome.STAYS: ("1 change stays.", "{count:,} changes stay."),
+}
 _Changes: TypeAlias = "Mapping[str, Sequence[UndoableChange]]"
 
 
@@ -113,7 +118,7 @@ class UndoView:
     async def _undo(self, request: PageRequest) -> Answer:
         wanted = ChangeSelection.from_fields({name: request.form_value(name) for name in request.form})
         if not wanted.since and not wanted.id:
-            raise PageRefused(400, text("undo.nothing_selected"))
+            raise PageRefused(400, "Enter a time in Since, or the id of a message.")
         async with _working(self._one_undo):
             changes = await self._select(wanted.of_history(self._clock()))
             summary = await undo_changes(self._parts.model, changes, request.session.name, lambda _: None)
@@ -124,21 +129,31 @@ class UndoView:
         try:
             changes = await selected_changes(self._parts.model, selection, MAX_READ)
         except TooManyChanges as error:
-            raise PageRefused(400, text("undo.too_many", count=MAX_READ)) from error
+            raise PageRefused(
+                400, f"These are more than {MAX_READ:,} changes: choose fewer, or run nbstream undo."
+            ) from error
         if sum(change.selected for of_message in changes.values() for change in of_message) > MAX_SELECTED:
-            raise PageRefused(400, text("undo.too_many", count=MAX_SELECTED))
+            raise PageRefused(
+                400, f"These are more than {MAX_SELECTED:,} changes: choose fewer, or run nbstream undo."
+            )
         return changes
 
 
 @asynccontextmanager
 async def _working(one_at_a_time: asyncio.Lock) -> AsyncIterator[None]:
     if one_at_a_time.locked():
-        raise PageRefused(503, text("undo.busy"))
+        raise PageRefused(503, "Another undo or preview is at work. Please try again in a minute.")
     try:
         async with one_at_a_time, asyncio.timeout(_DEADLINE_SECONDS):
             yield
     except TimeoutError as error:
-        raise PageRefused(503, text("undo.too_slow")) from error
+        raise PageRefused(
+            503,
+            (
+                "This took too long and was stopped. The history says what was taken back by then. Do the same "
+                "once more for the rest."
+            ),
+        ) from error
 
 
 def _what_was_shown(
@@ -153,11 +168,11 @@ def _what_was_shown(
 def describe_undo(summary: UndoSummary) -> str:
     """Return what an undo did, in one sentence for each outcome."""
     sentences = [
-        text(f"undo.{outcome}", count=count)
+        _OUTCOMES[outcome][count != 1].format(count=count)
         for outcome in UndoOutcome
         if (count := summary.outcomes.get(outcome, 0))
     ]
-    return " ".join(sentences) or text("undo.nothing_done")
+    return " ".join(sentences) or "Nothing was taken back."
 
 
 def _log_undo(summary: UndoSummary, actor: str) -> None:

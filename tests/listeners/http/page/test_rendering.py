@@ -11,7 +11,6 @@ import pytest
 from jinja2 import UndefinedError
 
 from nbstream.listeners.http.page.rendering import (
-    NAVIGATION,
     PageRenderer,
     foreign,
     foreign_lines,
@@ -19,7 +18,6 @@ from nbstream.listeners.http.page.rendering import (
     local_time,
 )
 from nbstream.listeners.http.page.requests import Page
-from nbstream.listeners.http.page.texts import text
 
 
 def test_foreign_text_is_isolated_and_escaped() -> None:
@@ -68,15 +66,6 @@ def test_lines_that_others_wrote_stay_lines_and_are_harmless() -> None:
 )
 def test_a_probability_near_its_ends_is_not_rounded_to_them(probability: float, shown: str) -> None:
     assert format_probability(probability) == shown
-
-
-def test_every_view_of_the_navigation_has_a_name() -> None:
-    assert all(text(name) for _, name in NAVIGATION)
-
-
-def test_an_unknown_text_fails() -> None:
-    with pytest.raises(KeyError):
-        text("layout.no_such_text")
 
 
 def test_an_unknown_value_fails() -> None:
