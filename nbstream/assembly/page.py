@@ -13,16 +13,14 @@ from nbstream.bayes.counts import Totals
 from nbstream.bayes.loudest_tokens import NamedCounts
 from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.page.forms import MAX_FORM_BYTES
-from nbstream.listeners.http.page.known_rows import known_rows
-from nbstream.listeners.http.page.login import PageLogin
+from nbstream.listeners.http.page.lists import known_rows
+from nbstream.listeners.http.page.login import PageLogin, PageSessions
 from nbstream.listeners.http.page.message_view import PAGE_SOURCE, MessageLookups, MessageView
 from nbstream.listeners.http.page.messages_view import MemoryOptions, MessagesView
 from nbstream.listeners.http.page.now_view import NowView
-from nbstream.listeners.http.page.quarantine_view import QuarantineView
-from nbstream.listeners.http.page.quarantined_mail import PageQuarantine
+from nbstream.listeners.http.page.quarantine_view import PageQuarantine, QuarantineView
 from nbstream.listeners.http.page.rendering import PageRenderer
 from nbstream.listeners.http.page.server import PageServer
-from nbstream.listeners.http.page.sessions import PageSessions
 from nbstream.listeners.http.page.static_files import load_static_files
 from nbstream.listeners.http.page.teaching_view import TeachingView
 from nbstream.listeners.http.page.thresholds_view import ThresholdLookups, ThresholdsView
@@ -45,8 +43,8 @@ if TYPE_CHECKING:
     from nbstream.filter.preview import HypotheticalCounts
     from nbstream.filter.scorer import Scorer
     from nbstream.listeners.http.access import PasswordCheck
-    from nbstream.listeners.http.page.known_rows import FindRows
-    from nbstream.listeners.http.page.routes import View
+    from nbstream.listeners.http.page.lists import FindRows
+    from nbstream.listeners.http.page.requests import View
     from nbstream.listeners.limits import BytesInFlight, ListenerLimits
     from nbstream.listeners.message_service import MessageService
 

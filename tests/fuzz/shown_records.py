@@ -9,10 +9,9 @@ from typing import Any, cast
 from nbstream.filter.message_record import MessageRecord
 from nbstream.listeners.http.page.message_view import MessageLookups, MessageView
 from nbstream.listeners.http.page.messages_view import MemoryOptions, MessagesView
-from nbstream.listeners.http.page.quarantined_mail import PageQuarantine
+from nbstream.listeners.http.page.quarantine_view import PageQuarantine
 from nbstream.listeners.http.page.rendering import PageRenderer
-from nbstream.listeners.http.page.requests import Answer, Page, PageRequest, Role, Session
-from nbstream.listeners.http.page.routes import View
+from nbstream.listeners.http.page.requests import Answer, Page, PageRequest, Role, Session, View
 from nbstream.listeners.http.page.teaching_view import TeachingView
 from nbstream.listeners.message_service import MessageHandler
 from nbstream.policy.verdict import ModelState

@@ -10,22 +10,23 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.errors import InputError, StoreUnavailable
 from nbstream.filter import LessonOutcome
-from nbstream.listeners.http.page.explanation_chart import draw_explanation, make_axes
+from nbstream.listeners.http.page.charts.axes import log_odds, probability
+from nbstream.listeners.http.page.charts.waterfall import Axis, Mark, Step, StepKind, draw_waterfall, round_ticks
 from nbstream.listeners.http.page.lesson_sentences import describe_lesson
-from nbstream.listeners.http.page.quarantined_mail import GONE, describe_unreadable
+from nbstream.listeners.http.page.lists import read_selected_ids
+from nbstream.listeners.http.page.quarantine_view import GONE, describe_unreadable
 from nbstream.listeners.http.page.rendering import format_probability
-from nbstream.listeners.http.page.requests import Page, PageRefused, Redirect
-from nbstream.listeners.http.page.routes import PageRoute
-from nbstream.listeners.http.page.selected_messages import read_selected_ids
+from nbstream.listeners.http.page.requests import Page, PageRefused, PageRoute, Redirect
 from nbstream.listeners.http.responses import error_problem
 from nbstream.listeners.request_errors import REQUEST_ERRORS
 from nbstream.policy.lesson_source import Insistence
-from nbstream.policy.verdict import contradicts_label
+from nbstream.policy.verdict import contradicts_label, format_threshold
 from nbstream.tokens.origins import token_origin
 from nbstream.tokens.tokenizer import Tokens
 from nbstream.wire.api_json import is_message_id
@@ -35,16 +36,78 @@ if TYPE_CHECKING:
 
     from nbstream.filter import LearnableMessage, Lesson
     from nbstream.filter.message_record import MessageRecord
-    from nbstream.listeners.http.page.charts.waterfall import Axis
-    from nbstream.listeners.http.page.known_rows import FindRows
-    from nbstream.listeners.http.page.quarantine_list import QuarantinedMail
-    from nbstream.listeners.http.page.quarantined_mail import PageQuarantine, ShownMail
+    from nbstream.listeners.http.page.lists import FindRows
+    from nbstream.listeners.http.page.quarantine_view import PageQuarantine, QuarantinedMail, ShownMail
     from nbstream.listeners.http.page.requests import Answer, PageRequest
     from nbstream.listeners.message_service import MessageHandler
     from nbstream.policy.explanation import CountedClue, Explanation
+    from nbstream.policy.verdict import Thresholds
     from nbstream.store.model.history import HistoryRecord
     from nbstream.store.model.ledger import LedgerEntry
     from nbstream.store.recent.message_rows import MessageRow
+
+
+# The drawing of an explanation: which bars, which axis, and where on it the thresholds are.
+#
+# Rules: the axis is log-odds in nats, with the probability of each below. The prior and the clues add up to the
+# score. The calibration is a step from there to the log-odds of P(spam), where the last bar ends. The thresholds
+# are log-odds of probabilities too.
+
+DRAWN_CLUES = 14
+"""How many of the strongest clues have a bar of their own."""
+
+
+def make_axes(explanations: Sequence[Explanation]) -> Sequence[Axis]:
+    """Return the axis of each drawing: equally long, to be compared, and each with the thresholds that decided."""
+    marks = [list(_threshold_marks(each.thresholds)) for each in explanations]
+    bounds = [0.0, *(mark.at for mark in chain.from_iterable(marks))]
+    bounds += chain.from_iterable((step.start, step.end) for each in explanations for step in _steps(each))
+    low, high = min(bounds), max(bounds)
+    ticks = [Mark(tick, format_probability(probability(tick))) for tick in round_ticks(low, high)]
+    return [Axis(low, high, ticks, thresholds) for thresholds in marks]
+
+
+def draw_explanation(explanation: Explanation, axis: Axis, title: str) -> Markup:
+    """Return the waterfall of an explanation."""
+    return draw_waterfall(_steps(explanation), axis, title)
+
+
+def _threshold_marks(thresholds: Thresholds) -> Iterable[Mark]:
+    for name, threshold in (
+        ("unsure", thresholds.unsure),
+        ("spam", thresholds.spam),
+        ("reject", thresholds.reject),
+    ):
+        if threshold is not None and threshold <= 1:  # one above it is never reached
+            yield Mark(log_odds(threshold), f"{name} {format_threshold(threshold)}")
+
+
+def _steps(explanation: Explanation) -> Sequence[Step]:
+    clues = explanation.clues[:DRAWN_CLUES]
+    sums = list(accumulate((clue.log_ratio for clue in clues), initial=explanation.prior))
+    steps = [Step(StepKind.PRIOR, "prior: messages learned", 0.0, explanation.prior)]
+    steps += [
+        Step(StepKind.CLUE, clue.token.decode("utf-8", "replace"), start, end)
+        for clue, (start, end) in zip(clues, pairwise(sums), strict=True)
+    ]
+    others = len(explanation.clues) - len(clues)
+    if others:
+        steps.append(
+            Step(
+                StepKind.REST,
+                "1 weaker clue" if others == 1 else f"{others} weaker clues",
+                sums[-1],
+                explanation.score,
+            )
+        )
+    end = log_odds(explanation.probability)
+    result = f"P(spam) {format_probability(explanation.probability)}"
+    return [
+        *steps,
+        Step(StepKind.REST, "calibration: how sure such scores were right to be", explanation.score, end),
+        Step(StepKind.SCORE, result, 0.0, end),
+    ]
+
 
 PAGE_SOURCE = "page"
 """The source of the lessons that people give on the page, in logs, metrics and the history."""

@@ -15,9 +15,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlencode
 
-from nbstream.listeners.http.page.address_filters import read_address
-from nbstream.listeners.http.page.requests import Answer, Page, PageRequest
-from nbstream.listeners.http.page.routes import PageRoute
+from nbstream.listeners.http.page.lists import read_address
+from nbstream.listeners.http.page.requests import Answer, Page, PageRequest, PageRoute
 from nbstream.policy.actions import ActionKind
 from nbstream.policy.verdict import Verdict
 from nbstream.store.recent.message_rows import (

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from nbstream.listeners.http.page.charts.activity_chart import ActivityChart, Bar, draw_activity
 from nbstream.listeners.http.page.live_now import ActivityNews, LiveNow
-from nbstream.listeners.http.page.requests import Answer, EventStream, Page, PageRequest
-from nbstream.listeners.http.page.routes import PREFIX, PageRoute
+from nbstream.listeners.http.page.requests import PREFIX, Answer, EventStream, Page, PageRequest, PageRoute
 from nbstream.store.activity import (
     DAY_SECONDS,
     HOUR_SECONDS,

@@ -18,16 +18,28 @@ from aiohttp import web
 
 from nbstream.errors import NbstreamError, StoreUnavailable
 from nbstream.listeners.http.access import is_equal
-from nbstream.listeners.http.page.event_responses import send_events
 from nbstream.listeners.http.page.foreign_text import visible_text
-from nbstream.listeners.http.page.forms import read_query, receive_form, well_formed
-from nbstream.listeners.http.page.login_pages import (
+from nbstream.listeners.http.page.forms import may_ask, read_query, receive_form, well_formed
+from nbstream.listeners.http.page.login import (
     SESSION_COOKIE,
     LoginPages,
+    seal,
     session_token,
+    unseal,
 )
-from nbstream.listeners.http.page.request_sites import may_ask
-from nbstream.listeners.http.page.requests import EventStream, Json, Page, PageRefused, PageRequest, Redirect
+from nbstream.listeners.http.page.requests import (
+    LOGIN_PATH,
+    LOGOUT_PATH,
+    PREFIX,
+    STATIC_PREFIX,
+    EventStream,
+    Json,
+    Page,
+    PageRefused,
+    PageRequest,
+    Redirect,
+    WorkingView,
+)
 from nbstream.listeners.http.page.responses import (
     PAGE_FIELDS,
     SECURITY_FIELDS,
@@ -35,10 +47,9 @@ from nbstream.listeners.http.page.responses import (
     json_response,
     read_cookie,
     redirect,
+    send_events,
     set_cookie,
 )
-from nbstream.listeners.http.page.routes import LOGIN_PATH, LOGOUT_PATH, PREFIX, STATIC_PREFIX, WorkingView
-from nbstream.listeners.http.page.sessions import seal, unseal
 from nbstream.listeners.http.responses import RequestRefused, error_problem
 from nbstream.listeners.http.route_table import RouteTable, last_segment
 from nbstream.listeners.request_errors import is_request_error
@@ -48,12 +59,10 @@ from nbstream.wire.api_json import HttpProblem
 if TYPE_CHECKING:
     from nbstream.listeners.http.bodies import BodyReader
     from nbstream.listeners.http.connections import HttpConnection
-    from nbstream.listeners.http.page.login import PageLogin
+    from nbstream.listeners.http.page.login import PageLogin, PageSessions
     from nbstream.listeners.http.page.observer import PageObserver
     from nbstream.listeners.http.page.rendering import PageRenderer
-    from nbstream.listeners.http.page.requests import Answer, Session
-    from nbstream.listeners.http.page.routes import PageRoute, View
-    from nbstream.listeners.http.page.sessions import PageSessions
+    from nbstream.listeners.http.page.requests import Answer, PageRoute, Session, View
     from nbstream.listeners.http.page.static_files import StaticFiles
     from nbstream.listeners.peers import Peer
 

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.loudest_tokens import TokenVote, loudest_tokens
-from nbstream.listeners.http.page.requests import Answer, Page, PageRefused, PageRequest
-from nbstream.listeners.http.page.routes import PageRoute
+from nbstream.listeners.http.page.requests import Answer, Page, PageRefused, PageRequest, PageRoute
 from nbstream.tokens.origins import token_origin
 
 if TYPE_CHECKING:

@@ -16,9 +16,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.filter.undo import MAX_PREVIEWED, UndoOutcome, preview_undo, undo_changes
-from nbstream.listeners.http.page.change_selection import MILLISECOND, ChangeSelection, form_time
-from nbstream.listeners.http.page.requests import Answer, Page, PageRefused, PageRequest, Redirect, Role
-from nbstream.listeners.http.page.routes import PageRoute
+from nbstream.listeners.http.page.requests import Answer, Page, PageRefused, PageRequest, PageRoute, Redirect, Role
+from nbstream.listeners.http.page.teaching_view import MILLISECOND, ChangeSelection, form_time
 from nbstream.logs import event_fields
 from nbstream.store.undo.plan import TooManyChanges, selected_changes
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from nbstream.filter.preview import HypotheticalCounts
     from nbstream.filter.scorer import Scorer
     from nbstream.filter.undo import ChangeOutcome, UndoSummary
-    from nbstream.listeners.http.page.known_rows import FindRows
+    from nbstream.listeners.http.page.lists import FindRows
     from nbstream.store.model.history import HistorySelection
     from nbstream.store.model.model import Model
     from nbstream.store.recent.checked_messages import RecentMessages

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from nbstream.listeners.http.page.broadcaster import MAX_LISTENERS, MAX_WAITING_EVENTS, RELOAD, Broadcaster
+from nbstream.listeners.http.page.live_now import MAX_LISTENERS, MAX_WAITING_EVENTS, RELOAD, Broadcaster
 from nbstream.listeners.http.page.requests import Event, PageRefused
 
 

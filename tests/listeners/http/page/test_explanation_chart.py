@@ -1,4 +1,4 @@
-"""``nbstream.listeners.http.page.explanation_chart``."""
+"""``nbstream.listeners.http.page.message_view``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import pytest
 
 from nbstream.bayes.calibration import sigmoid
-from nbstream.listeners.http.page.explanation_chart import (
+from nbstream.listeners.http.page.message_view import (
     DRAWN_CLUES,
     draw_explanation,
     make_axes,

@@ -13,9 +13,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.listeners.http.page import live_now
-from nbstream.listeners.http.page.broadcaster import Subscription
-from nbstream.listeners.http.page.live_now import ActivityNews, LiveNow
-from nbstream.listeners.http.page.loop_time import LoopTime
+from nbstream.listeners.http.page.live_now import ActivityNews, LiveNow, LoopTime, Subscription
 from nbstream.store.activity import ActivitySpan, watch_activity
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.keys import ModelKeys

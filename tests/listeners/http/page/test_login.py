@@ -12,9 +12,8 @@ from redis.asyncio import Redis
 from nbstream.listeners.http import access as http_passwords
 from nbstream.listeners.http.access import Passwords, is_equal
 from nbstream.listeners.http.page.login import login_name
-from nbstream.listeners.http.page.requests import Answer, Page, PageRequest, Redirect, Role
+from nbstream.listeners.http.page.requests import Answer, Page, PageRequest, PageRoute, Redirect, Role
 from nbstream.listeners.http.page.responses import cookie_name
-from nbstream.listeners.http.page.routes import PageRoute
 from nbstream.metrics.registry import MetricsRegistry
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.logins import token_hash

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from nbstream.listeners.http.page.loop_time import LoopTime
+from nbstream.listeners.http.page.live_now import LoopTime
 
 
 class Clock:

@@ -19,8 +19,7 @@ from redis.asyncio import Redis
 
 from nbstream.listeners.http.page.forms import read_query
 from nbstream.listeners.http.page.messages_view import MemoryOptions, MessagesView
-from nbstream.listeners.http.page.requests import Page, PageRequest, Role, Session
-from nbstream.listeners.http.page.routes import PageRoute
+from nbstream.listeners.http.page.requests import Page, PageRequest, PageRoute, Role, Session
 from nbstream.policy.envelope import Envelope
 from nbstream.store.recent.message_rows import MessageRow, RowPosition
 from nbstream.store.recent.row_search import MAX_LOOKED_AT, Direction, RowFilter, RowPage, RowSearch

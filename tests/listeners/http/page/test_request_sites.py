@@ -1,4 +1,4 @@
-"""``nbstream.listeners.http.page.request_sites``."""
+"""``nbstream.listeners.http.page.forms``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from nbstream.listeners.http.page.request_sites import may_ask
+from nbstream.listeners.http.page.forms import may_ask
 
 
 @pytest.mark.parametrize(

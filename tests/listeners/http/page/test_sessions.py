@@ -1,4 +1,4 @@
-"""``nbstream.listeners.http.page.sessions``: what a process knows of sessions, and what proves one."""
+"""``nbstream.listeners.http.page.login``: what a process knows of sessions, and what proves one."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from redis.asyncio import Redis
 
 from nbstream.errors import StoreUnavailable
 from nbstream.listeners.http.access import Passwords
-from nbstream.listeners.http.page import sessions
-from nbstream.listeners.http.page.sessions import PageSessions, csrf_token, seal, unseal
+from nbstream.listeners.http.page import login
+from nbstream.listeners.http.page.login import PageSessions, csrf_token, seal, unseal
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.logins import PageSessionStore, StoredLogin
 from nbstream.store.model.keys import ModelKeys
@@ -51,7 +51,7 @@ async def test_a_session_is_trusted_for_some_minutes_only(
     session = await known.sessions.find(known.tokens[0])
     assert session is not None
     assert not session.is_verified
-    monkeypatch.setattr(sessions, "_TRUSTED_SECONDS", 0.0)
+    monkeypatch.setattr(login, "_TRUSTED_SECONDS", 0.0)
     with pytest.raises(StoreUnavailable):
         await known.sessions.find(known.tokens[0])
 

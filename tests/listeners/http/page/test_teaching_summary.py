@@ -1,4 +1,4 @@
-"""``nbstream.listeners.http.page.teaching_summary``: pure, over changes that are made up."""
+"""``nbstream.listeners.http.page.teaching_view``: pure, over changes that are made up."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pytest
 
-from nbstream.listeners.http.page.teaching_summary import (
+from nbstream.listeners.http.page.teaching_view import (
     DAYS,
     MAX_LISTED,
     page_of_changes,

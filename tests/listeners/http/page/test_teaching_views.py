@@ -22,11 +22,10 @@ from nbstream.errors import StoreUnavailable
 from nbstream.filter.preview import HypotheticalCounts
 from nbstream.filter.scorer import Scorer
 from nbstream.listeners.http.page import teaching_view, tokens_view, undo_view
-from nbstream.listeners.http.page.known_rows import known_rows
+from nbstream.listeners.http.page.lists import known_rows
 from nbstream.listeners.http.page.rendering import foreign
 from nbstream.listeners.http.page.requests import Role
-from nbstream.listeners.http.page.teaching_summary import TeachingSummary, summarize_teaching
-from nbstream.listeners.http.page.teaching_view import TeachingView
+from nbstream.listeners.http.page.teaching_view import TeachingSummary, TeachingView, summarize_teaching
 from nbstream.listeners.http.page.tokens_view import TokensView
 from nbstream.listeners.http.page.undo_view import UndoParts, UndoView
 from nbstream.mail.message import Message

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from nbstream.assembly.policy import make_policy
 from nbstream.config import Settings
 from nbstream.evaluation.threshold_choices import BUDGET_RATES
-from nbstream.listeners.http.page.threshold_comparison import PROBLEMS
-from nbstream.listeners.http.page.threshold_query import (
+from nbstream.listeners.http.page.thresholds_view import (
     FIELDS,
+    PROBLEMS,
     plain_number,
     rate_value,
     read_trial,

@@ -19,9 +19,12 @@ from nbstream.evaluation.threshold_choices import compare_thresholds
 from nbstream.evaluation.threshold_report import BIASED_SAMPLE_TEXT, render_json
 from nbstream.evaluation.tuning import LabelledSample
 from nbstream.listeners.http.page.requests import Role
-from nbstream.listeners.http.page.threshold_outcome import as_sentence
-from nbstream.listeners.http.page.threshold_query import plain_number
-from nbstream.listeners.http.page.thresholds_view import ThresholdLookups, ThresholdsView
+from nbstream.listeners.http.page.thresholds_view import (
+    ThresholdLookups,
+    ThresholdsView,
+    as_sentence,
+    plain_number,
+)
 from nbstream.policy.actions import VerdictActions
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.first_scores import FirstScore, FirstScores, FirstScoreWindow

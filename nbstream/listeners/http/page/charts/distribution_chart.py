@@ -16,12 +16,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from markupsafe import Markup
 
-from nbstream.listeners.http.page.charts.axes import Frame, Scale, coordinate, lines, tick_label
-from nbstream.listeners.http.page.charts.log_odds import (
+from nbstream.listeners.http.page.charts.axes import (
     MAX_LOG_ODDS,
+    Frame,
+    Scale,
+    coordinate,
+    lines,
     log_odds,
     probability,
     probability_ticks,
+    tick_label,
 )
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.evaluation.tuning import LabelledSample, count_errors
+from nbstream.listeners.http.page.charts.axes import log_odds, probability
 from nbstream.listeners.http.page.charts.budget_chart import BudgetTexts, draw_budget_use
 from nbstream.listeners.http.page.charts.det_chart import DetTexts, det_point, draw_det
 from nbstream.listeners.http.page.charts.distribution_chart import (
@@ -21,7 +22,6 @@ from nbstream.listeners.http.page.charts.distribution_chart import (
     draw_distribution,
     draw_handles,
 )
-from nbstream.listeners.http.page.charts.log_odds import log_odds, probability
 from nbstream.policy.first_scores import BudgetUse
 from tests.evaluation.scored import random_scores
 from tests.listeners.http.page.charts.svg import is_within_view_box, parse_svg
