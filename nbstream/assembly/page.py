@@ -25,7 +25,7 @@ from nbstream.listeners.http.page.static_files import load_static_files
 from nbstream.listeners.http.page.teaching_view import TeachingView
 from nbstream.listeners.http.page.thresholds_view import ThresholdLookups, ThresholdsView
 from nbstream.listeners.http.page.tokens_view import TokensView
-from nbstream.listeners.http.page.undo_view import UndoParts, UndoView
+from nbstream.listeners.http.page.undo_view import UndoView
 from nbstream.listeners.message_service import MessageHandler
 from nbstream.metrics.page import PageMetrics
 from nbstream.policy.config_bounds import MAX_FIRST_SCORES
@@ -133,7 +133,7 @@ def _make_undo(settings: Settings, parts: ServerParts, lookups: ModelLookups, fi
     def scorer(counts: HypotheticalCounts) -> Scorer:
         return make_scorer(settings, counts, lookups.policy(), autolearned_counts=layer)
 
-    return UndoView(UndoParts(parts.model, parts.recent_messages, scorer, find_rows))
+    return UndoView(parts.model, parts.recent_messages, scorer, find_rows)
 
 
 def _make_tokens(parts: ServerParts) -> TokensView:

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from nbstream.listeners.http.access import PasswordCheck, Passwords
     from nbstream.listeners.http.bodies import BodyReader
-    from nbstream.listeners.http.page.observer import PageObserver
     from nbstream.listeners.http.page.rendering import PageRenderer
     from nbstream.listeners.peers import Network, Peer
+    from nbstream.metrics.page import PageMetrics
     from nbstream.store.logins import AttemptCounts, PageSessionStore, StoredLogin
 
 
@@ -117,10 +117,8 @@ _TARGET = re.compile(r"/ui/[\w./?=&%+~-]{0,500}", re.ASCII)
 class LoginPages:
     """The form to log in, and its answer."""
 
-    def __init__(
-        self, login: PageLogin, bodies: BodyReader, renderer: PageRenderer, observer: PageObserver
-    ) -> None:
-        self._observer = observer
+    def __init__(self, login: PageLogin, bodies: BodyReader, renderer: PageRenderer, metrics: PageMetrics) -> None:
+        self._metrics = metrics
         self._login = login
         self._bodies = bodies
         self._renderer = renderer
@@ -163,7 +161,7 @@ class LoginPages:
             sources = failure_sources(peer, fields, self._login.allow_from)
             token = await self._begin_session(form, client, sources)
         except PageRefused as refused:
-            self._observer.login_tried(method, accepted=False)
+            self._metrics.login_tried(method, accepted=False)
             # Programs such as fail2ban read the address of the peer: whoever says that it is a proxy may lie.
             compared = "not compared" if refused.status == 429 else "wrong"
             told = {"peer": str(peer), "path": LOGIN_PATH, "password": "none" if method == "link" else compared}
@@ -171,7 +169,7 @@ class LoginPages:
                 told["client"] = str(client)
             _log.warning("http: a request was refused", extra=event_fields(**told))
             return self._form_page("", form.get("to", ""), refused)
-        self._observer.login_tried(method, accepted=True)
+        self._metrics.login_tried(method, accepted=True)
         _log.info("page: somebody logged in", extra=event_fields(client=str(client)))
         # No redirect: a browser does not send the new cookie with one that began on another site.
         html = self._renderer.render(Page("logged_in.html", {"target": _local_target(form.get("to", ""))}), None)

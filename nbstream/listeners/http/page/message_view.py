@@ -174,14 +174,6 @@ class CountedWeight:
         return tuple(None if each is None else round(each, 2) for each in numbers)
 
 
-@dataclass(frozen=True, slots=True)
-class ShownExplanation:
-    """An explanation with its drawing."""
-
-    explanation: Explanation
-    chart: Markup
-
-
 class MessageView:
     """``/ui/messages/{id}``, and the lessons of a list.
 
@@ -370,8 +362,8 @@ def _explain(record: MessageRecord) -> dict[str, object]:
     then, now = record.explanation_at_check, record.explanation_now
     now_axis, *then_axes = make_axes([now, then] if then else [now])
 
-    def show(explanation: Explanation, axis: Axis, title: str) -> ShownExplanation:
-        return ShownExplanation(explanation, draw_explanation(explanation, axis, title))
+    def show(explanation: Explanation, axis: Axis, title: str) -> dict[str, object]:
+        return {"explanation": explanation, "chart": draw_explanation(explanation, axis, title)}
 
     rows = _clue_rows(record)
     is_same_now = then is not None and _shown_digits(then) == _shown_digits(now)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from nbstream.listeners.http.page.lists import read_address
@@ -28,7 +28,7 @@ from nbstream.store.recent.message_rows import (
 from nbstream.store.recent.row_search import Direction, RowFilter
 
 if TYPE_CHECKING:
-    from nbstream.store.recent.row_search import RowPage
+    from nbstream.store.recent.row_search import RowPage, RowSearch
 
 PATH = "/ui/messages"
 
@@ -44,18 +44,6 @@ class MemoryOptions:
     messages: int
     hours: int
     envelopes: bool
-
-
-class MessageRows(Protocol):
-    """The rows of the checked messages; ``RowSearch`` documents what each method ensures."""
-
-    async def count(self) -> int:
-        """Return how many messages have a row."""
-
-    async def search(
-        self, wanted: RowFilter, position: RowPosition | None = None, direction: Direction = Direction.OLDER
-    ) -> RowPage:
-        """Return rows that are wanted, next to a position in a direction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +94,7 @@ class MessagesView:
 
     def __init__(
         self,
-        rows: MessageRows,
+        rows: RowSearch,
         memory: MemoryOptions,
         find_labels: Callable[[Sequence[str]], Awaitable[Mapping[str, str]]],
         policy_labels: Callable[[], Mapping[str, str]],

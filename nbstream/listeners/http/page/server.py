@@ -60,11 +60,11 @@ if TYPE_CHECKING:
     from nbstream.listeners.http.bodies import BodyReader
     from nbstream.listeners.http.connections import HttpConnection
     from nbstream.listeners.http.page.login import PageLogin, PageSessions
-    from nbstream.listeners.http.page.observer import PageObserver
     from nbstream.listeners.http.page.rendering import PageRenderer
     from nbstream.listeners.http.page.requests import Answer, PageRoute, Session, View
     from nbstream.listeners.http.page.static_files import StaticFiles
     from nbstream.listeners.peers import Peer
+    from nbstream.metrics.page import PageMetrics
 
 _log = logging.getLogger(__name__)
 
@@ -102,14 +102,14 @@ class PageServer:
         bodies: BodyReader,
         static_files: StaticFiles,
         renderer: PageRenderer,
-        observer: PageObserver,
+        metrics: PageMetrics,
     ) -> None:
         self._sessions = sessions
         self._bodies = bodies
         self._static_files = static_files
         self._renderer = renderer
-        self._observer = observer
-        self._login_pages = LoginPages(login, bodies, renderer, observer)
+        self._metrics = metrics
+        self._login_pages = LoginPages(login, bodies, renderer, metrics)
         self._views = views
         self._routes = RouteTable([route for view in views for route in view.routes()])
         self._running: Counter[str] = Counter()
@@ -135,7 +135,7 @@ class PageServer:
     async def answer(self, request: web.BaseRequest, peer: Peer, connection: HttpConnection) -> web.StreamResponse:
         """Answer a request. What it raises ``refusal`` makes a page of, once it is an ``HttpProblem``."""
         answer = await self._answer(request, peer, connection)
-        self._observer.answered(answer.status)
+        self._metrics.answered(answer.status)
         return answer
 
     async def _answer(
@@ -188,7 +188,7 @@ class PageServer:
 
     def refusal(self, problem: HttpProblem, *, close: bool, allow: str | None) -> web.Response:
         """Return the page that says why a request is refused."""
-        self._observer.answered(problem.status)
+        self._metrics.answered(problem.status)
         return self._refusal_page(problem, None, close=close, allow=allow)
 
     def _refusal_page(
@@ -316,11 +316,11 @@ class PageServer:
         fields = {**PAGE_FIELDS, "X-Accel-Buffering": "no"}
         with _counted(self._streams, token, MAX_STREAMS, _TOO_MANY_STREAMS):
             events = stream.subscribe()
-            self._observer.stream_opened()
+            self._metrics.stream_opened()
             try:
                 return await send_events(request, connection, events, fields, is_allowed)
             finally:
-                self._observer.stream_closed()
+                self._metrics.stream_closed()
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date, datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from nbstream.bayes.counts import CLASSES
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from nbstream.listeners.http.page.lists import FindRows
     from nbstream.policy.verdict import ModelState
+    from nbstream.store.model.history import RecentChanges
 
 
 # Which changes of the history somebody wants to see or to take back: the fields of a form.
@@ -297,21 +298,6 @@ _PAGE = 50
 _TICK_DAYS = 7
 
 
-class ChangeSource(Protocol):
-    """The last changes of the history (``store.model.recent_changes``)."""
-
-    @property
-    def known(self) -> Sequence[HistoryChange]:
-        """The changes as they were read last, newest first."""
-
-    @property
-    def limit(self) -> int:
-        """How many changes there are at most."""
-
-    async def read(self) -> Sequence[HistoryChange]:
-        """Return the changes as they are now, newest first. Raises ``StoreUnavailable``."""
-
-
 class TeachingView:
     """Shows the last changes of the history.
 
@@ -321,7 +307,7 @@ class TeachingView:
 
     def __init__(
         self,
-        changes: ChangeSource,
+        changes: RecentChanges,
         model_state: Callable[[], ModelState | None],
         autolearned: Callable[[], Mapping[str, int] | None],
         find_rows: FindRows,

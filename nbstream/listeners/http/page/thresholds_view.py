@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -29,10 +28,9 @@ from nbstream.evaluation.threshold_report import (
 )
 from nbstream.evaluation.tuning import count_errors_at
 from nbstream.listeners.http.page.charts.axes import probability
-from nbstream.listeners.http.page.charts.budget_chart import BudgetTexts, draw_budget_use
-from nbstream.listeners.http.page.charts.det_chart import DetTexts, det_point, draw_det
+from nbstream.listeners.http.page.charts.budget_chart import draw_budget_use
+from nbstream.listeners.http.page.charts.det_chart import det_point, draw_det
 from nbstream.listeners.http.page.charts.distribution_chart import (
-    DistributionTexts,
     Histogram,
     ThresholdHandle,
     draw_distribution,
@@ -427,23 +425,6 @@ def few_messages(sample: LabelledSample) -> Iterator[str]:
         )
 
 
-def distribution_drawing(histogram: Histogram) -> Markup:
-    """Return the chart of P(spam), with its texts."""
-    return draw_distribution(
-        histogram,
-        DistributionTexts(
-            title="P(spam) of ham and spam before their labels",
-            description=(
-                "Ham above the middle line, spam below it, on a logarithmic scale of messages; P(spam) from "
-                "left to right."
-            ),
-            ham="ham",
-            spam="spam",
-            x_axis="P(spam), spread by its log-odds",
-        ),
-    )
-
-
 def handles_drawing(histogram: Histogram, choice: ThresholdChoice) -> Markup:
     """Return the thresholds of a choice on that chart, with their texts."""
     words = threshold_texts(choice.thresholds)
@@ -464,21 +445,9 @@ def histogram_rows(histogram: Histogram) -> Iterator[tuple[str, str, int, int]]:
 
 
 def det_drawing(result: TuningResult, comparison: Comparison) -> Markup | None:
-    """Return the chart of the error trade-off, with its texts; None without ham or without spam."""
+    """Return the chart of the error trade-off; None without ham or without spam."""
     promised = [choice.error_counts for choice in result.budgets if math.isfinite(choice.spam_threshold)]
-    texts = DetTexts(
-        title="Ham lost and spam missed, by threshold",
-        description=(
-            "A curve from few ham lost and much spam missed to the reverse, with the 95 % interval as a "
-            "band. Circle: in force. Diamond: tried. Crosses: budgets that can be promised. The lower left "
-            "corner is the best."
-        ),
-        x_axis="ham called spam (%)",
-        y_axis="spam missed (%)",
-        present="in force",
-        chosen="tried",
-    )
-    return draw_det(result.sample, promised, comparison.present.error_counts, comparison.shown.error_counts, texts)
+    return draw_det(result.sample, promised, comparison.present.error_counts, comparison.shown.error_counts)
 
 
 def table_row(choice: ThresholdChoice, ratio: float) -> dict[str, Any]:
@@ -527,31 +496,15 @@ def budget_row(
 
 def budget_chart_values(rate: float, uses: Sequence[BudgetUse]) -> dict[str, Any]:
     """Return the chart of a budget's use over time, and the rows of the table beside it, the last as of now."""
-    now = uses[-1]
-    texts = BudgetTexts(
-        title=f"The budget of {format_rate(rate)}: ham lost and allowed over time",
-        description=(
-            f"{now.called_spam:,} ham lost and {rate * now.messages:.1f} allowed, of {now.messages:,} ham "
-            "that came."
-        ),
-        y_axis="ham",
-        lost="lost",
-        allowed="allowed",
-        first=_day(uses[0].at),
-        last=_day(now.at),
-    )
+    title = f"The budget of {format_rate(rate)}: ham lost and allowed over time"
     step = -(-len(uses) // _TABLE_POINTS)
     rows = [(use.at, use.messages, use.called_spam, rate * use.messages) for use in uses[::-1][::step][::-1]]
-    return {"title": texts.title, "drawing": draw_budget_use(rate, uses, texts), "rows": rows}
+    return {"title": title, "drawing": draw_budget_use(rate, uses, title), "rows": rows}
 
 
 def format_rate(rate: float) -> str:
     """Return a rate in percent."""
     return f"{100 * rate:g} %"
-
-
-def _day(at: float) -> str:
-    return time.strftime("%Y-%m-%d", time.localtime(at))
 
 
 PATH = "/ui/thresholds"
@@ -657,7 +610,7 @@ class ThresholdsView:
             "fields": form_values(query, comparison),
             "problems": comparison.problems(),
             "rates": [(rate_value(rate), format_rate(rate)) for rate in rates],
-            "distribution": distribution_drawing(histogram),
+            "distribution": draw_distribution(histogram),
             "handles": handles_drawing(histogram, comparison.shown),
             "histogram_rows": list(histogram_rows(histogram)),
             "texts": comparison.texts(),

@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.filter.undo import MAX_PREVIEWED, UndoOutcome, preview_undo, undo_changes
@@ -51,24 +51,21 @@ _OUTCOMES = {  # one change, and several
 _Changes: TypeAlias = "Mapping[str, Sequence[UndoableChange]]"
 
 
-@dataclass(frozen=True, slots=True)
-class UndoParts:
-    """What an undo works on: the model, the checked messages, and what makes a scorer over other counts.
-
-    ``find_rows`` finds what is shown of the messages.
-    """
-
-    model: Model
-    checked_messages: RecentMessages
-    make_scorer: Callable[[HypotheticalCounts], Scorer]
-    find_rows: FindRows
-
-
 class UndoView:
-    """Shows what an undo would do, and does it."""
+    """Shows what an undo would do, and does it; ``make_scorer`` makes a scorer over other counts."""
 
-    def __init__(self, parts: UndoParts, clock: Callable[[], float] = time.time) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        model: Model,
+        checked_messages: RecentMessages,
+        make_scorer: Callable[[HypotheticalCounts], Scorer],
+        find_rows: FindRows,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._model = model
+        self._checked_messages = checked_messages
+        self._make_scorer = make_scorer
+        self._find_rows = find_rows
         self._clock = clock
         self._one_preview = asyncio.Lock()
         self._one_undo = asyncio.Lock()
@@ -98,17 +95,17 @@ class UndoView:
         async with _working(self._one_preview):
             changes = await self._select(selection)
             summary = await preview_undo(
-                self._parts.model,
+                self._model,
                 changes,
-                self._parts.checked_messages.newest(MAX_PREVIEWED),
-                self._parts.make_scorer,
+                self._checked_messages.newest(MAX_PREVIEWED),
+                self._make_scorer,
                 outcomes.append,
             )
         return {
             "confirmed": _what_was_shown(wanted, selection, outcomes),
             "preview": summary,
             "outcomes": outcomes[:_SHOWN],
-            "rows": await self._parts.find_rows({outcome.message_key for outcome in outcomes[:_SHOWN]}),
+            "rows": await self._find_rows({outcome.message_key for outcome in outcomes[:_SHOWN]}),
             "done": describe_undo(summary),
             "hidden": max(0, len(outcomes) - _SHOWN),
             "undoable": summary.outcomes.get(UndoOutcome.WOULD_BE_TAKEN_BACK, 0),
@@ -120,13 +117,13 @@ class UndoView:
             raise PageRefused(400, "Enter a time in Since, or the id of a message.")
         async with _working(self._one_undo):
             changes = await self._select(wanted.of_history(self._clock()))
-            summary = await undo_changes(self._parts.model, changes, request.session.name, lambda _: None)
+            summary = await undo_changes(self._model, changes, request.session.name, lambda _: None)
         _log_undo(summary, request.session.name)
         return Redirect("/ui/teaching?source=undo", describe_undo(summary))
 
     async def _select(self, selection: HistorySelection) -> _Changes:
         try:
-            changes = await selected_changes(self._parts.model, selection, MAX_READ)
+            changes = await selected_changes(self._model, selection, MAX_READ)
         except TooManyChanges as error:
             raise PageRefused(
                 400, f"These are more than {MAX_READ:,} changes: choose fewer, or run nbstream undo."

@@ -309,7 +309,7 @@ async def test_the_links_lead_through_all_messages_and_back_while_others_come_in
     assert link_of(newest, "Newer") is None
 
 
-class RecordedSearch:
+class RecordedSearch(RowSearch):
     """Finds one row, after which others follow, and notes what was asked."""
 
     def __init__(self, row: MessageRow) -> None:
@@ -320,7 +320,11 @@ class RecordedSearch:
         return 1
 
     async def search(
-        self, wanted: RowFilter, position: RowPosition | None = None, direction: Direction = Direction.OLDER
+        self,
+        wanted: RowFilter,
+        position: RowPosition | None = None,
+        direction: Direction = Direction.OLDER,
+        count: int = 0,
     ) -> RowPage:
         self.asked.append((wanted, position, direction))
         return RowPage((self._row,), self._row.position)

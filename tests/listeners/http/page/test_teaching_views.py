@@ -27,7 +27,7 @@ from nbstream.listeners.http.page.rendering import foreign
 from nbstream.listeners.http.page.requests import Role
 from nbstream.listeners.http.page.teaching_view import TeachingSummary, TeachingView, summarize_teaching
 from nbstream.listeners.http.page.tokens_view import TokensView
-from nbstream.listeners.http.page.undo_view import UndoParts, UndoView
+from nbstream.listeners.http.page.undo_view import UndoView
 from nbstream.mail.message import Message
 from nbstream.policy.verdict import ModelState
 from nbstream.store.model.history import HistoryChange, RecentChanges
@@ -106,7 +106,7 @@ async def site(client: Redis, counts: Counts) -> AsyncIterator[Site]:
         TeachingView(
             ChangesOrNone(model.history), lambda: sites[0].state, lambda: sites[0].autolearned, find_rows
         ),
-        UndoView(UndoParts(model, recent_messages, scorer, find_rows)),
+        UndoView(model, recent_messages, scorer, find_rows),
         TokensView(lambda: counts.counts.totals.vocabulary_size, counts.token_counts),
     )
     async with open_page(client, *views) as page:
@@ -309,9 +309,15 @@ async def test_an_age_is_confirmed_as_the_time_that_it_was_in_the_preview(client
     recent_messages = RecentMessages(client, model.keys, RecentMessagesOptions(), lambda _: None)
     hours = (time.time() + 7200 * number for number in itertools.count())
     find_rows = known_rows(RowSearch(client, model.keys, 3600))
-    parts = UndoParts(model, recent_messages, lambda hypothetical: make_scorer(SETTINGS, hypothetical), find_rows)
+    view = UndoView(
+        model,
+        recent_messages,
+        lambda hypothetical: make_scorer(SETTINGS, hypothetical),
+        find_rows,
+        lambda: next(hours),
+    )
     async with (
-        open_page(client, UndoView(parts, lambda: next(hours))) as page,
+        open_page(client, view) as page,
         page.browser(Role.TEACH) as browser,
     ):
         form = hidden_fields((await browser.get("/ui/undo?since=1h")).text)

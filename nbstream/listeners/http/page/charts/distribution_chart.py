@@ -38,6 +38,11 @@ _MARGIN = 0.5  # of log-odds
 _ROW = 22  # height of the handle of one threshold, above the data
 _GRIP = 10  # half the width that a finger meets
 FRAME = Frame(height=318, top=3 * _ROW + 6, bottom=50)
+_TITLE = "P(spam) of ham and spam before their labels"
+_DESCRIPTION = (
+    "Ham above the middle line, spam below it, on a logarithmic scale of messages; P(spam) from left to right."
+)
+_X_AXIS = "P(spam), spread by its log-odds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +91,7 @@ class ThresholdHandle:
     threshold: float
 
 
-@dataclass(frozen=True, slots=True)
-class DistributionTexts:
-    """What is written on the chart; ``ham`` and ``spam`` name the two halves."""
-
-    title: str
-    description: str
-    ham: str
-    spam: str
-    x_axis: str
-
-
-def draw_distribution(histogram: Histogram, texts: DistributionTexts) -> Markup:
+def draw_distribution(histogram: Histogram) -> Markup:
     """Return the chart as SVG, without the thresholds."""
     highest = max(1, *histogram.ham, *histogram.spam)
     y_scale = FRAME.y_scale(-1, 1)
@@ -112,11 +106,11 @@ def draw_distribution(histogram: Histogram, texts: DistributionTexts) -> Markup:
     ]
     names = (  # where the other class is: the own one may fill the place
         Markup('<text class="name {}" x="{}" y="{}" text-anchor="{}">{}</text>').format(
-            label, x, coordinate(y_scale.position(height)), anchor, text
+            label, x, coordinate(y_scale.position(height)), anchor, label
         )
-        for label, text, x, anchor, height in (
-            ("ham", texts.ham, FRAME.width - FRAME.right - 6, "end", 0.86),
-            ("spam", texts.spam, FRAME.left + 6, "start", -0.93),
+        for label, x, anchor, height in (
+            ("ham", FRAME.width - FRAME.right - 6, "end", 0.86),
+            ("spam", FRAME.left + 6, "start", -0.93),
         )
     )
     content = (
@@ -124,9 +118,9 @@ def draw_distribution(histogram: Histogram, texts: DistributionTexts) -> Markup:
         *areas,
         FRAME.x_axis(histogram.x_scale, probability_ticks(histogram.x_scale)),
         *names,
-        FRAME.x_axis_name(texts.x_axis),
+        FRAME.x_axis_name(_X_AXIS),
     )
-    return FRAME.drawing("distribution", texts.title, texts.description, content)
+    return FRAME.drawing("distribution", _TITLE, _DESCRIPTION, content)
 
 
 def _height(count: int, highest: int) -> float:
