@@ -74,7 +74,7 @@ class PageLogin:
         login = await self._store.use_link(link)
         if login is None:
             raise PageRefused(403, "This link was used before, or it is older than ten minutes.")
-        return await self._begin(login)
+        return await self._store.create_session(login.role, f"page {login.name}")
 
     async def with_password(self, password: str, name: str, sources: Mapping[str, int]) -> str:
         """Begin a session with a password.
@@ -92,9 +92,6 @@ class PageLogin:
         if logins.count > _MAX_LOGINS:
             raise PageRefused(429, _TOO_MANY)
         return await self._store.create_session(role, f"page {name}", password)
-
-    async def _begin(self, login: StoredLogin) -> str:
-        return await self._store.create_session(login.role, f"page {login.name}")
 
 
 def login_name(offered: str, client: str) -> str:

@@ -430,7 +430,7 @@ def handles_drawing(histogram: Histogram, choice: ThresholdChoice) -> Markup:
     words = threshold_texts(choice.thresholds)
     return draw_handles(
         histogram,
-        [ThresholdHandle(name, name, words[name], threshold) for name, threshold in thresholds_of(choice).items()],
+        [ThresholdHandle(name, words[name], threshold) for name, threshold in thresholds_of(choice).items()],
     )
 
 

@@ -80,13 +80,12 @@ def _counts(ascending: FloatArray, inner_edges: FloatArray) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class ThresholdHandle:
-    """A threshold on the chart: its name in forms, what is written on it, and its P(spam), infinite for never.
+    """A threshold on the chart: its name, which is written on it, and its P(spam), infinite for never.
 
     ``words`` say where it stands.
     """
 
     name: str
-    label: str
     words: str
     threshold: float
 
@@ -185,5 +184,5 @@ def _handle(handle: ThresholdHandle, row: int, scale: Scale) -> Markup:
         text_x=-_GRIP if is_right else _GRIP,
         text_y=top + 11,
         anchor="end" if is_right else "start",
-        label=handle.label,
+        label=handle.name,
     )

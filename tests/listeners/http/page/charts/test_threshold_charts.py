@@ -68,7 +68,7 @@ def test_any_distribution_is_drawn_within_its_box_and_has_all_messages(
 def test_handles_stand_at_their_thresholds(sample: LabelledSample, thresholds: list[float]) -> None:
     histogram = Histogram.of(sample, thresholds)
     handles = [
-        ThresholdHandle(name, HOSTILE, HOSTILE, threshold)
+        ThresholdHandle(name, HOSTILE, threshold)
         for name, threshold in zip(("unsure", "spam", "reject"), thresholds, strict=True)
     ]
 
