@@ -13,21 +13,19 @@ from nbstream.bayes.clues import NamedCounts
 from nbstream.bayes.counts import Totals
 from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.page.forms import MAX_FORM_BYTES
-from nbstream.listeners.http.page.known_rows import known_rows
-from nbstream.listeners.http.page.login import PageLogin
+from nbstream.listeners.http.page.lists import known_rows
+from nbstream.listeners.http.page.login import PageLogin, PageSessions
 from nbstream.listeners.http.page.message_view import PAGE_SOURCE, MessageLookups, MessageView
 from nbstream.listeners.http.page.messages_view import MemoryOptions, MessagesView
 from nbstream.listeners.http.page.now_view import NowView
-from nbstream.listeners.http.page.quarantine_view import QuarantineView
-from nbstream.listeners.http.page.quarantined_mail import PageQuarantine
+from nbstream.listeners.http.page.quarantine_view import PageQuarantine, QuarantineView
 from nbstream.listeners.http.page.rendering import PageRenderer
 from nbstream.listeners.http.page.server import PageServer
-from nbstream.listeners.http.page.sessions import PageSessions
 from nbstream.listeners.http.page.static_files import load_static_files
 from nbstream.listeners.http.page.teaching_view import TeachingView
 from nbstream.listeners.http.page.thresholds_view import ThresholdLookups, ThresholdsView
 from nbstream.listeners.http.page.tokens_view import TokensView
-from nbstream.listeners.http.page.undo_view import UndoParts, UndoView
+from nbstream.listeners.http.page.undo_view import UndoView
 from nbstream.listeners.message_service import MessageHandler
 from nbstream.metrics.page import PageMetrics
 from nbstream.policy.config_bounds import MAX_FIRST_SCORES
@@ -45,8 +43,8 @@ if TYPE_CHECKING:
     from nbstream.filter.preview import HypotheticalCounts
     from nbstream.filter.scorer import Scorer
     from nbstream.listeners.http.access import PasswordCheck
-    from nbstream.listeners.http.page.known_rows import FindRows
-    from nbstream.listeners.http.page.routes import View
+    from nbstream.listeners.http.page.lists import FindRows
+    from nbstream.listeners.http.page.requests import View
     from nbstream.listeners.limits import BytesInFlight, ListenerLimits
     from nbstream.listeners.message_service import MessageService
 
@@ -135,7 +133,7 @@ def _make_undo(settings: Settings, parts: ServerParts, lookups: ModelLookups, fi
     def scorer(counts: HypotheticalCounts) -> Scorer:
         return make_scorer(settings, counts, lookups.policy(), autolearned_counts=layer)
 
-    return UndoView(UndoParts(parts.model, parts.recent_messages, scorer, find_rows))
+    return UndoView(parts.model, parts.recent_messages, scorer, find_rows)
 
 
 def _make_tokens(parts: ServerParts) -> TokensView:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class PageMetrics:
-    """Counts who uses the page (``PageObserver``)."""
+    """Count requests, attempts to log in, and browsers that are kept up to date."""
 
     def __init__(self, registry: MetricsRegistry) -> None:
         self._requests = Counter(

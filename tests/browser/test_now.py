@@ -13,13 +13,12 @@ import pytest
 from playwright.sync_api import Route, expect
 
 from nbstream.findings import note, problem
-from nbstream.listeners.http.page.broadcaster import RELOAD
-from nbstream.listeners.http.page.event_responses import encode_event
-from nbstream.listeners.http.page.login_pages import SESSION_COOKIE
+from nbstream.listeners.http.page.live_now import RELOAD
+from nbstream.listeners.http.page.login import SESSION_COOKIE
 from nbstream.listeners.http.page.now_view import EVENTS_PATH, NowView
 from nbstream.listeners.http.page.rendering import PageRenderer
 from nbstream.listeners.http.page.requests import Role
-from nbstream.listeners.http.page.responses import cookie_name
+from nbstream.listeners.http.page.responses import cookie_name, encode_event
 from nbstream.listeners.http.page.server import MAX_STREAMS
 from nbstream.listeners.http.page.static_files import load_static_files
 from nbstream.policy.verdict import Verdict

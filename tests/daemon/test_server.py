@@ -19,7 +19,7 @@ from nbstream.config import Settings
 from nbstream.daemon import server as server_module
 from nbstream.daemon.server import Server
 from nbstream.engine.choice import PYTHON
-from nbstream.listeners.http.page.login_pages import SESSION_COOKIE
+from nbstream.listeners.http.page.login import SESSION_COOKIE
 from nbstream.listeners.http.page.responses import cookie_name
 from nbstream.listeners.peers import Teachers
 from nbstream.listeners.runtime import Runtime

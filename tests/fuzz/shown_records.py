@@ -9,16 +9,15 @@ from typing import Any, cast
 from nbstream.filter.message_record import MessageRecord
 from nbstream.listeners.http.page.message_view import MessageLookups, MessageView
 from nbstream.listeners.http.page.messages_view import MemoryOptions, MessagesView
-from nbstream.listeners.http.page.quarantined_mail import PageQuarantine
+from nbstream.listeners.http.page.quarantine_view import PageQuarantine
 from nbstream.listeners.http.page.rendering import PageRenderer
-from nbstream.listeners.http.page.requests import Answer, Page, PageRequest, Role, Session
-from nbstream.listeners.http.page.routes import View
+from nbstream.listeners.http.page.requests import Answer, Page, PageRequest, Role, Session, View
 from nbstream.listeners.http.page.teaching_view import TeachingView
 from nbstream.listeners.message_service import MessageHandler
 from nbstream.policy.verdict import ModelState
-from nbstream.store.model.history import HistoryChange, HistoryRecord
+from nbstream.store.model.history import History, HistoryChange, HistoryRecord, RecentChanges
 from nbstream.store.recent.message_rows import MessageRow, RowPosition
-from nbstream.store.recent.row_search import Direction, RowFilter, RowPage
+from nbstream.store.recent.row_search import Direction, RowFilter, RowPage, RowSearch
 from tests.fuzz.page_elements import assert_own_elements
 
 TIME = 1_800_000_000.0
@@ -27,7 +26,7 @@ _runner = asyncio.Runner()
 _renderer = PageRenderer("1")
 
 
-class _OneRow:
+class _OneRow(RowSearch):
     """A search that finds one row."""
 
     def __init__(self, row: MessageRow) -> None:
@@ -37,18 +36,21 @@ class _OneRow:
         return 1
 
     async def search(
-        self, wanted: RowFilter, position: RowPosition | None = None, direction: Direction = Direction.OLDER
+        self,
+        wanted: RowFilter,
+        position: RowPosition | None = None,
+        direction: Direction = Direction.OLDER,
+        count: int = 0,
     ) -> RowPage:
         return RowPage((self._row,), self._row.position if position else None, is_cut=bool(wanted.sender))
 
 
-class _Changes:
+class _Changes(RecentChanges):
     """The changes that were read."""
 
-    limit = 1
-
     def __init__(self, changes: Sequence[HistoryChange]) -> None:
-        self.known = changes
+        super().__init__(cast(History, None), limit=1)
+        self._known = tuple(changes)
 
     async def read(self) -> Sequence[HistoryChange]:
         return self.known

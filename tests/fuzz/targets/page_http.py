@@ -15,13 +15,20 @@ from nbstream.listeners.http.access import PasswordCheck, Passwords
 from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.listener import HttpListener
 from nbstream.listeners.http.page.forms import MAX_FORM_BYTES
-from nbstream.listeners.http.page.login import PageLogin
+from nbstream.listeners.http.page.login import PageLogin, PageSessions, csrf_token, seal
 from nbstream.listeners.http.page.rendering import PageRenderer
-from nbstream.listeners.http.page.requests import Answer, Event, EventStream, Json, Page, PageRequest, Redirect
+from nbstream.listeners.http.page.requests import (
+    Answer,
+    Event,
+    EventStream,
+    Json,
+    Page,
+    PageRequest,
+    PageRoute,
+    Redirect,
+)
 from nbstream.listeners.http.page.responses import SECURITY_FIELDS
-from nbstream.listeners.http.page.routes import PageRoute
 from nbstream.listeners.http.page.server import PageServer
-from nbstream.listeners.http.page.sessions import PageSessions, csrf_token, seal
 from nbstream.listeners.http.page.static_files import load_static_files
 from nbstream.listeners.limits import BytesInFlight, ListenerLimits
 from nbstream.metrics.page import PageMetrics

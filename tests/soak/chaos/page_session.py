@@ -17,8 +17,7 @@ from contextlib import suppress
 from http.cookies import SimpleCookie
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from nbstream.listeners.http.page.sessions import csrf_token
-from nbstream.listeners.http.page.texts import lesson, message, quarantine
+from nbstream.listeners.http.page.login import csrf_token
 from tests.soak.chaos.http_client import HttpHead, ask, open_exchange
 from tests.soak.chaos.journal import Journal, LessonOutcome
 from tests.soak.chaos.site import Host
@@ -34,17 +33,22 @@ _HELD_MAIL = re.compile(r'name="id" value="(\w{24})".*?m(\d+)\.\d+@sender\.examp
 _EXPECTED = {200, 303, 403, 404, 503}
 """Pages, redirects, the login where the session has gone, messages that are gone, and Redis away."""
 
-
-def _beginnings(texts: Mapping[str, str], *keys: str) -> tuple[str, ...]:
-    """Return how these sentences of the page begin."""
-    return tuple(texts[key].partition("{")[0] for key in keys)
-
-
-_CHANGES = _beginnings(lesson.TEXTS, "learned", "relearned", "insisted", "unlearned")
-# What was learned automatically is no part of what people taught, nor of its history.
-_SAME = _beginnings(lesson.TEXTS, "already", "unknown", "unlearned_automatic")
-_NOTHING_DONE = _beginnings(message.TEXTS, "changed_meanwhile")
-_RELEASED, _GONE = _beginnings(quarantine.TEXTS, "released", "gone")
+# How the sentences of the page begin
+_CHANGES = (
+    "The message was learned as ",
+    "The message was relearned as ",
+    "You insisted on ",
+    "The lesson was taken back: ",
+)
+_SAME = (
+    "Nothing was learned: ",
+    "Nothing was taken back: ",
+    # What was learned automatically is no part of what people taught, nor of its history.
+    "What was learned automatically was taken back: ",
+)
+_NOTHING_DONE = ("Nothing was changed: somebody has taught this message meanwhile.",)
+_RELEASED = "The message was delivered. "
+_GONE = "This message is not in the quarantine: "
 
 Answer = tuple[LessonOutcome, str]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 from nbstream.listeners.http.page.requests import PageRefused
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from nbstream.listeners.http.bodies import BodyReader
+
 
 FORM_TYPE = "application/x-www-form-urlencoded"
 MAX_FORM_BYTES = 64 << 10
@@ -56,3 +57,37 @@ def _read_fields(text: str, limit: int) -> list[tuple[str, str]]:
         return parse_qsl(text, keep_blank_values=True, errors="replace", max_num_fields=limit)
     except ValueError as error:
         raise PageRefused(400, f"a request may have {limit} fields at most") from error
+
+
+# Whether a page of this host made a request.
+#
+# Rules: a browser says in ``Sec-Fetch-Site`` or ``Origin`` which site made a request, and no script can change
+# that. So a request with the cookie of a session, but of another site, is refused (CSRF). The field ``Host``
+# proves nothing (DNS rebinding): it is compared with ``Origin`` alone.
+
+
+def may_ask(method: str, headers: Mapping[str, str]) -> bool:
+    """Return whether such a request is answered at all.
+
+    A POST must be of a page of this host. Whoever follows a link from elsewhere, or types an address, may read;
+    the scripts and pictures of another site may not.
+    """
+    is_own = _is_of_this_host(headers)
+    if method == "POST":
+        return is_own is True
+    is_of_person = headers.get("Sec-Fetch-Mode") == "navigate" or headers.get("Sec-Fetch-Site") == "none"
+    return is_own is not False or is_of_person
+
+
+def _is_of_this_host(headers: Mapping[str, str]) -> bool | None:
+    """Return whether a page of this host made the request; None where the browser says nothing of it."""
+    site = headers.get("Sec-Fetch-Site")
+    if site is not None:
+        return site == "same-origin"
+    origin = headers.get("Origin")
+    if origin is None:
+        return None
+    try:
+        return urlsplit(origin).netloc.lower() == headers.get("Host", "").lower() != ""
+    except ValueError:
+        return False

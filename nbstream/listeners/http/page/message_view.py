@@ -10,23 +10,23 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.errors import InputError, StoreUnavailable
 from nbstream.filter import LessonOutcome
-from nbstream.listeners.http.page.explanation_chart import draw_explanation, make_axes
+from nbstream.listeners.http.page.charts.axes import log_odds, probability
+from nbstream.listeners.http.page.charts.waterfall import Axis, Mark, Step, StepKind, draw_waterfall, round_ticks
 from nbstream.listeners.http.page.lesson_sentences import describe_lesson
-from nbstream.listeners.http.page.quarantined_mail import describe_unreadable
+from nbstream.listeners.http.page.lists import read_selected_ids
+from nbstream.listeners.http.page.quarantine_view import GONE, describe_unreadable
 from nbstream.listeners.http.page.rendering import format_probability
-from nbstream.listeners.http.page.requests import Page, PageRefused, Redirect
-from nbstream.listeners.http.page.routes import PageRoute
-from nbstream.listeners.http.page.selected_messages import read_selected_ids
-from nbstream.listeners.http.page.texts import text
+from nbstream.listeners.http.page.requests import Page, PageRefused, PageRoute, Redirect
 from nbstream.listeners.http.responses import error_problem
 from nbstream.listeners.request_errors import REQUEST_ERRORS
 from nbstream.policy.lesson_source import Insistence
-from nbstream.policy.verdict import contradicts_label
+from nbstream.policy.verdict import contradicts_label, format_threshold
 from nbstream.tokens.origins import token_origin
 from nbstream.tokens.tokenizer import Tokens
 from nbstream.wire.api_json import is_message_id
@@ -36,16 +36,78 @@ if TYPE_CHECKING:
 
     from nbstream.filter import LearnableMessage, Lesson
     from nbstream.filter.message_record import MessageRecord
-    from nbstream.listeners.http.page.charts.waterfall import Axis
-    from nbstream.listeners.http.page.known_rows import FindRows
-    from nbstream.listeners.http.page.quarantine_list import QuarantinedMail
-    from nbstream.listeners.http.page.quarantined_mail import PageQuarantine, ShownMail
+    from nbstream.listeners.http.page.lists import FindRows
+    from nbstream.listeners.http.page.quarantine_view import PageQuarantine, QuarantinedMail, ShownMail
     from nbstream.listeners.http.page.requests import Answer, PageRequest
     from nbstream.listeners.message_service import MessageHandler
     from nbstream.policy.explanation import CountedClue, Explanation
+    from nbstream.policy.verdict import Thresholds
     from nbstream.store.model.history import HistoryRecord
     from nbstream.store.model.ledger import LedgerEntry
     from nbstream.store.recent.message_rows import MessageRow
+
+
+# The drawing of an explanation: which bars, which axis, and where on it the thresholds are.
+#
+# Rules: the axis is log-odds in nats, with the probability of each below. The prior and the clues add up to the
+# score. The calibration is a step from there to the log-odds of P(spam), where the last bar ends. The thresholds
+# are log-odds of probabilities too.
+
+DRAWN_CLUES = 14
+"""How many of the strongest clues have a bar of their own."""
+
+
+def make_axes(explanations: Sequence[Explanation]) -> Sequence[Axis]:
+    """Return the axis of each drawing: equally long, to be compared, and each with the thresholds that decided."""
+    marks = [list(_threshold_marks(each.thresholds)) for each in explanations]
+    bounds = [0.0, *(mark.at for mark in chain.from_iterable(marks))]
+    bounds += chain.from_iterable((step.start, step.end) for each in explanations for step in _steps(each))
+    low, high = min(bounds), max(bounds)
+    ticks = [Mark(tick, format_probability(probability(tick))) for tick in round_ticks(low, high)]
+    return [Axis(low, high, ticks, thresholds) for thresholds in marks]
+
+
+def draw_explanation(explanation: Explanation, axis: Axis, title: str) -> Markup:
+    """Return the waterfall of an explanation."""
+    return draw_waterfall(_steps(explanation), axis, title)
+
+
+def _threshold_marks(thresholds: Thresholds) -> Iterable[Mark]:
+    for name, threshold in (
+        ("unsure", thresholds.unsure),
+        ("spam", thresholds.spam),
+        ("reject", thresholds.reject),
+    ):
+        if threshold is not None and threshold <= 1:  # one above it is never reached
+            yield Mark(log_odds(threshold), f"{name} {format_threshold(threshold)}")
+
+
+def _steps(explanation: Explanation) -> Sequence[Step]:
+    clues = explanation.clues[:DRAWN_CLUES]
+    sums = list(accumulate((clue.log_ratio for clue in clues), initial=explanation.prior))
+    steps = [Step(StepKind.PRIOR, "prior: messages learned", 0.0, explanation.prior)]
+    steps += [
+        Step(StepKind.CLUE, clue.token.decode("utf-8", "replace"), start, end)
+        for clue, (start, end) in zip(clues, pairwise(sums), strict=True)
+    ]
+    others = len(explanation.clues) - len(clues)
+    if others:
+        steps.append(
+            Step(
+                StepKind.REST,
+                "1 weaker clue" if others == 1 else f"{others} weaker clues",
+                sums[-1],
+                explanation.score,
+            )
+        )
+    end = log_odds(explanation.probability)
+    result = f"P(spam) {format_probability(explanation.probability)}"
+    return [
+        *steps,
+        Step(StepKind.REST, "calibration: how sure such scores were right to be", explanation.score, end),
+        Step(StepKind.SCORE, result, 0.0, end),
+    ]
+
 
 PAGE_SOURCE = "page"
 """The source of the lessons that people give on the page, in logs, metrics and the history."""
@@ -54,7 +116,11 @@ _LESSONS_SECONDS = 30.0  # no lesson of many begins later than this after the fi
 _FIRST_ROWS = 30  # of the table of clues; the others are folded away
 _LESSONS = {"ham": "ham", "spam": "spam", "unlearn": None}
 _INSISTED = {"insist-ham": "ham", "insist-spam": "spam"}
-_GROUPS = ("message.group_head", "message.group_body", "message.group_raw")  # in the order of Tokens.groups
+_GROUPS = ("header and structure", "text and links", "header as written")  # in the order of Tokens.groups
+
+_AS_TABLE = "The table of clues says the same in numbers."
+_UNKNOWN = "There is no message with this id, or it is not remembered any more."
+_UNKNOWN_ACTION = "Nothing was changed: a message has no such action."
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +174,6 @@ class CountedWeight:
         return tuple(None if each is None else round(each, 2) for each in numbers)
 
 
-@dataclass(frozen=True, slots=True)
-class ShownExplanation:
-    """An explanation with its drawing."""
-
-    explanation: Explanation
-    chart: Markup
-
-
 class MessageView:
     """``/ui/messages/{id}``, and the lessons of a list.
 
@@ -147,7 +205,7 @@ class MessageView:
         entry = record.entry if record else None
         history = await self._lookups.history(message_id, entry)
         if record is None and mail is None and not history:
-            raise PageRefused(404, text("message.unknown"))
+            raise PageRefused(404, _UNKNOWN)
         row = (await self._lookups.rows([message_id])).get(message_id)
         shown = await self._show_quarantined(mail)
         values: dict[str, object] = {
@@ -196,8 +254,12 @@ class MessageView:
         elif action in _INSISTED:
             lesson = await self._insist(message_id, _INSISTED[action], request)
         else:
-            raise PageRefused(400, text("message.unknown_action"))
-        described = describe_lesson(lesson) if lesson else text("message.changed_meanwhile")
+            raise PageRefused(400, _UNKNOWN_ACTION)
+        described = (
+            describe_lesson(lesson)
+            if lesson
+            else ("Nothing was changed: somebody has taught this message meanwhile. Look at it again.")
+        )
         return Redirect(_path(message_id), described)
 
     async def _teach_many(self, request: PageRequest) -> Answer:
@@ -205,8 +267,8 @@ class MessageView:
         ids = read_selected_ids(request)
         action = request.form_value("action")
         if action not in _LESSONS:
-            raise PageRefused(400, text("message.unknown_action"))
-        results = dict.fromkeys(ids, text("messages.not_tried"))
+            raise PageRefused(400, _UNKNOWN_ACTION)
+        results = dict.fromkeys(ids, "Not tried: it took too long, or Redis went away. Do it once more.")
         until = time.monotonic() + _LESSONS_SECONDS
         for message_id in ids:
             if time.monotonic() >= until:
@@ -253,7 +315,13 @@ class MessageView:
                 return await self._quarantine.message(mail)
         except InputError as error:
             raise PageRefused(503, describe_unreadable(error)) from error
-        raise PageRefused(404, text("message.forgotten"))
+        raise PageRefused(
+            404,
+            (
+                "Nothing was changed: too little of this message is remembered to learn it. Teach the message "
+                "itself, by mail or with nbstream learn."
+            ),
+        )
 
     async def _release(self, message_id: str, request: PageRequest) -> str:
         """Release the message, and return what became of it."""
@@ -262,15 +330,15 @@ class MessageView:
         except InputError as error:
             return describe_unreadable(error)
         if mail is None:
-            return text("quarantine.gone")
+            return GONE
         again = request.form_value("again") == "yes"
         result = await self._quarantine.release(mail, request.session.name, again=again)
-        return result.text if result.is_done else text("quarantine.not_released", why=result.text)
+        return result.text if result.is_done else f"Not released: {result.text}"
 
 
 def _read_id(request: PageRequest) -> str:
     if not is_message_id(request.path_id):
-        raise PageRefused(404, text("message.unknown"))
+        raise PageRefused(404, _UNKNOWN)
     return request.path_id
 
 
@@ -294,14 +362,16 @@ def _explain(record: MessageRecord) -> dict[str, object]:
     then, now = record.explanation_at_check, record.explanation_now
     now_axis, *then_axes = make_axes([now, then] if then else [now])
 
-    def show(explanation: Explanation, axis: Axis, title: str) -> ShownExplanation:
-        return ShownExplanation(explanation, draw_explanation(explanation, axis, text(title)))
+    def show(explanation: Explanation, axis: Axis, title: str) -> dict[str, object]:
+        return {"explanation": explanation, "chart": draw_explanation(explanation, axis, title)}
 
     rows = _clue_rows(record)
     is_same_now = then is not None and _shown_digits(then) == _shown_digits(now)
     return {
-        "then": show(then, then_axes[0], "message.chart_then") if then else None,
-        "now": show(now, now_axis, "message.chart_now"),
+        "then": show(then, then_axes[0], f"How the clues added up to P(spam) at the check. {_AS_TABLE}")
+        if then
+        else None,
+        "now": show(now, now_axis, f"How the clues add up to P(spam) now. {_AS_TABLE}"),
         "is_same_now": is_same_now,
         "rows": rows[:_FIRST_ROWS],
         "more_rows": rows[_FIRST_ROWS:],
@@ -347,4 +417,4 @@ def _groups_by_token(record: MessageRecord) -> dict[bytes, str]:
     else:
         assert record.entry is not None  # one of the two is there
         tokens = Tokens.from_all(record.entry.tokens)
-    return {token: text(name) for name, group in zip(_GROUPS, tokens.groups, strict=True) for token in group}
+    return {token: name for name, group in zip(_GROUPS, tokens.groups, strict=True) for token in group}

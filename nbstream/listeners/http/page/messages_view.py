@@ -12,13 +12,11 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from nbstream.listeners.http.page.address_filters import read_address
-from nbstream.listeners.http.page.requests import Answer, Page, PageRequest
-from nbstream.listeners.http.page.routes import PageRoute
-from nbstream.listeners.http.page.texts import text
+from nbstream.listeners.http.page.lists import read_address
+from nbstream.listeners.http.page.requests import Answer, Page, PageRequest, PageRoute
 from nbstream.policy.actions import ActionKind
 from nbstream.policy.verdict import Verdict
 from nbstream.store.recent.message_rows import (
@@ -30,7 +28,7 @@ from nbstream.store.recent.message_rows import (
 from nbstream.store.recent.row_search import Direction, RowFilter
 
 if TYPE_CHECKING:
-    from nbstream.store.recent.row_search import RowPage
+    from nbstream.store.recent.row_search import RowPage, RowSearch
 
 PATH = "/ui/messages"
 
@@ -46,18 +44,6 @@ class MemoryOptions:
     messages: int
     hours: int
     envelopes: bool
-
-
-class MessageRows(Protocol):
-    """The rows of the checked messages; ``RowSearch`` documents what each method ensures."""
-
-    async def count(self) -> int:
-        """Return how many messages have a row."""
-
-    async def search(
-        self, wanted: RowFilter, position: RowPosition | None = None, direction: Direction = Direction.OLDER
-    ) -> RowPage:
-        """Return rows that are wanted, next to a position in a direction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +94,7 @@ class MessagesView:
 
     def __init__(
         self,
-        rows: MessageRows,
+        rows: RowSearch,
         memory: MemoryOptions,
         find_labels: Callable[[Sequence[str]], Awaitable[Mapping[str, str]]],
         policy_labels: Callable[[], Mapping[str, str]],
@@ -190,10 +176,10 @@ def _read_query(query: Mapping[str, str]) -> _Query:
     problems: list[str] = []
     since, until = (_read_time(filters, name, problems) for name in ("since", "until"))
     if filters["verdict"] not in {"", *Verdict}:
-        problems.append(text("messages.unknown_verdict"))
+        problems.append("There is no such verdict: all verdicts are shown.")
         filters["verdict"] = ""
     if filters["action"] not in {"", *ActionKind}:
-        problems.append(text("messages.unknown_action"))
+        problems.append("There is no such action: messages with all actions are shown.")
         filters["action"] = ""
     sender, recipient = (read_address(filters, name, problems) for name in ("sender", "recipient"))
     wanted = RowFilter(
@@ -221,7 +207,7 @@ def _read_time(filters: dict[str, str], name: str, problems: list[str]) -> float
     try:
         return datetime.fromisoformat(filters[name]).timestamp()
     except (ValueError, OverflowError, OSError):
-        problems.append(text("messages.unknown_time"))
+        problems.append("A time was not understood and is left out. Write it as 2026-11-23T14:30.")
         filters[name] = ""
         return None
 

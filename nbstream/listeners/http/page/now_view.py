@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from nbstream.listeners.http.page.charts.activity_chart import ActivityChart, Bar, draw_activity
 from nbstream.listeners.http.page.live_now import ActivityNews, LiveNow
-from nbstream.listeners.http.page.requests import Answer, EventStream, Page, PageRequest
-from nbstream.listeners.http.page.routes import PREFIX, PageRoute
-from nbstream.listeners.http.page.texts import text
+from nbstream.listeners.http.page.requests import PREFIX, Answer, EventStream, Page, PageRequest, PageRoute
 from nbstream.store.activity import (
     DAY_SECONDS,
     HOUR_SECONDS,
@@ -212,28 +210,21 @@ def activity_chart(activity: Activity) -> str:
     """Return the chart of an activity, in messages a minute."""
     span, minutes = activity.span, activity.span.step_seconds / 60
     totals = activity.totals
-    summary = text(
-        "now.chart_summary",
-        span=text(f"now.span_{span}"),
-        counts=", ".join(text("now.class_count", name=name, number=totals[name]) for name in MESSAGE_CLASSES),
-    )
+    counts = ", ".join(f"{totals[name]} {name}" for name in MESSAGE_CLASSES)
+    summary = f"Last {span}: {counts}."
     bars = [
         Bar(
             {name: number / minutes for name, number in step.classes.items()},
-            text("now.bar", time=_local(step.at, _STEP_FORMS[span]), counts=_counts(step)),
+            f"{_local(step.at, _STEP_FORMS[span])}: {_counts(step)}",
         )
         for step in activity.steps
     ]
-    chart = ActivityChart(text("now.chart_title"), summary, MESSAGE_CLASSES, bars, _labels(activity))
+    chart = ActivityChart("Messages a minute by verdict", summary, MESSAGE_CLASSES, bars, _labels(activity))
     return draw_activity(chart)
 
 
 def _counts(step: ActivityStep) -> str:
-    return ", ".join(
-        text("now.class_count", name=name, number=number)
-        for name in MESSAGE_CLASSES
-        if (number := step.classes.get(name, 0))
-    )
+    return ", ".join(f"{number} {name}" for name in MESSAGE_CLASSES if (number := step.classes.get(name, 0)))
 
 
 def _labels(activity: Activity) -> Sequence[tuple[float, str]]:

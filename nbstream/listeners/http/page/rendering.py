@@ -1,7 +1,7 @@
-"""The page as HTML: the templates, what they may use, and the texts.
+"""The page as HTML: the templates, which have its texts, and what they may use.
 
 Rules: everything is escaped unless this module or ``charts`` made it. Texts that others wrote pass the filter
-``foreign``. A template that uses an unknown name or text fails.
+``foreign``. A template that uses an unknown name fails.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from nbstream.listeners.http.page.foreign_text import is_blank, visible_text
-from nbstream.listeners.http.page.texts import text
 from nbstream.policy.verdict import format_threshold
 
 if TYPE_CHECKING:
@@ -30,12 +29,12 @@ _LEAST_DISTANCE = 1e-6  # of P(spam) from 0 and from 1, that is shown
 _WHOLE, _FRAGMENT = "layout.html", "fragment.html"
 _LIVE = "live_"
 NAVIGATION = (
-    ("/ui/", "now.name"),
-    ("/ui/messages", "messages.name"),
-    ("/ui/thresholds", "thresholds.name"),
-    ("/ui/teaching", "teaching.name"),
-    ("/ui/tokens", "tokens.name"),
-    ("/ui/quarantine", "quarantine.name"),
+    ("/ui/", "Now"),
+    ("/ui/messages", "Messages"),
+    ("/ui/thresholds", "Thresholds"),
+    ("/ui/teaching", "Teaching"),
+    ("/ui/tokens", "Tokens"),
+    ("/ui/quarantine", "Quarantine"),
 )
 """The paths and the names of the views that every page links to."""
 
@@ -104,7 +103,7 @@ def _environment(version: str) -> Environment:
         threshold=format_threshold,
         visible=visible_title,
     )
-    environment.globals.update(text=text, navigation=NAVIGATION, version=version)
+    environment.globals.update(navigation=NAVIGATION, version=version)
     return environment
 
 

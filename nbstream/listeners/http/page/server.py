@@ -18,16 +18,28 @@ from aiohttp import web
 
 from nbstream.errors import NbstreamError, StoreUnavailable
 from nbstream.listeners.http.access import is_equal
-from nbstream.listeners.http.page.event_responses import send_events
 from nbstream.listeners.http.page.foreign_text import visible_text
-from nbstream.listeners.http.page.forms import read_query, receive_form, well_formed
-from nbstream.listeners.http.page.login_pages import (
+from nbstream.listeners.http.page.forms import may_ask, read_query, receive_form, well_formed
+from nbstream.listeners.http.page.login import (
     SESSION_COOKIE,
     LoginPages,
+    seal,
     session_token,
+    unseal,
 )
-from nbstream.listeners.http.page.request_sites import may_ask
-from nbstream.listeners.http.page.requests import EventStream, Json, Page, PageRefused, PageRequest, Redirect
+from nbstream.listeners.http.page.requests import (
+    LOGIN_PATH,
+    LOGOUT_PATH,
+    PREFIX,
+    STATIC_PREFIX,
+    EventStream,
+    Json,
+    Page,
+    PageRefused,
+    PageRequest,
+    Redirect,
+    WorkingView,
+)
 from nbstream.listeners.http.page.responses import (
     PAGE_FIELDS,
     SECURITY_FIELDS,
@@ -35,11 +47,9 @@ from nbstream.listeners.http.page.responses import (
     json_response,
     read_cookie,
     redirect,
+    send_events,
     set_cookie,
 )
-from nbstream.listeners.http.page.routes import LOGIN_PATH, LOGOUT_PATH, PREFIX, STATIC_PREFIX, WorkingView
-from nbstream.listeners.http.page.sessions import seal, unseal
-from nbstream.listeners.http.page.texts import text
 from nbstream.listeners.http.responses import RequestRefused, error_problem
 from nbstream.listeners.http.route_table import RouteTable, last_segment
 from nbstream.listeners.request_errors import is_request_error
@@ -49,14 +59,12 @@ from nbstream.wire.api_json import HttpProblem
 if TYPE_CHECKING:
     from nbstream.listeners.http.bodies import BodyReader
     from nbstream.listeners.http.connections import HttpConnection
-    from nbstream.listeners.http.page.login import PageLogin
-    from nbstream.listeners.http.page.observer import PageObserver
+    from nbstream.listeners.http.page.login import PageLogin, PageSessions
     from nbstream.listeners.http.page.rendering import PageRenderer
-    from nbstream.listeners.http.page.requests import Answer, Session
-    from nbstream.listeners.http.page.routes import PageRoute, View
-    from nbstream.listeners.http.page.sessions import PageSessions
+    from nbstream.listeners.http.page.requests import Answer, PageRoute, Session, View
     from nbstream.listeners.http.page.static_files import StaticFiles
     from nbstream.listeners.peers import Peer
+    from nbstream.metrics.page import PageMetrics
 
 _log = logging.getLogger(__name__)
 
@@ -65,8 +73,22 @@ _FAVICON_PATH = "/favicon.ico"  # browsers ask for it where they show something 
 _FLASH_SECONDS = 60
 _MAX_FLASH_LENGTH = 500  # four bytes a character at most: a cookie may have 4096
 _MAX_RUNNING = 8  # requests of a session at a time: a browser has six connections
-_EXPLAINED = {403, 404, 413, 429, 500, 503}  # statuses with texts of their own
+_EXPLAINED = {  # what failed, and what to do
+    403: (
+        "This is not allowed",
+        "Go back, reload the page, and try it again. If that does not help, log out and log in again.",
+    ),
+    404: ("There is no such page", "Look whether the address is whole, or go on with one of the views."),
+    413: ("This is too much at once", "Select less, and try it again."),
+    429: ("There were too many attempts", "Wait for a minute, and try it again."),
+    500: ("This failed", "Look into the log of the daemon: it says why."),
+    503: ("This is not possible now", "Try it again in some seconds."),
+}
+_OTHER_ERROR = ("This request cannot be answered", "Go back, reload the page, and try it again.")
+_STORE_AWAY = "Redis cannot be reached now."
+_TOO_MANY_REQUESTS = "Too many requests of your session are at work. Please try again in a moment."
 MAX_STREAMS = 5  # of a session at a time, of the twenty places that a process has; hidden pages need none
+_TOO_MANY_STREAMS = f"{MAX_STREAMS} pages of your session are kept up to date already. Close one for this one."
 
 
 class PageServer:
@@ -80,14 +102,14 @@ class PageServer:
         bodies: BodyReader,
         static_files: StaticFiles,
         renderer: PageRenderer,
-        observer: PageObserver,
+        metrics: PageMetrics,
     ) -> None:
         self._sessions = sessions
         self._bodies = bodies
         self._static_files = static_files
         self._renderer = renderer
-        self._observer = observer
-        self._login_pages = LoginPages(login, bodies, renderer, observer)
+        self._metrics = metrics
+        self._login_pages = LoginPages(login, bodies, renderer, metrics)
         self._views = views
         self._routes = RouteTable([route for view in views for route in view.routes()])
         self._running: Counter[str] = Counter()
@@ -113,7 +135,7 @@ class PageServer:
     async def answer(self, request: web.BaseRequest, peer: Peer, connection: HttpConnection) -> web.StreamResponse:
         """Answer a request. What it raises ``refusal`` makes a page of, once it is an ``HttpProblem``."""
         answer = await self._answer(request, peer, connection)
-        self._observer.answered(answer.status)
+        self._metrics.answered(answer.status)
         return answer
 
     async def _answer(
@@ -125,7 +147,11 @@ class PageServer:
         if not path.startswith(PREFIX):
             return redirect(PREFIX)
         if not may_ask(request.method, request.headers):
-            raise RequestRefused(403, text("layout.foreign_origin"), close=True)
+            raise RequestRefused(
+                403,
+                "This request does not come from a page of this host, or the browser does not say so.",
+                close=True,
+            )
         if path.startswith(STATIC_PREFIX):
             return self._static_file(request)
         if path == LOGIN_PATH:
@@ -151,18 +177,18 @@ class PageServer:
                 _log.exception("http: a request failed")
             problem = error_problem(error)
             if isinstance(error, StoreUnavailable):
-                problem = HttpProblem(problem.status, text("layout.store_away"))
+                problem = HttpProblem(problem.status, _STORE_AWAY)
             return self._refusal_page(problem, session)
 
     async def _find_session(self, token: str) -> Session | None:
         try:
             return await self._sessions.find(token) if token else None
         except StoreUnavailable as error:
-            raise RequestRefused(503, text("login.store_away"), close=True) from error
+            raise RequestRefused(503, "Redis cannot be reached: nobody can log in now.", close=True) from error
 
     def refusal(self, problem: HttpProblem, *, close: bool, allow: str | None) -> web.Response:
         """Return the page that says why a request is refused."""
-        self._observer.answered(problem.status)
+        self._metrics.answered(problem.status)
         return self._refusal_page(problem, None, close=close, allow=allow)
 
     def _refusal_page(
@@ -175,13 +201,13 @@ class PageServer:
         allow: str | None = None,
     ) -> web.Response:
         status, detail = problem.status, problem.detail
-        kind = status if status in _EXPLAINED else "other"
+        heading, remedy = _EXPLAINED.get(status, _OTHER_ERROR)
         values = {
-            "heading": text(f"layout.error_{kind}"),
+            "heading": heading,
             "detail": ""
             if detail == HTTPStatus(status).phrase
             else visible_text(f"{detail[:1].upper()}{detail[1:]}"),
-            "remedy": "" if says_what_to_do else text(f"layout.remedy_{kind}"),
+            "remedy": "" if says_what_to_do else remedy,
         }
         page = Page("error.html", values)
         html = self._renderer.render(page, PageRequest(session) if session else None)
@@ -216,12 +242,14 @@ class PageServer:
 
     async def _ask_view(self, route: PageRoute, page_request: PageRequest, token: str) -> Answer:
         """Return the answer of the view; who goes away leaves work behind, so each session has a bound."""
-        with _counted(self._running, token, _MAX_RUNNING, "layout.too_many_requests"):
+        with _counted(self._running, token, _MAX_RUNNING, _TOO_MANY_REQUESTS):
             return await route.handler(page_request)
 
     async def _read_request(self, request: web.BaseRequest, route: PageRoute, session: Session) -> PageRequest:
         if not session.role.includes(route.needed_role):
-            raise PageRefused(403, text("layout.role_refused"))
+            raise PageRefused(
+                403, "Nothing was changed: you have logged in to read only. Log out, and log in for teaching."
+            )
         return PageRequest(
             session,
             well_formed(last_segment(request)) if route.path.endswith("{id}") else "",
@@ -232,10 +260,12 @@ class PageServer:
 
     async def _read_form(self, request: web.BaseRequest, session: Session) -> Mapping[str, Sequence[str]]:
         if not session.is_verified:
-            raise PageRefused(503, text("layout.store_away"))
+            raise PageRefused(503, _STORE_AWAY)
         form = await receive_form(request, self._bodies)
         if not is_equal(form.get("csrf", ("",))[0], session.csrf_token):
-            raise PageRefused(403, text("layout.csrf_refused"))
+            raise PageRefused(
+                403, "Nothing was changed: this form is not valid any more. Reload the page, and send it again."
+            )
         return form
 
     async def _show_page(
@@ -284,20 +314,20 @@ class PageServer:
 
         # nginx would hold events back.
         fields = {**PAGE_FIELDS, "X-Accel-Buffering": "no"}
-        with _counted(self._streams, token, MAX_STREAMS, "layout.too_many_streams"):
+        with _counted(self._streams, token, MAX_STREAMS, _TOO_MANY_STREAMS):
             events = stream.subscribe()
-            self._observer.stream_opened()
+            self._metrics.stream_opened()
             try:
                 return await send_events(request, connection, events, fields, is_allowed)
             finally:
-                self._observer.stream_closed()
+                self._metrics.stream_closed()
 
 
 @contextmanager
 def _counted(counts: Counter[str], token: str, limit: int, refusal: str) -> Iterator[None]:
     """Count one more of a session until the end of the block. Raises ``PageRefused`` where there are ``limit``."""
     if counts[token] >= limit:
-        raise PageRefused(503, text(refusal, count=limit))
+        raise PageRefused(503, refusal)
     counts[token] += 1
     try:
         yield

@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.bayes.clues import TokenVote, loudest_tokens
 from nbstream.bayes.counts import CLASSES
-from nbstream.listeners.http.page.requests import Answer, Page, PageRefused, PageRequest
-from nbstream.listeners.http.page.routes import PageRoute
-from nbstream.listeners.http.page.texts import text
+from nbstream.listeners.http.page.requests import Answer, Page, PageRefused, PageRequest, PageRoute
 from nbstream.tokens.origins import token_origin
 
 if TYPE_CHECKING:
@@ -82,7 +80,7 @@ class TokensView:
                     return cached[1]
                 found = await asyncio.to_thread(self._search, self._counts(), part.encode("utf-8", "replace"))
         except TimeoutError as error:
-            raise PageRefused(503, text("tokens.busy")) from error
+            raise PageRefused(503, "Other searches are at work. Please try again in a moment.") from error
         self._cache[part] = self._clock(), found
         self._cache.move_to_end(part)
         if len(self._cache) > _MAX_CACHED:

@@ -12,14 +12,12 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.filter.undo import MAX_PREVIEWED, UndoOutcome, preview_undo, undo_changes
-from nbstream.listeners.http.page.change_selection import MILLISECOND, ChangeSelection, form_time
-from nbstream.listeners.http.page.requests import Answer, Page, PageRefused, PageRequest, Redirect, Role
-from nbstream.listeners.http.page.routes import PageRoute
-from nbstream.listeners.http.page.texts import text
+from nbstream.listeners.http.page.requests import Answer, Page, PageRefused, PageRequest, PageRoute, Redirect, Role
+from nbstream.listeners.http.page.teaching_view import MILLISECOND, ChangeSelection, form_time
 from nbstream.logs import event_fields
 from nbstream.store.undo.plan import TooManyChanges, selected_changes
 
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     from nbstream.filter.preview import HypotheticalCounts
     from nbstream.filter.scorer import Scorer
     from nbstream.filter.undo import ChangeOutcome, UndoSummary
-    from nbstream.listeners.http.page.known_rows import FindRows
+    from nbstream.listeners.http.page.lists import FindRows
     from nbstream.store.model.history import HistorySelection
     from nbstream.store.model.model import Model
     from nbstream.store.recent.checked_messages import RecentMessages
@@ -44,27 +42,30 @@ MAX_SELECTED = 2_000
 _SHOWN = 200  # changes of a preview, the newest
 _DEADLINE_SECONDS = 60.0
 
+_OUTCOMES = {  # one change, and several
+    UndoOutcome.WOULD_BE_TAKEN_BACK: ("1 change would be taken back.", "{count:,} changes would be taken back."),
+    UndoOutcome.TAKEN_BACK: ("1 change was taken back.", "{count:,} changes were taken back."),
+    UndoOutcome.ALREADY_SO: ("1 change is taken back already.", "{count:,} changes are taken back already."),
+    UndoOutcome.STAYS: ("1 change stays.", "{count:,} changes stay."),
+}
 _Changes: TypeAlias = "Mapping[str, Sequence[UndoableChange]]"
 
 
-@dataclass(frozen=True, slots=True)
-class UndoParts:
-    """What an undo works on: the model, the checked messages, and what makes a scorer over other counts.
-
-    ``find_rows`` finds what is shown of the messages.
-    """
-
-    model: Model
-    checked_messages: RecentMessages
-    make_scorer: Callable[[HypotheticalCounts], Scorer]
-    find_rows: FindRows
-
-
 class UndoView:
-    """Shows what an undo would do, and does it."""
+    """Shows what an undo would do, and does it; ``make_scorer`` makes a scorer over other counts."""
 
-    def __init__(self, parts: UndoParts, clock: Callable[[], float] = time.time) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        model: Model,
+        checked_messages: RecentMessages,
+        make_scorer: Callable[[HypotheticalCounts], Scorer],
+        find_rows: FindRows,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._model = model
+        self._checked_messages = checked_messages
+        self._make_scorer = make_scorer
+        self._find_rows = find_rows
         self._clock = clock
         self._one_preview = asyncio.Lock()
         self._one_undo = asyncio.Lock()
@@ -94,17 +95,17 @@ class UndoView:
         async with _working(self._one_preview):
             changes = await self._select(selection)
             summary = await preview_undo(
-                self._parts.model,
+                self._model,
                 changes,
-                self._parts.checked_messages.newest(MAX_PREVIEWED),
-                self._parts.make_scorer,
+                self._checked_messages.newest(MAX_PREVIEWED),
+                self._make_scorer,
                 outcomes.append,
             )
         return {
             "confirmed": _what_was_shown(wanted, selection, outcomes),
             "preview": summary,
             "outcomes": outcomes[:_SHOWN],
-            "rows": await self._parts.find_rows({outcome.message_key for outcome in outcomes[:_SHOWN]}),
+            "rows": await self._find_rows({outcome.message_key for outcome in outcomes[:_SHOWN]}),
             "done": describe_undo(summary),
             "hidden": max(0, len(outcomes) - _SHOWN),
             "undoable": summary.outcomes.get(UndoOutcome.WOULD_BE_TAKEN_BACK, 0),
@@ -113,32 +114,42 @@ class UndoView:
     async def _undo(self, request: PageRequest) -> Answer:
         wanted = ChangeSelection.from_fields({name: request.form_value(name) for name in request.form})
         if not wanted.since and not wanted.id:
-            raise PageRefused(400, text("undo.nothing_selected"))
+            raise PageRefused(400, "Enter a time in Since, or the id of a message.")
         async with _working(self._one_undo):
             changes = await self._select(wanted.of_history(self._clock()))
-            summary = await undo_changes(self._parts.model, changes, request.session.name, lambda _: None)
+            summary = await undo_changes(self._model, changes, request.session.name, lambda _: None)
         _log_undo(summary, request.session.name)
         return Redirect("/ui/teaching?source=undo", describe_undo(summary))
 
     async def _select(self, selection: HistorySelection) -> _Changes:
         try:
-            changes = await selected_changes(self._parts.model, selection, MAX_READ)
+            changes = await selected_changes(self._model, selection, MAX_READ)
         except TooManyChanges as error:
-            raise PageRefused(400, text("undo.too_many", count=MAX_READ)) from error
+            raise PageRefused(
+                400, f"These are more than {MAX_READ:,} changes: choose fewer, or run nbstream undo."
+            ) from error
         if sum(change.selected for of_message in changes.values() for change in of_message) > MAX_SELECTED:
-            raise PageRefused(400, text("undo.too_many", count=MAX_SELECTED))
+            raise PageRefused(
+                400, f"These are more than {MAX_SELECTED:,} changes: choose fewer, or run nbstream undo."
+            )
         return changes
 
 
 @asynccontextmanager
 async def _working(one_at_a_time: asyncio.Lock) -> AsyncIterator[None]:
     if one_at_a_time.locked():
-        raise PageRefused(503, text("undo.busy"))
+        raise PageRefused(503, "Another undo or preview is at work. Please try again in a minute.")
     try:
         async with one_at_a_time, asyncio.timeout(_DEADLINE_SECONDS):
             yield
     except TimeoutError as error:
-        raise PageRefused(503, text("undo.too_slow")) from error
+        raise PageRefused(
+            503,
+            (
+                "This took too long and was stopped. The history says what was taken back by then. Do the same "
+                "once more for the rest."
+            ),
+        ) from error
 
 
 def _what_was_shown(
@@ -153,11 +164,11 @@ def _what_was_shown(
 def describe_undo(summary: UndoSummary) -> str:
     """Return what an undo did, in one sentence for each outcome."""
     sentences = [
-        text(f"undo.{outcome}", count=count)
+        _OUTCOMES[outcome][count != 1].format(count=count)
         for outcome in UndoOutcome
         if (count := summary.outcomes.get(outcome, 0))
     ]
-    return " ".join(sentences) or text("undo.nothing_done")
+    return " ".join(sentences) or "Nothing was taken back."
 
 
 def _log_undo(summary: UndoSummary, actor: str) -> None:

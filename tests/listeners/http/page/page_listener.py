@@ -16,14 +16,11 @@ from nbstream.listeners.http.access import PasswordCheck, Passwords
 from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.listener import HttpListener
 from nbstream.listeners.http.page.forms import MAX_FORM_BYTES
-from nbstream.listeners.http.page.login import PageLogin
-from nbstream.listeners.http.page.login_pages import SESSION_COOKIE
+from nbstream.listeners.http.page.login import SESSION_COOKIE, PageLogin, PageSessions, csrf_token
 from nbstream.listeners.http.page.rendering import PageRenderer
-from nbstream.listeners.http.page.requests import Role
+from nbstream.listeners.http.page.requests import Role, View
 from nbstream.listeners.http.page.responses import cookie_name
-from nbstream.listeners.http.page.routes import View
 from nbstream.listeners.http.page.server import PageServer
-from nbstream.listeners.http.page.sessions import PageSessions, csrf_token
 from nbstream.listeners.http.page.static_files import load_static_files
 from nbstream.listeners.limits import BytesInFlight, ListenerLimits
 from nbstream.metrics.page import PageMetrics

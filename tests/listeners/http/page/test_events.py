@@ -10,16 +10,16 @@ from typing import cast
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.listeners.http.page import event_responses
+from nbstream.listeners.http.page import responses
 from nbstream.listeners.http.page.requests import (
     Answer,
     Event,
     EventStream,
     PageRefused,
     PageRequest,
+    PageRoute,
     Role,
 )
-from nbstream.listeners.http.page.routes import PageRoute
 from nbstream.listeners.limits import ListenerLimits
 from nbstream.metrics.registry import MetricsRegistry
 from tests.listeners.http.http_listener import rest
@@ -124,7 +124,7 @@ async def test_open_streams_are_measured(client: Redis, view: EventView) -> None
 async def test_a_silent_stream_is_kept_alive(
     page: PageListener, view: EventView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_responses, "KEEP_ALIVE_SECONDS", 0.01)
+    monkeypatch.setattr(responses, "KEEP_ALIVE_SECONDS", 0.01)
     async with page.browser(Role.READ) as browser, open_events(page, browser) as (reader, _):
         await read_until(reader, b"\r\n\r\n")
         for _ in range(3):
@@ -136,7 +136,7 @@ async def test_a_silent_stream_is_kept_alive(
 async def test_a_stream_outlives_the_time_for_a_request(
     client: Redis, view: EventView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_responses, "KEEP_ALIVE_SECONDS", 0.05)
+    monkeypatch.setattr(responses, "KEEP_ALIVE_SECONDS", 0.05)
     limits = ListenerLimits(idle_timeout_seconds=0.4, message_timeout_seconds=0.4)
     async with (
         open_page(client, view, limits=limits) as page,
@@ -150,7 +150,7 @@ async def test_a_stream_outlives_the_time_for_a_request(
 async def test_a_stream_ends_with_its_session(
     page: PageListener, view: EventView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_responses, "KEEP_ALIVE_SECONDS", 0.01)
+    monkeypatch.setattr(responses, "KEEP_ALIVE_SECONDS", 0.01)
     async with page.browser(Role.READ) as browser, open_events(page, browser) as (reader, _):
         await read_until(reader, b":\n\n")
         await page.store.end_session(browser.session_token)
@@ -178,7 +178,7 @@ async def test_a_drain_ends_streams_and_does_not_wait_for_them(page: PageListene
 async def test_a_slow_reader_holds_little_and_is_dropped(
     page: PageListener, view: EventView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_responses, "_SEND_SECONDS", 0.2)
+    monkeypatch.setattr(responses, "_SEND_SECONDS", 0.2)
     view.size = 100_000
     async with page.browser(Role.READ) as browser, open_events(page, browser) as (_, writer):
         cast("asyncio.Transport", writer.transport).pause_reading()

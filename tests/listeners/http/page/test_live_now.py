@@ -13,9 +13,17 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.listeners.http.page import live_now
-from nbstream.listeners.http.page.broadcaster import Subscription
-from nbstream.listeners.http.page.live_now import ActivityNews, LiveNow
-from nbstream.listeners.http.page.loop_time import LoopTime
+from nbstream.listeners.http.page.live_now import (
+    MAX_LISTENERS,
+    MAX_WAITING_EVENTS,
+    RELOAD,
+    ActivityNews,
+    Broadcaster,
+    LiveNow,
+    LoopTime,
+    Subscription,
+)
+from nbstream.listeners.http.page.requests import Event, PageRefused
 from nbstream.store.activity import ActivitySpan, watch_activity
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.keys import ModelKeys
@@ -190,3 +198,135 @@ async def test_it_rests_for_200_times_as_long_as_it_held_the_loop(
 def test_it_rests_for_a_second_at_least(monkeypatch: pytest.MonkeyPatch, held: float, rests: float) -> None:
     monkeypatch.setattr(live_now, "_SLICE_SECONDS", 1.0)
     assert live_now.rest_seconds(held) == rests
+
+
+# ``page.loop_time``: the time of a coroutine's own steps.
+
+
+class Clock:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def work(self, seconds: float, times: int = 1) -> str:
+        """Hold the loop that often for so many seconds; others run in between."""
+        for _ in range(times):
+            self.now += seconds
+            await asyncio.sleep(0)
+        return "done"
+
+
+async def test_only_the_steps_of_the_coroutine_count() -> None:
+    clock = Clock()
+    held = LoopTime(clock)
+
+    done, _ = await asyncio.gather(held.measure(clock.work(1.0, 3)), clock.work(100.0, 3))
+
+    assert done == "done"
+    assert held.seconds == 3.0
+
+
+async def test_several_are_added_up() -> None:
+    clock = Clock()
+    held = LoopTime(clock)
+    for _ in range(2):
+        await held.measure(clock.work(1.0))
+    assert held.seconds == 2.0
+
+
+async def test_a_fault_and_a_cancellation_pass_through_it() -> None:
+    clock = Clock()
+    held, handled = LoopTime(clock), list[str]()
+
+    async def fail() -> None:
+        clock.now += 1.0
+        raise KeyError("fault")
+
+    async def wait_for_ever() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            clock.now += 1.0
+            handled.append("cancelled")
+
+    with pytest.raises(KeyError):
+        await held.measure(fail())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await held.measure(wait_for_ever())
+    assert handled == ["cancelled"]
+    assert held.seconds == 2.0
+
+
+# ``page.broadcaster``: who listens gets what is published, and nobody keeps others waiting.
+
+
+def event(number: int) -> Event:
+    return Event("now", b"%d" % number)
+
+
+async def test_each_listener_gets_the_events_of_its_topic_from_then_on() -> None:
+    broadcaster = Broadcaster()
+    broadcaster.publish("day", event(0))
+    first, other = broadcaster.subscribe("day"), broadcaster.subscribe("hour")
+    second = broadcaster.subscribe("day")
+    broadcaster.publish("day", event(1))
+    broadcaster.publish("hour", event(2))
+
+    assert [await anext(each) for each in (first, second, other)] == [event(1), event(1), event(2)]
+    assert broadcaster.topics == {"day", "hour"}
+
+
+async def test_a_listener_waits_for_the_next_event() -> None:
+    broadcaster = Broadcaster()
+    waiting = asyncio.create_task(anext(broadcaster.subscribe("day")))
+    await asyncio.sleep(0)
+    broadcaster.publish("day", event(1))
+
+    assert await waiting == event(1)
+
+
+async def test_a_slow_listener_loses_the_oldest_events_and_is_told_to_reload() -> None:
+    broadcaster = Broadcaster()
+    slow = broadcaster.subscribe("day")
+    for number in range(MAX_WAITING_EVENTS + 2):
+        broadcaster.publish("day", event(number))
+
+    assert await anext(slow) == RELOAD
+    assert await anext(slow) == event(MAX_WAITING_EVENTS + 1)
+
+
+async def test_one_too_many_is_refused_until_another_one_goes() -> None:
+    broadcaster = Broadcaster()
+    listeners = [broadcaster.subscribe("day") for _ in range(MAX_LISTENERS)]
+    with pytest.raises(PageRefused) as refused:
+        broadcaster.subscribe("day")
+    assert refused.value.status == 503
+
+    await listeners[0].aclose()  # before its first event was asked for
+    await listeners[0].aclose()
+
+    broadcaster.subscribe("day")
+
+
+async def test_one_that_is_closed_while_it_waits_ends() -> None:
+    broadcaster = Broadcaster()
+    listener = broadcaster.subscribe("day")
+    waiting = asyncio.create_task(anext(listener, None))
+    await asyncio.sleep(0)
+    await listener.aclose()
+
+    assert await waiting is None
+    assert await anext(listener, None) is None
+    assert broadcaster.topics == frozenset()
+
+
+async def test_what_is_thrown_into_it_ends_it() -> None:
+    broadcaster = Broadcaster()
+    with pytest.raises(ConnectionError):
+        await broadcaster.subscribe("day").athrow(ConnectionError("gone"))
+    assert broadcaster.topics == frozenset()

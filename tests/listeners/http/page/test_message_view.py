@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,11 +11,15 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.bayes.calibration import sigmoid
 from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.bayes.lesson_weight import MAX_LESSONS
+from nbstream.listeners.http.page.message_view import DRAWN_CLUES, draw_explanation, make_axes
 from nbstream.listeners.http.page.rendering import format_probability
 from nbstream.listeners.http.page.requests import Role
 from nbstream.mail.message import Message
+from nbstream.policy.explanation import CountedClue, Explanation
+from nbstream.policy.verdict import ModelState, Thresholds
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.keys import ModelKeys
 from tests.conftest import RedisServer
@@ -389,3 +394,64 @@ async def test_a_script_of_the_page_gets_the_content_alone(site: Site) -> None:
         page = await browser.get(PATH + message_id, X_Fragment="1")
     assert "<html" not in page.text
     assert f'data-message="{message_id}"' in page.text
+
+
+# ``nbstream.listeners.http.page.message_view``.
+
+
+def explanation(
+    *ratios: float,
+    prior: float = 0.5,
+    temperature: float = 1.0,
+    thresholds: Thresholds = Thresholds(),  # noqa: B008 - frozen
+) -> Explanation:
+    clues = [CountedClue(b"token:%d" % number, ratio, 0, 1) for number, ratio in enumerate(ratios)]
+    score = math.fsum([prior, *ratios])
+    return Explanation(
+        1.0, "ham", "because", sigmoid(score / temperature), score, prior, thresholds, ModelState({}), clues
+    )
+
+
+def test_the_axes_are_as_long_as_all_bars_and_thresholds_need_and_each_has_its_own_thresholds() -> None:
+    one = explanation(5, -3, thresholds=Thresholds(0.5, 0.95, 0.999))
+    other = explanation(-20, thresholds=Thresholds(0.7, math.inf))
+
+    axes = make_axes([one, other])
+
+    for axis in axes:
+        assert axis.low == -19.5
+        assert axis.high == pytest.approx(math.log(999))
+        assert (0, "0.500") in [(tick.at, tick.label) for tick in axis.ticks]
+    labels = [[mark.label for mark in axis.thresholds] for axis in axes]
+    assert labels == [["unsure 0.5", "spam 0.95", "reject 0.999"], ["unsure 0.7"]]  # infinity is never reached
+    expected = [0, math.log(19), math.log(999)]
+    assert [mark.at for mark in axes[0].thresholds] == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_strongest_clues_have_a_bar_each_and_all_others_one() -> None:
+    many = explanation(*(10 / (number + 1) for number in range(100)))
+    svg = draw_explanation(many, make_axes([many])[0], "why")
+
+    labels = re.findall(r'<text class="label ([a-z]+)"[^>]*>(.*?)</text>', svg)
+    assert [kind for kind, _ in labels] == ["prior", *["clue"] * DRAWN_CLUES, "rest", "rest", "score"]
+    assert labels[1:3] == [("clue", "token:0"), ("clue", "token:1")]
+    assert labels[-3][1] == f"{100 - DRAWN_CLUES} weaker clues"
+    values = [float(value) for value in re.findall(r'<text class="value [a-z]+"[^>]*>(.*?)</text>', svg)]
+    assert math.fsum(values[:-1]) == pytest.approx(values[-1], abs=0.01 * len(values))
+
+
+def test_a_message_without_clues_is_its_prior() -> None:
+    none = explanation()
+    svg = draw_explanation(none, make_axes([none])[0], "why")
+    assert re.findall(r'<text class="label ([a-z]+)"', svg) == ["prior", "rest", "score"]
+
+
+def test_the_calibration_is_a_step_from_the_score_to_the_log_odds_of_the_probability() -> None:
+    unsure = explanation(6, prior=2, temperature=4)
+    svg = draw_explanation(unsure, make_axes([unsure])[0], "why")
+
+    labels = re.findall(r'<text class="label [a-z]+"[^>]*>(.*?)</text>', svg)
+    values = re.findall(r'<text class="value [a-z]+"[^>]*>(.*?)</text>', svg)
+    assert labels[-2].startswith("calibration")
+    assert labels[-1] == "P(spam) 0.881"  # the sigmoid of 8 / 4
+    assert values == ["+2.00", "+6.00", "-6.00", "+2.00"]

@@ -19,8 +19,7 @@ from redis.asyncio import Redis
 
 from nbstream.listeners.http.page.forms import read_query
 from nbstream.listeners.http.page.messages_view import MemoryOptions, MessagesView
-from nbstream.listeners.http.page.requests import Page, PageRequest, Role, Session
-from nbstream.listeners.http.page.routes import PageRoute
+from nbstream.listeners.http.page.requests import Page, PageRequest, PageRoute, Role, Session
 from nbstream.policy.envelope import Envelope
 from nbstream.store.recent.message_rows import MessageRow, RowPosition
 from nbstream.store.recent.row_search import MAX_LOOKED_AT, Direction, RowFilter, RowPage, RowSearch
@@ -310,7 +309,7 @@ async def test_the_links_lead_through_all_messages_and_back_while_others_come_in
     assert link_of(newest, "Newer") is None
 
 
-class RecordedSearch:
+class RecordedSearch(RowSearch):
     """Finds one row, after which others follow, and notes what was asked."""
 
     def __init__(self, row: MessageRow) -> None:
@@ -321,7 +320,11 @@ class RecordedSearch:
         return 1
 
     async def search(
-        self, wanted: RowFilter, position: RowPosition | None = None, direction: Direction = Direction.OLDER
+        self,
+        wanted: RowFilter,
+        position: RowPosition | None = None,
+        direction: Direction = Direction.OLDER,
+        count: int = 0,
     ) -> RowPage:
         self.asked.append((wanted, position, direction))
         return RowPage((self._row,), self._row.position)

@@ -12,7 +12,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.delivery import quarantine
-from nbstream.listeners.http.page import quarantine_list, quarantine_view, quarantined_mail
+from nbstream.listeners.http.page import quarantine_view
 from nbstream.listeners.http.page.requests import Role
 from tests.letters import letters
 from tests.listeners.http.page.page_listener import Browser
@@ -152,7 +152,7 @@ async def test_a_filter_finds_whom_it_is_from_and_for_and_says_how_far_it_looked
         assert set((await follow(browser, f"{PATH}?recipient=y.example"))[0]) == set(ids.values())
         nothing = words((await browser.get(f"{PATH}?sender=ann@x.example&recipient=ben@held.example")).text)
         refused = words((await browser.get(f"{PATH}?sender=*@x.example")).text)
-        monkeypatch.setattr(quarantine_list, "MAX_READ", 1)
+        monkeypatch.setattr(quarantine_view, "MAX_READ", 1)
         page = words((await browser.get(f"{PATH}?recipient=y.example&order=least-spam")).text)
         one_by_one = await follow(browser, f"{PATH}?sender=ann@x.example")
 
@@ -337,8 +337,8 @@ async def test_all_copies_of_a_message_go_together(site: Site, sink: Sink) -> No
 async def test_of_a_message_that_came_often_few_files_are_opened(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quarantine_list, "MAX_COPIES", 2)
-    monkeypatch.setattr(quarantined_mail, "MAX_COPIES", 2)
+    monkeypatch.setattr(quarantine_view, "MAX_COPIES", 2)
+    monkeypatch.setattr(quarantine_view, "MAX_COPIES", 2)
     for name in ("a", "b", "c"):
         message_id = await site.quarantine(LETTERS[0], f"{name}@held.example")
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import re
 import threading
+import unicodedata
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from jinja2 import UndefinedError
 
+from nbstream.listeners.http.page.foreign_text import visible_text
 from nbstream.listeners.http.page.rendering import (
-    NAVIGATION,
     PageRenderer,
     foreign,
     foreign_lines,
@@ -19,7 +22,6 @@ from nbstream.listeners.http.page.rendering import (
     local_time,
 )
 from nbstream.listeners.http.page.requests import Page
-from nbstream.listeners.http.page.texts import text
 
 
 def test_foreign_text_is_isolated_and_escaped() -> None:
@@ -70,15 +72,6 @@ def test_a_probability_near_its_ends_is_not_rounded_to_them(probability: float, 
     assert format_probability(probability) == shown
 
 
-def test_every_view_of_the_navigation_has_a_name() -> None:
-    assert all(text(name) for _, name in NAVIGATION)
-
-
-def test_an_unknown_text_fails() -> None:
-    with pytest.raises(KeyError):
-        text("layout.no_such_text")
-
-
 def test_an_unknown_value_fails() -> None:
     renderer = PageRenderer("1")
     template = renderer._environment.from_string("{{ no_such_value }}")
@@ -104,3 +97,36 @@ async def test_all_templates_are_compiled_beside_the_loop_before_anybody_asks(
 
     assert sorted(name for name, _ in compiled) == sorted(environment.list_templates())
     assert threading.get_ident() not in {thread for _, thread in compiled}
+
+
+# ``nbstream.listeners.http.page.foreign_text``.
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Ordinary text, ü and 中文 and שלום", "Ordinary text, ü and 中文 and שלום"),
+        ("two\r\n lines\tand more", "two   lines and more"),
+        ("bell\a and escape\x1b[31m", "bell␇ and escape␛[31m"),
+        ("invoice\u202etxt.exe", "invoice[U+202E]txt.exe"),
+        ("\u2066isolated\u2069", "[U+2066]isolated[U+2069]"),
+        ("no\u200bspace", "no[U+200B]space"),
+        ("delete\x7f", "delete[U+007F]"),
+        ("half\udc80", "half[U+DC80]"),
+        ("filled\u3164\u1160", "filled[U+3164][U+1160]"),
+        ("e" + "\u0301" * 50, "e" + "\u0301" * 4),
+    ],
+)
+def test_what_is_hidden_is_shown(text: str, shown: str) -> None:
+    assert visible_text(text) == shown
+
+
+@given(st.text(alphabet=st.characters(), max_size=200))
+def test_nothing_hidden_is_left_and_nothing_is_added_to_the_rest(text: str) -> None:
+    shown = visible_text(text)
+    assert not [c for c in shown if unicodedata.category(c) in {"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"}]
+    assert visible_text(shown) == shown
+
+
+def test_the_length_is_bounded_before_anything_is_looked_at() -> None:
+    assert visible_text("a" * 10 + "\u202e", 10) == "a" * 10

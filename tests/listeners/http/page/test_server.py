@@ -19,10 +19,10 @@ from nbstream.listeners.http.page.requests import (
     Page,
     PageRefused,
     PageRequest,
+    PageRoute,
     Redirect,
     Role,
 )
-from nbstream.listeners.http.page.routes import PageRoute
 from tests.listeners.http.http_listener import open_http, rest
 from tests.listeners.http.page.page_listener import PageListener, open_page, title_of
 from tests.waiting import until

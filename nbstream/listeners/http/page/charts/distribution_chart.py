@@ -16,12 +16,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from markupsafe import Markup
 
-from nbstream.listeners.http.page.charts.axes import Frame, Scale, coordinate, lines, tick_label
-from nbstream.listeners.http.page.charts.log_odds import (
+from nbstream.listeners.http.page.charts.axes import (
     MAX_LOG_ODDS,
+    Frame,
+    Scale,
+    coordinate,
+    lines,
     log_odds,
     probability,
     probability_ticks,
+    tick_label,
 )
 
 if TYPE_CHECKING:
@@ -34,6 +38,11 @@ _MARGIN = 0.5  # of log-odds
 _ROW = 22  # height of the handle of one threshold, above the data
 _GRIP = 10  # half the width that a finger meets
 FRAME = Frame(height=318, top=3 * _ROW + 6, bottom=50)
+_TITLE = "P(spam) of ham and spam before their labels"
+_DESCRIPTION = (
+    "Ham above the middle line, spam below it, on a logarithmic scale of messages; P(spam) from left to right."
+)
+_X_AXIS = "P(spam), spread by its log-odds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,29 +80,17 @@ def _counts(ascending: FloatArray, inner_edges: FloatArray) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class ThresholdHandle:
-    """A threshold on the chart: its name in forms, what is written on it, and its P(spam), infinite for never.
+    """A threshold on the chart: its name, which is written on it, and its P(spam), infinite for never.
 
     ``words`` say where it stands.
     """
 
     name: str
-    label: str
     words: str
     threshold: float
 
 
-@dataclass(frozen=True, slots=True)
-class DistributionTexts:
-    """What is written on the chart; ``ham`` and ``spam`` name the two halves."""
-
-    title: str
-    description: str
-    ham: str
-    spam: str
-    x_axis: str
-
-
-def draw_distribution(histogram: Histogram, texts: DistributionTexts) -> Markup:
+def draw_distribution(histogram: Histogram) -> Markup:
     """Return the chart as SVG, without the thresholds."""
     highest = max(1, *histogram.ham, *histogram.spam)
     y_scale = FRAME.y_scale(-1, 1)
@@ -108,11 +105,11 @@ def draw_distribution(histogram: Histogram, texts: DistributionTexts) -> Markup:
     ]
     names = (  # where the other class is: the own one may fill the place
         Markup('<text class="name {}" x="{}" y="{}" text-anchor="{}">{}</text>').format(
-            label, x, coordinate(y_scale.position(height)), anchor, text
+            label, x, coordinate(y_scale.position(height)), anchor, label
         )
-        for label, text, x, anchor, height in (
-            ("ham", texts.ham, FRAME.width - FRAME.right - 6, "end", 0.86),
-            ("spam", texts.spam, FRAME.left + 6, "start", -0.93),
+        for label, x, anchor, height in (
+            ("ham", FRAME.width - FRAME.right - 6, "end", 0.86),
+            ("spam", FRAME.left + 6, "start", -0.93),
         )
     )
     content = (
@@ -120,9 +117,9 @@ def draw_distribution(histogram: Histogram, texts: DistributionTexts) -> Markup:
         *areas,
         FRAME.x_axis(histogram.x_scale, probability_ticks(histogram.x_scale)),
         *names,
-        FRAME.x_axis_name(texts.x_axis),
+        FRAME.x_axis_name(_X_AXIS),
     )
-    return FRAME.drawing("distribution", texts.title, texts.description, content)
+    return FRAME.drawing("distribution", _TITLE, _DESCRIPTION, content)
 
 
 def _height(count: int, highest: int) -> float:
@@ -187,5 +184,5 @@ def _handle(handle: ThresholdHandle, row: int, scale: Scale) -> Markup:
         text_x=-_GRIP if is_right else _GRIP,
         text_y=top + 11,
         anchor="end" if is_right else "start",
-        label=handle.label,
+        label=handle.name,
     )

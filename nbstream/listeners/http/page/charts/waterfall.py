@@ -92,7 +92,7 @@ def draw_waterfall(steps: Sequence[Step], axis: Axis, title: str) -> Markup:
 def round_ticks(low: float, high: float, count: int = 5) -> Sequence[float]:
     """Return about ``count`` round numbers from ``low`` to ``high``, 0 among them where it lies there."""
     width = high - low
-    if not 0 < width < math.inf:
+    if not 0 < width / count < math.inf:
         return ()
     power = 10.0 ** math.floor(math.log10(width / count))
     step = next(power * factor for factor in (1, 2, 5, 10) if width / (power * factor) <= count)

@@ -12,24 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.evaluation.tuning import LabelledSample, count_errors
-from nbstream.listeners.http.page.charts.budget_chart import BudgetTexts, draw_budget_use
-from nbstream.listeners.http.page.charts.det_chart import DetTexts, det_point, draw_det
+from nbstream.listeners.http.page.charts.axes import log_odds, probability
+from nbstream.listeners.http.page.charts.budget_chart import draw_budget_use
+from nbstream.listeners.http.page.charts.det_chart import det_point, draw_det
 from nbstream.listeners.http.page.charts.distribution_chart import (
-    DistributionTexts,
     Histogram,
     ThresholdHandle,
     draw_distribution,
     draw_handles,
 )
-from nbstream.listeners.http.page.charts.log_odds import log_odds, probability
 from nbstream.policy.first_scores import BudgetUse
 from tests.evaluation.scored import random_scores
 from tests.listeners.http.page.charts.svg import is_within_view_box, parse_svg
 
 HOSTILE = "</title><script>alert(1)</script>\"'&"
-DISTRIBUTION = DistributionTexts(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE)
-DET = DetTexts(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE)
-BUDGET = BudgetTexts(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE)
 
 P = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 1.0, 5e-324, math.nextafter(1, 0), 0.5]))
 THRESHOLDS = st.one_of(st.floats(1e-300, 1), st.just(math.inf))
@@ -62,7 +58,7 @@ def test_any_distribution_is_drawn_within_its_box_and_has_all_messages(
 ) -> None:
     histogram = Histogram.of(sample, thresholds)
 
-    drawn(draw_distribution(histogram, DISTRIBUTION))
+    drawn(draw_distribution(histogram))
     assert (sum(histogram.ham), sum(histogram.spam)) == (len(sample.hams), len(sample.spams))
     assert len(histogram.ham) == len(histogram.spam) == len(histogram.edges) - 1 == 60
     assert all(left < right for left, right in zip(histogram.edges, histogram.edges[1:], strict=False))
@@ -72,7 +68,7 @@ def test_any_distribution_is_drawn_within_its_box_and_has_all_messages(
 def test_handles_stand_at_their_thresholds(sample: LabelledSample, thresholds: list[float]) -> None:
     histogram = Histogram.of(sample, thresholds)
     handles = [
-        ThresholdHandle(name, HOSTILE, HOSTILE, threshold)
+        ThresholdHandle(name, HOSTILE, threshold)
         for name, threshold in zip(("unsure", "spam", "reject"), thresholds, strict=True)
     ]
 
@@ -98,7 +94,7 @@ def test_handles_stand_at_their_thresholds(sample: LabelledSample, thresholds: l
 
 def test_ham_stands_above_the_middle_and_spam_hangs_below_it() -> None:
     histogram = Histogram.of(LabelledSample(np.array([0.5] * 9), np.array([0.5] * 9)), [])
-    root = drawn(draw_distribution(histogram, DISTRIBUTION))
+    root = drawn(draw_distribution(histogram))
 
     ys = {
         label: [float(y) for y in re.findall(r"[ML][-0-9.]+ ([-0-9.]+)", path_of(root, f"area {label}"))]
@@ -116,8 +112,8 @@ def test_the_number_of_elements_does_not_grow_with_the_messages() -> None:
         sample = LabelledSample.from_first_scores(random_scores(count, count))
         errors = count_errors(sample, np.array([0.95]))
         sizes.append(
-            [len(draw_distribution(Histogram.of(sample, [0.95]), DISTRIBUTION)),
-             len(draw_det(sample, [errors], errors, errors, DET) or "")]
+            [len(draw_distribution(Histogram.of(sample, [0.95]))),
+             len(draw_det(sample, [errors], errors, errors) or "")]
         )  # fmt: skip
 
     assert all(large < 2 * small + 2000 for small, large in zip(*sizes, strict=True))
@@ -128,7 +124,7 @@ def test_the_number_of_elements_does_not_grow_with_the_messages() -> None:
 def test_any_trade_off_is_drawn_within_its_box(sample: LabelledSample, thresholds: list[float]) -> None:
     present, chosen, *budgets = (count_errors(sample, np.array([threshold])) for threshold in thresholds)
 
-    svg = draw_det(sample, budgets, present, chosen, DET)
+    svg = draw_det(sample, budgets, present, chosen)
 
     assert (svg is None) == (len(sample.hams) * len(sample.spams) == 0)
     if svg is not None:
@@ -164,7 +160,7 @@ USES = st.lists(
 
 @given(USES, st.floats(1e-6, 0.5))
 def test_any_use_of_a_budget_is_drawn_within_its_box(uses: list[BudgetUse], rate: float) -> None:
-    root = drawn(draw_budget_use(rate, uses, BUDGET))
+    root = drawn(draw_budget_use(rate, uses, HOSTILE))
 
     names = [text for text in root.iter("text") if text.attrib.get("class", "").startswith("name")]
     ys = sorted(float(name.attrib["y"]) for name in names)
@@ -172,7 +168,7 @@ def test_any_use_of_a_budget_is_drawn_within_its_box(uses: list[BudgetUse], rate
 
 
 def test_a_kept_budget_has_its_loss_below_what_was_allowed() -> None:
-    root = drawn(draw_budget_use(0.01, [BudgetUse(1.0, 500, 1), BudgetUse(2.0, 1000, 4)], BUDGET))
+    root = drawn(draw_budget_use(0.01, [BudgetUse(1.0, 500, 1), BudgetUse(2.0, 1000, 4)], HOSTILE))
 
     ends = {name: float(path_of(root, f"line {name}").rpartition(" ")[2]) for name in ("lost", "allowed")}
     assert ends["allowed"] < ends["lost"]  # the higher, the smaller

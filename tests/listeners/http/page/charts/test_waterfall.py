@@ -7,7 +7,7 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nbstream.listeners.http.page.charts.waterfall import (
@@ -110,6 +110,7 @@ numbers = st.floats(allow_nan=True, allow_infinity=True)
 
 
 @given(st.lists(st.tuples(numbers, numbers), max_size=5), numbers, numbers)
+@example([], 0.0, 5e-324)
 def test_no_number_leaves_the_drawing(bounds: list[tuple[float, float]], low: float, high: float) -> None:
     axis = Axis(low, high, [Mark(tick, "") for tick in round_ticks(low, high)])
     svg = draw_waterfall([Step(StepKind.CLUE, "", *pair) for pair in bounds], axis, "")
