@@ -19,8 +19,8 @@ from nbstream.store.acknowledged.lesson_journal import LessonJournal
 from nbstream.store.embedded.server import EmbeddedRedis
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.mirror.segments import NoSharedMemory, Segments
-from nbstream.store.model.acknowledgement import ReplicaWaitOptions
 from nbstream.store.model.autolearn_layer import AutolearnModel
+from nbstream.store.model.commit import ReplicaWaitOptions
 from nbstream.store.model.model import Model
 from nbstream.store.model.temporary import temporary_model, temporary_name
 from nbstream.store.recent import checked_messages
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from nbstream.addresses import TcpAddress
     from nbstream.config import Settings
-    from nbstream.store.model.acknowledgement import LessonRecorder
+    from nbstream.store.model.commit import LessonRecorder
 
 
 # What holds the counts with the engine of the process.

@@ -19,12 +19,14 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.lesson_weight import grown_lesson_weight
-from nbstream.errors import NbstreamError, StoreIncompatible, StoreUnavailable
+from nbstream.errors import NbstreamError, StoreIncompatible
 from nbstream.filter.protocols import SilentObserver
 from nbstream.policy import autolearn
 from nbstream.store.cancellation import stop_if_cancelled
+from nbstream.store.model.commit import Settled, commit_planned
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
+from nbstream.store.model.scripts import LessonCommit
 
 if TYPE_CHECKING:
     from nbstream.filter.protocols import CountSource, LessonStore
@@ -37,9 +39,9 @@ _log = logging.getLogger(__name__)
 
 MAX_QUEUED = 256  # candidates: the same number as of checks that wait to be remembered, at most 6 MB
 AUTOLEARN_SOURCE = "auto"
-_MAX_CONFLICTS = 20
 _RECONCILE_SECONDS = 3600.0
 _RETRY_SECONDS = 60.0
+_REMOVAL_NOTE = LessonNote(AUTOLEARN_SOURCE, "", Assessment(0.5, "unsure"), Assessment(0.5, "unsure"))
 
 
 class AutolearnLayer:
@@ -55,18 +57,15 @@ class AutolearnLayer:
         Returns None where nothing was autolearned of it, or others take it back at this moment. Raises
         ``StoreUnavailable``; the call may be repeated then.
         """
-        for _ in range(_MAX_CONFLICTS):
-            entry = await self.model.entry(message_key)
-            if entry is None:
-                return None
-            no_assessment = Assessment(0.5, "unsure")
-            change = await self.model.commit_lesson(
-                message_key, entry, None, LessonNote(AUTOLEARN_SOURCE, "", no_assessment, no_assessment)
-            )
-            if isinstance(change, bytes):
-                await self.counts.wait_until_applied(change)
-                return entry.label
-        raise StoreUnavailable(f"message {message_key} is being changed by others all the time")
+
+        async def plan_removal(_: LedgerEntry | None, __: LessonCommit | None) -> LessonCommit | Settled[None]:
+            entry = await self.model.entry(message_key)  # also after a conflict: the layer may have been dropped
+            return LessonCommit(message_key, entry, None, _REMOVAL_NOTE) if entry else Settled(None)
+
+        removed = await commit_planned(
+            self.model.commit_lesson, message_key, None, plan_removal, self.counts.wait_until_applied
+        )
+        return removed.old.label if isinstance(removed, LessonCommit) and removed.old else None
 
     async def withdraw_many(self, message_keys: Sequence[str]) -> dict[str, str | StoreIncompatible]:
         """Take back what was autolearned of several messages, and return the labels by message key.

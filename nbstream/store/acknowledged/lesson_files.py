@@ -37,7 +37,7 @@ from nbstream.errors import StoreIncompatible
 from nbstream.store import frames
 from nbstream.store.acknowledged.missing_lessons import RecordedLesson
 from nbstream.store.frames import NoFrame
-from nbstream.store.model.acknowledgement import KEPT_SECONDS, AcknowledgedLesson
+from nbstream.store.model.commit import KEPT_SECONDS, AcknowledgedLesson
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

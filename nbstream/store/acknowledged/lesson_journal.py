@@ -18,7 +18,7 @@ from nbstream.store.acknowledged.lesson_files import LessonFileWriter, pack_fram
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nbstream.store.model.acknowledgement import AcknowledgedLesson
+    from nbstream.store.model.commit import AcknowledgedLesson
 
 _log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from nbstream.policy.config_bounds import MAX_FIRST_SCORES
 from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
 from nbstream.store.model import ledger
-from nbstream.store.model.acknowledgement import (
+from nbstream.store.model.commit import (
     KEPT_SECONDS,
     UNKNOWN_VERSION,
     AcknowledgedLesson,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from nbstream.policy.first_scores import FirstScores
-    from nbstream.store.model.acknowledgement import LessonRecorder
+    from nbstream.store.model.commit import LessonRecorder
     from nbstream.store.model.history import LessonNote
 
 _log = logging.getLogger(__name__)

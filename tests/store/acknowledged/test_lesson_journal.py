@@ -25,7 +25,7 @@ from nbstream.store.acknowledged.lesson_files import (
     unpack_frames,
 )
 from nbstream.store.acknowledged.lesson_journal import LessonJournal
-from nbstream.store.model.acknowledgement import KEPT_SECONDS
+from nbstream.store.model.commit import KEPT_SECONDS
 from tests.integration.test_full_disk import fill
 from tests.store.acknowledged.test_lesson_frames import acknowledged
 from tests.waiting import until

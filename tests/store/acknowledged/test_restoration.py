@@ -18,7 +18,7 @@ from nbstream.filter import Filter
 from nbstream.store.acknowledged.lesson_files import LessonFileWriter, lesson_files
 from nbstream.store.acknowledged.lesson_restorer import LessonRestorer
 from nbstream.store.acknowledged.missing_lessons import Finding
-from nbstream.store.model.acknowledgement import ReplicaWaitOptions
+from nbstream.store.model.commit import ReplicaWaitOptions
 from nbstream.store.model.history import HistoryRecord
 from nbstream.store.model.model import Model
 from nbstream.store.transfer.model_import import finish_import

@@ -19,7 +19,7 @@ from nbstream.errors import StoreRefuses
 from nbstream.policy.first_scores import FirstScore
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.mirror import Mirror
-from nbstream.store.model.acknowledgement import AcknowledgedLesson, LessonRecorder
+from nbstream.store.model.commit import AcknowledgedLesson, LessonRecorder
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import LessonBatch, LessonCommit

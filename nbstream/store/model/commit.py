@@ -1,8 +1,18 @@
-"""What an acknowledgement needs: the lesson as it can be committed once more, and replicas that have it.
+"""The one way to commit a lesson, and what makes it one that may be acknowledged.
 
-Rules: the entry and the note are kept as the learn script got them, so that recording a lesson packs nothing twice
-and the lesson can be repeated to the last digit. The entry that it replaced is not kept: whoever repeats the
-lesson replaces the entry that the ledger has then.
+A lesson may be acknowledged when Redis has answered the step of ``learn.lua`` that replaced one version of the
+ledger entry by another, when the lesson is in the journal of this host (a disk that fails or is slow does not hold
+it up), when as many replicas have it as are to be waited for, and when the counts that answer checks show it. What
+others have changed meanwhile is planned again. ``commit_planned`` does all of that for one message. Bulk lessons
+are committed by ``Model.commit_lessons``, and those of them that conflict are taught by themselves. An undo and
+an import commit once: what others say at the same moment stays.
+
+A reply may get lost although the step was carried out. The lesson is then committed again, and finds its own entry
+in the ledger: that is its acknowledgement. A removal leaves no entry; its own attempt is in the history.
+
+What is recorded: the entry and the note as the learn script got them, so that nothing is packed twice and the
+lesson can be repeated to the last digit. The entry that it replaced is not kept: whoever repeats the lesson
+replaces the entry that the ledger has then.
 
 WAIT counts the replicas that have all writes of its own connection. Therefore a write that changes nothing
 goes before it on the same connection: replication keeps the order, so a replica that has this write has every one
@@ -16,13 +26,14 @@ the write, still loses it unless all replicas are waited for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from nbstream.errors import StoreRefuses
+from nbstream.errors import StoreRefuses, StoreUnavailable
 from nbstream.store.model.history import LessonNote, read_note
-from nbstream.store.model.ledger import LedgerEntry
+from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
+from nbstream.store.model.scripts import LessonCommit
 from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
@@ -30,6 +41,62 @@ if TYPE_CHECKING:
 
     from nbstream.store.connection import ServerGuard
     from nbstream.store.model.keys import ModelKeys
+
+_MAX_CONFLICTS = 20  # of one lesson, each with somebody else who was faster
+
+_Plan = TypeVar("_Plan", bound=LessonCommit)
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Settled(Generic[_Result]):
+    """A plan to commit nothing, and what comes of that."""
+
+    result: _Result
+
+
+def is_own_entry(lesson: LessonCommit, entry: LedgerEntry | None) -> bool:
+    """Return whether ``entry``, which the ledger has now, is the one that ``lesson`` writes.
+
+    That is so where the reply to the write was lost, and the write was repeated: it was applied once. A missing
+    entry is nobody's: ``commit_lesson`` itself knows whether a removal was its own.
+    """
+    return entry is not None and lesson.new is not None and entry.version == lesson.new.version
+
+
+async def commit_planned(
+    commit: Callable[[str, LedgerEntry | None, LedgerEntry | None, LessonNote], Awaitable[bytes | LedgerConflict]],
+    message_key: str,
+    entry: LedgerEntry | None,
+    plan_lesson: Callable[[LedgerEntry | None, _Plan | None], Awaitable[_Plan | Settled[_Result]]],
+    wait_until_applied: Callable[[bytes], Awaitable[None]] | None = None,
+) -> _Plan | Settled[_Result]:
+    """Plan and commit a lesson until nobody else is faster; return the plan once it may be acknowledged.
+
+    ``plan_lesson`` is called with the entry that the ledger has, in the beginning ``entry``, and with the plan
+    that somebody else was faster than. ``commit`` is ``commit_lesson`` of the store, and ``wait_until_applied``
+    that of the counts, None where nobody reads them for the answer. Raises ``StoreUnavailable``, and what these
+    raise; the same lesson may be taught again then.
+    """
+    plan: _Plan | None = None
+    for _ in range(_MAX_CONFLICTS):
+        if plan and entry and is_own_entry(plan, entry):  # the reply to our own write was lost
+            change = entry.change
+            break
+        next_plan = await plan_lesson(entry, plan)
+        if isinstance(next_plan, Settled):
+            return next_plan
+        plan = next_plan
+        answer = await commit(message_key, plan.old, plan.new, plan.note)
+        if isinstance(answer, bytes):
+            change = answer
+            break
+        entry = answer.entry
+    else:
+        raise StoreUnavailable(f"message {message_key} is being changed by others all the time")
+    if wait_until_applied:
+        await wait_until_applied(change)
+    return plan
 
 
 KEPT_SECONDS = 900.0
