@@ -143,14 +143,14 @@ async def open_running_redis(settings: Settings) -> AsyncIterator[RedisClients]:
         yield clients
 
 
-def make_model(settings: Settings, client: Redis, recorder: LessonRecorder | None = None) -> Model:
-    """Return the model that the settings name; ``recorder`` records the lessons that Redis acknowledges."""
+def make_model(settings: Settings, client: Redis, journal: LessonRecorder | None = None) -> Model:
+    """Return the model that the settings name; ``journal`` records the lessons that Redis acknowledges."""
     return Model(
         client,
         settings.model.name,
         settings.model.ledger_days * _DAY_SECONDS,
         settings.model.half_life_days,
-        recorder=recorder,
+        journal=journal,
         replica_wait=ReplicaWaitOptions(settings.redis.wait_replicas, settings.redis.timeout_seconds / 2),
     )
 

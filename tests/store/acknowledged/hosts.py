@@ -63,8 +63,8 @@ async def host_at(server: str | ClusterNodes | SentinelNodes, state_dir: Path) -
     journal = LessonJournal(state_dir / FOLDER)
     client = open_client(options)
     following_client = open_client(options, retries=0)
-    model = Model(client, "test", 3600, recorder=journal)
-    mirror = Mirror(Model(following_client, "test", 3600, recorder=journal), 2.0)
+    model = Model(client, "test", 3600, journal=journal)
+    mirror = Mirror(Model(following_client, "test", 3600, journal=journal), 2.0)
     losses = Losses()
     parts = FilterParts(
         tokenizer=Tokenizer(), classifier=Classifier(), calibration=Calibration(), model=model, counts=mirror

@@ -53,7 +53,7 @@ rounds = st.lists(st.dictionaries(st.sampled_from(MESSAGES), contents, min_size=
 
 
 async def open_model(client: Redis, name: str = "test", recorder: LessonRecorder | None = None) -> Model:
-    return await Model(client, name, 3600, first_scores=LIMIT, recorder=recorder).open()
+    return await Model(client, name, 3600, first_scores=LIMIT, journal=recorder).open()
 
 
 def entry_of(message_key: str, content: Content, old: LedgerEntry | None) -> LedgerEntry | None:
