@@ -14,15 +14,13 @@ from nbstream.bayes.table_counts import TableCounts
 from nbstream.engine.choice import PYTHON, Engine
 from nbstream.engine.table import TableFunctions
 from nbstream.store import connection
-from nbstream.store.acknowledged.lesson_files import FOLDER
-from nbstream.store.acknowledged.lesson_journal import LessonJournal
+from nbstream.store.acknowledged.lesson_journal import FOLDER, LessonJournal
 from nbstream.store.embedded.server import EmbeddedRedis
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.mirror.segments import NoSharedMemory, Segments
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.commit import ReplicaWaitOptions
-from nbstream.store.model.model import Model
-from nbstream.store.model.temporary import temporary_model, temporary_name
+from nbstream.store.model.model import Model, temporary_model, temporary_name
 from nbstream.store.recent import checked_messages
 from nbstream.store.recent.row_search import RowSearch
 

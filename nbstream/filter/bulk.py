@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from nbstream.filter.lesson_plan import LessonPlanner
     from nbstream.filter.message_counts import MessageCounts
     from nbstream.filter.parts import FilterParts
-    from nbstream.filter.protocols import CountSource
     from nbstream.filter.scorer import Scorer
+    from nbstream.filter.sources import CountSource
     from nbstream.policy.lesson_source import LessonSource
 
 

@@ -36,7 +36,7 @@ from redis.exceptions import ResponseError
 
 from nbstream.errors import NbstreamError, StoreIncompatible, StoreUnavailable
 from nbstream.logs import event_fields
-from nbstream.store.acknowledged.lesson_files import LessonFileReader
+from nbstream.store.acknowledged.lesson_journal import LessonFileReader
 from nbstream.store.acknowledged.missing_lessons import Finding, find_lessons
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled

@@ -13,8 +13,7 @@ from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
 from nbstream.filter import Filter, FilterParts, FilterPolicy
 from nbstream.policy.thresholds import ThresholdPolicy
-from nbstream.store.acknowledged.lesson_files import FOLDER
-from nbstream.store.acknowledged.lesson_journal import LessonJournal
+from nbstream.store.acknowledged.lesson_journal import FOLDER, LessonJournal
 from nbstream.store.acknowledged.lesson_restorer import LessonRestorer
 from nbstream.store.acknowledged.missing_lessons import Finding
 from nbstream.store.connection import ClusterNodes, ConnectionOptions, SentinelNodes, open_client

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.store.acknowledged.lesson_files import pack_frame, unpack_frames
+from nbstream.store.acknowledged.lesson_journal import pack_frame, unpack_frames
 from nbstream.store.model.commit import AcknowledgedLesson
 from nbstream.store.model.history import history_fields
 from tests.store.lessons import TOKENS, entry

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from nbstream.filter import Filter
-from nbstream.store.acknowledged.lesson_files import LessonFileWriter, lesson_files
+from nbstream.store.acknowledged.lesson_journal import LessonFileWriter, lesson_files
 from nbstream.store.acknowledged.lesson_restorer import LessonRestorer
 from nbstream.store.acknowledged.missing_lessons import Finding
 from nbstream.store.model.commit import ReplicaWaitOptions
