@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.filter import CountSource, LessonStore
     from nbstream.metrics.daemon import DaemonMetrics
+    from nbstream.store.canaries import Canaries
     from nbstream.store.mirror.mirror import Mirror
     from nbstream.store.model.autolearn_layer import AutolearnModel
     from nbstream.store.model.model import Model
+    from nbstream.store.recent.checked_messages import RecentMessages
 
 
 def tokenizer_options(settings: Settings) -> tokenizer.TokenizerOptions:
@@ -44,10 +46,10 @@ def make_filter(  # noqa: PLR0913 - most have a default, and are named where the
     observer: filter_.FilterObserver | None = None,
     *,
     wrap_tokenizer: Callable[[tokenizer.Tokenizer], tokenizer.Tokenizer] | None = None,
-    checked_messages: filter_.CheckedMessageSource | None = None,
+    checked_messages: RecentMessages | None = None,
     autolearn_layer: filter_.AutolearnLayer | None = None,
     check_queue: filter_.CheckQueue | None = None,
-    canaries: filter_.CanarySource | None = None,
+    canaries: Canaries | None = None,
     engine: Engine = PYTHON,
 ) -> filter_.Filter:
     """Return the filter over a model.

@@ -14,15 +14,13 @@ from nbstream.bayes.table_counts import TableCounts
 from nbstream.engine.choice import PYTHON, Engine
 from nbstream.engine.table import TableFunctions
 from nbstream.store import connection
-from nbstream.store.acknowledged.lesson_files import FOLDER
-from nbstream.store.acknowledged.lesson_journal import LessonJournal
+from nbstream.store.acknowledged.lesson_journal import FOLDER, LessonJournal
 from nbstream.store.embedded.server import EmbeddedRedis
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.mirror.segments import NoSharedMemory, Segments
-from nbstream.store.model.acknowledgement import ReplicaWaitOptions
 from nbstream.store.model.autolearn_layer import AutolearnModel
-from nbstream.store.model.model import Model
-from nbstream.store.model.temporary import temporary_model, temporary_name
+from nbstream.store.model.commit import ReplicaWaitOptions
+from nbstream.store.model.model import Model, temporary_model, temporary_name
 from nbstream.store.recent import checked_messages
 from nbstream.store.recent.row_search import RowSearch
 
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
 
     from nbstream.addresses import TcpAddress
     from nbstream.config import Settings
-    from nbstream.store.model.acknowledgement import LessonRecorder
+    from nbstream.store.model.commit import LessonRecorder
 
 
 # What holds the counts with the engine of the process.
@@ -143,14 +141,14 @@ async def open_running_redis(settings: Settings) -> AsyncIterator[RedisClients]:
         yield clients
 
 
-def make_model(settings: Settings, client: Redis, recorder: LessonRecorder | None = None) -> Model:
-    """Return the model that the settings name; ``recorder`` records the lessons that Redis acknowledges."""
+def make_model(settings: Settings, client: Redis, journal: LessonRecorder | None = None) -> Model:
+    """Return the model that the settings name; ``journal`` records the lessons that Redis acknowledges."""
     return Model(
         client,
         settings.model.name,
         settings.model.ledger_days * _DAY_SECONDS,
         settings.model.half_life_days,
-        recorder=recorder,
+        journal=journal,
         replica_wait=ReplicaWaitOptions(settings.redis.wait_replicas, settings.redis.timeout_seconds / 2),
     )
 

@@ -14,7 +14,7 @@ from nbstream.doctor.examination import in_thread, run_parts
 from nbstream.doctor.redis_server import format_bytes
 from nbstream.findings import note, ok, problem, warning
 from nbstream.spool import segments
-from nbstream.spool.backlog import FAILED, MAX_FAILED, measure_backlog
+from nbstream.spool.reader import FAILED, MAX_FAILED, measure_backlog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -5,32 +5,30 @@ Redis and the mirror of this process has it. Both may be repeated: the second ca
 unless a person insists.
 """
 
-from nbstream.filter.autolearner import Autolearner, AutolearnLayer, AutolearnReconciler
+from nbstream.filter.autolearner import Autolearner, AutolearnReconciler
 from nbstream.filter.filter import CheckDecider, Filter, LearnableMessage
 from nbstream.filter.lesson_plan import TokenizedMessage
 from nbstream.filter.lesson_text import describe_known_messages, describe_lesson, describe_lessons
-from nbstream.filter.parts import CompositeObserver, CountingObserver, FilterParts, RememberingObserver
-from nbstream.filter.protocols import (
-    CanarySource,
-    CheckedMessageSource,
-    CountSource,
+from nbstream.filter.parts import (
+    CompositeObserver,
+    CountingObserver,
     FilterObserver,
-    LessonStore,
+    FilterParts,
+    RememberingObserver,
     SilentObserver,
 )
 from nbstream.filter.results import Check, CheckSeconds, Contradiction, FilterPolicy, Lesson, LessonOutcome
 from nbstream.filter.scorer import CheckQueue
+from nbstream.filter.sources import AutolearnLayer, CountSource, LessonStore
 
 __all__ = [
     "AutolearnLayer",
     "AutolearnReconciler",
     "Autolearner",
-    "CanarySource",
     "Check",
     "CheckDecider",
     "CheckQueue",
     "CheckSeconds",
-    "CheckedMessageSource",
     "CompositeObserver",
     "Contradiction",
     "CountSource",

@@ -15,72 +15,30 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.lesson_weight import grown_lesson_weight
-from nbstream.errors import NbstreamError, StoreIncompatible, StoreUnavailable
-from nbstream.filter.protocols import SilentObserver
+from nbstream.errors import NbstreamError
+from nbstream.filter.parts import SilentObserver
+from nbstream.filter.sources import AUTOLEARN_SOURCE
 from nbstream.policy import autolearn
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 
 if TYPE_CHECKING:
-    from nbstream.filter.protocols import CountSource, LessonStore
     from nbstream.filter.results import Check, CheckSeconds
     from nbstream.filter.scorer import Scorer
+    from nbstream.filter.sources import AutolearnLayer, LessonStore
     from nbstream.policy.envelope import BuildEnvelope
     from nbstream.tokens.tokenizer import Tokens
 
 _log = logging.getLogger(__name__)
 
 MAX_QUEUED = 256  # candidates: the same number as of checks that wait to be remembered, at most 6 MB
-AUTOLEARN_SOURCE = "auto"
-_MAX_CONFLICTS = 20
 _RECONCILE_SECONDS = 3600.0
 _RETRY_SECONDS = 60.0
-
-
-class AutolearnLayer:
-    """The autolearn layer: ``model`` stores its lessons, ``counts`` is where its counts are read."""
-
-    def __init__(self, model: LessonStore, counts: CountSource) -> None:
-        self.model = model
-        self.counts = counts
-
-    async def withdraw(self, message_key: str) -> str | None:
-        """Take back exactly what was autolearned of the message, and return its label.
-
-        Returns None where nothing was autolearned of it, or others take it back at this moment. Raises
-        ``StoreUnavailable``; the call may be repeated then.
-        """
-        for _ in range(_MAX_CONFLICTS):
-            entry = await self.model.entry(message_key)
-            if entry is None:
-                return None
-            no_assessment = Assessment(0.5, "unsure")
-            change = await self.model.commit_lesson(
-                message_key, entry, None, LessonNote(AUTOLEARN_SOURCE, "", no_assessment, no_assessment)
-            )
-            if isinstance(change, bytes):
-                await self.counts.wait_until_applied(change)
-                return entry.label
-        raise StoreUnavailable(f"message {message_key} is being changed by others all the time")
-
-    async def withdraw_many(self, message_keys: Sequence[str]) -> dict[str, str | StoreIncompatible]:
-        """Take back what was autolearned of several messages, and return the labels by message key.
-
-        Messages of which nothing was autolearned are left out. Where a ledger entry cannot be read, the error
-        stands in the place of the label. Raises ``StoreUnavailable``.
-        """
-        withdrawn: dict[str, str | StoreIncompatible] = {}
-        for key, entry in zip(message_keys, await self.model.entries(message_keys), strict=True):
-            if isinstance(entry, StoreIncompatible):
-                withdrawn[key] = entry
-            elif entry and (label := await self.withdraw(key)):
-                withdrawn[key] = label
-        return withdrawn
 
 
 class AutolearnReconciler:

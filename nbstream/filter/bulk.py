@@ -39,8 +39,9 @@ from nbstream.filter.message_counts import count_names
 from nbstream.filter.results import Lesson, LessonOutcome
 from nbstream.policy.lesson_source import Insistence
 from nbstream.store.cancellation import stop_if_cancelled
+from nbstream.store.model.commit import is_own_entry
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
-from nbstream.store.model.scripts import LessonBatch, LessonCommit
+from nbstream.store.model.scripts import LessonBatch
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -50,8 +51,8 @@ if TYPE_CHECKING:
     from nbstream.filter.lesson_plan import LessonPlanner
     from nbstream.filter.message_counts import MessageCounts
     from nbstream.filter.parts import FilterParts
-    from nbstream.filter.protocols import CountSource
     from nbstream.filter.scorer import Scorer
+    from nbstream.filter.sources import CountSource
     from nbstream.policy.lesson_source import LessonSource
 
 
@@ -209,11 +210,10 @@ class BulkLearner:
                 part.counts_full = error
                 break
             batch_counts.apply_lesson(i, planned.counts_after)
-            commit = LessonCommit(message.key, planned.old_entry, planned.new_entry, planned.note)
-            if not part.commits.has_room(commit):
+            if not part.commits.has_room(planned):
                 yield part
                 part = _PartPlan(withdrawn)
-            part.commits.add(commit)
+            part.commits.add(planned)
             part.lessons.append((message, planned))
         yield part
 
@@ -261,7 +261,7 @@ class BulkLearner:
     ) -> Lesson | NbstreamError:
         if isinstance(answer, NbstreamError):
             return answer
-        if isinstance(answer, LedgerConflict) and not planned.has_written(answer.entry):
+        if isinstance(answer, LedgerConflict) and not is_own_entry(planned, answer.entry):
             try:
                 return await self._learn_one(message, request.label, request.lesson_source)
             except NbstreamError as error:

@@ -10,13 +10,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.errors import CountsFull, StoreIncompatible, StoreRefuses, StoreUnavailable
+from nbstream.errors import CountsFull, StoreIncompatible, StoreRefuses
 from nbstream.filter.bulk import BulkLearner, BulkRequest
 from nbstream.filter.lesson_plan import CountedCheck, LessonPlanner, TokenizedMessage
 from nbstream.filter.message_counts import count_names
 from nbstream.filter.results import CheckSeconds, Contradiction, Lesson, LessonOutcome
 from nbstream.filter.scorer import decide_check
 from nbstream.policy.lesson_source import Insistence, LessonSource
+from nbstream.store.model.commit import Settled, commit_planned
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokenizer import Tokens
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from nbstream.store.model.ledger import LedgerEntry
     from nbstream.tokens.tokenizer import TakenApart
 
-_MAX_CONFLICTS = 20
 _THREAD_BYTES = 64 * 1024
 """Larger messages are tokenized in a thread: other work then waits for a switch of threads only."""
 
@@ -195,61 +195,59 @@ class Filter:
         self, message: TokenizedMessage, label: str | None, lesson_source: LessonSource
     ) -> Lesson:
         """Change the ledger entry of the message to ``label``, or remove it where ``label`` is None."""
-        key, model = message.key, self.parts.model
+        model, seen = self.parts.model, lesson_source.insisted_version
         before = await self._check_with_counts(message, None)
-        planned: PlannedLesson | None = None
-        # Most messages that are learned are new. Therefore no entry is looked up: if there is one, the answer to
-        # the first write says so.
-        seen = lesson_source.insisted_version
-        entry = await model.entry(key) if label is None or seen is not None else None
-        for _ in range(_MAX_CONFLICTS):
-            if seen is not None or (entry.label if entry else None) == label:
-                if entry and planned and planned.has_written(entry):  # the reply to our own write was lost
-                    change = entry.change
-                    break
-                if entry is None:
-                    await model.confirm()  # an earlier attempt may have removed it
-                    return Lesson(LessonOutcome.UNKNOWN, label, before.check, before.check)
-                was_overtaken = planned is not None and planned.outcome is LessonOutcome.INSISTED
-                may_insist = not was_overtaken if seen is None else (entry.label, entry.version) == (label, seen)
-                lesson = await self._repeat_label(message, entry, lesson_source, may_insist=may_insist)
-                if isinstance(lesson, Lesson):
-                    return lesson
-                planned = lesson
-            else:
-                if entry and not set(entry.tokens).issubset(
-                    before.counts.names
-                ):  # of a copy that took another way
-                    before = await self._check_with_counts(message, entry)
+
+        async def plan(entry: LedgerEntry | None, former: PlannedLesson | None) -> PlannedLesson | Settled[Lesson]:
+            if seen is None and label != (entry.label if entry else None):
                 try:
-                    planned = self._planner.plan(message, label, before, entry, lesson_source)
+                    return await self._plan_label(message, label, before, entry, lesson_source)
                 except CountsFull:
-                    if entry or (entry := await model.entry(key)) is None:
+                    written = None if entry else await model.entry(message.key)
+                    if written is None:
                         raise
                     await model.confirm()  # an earlier attempt may have written it
-                    continue
-            answer = await model.commit_lesson(key, entry, planned.new_entry, planned.note)
-            if isinstance(answer, bytes):
-                change = answer
-                break
-            entry = answer.entry
-        else:
-            raise StoreUnavailable(f"message {key} is being changed by others all the time")
-        await self.parts.counts.wait_until_applied(change)
+                    return await plan(written, former)
+            if entry is None:
+                await model.confirm()  # an earlier attempt may have removed it
+                return Settled(Lesson(LessonOutcome.UNKNOWN, label, before.check, before.check))
+            if seen is None:  # of two who insist at the same moment, one is enough
+                may_insist = former is None or former.outcome is not LessonOutcome.INSISTED
+            else:
+                may_insist = (entry.label, entry.version) == (label, seen)
+            return await self._plan_repeat(message, entry, lesson_source, may_insist=may_insist)
+
+        # Most messages that are learned are new. Therefore no entry is looked up: if there is one, the answer to
+        # the first write says so.
+        entry = await model.entry(message.key) if label is None or seen is not None else None
+        wait_until_applied = self.parts.counts.wait_until_applied
+        planned = await commit_planned(model.commit_lesson, message.key, entry, plan, wait_until_applied)
+        if isinstance(planned, Settled):
+            return planned.result
         return await self._planned_lesson(planned, message.tokens, lesson_source)
+
+    async def _plan_label(
+        self,
+        message: TokenizedMessage,
+        label: str | None,
+        before: CountedCheck,
+        entry: LedgerEntry | None,
+        lesson_source: LessonSource,
+    ) -> PlannedLesson:
+        """Plan the change of ``entry`` to a label that it does not have. Raises ``CountsFull``."""
+        if entry and not set(entry.tokens).issubset(before.counts.names):  # of a copy that took another way
+            before = await self._check_with_counts(message, entry)
+        return self._planner.plan(message, label, before, entry, lesson_source)
 
     async def _check_with_counts(self, message: TokenizedMessage, entry: LedgerEntry | None) -> CountedCheck:
         """Return the check of the message and its counts, which include those that ``entry`` has added to."""
         counts = await self._scorer.read_counts(count_names(message.tokens, entry))
         return CountedCheck(self._scorer.check(message.key, message.tokens, counts), counts)
 
-    async def _repeat_label(
+    async def _plan_repeat(
         self, message: TokenizedMessage, entry: LedgerEntry, lesson_source: LessonSource, *, may_insist: bool
-    ) -> PlannedLesson | Lesson:
-        """Return what the label that ``entry`` has already changes when it is given again: a plan, or nothing.
-
-        ``may_insist`` is False where others have changed the entry meanwhile: of two who insist, one is enough.
-        """
+    ) -> PlannedLesson | Settled[Lesson]:
+        """Plan what the label that ``entry`` has already does when it is given again: more weight, or nothing."""
         # A repeat after a lost reply ends here too. Therefore the mirror must have the change in this case as
         # well, and only then it can be seen whether the verdict contradicts the label.
         await self.parts.counts.wait_until_applied(entry.change)
@@ -261,7 +259,7 @@ class Filter:
                 planned = self._planner.plan_insisted(message, before, entry, lesson_source)
                 if planned:
                     return planned
-        return Lesson(LessonOutcome.ALREADY, entry.label, before.check, before.check, contradiction)
+        return Settled(Lesson(LessonOutcome.ALREADY, entry.label, before.check, before.check, contradiction))
 
     def _contradiction(
         self, check: Check, entry: LedgerEntry, lesson_source: LessonSource
@@ -275,7 +273,7 @@ class Filter:
 
     async def _planned_lesson(self, planned: PlannedLesson, tokens: Tokens, lesson_source: LessonSource) -> Lesson:
         """Return the planned lesson once it is made."""
-        after, entry = await self._check_after(planned, tokens), planned.new_entry
+        after, entry = await self._check_after(planned, tokens), planned.new
         contradiction = self._contradiction(after, entry, lesson_source) if entry else None
         return Lesson(planned.outcome, planned.label, planned.before, after, contradiction)
 

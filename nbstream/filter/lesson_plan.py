@@ -12,6 +12,7 @@ from nbstream.filter.results import LessonOutcome
 from nbstream.filter.scorer import first_score_sums
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
+from nbstream.store.model.scripts import LessonCommit
 
 if TYPE_CHECKING:
     from nbstream.filter.message_counts import MessageCounts
@@ -30,35 +31,24 @@ class TokenizedMessage:
     tokens: Tokens
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedLesson:
-    """One change of a ledger entry: ``old_entry`` is replaced by ``new_entry``. None stands for no entry.
+@dataclass(frozen=True, kw_only=True)
+class PlannedLesson(LessonCommit):
+    """A lesson to commit, with the checks of its message ``before`` and ``after`` it.
 
-    ``before`` and ``after`` are the checks of the message. ``counts_after`` are the counts that the change makes
-    if nobody else teaches at the same moment, and ``after`` is computed from them.
+    ``counts_after`` are the counts that the change makes if nobody else teaches at the same moment, and ``after``
+    is computed from them.
     """
 
     outcome: LessonOutcome
-    old_entry: LedgerEntry | None
-    new_entry: LedgerEntry | None
     counts_after: MessageCounts
     before: Check
     after: Check
-    note: LessonNote
 
     @property
     def label(self) -> str | None:
         """The label that is learned, or the label that is taken back where nothing is learned."""
-        entry = self.new_entry or self.old_entry
+        entry = self.new or self.old
         return entry.label if entry else None
-
-    def has_written(self, entry: LedgerEntry | None) -> bool:
-        """Return whether ``entry``, which the ledger has now, is the one of this plan.
-
-        That is so where the reply to the write was lost, and the write was repeated: it was applied once. A
-        missing entry is nobody's: the store itself knows whether a removal was its own.
-        """
-        return entry is not None and self.new_entry is not None and entry.version == self.new_entry.version
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +120,13 @@ class LessonPlanner:
         after = self._scorer.check(message.key, message.tokens, counts)
         assessments, made_at = (_assessment(before.check), _assessment(after)), self._parts.clock()
         note = LessonNote(lesson_source.source, lesson_source.actor, *assessments, made_at=made_at)
-        return PlannedLesson(outcome, *entries, counts, before.check, after, note)
+        return PlannedLesson(
+            message.key, *entries, note, outcome=outcome, counts_after=counts, before=before.check, after=after
+        )
 
     def _check_room(self, planned: PlannedLesson) -> None:
         """Raise ``CountsFull`` where the counts have no room for what is planned; there always is for less."""
-        if planned.new_entry:
+        if planned.new:
             half_life, now = self._parts.counts.half_life, self._parts.clock()
             self._parts.half_life_monitor.check_counts(half_life, now, planned.counts_after)
 

@@ -1,7 +1,15 @@
-"""The counts that matter for a message, and what a lesson makes of them."""
+"""The counts that matter for a message, what a lesson makes of them, and the limit of their growth.
+
+With a half-life weights double, and learning stops before counts become inexact. The check is made on the counts
+as they would be after the lesson. These counts may be some lessons old, or others may change them at the same
+moment. That does no harm: hundreds of lessons fit between the limit and the largest integer that is exact. A
+warning is logged long before the limit.
+"""
 
 from __future__ import annotations
 
+import logging
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -9,14 +17,20 @@ import numpy as np
 
 from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.counts import CLASSES, ClassCounts
+from nbstream.bayes.half_life import MAX_COUNT, MAX_GROWTH_HALF_LIVES
+from nbstream.errors import CountsFull
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nbstream.bayes.counts import Totals
+    from nbstream.bayes.half_life import HalfLife
     from nbstream.policy.first_scores import FirstScores
     from nbstream.store.model.ledger import LedgerEntry
     from nbstream.tokens.tokenizer import Tokens
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +97,36 @@ def _counts_after_new_entry(counts: MessageCounts, new_entry: LedgerEntry) -> Me
         sums[SCORE_BINS.index(name), column] += amount
     totals = counts.totals.with_lesson(column, new_entry.weight * len(rows), new_tokens)
     return replace(counts, rows=rows, sums=sums, totals=totals)
+
+
+# The limit of growth: with a half-life weights double, and learning stops before counts become inexact.
+#
+# Rules: the check is made on the counts as they would be after the lesson. These counts may be some lessons old,
+# or others may change them at the same moment. That does no harm: hundreds of lessons fit between the limit and
+# the largest integer that is exact. A warning is logged long before the limit.
+
+
+_WARN_FROM_HALF_LIVES = 6  # half-lives before the end: a year and a half with 90 days
+_REMEDY = "nbstream export the model, set a new model.name, and nbstream import it: that moves its t0 to now"
+
+
+class HalfLifeMonitor:
+    """Refuses lessons beyond the limit, and warns once for each of the last six half-lives before it."""
+
+    def __init__(self) -> None:
+        self._last_warning = _WARN_FROM_HALF_LIVES
+
+    def check_counts(self, half_life: HalfLife, now: float, counts: MessageCounts) -> None:
+        """Raise ``CountsFull`` where ``counts`` or the weights of ``now`` (seconds since the epoch) are too large.
+
+        ``counts`` are those after the lesson that is planned.
+        """
+        largest = max(
+            *counts.totals.tokens, int(abs(counts.rows).max(initial=0)), int(abs(counts.sums).max(initial=0))
+        )
+        if largest > MAX_COUNT or math.log2(counts.growth) > MAX_GROWTH_HALF_LIVES:
+            raise CountsFull(f"nothing more can be learned with this t0, mail is scored as before: {_REMEDY}")
+        left = half_life.half_lives_left(now, largest)
+        if left is not None and left < self._last_warning:
+            self._last_warning = math.floor(left)
+            _log.warning("in about %.1f half-lives nothing more can be learned: %s", left, _REMEDY)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from nbstream.tokens.tokenizer import Tokens
 
 if TYPE_CHECKING:
-    from nbstream.filter.protocols import LessonStore
     from nbstream.filter.scorer import Scorer
+    from nbstream.filter.sources import LessonStore
     from nbstream.policy.explanation import Explanation
     from nbstream.store.model.ledger import LedgerEntry
-    from nbstream.store.recent.checked_messages import CheckedMessage
+    from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessages
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +32,8 @@ class MessageRecord:
     has_most_weight: bool = False
 
 
-class ExplanationSource(Protocol):
-    """A store of checked messages with their explanations."""
-
-    async def recall_with_explanation(self, message_key: str) -> tuple[CheckedMessage, Explanation | None] | None:
-        """Return the message with its explanation; None for either that is not remembered.
-
-        Raises ``StoreUnavailable``.
-        """
-
-
 async def find_message_record(
-    message_key: str, checked_messages: ExplanationSource, model: LessonStore, scorer: Scorer
+    message_key: str, checked_messages: RecentMessages, model: LessonStore, scorer: Scorer
 ) -> MessageRecord | None:
     """Return what is remembered and learned of a message, with its explanation by ``scorer`` now.
 

@@ -1,4 +1,4 @@
-"""What a filter is made of: counts, a store for lessons, remembered messages, and observers of its work."""
+"""The parts of a filter, and the observers that it reports to."""
 
 from __future__ import annotations
 
@@ -6,18 +6,9 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from nbstream.filter.half_life_monitor import HalfLifeMonitor
-from nbstream.filter.protocols import (
-    CanarySource,
-    CheckedMessageSource,
-    CountSource,
-    FilterObserver,
-    LessonStore,
-    SilentObserver,
-    WithdrawableLayer,
-)
+from nbstream.filter.message_counts import HalfLifeMonitor
 from nbstream.filter.scorer import Scorer
 from nbstream.store.recent.checked_messages import CheckedMessage
 
@@ -26,10 +17,52 @@ if TYPE_CHECKING:
     from nbstream.bayes.classifier import Classifier
     from nbstream.filter.results import Check, CheckSeconds, FilterPolicy, Lesson
     from nbstream.filter.scorer import CheckQueue
+    from nbstream.filter.sources import AutolearnLayer, CountSource, LessonStore
     from nbstream.policy.envelope import BuildEnvelope
     from nbstream.policy.verdict import Verdict
-    from nbstream.store.recent.checked_messages import BuildExplanation
+    from nbstream.store.canaries import Canaries
+    from nbstream.store.recent.checked_messages import BuildExplanation, RecentMessages
     from nbstream.tokens.tokenizer import Tokenizer, Tokens
+
+
+class FilterObserver(Protocol):
+    """Receives what the filter reports while it works; metrics are one of the observers."""
+
+    def checked(
+        self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
+    ) -> None:
+        """Report that one message with these tokens was checked.
+
+        ``build_envelope`` builds what is known of its envelope, None where nobody knows anything; it takes time
+        that a check does not have, so an observer calls it later.
+        """
+
+    def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
+        """Report feedback for one message that was taken or changed nothing."""
+
+    def feedback_failed(self, label: str | None, source: str) -> None:
+        """Report feedback for one message that could not be stored."""
+
+    def store_refused(self) -> None:
+        """Report that Redis could be reached but refused to write the feedback for one message."""
+
+
+class SilentObserver:
+    """An observer that reports to nobody."""
+
+    def checked(
+        self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
+    ) -> None:
+        """Report nothing."""
+
+    def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
+        """Report nothing."""
+
+    def feedback_failed(self, label: str | None, source: str) -> None:
+        """Report nothing."""
+
+    def store_refused(self) -> None:
+        """Report nothing."""
 
 
 class CompositeObserver:
@@ -105,11 +138,11 @@ class FilterParts:
     model: LessonStore
     counts: CountSource
     observer: FilterObserver = field(default_factory=SilentObserver)
-    checked_messages: CheckedMessageSource | None = None
+    checked_messages: RecentMessages | None = None
     clock: Callable[[], float] = time.time
-    autolearn_layer: WithdrawableLayer | None = None
+    autolearn_layer: AutolearnLayer | None = None
     check_queue: CheckQueue | None = None
-    canaries: CanarySource | None = None
+    canaries: Canaries | None = None
     large_messages: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     half_life_monitor: HalfLifeMonitor = field(default_factory=HalfLifeMonitor)
 

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from nbstream.bayes.calibration import Calibration
     from nbstream.bayes.classifier import Classifier
     from nbstream.bayes.counts import Sums
-    from nbstream.filter.protocols import CountSource
     from nbstream.filter.results import FilterPolicy
+    from nbstream.filter.sources import CountSource
     from nbstream.policy.budget import BudgetPromise
     from nbstream.policy.thresholds import ThresholdPolicy
     from nbstream.policy.verdict import Thresholds

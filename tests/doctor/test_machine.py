@@ -12,8 +12,8 @@ from nbstream.doctor import machine
 from nbstream.doctor.machine import disk_finding, examine_machine, shared_memory_finding
 from nbstream.findings import FindingKind
 from nbstream.spool import segments
-from nbstream.spool.backlog import keep_failed
 from nbstream.spool.message_spool import SpoolWriter
+from nbstream.spool.reader import keep_failed
 from nbstream.spool.segments import SpooledMessage
 from tests.doctor.sites import is_of, make_site, the
 

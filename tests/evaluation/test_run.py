@@ -29,7 +29,7 @@ from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model as StoredModel
-from nbstream.store.model.temporary import temporary_model
+from nbstream.store.model.model import temporary_model
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.letters import letters
 

@@ -11,7 +11,6 @@ from redis.asyncio import Redis
 from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
 from nbstream.filter import (
-    CheckedMessageSource,
     CheckQueue,
     Filter,
     FilterObserver,
@@ -19,11 +18,12 @@ from nbstream.filter import (
     FilterPolicy,
     SilentObserver,
 )
-from nbstream.filter.protocols import LessonStore
+from nbstream.filter.sources import LessonStore
 from nbstream.mail.message import Message
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
+from nbstream.store.recent.checked_messages import RecentMessages
 from nbstream.tokens.tokenizer import Tokenizer
 
 PRIZE = Message.parse(b"From: win@example.com\nSubject: prize\n\nClaim your free prize now\n")
@@ -33,7 +33,7 @@ def make_filter(
     client: Redis,
     observer: FilterObserver | None = None,
     counts: Mirror | None = None,
-    checked_messages: CheckedMessageSource | None = None,
+    checked_messages: RecentMessages | None = None,
     check_queue: CheckQueue | None = None,
 ) -> Filter:
     model = Model(client, "test", 3600)

@@ -547,7 +547,7 @@ async def test_where_counts_are_full_what_fits_is_learned_and_the_rest_is_refuse
     client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spam_filter, messages, lessons = make_filter(client), messages_by_label(60)["spam"], list[Result]()
-    monkeypatch.setattr("nbstream.filter.half_life_monitor.MAX_COUNT", 300_000)
+    monkeypatch.setattr("nbstream.filter.message_counts.MAX_COUNT", 300_000)
 
     with pytest.raises(CountsFull):
         await spam_filter.learn_many(stream_of(messages), "spam", SOURCE, lessons.append)

@@ -393,7 +393,7 @@ async def test_of_many_who_say_the_same_at_once_one_has_done_it(
     assert Counter(lesson.outcome for lesson in lessons) == {done: 1, repeated: 7}
 
 
-class Remembered:
+class Remembered(RecentMessages):
     """A memory of one message."""
 
     def __init__(self, checked: CheckedMessage) -> None:

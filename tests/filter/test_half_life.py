@@ -20,8 +20,8 @@ from nbstream.bayes.multinomial import TokenCounts
 from nbstream.errors import CountsFull
 from nbstream.filter import Filter, FilterParts, FilterPolicy, LessonOutcome
 from nbstream.filter.preview import HypotheticalCounts
-from nbstream.filter.protocols import CountSource
 from nbstream.filter.scorer import Scorer
+from nbstream.filter.sources import CountSource
 from nbstream.listeners.smtp.replies import error_reply
 from nbstream.mail.message import Message
 from nbstream.policy.thresholds import ThresholdPolicy

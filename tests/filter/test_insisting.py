@@ -169,7 +169,7 @@ async def test_where_the_counts_are_full_a_repeated_label_stays_as_it_is(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = await stored(site.model)
-    monkeypatch.setattr("nbstream.filter.half_life_monitor.MAX_COUNT", 1)
+    monkeypatch.setattr("nbstream.filter.message_counts.MAX_COUNT", 1)
 
     lesson = await site.say()
 

@@ -8,7 +8,7 @@ import pytest
 
 from nbstream.errors import StoreRefuses
 from nbstream.filter import Filter, LessonOutcome
-from nbstream.store.model.acknowledgement import ReplicaWaitOptions
+from nbstream.store.model.commit import ReplicaWaitOptions
 from nbstream.store.model.model import Model
 from tests.conftest import RedisServer
 from tests.filter.filters import PRIZE, make_filter, with_parts

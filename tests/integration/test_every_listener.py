@@ -23,7 +23,7 @@ import pytest
 
 from nbstream.listeners import names
 from nbstream.mail.message import Message
-from nbstream.spool.backlog import SpoolBacklog, measure_backlog
+from nbstream.spool.reader import SpoolBacklog, measure_backlog
 from tests.deploy.filter_script import SCRIPT
 from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, wait_until
 from tests.integration.spool_client import REFUSED, TAKEN, report

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from nbstream.spool import message_spool as spool_writer
-from nbstream.spool.backlog import MAX_FAILED, SpoolBacklog, measure_backlog
 from nbstream.spool.message_spool import SpoolWriter
-from nbstream.spool.reader import SpoolReader
+from nbstream.spool.reader import MAX_FAILED, SpoolBacklog, SpoolReader, measure_backlog
 from nbstream.spool.segments import (
     FIRST_LINE,
     SpooledMessage,

@@ -8,7 +8,7 @@ import pytest
 
 from nbstream.errors import StoreUnavailable
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.connection.pool import PrimaryWatch
+from nbstream.store.connection.client import PrimaryWatch
 from nbstream.store.model.model import Model
 from tests.conftest import RedisServer
 from tests.store.gate import Behaviour, Gate

@@ -29,7 +29,7 @@ from nbstream.errors import ConfigError, StoreUnavailable
 from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.verdict import ModelState, Thresholds, format_threshold
 from nbstream.spool import segments
-from nbstream.spool.backlog import SpoolBacklog, measure_backlog
+from nbstream.spool.reader import SpoolBacklog, measure_backlog
 from nbstream.store.model.signature import utc_time
 from nbstream.wire.api_json import iso_time
 

@@ -24,17 +24,15 @@ from nbstream.errors import CountsFull, StoreUnavailable
 from nbstream.listeners import names
 from nbstream.logs import event_fields
 from nbstream.policy.lesson_source import Insistence
-from nbstream.spool.backlog import measure_backlog
-from nbstream.spool.reader import SpoolReader
+from nbstream.spool.reader import SpoolReader, measure_backlog
 from nbstream.spool.segments import create_folder, open_learner_lock
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
 
 if TYPE_CHECKING:
     from nbstream.listeners.message_service import MessageService
-    from nbstream.spool.backlog import SpoolBacklog
     from nbstream.spool.message_spool import MessageSpool
-    from nbstream.spool.reader import SpoolEntry
+    from nbstream.spool.reader import SpoolBacklog, SpoolEntry
     from nbstream.store.embedded.locks import FileLock
 
 _log = logging.getLogger(__name__)

@@ -29,17 +29,20 @@ import logging
 from collections import Counter, defaultdict
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from redis.exceptions import ResponseError
 
 from nbstream.errors import NbstreamError, StoreIncompatible, StoreUnavailable
 from nbstream.logs import event_fields
-from nbstream.store.acknowledged.lesson_files import LessonFileReader
+from nbstream.store.acknowledged.lesson_journal import LessonFileReader
 from nbstream.store.acknowledged.missing_lessons import Finding, find_lessons
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.connection import primary_of
+from nbstream.store.model.commit import Settled, commit_planned
+from nbstream.store.model.scripts import LessonCommit
 from nbstream.store.redis_errors import readable_replies, store_errors
 
 if TYPE_CHECKING:
@@ -49,13 +52,13 @@ if TYPE_CHECKING:
     from nbstream.store.acknowledged.missing_lessons import RecordedLesson
     from nbstream.store.mirror.mirror import Mirror
     from nbstream.store.model.history import HistoryStep
+    from nbstream.store.model.ledger import LedgerEntry
     from nbstream.store.model.model import Model
 
 _log = logging.getLogger(__name__)
 
 _PERIOD_SECONDS = 30.0
 _LEDGER_BATCH = 200  # messages: one field of each, in one round trip
-_MAX_CONFLICTS = 20
 _BEFORE_MILLISECONDS = 2000  # the history is read from a little before the first lesson in question
 
 
@@ -289,26 +292,30 @@ class _Comparison:
         if acknowledged is None:
             return Finding.UNKNOWN
         new, note = acknowledged.entry, replace(acknowledged.note, repeats=lesson.change)
-        for attempt in range(_MAX_CONFLICTS):
-            current = await self._model.entry(lesson.message_key)
+
+        async def plan(
+            current: LedgerEntry | None, former: LessonCommit | None
+        ) -> LessonCommit | Settled[Finding]:
             await self._read_steps()
             finding = self._find([*earlier, lesson])[-1]
-            if finding is Finding.PRESENT and attempt:  # the reply to our own attempt was lost
+            if finding is Finding.PRESENT and former:  # the reply to our own attempt was lost
                 self.restored += 1
-                return Finding.MISSING
+                return Settled(Finding.MISSING)
             if finding is not Finding.MISSING:
-                return finding
+                return Settled(finding)
             if current is None and new is None:  # nothing to take back, unless another host repairs that later
                 self._reader.read_again(lesson)
-                return Finding.PRESENT
+                return Settled(Finding.PRESENT)
             if current and new and current.version == new.version:  # nothing is to be done
-                return Finding.PRESENT
-            # A promoted server may have no replica yet, and the record of the lesson stands until it has one.
-            result = await self._model.commit_lesson(
-                lesson.message_key, current, new, note, waits_for_replicas=False
-            )
-            if isinstance(result, bytes):
-                await self._read_steps()
-                self.restored += 1
-                return Finding.MISSING
-        raise StoreUnavailable(f"message {lesson.message_key} is being changed by others all the time")
+                return Settled(Finding.PRESENT)
+            return LessonCommit(lesson.message_key, current, new, note)
+
+        # A promoted server may have no replica yet, and the record of the lesson stands until it has one.
+        commit = partial(self._model.commit_lesson, waits_for_replicas=False)
+        current = await self._model.entry(lesson.message_key)
+        restored = await commit_planned(commit, lesson.message_key, current, plan)
+        if isinstance(restored, Settled):
+            return restored.result
+        await self._read_steps()
+        self.restored += 1
+        return Finding.MISSING

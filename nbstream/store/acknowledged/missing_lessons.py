@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from nbstream.store.model.acknowledgement import UNKNOWN_VERSION
+from nbstream.store.model.commit import UNKNOWN_VERSION
 from nbstream.store.model.history import id_milliseconds, is_stream_id
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nbstream.store.model.acknowledgement import AcknowledgedLesson
+    from nbstream.store.model.commit import AcknowledgedLesson
     from nbstream.store.model.history import HistoryStep
 
 

@@ -1,6 +1,6 @@
 """Connections to Redis: where the primary is, the client that uses it, and what a server could lose."""
 
-from nbstream.store.connection.client import is_named_after, open_client
+from nbstream.store.connection.client import PrimaryWatch, is_named_after, open_client
 from nbstream.store.connection.durability import DurabilityRisk, FoundRisk, durability_risks
 from nbstream.store.connection.options import (
     ClusterNodes,
@@ -9,7 +9,6 @@ from nbstream.store.connection.options import (
     SentinelNodes,
     TlsOptions,
 )
-from nbstream.store.connection.pool import PrimaryWatch
 from nbstream.store.connection.primary import Primary, ServerGuard, open_primary, primary_of
 
 __all__ = [

@@ -1,22 +1,188 @@
-"""A client of one Redis server, wherever the primary is.
+"""A client of one Redis server, wherever the primary is, and its pool, which drops connections to a former one.
 
 Rules: every command has a deadline; a cancelled command drops its connection (redis-py disconnects it), so no
-caller reads the reply to another; the password of a URL never reaches a log or an error.
+caller reads the reply to another; the password of a URL never reaches a log or an error. Connections know which
+server they lead to. A watch looks again and again which server is reached: a failover is noticed without any
+traffic.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from contextlib import suppress
 from typing import Any
 
-from redis.asyncio import Connection, Redis, SSLConnection
+import hiredis
+from redis import exceptions
+from redis.asyncio import BlockingConnectionPool, Connection, Redis, SSLConnection
 from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import EqualJitterBackoff
+from redis.exceptions import RedisError, ResponseError
 
 from nbstream import __version__
+from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.connection.options import ConnectionOptions, tls_connection_class
-from nbstream.store.connection.pool import PrimaryPool
 from nbstream.store.connection.primary import Primary, open_primary
+from nbstream.store.redis_errors import loss_reason
+
+# Connections that know which server they lead to, and the pool that drops those that are obsolete.
+#
+# A watch looks again and again which server is reached: a failover is noticed without any traffic.
+
+_log = logging.getLogger(__name__)
+
+_WATCH_SECONDS = 2.0
+
+
+class PrimaryPool(BlockingConnectionPool):
+    """A pool whose connections all lead to ``primary``, and tell the server their ``name`` if they have one."""
+
+    def __init__(self, primary: Primary, name: str | None, connection_class: type, **options: Any) -> None:
+        self.primary = primary
+        self.name = name
+        following = type("Connection", (_PrimaryConnection, connection_class), {"primary": primary, "name": name})
+        super().__init__(connection_class=following, **options)
+
+    async def ensure_connection(self, connection: Any) -> None:
+        """Make a connection ready for use; an obsolete one is closed and opened anew."""
+        await self._close_obsolete(connection)
+        await super().ensure_connection(connection)
+
+    async def release(self, connection: Any) -> None:
+        """Take a connection back; an obsolete one is closed, so that the server may forget it."""
+        await self._close_obsolete(connection)
+        await super().release(connection)
+
+    async def look_anew(self) -> None:
+        """Open one more connection and close it: the primary then knows which server is reached now.
+
+        Raises what redis-py raises.
+        """
+        self.primary.ask_again()
+        connection = self.make_connection()  # type: ignore[no-untyped-call]  # redis-py has no type here
+        try:
+            await connection.connect()
+        finally:
+            await connection.disconnect(nowait=True)
+
+    async def _close_obsolete(self, connection: Any) -> None:
+        if connection.is_connected and connection.generation != self.primary.generation:
+            await connection.disconnect(nowait=True)
+
+
+class _PrimaryConnection:
+    """What a connection of redis-py does besides: it asks the server who it is, and reads what replies mean.
+
+    It also packs commands in C, as redis-py does only in its blocking client; see docs/experiments.md.
+    """
+
+    primary: Primary
+    name: str | None
+    host: str
+    port: int
+    generation = 0
+
+    def pack_command(self, name: str, *arguments: str | bytes | float) -> list[bytes]:
+        """The bytes of a command; its name may consist of two words."""
+        return [hiredis.pack_command((*name.split(), *arguments))]  # type: ignore[arg-type]  # its stub means tuples of one
+
+    async def connect_check_health(self, *arguments: Any, **options: Any) -> None:
+        """Connect to where the primary is now, unless this is connected."""
+        if self.is_connected:  # type: ignore[attr-defined]  # of the class beside this one
+            return
+        address = await self.primary.locate()
+        if address is not None:
+            self.host, self.port = address
+        try:
+            await super().connect_check_health(*arguments, **options)  # type: ignore[misc]  # likewise
+        except (RedisError, OSError):
+            self.primary.ask_again()
+            raise
+
+    async def send_packed_command(self, *arguments: Any, **options: Any) -> None:
+        """Send a command. A connection that the server has closed is one more way to be disconnected.
+
+        uvloop raises RuntimeError for a write to a transport that is closed, and redis-py lets that pass. It comes
+        where something stands before Redis that accepts connections and closes them.
+        """
+        try:
+            await super().send_packed_command(*arguments, **options)  # type: ignore[misc]  # likewise
+        except RuntimeError as error:
+            raise exceptions.ConnectionError(f"the connection was closed: {error}") from error
+
+    async def on_connect(self) -> None:
+        """Do nothing: for unix sockets redis-py calls this besides ``on_connect_check_health``."""
+
+    async def on_connect_check_health(self, check_health: bool = True) -> None:
+        """Log in, set the name, and note which server this is."""
+        self.generation = self.primary.generation
+        await super().on_connect_check_health(check_health)  # type: ignore[misc]  # likewise
+        if self.name is not None:
+            await self._ask("CLIENT", "SETNAME", self.name)
+        role = await self._ask("ROLE")
+        is_replica = isinstance(role, list) and role[:1] not in ([], [b"master"], ["master"])
+        if is_replica and self.primary.is_located:
+            self.primary.refused()
+            raise exceptions.ConnectionError(f"{self.host}:{self.port} is a replica: a failover goes on")
+        self.primary.reached(_run_id(await self._ask("INFO", "server")), is_replica=is_replica)
+        self.generation = self.primary.generation
+
+    async def read_response(self, *arguments: Any, **options: Any) -> Any:
+        """Read a reply; one that says that this is no working primary makes all connections obsolete."""
+        try:
+            return await super().read_response(*arguments, **options)  # type: ignore[misc]  # likewise
+        except RedisError as error:
+            reason = loss_reason(error)
+            if reason is not None:
+                self.primary.lost(reason, self.generation)
+            raise
+
+    async def _ask(self, *command: str) -> Any:
+        """The reply to a command that the server may forbid; None where it does."""
+        await self.send_command(*command, check_health=False)  # type: ignore[attr-defined]  # likewise
+        with suppress(ResponseError):
+            return await self.read_response()
+        return None
+
+
+def _run_id(server_section: object) -> str | None:
+    """The run id of a server, which is another one after each start, in the reply to INFO."""
+    text = server_section.decode(errors="replace") if isinstance(server_section, bytes) else ""
+    for line in text.splitlines():
+        if line.startswith("run_id:"):
+            return line.removeprefix("run_id:").strip()
+    return None
+
+
+class PrimaryWatch:
+    """Opens a connection every two seconds: where it reaches another server, all others are dropped.
+
+    An address may move away from a server that still runs, and still calls itself a primary. The connections to it
+    stay open then, and nothing but a new connection shows where the address leads now.
+    """
+
+    def __init__(self, client: Redis, seconds: float = _WATCH_SECONDS) -> None:
+        pool = client.connection_pool
+        assert isinstance(pool, PrimaryPool)
+        self._pool = pool
+        self._seconds = seconds
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            stop_if_cancelled()
+            await asyncio.sleep(self._seconds)
+            await self.look()
+
+    async def look(self) -> None:
+        """Look once. What cannot be reached is not reported: the mirror does that."""
+        try:
+            await self._pool.look_anew()
+        except (RedisError, OSError) as error:
+            _log.debug("the primary cannot be reached: %s", error)
+
 
 _RETRY_SECONDS = 0.1  # the longest wait; the shortest is half of it
 _MAX_CONNECTIONS = 32

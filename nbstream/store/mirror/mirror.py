@@ -50,7 +50,7 @@ from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.connection import ServerGuard
 from nbstream.store.mirror.segments import NoSharedMemory, SharedView, counts_identity
-from nbstream.store.model.reads import scan_counts, scan_first_scores
+from nbstream.store.model.model import scan_counts, scan_first_scores
 from nbstream.store.model.scripts import lesson_count
 from nbstream.store.redis_errors import readable_replies, store_errors
 

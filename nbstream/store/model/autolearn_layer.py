@@ -17,8 +17,7 @@ from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.store.lua import lua_script
 from nbstream.store.model import signature as time_base
 from nbstream.store.model.keys import AutolearnKeys, ModelKeys
-from nbstream.store.model.model import Model
-from nbstream.store.model.reads import scan_keys
+from nbstream.store.model.model import Model, scan_keys
 from nbstream.store.model.signature import read_schema
 from nbstream.store.redis_errors import store_errors
 

@@ -27,8 +27,7 @@ from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.keys import IMPORT_READY, MAX_CHANGES, StagedLedgerKeys
-from nbstream.store.model.model import Model
-from nbstream.store.model.reads import scan_keys
+from nbstream.store.model.model import Model, scan_keys
 from nbstream.store.model.signature import HALF_LIFE_FIELD, pack_half_life
 from nbstream.store.redis_errors import store_errors
 from nbstream.store.transfer.archive import CountsRecord, LedgerRecord, TotalsRecord

@@ -22,7 +22,7 @@ from nbstream.errors import StoreUnavailable
 from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
 from nbstream.store.model.keys import IMPORT_READY
-from nbstream.store.model.reads import SCAN_STEP, scan_keys
+from nbstream.store.model.model import SCAN_STEP, scan_keys
 from nbstream.store.model.scripts import ModelPosition, lesson_count
 from nbstream.store.redis_errors import store_errors
 from nbstream.store.transfer import archive

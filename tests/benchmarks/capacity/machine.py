@@ -21,7 +21,7 @@ from nbstream.assembly.filter import make_filter, tokenizer_options
 from nbstream.assembly.policy import make_message_reader
 from nbstream.assembly.store import make_counts, make_mirror, make_model, make_recent_messages, open_running_redis
 from nbstream.filter import RememberingObserver
-from nbstream.store.model.temporary import temporary_model
+from nbstream.store.model.model import temporary_model
 from nbstream.store.redis_errors import store_errors
 from nbstream.tokens.native_tokenizer import make_tokenizer
 from tests.benchmarks.capacity import measuring

@@ -14,7 +14,7 @@ from nbstream.assembly.policy import make_message_reader
 from nbstream.assembly.store import make_mirror, make_model, open_running_redis
 from nbstream.cli.generated_mail import GeneratedMail
 from nbstream.config import Settings
-from nbstream.store.model.temporary import temporary_model
+from nbstream.store.model.model import temporary_model
 from tests.benchmarks.capacity import measuring
 from tests.benchmarks.capacity.machine import private_settings, with_model_name
 from tests.benchmarks.capacity.measured_daemon import MeasuredDaemon, measured_daemon

@@ -18,7 +18,7 @@ from nbstream.cli.generated_mail import GeneratedMail
 from nbstream.config import Settings
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.embedded.server_programs import find_servers
-from nbstream.store.model.temporary import temporary_model
+from nbstream.store.model.model import temporary_model
 from tests.benchmarks.capacity import measuring
 from tests.benchmarks.capacity.redis_costs import main_thread_seconds
 from tests.benchmarks.speed.processes import CannotMeasure, free_port, served

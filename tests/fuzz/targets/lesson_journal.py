@@ -6,8 +6,8 @@ and 0xff between the lessons.
 
 from __future__ import annotations
 
-from nbstream.store.acknowledged.lesson_files import pack_frame, unpack_frames
-from nbstream.store.model.acknowledgement import AcknowledgedLesson
+from nbstream.store.acknowledged.lesson_journal import pack_frame, unpack_frames
+from nbstream.store.model.commit import AcknowledgedLesson
 from tests.fuzz.target import Choices, FuzzTarget
 
 _NAMED = 5

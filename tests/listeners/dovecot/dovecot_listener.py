@@ -24,8 +24,8 @@ from nbstream.listeners.message_service import MessageService
 from nbstream.listeners.sockets import open_listening_socket
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.thresholds import ThresholdPolicy
-from nbstream.spool.backlog import SpoolBacklog, measure_backlog
 from nbstream.spool.message_spool import MessageSpool
+from nbstream.spool.reader import SpoolBacklog, measure_backlog
 from tests.listeners.filters import OpenFilter, open_filter
 from tests.listeners.runtimes import HAM_ADDRESS, SPAM_ADDRESS, make_runtime
 from tests.waiting import DEADLINE_SECONDS, until

@@ -13,8 +13,7 @@ from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
 from nbstream.filter import Filter, FilterParts, FilterPolicy
 from nbstream.policy.thresholds import ThresholdPolicy
-from nbstream.store.acknowledged.lesson_files import FOLDER
-from nbstream.store.acknowledged.lesson_journal import LessonJournal
+from nbstream.store.acknowledged.lesson_journal import FOLDER, LessonJournal
 from nbstream.store.acknowledged.lesson_restorer import LessonRestorer
 from nbstream.store.acknowledged.missing_lessons import Finding
 from nbstream.store.connection import ClusterNodes, ConnectionOptions, SentinelNodes, open_client
@@ -63,8 +62,8 @@ async def host_at(server: str | ClusterNodes | SentinelNodes, state_dir: Path) -
     journal = LessonJournal(state_dir / FOLDER)
     client = open_client(options)
     following_client = open_client(options, retries=0)
-    model = Model(client, "test", 3600, recorder=journal)
-    mirror = Mirror(Model(following_client, "test", 3600, recorder=journal), 2.0)
+    model = Model(client, "test", 3600, journal=journal)
+    mirror = Mirror(Model(following_client, "test", 3600, journal=journal), 2.0)
     losses = Losses()
     parts = FilterParts(
         tokenizer=Tokenizer(), classifier=Classifier(), calibration=Calibration(), model=model, counts=mirror

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.store.acknowledged.lesson_files import pack_frame, unpack_frames
-from nbstream.store.model.acknowledgement import AcknowledgedLesson
+from nbstream.store.acknowledged.lesson_journal import pack_frame, unpack_frames
+from nbstream.store.model.commit import AcknowledgedLesson
 from nbstream.store.model.history import history_fields
 from tests.store.lessons import TOKENS, entry
 from tests.store.notes import NOTE

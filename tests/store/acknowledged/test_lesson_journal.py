@@ -16,16 +16,16 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.store.acknowledged import lesson_files, lesson_journal
-from nbstream.store.acknowledged.lesson_files import (
+from nbstream.store.acknowledged import lesson_journal
+from nbstream.store.acknowledged.lesson_journal import (
     LessonFileReader,
     LessonFileWriter,
+    LessonJournal,
     pack_frame,
     remove_expired,
     unpack_frames,
 )
-from nbstream.store.acknowledged.lesson_journal import LessonJournal
-from nbstream.store.model.acknowledgement import KEPT_SECONDS
+from nbstream.store.model.commit import KEPT_SECONDS
 from tests.integration.test_full_disk import fill
 from tests.store.acknowledged.test_lesson_frames import acknowledged
 from tests.waiting import until
@@ -52,7 +52,7 @@ async def test_lessons_are_in_the_file_when_record_returns(journal: LessonJourna
 async def test_nobody_else_can_read_the_files(journal: LessonJournal) -> None:
     await journal.record([acknowledged()])
 
-    (file,) = lesson_files.lesson_files(journal.folder)
+    (file,) = lesson_journal.lesson_files(journal.folder)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(journal.folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(journal.folder.parent.stat().st_mode) == 0o700
@@ -79,12 +79,12 @@ async def test_a_reader_reads_each_lesson_once_while_it_is_written(journal: Less
 
 def test_a_writer_keeps_the_newest_of_too_many_lessons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     frames = [pack_frame(acknowledged(number)) for number in range(100, 200)]
-    monkeypatch.setattr(lesson_files, "_SEGMENT_BYTES", 3 * len(frames[0]))
-    monkeypatch.setattr(lesson_files, "MAX_BYTES", 9 * len(frames[0]))
+    monkeypatch.setattr(lesson_journal, "_SEGMENT_BYTES", 3 * len(frames[0]))
+    monkeypatch.setattr(lesson_journal, "MAX_BYTES", 9 * len(frames[0]))
     writer = LessonFileWriter(tmp_path / "folder")
     for frame in frames:
         writer.append(frame)
-        size = sum(file.stat().st_size for file in lesson_files.lesson_files(tmp_path / "folder"))
+        size = sum(file.stat().st_size for file in lesson_journal.lesson_files(tmp_path / "folder"))
         assert size <= 9 * len(frame)
     writer.close()
 
@@ -95,17 +95,17 @@ def test_a_file_is_written_for_some_minutes_only(tmp_path: Path, monkeypatch: py
     """Therefore an old file has no writer."""
     writer = LessonFileWriter(tmp_path / "folder")
     writer.append(pack_frame(acknowledged(1)))
-    monkeypatch.setattr(lesson_files, "SEGMENT_SECONDS", 0.0)
+    monkeypatch.setattr(lesson_journal, "SEGMENT_SECONDS", 0.0)
     writer.append(pack_frame(acknowledged(2)))
     writer.close()
 
-    assert len(list(lesson_files.lesson_files(tmp_path / "folder"))) == 2
+    assert len(list(lesson_journal.lesson_files(tmp_path / "folder"))) == 2
     assert KEPT_SECONDS > 180
 
 
 async def test_old_files_are_removed_whoever_wrote_them_and_others_are_left(journal: LessonJournal) -> None:
     await journal.record([acknowledged()])
-    (file,) = lesson_files.lesson_files(journal.folder)
+    (file,) = lesson_journal.lesson_files(journal.folder)
     foreign = journal.folder / "notes.txt"
     foreign.write_text("of an administrator")
     changed = file.stat().st_mtime
@@ -202,7 +202,7 @@ async def test_what_is_no_file_is_said_once_and_never_waited_for(
     journal: LessonJournal, caplog: pytest.LogCaptureFixture
 ) -> None:
     await journal.record([acknowledged(1)])
-    (file,) = lesson_files.lesson_files(journal.folder)
+    (file,) = lesson_journal.lesson_files(journal.folder)
     pipe, folder, link = (journal.folder / f"{n:020d}-{'0' * 16}.lessons" for n in range(3))
     os.mkfifo(pipe)
     folder.mkdir()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nbstream.store.acknowledged.missing_lessons import Finding, RecordedLesson, find_lessons
-from nbstream.store.model.acknowledgement import UNKNOWN_VERSION
+from nbstream.store.model.commit import UNKNOWN_VERSION
 from nbstream.store.model.history import HistoryStep
 
 

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from nbstream.filter import Filter
-from nbstream.store.acknowledged.lesson_files import LessonFileWriter, lesson_files
+from nbstream.store.acknowledged.lesson_journal import LessonFileWriter, lesson_files
 from nbstream.store.acknowledged.lesson_restorer import LessonRestorer
 from nbstream.store.acknowledged.missing_lessons import Finding
-from nbstream.store.model.acknowledgement import ReplicaWaitOptions
+from nbstream.store.model.commit import ReplicaWaitOptions
 from nbstream.store.model.history import HistoryRecord
 from nbstream.store.model.model import Model
 from nbstream.store.transfer.model_import import finish_import
@@ -431,7 +431,7 @@ async def test_lessons_are_not_taught_to_a_model_that_was_emptied(
 
 
 async def test_lessons_of_another_model_in_the_same_folder_are_left_alone(split: Split) -> None:
-    other = Model(split.pair.at_primary, "other", 3600, recorder=split.host.journal)
+    other = Model(split.pair.at_primary, "other", 3600, journal=split.host.journal)
     identity = split.host.journal.identity
     await other.open()
     entry = (await live_entries(split.host.model))[LETTERS[100].key]
@@ -502,7 +502,7 @@ async def test_a_repair_waits_for_no_replica_since_a_promoted_one_may_have_none(
     await teach(split.host.spam_filter, range(3), "spam")
     await split.switch()
     waiting = Model(
-        split.host.model.client, "test", 3600, recorder=split.host.journal, replica_wait=ReplicaWaitOptions(1, 0.1)
+        split.host.model.client, "test", 3600, journal=split.host.journal, replica_wait=ReplicaWaitOptions(1, 0.1)
     )
     restorer = LessonRestorer(split.host.journal, waiting, split.host.mirror, split.host.losses)
 

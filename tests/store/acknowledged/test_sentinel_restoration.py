@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.store.acknowledged.lesson_files import lesson_files
+from nbstream.store.acknowledged.lesson_journal import lesson_files
 from nbstream.store.acknowledged.missing_lessons import Finding
 from nbstream.store.connection import SentinelNodes
 from tests.redis_servers.network import CLIENTS, Network

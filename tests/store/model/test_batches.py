@@ -19,7 +19,7 @@ from nbstream.errors import StoreRefuses
 from nbstream.policy.first_scores import FirstScore
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.mirror import Mirror
-from nbstream.store.model.acknowledgement import AcknowledgedLesson, LessonRecorder
+from nbstream.store.model.commit import AcknowledgedLesson, LessonRecorder
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import LessonBatch, LessonCommit
@@ -53,7 +53,7 @@ rounds = st.lists(st.dictionaries(st.sampled_from(MESSAGES), contents, min_size=
 
 
 async def open_model(client: Redis, name: str = "test", recorder: LessonRecorder | None = None) -> Model:
-    return await Model(client, name, 3600, first_scores=LIMIT, recorder=recorder).open()
+    return await Model(client, name, 3600, first_scores=LIMIT, journal=recorder).open()
 
 
 def entry_of(message_key: str, content: Content, old: LedgerEntry | None) -> LedgerEntry | None:

@@ -9,7 +9,7 @@ import pytest
 
 from nbstream.errors import StoreRefuses
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.model.acknowledgement import ReplicaWaitOptions
+from nbstream.store.model.commit import ReplicaWaitOptions
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import LessonBatch, LessonCommit

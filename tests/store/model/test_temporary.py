@@ -11,8 +11,7 @@ from redis.asyncio import Redis
 from nbstream.errors import StoreUnavailable
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.ledger import LedgerEntry
-from nbstream.store.model.model import Model
-from nbstream.store.model.temporary import temporary_model, temporary_name
+from nbstream.store.model.model import Model, temporary_model, temporary_name
 from tests.conftest import RedisServer
 from tests.store.notes import NOTE
 

@@ -1,9 +1,14 @@
-"""What the filter needs from other parts: counts to read, a store for lessons, and observers."""
+"""Where a filter reads counts and stores lessons, and the layer of what is learned without people."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
+
+from nbstream.errors import StoreIncompatible
+from nbstream.store.model.commit import Settled, commit_planned
+from nbstream.store.model.history import Assessment, LessonNote
+from nbstream.store.model.scripts import LessonCommit
 
 if TYPE_CHECKING:
     import numpy as np
@@ -12,15 +17,13 @@ if TYPE_CHECKING:
     from nbstream.bayes.counts import Totals
     from nbstream.bayes.half_life import HalfLife
     from nbstream.engine.table import Table
-    from nbstream.errors import StoreIncompatible, StoreUnavailable
-    from nbstream.filter.results import Check, CheckSeconds, Lesson
-    from nbstream.policy.envelope import BuildEnvelope
+    from nbstream.errors import StoreUnavailable
     from nbstream.policy.first_scores import FirstScores
-    from nbstream.store.model.history import LessonNote
     from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
     from nbstream.store.model.scripts import LessonBatch
-    from nbstream.store.recent.checked_messages import CheckedMessage
-    from nbstream.tokens.tokenizer import Tokens
+
+AUTOLEARN_SOURCE = "auto"
+_REMOVAL_NOTE = LessonNote(AUTOLEARN_SOURCE, "", Assessment(0.5, "unsure"), Assessment(0.5, "unsure"))
 
 
 class CountSource(Protocol):
@@ -79,72 +82,39 @@ class LessonStore(Protocol):
         """Return the stream id of the last change; it is empty before the first change."""
 
 
-class CheckedMessageSource(Protocol):
-    """A store of checked messages."""
+class AutolearnLayer:
+    """The autolearn layer: ``model`` stores its lessons, ``counts`` is where its counts are read."""
 
-    async def recall(self, message_key: str) -> CheckedMessage | None:
-        """Return the message if it is remembered, else None. Raises ``StoreUnavailable``."""
-
-
-class CanarySource(Protocol):
-    """What knows which messages are canaries."""
-
-    def redeem(self, message_key: str) -> bool:
-        """Return whether the message with this key is a canary: True once at most for each of them."""
-
-
-class WithdrawableLayer(Protocol):
-    """What was autolearned, and is taken back when a person gives a label."""
-
-    @property
-    def counts(self) -> CountSource:
-        """The counts of what was autolearned."""
+    def __init__(self, model: LessonStore, counts: CountSource) -> None:
+        self.model = model
+        self.counts = counts
 
     async def withdraw(self, message_key: str) -> str | None:
-        """Take back what was autolearned of the message and return its label, or None where there is nothing.
+        """Take back exactly what was autolearned of the message, and return its label.
 
-        Raises ``StoreUnavailable``.
+        Returns None where nothing was autolearned of it, or others take it back at this moment. Raises
+        ``StoreUnavailable``; the call may be repeated then.
         """
 
-    async def withdraw_many(self, message_keys: Sequence[str]) -> Mapping[str, str | StoreIncompatible]:
-        """Take back what was autolearned of several messages and return the labels, or errors, by message key."""
+        async def plan_removal(_: LedgerEntry | None, __: LessonCommit | None) -> LessonCommit | Settled[None]:
+            entry = await self.model.entry(message_key)  # also after a conflict: the layer may have been dropped
+            return LessonCommit(message_key, entry, None, _REMOVAL_NOTE) if entry else Settled(None)
 
+        removed = await commit_planned(
+            self.model.commit_lesson, message_key, None, plan_removal, self.counts.wait_until_applied
+        )
+        return removed.old.label if isinstance(removed, LessonCommit) and removed.old else None
 
-class FilterObserver(Protocol):
-    """Receives what the filter reports while it works; metrics are one of the observers."""
+    async def withdraw_many(self, message_keys: Sequence[str]) -> dict[str, str | StoreIncompatible]:
+        """Take back what was autolearned of several messages, and return the labels by message key.
 
-    def checked(
-        self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
-    ) -> None:
-        """Report that one message with these tokens was checked.
-
-        ``build_envelope`` builds what is known of its envelope, None where nobody knows anything; it takes time
-        that a check does not have, so an observer calls it later.
+        Messages of which nothing was autolearned are left out. Where a ledger entry cannot be read, the error
+        stands in the place of the label. Raises ``StoreUnavailable``.
         """
-
-    def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
-        """Report feedback for one message that was taken or changed nothing."""
-
-    def feedback_failed(self, label: str | None, source: str) -> None:
-        """Report feedback for one message that could not be stored."""
-
-    def store_refused(self) -> None:
-        """Report that Redis could be reached but refused to write the feedback for one message."""
-
-
-class SilentObserver:
-    """An observer that reports to nobody."""
-
-    def checked(
-        self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
-    ) -> None:
-        """Report nothing."""
-
-    def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
-        """Report nothing."""
-
-    def feedback_failed(self, label: str | None, source: str) -> None:
-        """Report nothing."""
-
-    def store_refused(self) -> None:
-        """Report nothing."""
+        withdrawn: dict[str, str | StoreIncompatible] = {}
+        for key, entry in zip(message_keys, await self.model.entries(message_keys), strict=True):
+            if isinstance(entry, StoreIncompatible):
+                withdrawn[key] = entry
+            elif entry and (label := await self.withdraw(key)):
+                withdrawn[key] = label
+        return withdrawn

@@ -1,0 +1,427 @@
+"""The one way to commit a lesson, and what makes it one that may be acknowledged.
+
+A lesson may be acknowledged when Redis has answered the step of ``learn.lua`` that replaced one version of the
+ledger entry by another, when the lesson is in the journal of this host (a disk that fails or is slow does not hold
+it up), when as many replicas have it as are to be waited for, and when the counts that answer checks show it. What
+others have changed meanwhile is planned again. ``commit_planned`` does all of that for one message. Bulk lessons
+are committed by ``Model.commit_lessons``, and those of them that conflict are taught by themselves. An undo and
+an import commit once: what others say at the same moment stays.
+
+A reply may get lost although the step was carried out. The lesson is then committed again, and finds its own entry
+in the ledger: that is its acknowledgement. A removal leaves no entry; its own attempt is in the history.
+
+What is recorded: the entry and the note as the learn script got them, so that nothing is packed twice and the
+lesson can be repeated to the last digit. The entry that it replaced is not kept: whoever repeats the lesson
+replaces the entry that the ledger has then.
+
+WAIT counts the replicas that have all writes of its own connection. Therefore a write that changes nothing
+goes before it on the same connection: replication keeps the order, so a replica that has this write has every one
+before it, from whichever connection it came. So a lesson that was committed before, and whose wait had failed, is
+waited for as well when it is repeated.
+
+A replica that has a write in its memory may lose it in a crash. WAIT bounds what a failover loses; it is no
+consensus: a primary that is cut off together with some replicas, or a replica that is promoted although it lacks
+the write, still loses it unless all replicas are waited for.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+
+from nbstream.errors import StoreIncompatible, StoreRefuses, StoreUnavailable
+from nbstream.store.connection import ServerGuard
+from nbstream.store.lua import lua_script
+from nbstream.store.model.history import History, LessonNote, is_stream_id, read_note
+from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
+from nbstream.store.model.scripts import LessonBatch, LessonCommit, unpack_reply
+from nbstream.store.redis_errors import store_error, store_errors
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+    from nbstream.store.model.keys import ModelKeys, RetentionLimits
+
+_log = logging.getLogger(__name__)
+
+_MAX_CONFLICTS = 20  # of one lesson, each with somebody else who was faster
+
+_SCRIPT_ATTEMPTS = 3  # to send lessons whose script the server does not know
+
+CommitResult: TypeAlias = "bytes | LedgerConflict | StoreUnavailable | StoreIncompatible"
+"""What became of one of several lessons: its change, what the ledger holds instead, or why it failed."""
+
+_Plan = TypeVar("_Plan", bound=LessonCommit)
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Settled(Generic[_Result]):
+    """A plan to commit nothing, and what comes of that."""
+
+    result: _Result
+
+
+def is_own_entry(lesson: LessonCommit, entry: LedgerEntry | None) -> bool:
+    """Return whether ``entry``, which the ledger has now, is the one that ``lesson`` writes.
+
+    That is so where the reply to the write was lost, and the write was repeated: it was applied once. A missing
+    entry is nobody's: ``commit_lesson`` itself knows whether a removal was its own.
+    """
+    return entry is not None and lesson.new is not None and entry.version == lesson.new.version
+
+
+async def commit_planned(
+    commit: Callable[[str, LedgerEntry | None, LedgerEntry | None, LessonNote], Awaitable[bytes | LedgerConflict]],
+    message_key: str,
+    entry: LedgerEntry | None,
+    plan_lesson: Callable[[LedgerEntry | None, _Plan | None], Awaitable[_Plan | Settled[_Result]]],
+    wait_until_applied: Callable[[bytes], Awaitable[None]] | None = None,
+) -> _Plan | Settled[_Result]:
+    """Plan and commit a lesson until nobody else is faster; return the plan once it may be acknowledged.
+
+    ``plan_lesson`` is called with the entry that the ledger has, in the beginning ``entry``, and with the plan
+    that somebody else was faster than. ``commit`` is ``commit_lesson`` of the store, and ``wait_until_applied``
+    that of the counts, None where nobody reads them for the answer. Raises ``StoreUnavailable``, and what these
+    raise; the same lesson may be taught again then.
+    """
+    plan: _Plan | None = None
+    for _ in range(_MAX_CONFLICTS):
+        if plan and entry and is_own_entry(plan, entry):  # the reply to our own write was lost
+            change = entry.change
+            break
+        next_plan = await plan_lesson(entry, plan)
+        if isinstance(next_plan, Settled):
+            return next_plan
+        plan = next_plan
+        answer = await commit(message_key, plan.old, plan.new, plan.note)
+        if isinstance(answer, bytes):
+            change = answer
+            break
+        entry = answer.entry
+    else:
+        raise StoreUnavailable(f"message {message_key} is being changed by others all the time")
+    if wait_until_applied:
+        await wait_until_applied(change)
+    return plan
+
+
+KEPT_SECONDS = 900.0
+"""How long a lesson is kept at least, unless there are too many: a replica may be promoted some minutes later."""
+
+UNKNOWN_VERSION = "?"
+"""Stands for the version of an entry of which it is not known what it replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class AcknowledgedLesson:
+    """One lesson that Redis has acknowledged.
+
+    ``model`` is the name of the model and ``identity`` its identity (see ``signature.read_identity``), empty where
+    that was not known. ``change`` is the stream id of the change. ``former_version`` is the version of the ledger
+    entry that was replaced, empty for none, and ``UNKNOWN_VERSION`` where the lesson was only found in place.
+    ``note_fields`` and ``entry_fields`` are names and values in turn, as the learn script got them; without
+    ``entry_fields`` the message was unlearned.
+    """
+
+    model: str
+    identity: str
+    change: bytes
+    message_key: str
+    former_version: str
+    note_fields: tuple[bytes, ...]
+    entry_fields: tuple[bytes, ...]
+
+    @property
+    def entry(self) -> LedgerEntry | None:
+        """The ledger entry that the lesson wrote. Raises ``StoreIncompatible`` for one of another program."""
+        fields = dict(zip(self.entry_fields[0::2], self.entry_fields[1::2], strict=True))
+        return LedgerEntry.unpack({**fields, b"change": self.change} if fields else {})
+
+    @property
+    def note(self) -> LessonNote:
+        """The note of the lesson in the history. Raises ``StoreIncompatible`` for one of another program."""
+        return read_note(dict(zip(self.note_fields[0::2], self.note_fields[1::2], strict=True)))
+
+
+class LessonRecorder(Protocol):
+    """Records acknowledged lessons: the ``LessonJournal``, which this layer must not know.
+
+    ``identity`` is the identity of the model that lessons go to; each ``Model.open`` sets it.
+    """
+
+    identity: str
+
+    async def record(self, lessons: Sequence[AcknowledgedLesson]) -> None:
+        """Record the lessons before their acknowledgement goes on to whoever taught them; never raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaWaitOptions:
+    """How many replicas must have a lesson before it is acknowledged (0: none), and how long that may take.
+
+    ``timeout_seconds`` has to be shorter than the deadline of a command.
+    """
+
+    replicas: int = 0
+    timeout_seconds: float = 2.5
+
+
+class CommitPoint:
+    """Where the lessons of one model are committed, recorded in ``journal`` (if any) and acknowledged.
+
+    ``clock`` returns seconds since the epoch of Unix.
+    """
+
+    def __init__(
+        self,
+        client: Redis,
+        keys: ModelKeys,
+        retention: RetentionLimits,
+        clock: Callable[[], float],
+        journal: LessonRecorder | None,
+        replica_wait: ReplicaWaitOptions,
+    ) -> None:
+        self.client = client
+        self.keys = keys
+        self.retention = retention
+        self.history = History(client, keys)
+        self.last_refusal: StoreRefuses | None = None
+        """Why Redis refused the last lesson of this process; None where it did not."""
+        self._clock = clock
+        self._journal = journal
+        self._replica_wait = replica_wait
+        self._learn_script = client.register_script(lua_script("learn.lua"))
+
+    async def last_change(self) -> bytes:
+        """The stream id of the last change; empty before the first one."""
+        with store_errors():
+            entries: Any = await self.client.xrevrange(self.keys.changes, count=1)
+        return entries[0][0] if entries else b""
+
+    async def commit_lesson(
+        self,
+        message_key: str,
+        old: LedgerEntry | None,
+        new: LedgerEntry | None,
+        note: LessonNote,
+        *,
+        waits_for_replicas: bool = True,
+    ) -> bytes | LedgerConflict:
+        """Commit one lesson: replace the ledger entry ``old`` by ``new``, None standing for no entry.
+
+        This is the commit point of every lesson. One atomic step takes back the counts of ``old``, adds those of
+        ``new``, writes the ledger entry, adds the change to the change stream and a record with ``note`` to the
+        history: all of it, or nothing. The method returns only after Redis has acknowledged the step, so with an
+        append-only file that is synced at each write (``appendfsync always``) the lesson is then durable. Where
+        the model is to wait for replicas, and ``waits_for_replicas`` is set, they have the lesson then, also one
+        that was committed before.
+
+        Returns the stream id of the change, or what the ledger holds instead of ``old``: nothing was changed then,
+        and the caller may try again with that. After an error the same lesson may be committed again: where the
+        first attempt was carried out, the second one changes nothing. Raises ``StoreRefuses`` where Redis does
+        not write, ``StoreUnavailable``, and ``StoreIncompatible`` for an entry that cannot be read.
+        """
+        lesson = LessonCommit(message_key, old, new, note)
+        guard = ServerGuard(self.client)
+        identity = self._journal.identity if self._journal else ""
+        try:
+            with store_errors():
+                reply = await self._commit_batch(LessonBatch([lesson]))
+                result = await self._recognize_removal(lesson, unpack_reply(reply))
+            await self._record(identity, [(lesson, result)])
+            if waits_for_replicas:
+                await self._wait_for_replicas(guard)
+        except StoreRefuses as error:
+            self._note_refusal(error)
+            raise
+        self._note_refusal(None)
+        return result
+
+    async def commit_lessons(self, batch: LessonBatch) -> list[CommitResult]:
+        """Commit the lessons of a batch; each is what ``commit_lesson`` commits.
+
+        They are one atomic step, with one change, unless the ledger holds another entry than the expected one of
+        any of the messages. Else each lesson is an atomic step of its own.
+        Where one fails, its place in the list holds the error, and the others are committed all the same. Raises
+        ``StoreUnavailable`` where it is not known what was committed; the same lessons may be committed again.
+        """
+        identity = self._journal.identity if self._journal else ""
+        guard = ServerGuard(self.client)
+        results: list[CommitResult] = []
+        if change := await self._commit_at_once(batch):
+            results += [change] * len(batch.lessons)
+        else:
+            by_key = await self._commit_one_by_one(batch.lessons)
+            for lesson in batch.lessons:
+                result = by_key[lesson.message_key]
+                if isinstance(result, LedgerConflict):
+                    result = await self._recognize_removal(lesson, result)
+                results.append(result)
+        await self._record(identity, list(zip(batch.lessons, results, strict=True)))
+        try:
+            await self._wait_for_replicas(guard)
+        except StoreRefuses as error:
+            self._note_refusal(error)
+            raise
+        self._note_refusal(next((result for result in results if isinstance(result, StoreRefuses)), None))
+        return results
+
+    async def _commit_at_once(self, batch: LessonBatch) -> bytes | None:
+        """Commit several lessons in one step, and return its change; None where each has to be committed alone.
+
+        Each has to be where the ledger holds another entry than expected of some message, and where Redis refuses
+        the batch; also after a lost reply, since the ledger has the new entries of the batch then.
+        """
+        if len(batch.lessons) < 2:
+            return None
+        with store_errors():
+            try:
+                reply = await self._commit_batch(batch)
+            except ResponseError:
+                return None
+        return reply if isinstance(reply, bytes) and is_stream_id(reply) else None
+
+    async def _commit_batch(self, batch: LessonBatch) -> Any:
+        return await self._learn_script(keys=batch.pack_keys(self.keys), args=batch.pack_arguments(self.retention))
+
+    async def _commit_one_by_one(self, lessons: Sequence[LessonCommit]) -> dict[str, CommitResult]:
+        """Commit each lesson by itself, all in one round trip, and return the results by message key."""
+        results: dict[str, CommitResult] = {}
+        waiting = [LessonBatch([lesson]) for lesson in lessons]
+        for _ in range(_SCRIPT_ATTEMPTS):
+            if not waiting:
+                break
+            with store_errors():
+                replies = await self._send_commits(waiting)
+                answered = list(zip(waiting, replies, strict=True))
+                without_script = [batch for batch, reply in answered if isinstance(reply, NoScriptError)]
+                if without_script:
+                    await self.client.script_load(self._learn_script.script)
+            for batch, reply in answered:
+                failed = isinstance(reply, RedisError)
+                result = store_error(reply) if failed else _unpack_or_error(reply)
+                results[batch.lessons[0].message_key] = result
+            waiting = without_script
+        return results
+
+    async def confirm(self) -> None:
+        """Return when as many replicas as wanted have every lesson that Redis has acknowledged.
+
+        This is for an answer that writes nothing, because an earlier attempt has written it. Raises
+        ``StoreUnavailable``.
+        """
+        await self._wait_for_replicas(ServerGuard(self.client))
+
+    async def _wait_for_replicas(self, guard: ServerGuard) -> None:
+        """Return when enough replicas have all that was written since ``guard`` was made, and before.
+
+        Raises ``StoreRefuses`` where they do not have it in time, and ``StoreUnavailable`` where another server
+        answers by now, which may lack it. It is stored in both cases, or it was; it may be committed again.
+        """
+        options = self._replica_wait
+        if not options.replicas:
+            return
+        with store_errors():
+            async with self.client.pipeline(transaction=False) as pipe:
+                pipe.incrby(self.keys.sequence, 0)
+                pipe.execute_command("WAIT", options.replicas, max(1, round(options.timeout_seconds * 1000)))
+                _, replicas = await pipe.execute()
+        guard.check()
+        if replicas < options.replicas:
+            raise StoreRefuses(
+                f"the lesson is stored, but {replicas} replicas have it, and redis.wait_replicas is "
+                f"{options.replicas}"
+            )
+
+    async def _send_commits(self, batches: Sequence[LessonBatch]) -> list[Any]:
+        async with self.client.pipeline(transaction=False) as pipe:
+            for batch in batches:
+                keys = batch.pack_keys(self.keys)
+                pipe.evalsha(self._learn_script.sha, len(keys), *keys, *batch.pack_arguments(self.retention))
+            return await pipe.execute(raise_on_error=False)
+
+    async def _recognize_removal(
+        self, lesson: LessonCommit, answer: bytes | LedgerConflict
+    ) -> bytes | LedgerConflict:
+        """Return a change in place of the conflict of a removal that was carried out before, its reply lost.
+
+        The ledger does not tell it from a removal by others, the history does. Nothing names its change: the last
+        one comes no earlier.
+        """
+        if isinstance(answer, bytes) or lesson.new or not await self.history.has_removal(lesson.attempt):
+            return answer
+        return await self.last_change()
+
+    async def _record(self, identity: str, commits: Sequence[tuple[LessonCommit, CommitResult]]) -> None:
+        """Record those of the commits that Redis has acknowledged."""
+        if not self._journal:
+            return
+        keys, since = self.keys, self._clock() - KEPT_SECONDS
+        lessons = []
+        for lesson, result in commits:
+            if change := _acknowledged_change(lesson, result):
+                former_version = lesson.old.version if lesson.old else ""
+                recorded = lesson
+            elif entry := _entry_in_place(lesson, result, since):
+                change, former_version = entry.change, UNKNOWN_VERSION
+                note = replace(lesson.note, source=entry.source, actor=entry.actor, made_at=entry.learned_at)
+                recorded = LessonCommit(lesson.message_key, None, entry, note)
+            else:
+                continue
+            fields = _as_bytes(recorded.note_fields), _as_bytes(recorded.entry_fields)
+            lessons.append(
+                AcknowledgedLesson(keys.model, identity, change, lesson.message_key, former_version, *fields)
+            )
+        if lessons:
+            await self._journal.record(lessons)
+
+    def note_writes_accepted(self) -> None:
+        """Note that Redis takes writes: what it refused a moment ago it would take now."""
+        self._note_refusal(None)
+
+    def _note_refusal(self, refusal: StoreRefuses | None) -> None:
+        """Note a refusal; log when Redis begins to refuse lessons and when it takes them again, not each time."""
+        if refusal and not self.last_refusal:
+            _log.error("nothing can be learned, mail is scored as before: %s", refusal)
+        if self.last_refusal and not refusal:
+            _log.info("Redis takes what is learned again")
+        self.last_refusal = refusal
+
+
+def _acknowledged_change(lesson: LessonCommit, result: CommitResult) -> bytes:
+    """The change of a commit that was carried out, empty for another one.
+
+    A conflict with the very entry that was to be written is the answer to a commit that was repeated after a lost
+    reply.
+    """
+    if isinstance(result, LedgerConflict):
+        is_ours = lesson.new and result.entry and result.entry.version == lesson.new.version
+        return result.entry.change if result.entry and is_ours else b""
+    return result if isinstance(result, bytes) else b""
+
+
+def _entry_in_place(lesson: LessonCommit, result: CommitResult, since: float) -> LedgerEntry | None:
+    """The entry that makes a lesson unnecessary, because the message has its label already.
+
+    Only one that was learned after ``since`` (seconds since the epoch). It may be that of an earlier attempt,
+    whose reply was lost: to acknowledge the second attempt acknowledges this entry.
+    """
+    entry = result.entry if isinstance(result, LedgerConflict) else None
+    is_same = entry and lesson.new and entry.label == lesson.new.label and entry.learned_at >= since
+    return entry if is_same else None
+
+
+def _as_bytes(fields: Sequence[str | bytes]) -> tuple[bytes, ...]:
+    return tuple([field if isinstance(field, bytes) else field.encode() for field in fields])
+
+
+def _unpack_or_error(reply: Any) -> CommitResult:
+    try:
+        return unpack_reply(reply)
+    except StoreIncompatible as error:
+        return error
