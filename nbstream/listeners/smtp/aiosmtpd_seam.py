@@ -144,7 +144,7 @@ class AiosmtpdConnection(SMTP):
             raise ConnectionAbortedError(f"no TLS: {error}") from error
         finally:
             handshake.cancel()
-        if encrypted is None:
+        if encrypted is None or encrypted.is_closing():  # uvloop returns what is closed already
             raise ConnectionAbortedError("no TLS: the client went away")
         self.transport = self._transport = encrypted
         self._reader._transport = self._writer._transport = encrypted  # type: ignore[attr-defined]  # private

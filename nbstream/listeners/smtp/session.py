@@ -83,6 +83,8 @@ class SmtpSession(SmtpConnection):
             await self.encrypt(context)
         except ConnectionError as error:
             _log.info("%s: %s", self._listener_name, error, extra=event_fields(peer=str(self._peer)))
+            # Where the client went away during the handshake, uvloop does not say that the connection is lost.
+            self._listener.session_closed(self)
             raise
 
     async def session_ended(self) -> None:
@@ -102,7 +104,7 @@ class SmtpSession(SmtpConnection):
         """Return the reply to a command that failed: never the text of an exception."""
         if self._mail is not None:
             await self._mail.drop_destination()
-        if isinstance(error, asyncio.IncompleteReadError):  # the client has closed its side
+        if isinstance(error, asyncio.IncompleteReadError | ConnectionError):  # the client has gone away
             self.close()
             return ""  # push finds the connection closed, and that ends the session
         if isinstance(error, NbstreamError):

@@ -5,14 +5,27 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
 import pytest
+import uvloop
 from redis.asyncio import Redis
 
-from nbstream.listeners.smtp.listener_state import TlsMode
+from nbstream.addresses import TcpAddress
+from nbstream.delivery.maildir import MaildirNextHop
+from nbstream.delivery.outlet import Outlet
+from nbstream.delivery.quarantine import Quarantine
+from nbstream.engine.choice import PYTHON
+from nbstream.listeners.limits import BytesInFlight, ListenerLimits
+from nbstream.listeners.smtp.listener import SmtpListener
+from nbstream.listeners.smtp.listener_state import SmtpOptions, TlsMode
+from nbstream.listeners.sockets import open_listening_socket
+from nbstream.metrics.daemon import DaemonMetrics
+from nbstream.store.model.memory_model import MemoryModel
+from tests.fuzz.memory_filter import memory_filter
 from tests.listeners.runtimes import make_runtime
 from tests.listeners.smtp.smtp_listener import Dialogue, RunningSmtp, Way, open_smtp_listener, server_context
 from tests.redis_servers.access import Certificates
@@ -104,6 +117,61 @@ async def test_what_comes_in_place_of_a_handshake_ends_the_connection(
 
             assert b"250" not in rest
             await until(lambda: not smtp.listener.state.sessions)
+
+
+def client_hello(context: ssl.SSLContext) -> bytes:
+    """The first bytes of a handshake."""
+    outgoing = ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="127.0.0.1").do_handshake()
+    return outgoing.read()
+
+
+@pytest.mark.parametrize(
+    "make_runner", [asyncio.Runner, lambda: asyncio.Runner(loop_factory=uvloop.new_event_loop)]
+)
+def test_a_client_that_leaves_in_the_handshake_leaves_its_place(
+    tmp_path: Path,
+    certificates: Certificates,
+    caplog: pytest.LogCaptureFixture,
+    make_runner: Callable[[], asyncio.Runner],
+) -> None:
+    async def leave_and_come_again(mode: TlsMode, is_aborted: bool, begins: bool) -> None:
+        runtime = make_runtime(memory_filter(MemoryModel()), tls_contexts={"smtp": server_context(certificates)})
+        options = SmtpOptions("listener.example.org", tls=mode)
+        outlet = Outlet(MaildirNextHop(tmp_path / "m"), Quarantine(tmp_path / "q"))
+        listener = SmtpListener(
+            ListenerLimits(max_connections=1),
+            options,
+            BytesInFlight(1 << 20),
+            outlet,
+            runtime,
+            DaemonMetrics.create(PYTHON),
+        )
+        listening = open_listening_socket(TcpAddress("127.0.0.1", 0))
+        address = listening.getsockname()
+        await listener.start(listening)
+        with socket.create_connection(address) as leaving:
+            leaving.setblocking(False)
+            stream, writer = await asyncio.open_connection(sock=leaving)
+            if mode is TlsMode.MAY:
+                assert (await stream.readline()).startswith(b"220 ")
+                writer.write(b"STARTTLS\r\n")
+                assert (await stream.readline()).startswith(b"220 2.0.0")
+            await until(lambda: bool(listener.state.sessions))
+            if begins:
+                writer.write(client_hello(ssl.create_default_context()))
+            if is_aborted:
+                leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.close()
+        await until(lambda: not listener.state.sessions)
+        await listener.drain(0)
+
+    with make_runner() as runner:
+        for mode in (TlsMode.MAY, TlsMode.IMPLICIT):
+            for is_aborted, begins in ((False, False), (True, False), (False, True), (True, True)):
+                runner.run(leave_and_come_again(mode, is_aborted, begins))
+    assert "a command failed" not in caplog.text
 
 
 @pytest.mark.parametrize("mode", [TlsMode.MAY, TlsMode.IMPLICIT])
