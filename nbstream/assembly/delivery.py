@@ -33,7 +33,7 @@ def make_next_hop(settings: Settings) -> NextHop:
 
 
 def _server(relay: RelaySettings, next_hop: ServerNextHopSetting) -> SmtpServer:
-    from nbstream.delivery.next_hop_connection import RelayLogin, RelayTls, SmtpServer, TlsMode  # noqa: PLC0415 - see above
+    from nbstream.delivery.next_hop_connection import RelayLogin, RelayTls, SmtpServer  # noqa: PLC0415 - see above
 
     login = None
     if relay.user_file and relay.password_file:
@@ -47,7 +47,7 @@ def _server(relay: RelaySettings, next_hop: ServerNextHopSetting) -> SmtpServer:
     tls = None
     if relay.tls != "off":
         tls = RelayTls(
-            TlsMode(relay.tls),
+            relay.tls,
             relay.tls_server_name or host,
             str(relay.tls_ca_file) if relay.tls_ca_file else None,
             implicit=next_hop.protocol == "smtps",

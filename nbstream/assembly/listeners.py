@@ -145,7 +145,7 @@ def _make_mail(section: MailListenerSettings, context: ListenerContext) -> Liste
     # Imported here: where the listener is off, and in all commands, aiosmtpd is not loaded.
     from nbstream.delivery.outlet import Outlet  # noqa: PLC0415 - see above
     from nbstream.listeners.smtp.listener import SmtpListener  # noqa: PLC0415 - see above
-    from nbstream.listeners.smtp.listener_state import SmtpOptions, TlsMode  # noqa: PLC0415 - see above
+    from nbstream.listeners.smtp.listener_state import SmtpOptions  # noqa: PLC0415 - see above
 
     parts = context.parts
     outlet = Outlet(parts.next_hop, parts.quarantine)
@@ -153,7 +153,7 @@ def _make_mail(section: MailListenerSettings, context: ListenerContext) -> Liste
         context.settings.hostname or socket.getfqdn(),
         context.listener_name,
         section.trusted_proxies,
-        TlsMode(section.tls),
+        section.tls,
         is_lmtp=context.listener_name == names.LMTP,
     )
     return SmtpListener(context.limits, options, context.bytes_in_flight, outlet, context.runtime, parts.metrics)

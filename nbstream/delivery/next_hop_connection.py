@@ -14,9 +14,9 @@ import ssl
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING, cast
 
+from nbstream.delivery.settings import TlsMode
 from nbstream.errors import RelayUnavailable
 from nbstream.mail.lines import PIECE_BYTES
 from nbstream.wire.smtp_reply import MalformedReply, SmtpReply, SmtpReplyReader
@@ -366,18 +366,6 @@ class NextHopConnection:
 
 
 # The server that is the next hop: its address and protocol, TLS with it, and the login there.
-
-
-class TlsMode(StrEnum):
-    """Which connections to the next hop are encrypted, and which certificates count."""
-
-    OFF = "off"
-    MAY = "may"
-    """TLS where the server takes STARTTLS, with any certificate."""
-    ENCRYPT = "encrypt"
-    """TLS or no mail, with any certificate."""
-    VERIFY = "verify"
-    """TLS or no mail, with a certificate of a trusted authority that has the name of the server."""
 
 
 @dataclass(frozen=True, slots=True)

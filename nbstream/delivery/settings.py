@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
@@ -89,12 +90,24 @@ def read_next_hop(value: object) -> MaildirNextHopSetting | ServerNextHopSetting
     raise ValueError(_ALLOWED_NEXT_HOP)
 
 
-def read_tls_mode(value: object) -> str:
+class TlsMode(StrEnum):
+    """Which connections to the next hop are encrypted, and which certificates count."""
+
+    OFF = "off"
+    MAY = "may"
+    """TLS where the server takes STARTTLS, with any certificate."""
+    ENCRYPT = "encrypt"
+    """TLS or no mail, with any certificate."""
+    VERIFY = "verify"
+    """TLS or no mail, with a certificate of a trusted authority that has the name of the server."""
+
+
+def read_tls_mode(value: object) -> TlsMode:
     """Read ``off``, ``may``, ``encrypt`` or ``verify``. Without quotes ``off`` is a boolean in YAML."""
     if value is False:
-        return "off"
-    if isinstance(value, str) and value in {"off", "may", "encrypt", "verify"}:
-        return value
+        return TlsMode.OFF
+    if isinstance(value, str) and value in set(TlsMode):
+        return TlsMode(value)
     raise ValueError("must be off, may, encrypt or verify")
 
 
@@ -110,7 +123,7 @@ class RelaySettings(Section):
     connections are TLS from the beginning. With LMTP the SMTP listener takes one recipient a transaction.
     """
 
-    tls: Annotated[Literal["off", "may", "encrypt", "verify"], BeforeValidator(read_tls_mode)] = "off"
+    tls: Annotated[TlsMode, BeforeValidator(read_tls_mode)] = TlsMode.OFF
     """TLS with the next hop (STARTTLS, or ``smtps://``). ``may`` uses it where the server offers it, and
     ``encrypt`` sends no mail without it; both take any certificate. ``verify`` sends no mail without a certificate
     of a trusted authority that has the name of the server.
@@ -144,7 +157,7 @@ class RelaySettings(Section):
 
     @field_validator("tls")
     @classmethod
-    def _tls_fits_next_hop(cls, value: str, info: ValidationInfo) -> str:
+    def _tls_fits_next_hop(cls, value: TlsMode, info: ValidationInfo) -> TlsMode:
         next_hop = info.data.get("next_hop")
         if next_hop is None:
             return value

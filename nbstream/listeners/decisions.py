@@ -13,7 +13,7 @@ import logging
 import re
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from nbstream.errors import CheckFailed, MessageLoops, NbstreamError
 from nbstream.mail import header_fields
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from nbstream.listeners.runtime import Runtime
     from nbstream.mail.header_edits import HeaderEdits
     from nbstream.mail.message import Message
+    from nbstream.metrics.delivery import DeliveryMetrics
     from nbstream.policy.recipient_rules import Decision, RecipientGroup
 
 _log = logging.getLogger(__name__)
@@ -48,19 +49,6 @@ _CHARACTERS_PER_STEP = 20_000
 _CHARACTERS_OF_LOOKUP = 20  # it costs as much as so many characters
 _MAX_RECEIVED = 50  # RFC 5321 6.3 asks for at least 100 hops; here a loop passes twice in each round
 _RECEIVED_FIELD = re.compile(rb"(?i)\nreceived[ \t]*:")  # "^" in place of the line feed: see docs/experiments.md
-
-
-class DecisionObserver(Protocol):
-    """What decisions report, for metrics and others."""
-
-    def action_taken(self, action: str) -> None:
-        """This action was decided for the recipients of a message that have one policy."""
-
-    def action_observed(self, action: str) -> None:
-        """This action would have been taken, but this is a trial."""
-
-    def filter_failed(self, reason: str) -> None:
-        """One check failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +115,7 @@ class MessageDecisions:
     def __init__(
         self,
         runtime: Runtime,
-        observer: DecisionObserver,
+        observer: DeliveryMetrics,
         *,
         can_differ: bool,
         can_refuse_some: bool = False,

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from nbstream.errors import StoreRefuses
 from nbstream.listeners.log_lines import log_lesson, log_message
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from nbstream.filter import Check, LearnableMessage, Lesson
     from nbstream.listeners.peers import Peer, Teachers
     from nbstream.listeners.runtime import Runtime
+    from nbstream.metrics.delivery import DeliveryMetrics
     from nbstream.policy.recipient_rules import RecipientTreatment
 
 _log = logging.getLogger(__name__)
@@ -38,29 +39,10 @@ _TEXT_THREAD_BYTES = 32 * 1024  # a byte of text costs up to 0.3 µs: wrong UTF-
 _SEVERITY = list(Verdict)
 
 
-class MessageServiceObserver(Protocol):
-    """What is reported beside what the filter reports itself."""
-
-    def connected(self, listener: str, accepted: bool) -> None:
-        """Report a client that connected, and was accepted or turned away."""
-
-    def disconnected(self, listener: str) -> None:
-        """Report that the connection of a client that was accepted is closed."""
-
-    def delivered(self, listener: str, verdict: str) -> None:
-        """Report a message that was checked and answered; the verdict is "none" where the check failed."""
-
-    def filter_failed(self, reason: str) -> None:
-        """Report a check that failed."""
-
-    def feedback_refused(self, label: str, source: str) -> None:
-        """Report feedback from a peer that may not teach."""
-
-
 class MessageService:
     """Makes the handlers of messages for the listener of that name, and reports what is not about one message."""
 
-    def __init__(self, listener_name: str, runtime: Runtime, observer: MessageServiceObserver) -> None:
+    def __init__(self, listener_name: str, runtime: Runtime, observer: DeliveryMetrics) -> None:
         self.runtime = runtime
         """What the next message goes by."""
         self._listener_name = listener_name
@@ -112,7 +94,7 @@ class MessageService:
 class MessageHandler:
     """Handles one message; ``runtime`` is what the message goes by."""
 
-    def __init__(self, listener_name: str, runtime: Runtime, observer: MessageServiceObserver) -> None:
+    def __init__(self, listener_name: str, runtime: Runtime, observer: DeliveryMetrics) -> None:
         self.runtime = runtime
         self._listener_name = listener_name
         self._observer = observer

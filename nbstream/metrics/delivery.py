@@ -28,11 +28,7 @@ class ConnectionCounts:
 
 
 class DeliveryMetrics:
-    """Counts what becomes of messages, for all listeners.
-
-    It is the ``MessageServiceObserver`` of the listeners for programs and the ``DeliveryObserver`` of the SMTP
-    listener; ``QuarantineRetention`` reports here too. Feedback is counted in ``feedback``.
-    """
+    """Counts what becomes of messages, for all listeners and the quarantine. Feedback is counted in ``feedback``."""
 
     def __init__(self, registry: MetricsRegistry, feedback: FeedbackMetrics) -> None:
         self._registry = registry

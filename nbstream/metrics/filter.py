@@ -88,7 +88,7 @@ _log = logging.getLogger(__name__)
 
 
 class FeedbackMetrics:
-    """Counts feedback, for the filter and for the listeners that refuse it (``FeedbackObserver``)."""
+    """Counts feedback, for the filter and for the listeners that refuse it."""
 
     def __init__(self, registry: MetricsRegistry) -> None:
         self._feedback = Counter(

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from nbstream.delivery.next_hop import DataReplies, SmtpPath
-from nbstream.delivery.next_hop_connection import RelayTls, SmtpServer, TlsMode
+from nbstream.delivery.next_hop_connection import RelayTls, SmtpServer
+from nbstream.delivery.settings import TlsMode
 from nbstream.delivery.smtp_next_hop import NextHopLimits, SmtpNextHop
 from nbstream.errors import RelayUnavailable
 from nbstream.wire.smtp_reply import SmtpReply

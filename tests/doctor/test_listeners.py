@@ -22,7 +22,7 @@ from nbstream.doctor.listener_probes import Conversation, probe_lmtp, probe_milt
 from nbstream.doctor.listeners import examine_listeners, examine_stream, probe_listener
 from nbstream.doctor.site import Site
 from nbstream.findings import Finding, FindingKind
-from nbstream.listeners.smtp.listener_state import TlsMode
+from nbstream.listeners.smtp.settings import TlsMode
 from nbstream.store.model.keys import ModelKeys
 from tests.conftest import RedisServer
 from tests.doctor.sites import kind_names, make_site, the, wrong

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.listeners.smtp.listener_state import TlsMode
+from nbstream.listeners.smtp.settings import TlsMode
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
 from tests.listeners.smtp.smtp_listener import RunningSmtp, Way, open_smtp_listener

@@ -18,7 +18,7 @@ import logging
 import random
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from nbstream.errors import CountsFull, StoreUnavailable
 from nbstream.listeners import names
@@ -30,9 +30,10 @@ from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
 
 if TYPE_CHECKING:
+    from nbstream.listeners.dovecot.metrics import SpoolMetrics
     from nbstream.listeners.message_service import MessageService
     from nbstream.spool.message_spool import MessageSpool
-    from nbstream.spool.reader import SpoolBacklog, SpoolEntry
+    from nbstream.spool.reader import SpoolEntry
     from nbstream.store.embedded.locks import FileLock
 
 _log = logging.getLogger(__name__)
@@ -44,29 +45,10 @@ _MEASURE_SECONDS = 2.0
 _PUT_BACK_SECONDS = 2.0  # on a disk that hangs, when the daemon ends
 
 
-class SpoolObserver(Protocol):
-    """What is reported of the spool; metrics are the reader."""
-
-    def spooled(self) -> None:
-        """Report a message that is in the spool."""
-
-    def spool_refused(self) -> None:
-        """Report a message that was not taken: the spool is full, or the disk fails."""
-
-    def learned_from_spool(self, seconds: float) -> None:
-        """Report a message that was learned so many seconds after it had come."""
-
-    def set_aside(self) -> None:
-        """Report a message that was set aside after ``MAX_TRIES``."""
-
-    def backlog_measured(self, backlog: SpoolBacklog) -> None:
-        """Report how much waits."""
-
-
 class SpoolLearner:
     """Learns from the spool until it is drained."""
 
-    def __init__(self, spool: MessageSpool, message_service: MessageService, observer: SpoolObserver) -> None:
+    def __init__(self, spool: MessageSpool, message_service: MessageService, observer: SpoolMetrics) -> None:
         self._folder, self._max_failed_bytes = spool.folder, spool.max_bytes
         self._message_service = message_service
         self._observer = observer

@@ -32,7 +32,7 @@ from nbstream.system_users import actor_of_system_user, peer_user
 if TYPE_CHECKING:
     import socket
 
-    from nbstream.listeners.dovecot.learner import SpoolObserver
+    from nbstream.listeners.dovecot.metrics import SpoolMetrics
     from nbstream.listeners.limits import BytesInFlight, ListenerLimits
     from nbstream.listeners.message_service import MessageService
     from nbstream.listeners.runtime import Runtime
@@ -59,7 +59,7 @@ class DovecotListener:
         spool: MessageSpool,
         bytes_in_flight: BytesInFlight,
         message_service: MessageService,
-        observer: SpoolObserver,
+        observer: SpoolMetrics,
     ) -> None:
         self._limits = limits
         self._trusted_users = trusted_users

@@ -16,7 +16,7 @@ _SECONDS = (0.1, 1, 10, 60, 600, 3600, 86400)
 
 
 class SpoolMetrics:
-    """Counts what goes into the spool and out of it (``SpoolObserver``)."""
+    """Counts what goes into the spool and out of it."""
 
     def __init__(self, registry: MetricsRegistry) -> None:
         self._messages = Counter(

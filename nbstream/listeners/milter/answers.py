@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from nbstream.listeners.milter.codec import MilterOptions
     from nbstream.listeners.milter.incoming_message import MilterMessage, MilterSubject
     from nbstream.listeners.runtime import Runtime
-    from nbstream.listeners.smtp.listener import SmtpObservers
     from nbstream.mail.header_edits import HeaderEdits
+    from nbstream.metrics.daemon import DaemonMetrics
 
 
 _log = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class MilterSender:
 class MilterAnswers:
     """Answers messages by one runtime."""
 
-    def __init__(self, runtime: Runtime, observers: SmtpObservers) -> None:
+    def __init__(self, runtime: Runtime, observers: DaemonMetrics) -> None:
         self._decisions = MessageDecisions(runtime, observers.delivery, can_differ=False, refuses_loops=False)
         self._feedback = FeedbackMailbox(runtime, observers.feedback)
         self._teachers = runtime.teachers_through(names.MILTER)

@@ -15,8 +15,7 @@ from nbstream.listeners.sockets import BACKLOG
 if TYPE_CHECKING:
     from nbstream.listeners.limits import BytesInFlight, ListenerLimits
     from nbstream.listeners.runtime import Runtime
-    from nbstream.listeners.smtp.listener import SmtpObservers
-
+    from nbstream.metrics.daemon import DaemonMetrics
 _log = logging.getLogger(__name__)
 
 _READ_LIMIT = 64 * 1024
@@ -30,7 +29,7 @@ class MilterListener:
         limits: ListenerLimits,
         bytes_in_flight: BytesInFlight,
         runtime: Runtime,
-        observers: SmtpObservers,
+        observers: DaemonMetrics,
         progress_seconds: float = PROGRESS_SECONDS,
     ) -> None:
         answers = MilterAnswers(runtime, observers)

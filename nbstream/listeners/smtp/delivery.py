@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from nbstream.delivery.next_hop import DataReplies, Envelope
 from nbstream.delivery.outlet import DeliveryPart
 from nbstream.delivery.quarantine import QuarantineNote
 from nbstream.errors import NbstreamError, RelayUnavailable
-from nbstream.listeners.decisions import DecisionObserver, MessageDecisions
+from nbstream.listeners.decisions import MessageDecisions
 from nbstream.listeners.log_lines import log_message
 from nbstream.listeners.smtp.replies import ACCEPTED, error_reply, refusal
 from nbstream.policy.actions import ActionKind
@@ -29,24 +29,9 @@ if TYPE_CHECKING:
     from nbstream.filter import Check
     from nbstream.listeners.decisions import DecidedMessage, DecidedRecipients
     from nbstream.listeners.runtime import Runtime
+    from nbstream.metrics.delivery import DeliveryMetrics
 
 _log = logging.getLogger(__name__)
-
-
-class DeliveryObserver(DecisionObserver, Protocol):
-    """What deliveries report, for metrics and others."""
-
-    def connected(self, listener: str, accepted: bool) -> None:
-        """A client connected; a listener that is full, or closes, turns it away."""
-
-    def disconnected(self, listener: str) -> None:
-        """The connection of a client that was accepted is closed."""
-
-    def delivered(self, listener: str, verdict: str) -> None:
-        """One message was checked and answered; the verdict is "none" where the check failed."""
-
-    def relayed(self, codes: Sequence[str], seconds: float) -> None:
-        """The next hop answered a message with these codes ("none" where it went away before)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +61,7 @@ class Delivery:
     """
 
     def __init__(
-        self, runtime: Runtime, outlet: Outlet, observer: DeliveryObserver, *, replies_to_each: bool = False
+        self, runtime: Runtime, outlet: Outlet, observer: DeliveryMetrics, *, replies_to_each: bool = False
     ) -> None:
         self._decisions = MessageDecisions(
             runtime, observer, can_differ=outlet.splits_recipients, can_refuse_some=replies_to_each

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from nbstream.errors import FeedbackRefused, NbstreamError, StoreRefuses
 from nbstream.filter import describe_lesson, describe_lessons
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from nbstream.filter import LearnableMessage, Lesson
     from nbstream.listeners.peers import Peer
     from nbstream.listeners.runtime import Runtime
+    from nbstream.metrics.filter import FeedbackMetrics
 
 _log = logging.getLogger(__name__)
 
@@ -34,20 +35,10 @@ _THREAD_BYTES = 256 * 1024
 _NOT_ALLOWED_REPLY = SmtpReply(550, "5.7.1 Feedback is not accepted from here")
 
 
-class FeedbackObserver(Protocol):
-    """What the mailbox reports. The filter itself reports what is learned."""
-
-    def feedback_refused(self, label: str, source: str) -> None:
-        """Feedback came from a client that may not teach, or held nothing that can be learned."""
-
-    def feedback_failed(self, label: str | None, source: str) -> None:
-        """One message was not learned, because one before it could not be stored."""
-
-
 class FeedbackMailbox:
     """Learns from mail that is sent to the feedback addresses."""
 
-    def __init__(self, runtime: Runtime, observer: FeedbackObserver) -> None:
+    def __init__(self, runtime: Runtime, observer: FeedbackMetrics) -> None:
         self._filter = runtime.spam_filter
         self._message_reader = runtime.message_reader
         self._observer = observer

@@ -6,19 +6,15 @@ import asyncio
 import logging
 import socket
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from nbstream.listeners.smtp import replies
-from nbstream.listeners.smtp.delivery import Delivery, DeliveryObserver
-from nbstream.listeners.smtp.feedback import FeedbackMailbox, FeedbackObserver
-from nbstream.listeners.smtp.listener_state import (
-    MessageHandlers,
-    SmtpListenerState,
-    SmtpOptions,
-    TlsMode,
-)
+from nbstream.listeners.smtp.delivery import Delivery
+from nbstream.listeners.smtp.feedback import FeedbackMailbox
+from nbstream.listeners.smtp.listener_state import MessageHandlers, SmtpListenerState, SmtpOptions
 from nbstream.listeners.smtp.lmtp_session import LmtpSession
 from nbstream.listeners.smtp.session import SmtpSession
+from nbstream.listeners.smtp.settings import TlsMode
 from nbstream.listeners.sockets import BACKLOG
 from nbstream.wire.smtp_reply import SmtpReply
 
@@ -26,20 +22,9 @@ if TYPE_CHECKING:
     from nbstream.delivery.outlet import Outlet
     from nbstream.listeners.limits import BytesInFlight, ListenerLimits
     from nbstream.listeners.runtime import Runtime
+    from nbstream.metrics.daemon import DaemonMetrics
 
 _log = logging.getLogger(__name__)
-
-
-class SmtpObservers(Protocol):
-    """The observers of what the listener does; the metrics of the daemon have them."""
-
-    @property
-    def delivery(self) -> DeliveryObserver:
-        """The observer of connections and deliveries."""
-
-    @property
-    def feedback(self) -> FeedbackObserver:
-        """The observer of feedback."""
 
 
 class SmtpListener:
@@ -52,7 +37,7 @@ class SmtpListener:
         bytes_in_flight: BytesInFlight,
         outlet: Outlet,
         runtime: Runtime,
-        observers: SmtpObservers,
+        observers: DaemonMetrics,
     ) -> None:
         self._options = options
         self._outlet = outlet

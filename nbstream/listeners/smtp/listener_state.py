@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from nbstream.listeners import names
 from nbstream.listeners.limits import BytesInFlight
+from nbstream.listeners.smtp.settings import TlsMode
 
 if TYPE_CHECKING:
     import ssl
@@ -19,20 +19,6 @@ if TYPE_CHECKING:
     from nbstream.listeners.peers import Network, Teachers
     from nbstream.listeners.smtp.delivery import Delivery
     from nbstream.listeners.smtp.feedback import FeedbackMailbox
-
-
-class TlsMode(StrEnum):
-    """Whether clients use TLS: by STARTTLS if they like (``may``), by STARTTLS (``require``), or at once."""
-
-    OFF = "off"
-    MAY = "may"
-    REQUIRE = "require"
-    IMPLICIT = "implicit"
-
-    @property
-    def offers_starttls(self) -> bool:
-        """Whether a client may send STARTTLS."""
-        return self in {TlsMode.MAY, TlsMode.REQUIRE}
 
 
 @dataclass(frozen=True, slots=True)

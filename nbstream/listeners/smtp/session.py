@@ -21,9 +21,9 @@ from nbstream.listeners.peers import Peer
 from nbstream.listeners.smtp import replies
 from nbstream.listeners.smtp.connection import SmtpConnection
 from nbstream.listeners.smtp.data_content import DATA_END, IncomingMessage
-from nbstream.listeners.smtp.listener_state import TlsMode
 from nbstream.listeners.smtp.mail_transaction import MailTransaction
 from nbstream.listeners.smtp.replies import RELAY_UNAVAILABLE, TEMPORARY_FAILURE, error_reply
+from nbstream.listeners.smtp.settings import TlsMode
 from nbstream.logs import event_fields
 from nbstream.wire import smtp as wire
 from nbstream.wire.smtp_reply import SmtpReply

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, ValidationInfo, field_validator
 
@@ -19,12 +20,26 @@ from nbstream.settings.values import (
 )
 
 
-def read_listener_tls_mode(value: object) -> str:
+class TlsMode(StrEnum):
+    """Whether clients use TLS: by STARTTLS if they like (``may``), by STARTTLS (``require``), or at once."""
+
+    OFF = "off"
+    MAY = "may"
+    REQUIRE = "require"
+    IMPLICIT = "implicit"
+
+    @property
+    def offers_starttls(self) -> bool:
+        """Whether a client may send STARTTLS."""
+        return self in {TlsMode.MAY, TlsMode.REQUIRE}
+
+
+def read_listener_tls_mode(value: object) -> TlsMode:
     """Read ``off``, ``may``, ``require`` or ``implicit``. Without quotes ``off`` is a boolean in YAML."""
     if value is False:
-        return "off"
-    if isinstance(value, str) and value in {"off", "may", "require", "implicit"}:
-        return value
+        return TlsMode.OFF
+    if isinstance(value, str) and value in set(TlsMode):
+        return TlsMode(value)
     raise ValueError("must be off, may, require or implicit")
 
 
@@ -49,7 +64,7 @@ class MailListenerSettings(Section):
     tls_key_file: FilePath | None = None
     """A file with the key of that certificate, unless the same file has it. The key must have no passphrase."""
 
-    tls: Annotated[Literal["off", "may", "require", "implicit"], BeforeValidator(read_listener_tls_mode)] = "off"
+    tls: Annotated[TlsMode, BeforeValidator(read_listener_tls_mode)] = TlsMode.OFF
     """Whether clients use TLS, of version 1.2 at least. With ``may`` they can begin it (STARTTLS), with
     ``require`` they must before they send mail, and with ``implicit`` a connection begins with it. All but
     ``off`` need ``tls_cert_file``.
@@ -68,7 +83,7 @@ class MailListenerSettings(Section):
 
     @field_validator("tls")
     @classmethod
-    def _tls_needs_a_certificate(cls, value: str, info: ValidationInfo) -> str:
+    def _tls_needs_a_certificate(cls, value: TlsMode, info: ValidationInfo) -> TlsMode:
         if value != "off" and info.data.get("tls_cert_file", "refused") is None:
             raise ValueError(f"must be off, or listeners.{cls._listener_name}.tls_cert_file must be set")
         return value

@@ -17,7 +17,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from nbstream import errors
 from nbstream.errors import NbstreamError, StoreUnavailable, table_row
@@ -38,8 +38,9 @@ if TYPE_CHECKING:
     from nbstream.filter import Check, LessonOutcome
     from nbstream.listeners.message_service import MessageHandler, MessageService
     from nbstream.listeners.runtime import Runtime
+    from nbstream.listeners.stream.metrics import StreamMetrics
     from nbstream.mail.message import Message
-    from nbstream.store.stream_queue import QueueBacklog, QueueEntry, StreamQueue
+    from nbstream.store.stream_queue import QueueEntry, StreamQueue
 
 
 _log = logging.getLogger(__name__)
@@ -47,16 +48,6 @@ _log = logging.getLogger(__name__)
 _RENEW_SECONDS = 2.0
 
 Result = TypeVar("Result")
-
-
-class StreamObserver(Protocol):
-    """What the listener reports besides its message service; implemented by the metrics."""
-
-    def entry_finished(self, outcome: str) -> None:
-        """Report what became of one entry: answered, refused, repeated (it had an answer), claimed, dead, lost."""
-
-    def backlog_measured(self, backlog: QueueBacklog) -> None:
-        """Report how many entries are waiting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +68,7 @@ class StreamListener:
         limits: StreamLimits,
         bytes_in_flight: BytesInFlight,
         message_service: MessageService,
-        observer: StreamObserver,
+        observer: StreamMetrics,
     ) -> None:
         self._queue = queue
         self._limits = limits

@@ -19,7 +19,8 @@ from nbstream.engine.choice import PYTHON
 from nbstream.listeners import names
 from nbstream.listeners.limits import BytesInFlight, ListenerLimits
 from nbstream.listeners.smtp.listener import SmtpListener
-from nbstream.listeners.smtp.listener_state import SmtpOptions, TlsMode
+from nbstream.listeners.smtp.listener_state import SmtpOptions
+from nbstream.listeners.smtp.settings import TlsMode
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.field_names import OWN_FIELD

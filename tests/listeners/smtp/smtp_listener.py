@@ -25,7 +25,8 @@ from nbstream.engine.choice import PYTHON
 from nbstream.filter import Filter, FilterPolicy
 from nbstream.listeners.limits import BytesInFlight, ListenerLimits
 from nbstream.listeners.smtp.listener import SmtpListener
-from nbstream.listeners.smtp.listener_state import SmtpOptions, TlsMode
+from nbstream.listeners.smtp.listener_state import SmtpOptions
+from nbstream.listeners.smtp.settings import TlsMode
 from nbstream.listeners.sockets import open_listening_socket
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.actions import VerdictActions

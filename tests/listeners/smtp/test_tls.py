@@ -21,7 +21,8 @@ from nbstream.delivery.quarantine import Quarantine
 from nbstream.engine.choice import PYTHON
 from nbstream.listeners.limits import BytesInFlight, ListenerLimits
 from nbstream.listeners.smtp.listener import SmtpListener
-from nbstream.listeners.smtp.listener_state import SmtpOptions, TlsMode
+from nbstream.listeners.smtp.listener_state import SmtpOptions
+from nbstream.listeners.smtp.settings import TlsMode
 from nbstream.listeners.sockets import open_listening_socket
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.store.model.memory_model import MemoryModel

@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 
 from nbstream.delivery.next_hop_connection import SmtpServer
 from nbstream.delivery.smtp_next_hop import NextHopLimits, SmtpNextHop
-from nbstream.listeners.smtp.listener_state import TlsMode
+from nbstream.listeners.smtp.settings import TlsMode
 from tests.conftest import RedisServer
 from tests.listeners.runtimes import SPAM_ADDRESS, make_runtime
 from tests.listeners.smtp.smtp_listener import Dialogue, RunningSmtp, Way, open_smtp_listener
