@@ -94,7 +94,9 @@ def _install_environment(stage: Path, wheel: Path, minor: str) -> Path:
     site.mkdir(parents=True)
     (home / "bin").mkdir()
     (home / "bin/python3").symlink_to(f"/usr/bin/python{minor}")
-    (home / "pyvenv.cfg").write_text(f"home = /usr/bin\ninclude-system-site-packages = false\nversion = {minor}\n")
+    (home / "pyvenv.cfg").write_text(
+        f"home = /usr/bin\ninclude-system-site-packages = false\nversion = {minor}\n", encoding="utf-8"
+    )
     words = (
         "install",
         "--quiet",
@@ -123,16 +125,18 @@ def _install_files(stage: Path) -> None:
     program = stage / "usr/bin/nbstream"
     program.parent.mkdir(parents=True)
     program.symlink_to("../lib/nbstream/bin/nbstream")
-    _write(stage / "usr/bin/nbstream-filter", (DEPLOY / "pipe/nbstream-filter").read_text(), 0o755)
-    _write(stage / "etc/nbstream/nbstream.yaml", (DEPLOY / "debian/nbstream.yaml").read_text())
-    unit = (DEPLOY / "systemd/nbstream.service").read_text()
+    _write(stage / "usr/bin/nbstream-filter", (DEPLOY / "pipe/nbstream-filter").read_text(encoding="utf-8"), 0o755)
+    _write(stage / "etc/nbstream/nbstream.yaml", (DEPLOY / "debian/nbstream.yaml").read_text(encoding="utf-8"))
+    unit = (DEPLOY / "systemd/nbstream.service").read_text(encoding="utf-8")
     unit = unit.replace("/opt/nbstream/bin/nbstream", "/usr/bin/nbstream")
     unit = re.sub(r"\A(?:#.*\n)+\n", "", unit)  # where the other service expects its program
     _write(stage / "usr/lib/systemd/system/nbstream.service", unit)
     for shell, target in completion.INSTALLED.items():
         _write(stage / "usr" / target, completion.script(shell))
     for page in (ROOT / "share/man").rglob("nbstream*.[15]"):
-        _write_compressed(stage / "usr/share/man" / page.parent.name / f"{page.name}.gz", page.read_text())
+        _write_compressed(
+            stage / "usr/share/man" / page.parent.name / f"{page.name}.gz", page.read_text(encoding="utf-8")
+        )
 
 
 def _write_documents(stage: Path, installed: Sequence[Distribution]) -> None:
@@ -154,7 +158,7 @@ def _write_documents(stage: Path, installed: Sequence[Distribution]) -> None:
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))
     entry = f"nbstream ({__version__}) stable; urgency=medium\n\n  * See changelog.gz.\n\n"
     _write_compressed(documents / "changelog.gz", f"{entry} -- {MAINTAINER}  {formatdate(epoch)}\n")
-    _write_compressed(documents / "NEWS.gz", (ROOT / "CHANGELOG.md").read_text())
+    _write_compressed(documents / "NEWS.gz", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
     _write(stage / "usr/share/lintian/overrides/nbstream", _OVERRIDES)
     _write(documents / "copyright", "\n".join(_copyright(installed)) + "\n")
 
@@ -194,7 +198,7 @@ def _write_control(stage: Path, architecture: str, minor: str) -> None:
     _write(stage / "DEBIAN/control", "".join(f"{name}: {value}\n" for name, value in fields.items()))
     _write(stage / "DEBIAN/conffiles", "/etc/nbstream/nbstream.yaml\n")
     for name in ("postinst", "prerm", "postrm"):
-        _write(stage / "DEBIAN" / name, (DEPLOY / "debian" / name).read_text(), 0o755)
+        _write(stage / "DEBIAN" / name, (DEPLOY / "debian" / name).read_text(encoding="utf-8"), 0o755)
 
 
 def _write(file: Path, text: str, mode: int = 0o644) -> None:

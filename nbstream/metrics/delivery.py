@@ -28,7 +28,7 @@ class ConnectionCounts:
 
 
 class DeliveryMetrics:
-    """Counts what becomes of messages, for all listeners and the quarantine. Feedback is counted in ``feedback``."""
+    """Counts what becomes of messages, for all listeners; ``feedback`` counts feedback."""
 
     def __init__(self, registry: MetricsRegistry, feedback: FeedbackMetrics) -> None:
         self._registry = registry
