@@ -36,6 +36,9 @@ LAYERS = [
     {"cli"},
 ]
 
+# Each has a room of its own: it imports none of the others.
+PROTOCOLS = {path.parent.name for path in (PACKAGE / "listeners").glob("*/__init__.py")}
+
 # The same within the packages that have packages of their own.
 INNER_LAYERS = {
     "store": [
@@ -47,13 +50,12 @@ INNER_LAYERS = {
         {"logins", "migration", "stream_queue"},
     ],
     "listeners": [
-        {"control_socket", "limits", "log_lines", "names", "peers", "request_errors", "sockets"},
+        {"control_socket", "limits", "log_lines", "names", "peers", "request_errors", "smtp_replies", "sockets"},
         {"runtime"},
-        {"decisions"},
+        {"decisions", "feedback_mailbox"},
         {"listener"},
         {"message_service"},
-        {"dovecot", "http", "smtp", "spamd", "stream"},
-        {"milter"},
+        PROTOCOLS,
     ],
     "cli": [
         {

@@ -16,7 +16,7 @@ from nbstream.delivery import maildir
 from nbstream.delivery.maildir import MaildirNextHop, _envelope_fields
 from nbstream.delivery.next_hop import SmtpPath
 from nbstream.errors import RelayUnavailable
-from nbstream.listeners.smtp.replies import error_reply
+from nbstream.listeners.smtp_replies import error_reply
 from nbstream.mail.lines import PIECE_BYTES
 from nbstream.wire.smtp_reply import SmtpReply
 

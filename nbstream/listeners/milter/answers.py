@@ -25,8 +25,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from nbstream.errors import NbstreamError
-from nbstream.listeners import names
+from nbstream.listeners import names, smtp_replies
 from nbstream.listeners.decisions import MessageDecisions
+from nbstream.listeners.feedback_mailbox import FeedbackMailbox
 from nbstream.listeners.log_lines import log_message
 from nbstream.listeners.milter.codec import MilterActions, MilterSteps
 from nbstream.listeners.milter.replies import (
@@ -41,9 +42,7 @@ from nbstream.listeners.milter.replies import (
     RefusalReply,
 )
 from nbstream.listeners.peers import Peer
-from nbstream.listeners.smtp import replies
-from nbstream.listeners.smtp.feedback import FeedbackMailbox
-from nbstream.listeners.smtp.replies import TEMPORARY_FAILURE, error_reply
+from nbstream.listeners.smtp_replies import TEMPORARY_FAILURE, error_reply
 from nbstream.mail.header_edits import tag_as_value, tagged_value
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.actions import ActionKind
@@ -186,7 +185,7 @@ def _render(
     kind, edits = group.action.kind, group.edits
     if not kind.takes_message:
         assert group.check is not None
-        return [RefusalReply(replies.refusal(kind, group.check.id))]
+        return [RefusalReply(smtp_replies.refusal(kind, group.check.id))]
     has_leading_space = MilterSteps.HDR_LEADSPC in options.steps
     changes = header_changes(edits, message.take_field_names(), has_leading_space=has_leading_space)
     if changes is None:

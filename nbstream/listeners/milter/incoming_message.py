@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.delivery.next_hop import SmtpPath
-from nbstream.listeners.smtp import replies
+from nbstream.listeners import smtp_replies
 from nbstream.mail.lines import ContentBuffer
 
 if TYPE_CHECKING:
@@ -69,14 +69,14 @@ class MilterMessage:
         self._field_count = 0
         self._has_body = False
         if len(sender) > MAX_ADDRESS_CHARACTERS:
-            self._refuse(replies.ADDRESS_TOO_LONG)
+            self._refuse(smtp_replies.ADDRESS_TOO_LONG)
         elif self._reserve(len(sender)):
             self.sender = sender
 
     def add_recipient(self, address: str, given: str) -> None:
         """Add a recipient: its address, and the text by which the mail server knows it."""
         if len(given) > MAX_ADDRESS_CHARACTERS:
-            self._refuse(replies.ADDRESS_TOO_LONG)
+            self._refuse(smtp_replies.ADDRESS_TOO_LONG)
         elif self._reserve(len(address) + len(given) + _RECIPIENT_BYTES):
             self.recipients.append(SmtpPath(address))
             self.given_recipients.append(given)
@@ -93,9 +93,9 @@ class MilterMessage:
         # The names are counted by what the mail server counts, and not by what may look like a field in a value.
         key = b"\0%s\0" % name.rstrip(b" \t").lower()
         if len(self._content) + len(line) > self._limit:
-            self._refuse(replies.MESSAGE_TOO_BIG)
+            self._refuse(smtp_replies.MESSAGE_TOO_BIG)
         elif self._field_count > MAX_FIELDS or len(self._field_names) + len(key) > _MAX_FIELD_NAMES_BYTES:
-            self._refuse(replies.TOO_MANY_FIELDS)
+            self._refuse(smtp_replies.TOO_MANY_FIELDS)
         elif self._reserve(len(line) + len(key)):
             self._content.append(line)
             self._field_names.append(key)
@@ -136,7 +136,7 @@ class MilterMessage:
         if self.problem:
             return False
         if not self._bytes_in_flight.reserve(size, held=self._reserved):
-            self._refuse(replies.TOO_MANY_BYTES_IN_FLIGHT)
+            self._refuse(smtp_replies.TOO_MANY_BYTES_IN_FLIGHT)
             return False
         self._reserved += size
         return True

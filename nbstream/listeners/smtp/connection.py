@@ -14,8 +14,8 @@ import re
 import time
 from typing import TYPE_CHECKING, AnyStr
 
+from nbstream.listeners import smtp_replies
 from nbstream.listeners.peers import Peer
-from nbstream.listeners.smtp import replies
 from nbstream.listeners.smtp.aiosmtpd_seam import AiosmtpdConnection
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class SmtpConnection(AiosmtpdConnection):
         if self._awaits_handshake:
             self.abort()
             return
-        self.write(self._unsent_replies + replies.CLOSING.render() + b"\r\n")
+        self.write(self._unsent_replies + smtp_replies.CLOSING.render() + b"\r\n")
         self.transport.close()
 
     async def _send_reply(self, reply: SmtpReply, *, grouped: bool = False) -> None:

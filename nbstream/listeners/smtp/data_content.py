@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from nbstream.listeners.smtp import replies
+from nbstream.listeners import smtp_replies
 from nbstream.mail.lines import ContentBuffer, normalize_line_ends
 from nbstream.wire.smtp import remove_dot_stuffing
 
@@ -54,7 +54,7 @@ class IncomingMessage:
         if self.problem:
             return
         if self._size - len(DATA_END) > self._limit:
-            self._refuse(replies.MESSAGE_TOO_BIG)
+            self._refuse(smtp_replies.MESSAGE_TOO_BIG)
         elif self._reserve(len(chunk)):
             data = self._unfinished_bytes + chunk
             end = len(data) - (len(_LAST_LINE) if last else _unfinished_length(data))
@@ -76,7 +76,7 @@ class IncomingMessage:
     def _reserve(self, size: int) -> bool:
         """Reserve so many bytes more and return True, or refuse the message."""
         if not self._bytes_in_flight.reserve(size, held=self._reserved):
-            self._refuse(replies.TOO_MANY_BYTES_IN_FLIGHT)
+            self._refuse(smtp_replies.TOO_MANY_BYTES_IN_FLIGHT)
             return False
         self._reserved += size
         return True

@@ -17,7 +17,7 @@ from nbstream.delivery.quarantine import QuarantineNote
 from nbstream.errors import NbstreamError, RelayUnavailable
 from nbstream.listeners.decisions import MessageDecisions
 from nbstream.listeners.log_lines import log_message
-from nbstream.listeners.smtp.replies import ACCEPTED, error_reply, refusal
+from nbstream.listeners.smtp_replies import ACCEPTED, error_reply, refusal
 from nbstream.policy.actions import ActionKind
 from nbstream.wire.smtp_reply import SmtpReply
 

@@ -8,9 +8,9 @@ import socket
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from nbstream.listeners.smtp import replies
+from nbstream.listeners import smtp_replies
+from nbstream.listeners.feedback_mailbox import FeedbackMailbox
 from nbstream.listeners.smtp.delivery import Delivery
-from nbstream.listeners.smtp.feedback import FeedbackMailbox
 from nbstream.listeners.smtp.listener_state import MessageHandlers, SmtpListenerState, SmtpOptions
 from nbstream.listeners.smtp.lmtp_session import LmtpSession
 from nbstream.listeners.smtp.session import SmtpSession
@@ -78,7 +78,7 @@ class SmtpListener:
         has_room = not state.draining and len(state.sessions) < state.limits.max_connections
         self._observers.delivery.connected(self._options.listener_name, has_room)
         if not has_room:
-            reply = replies.CLOSING if state.draining else replies.TOO_MANY_CONNECTIONS
+            reply = smtp_replies.CLOSING if state.draining else smtp_replies.TOO_MANY_CONNECTIONS
             return _RefusingProtocol(None if self._options.tls is TlsMode.IMPLICIT else reply)
         session = LmtpSession if self._options.is_lmtp else SmtpSession
         return session(state, is_unix_socket=is_unix_socket)

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from nbstream.delivery.next_hop import NextHop
+    from nbstream.listeners.feedback_mailbox import FeedbackMailbox
     from nbstream.listeners.limits import ListenerLimits
     from nbstream.listeners.peers import Network, Teachers
     from nbstream.listeners.smtp.delivery import Delivery
-    from nbstream.listeners.smtp.feedback import FeedbackMailbox
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from nbstream.delivery.next_hop import DataReplies
-from nbstream.listeners.smtp import replies
-from nbstream.listeners.smtp.replies import TEMPORARY_FAILURE
+from nbstream.listeners import smtp_replies
 from nbstream.listeners.smtp.session import SmtpSession
+from nbstream.listeners.smtp_replies import TEMPORARY_FAILURE
 
 if TYPE_CHECKING:
     from nbstream.listeners.smtp.data_content import IncomingMessage
@@ -25,15 +25,15 @@ class LmtpSession(SmtpSession):
     """The session of one connection."""
 
     ident = "LMTP nbstream"
-    no_hello_reply = replies.NO_LHLO
+    no_hello_reply = smtp_replies.NO_LHLO
 
     async def smtp_HELO(self, hostname: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """HELO: refused, so that no SMTP client takes this for its server (RFC 2033 4.1)."""
-        await self._send_reply(replies.IS_LMTP)
+        await self._send_reply(smtp_replies.IS_LMTP)
 
     async def smtp_EHLO(self, hostname: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """EHLO: refused as HELO is."""
-        await self._send_reply(replies.IS_LMTP)
+        await self._send_reply(smtp_replies.IS_LMTP)
 
     async def smtp_LHLO(self, hostname: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """LHLO: begin a session, as EHLO does in SMTP."""

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 
 from nbstream.delivery.next_hop import DataReplies, Envelope, SmtpPath
 from nbstream.errors import NbstreamError, RelayRefused, RelayUnavailable
+from nbstream.listeners import smtp_replies
 from nbstream.listeners.peers import Peer
-from nbstream.listeners.smtp import replies
 from nbstream.listeners.smtp.connection import SmtpConnection
 from nbstream.listeners.smtp.data_content import DATA_END, IncomingMessage
 from nbstream.listeners.smtp.mail_transaction import MailTransaction
-from nbstream.listeners.smtp.replies import RELAY_UNAVAILABLE, TEMPORARY_FAILURE, error_reply
 from nbstream.listeners.smtp.settings import TlsMode
+from nbstream.listeners.smtp_replies import RELAY_UNAVAILABLE, TEMPORARY_FAILURE, error_reply
 from nbstream.logs import event_fields
 from nbstream.wire import smtp as wire
 from nbstream.wire.smtp_reply import SmtpReply
@@ -49,7 +49,7 @@ _FORWARDED_EXTENSIONS = frozenset({"8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATU
 class SmtpSession(SmtpConnection):
     """The session of one connection; ``_mail`` is its state from MAIL to the end of DATA."""
 
-    no_hello_reply = replies.NO_HELO
+    no_hello_reply = smtp_replies.NO_HELO
     """The reply to MAIL before the client has introduced itself."""
 
     def __init__(self, listener: SmtpListenerState, *, is_unix_socket: bool = False) -> None:
@@ -131,7 +131,7 @@ class SmtpSession(SmtpConnection):
     async def smtp_EHLO(self, hostname: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """EHLO: offer only what the next hop offers, so that everything taken here can be passed on."""
         if not hostname:
-            await self._send_reply(replies.SYNTAX_EHLO)
+            await self._send_reply(smtp_replies.SYNTAX_EHLO)
             return
         await self._reset()
         assert self.session is not None
@@ -159,15 +159,15 @@ class SmtpSession(SmtpConnection):
         are answered as they came, without TLS.
         """
         if arg:
-            await self._send_reply(replies.SYNTAX_STARTTLS)
+            await self._send_reply(smtp_replies.SYNTAX_STARTTLS)
         elif not self._offers_starttls:
-            await self._send_reply(replies.NO_STARTTLS)
+            await self._send_reply(smtp_replies.NO_STARTTLS)
         elif self.has_unread:
-            await self._send_reply(replies.TEXT_BEHIND_STARTTLS)
+            await self._send_reply(smtp_replies.TEXT_BEHIND_STARTTLS)
         else:
             await self._reset()
             self._awaits_handshake = True
-            await self._send_reply(replies.TLS_READY)
+            await self._send_reply(smtp_replies.TLS_READY)
             await self._begin_tls()
             assert self.session is not None
             self._forwarded = self.session.host_name = None
@@ -175,33 +175,33 @@ class SmtpSession(SmtpConnection):
     async def smtp_RSET(self, arg: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """RSET: give up the transaction."""
         if arg:
-            await self._send_reply(replies.SYNTAX_RSET)
+            await self._send_reply(smtp_replies.SYNTAX_RSET)
             return
         await self._reset()
-        await self._send_reply(replies.OK)
+        await self._send_reply(smtp_replies.OK)
         self._close_if_draining()
 
     async def smtp_VRFY(self, arg: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """VRFY: never say which addresses exist, and parse none."""
-        await self._send_reply(replies.VRFY_NOT_SUPPORTED)
+        await self._send_reply(smtp_replies.VRFY_NOT_SUPPORTED)
 
     async def smtp_AUTH(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """AUTH: nobody logs in here. aiosmtpd would ask for TLS, also of a client that has it."""
-        await self._send_reply(replies.NO_AUTH)
+        await self._send_reply(smtp_replies.NO_AUTH)
 
     async def smtp_XFORWARD(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """XFORWARD: a trusted proxy says whose the next mail is; whoever it names is the teacher."""
         attributes = wire.parse_xforward(arg)
         if self._needs_tls:
-            reply = replies.TLS_REQUIRED
+            reply = smtp_replies.TLS_REQUIRED
         elif not self._is_trusted_proxy:
-            reply = replies.XFORWARD_NOT_ALLOWED
+            reply = smtp_replies.XFORWARD_NOT_ALLOWED
         elif attributes is None:
-            reply = replies.SYNTAX_XFORWARD
+            reply = smtp_replies.SYNTAX_XFORWARD
         elif self._mail is not None:
-            reply = replies.MAIL_ALREADY_GIVEN
+            reply = smtp_replies.MAIL_ALREADY_GIVEN
         else:
-            reply = replies.OK
+            reply = smtp_replies.OK
             self._forwarded = {**(self._forwarded or {}), **attributes}
         await self._send_reply(reply, grouped=True)
 
@@ -247,17 +247,17 @@ class SmtpSession(SmtpConnection):
     async def _begin_mail(self, arg: str | None) -> SmtpReply:
         assert self.session is not None
         if self._needs_tls:
-            return replies.TLS_REQUIRED
+            return smtp_replies.TLS_REQUIRED
         if not self.session.host_name:
             return self.no_hello_reply
         if self._mail is not None:
-            return replies.MAIL_ALREADY_GIVEN
+            return smtp_replies.MAIL_ALREADY_GIVEN
         path = wire.parse_path("FROM", arg)
         if path is None:
-            return replies.SYNTAX_MAIL
+            return smtp_replies.SYNTAX_MAIL
         size = wire.declared_size(path[1])
         if size is not None and size > self._listener.limits.max_message_bytes:
-            return replies.MESSAGE_TOO_BIG
+            return smtp_replies.MESSAGE_TOO_BIG
         sender, wants_verdict = self._without_verdict_parameter(SmtpPath(*path))
         mail = MailTransaction(self._listener.message_handlers, sender, None, wants_verdict=wants_verdict)
         try:
@@ -267,7 +267,7 @@ class SmtpSession(SmtpConnection):
         except RelayUnavailable as error:
             _log.warning("%s: %s", self._listener_name, error)
         self._mail = mail
-        return replies.SENDER_OK
+        return smtp_replies.SENDER_OK
 
     def _without_verdict_parameter(self, path: SmtpPath) -> tuple[SmtpPath, bool]:
         """Return the path as the next hop gets it, and whether the client asks for the verdict and may see it."""
@@ -283,22 +283,22 @@ class SmtpSession(SmtpConnection):
     async def _add_recipient(self, arg: str | None) -> SmtpReply:
         mail = self._mail
         if mail is None:
-            return replies.NO_MAIL
+            return smtp_replies.NO_MAIL
         path = wire.parse_path("TO", arg)
         if path is None or not path[0]:
-            return replies.SYNTAX_RCPT
+            return smtp_replies.SYNTAX_RCPT
         if len(mail.recipients) >= self._listener.options.max_recipients:
-            return replies.TOO_MANY_RECIPIENTS
+            return smtp_replies.TOO_MANY_RECIPIENTS
         recipient = SmtpPath(*path)
         label = mail.handlers.feedback.label_of(recipient.address)
         if label is not None:
             return await self._add_feedback_recipient(mail, label, recipient)
         if mail.feedback_label is not None:
-            return replies.FEEDBACK_MIXED_WITH_MAIL
+            return smtp_replies.FEEDBACK_MIXED_WITH_MAIL
         if mail.next_hop_transaction is None:
             return RELAY_UNAVAILABLE
         if mail.recipients and not self._can_answer_each_recipient:
-            return replies.TOO_MANY_RECIPIENTS
+            return smtp_replies.TOO_MANY_RECIPIENTS
         reply = await mail.next_hop_transaction.rcpt(recipient)
         if reply.accepted:
             mail.recipients.append(recipient)
@@ -313,7 +313,7 @@ class SmtpSession(SmtpConnection):
         if not self._takes_feedback:
             return self._refuse_feedback(mail, label)
         if mail.recipients and mail.feedback_label != label:
-            return replies.FEEDBACK_MIXED_WITH_MAIL
+            return smtp_replies.FEEDBACK_MIXED_WITH_MAIL
         mail.recipients.append(recipient)
         await mail.send_to_feedback(label)
         return SmtpReply(250, f"2.1.5 Ok, to be learned as {label}")
@@ -331,10 +331,10 @@ class SmtpSession(SmtpConnection):
         """DATA: read the message, then learn it or deliver it."""
         mail = self._mail
         if mail is None or not mail.recipients:
-            await self._send_reply(replies.NO_MAIL if mail is None else replies.NO_VALID_RECIPIENTS)
+            await self._send_reply(smtp_replies.NO_MAIL if mail is None else smtp_replies.NO_VALID_RECIPIENTS)
             return
         if arg:
-            await self._send_reply(replies.SYNTAX_DATA)
+            await self._send_reply(smtp_replies.SYNTAX_DATA)
             return
         if not mail.has_destination:
             await self._reset()
@@ -344,7 +344,7 @@ class SmtpSession(SmtpConnection):
         # read with the command. It is put back: then one rule finds the end of every message, and each dot at the
         # beginning of a line has a CRLF before it, also that of the first line.
         self.unread(b"\r\n")
-        await self._send_reply(replies.GO_AHEAD)
+        await self._send_reply(smtp_replies.GO_AHEAD)
         incoming = IncomingMessage(self._listener.limits.max_message_bytes, self._listener.bytes_in_flight)
         try:
             await self._send_data_replies(mail, await self._learn_or_deliver(mail, incoming))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nbstream.listeners.limits import BytesInFlight
 from nbstream.listeners.smtp.data_content import DATA_END, IncomingMessage
-from nbstream.listeners.smtp.replies import MESSAGE_TOO_BIG, TOO_MANY_BYTES_IN_FLIGHT
+from nbstream.listeners.smtp_replies import MESSAGE_TOO_BIG, TOO_MANY_BYTES_IN_FLIGHT
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.wire.smtp_reply import SmtpReply
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from nbstream.errors import FeedbackRefused, NbstreamError, StoreRefuses
 from nbstream.filter import describe_lesson, describe_lessons
 from nbstream.listeners.log_lines import log_lesson
-from nbstream.listeners.smtp.replies import error_reply
+from nbstream.listeners.smtp_replies import error_reply
 from nbstream.logs import event_fields
 from nbstream.policy.feedback_mail import FeedbackContent, parse_feedback_mail
 from nbstream.policy.lesson_source import Insistence
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nbstream.listeners.peers import Peer
     from nbstream.listeners.runtime import Runtime
     from nbstream.metrics.filter import FeedbackMetrics
+
 
 _log = logging.getLogger(__name__)
 
