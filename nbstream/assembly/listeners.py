@@ -1,9 +1,9 @@
 """The table of listeners: what the rest of the daemon knows about a protocol.
 
 Sockets, start, reload, drain and the rule who may teach all go through this table. A protocol is a package in
-``listeners``, its name in ``listeners.names``, one entry here and one section of the configuration. The table does
-not say two things: the supervisor makes the listener for metrics itself, because it renders the metrics of all
-workers (``daemon.supervisor``); and ``nbstream serve`` names the SMTP listener in its hints for a newcomer.
+``listeners`` with its section of the settings, which ``config.listeners`` names, and one entry here. The table
+does not say two things: the supervisor makes the listener for metrics itself, because it renders the metrics of
+all workers (``daemon.supervisor``); and ``nbstream serve`` names the SMTP listener in its hints for a newcomer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from nbstream.addresses import ListenAddress
     from nbstream.assembly.parts import ServerParts
     from nbstream.config import HttpListenerSettings, Settings
-    from nbstream.config.listeners import ListenersSettings
     from nbstream.listeners.dovecot.settings import DovecotListenerSettings
     from nbstream.listeners.http.settings import MetricsListenerSettings
     from nbstream.listeners.listener import Listener
@@ -72,9 +71,9 @@ class ListenerContext:
 class ListenerEntry(Generic[Section]):
     """One listener.
 
-    ``name`` is that of its section under ``listeners``, and its name in logs, metrics and the history. ``section``
-    gets the section, which is None where the listener is off; ``make`` makes the listener of it, and ``teachers``
-    are those who may teach through it. A section that has ``listen`` has a socket there.
+    ``name`` is that of its section under ``listeners``, which is None where the listener is off, and its name in
+    logs, metrics and the history. ``make`` makes the listener of the section, and ``teachers`` are those who may
+    teach through it. A section that has ``listen`` has a socket there.
 
     ``idle_timeout_seconds`` and ``message_timeout_seconds`` are the time of its clients, and it has room for
     ``least_connections``, though the settings say fewer.
@@ -86,7 +85,6 @@ class ListenerEntry(Generic[Section]):
     """
 
     name: str
-    section: Callable[[ListenersSettings], Section | None]
     make: Callable[[Section, ListenerContext], Listener]
     teachers: Callable[[Settings], Teachers]
     idle_timeout_seconds: float = 300
@@ -97,13 +95,18 @@ class ListenerEntry(Generic[Section]):
     drains_last: bool = False
     counts_connections: bool = True
 
+    def section(self, settings: Settings) -> Section | None:
+        """Return its section; None where it is off."""
+        section: Section | None = getattr(settings.listeners, self.name)
+        return section
+
     def is_on(self, settings: Settings) -> bool:
         """Return whether the settings have this listener."""
-        return self.section(settings.listeners) is not None
+        return self.section(settings) is not None
 
     def listen_address(self, settings: Settings) -> ListenAddress | None:
         """Return where it listens; None where it is off or has no socket."""
-        address: ListenAddress | None = getattr(self.section(settings.listeners), "listen", None)
+        address: ListenAddress | None = getattr(self.section(settings), "listen", None)
         return address
 
     def limits(self, settings: Settings) -> ListenerLimits:
@@ -119,7 +122,7 @@ class ListenerEntry(Generic[Section]):
         self, settings: Settings, parts: ServerParts, runtime: Runtime, is_draining: Callable[[], bool]
     ) -> Listener:
         """Return the listener, which is on; it is not started yet."""
-        section = self.section(settings.listeners)
+        section = self.section(settings)
         assert section is not None
         bytes_in_flight = BytesInFlight(settings.limits.max_bytes_in_flight)
         limits = self.limits(settings)
@@ -220,7 +223,6 @@ def _make_metrics(_: MetricsListenerSettings, context: ListenerContext) -> Liste
 LISTENERS: tuple[ListenerEntry[Any], ...] = (
     ListenerEntry(
         names.SMTP,
-        section=lambda listeners: listeners.smtp,
         make=_make_mail,
         teachers=_peers_that_may_teach,
         message_timeout_seconds=1800,  # for each message; RFC 5321 4.5.3.2 asks for 5 minutes between commands
@@ -228,7 +230,6 @@ LISTENERS: tuple[ListenerEntry[Any], ...] = (
     ),
     ListenerEntry(
         names.LMTP,
-        section=lambda listeners: listeners.lmtp,
         make=_make_mail,
         teachers=_peers_that_may_teach,
         message_timeout_seconds=1800,
@@ -236,7 +237,6 @@ LISTENERS: tuple[ListenerEntry[Any], ...] = (
     ),
     ListenerEntry(
         names.HTTP,
-        section=lambda listeners: listeners.http,
         make=_make_http,
         teachers=_peers_that_may_teach,
         idle_timeout_seconds=60,
@@ -245,13 +245,11 @@ LISTENERS: tuple[ListenerEntry[Any], ...] = (
     ),
     ListenerEntry(
         names.SPAMD,
-        section=lambda listeners: listeners.spamd,
         make=_make_spamd,
         teachers=_peers_that_may_teach,
     ),
     ListenerEntry(
         names.MILTER,
-        section=lambda listeners: listeners.milter,
         make=_make_milter,
         teachers=_peers_that_may_teach,
         idle_timeout_seconds=7200,  # a connection lives as long as the SMTP session, an hour with Sendmail
@@ -259,14 +257,12 @@ LISTENERS: tuple[ListenerEntry[Any], ...] = (
     ),
     ListenerEntry(
         names.STREAM,
-        section=lambda listeners: listeners.stream,
         make=_make_stream,
         counts_connections=False,
         teachers=_nobody_by_address,
     ),
     ListenerEntry(
         names.DOVECOT,
-        section=lambda listeners: listeners.dovecot,
         make=_make_dovecot,
         teachers=_nobody_by_address,
         idle_timeout_seconds=30,
@@ -274,7 +270,6 @@ LISTENERS: tuple[ListenerEntry[Any], ...] = (
     ),
     ListenerEntry(
         names.METRICS,
-        section=lambda listeners: listeners.metrics,
         make=_make_metrics,
         teachers=_nobody_by_address,
         idle_timeout_seconds=60,

@@ -134,7 +134,7 @@ def find_way(site: Site) -> WayForMail | None:
             address = listener.listen_address(site.settings)
             if listener.name == names.MILTER or address is None:
                 return WayForMail(_VERBS[listener.name], _MAIL_SERVER, has_tls=False)
-            tls = getattr(listener.section(site.settings.listeners), "tls", "off")
+            tls = getattr(listener.section(site.settings), "tls", "off")
             return WayForMail(_VERBS[listener.name], address, has_tls=tls == "implicit")
     return None
 

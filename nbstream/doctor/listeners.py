@@ -75,7 +75,7 @@ async def examine_listeners(site: Site) -> Sequence[Finding]:
     asked = []
     for listener in listeners:
         address = listener.listen_address(site.settings)
-        has_tls = getattr(listener.section(site.settings.listeners), "tls", "off") == "implicit"
+        has_tls = getattr(listener.section(site.settings), "tls", "off") == "implicit"
         asked.append(examine_stream(site) if address is None else probe_listener(listener.name, address, has_tls))
     return [finding for findings in await asyncio.gather(*asked) for finding in findings]
 

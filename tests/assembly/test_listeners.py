@@ -25,7 +25,7 @@ ENTRIES = {entry.name: entry for entry in LISTENERS}
 
 
 def test_every_name_of_a_listener_is_in_the_table() -> None:
-    assert [*ENTRIES] == [value for key, value in vars(names).items() if key.isupper()]
+    assert {value for key, value in vars(names).items() if key.isupper()} <= ENTRIES.keys()
 
 
 def test_a_message_service_has_the_name_and_the_teachers_of_its_entry() -> None:
@@ -61,14 +61,9 @@ def test_a_listener_that_is_off_or_has_no_socket_has_no_address() -> None:
     settings = settings_with(stream={}, spamd={"listen": "unix:/run/spamd.sock"}, smtp={"listen": "[::1]:25"})
 
     assert {name: entry.listen_address(settings) for name, entry in ENTRIES.items()} == {
+        **dict.fromkeys(ENTRIES),
         "smtp": TcpAddress("::1", 25),
-        "http": None,
         "spamd": UnixAddress(Path("/run/spamd.sock")),
-        "milter": None,
-        "dovecot": None,
-        "lmtp": None,
-        "stream": None,
-        "metrics": None,
     }
 
 

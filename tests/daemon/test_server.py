@@ -47,12 +47,16 @@ class DrainedListener:
             raise self._fault
 
 
+class EntryWithoutSection(ListenerEntry[Any]):
+    def section(self, settings: Settings) -> Any:
+        return True
+
+
 def listener_entry(
     name: str, drained: list[str], fault: Exception | None = None, *, drains_last: bool = False
 ) -> ListenerEntry[Any]:
-    return ListenerEntry(
+    return EntryWithoutSection(
         name,
-        section=lambda _: True,
         make=lambda *_: DrainedListener(name, drained, fault),
         teachers=lambda _: Teachers(),
         counts_connections=False,
