@@ -232,7 +232,7 @@ def _chores(settings: Settings, parts: ServerParts) -> Sequence[tuple[str, Backg
             parts.activity.report.quarantine_swept(remaining)
 
     chores: list[tuple[str, BackgroundWork]] = [
-        ("retention", QuarantineRetention(parts.quarantine, settings.quarantine.days, report_sweep))
+        ("retention", QuarantineRetention(parts.quarantine, settings.quarantine, report_sweep))
     ]
     if parts.clients.journal:
         restorer = LessonRestorer(parts.clients.journal, parts.model, parts.mirror, parts.metrics.store)

@@ -25,6 +25,7 @@ from nbstream.policy.verdict import Verdict
 if TYPE_CHECKING:
     from nbstream.delivery.next_hop import Envelope, NextHop, SmtpPath, Transaction
     from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage, RetentionResult
+    from nbstream.delivery.settings import QuarantineSettings
     from nbstream.filter import Check, Lesson
     from nbstream.mail.message import Message
     from nbstream.policy.header_policy import HeaderPolicy
@@ -159,14 +160,16 @@ _MESSAGES_PER_STEP = 1000  # the end of the daemon waits for the thread that rem
 
 
 class QuarantineRetention:
-    """Removes messages older than ``days`` (None: nothing) and counts the others, once a minute.
+    """Removes messages older than ``days`` of the section (None: nothing) and counts the others, once a minute.
 
     ``on_swept`` is called with how many messages are left, and how many were removed.
     """
 
-    def __init__(self, quarantine: Quarantine, days: int | None, on_swept: Callable[[int, int], object]) -> None:
+    def __init__(
+        self, quarantine: Quarantine, section: QuarantineSettings, on_swept: Callable[[int, int], object]
+    ) -> None:
         self._quarantine = quarantine
-        self._days = days
+        self._days = section.days
         self._on_swept = on_swept
 
     async def run(self) -> None:

@@ -18,6 +18,7 @@ from nbstream.delivery import maildir, quarantine
 from nbstream.delivery.next_hop import Envelope, SmtpPath
 from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage, QuarantineNote, RetentionResult
 from nbstream.delivery.quarantine_release import QuarantineRetention
+from nbstream.delivery.settings import QuarantineSettings
 from nbstream.errors import InputError, NotReleased, RelayUnavailable
 from nbstream.wire.smtp_reply import SmtpReply
 
@@ -177,7 +178,7 @@ async def test_old_messages_are_removed_and_counted(tmp_path: pathlib.Path) -> N
 
     with quarantine.locked(busy):
         assert await QuarantineRetention(
-            folder, 30, lambda *counts: counts_seen.append(counts)
+            folder, QuarantineSettings(days=30), lambda *counts: counts_seen.append(counts)
         ).remove_expired() == RetentionResult(2, 2)
 
     assert {message.path for message in folder.messages()} == {young.path, busy.path}
