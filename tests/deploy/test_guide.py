@@ -8,7 +8,7 @@ from tests.deploy.postfix import DEPLOY
 from tests.handbook.pages import page
 
 GUIDES = "".join(page(f"guides/{path.name}") for path in (DEPLOY.parent / "docs" / "guides").glob("*.md"))
-TAKEN_WHOLE = ("deploy/compose", "deploy/pipe")
+TAKEN_WHOLE = ("deploy/compose", "deploy/debian", "deploy/pipe")
 """Folders that a guide names without the files in them."""
 
 
