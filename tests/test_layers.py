@@ -32,7 +32,8 @@ LAYERS = [
     {"listeners"},
     {"config"},
     {"assembly"},
-    {"daemon", "doctor"},
+    {"daemon"},
+    {"doctor"},
     {"cli"},
 ]
 

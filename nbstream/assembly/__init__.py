@@ -1,1 +1,1 @@
-"""Builds the working parts from the settings."""
+"""From the settings: Redis with the model, and the filter over it, for the daemon and for commands without one."""

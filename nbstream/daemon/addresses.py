@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.addresses import ListenAddress, TcpAddress, UnixAddress
-from nbstream.assembly.listeners import LISTENERS
+from nbstream.daemon.listeners import LISTENERS
 from nbstream.errors import CannotStart
 from nbstream.listeners.sockets import bound_address, open_listening_socket, resolve_host
 
 if TYPE_CHECKING:
-    from nbstream.assembly.listeners import ListenerEntry
     from nbstream.config import Settings
+    from nbstream.daemon.listeners import ListenerEntry
 
 ListenAddresses: TypeAlias = Mapping[str, ListenAddress]
 """By the names of listeners; those without a socket are left out."""

@@ -15,10 +15,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nbstream import config, logs
-from nbstream.assembly.listeners import LISTENERS
-from nbstream.assembly.parts import background_work, make_parts
 from nbstream.assembly.policy import make_rules
-from nbstream.assembly.runtime import make_runtime
+from nbstream.daemon.listeners import LISTENERS
+from nbstream.daemon.parts import background_work, make_parts
+from nbstream.daemon.runtime import make_runtime
 from nbstream.errors import StoreUnavailable
 from nbstream.policy.thresholds import useless_budgets
 from nbstream.store.connection import durability_risks
@@ -27,11 +27,11 @@ from nbstream.store.redis_errors import readable_replies
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nbstream.assembly.listeners import ListenerEntry
-    from nbstream.assembly.parts import ServerParts
     from nbstream.assembly.store import RedisClients
     from nbstream.config import Settings
     from nbstream.daemon.addresses import ListenerSockets
+    from nbstream.daemon.listeners import ListenerEntry
+    from nbstream.daemon.parts import ServerParts
     from nbstream.engine.choice import Engine
     from nbstream.listeners.listener import Listener
     from nbstream.listeners.runtime import Runtime

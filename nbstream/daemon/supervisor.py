@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 from nbstream import logs
 from nbstream.assembly.engine import make_engine
-from nbstream.assembly.http import make_metrics_listener
 from nbstream.assembly.policy import make_rules
 from nbstream.daemon import addresses, signals
 from nbstream.daemon.control import serve_control
+from nbstream.daemon.http import make_metrics_listener
 from nbstream.daemon.process import log_ready, log_start
 from nbstream.daemon.reloader import Reloader
 from nbstream.daemon.service_manager import ServiceManager, serving_status

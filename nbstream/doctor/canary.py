@@ -17,8 +17,8 @@ from email.utils import format_datetime, localtime
 from typing import TYPE_CHECKING
 
 from nbstream.addresses import TcpAddress
-from nbstream.assembly.listeners import LISTENERS
 from nbstream.assembly.policy import make_message_reader
+from nbstream.daemon.listeners import LISTENERS
 from nbstream.doctor.examination import in_thread
 from nbstream.doctor.listener_probes import Conversation, begin_smtp, smtp_reply
 from nbstream.doctor.listeners import connect

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from nbstream.assembly.daemon_status import DaemonStatus, ask_daemon_status
+from nbstream.daemon.status import DaemonStatus, ask_daemon_status
 from nbstream.doctor.canary import SECONDS as CANARY_SECONDS
 from nbstream.doctor.canary import send_canary
 from nbstream.doctor.configuration import examine_configuration

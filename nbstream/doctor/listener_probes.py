@@ -12,7 +12,7 @@ import ssl
 import struct
 from typing import TYPE_CHECKING
 
-from nbstream.assembly.health import find_kind
+from nbstream.daemon.health import find_kind
 from nbstream.findings import ok, problem, warning
 
 if TYPE_CHECKING:

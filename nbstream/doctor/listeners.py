@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from nbstream.addresses import TcpAddress, UnixAddress
-from nbstream.assembly.listeners import LISTENERS
 from nbstream.assembly.store import open_running_redis
+from nbstream.daemon.listeners import LISTENERS
 from nbstream.doctor import listener_probes as probes
 from nbstream.doctor.certificates import listener_certificate
 from nbstream.doctor.examination import failure

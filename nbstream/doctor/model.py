@@ -7,12 +7,12 @@ from collections import Counter
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-from nbstream.assembly.model_findings import budget_findings, describe_counts, learned_findings
 from nbstream.assembly.policy import make_filter_policy
 from nbstream.assembly.store import make_model, open_running_redis
 from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.half_life import largest_count
+from nbstream.daemon.model_findings import budget_findings, describe_counts, learned_findings
 from nbstream.errors import ConfigError, StoreIncompatible, StoreUnavailable
 from nbstream.findings import note, ok, problem, warning
 from nbstream.store.model.signature import SCHEMA_VERSION

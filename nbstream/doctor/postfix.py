@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nbstream.assembly.listeners import LISTENERS
+from nbstream.daemon.listeners import LISTENERS
 from nbstream.doctor.examination import in_thread
 from nbstream.doctor.postfix_configuration import (
     LOOPBACK,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from nbstream import __version__
 from nbstream.assembly.engine import make_engine
-from nbstream.assembly.listeners import LISTENERS
+from nbstream.daemon.listeners import LISTENERS
 from nbstream.engine.choice import ENVIRONMENT
 from nbstream.findings import note, ok, problem, warning
 

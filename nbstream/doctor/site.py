@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nbstream.assembly.daemon_status import DaemonStatus
     from nbstream.config import Settings
+    from nbstream.daemon.status import DaemonStatus
 
 
 @dataclass(frozen=True, slots=True)

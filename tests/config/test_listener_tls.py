@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.assembly.runtime import make_tls_contexts
 from nbstream.config import Settings, load_settings
+from nbstream.daemon.runtime import make_tls_contexts
 from nbstream.errors import ConfigError
 from tests.redis_servers.access import Certificates
 

@@ -13,10 +13,10 @@ import aiohttp
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.assembly.listeners import ListenerEntry
 from nbstream.assembly.store import RedisClients
 from nbstream.config import Settings
 from nbstream.daemon import server as server_module
+from nbstream.daemon.listeners import ListenerEntry
 from nbstream.daemon.server import Server
 from nbstream.engine.choice import PYTHON
 from nbstream.listeners.http.page.login import SESSION_COOKIE

@@ -6,8 +6,8 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 
-from nbstream.assembly.daemon_status import DaemonStatus
 from nbstream.config import load_settings
+from nbstream.daemon.status import DaemonStatus
 from nbstream.doctor.site import MailServerFiles, Site
 from nbstream.findings import Finding, FindingKind
 from tools.reference.findings import finding_kinds

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from nbstream.assembly.daemon_status import DaemonStatus
 from nbstream.cli.main import main
+from nbstream.daemon.status import DaemonStatus
 from nbstream.doctor import canary
 from nbstream.doctor.canary import find_way, make_canary, send_canary
 from nbstream.doctor.site import Site

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.assembly.daemon_status import ask_daemon_status
 from nbstream.cli.main import main
 from nbstream.config import load_settings
+from nbstream.daemon.status import ask_daemon_status
 from nbstream.doctor import configuration
 from nbstream.doctor.configuration import examine_configuration
 from nbstream.doctor.site import Site

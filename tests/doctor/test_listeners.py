@@ -14,9 +14,9 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.addresses import TcpAddress, UnixAddress
-from nbstream.assembly import health
-from nbstream.assembly.daemon_status import DaemonStatus, ask_daemon_status
 from nbstream.config import load_settings
+from nbstream.daemon import health
+from nbstream.daemon.status import DaemonStatus, ask_daemon_status
 from nbstream.doctor import listener_probes, listeners
 from nbstream.doctor.listener_probes import Conversation, probe_lmtp, probe_milter
 from nbstream.doctor.listeners import examine_listeners, examine_stream, probe_listener

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.assembly import model_findings
 from nbstream.assembly.filter import open_one_shot_filter
+from nbstream.daemon import model_findings
 from nbstream.doctor import model
 from nbstream.doctor.listeners import examine_stream
 from nbstream.doctor.model import examine_model

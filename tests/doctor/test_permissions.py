@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.assembly.daemon_status import DaemonStatus
+from nbstream.daemon.status import DaemonStatus
 from nbstream.doctor import permissions
 from nbstream.doctor.permissions import examine_permissions
 from tests.doctor.sites import kind_names, make_site, the, wrong

@@ -13,7 +13,7 @@ import pytest
 import redis
 from redis.asyncio import Redis
 
-from nbstream.assembly.daemon_status import DaemonStatus
+from nbstream.daemon.status import DaemonStatus
 from nbstream.doctor import redis_server
 from nbstream.doctor.model import examine_model
 from nbstream.doctor.redis_server import clock_finding, examine_redis, format_bytes, is_too_old

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nbstream import __version__
-from nbstream.assembly.daemon_status import DaemonStatus, WorkerStatus
+from nbstream.daemon.status import DaemonStatus, WorkerStatus
 from nbstream.doctor import running_daemon
 from nbstream.doctor.running_daemon import examine_daemon, open_files_finding
 from tests.doctor.sites import kind_names, make_site, the

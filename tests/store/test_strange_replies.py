@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.assembly.parts import make_parts
 from nbstream.assembly.store import RedisClients
 from nbstream.config import Settings
+from nbstream.daemon.parts import make_parts
 from nbstream.daemon.server import open_store
 from nbstream.engine.choice import PYTHON
 from nbstream.errors import StoreUnavailable

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 import nbstream.doctor
-from nbstream.assembly import health, model_findings
+from nbstream.daemon import health, model_findings
 from nbstream.doctor.checks import CHECKS
 from nbstream.findings import FindingKind
 from tools.reference.markup import NOTICE, table

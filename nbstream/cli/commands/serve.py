@@ -16,11 +16,11 @@ import uvloop
 
 from nbstream import config, logs
 from nbstream.addresses import TcpAddress
-from nbstream.assembly.page_links import create_page_link
 from nbstream.cli.arguments import current_user
 from nbstream.cli.page_link import link_note, link_url
 from nbstream.daemon import signals as ending
 from nbstream.daemon import signals as thread_switching
+from nbstream.daemon.page_links import create_page_link
 from nbstream.daemon.process import SingleProcessDaemon
 from nbstream.daemon.service_manager import ServiceManager
 from nbstream.daemon.supervisor import Supervisor

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nbstream import config
-from nbstream.assembly.daemon_status import DaemonStatus, WorkerStatus, ask_daemon_status
 from nbstream.assembly.engine import make_engine
 from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.assembly.policy import make_rules
@@ -24,6 +23,7 @@ from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.half_life import HalfLife, largest_count
 from nbstream.cli import interrupts
+from nbstream.daemon.status import DaemonStatus, WorkerStatus, ask_daemon_status
 from nbstream.engine.choice import ENVIRONMENT
 from nbstream.errors import ConfigError, StoreUnavailable
 from nbstream.policy.first_scores import FirstScores

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from nbstream import config
 from nbstream.addresses import TcpAddress, UnixAddress
-from nbstream.assembly.daemon_status import ask_daemon_status
-from nbstream.assembly.page_links import create_page_link
 from nbstream.cli import interrupts
 from nbstream.cli.arguments import current_user
 from nbstream.cli.page_link import link_note, link_url
 from nbstream.cli.terminal import print_note
+from nbstream.daemon.page_links import create_page_link
+from nbstream.daemon.status import ask_daemon_status
 from nbstream.errors import ConfigError, NotRunning
 
 if TYPE_CHECKING:

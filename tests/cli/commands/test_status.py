@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.assembly.daemon_status import DaemonStatus, WorkerStatus
 from nbstream.cli.commands.status import collect_status, render_text, status_to_json
 from nbstream.cli.exit_codes import EX_TEMPFAIL
 from nbstream.cli.main import main
 from nbstream.config import load_settings
+from nbstream.daemon.status import DaemonStatus, WorkerStatus
 from nbstream.spool import segments
 from nbstream.spool.message_spool import SpoolWriter
 from nbstream.spool.segments import SpooledMessage

@@ -16,11 +16,11 @@ import aiohttp
 from redis.asyncio import Redis
 
 from nbstream.addresses import ListenAddress, TcpAddress, UnixAddress
-from nbstream.assembly.listeners import LISTENERS
-from nbstream.assembly.parts import make_parts
-from nbstream.assembly.runtime import make_runtime
 from nbstream.assembly.store import RedisClients
 from nbstream.config import Settings
+from nbstream.daemon.listeners import LISTENERS
+from nbstream.daemon.parts import make_parts
+from nbstream.daemon.runtime import make_runtime
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import Filter
 from nbstream.listeners.http.listener import HttpListener

@@ -15,8 +15,8 @@ from typing import Any
 from redis.asyncio import Redis
 
 from nbstream.addresses import TcpAddress, UnixAddress
-from nbstream.assembly.runtime import make_tls_contexts
 from nbstream.config import Settings
+from nbstream.daemon.runtime import make_tls_contexts
 from nbstream.delivery.maildir import MaildirNextHop
 from nbstream.delivery.next_hop import NextHop
 from nbstream.delivery.outlet import Outlet

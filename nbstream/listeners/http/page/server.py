@@ -94,7 +94,7 @@ _TOO_MANY_STREAMS = f"{MAX_STREAMS} pages of your session are kept up to date al
 class PageServer:
     """Answers all requests below ``/ui/``."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - assembly.page alone makes one, of all parts of the page
+    def __init__(  # noqa: PLR0913, PLR0917 - daemon.page alone makes one, of all parts of the page
         self,
         views: Sequence[View],
         login: PageLogin,

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nbstream.assembly.filter import make_scorer
-from nbstream.assembly.now import NowReader
 from nbstream.assembly.store import make_row_search
 from nbstream.bayes.clues import NamedCounts
 from nbstream.bayes.counts import Totals
+from nbstream.daemon.now import NowReader
 from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.page.forms import MAX_FORM_BYTES
 from nbstream.listeners.http.page.lists import known_rows
@@ -36,10 +36,10 @@ from nbstream.store.recent.message_rows import QuarantineOutcomes
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from nbstream.assembly.health import HealthCheck
-    from nbstream.assembly.model_lookups import ModelLookups
-    from nbstream.assembly.parts import ServerParts
     from nbstream.config import Settings
+    from nbstream.daemon.health import HealthCheck
+    from nbstream.daemon.model_lookups import ModelLookups
+    from nbstream.daemon.parts import ServerParts
     from nbstream.filter.preview import HypotheticalCounts
     from nbstream.filter.scorer import Scorer
     from nbstream.listeners.http.access import PasswordCheck

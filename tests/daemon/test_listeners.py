@@ -10,10 +10,10 @@ from unittest.mock import Mock
 import pytest
 
 from nbstream.addresses import TcpAddress, UnixAddress
-from nbstream.assembly.listeners import LISTENERS, ListenerContext
-from nbstream.assembly.parts import ServerParts
 from nbstream.config import Settings
 from nbstream.config.listeners import ListenersSettings
+from nbstream.daemon.listeners import LISTENERS, ListenerContext
+from nbstream.daemon.parts import ServerParts
 from nbstream.errors import ConfigError
 from nbstream.filter import Filter
 from nbstream.listeners import names

@@ -1,4 +1,4 @@
-"""``assembly.now``: what the view now shows of real parts, and what it says is wrong."""
+"""``daemon.now``: what the view now shows of real parts, and what it says is wrong."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.assembly import health
-from nbstream.assembly.health import HealthCheck
-from nbstream.assembly.model_lookups import ModelLookups
-from nbstream.assembly.now import NowReader
-from nbstream.assembly.parts import ServerParts, make_parts
 from nbstream.assembly.store import RedisClients
 from nbstream.config import Settings
+from nbstream.daemon import health
+from nbstream.daemon.health import HealthCheck
+from nbstream.daemon.model_lookups import ModelLookups
+from nbstream.daemon.now import NowReader
+from nbstream.daemon.parts import ServerParts, make_parts
 from nbstream.engine.choice import PYTHON
 from nbstream.errors import StoreForbids, StoreRefuses
 from nbstream.filter import FilterPolicy
@@ -176,7 +176,7 @@ async def test_a_process_that_is_silent_or_of_another_version_is_said(
 ) -> None:
     async with run_process(client, tmp_path, 1) as first, run_process(client, tmp_path, 2) as second:
         await first.write()
-        monkeypatch.setattr("nbstream.assembly.parts.__version__", "9.9.9")
+        monkeypatch.setattr("nbstream.daemon.parts.__version__", "9.9.9")
         assert second.parts.activity
         await second.parts.activity.writer.write((await first.now()).at - 60)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from nbstream.assembly.http import make_http_listener, make_metrics_listener
+from nbstream.daemon.http import make_http_listener, make_metrics_listener
 from nbstream.errors import ConfigError
 from nbstream.listeners import names
 from nbstream.listeners.dovecot.listener import DovecotListener
@@ -33,8 +33,8 @@ from nbstream.system_users import user_number
 
 if TYPE_CHECKING:
     from nbstream.addresses import ListenAddress
-    from nbstream.assembly.parts import ServerParts
     from nbstream.config import HttpListenerSettings, Settings
+    from nbstream.daemon.parts import ServerParts
     from nbstream.listeners.dovecot.settings import DovecotListenerSettings
     from nbstream.listeners.http.settings import MetricsListenerSettings
     from nbstream.listeners.listener import Listener

@@ -1,4 +1,4 @@
-"""``nbstream.assembly.model_lookups``."""
+"""``nbstream.daemon.model_lookups``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 from redis.asyncio import Redis
 
 from nbstream.assembly.filter import make_scorer
-from nbstream.assembly.model_lookups import ModelLookups
-from nbstream.assembly.parts import make_parts
 from nbstream.assembly.store import RedisClients
 from nbstream.config import Settings
+from nbstream.daemon.model_lookups import ModelLookups
+from nbstream.daemon.parts import make_parts
 from nbstream.engine.choice import PYTHON
 from nbstream.mail.message import Message
 from nbstream.metrics.daemon import DaemonMetrics

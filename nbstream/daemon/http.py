@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from nbstream import __version__
-from nbstream.assembly.health import HealthCheck
-from nbstream.assembly.model_lookups import ModelLookups
+from nbstream.daemon.health import HealthCheck
+from nbstream.daemon.model_lookups import ModelLookups
 from nbstream.listeners.http.access import HttpAccess, PasswordCheck, Passwords
 from nbstream.listeners.http.api_v1 import ApiLookups, ApiV1
 from nbstream.listeners.http.bodies import BodyReader
@@ -16,8 +16,8 @@ from nbstream.listeners.http.rspamd import RspamdApi
 from nbstream.store.logins import AttemptCounts
 
 if TYPE_CHECKING:
-    from nbstream.assembly.parts import ServerParts
     from nbstream.config import HttpListenerSettings, Settings
+    from nbstream.daemon.parts import ServerParts
     from nbstream.listeners.limits import BytesInFlight, ListenerLimits
     from nbstream.listeners.message_service import MessageService
 
@@ -33,7 +33,7 @@ def make_http_listener(  # noqa: PLR0913, PLR0917 - what the table of listeners 
 ) -> HttpListener:
     """Return the listener with all its routes."""
     # Imported here: where the listener is off, and in all commands, Jinja2 is not loaded.
-    from nbstream.assembly.page import make_page  # noqa: PLC0415 - see above
+    from nbstream.daemon.page import make_page  # noqa: PLC0415 - see above
 
     passwords = PasswordCheck(
         Passwords(

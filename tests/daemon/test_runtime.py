@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nbstream.assembly.filter import make_filter
-from nbstream.assembly.runtime import make_runtime
 from nbstream.config import Settings
+from nbstream.daemon.runtime import make_runtime
 from nbstream.listeners.peers import Peer
 from nbstream.store.model.memory_model import MemoryModel
 

@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from nbstream.assembly import background as module
-from nbstream.assembly.background import BackgroundTasks
+from nbstream.daemon import background as module
+from nbstream.daemon.background import BackgroundTasks
 from nbstream.errors import ConfigError, StoreIncompatible, StoreUnavailable
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from nbstream import __version__
-from nbstream.assembly.background import BackgroundTasks
 from nbstream.assembly.delivery import make_next_hop, make_quarantine
 from nbstream.assembly.filter import AutolearnParts, make_autolearn_parts, make_filter
 from nbstream.assembly.store import make_autolearn_model, make_mirror, make_model, make_recent_messages
+from nbstream.daemon.background import BackgroundTasks
 from nbstream.delivery.quarantine_release import QuarantineRetention
 from nbstream.filter import CheckQueue, CompositeObserver, CountingObserver, RememberingObserver
 from nbstream.store.acknowledged.lesson_restorer import LessonRestorer

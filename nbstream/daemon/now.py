@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nbstream.assembly import health
+from nbstream.daemon import health
 from nbstream.errors import StoreForbids, StoreUnavailable
 from nbstream.listeners.http.page.now_view import ListenerNow, Now, ProcessNow, RedisNow
 from nbstream.store.activity import (
@@ -26,8 +26,8 @@ from nbstream.store.activity import (
 from nbstream.store.cancellation import cancel_and_wait
 
 if TYPE_CHECKING:
-    from nbstream.assembly.parts import ServerParts
     from nbstream.config import Settings
+    from nbstream.daemon.parts import ServerParts
     from nbstream.findings import Finding
     from nbstream.store.activity import ActivityWatch
 

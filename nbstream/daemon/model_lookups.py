@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nbstream.assembly.model_findings import budget_findings, learned_findings
 from nbstream.bayes.counts import Totals
+from nbstream.daemon.model_findings import budget_findings, learned_findings
 from nbstream.filter.message_record import MessageRecord, find_message_record
 from nbstream.findings import Severity
 from nbstream.policy.verdict import ModelState
@@ -15,8 +15,8 @@ from nbstream.wire.api_json import ModelStatus
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from nbstream.assembly.parts import ServerParts
     from nbstream.config import Settings
+    from nbstream.daemon.parts import ServerParts
     from nbstream.filter import FilterPolicy
     from nbstream.filter.scorer import Scorer
     from nbstream.findings import Finding

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nbstream.assembly.listeners import LISTENERS
 from nbstream.assembly.policy import make_filter_policy, make_header_policy, make_message_reader, make_rules
+from nbstream.daemon.listeners import LISTENERS
 from nbstream.listeners import names
 from nbstream.listeners.runtime import FeedbackAddresses, Runtime
 
