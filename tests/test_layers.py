@@ -29,6 +29,7 @@ LAYERS = [
     {"spool"},
     {"evaluation"},
     {"metrics"},
+    {"server"},
     {"listeners"},
     {"config"},
     {"assembly"},
@@ -50,14 +51,7 @@ INNER_LAYERS = {
         {"acknowledged"},
         {"logins", "migration", "stream_queue"},
     ],
-    "listeners": [
-        {"control_socket", "limits", "log_lines", "names", "peers", "request_errors", "smtp_replies", "sockets"},
-        {"runtime"},
-        {"decisions", "feedback_mailbox"},
-        {"listener"},
-        {"message_service"},
-        PROTOCOLS,
-    ],
+    "listeners": [PROTOCOLS],
     "cli": [
         {
             "arguments",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from nbstream.addresses import ListenAddress, TcpAddress, UnixAddress
 from nbstream.daemon.listeners import LISTENERS
 from nbstream.errors import CannotStart
-from nbstream.listeners.sockets import bound_address, open_listening_socket, resolve_host
+from nbstream.server.sockets import bound_address, open_listening_socket, resolve_host
 
 if TYPE_CHECKING:
     from nbstream.config import Settings

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from nbstream import __version__, config
 from nbstream.addresses import TcpAddress
-from nbstream.listeners.control_socket import ControlListener
+from nbstream.server.control_socket import ControlListener
 from nbstream.store.cancellation import cancel_and_wait
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from nbstream.store.logins import AttemptCounts
 if TYPE_CHECKING:
     from nbstream.config import HttpListenerSettings, Settings
     from nbstream.daemon.parts import ServerParts
-    from nbstream.listeners.limits import BytesInFlight, ListenerLimits
-    from nbstream.listeners.message_service import MessageService
+    from nbstream.server.limits import BytesInFlight, ListenerLimits
+    from nbstream.server.message_service import MessageService
 
 
 def make_http_listener(  # noqa: PLR0913, PLR0917 - what the table of listeners has made already

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from nbstream.daemon.http import make_http_listener, make_metrics_listener
 from nbstream.errors import ConfigError
-from nbstream.listeners import names
 from nbstream.listeners.dovecot.listener import DovecotListener
 from nbstream.listeners.dovecot.metrics import SpoolMetrics
-from nbstream.listeners.limits import BytesInFlight, ListenerLimits
-from nbstream.listeners.message_service import MessageService
-from nbstream.listeners.peers import Teachers
 from nbstream.listeners.spamd.listener import SpamdListener
 from nbstream.listeners.stream.listener import StreamLimits, StreamListener
 from nbstream.listeners.stream.metrics import StreamMetrics
+from nbstream.server import names
+from nbstream.server.limits import BytesInFlight, ListenerLimits
+from nbstream.server.message_service import MessageService
+from nbstream.server.peers import Teachers
 from nbstream.spool.message_spool import MessageSpool
 from nbstream.spool.segments import FOLDER as SPOOL_FOLDER
 from nbstream.store import stream_queue
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from nbstream.daemon.parts import ServerParts
     from nbstream.listeners.dovecot.settings import DovecotListenerSettings
     from nbstream.listeners.http.settings import MetricsListenerSettings
-    from nbstream.listeners.listener import Listener
     from nbstream.listeners.milter.settings import MilterListenerSettings
-    from nbstream.listeners.runtime import Runtime
     from nbstream.listeners.smtp.settings import MailListenerSettings
     from nbstream.listeners.spamd.settings import SpamdListenerSettings
     from nbstream.listeners.stream.settings import StreamListenerSettings
+    from nbstream.server.listener import Listener
+    from nbstream.server.runtime import Runtime
 
 Section = TypeVar("Section")
 

@@ -26,9 +26,9 @@ from nbstream.listeners.http.page.teaching_view import TeachingView
 from nbstream.listeners.http.page.thresholds_view import ThresholdLookups, ThresholdsView
 from nbstream.listeners.http.page.tokens_view import TokensView
 from nbstream.listeners.http.page.undo_view import UndoView
-from nbstream.listeners.message_service import MessageHandler
 from nbstream.metrics.page import PageMetrics
 from nbstream.policy.config_bounds import MAX_FIRST_SCORES
+from nbstream.server.message_service import MessageHandler
 from nbstream.store.logins import AttemptCounts, PageSessionStore
 from nbstream.store.model.history import RecentChanges
 from nbstream.store.recent.message_rows import QuarantineOutcomes
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from nbstream.listeners.http.access import PasswordCheck
     from nbstream.listeners.http.page.lists import FindRows
     from nbstream.listeners.http.page.requests import View
-    from nbstream.listeners.limits import BytesInFlight, ListenerLimits
-    from nbstream.listeners.message_service import MessageService
+    from nbstream.server.limits import BytesInFlight, ListenerLimits
+    from nbstream.server.message_service import MessageService
 
 
 def make_page(  # noqa: PLR0913, PLR0917 - what the listener has made already

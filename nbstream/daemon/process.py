@@ -14,9 +14,9 @@ from nbstream.daemon.control import serve_control
 from nbstream.daemon.reloader import Reloader
 from nbstream.daemon.server import Server
 from nbstream.daemon.service_manager import ServiceManager, serving_status
-from nbstream.listeners import names
 from nbstream.logs import event_fields
 from nbstream.metrics.daemon import DaemonMetrics
+from nbstream.server import names
 from nbstream.store.embedded.locks import lock_daemon
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from nbstream.assembly.policy import make_filter_policy, make_header_policy, make_message_reader, make_rules
 from nbstream.daemon.listeners import LISTENERS
-from nbstream.listeners import names
-from nbstream.listeners.runtime import FeedbackAddresses, Runtime
+from nbstream.server import names
+from nbstream.server.runtime import FeedbackAddresses, Runtime
 
 if TYPE_CHECKING:
     import ssl

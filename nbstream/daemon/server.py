@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from nbstream.daemon.listeners import ListenerEntry
     from nbstream.daemon.parts import ServerParts
     from nbstream.engine.choice import Engine
-    from nbstream.listeners.listener import Listener
-    from nbstream.listeners.runtime import Runtime
     from nbstream.metrics.daemon import DaemonMetrics
+    from nbstream.server.listener import Listener
+    from nbstream.server.runtime import Runtime
 
 
 # The checks of Redis and of the stored model when the daemon starts.

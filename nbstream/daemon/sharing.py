@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbstream.daemon import addresses
-from nbstream.listeners.sockets import reserve_address, socket_at_same_address
+from nbstream.server.sockets import reserve_address, socket_at_same_address
 
 if TYPE_CHECKING:
     from nbstream.config import Settings

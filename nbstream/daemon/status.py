@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nbstream.addresses import TcpAddress
-from nbstream.listeners import control_socket
+from nbstream.server import control_socket
 from nbstream.store.embedded.locks import daemon_pid
 
 if TYPE_CHECKING:

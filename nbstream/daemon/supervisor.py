@@ -28,11 +28,11 @@ from nbstream.daemon.service_manager import ServiceManager, serving_status
 from nbstream.daemon.sharing import SharedSockets, open_shared_folder
 from nbstream.daemon.worker_slot import WorkerContext, WorkerSlot
 from nbstream.errors import ConfigError, StoreUnavailable
-from nbstream.listeners import names
-from nbstream.listeners.limits import ListenerLimits
 from nbstream.logs import event_fields
 from nbstream.metrics import multiprocess
 from nbstream.metrics.daemon import DaemonMetrics
+from nbstream.server import names
+from nbstream.server.limits import ListenerLimits
 from nbstream.store.cancellation import cancel_and_wait
 from nbstream.store.embedded.locks import lock_daemon, translate_os_errors
 from nbstream.store.embedded.server import EmbeddedRedis

@@ -23,7 +23,7 @@ from nbstream.doctor.examination import in_thread
 from nbstream.doctor.listener_probes import Conversation, begin_smtp, smtp_reply
 from nbstream.doctor.listeners import connect
 from nbstream.findings import note, ok, problem
-from nbstream.listeners import names
+from nbstream.server import names
 from nbstream.store.canaries import FOLDER, Canaries
 
 if TYPE_CHECKING:

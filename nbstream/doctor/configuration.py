@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.doctor.examination import in_thread
 from nbstream.findings import ok, problem, warning
-from nbstream.listeners import control_socket
+from nbstream.server import control_socket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,7 +14,7 @@ from nbstream.doctor.certificates import listener_certificate
 from nbstream.doctor.examination import failure
 from nbstream.errors import ConfigError, StoreUnavailable
 from nbstream.findings import note, ok, problem, warning
-from nbstream.listeners import names
+from nbstream.server import names
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.redis_errors import store_errors
 from nbstream.store.stream_queue import CONSUMER_GROUP

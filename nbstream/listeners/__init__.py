@@ -1,1 +1,1 @@
-"""The listeners: where mail and requests come in, and what all protocols share."""
+"""The listeners: where mail and requests come in, one protocol in each package."""

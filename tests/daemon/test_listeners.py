@@ -16,9 +16,9 @@ from nbstream.daemon.listeners import LISTENERS, ListenerContext
 from nbstream.daemon.parts import ServerParts
 from nbstream.errors import ConfigError
 from nbstream.filter import Filter
-from nbstream.listeners import names
-from nbstream.listeners.limits import BytesInFlight, ListenerLimits
-from nbstream.listeners.peers import Peer
+from nbstream.server import names
+from nbstream.server.limits import BytesInFlight, ListenerLimits
+from nbstream.server.peers import Peer
 from tests.listeners.runtimes import LOOPBACK, make_runtime
 
 ENTRIES = {entry.name: entry for entry in LISTENERS}

@@ -7,7 +7,7 @@ import pytest
 from nbstream.assembly.filter import make_filter
 from nbstream.config import Settings
 from nbstream.daemon.runtime import make_runtime
-from nbstream.listeners.peers import Peer
+from nbstream.server.peers import Peer
 from nbstream.store.model.memory_model import MemoryModel
 
 VALUES = {

@@ -21,9 +21,9 @@ from nbstream.daemon.server import Server
 from nbstream.engine.choice import PYTHON
 from nbstream.listeners.http.page.login import SESSION_COOKIE
 from nbstream.listeners.http.page.responses import cookie_name
-from nbstream.listeners.peers import Teachers
-from nbstream.listeners.runtime import Runtime
 from nbstream.metrics.daemon import DaemonMetrics
+from nbstream.server.peers import Teachers
+from nbstream.server.runtime import Runtime
 from nbstream.store.logins import PageSessionStore
 from nbstream.store.model.keys import ModelKeys
 from tests.listeners.http.http_listener import free_socket

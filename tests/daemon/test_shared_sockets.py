@@ -13,7 +13,7 @@ from nbstream.addresses import TcpAddress
 from nbstream.daemon import addresses
 from nbstream.daemon.sharing import SharedSockets
 from nbstream.errors import CannotStart
-from nbstream.listeners.sockets import open_listening_socket
+from nbstream.server.sockets import open_listening_socket
 
 MANY = 60  # connections: the chance that one of two sockets gets none of them is 2 ** -59
 

@@ -13,7 +13,7 @@ from nbstream.delivery.next_hop import SmtpPath
 from nbstream.delivery.next_hop_connection import NextHopConnection, SmtpServer
 from nbstream.delivery.smtp_next_hop import USUAL_FEATURES, NextHopLimits, SmtpNextHop
 from nbstream.errors import RelayRefused, RelayUnavailable
-from nbstream.listeners.smtp_replies import error_reply
+from nbstream.server.smtp_replies import error_reply
 from nbstream.wire.smtp_reply import SmtpReply
 from tests.waiting import until
 

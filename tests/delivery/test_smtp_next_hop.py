@@ -7,7 +7,7 @@ import pytest
 from nbstream.delivery.next_hop import DataReplies, SmtpPath
 from nbstream.delivery.smtp_next_hop import dot_stuffed_pieces
 from nbstream.errors import RelayRefused, RelayUnavailable
-from nbstream.listeners.smtp_replies import error_reply
+from nbstream.server.smtp_replies import error_reply
 from nbstream.wire.smtp_reply import SmtpReply
 
 from .conftest import Play, Relay

@@ -22,9 +22,9 @@ from nbstream.filter import Filter, FilterParts, FilterPolicy, LessonOutcome
 from nbstream.filter.preview import HypotheticalCounts
 from nbstream.filter.scorer import Scorer
 from nbstream.filter.sources import CountSource
-from nbstream.listeners.smtp_replies import error_reply
 from nbstream.mail.message import Message
 from nbstream.policy.thresholds import ThresholdPolicy
+from nbstream.server.smtp_replies import error_reply
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.history import HistorySelection
 from nbstream.store.model.model import Model

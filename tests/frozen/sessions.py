@@ -12,7 +12,7 @@ from typing import Any
 
 from redis import Redis
 
-from nbstream.listeners import names
+from nbstream.server import names
 from tests.frozen.clients import Content, Transcript, delivered, milter_session, one_request, shown, smtp_session
 from tests.frozen.mail import HAM, MESSAGES, SPAM, TAUGHT
 from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command

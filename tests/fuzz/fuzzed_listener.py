@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from nbstream.addresses import TcpAddress
-from nbstream.listeners.listener import Listener
-from nbstream.listeners.sockets import open_listening_socket
+from nbstream.server.listener import Listener
+from nbstream.server.sockets import open_listening_socket
 
 _SECONDS = 20.0
 

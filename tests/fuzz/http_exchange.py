@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nbstream.addresses import UnixAddress
 from nbstream.listeners.http.listener import HttpListener
-from nbstream.listeners.sockets import open_listening_socket
+from nbstream.server.sockets import open_listening_socket
 
 _METHODS = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"OPTIONS"})
 _FIELD = re.compile(rb"[A-Za-z-]+:")

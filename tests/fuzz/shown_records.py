@@ -13,8 +13,8 @@ from nbstream.listeners.http.page.quarantine_view import PageQuarantine
 from nbstream.listeners.http.page.rendering import PageRenderer
 from nbstream.listeners.http.page.requests import Answer, Page, PageRequest, Role, Session, View
 from nbstream.listeners.http.page.teaching_view import TeachingView
-from nbstream.listeners.message_service import MessageHandler
 from nbstream.policy.verdict import ModelState
+from nbstream.server.message_service import MessageHandler
 from nbstream.store.model.history import History, HistoryChange, HistoryRecord, RecentChanges
 from nbstream.store.recent.message_rows import MessageRow, RowPosition
 from nbstream.store.recent.row_search import Direction, RowFilter, RowPage, RowSearch

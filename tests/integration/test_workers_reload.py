@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.listeners import control_socket
+from nbstream.server import control_socket
 from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, wait_until
 from tests.integration.test_reload import catches_hangups
 from tests.integration.workers import MANY, Site, logged_events, model, replaced, total

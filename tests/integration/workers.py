@@ -12,7 +12,7 @@ from pathlib import Path
 
 from prometheus_client.mmap_dict import MmapedDict
 
-from nbstream.listeners import control_socket
+from nbstream.server import control_socket
 from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, gone, wait_until
 
 LISTENERS = "smtp: {listen: '127.0.0.1:0'}, http: {listen: '127.0.0.1:0'}, metrics: {listen: '127.0.0.1:0'}"

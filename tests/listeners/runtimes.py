@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from nbstream.filter import Filter
-from nbstream.listeners.peers import Network, Teachers
-from nbstream.listeners.runtime import FeedbackAddresses, Runtime
 from nbstream.policy.actions import VerdictActions
 from nbstream.policy.header_policy import HeaderPolicy
 from nbstream.policy.incoming_message import MessageReader
 from nbstream.policy.recipient_rules import RecipientRules
 from nbstream.policy.thresholds import ThresholdPolicy
+from nbstream.server.peers import Network, Teachers
+from nbstream.server.runtime import FeedbackAddresses, Runtime
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
 SPAM_ADDRESS, HAM_ADDRESS = "spam@nbstream.invalid", "ham@nbstream.invalid"

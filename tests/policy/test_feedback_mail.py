@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from nbstream.errors import FeedbackRefused
-from nbstream.listeners.smtp_replies import error_reply
 from nbstream.policy.feedback_mail import MAX_MESSAGES, FeedbackContent, parse_feedback_mail
 from nbstream.policy.incoming_message import MessageReader
+from nbstream.server.smtp_replies import error_reply
 from tests.mutation import mutations
 
 SPAM, HAM = "spam@nbstream.invalid", "ham@nbstream.invalid"

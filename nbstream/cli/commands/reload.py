@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from nbstream import config
 from nbstream.cli.terminal import print_note
 from nbstream.errors import ConfigError, NbstreamError, NotRunning
-from nbstream.listeners import control_socket
+from nbstream.server import control_socket
 from nbstream.store.embedded.locks import daemon_pid
 
 if TYPE_CHECKING:

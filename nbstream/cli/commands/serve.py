@@ -25,7 +25,7 @@ from nbstream.daemon.process import SingleProcessDaemon
 from nbstream.daemon.service_manager import ServiceManager
 from nbstream.daemon.supervisor import Supervisor
 from nbstream.errors import NbstreamError
-from nbstream.listeners import names
+from nbstream.server import names
 from nbstream.store.cancellation import cancel_and_wait
 
 if TYPE_CHECKING:

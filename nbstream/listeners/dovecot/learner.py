@@ -21,9 +21,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from nbstream.errors import CountsFull, StoreUnavailable
-from nbstream.listeners import names
 from nbstream.logs import event_fields
 from nbstream.policy.lesson_source import Insistence
+from nbstream.server import names
 from nbstream.spool.reader import SpoolReader, measure_backlog
 from nbstream.spool.segments import create_folder, open_learner_lock
 from nbstream.store.backoff import Backoff
@@ -31,7 +31,7 @@ from nbstream.store.cancellation import stop_if_cancelled
 
 if TYPE_CHECKING:
     from nbstream.listeners.dovecot.metrics import SpoolMetrics
-    from nbstream.listeners.message_service import MessageService
+    from nbstream.server.message_service import MessageService
     from nbstream.spool.message_spool import MessageSpool
     from nbstream.spool.reader import SpoolEntry
     from nbstream.store.embedded.locks import FileLock

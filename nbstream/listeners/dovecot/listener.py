@@ -19,13 +19,13 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from nbstream.listeners import names
 from nbstream.listeners.dovecot.codec import ACCEPTED, REFUSED, ScriptParser, ScriptRefusal, ScriptRequest
 from nbstream.listeners.dovecot.learner import SpoolLearner
-from nbstream.listeners.peers import Peer
-from nbstream.listeners.sockets import BACKLOG
 from nbstream.logs import event_fields
 from nbstream.mail.lines import is_blank
+from nbstream.server import names
+from nbstream.server.peers import Peer
+from nbstream.server.sockets import BACKLOG
 from nbstream.spool.segments import SpooledMessage
 from nbstream.system_users import actor_of_system_user, peer_user
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     import socket
 
     from nbstream.listeners.dovecot.metrics import SpoolMetrics
-    from nbstream.listeners.limits import BytesInFlight, ListenerLimits
-    from nbstream.listeners.message_service import MessageService
-    from nbstream.listeners.runtime import Runtime
+    from nbstream.server.limits import BytesInFlight, ListenerLimits
+    from nbstream.server.message_service import MessageService
+    from nbstream.server.runtime import Runtime
     from nbstream.spool.message_spool import MessageSpool
 
 _log = logging.getLogger(__name__)

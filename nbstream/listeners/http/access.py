@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from nbstream.errors import StoreUnavailable
 from nbstream.listeners.http.page.requests import Role
-from nbstream.listeners.peers import Network, Peer, Teachers
+from nbstream.server.peers import Network, Peer, Teachers
 from nbstream.store.logins import COUNTED_SECONDS
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from nbstream.wire import api_json
 if TYPE_CHECKING:
     from nbstream.filter.message_record import MessageRecord
     from nbstream.listeners.http.bodies import BodyReader
-    from nbstream.listeners.message_service import MessageHandler, MessageService
     from nbstream.mail.message import Message
+    from nbstream.server.message_service import MessageHandler, MessageService
     from nbstream.wire.api_json import ModelStatus
 
 _MAX_ACTOR_LENGTH = 100

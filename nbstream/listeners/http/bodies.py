@@ -12,8 +12,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from nbstream.listeners.http.responses import RequestRefused
 from nbstream.listeners.http.rspamd_codec import COMPRESSION_FIELD, ENCODED_FIELDS
-from nbstream.listeners.limits import BytesInFlight, ListenerLimits
 from nbstream.mail.lines import ContentBuffer
+from nbstream.server.limits import BytesInFlight, ListenerLimits
 
 _PIECE_BYTES = 1 << 16
 _MAX_WINDOW_BYTES = 8 << 20  # what a decoder of RFC 8878 has to support at least

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from aiohttp import web
 
 from nbstream.listeners.http.responses import refusal_response
-from nbstream.listeners.sockets import BACKLOG
+from nbstream.server.sockets import BACKLOG
 from nbstream.wire.api_json import HttpProblem
 
 if TYPE_CHECKING:

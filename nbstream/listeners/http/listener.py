@@ -29,17 +29,17 @@ from nbstream.listeners.http.connections import HttpConnection, HttpConnections,
 from nbstream.listeners.http.page.requests import Role
 from nbstream.listeners.http.responses import FAULT, RequestRefused, error_problem, json_response, refusal_response
 from nbstream.listeners.http.route_table import RouteTable
-from nbstream.listeners.limits import ListenerLimits
-from nbstream.listeners.peers import Peer
-from nbstream.listeners.request_errors import is_request_error
 from nbstream.logs import event_fields
+from nbstream.server.limits import ListenerLimits
+from nbstream.server.peers import Peer
+from nbstream.server.request_errors import is_request_error
 from nbstream.wire import api_json
 from nbstream.wire.api_json import HttpProblem
 
 if TYPE_CHECKING:
     from nbstream.listeners.http.page.server import PageServer
-    from nbstream.listeners.message_service import MessageService
-    from nbstream.listeners.runtime import Runtime
+    from nbstream.server.message_service import MessageService
+    from nbstream.server.runtime import Runtime
 
 _log = logging.getLogger(__name__)
 

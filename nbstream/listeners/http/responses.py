@@ -13,7 +13,7 @@ from aiohttp import web
 from nbstream import errors
 from nbstream.errors import NbstreamError, table_row
 from nbstream.listeners.http import rspamd_codec as rspamd
-from nbstream.listeners.request_errors import is_request_error
+from nbstream.server.request_errors import is_request_error
 from nbstream.wire import api_json
 from nbstream.wire.api_json import HttpProblem, encode_json
 

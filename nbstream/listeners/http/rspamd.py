@@ -19,7 +19,7 @@ from nbstream.policy.envelope import Addresses
 if TYPE_CHECKING:
     from nbstream.errors import StoreIncompatible
     from nbstream.listeners.http.bodies import BodyReader
-    from nbstream.listeners.message_service import MessageService
+    from nbstream.server.message_service import MessageService
     from nbstream.store.recent.checked_messages import CheckedMessage, ReportUnreadable
 
 _log = logging.getLogger(__name__)

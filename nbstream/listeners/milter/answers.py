@@ -1,6 +1,6 @@
 """The answer to a complete message of the milter protocol: what changes in it, and what becomes of it.
 
-Rules: ``listeners.decisions`` decides, as for SMTP. The mail server carries the decision out: it holds a message
+Rules: ``server.decisions`` decides, as for SMTP. The mail server carries the decision out: it holds a message
 in its own queue for the action ``quarantine``, and sends a redirected one to its new recipient. It has one copy of
 a message for all recipients, so the mildest decision holds for all of them. In place of an action that the mail
 server does not offer the message passes, as by the action ``pass``. The mail server also refuses mail that loops,
@@ -25,10 +25,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from nbstream.errors import NbstreamError
-from nbstream.listeners import names, smtp_replies
-from nbstream.listeners.decisions import MessageDecisions
-from nbstream.listeners.feedback_mailbox import FeedbackMailbox
-from nbstream.listeners.log_lines import log_message
 from nbstream.listeners.milter.codec import MilterActions, MilterSteps
 from nbstream.listeners.milter.replies import (
     AddRecipient,
@@ -41,22 +37,26 @@ from nbstream.listeners.milter.replies import (
     QuarantineReply,
     RefusalReply,
 )
-from nbstream.listeners.peers import Peer
-from nbstream.listeners.smtp_replies import TEMPORARY_FAILURE, error_reply
 from nbstream.mail.header_edits import tag_as_value, tagged_value
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.actions import ActionKind
+from nbstream.server import names, smtp_replies
+from nbstream.server.decisions import MessageDecisions
+from nbstream.server.feedback_mailbox import FeedbackMailbox
+from nbstream.server.log_lines import log_message
+from nbstream.server.peers import Peer
+from nbstream.server.smtp_replies import TEMPORARY_FAILURE, error_reply
 from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nbstream.listeners.decisions import DecidedMessage, DecidedRecipients
     from nbstream.listeners.milter.codec import MilterOptions
     from nbstream.listeners.milter.incoming_message import MilterMessage, MilterSubject
-    from nbstream.listeners.runtime import Runtime
     from nbstream.mail.header_edits import HeaderEdits
     from nbstream.metrics.daemon import DaemonMetrics
+    from nbstream.server.decisions import DecidedMessage, DecidedRecipients
+    from nbstream.server.runtime import Runtime
 
 
 _log = logging.getLogger(__name__)

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.delivery.next_hop import SmtpPath
-from nbstream.listeners import smtp_replies
 from nbstream.mail.lines import ContentBuffer
+from nbstream.server import smtp_replies
 
 if TYPE_CHECKING:
-    from nbstream.listeners.limits import BytesInFlight
+    from nbstream.server.limits import BytesInFlight
     from nbstream.wire.smtp_reply import SmtpReply
 
 _log = logging.getLogger(__name__)

@@ -7,15 +7,15 @@ import logging
 import socket
 from typing import TYPE_CHECKING
 
-from nbstream.listeners import names
 from nbstream.listeners.milter.answers import MilterAnswers
 from nbstream.listeners.milter.session import PROGRESS_SECONDS, MilterListenerState, MilterSession
-from nbstream.listeners.sockets import BACKLOG
+from nbstream.server import names
+from nbstream.server.sockets import BACKLOG
 
 if TYPE_CHECKING:
-    from nbstream.listeners.limits import BytesInFlight, ListenerLimits
-    from nbstream.listeners.runtime import Runtime
     from nbstream.metrics.daemon import DaemonMetrics
+    from nbstream.server.limits import BytesInFlight, ListenerLimits
+    from nbstream.server.runtime import Runtime
 _log = logging.getLogger(__name__)
 
 _READ_LIMIT = 64 * 1024

@@ -45,13 +45,13 @@ from nbstream.listeners.milter.replies import (
     RefusalReply,
     SkipReply,
 )
-from nbstream.listeners.peers import Peer
+from nbstream.server.peers import Peer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nbstream.listeners.limits import BytesInFlight, ListenerLimits
     from nbstream.listeners.milter.answers import MilterAnswers
+    from nbstream.server.limits import BytesInFlight, ListenerLimits
 
 
 _log = logging.getLogger(__name__)

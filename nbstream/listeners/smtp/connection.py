@@ -14,15 +14,15 @@ import re
 import time
 from typing import TYPE_CHECKING, AnyStr
 
-from nbstream.listeners import smtp_replies
-from nbstream.listeners.peers import Peer
 from nbstream.listeners.smtp.aiosmtpd_seam import AiosmtpdConnection
+from nbstream.server import smtp_replies
+from nbstream.server.peers import Peer
 
 if TYPE_CHECKING:
     import ssl
 
-    from nbstream.listeners.limits import ListenerLimits
     from nbstream.listeners.smtp.listener_state import SmtpOptions
+    from nbstream.server.limits import ListenerLimits
     from nbstream.wire.smtp_reply import SmtpReply
 
 _log = logging.getLogger(__name__)

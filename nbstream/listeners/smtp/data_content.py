@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from nbstream.listeners import smtp_replies
 from nbstream.mail.lines import ContentBuffer, normalize_line_ends
+from nbstream.server import smtp_replies
 from nbstream.wire.smtp import remove_dot_stuffing
 
 if TYPE_CHECKING:
-    from nbstream.listeners.limits import BytesInFlight
+    from nbstream.server.limits import BytesInFlight
     from nbstream.wire.smtp_reply import SmtpReply
 
 _log = logging.getLogger(__name__)

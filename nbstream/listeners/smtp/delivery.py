@@ -1,6 +1,6 @@
 """The delivery of a complete message: have it decided about, edit its header, and send it.
 
-Rules: ``listeners.decisions`` decides, and ``relay.outlet`` carries out what it decided. Where the next hop fails
+Rules: ``server.decisions`` decides, and ``relay.outlet`` carries out what it decided. Where the next hop fails
 the client gets its reply, or a 451, and keeps the message.
 """
 
@@ -15,10 +15,10 @@ from nbstream.delivery.next_hop import DataReplies, Envelope
 from nbstream.delivery.outlet import DeliveryPart
 from nbstream.delivery.quarantine import QuarantineNote
 from nbstream.errors import NbstreamError, RelayUnavailable
-from nbstream.listeners.decisions import MessageDecisions
-from nbstream.listeners.log_lines import log_message
-from nbstream.listeners.smtp_replies import ACCEPTED, error_reply, refusal
 from nbstream.policy.actions import ActionKind
+from nbstream.server.decisions import MessageDecisions
+from nbstream.server.log_lines import log_message
+from nbstream.server.smtp_replies import ACCEPTED, error_reply, refusal
 from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from nbstream.delivery.next_hop import SmtpPath, Transaction
     from nbstream.delivery.outlet import Outlet
     from nbstream.filter import Check
-    from nbstream.listeners.decisions import DecidedMessage, DecidedRecipients
-    from nbstream.listeners.runtime import Runtime
     from nbstream.metrics.delivery import DeliveryMetrics
+    from nbstream.server.decisions import DecidedMessage, DecidedRecipients
+    from nbstream.server.runtime import Runtime
 
 _log = logging.getLogger(__name__)
 

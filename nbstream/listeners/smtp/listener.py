@@ -8,21 +8,21 @@ import socket
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from nbstream.listeners import smtp_replies
-from nbstream.listeners.feedback_mailbox import FeedbackMailbox
 from nbstream.listeners.smtp.delivery import Delivery
 from nbstream.listeners.smtp.listener_state import MessageHandlers, SmtpListenerState, SmtpOptions
 from nbstream.listeners.smtp.lmtp_session import LmtpSession
 from nbstream.listeners.smtp.session import SmtpSession
 from nbstream.listeners.smtp.settings import TlsMode
-from nbstream.listeners.sockets import BACKLOG
+from nbstream.server import smtp_replies
+from nbstream.server.feedback_mailbox import FeedbackMailbox
+from nbstream.server.sockets import BACKLOG
 from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
     from nbstream.delivery.outlet import Outlet
-    from nbstream.listeners.limits import BytesInFlight, ListenerLimits
-    from nbstream.listeners.runtime import Runtime
     from nbstream.metrics.daemon import DaemonMetrics
+    from nbstream.server.limits import BytesInFlight, ListenerLimits
+    from nbstream.server.runtime import Runtime
 
 _log = logging.getLogger(__name__)
 

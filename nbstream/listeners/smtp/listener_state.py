@@ -6,24 +6,24 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from nbstream.listeners import names
-from nbstream.listeners.limits import BytesInFlight
 from nbstream.listeners.smtp.settings import TlsMode
+from nbstream.server import names
+from nbstream.server.limits import BytesInFlight
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Sequence
 
     from nbstream.delivery.next_hop import NextHop
-    from nbstream.listeners.feedback_mailbox import FeedbackMailbox
-    from nbstream.listeners.limits import ListenerLimits
-    from nbstream.listeners.peers import Network, Teachers
     from nbstream.listeners.smtp.delivery import Delivery
+    from nbstream.server.feedback_mailbox import FeedbackMailbox
+    from nbstream.server.limits import ListenerLimits
+    from nbstream.server.peers import Network, Teachers
 
 
 @dataclass(frozen=True, slots=True)
 class SmtpOptions:
-    """How the listener treats its clients; ``listener_name`` is from ``listeners.names``.
+    """How the listener treats its clients; ``listener_name`` is from ``server.names``.
 
     ``hostname`` is the name in the greeting. Those in ``trusted_proxies`` may name clients of their own
     (XFORWARD). With ``is_lmtp`` the protocol is LMTP (RFC 2033): after the content of a message each of its

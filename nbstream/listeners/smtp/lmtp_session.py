@@ -10,9 +10,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from nbstream.delivery.next_hop import DataReplies
-from nbstream.listeners import smtp_replies
 from nbstream.listeners.smtp.session import SmtpSession
-from nbstream.listeners.smtp_replies import TEMPORARY_FAILURE
+from nbstream.server import smtp_replies
+from nbstream.server.smtp_replies import TEMPORARY_FAILURE
 
 if TYPE_CHECKING:
     from nbstream.listeners.smtp.data_content import IncomingMessage

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 
 from nbstream.delivery.next_hop import DataReplies, Envelope, SmtpPath
 from nbstream.errors import NbstreamError, RelayRefused, RelayUnavailable
-from nbstream.listeners import smtp_replies
-from nbstream.listeners.peers import Peer
 from nbstream.listeners.smtp.connection import SmtpConnection
 from nbstream.listeners.smtp.data_content import DATA_END, IncomingMessage
 from nbstream.listeners.smtp.mail_transaction import MailTransaction
 from nbstream.listeners.smtp.settings import TlsMode
-from nbstream.listeners.smtp_replies import RELAY_UNAVAILABLE, TEMPORARY_FAILURE, error_reply
 from nbstream.logs import event_fields
+from nbstream.server import smtp_replies
+from nbstream.server.peers import Peer
+from nbstream.server.smtp_replies import RELAY_UNAVAILABLE, TEMPORARY_FAILURE, error_reply
 from nbstream.wire import smtp as wire
 from nbstream.wire.smtp_reply import SmtpReply
 

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING
 
 from nbstream.errors import NbstreamError
 from nbstream.filter import LessonOutcome
-from nbstream.listeners import names
-from nbstream.listeners.request_errors import is_request_error
 from nbstream.listeners.spamd import codec as wire
 from nbstream.listeners.spamd.codec import (
     EX_DATAERR,
@@ -35,12 +33,14 @@ from nbstream.mail.lines import is_blank
 from nbstream.policy import header_policy
 from nbstream.policy.header_policy import clues_field_value
 from nbstream.policy.verdict import Verdict
+from nbstream.server import names
+from nbstream.server.request_errors import is_request_error
 
 if TYPE_CHECKING:
     from nbstream.filter import Check
-    from nbstream.listeners.message_service import MessageService
-    from nbstream.listeners.peers import Peer
-    from nbstream.listeners.runtime import Runtime
+    from nbstream.server.message_service import MessageService
+    from nbstream.server.peers import Peer
+    from nbstream.server.runtime import Runtime
 
 
 _log = logging.getLogger(__name__)

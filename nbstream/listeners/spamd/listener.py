@@ -13,9 +13,6 @@ import logging
 import socket
 from typing import TYPE_CHECKING, cast
 
-from nbstream.listeners.limits import BytesInFlight
-from nbstream.listeners.peers import Peer
-from nbstream.listeners.sockets import BACKLOG
 from nbstream.listeners.spamd.codec import (
     EX_TEMPFAIL,
     EX_TIMEOUT,
@@ -28,11 +25,14 @@ from nbstream.listeners.spamd.codec import (
 )
 from nbstream.listeners.spamd.handler import SpamdHandler
 from nbstream.mail.lines import ContentBuffer
+from nbstream.server.limits import BytesInFlight
+from nbstream.server.peers import Peer
+from nbstream.server.sockets import BACKLOG
 
 if TYPE_CHECKING:
-    from nbstream.listeners.limits import ListenerLimits
-    from nbstream.listeners.message_service import MessageService
-    from nbstream.listeners.runtime import Runtime
+    from nbstream.server.limits import ListenerLimits
+    from nbstream.server.message_service import MessageService
+    from nbstream.server.runtime import Runtime
 
 _log = logging.getLogger(__name__)
 

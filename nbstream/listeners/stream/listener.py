@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from nbstream import errors
 from nbstream.errors import NbstreamError, StoreUnavailable, table_row
-from nbstream.listeners import names
-from nbstream.listeners.limits import BytesInFlight
-from nbstream.listeners.request_errors import is_request_error
 from nbstream.listeners.stream import codec as wire
 from nbstream.logs import event_fields
 from nbstream.mail.charsets import UTF8_REPLACED
 from nbstream.policy.envelope import Addresses
+from nbstream.server import names
+from nbstream.server.limits import BytesInFlight
+from nbstream.server.request_errors import is_request_error
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.stream_queue import ClaimOutcome
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     import socket
 
     from nbstream.filter import Check, LessonOutcome
-    from nbstream.listeners.message_service import MessageHandler, MessageService
-    from nbstream.listeners.runtime import Runtime
     from nbstream.listeners.stream.metrics import StreamMetrics
     from nbstream.mail.message import Message
+    from nbstream.server.message_service import MessageHandler, MessageService
+    from nbstream.server.runtime import Runtime
     from nbstream.store.stream_queue import QueueEntry, StreamQueue
 
 

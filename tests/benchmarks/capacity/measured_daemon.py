@@ -22,7 +22,7 @@ from nbstream.addresses import TcpAddress
 from nbstream.daemon import signals as thread_switching
 from nbstream.daemon.process import SingleProcessDaemon
 from nbstream.errors import CannotStart, NbstreamError
-from nbstream.listeners import names
+from nbstream.server import names
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

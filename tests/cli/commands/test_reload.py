@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nbstream.cli.main import main
-from nbstream.listeners.control_socket import ControlListener
+from nbstream.server.control_socket import ControlListener
 
 
 @contextmanager

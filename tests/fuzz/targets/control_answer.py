@@ -9,7 +9,7 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from nbstream.listeners.control_socket import ControlListener, ask_daemon
+from nbstream.server.control_socket import ControlListener, ask_daemon
 from tests.fuzz.target import Choices, FuzzTarget
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="nbstream-fuzz-")

@@ -14,10 +14,10 @@ from nbstream.listeners.http.api_v1 import ApiLookups, ApiV1
 from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.listener import HealthStatus, HttpListener, health_routes
 from nbstream.listeners.http.rspamd import RspamdApi
-from nbstream.listeners.limits import BytesInFlight, ListenerLimits
-from nbstream.listeners.message_service import MessageService
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.verdict import ModelState, Thresholds
+from nbstream.server.limits import BytesInFlight, ListenerLimits
+from nbstream.server.message_service import MessageService
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.wire.api_json import ModelStatus

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from nbstream.engine.choice import PYTHON
-from nbstream.listeners.limits import BytesInFlight, ListenerLimits
 from nbstream.listeners.milter.listener import MilterListener
 from nbstream.metrics.daemon import DaemonMetrics
+from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.store.model.memory_model import MemoryModel
 from tests.fuzz.fuzzed_listener import FuzzedListener
 from tests.fuzz.memory_filter import memory_filter

@@ -30,9 +30,9 @@ from nbstream.listeners.http.page.requests import (
 from nbstream.listeners.http.page.responses import SECURITY_FIELDS
 from nbstream.listeners.http.page.server import PageServer
 from nbstream.listeners.http.page.static_files import load_static_files
-from nbstream.listeners.limits import BytesInFlight, ListenerLimits
 from nbstream.metrics.page import PageMetrics
 from nbstream.metrics.registry import MetricsRegistry
+from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.store.logins import AttemptCount, AttemptCounts, PageSessionStore, StoredLogin, is_token
 from nbstream.store.model.keys import ModelKeys
 from nbstream.wire.api_json import encode_json

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nbstream.listeners.limits import BytesInFlight
 from nbstream.listeners.smtp.data_content import DATA_END, IncomingMessage
 from nbstream.mail.lines import normalize_line_ends
+from nbstream.server.limits import BytesInFlight
 from nbstream.wire.smtp import remove_dot_stuffing
 from tests.fuzz.target import Choices, FuzzTarget
 

@@ -16,14 +16,14 @@ from nbstream.delivery.next_hop import DataReplies, SmtpPath
 from nbstream.delivery.outlet import Outlet
 from nbstream.delivery.quarantine import Quarantine
 from nbstream.engine.choice import PYTHON
-from nbstream.listeners import names
-from nbstream.listeners.limits import BytesInFlight, ListenerLimits
 from nbstream.listeners.smtp.listener import SmtpListener
 from nbstream.listeners.smtp.listener_state import SmtpOptions
 from nbstream.listeners.smtp.settings import TlsMode
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.field_names import OWN_FIELD
+from nbstream.server import names
+from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.wire.smtp_reply import SmtpReply
 from tests.fuzz.fuzzed_listener import FuzzedListener

@@ -16,14 +16,14 @@ from nbstream.addresses import UnixAddress
 from nbstream.bayes.counts import CLASSES
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
-from nbstream.listeners import names
 from nbstream.listeners.dovecot.listener import DovecotListener
 from nbstream.listeners.dovecot.metrics import SpoolMetrics
-from nbstream.listeners.limits import BytesInFlight, ListenerLimits
-from nbstream.listeners.message_service import MessageService
-from nbstream.listeners.sockets import open_listening_socket
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.thresholds import ThresholdPolicy
+from nbstream.server import names
+from nbstream.server.limits import BytesInFlight, ListenerLimits
+from nbstream.server.message_service import MessageService
+from nbstream.server.sockets import open_listening_socket
 from nbstream.spool.message_spool import MessageSpool
 from nbstream.spool.reader import SpoolBacklog, measure_backlog
 from tests.listeners.filters import OpenFilter, open_filter

@@ -24,9 +24,9 @@ from nbstream.daemon.runtime import make_runtime
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import Filter
 from nbstream.listeners.http.listener import HttpListener
-from nbstream.listeners.runtime import Runtime
-from nbstream.listeners.sockets import bound_address, open_listening_socket
 from nbstream.metrics.daemon import DaemonMetrics
+from nbstream.server.runtime import Runtime
+from nbstream.server.sockets import bound_address, open_listening_socket
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.recent.checked_messages import RecentMessages
 from tests.waiting import DEADLINE_SECONDS, ended

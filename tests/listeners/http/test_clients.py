@@ -7,7 +7,7 @@ import ipaddress
 import pytest
 
 from nbstream.listeners.http.access import client_of, failure_sources
-from nbstream.listeners.peers import Peer
+from nbstream.server.peers import Peer
 
 ALLOWED = [ipaddress.ip_network("192.0.2.0/28")]
 

@@ -29,7 +29,7 @@ from nbstream.listeners.http.listener import (
 from nbstream.listeners.http.page.forms import FORM_TYPE
 from nbstream.listeners.http.page.requests import Role
 from nbstream.listeners.http.route_table import last_segment
-from nbstream.listeners.peers import Peer, Teachers
+from nbstream.server.peers import Peer, Teachers
 from tests.listeners.http.http_listener import PRIZE, free_socket, open_http
 
 WRONG = {"Password": "wrong"}

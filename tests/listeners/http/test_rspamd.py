@@ -16,10 +16,10 @@ from redis.asyncio import Redis
 from nbstream.bayes.clues import Clue
 from nbstream.filter import Check
 from nbstream.listeners.http import rspamd_codec as rspamd
-from nbstream.listeners.limits import BytesInFlight
 from nbstream.mail.message import Message
 from nbstream.policy.header_policy import HeaderPolicy
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
+from nbstream.server.limits import BytesInFlight
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokenizer import Tokens

@@ -16,13 +16,13 @@ from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.bayes.counts import CLASSES
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
-from nbstream.listeners.limits import BytesInFlight, ListenerLimits
 from nbstream.listeners.milter.listener import MilterListener
 from nbstream.listeners.milter.session import PROGRESS_SECONDS
-from nbstream.listeners.runtime import Runtime
-from nbstream.listeners.sockets import open_listening_socket
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.thresholds import ThresholdPolicy
+from nbstream.server.limits import BytesInFlight, ListenerLimits
+from nbstream.server.runtime import Runtime
+from nbstream.server.sockets import open_listening_socket
 from tests.listeners.filters import OpenFilter, open_filter
 from tests.listeners.milter import milter_frames as wire
 from tests.listeners.milter.milter_frames import Reply

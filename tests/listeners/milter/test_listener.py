@@ -15,7 +15,6 @@ from redis.asyncio import Redis
 
 from nbstream.listeners.milter.answers import MAX_DELETED_FIELDS
 from nbstream.listeners.milter.incoming_message import MAX_ADDRESS_CHARACTERS, MAX_FIELDS, MilterMessage
-from nbstream.listeners.peers import Teachers
 from nbstream.mail.message import Message
 from nbstream.policy.actions import Action, VerdictActions
 from nbstream.policy.address_patterns import AddressPattern
@@ -25,6 +24,7 @@ from nbstream.policy.incoming_message import MessageReader
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules, RecipientTreatment
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.policy.verdict import Verdict
+from nbstream.server.peers import Teachers
 from tests.listeners.milter import milter_frames as wire
 from tests.listeners.milter.milter_frames import Reply
 from tests.listeners.milter.milter_listener import HAM, SPAM, RunningMilter, edited, open_milter

@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 import uvloop
 
-from nbstream.listeners.limits import BytesInFlight, ListenerLimits
 from nbstream.listeners.milter.answers import MilterAnswers
 from nbstream.listeners.milter.replies import ContinueReply, MilterReply
 from nbstream.listeners.milter.session import MilterListenerState, MilterSession
+from nbstream.server.limits import BytesInFlight, ListenerLimits
 from tests.listeners.milter import milter_frames as wire
 from tests.waiting import DEADLINE_SECONDS, until
 

@@ -23,16 +23,16 @@ from nbstream.delivery.outlet import Outlet
 from nbstream.delivery.quarantine import Quarantine
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import Filter, FilterPolicy
-from nbstream.listeners.limits import BytesInFlight, ListenerLimits
 from nbstream.listeners.smtp.listener import SmtpListener
 from nbstream.listeners.smtp.listener_state import SmtpOptions
 from nbstream.listeners.smtp.settings import TlsMode
-from nbstream.listeners.sockets import open_listening_socket
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.actions import VerdictActions
 from nbstream.policy.header_policy import HeaderPolicy
 from nbstream.policy.recipient_rules import RecipientRules
 from nbstream.policy.thresholds import ThresholdPolicy
+from nbstream.server.limits import BytesInFlight, ListenerLimits
+from nbstream.server.sockets import open_listening_socket
 from nbstream.store.connection import primary_of
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model

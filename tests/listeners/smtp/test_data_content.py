@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.listeners.limits import BytesInFlight
 from nbstream.listeners.smtp.data_content import DATA_END, IncomingMessage
-from nbstream.listeners.smtp_replies import MESSAGE_TOO_BIG, TOO_MANY_BYTES_IN_FLIGHT
 from nbstream.mail.lines import normalize_line_ends
+from nbstream.server.limits import BytesInFlight
+from nbstream.server.smtp_replies import MESSAGE_TOO_BIG, TOO_MANY_BYTES_IN_FLIGHT
 from nbstream.wire.smtp_reply import SmtpReply
 
 FRAGMENTS = st.lists(

@@ -14,7 +14,7 @@ from nbstream.errors import (
     RelayUnavailable,
     StoreRefuses,
 )
-from nbstream.listeners.smtp_replies import ERROR_REPLIES, error_reply
+from nbstream.server.smtp_replies import ERROR_REPLIES, error_reply
 from tests.error_tables import classes_without_row, error_classes, example
 
 SECRET = "redis.internal:6379"

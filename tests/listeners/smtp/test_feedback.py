@@ -12,8 +12,8 @@ from redis.asyncio import Redis
 from nbstream.cli.commands.replay import wrap_as_forward
 from nbstream.delivery.next_hop_connection import SmtpServer
 from nbstream.delivery.smtp_next_hop import NextHopLimits, SmtpNextHop
-from nbstream.listeners.peers import Teachers
-from nbstream.listeners.runtime import Runtime
+from nbstream.server.peers import Teachers
+from nbstream.server.runtime import Runtime
 from tests.conftest import RedisServer
 from tests.filter.disputes import DISPUTED, SIMILAR, teach_dispute
 from tests.letters import letters

@@ -19,12 +19,12 @@ from nbstream.delivery.maildir import MaildirNextHop
 from nbstream.delivery.outlet import Outlet
 from nbstream.delivery.quarantine import Quarantine
 from nbstream.engine.choice import PYTHON
-from nbstream.listeners.limits import BytesInFlight, ListenerLimits
 from nbstream.listeners.smtp.listener import SmtpListener
 from nbstream.listeners.smtp.listener_state import SmtpOptions
 from nbstream.listeners.smtp.settings import TlsMode
-from nbstream.listeners.sockets import open_listening_socket
 from nbstream.metrics.daemon import DaemonMetrics
+from nbstream.server.limits import BytesInFlight, ListenerLimits
+from nbstream.server.sockets import open_listening_socket
 from nbstream.store.model.memory_model import MemoryModel
 from tests.fuzz.memory_filter import memory_filter
 from tests.listeners.runtimes import make_runtime

@@ -15,14 +15,14 @@ from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.bayes.counts import CLASSES
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
-from nbstream.listeners import names
-from nbstream.listeners.limits import BytesInFlight, ListenerLimits
-from nbstream.listeners.message_service import MessageService
-from nbstream.listeners.sockets import open_listening_socket
 from nbstream.listeners.spamd.listener import SpamdListener
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.header_policy import HeaderPolicy
 from nbstream.policy.thresholds import ThresholdPolicy
+from nbstream.server import names
+from nbstream.server.limits import BytesInFlight, ListenerLimits
+from nbstream.server.message_service import MessageService
+from nbstream.server.sockets import open_listening_socket
 from tests.listeners.filters import OpenFilter, open_filter
 from tests.listeners.runtimes import LOOPBACK, make_runtime
 from tests.waiting import DEADLINE_SECONDS, until

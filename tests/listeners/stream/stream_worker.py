@@ -15,10 +15,6 @@ from nbstream.bayes.classifier import Classifier
 from nbstream.engine.choice import PYTHON
 from nbstream.errors import CountsFull
 from nbstream.filter import Check, CheckDecider, Filter, FilterParts, FilterPolicy, LearnableMessage, Lesson
-from nbstream.listeners import names
-from nbstream.listeners.limits import BytesInFlight
-from nbstream.listeners.message_service import MessageService
-from nbstream.listeners.runtime import Runtime
 from nbstream.listeners.stream.listener import StreamLimits, StreamListener
 from nbstream.listeners.stream.metrics import StreamMetrics
 from nbstream.mail.message import Message
@@ -26,6 +22,10 @@ from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.envelope import BuildEnvelope
 from nbstream.policy.lesson_source import Insistence
 from nbstream.policy.recipient_rules import RecipientRules
+from nbstream.server import names
+from nbstream.server.limits import BytesInFlight
+from nbstream.server.message_service import MessageService
+from nbstream.server.runtime import Runtime
 from nbstream.store import stream_queue
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.mirror import Mirror

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nbstream.errors import CheckFailed, CountsFull, NbstreamError
-from nbstream.listeners.request_errors import REQUEST_ERRORS
 from nbstream.listeners.stream.listener import ERROR_TEXTS, error_text
+from nbstream.server.request_errors import REQUEST_ERRORS
 from tests.error_tables import example
 from tests.listeners.request_errors import UNEXPECTED_CLASSES
 

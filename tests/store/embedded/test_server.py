@@ -18,7 +18,7 @@ from redis.asyncio import Redis
 
 import nbstream
 from nbstream.errors import CannotStart, ConfigError, StoreIncompatible, StoreUnavailable
-from nbstream.listeners.smtp_replies import error_reply
+from nbstream.server.smtp_replies import error_reply
 from nbstream.store.embedded.locks import FileLock, daemon_pid, lock_daemon
 from nbstream.store.embedded.server import LOG_BYTES, EmbeddedRedis, send_command
 from nbstream.store.embedded.server_programs import (

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from nbstream.listeners.http.access import PasswordCheck, Passwords
     from nbstream.listeners.http.bodies import BodyReader
     from nbstream.listeners.http.page.rendering import PageRenderer
-    from nbstream.listeners.peers import Network, Peer
     from nbstream.metrics.page import PageMetrics
+    from nbstream.server.peers import Network, Peer
     from nbstream.store.logins import AttemptCounts, PageSessionStore, StoredLogin
 
 

@@ -24,9 +24,9 @@ from nbstream.listeners.http.page.quarantine_view import GONE, describe_unreadab
 from nbstream.listeners.http.page.rendering import format_probability
 from nbstream.listeners.http.page.requests import Page, PageRefused, PageRoute, Redirect
 from nbstream.listeners.http.responses import error_problem
-from nbstream.listeners.request_errors import REQUEST_ERRORS
 from nbstream.policy.lesson_source import Insistence
 from nbstream.policy.verdict import contradicts_label, format_threshold
+from nbstream.server.request_errors import REQUEST_ERRORS
 from nbstream.tokens.origins import token_origin
 from nbstream.tokens.tokenizer import Tokens
 from nbstream.wire.api_json import is_message_id
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from nbstream.listeners.http.page.lists import FindRows
     from nbstream.listeners.http.page.quarantine_view import PageQuarantine, QuarantinedMail, ShownMail
     from nbstream.listeners.http.page.requests import Answer, PageRequest
-    from nbstream.listeners.message_service import MessageHandler
     from nbstream.policy.explanation import CountedClue, Explanation
     from nbstream.policy.verdict import Thresholds
+    from nbstream.server.message_service import MessageHandler
     from nbstream.store.model.history import HistoryRecord
     from nbstream.store.model.ledger import LedgerEntry
     from nbstream.store.recent.message_rows import MessageRow

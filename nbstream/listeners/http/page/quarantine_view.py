@@ -26,10 +26,10 @@ from nbstream.listeners.http.page.lesson_sentences import describe_lesson
 from nbstream.listeners.http.page.lists import read_address, read_selected_ids
 from nbstream.listeners.http.page.requests import Page, PageRefused, PageRoute
 from nbstream.listeners.http.responses import error_problem
-from nbstream.listeners.request_errors import is_request_error
 from nbstream.logs import event_fields
 from nbstream.policy.actions import ActionKind
 from nbstream.policy.lesson_source import Insistence
+from nbstream.server.request_errors import is_request_error
 from nbstream.store.recent.message_rows import OutcomeKind, address_matches
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from nbstream.filter import Lesson
     from nbstream.listeners.http.page.lists import FindRows
     from nbstream.listeners.http.page.requests import Answer, PageRequest
-    from nbstream.listeners.message_service import MessageHandler
     from nbstream.mail.message import Message
+    from nbstream.server.message_service import MessageHandler
 
 
 # The list of the quarantine: filtered by addresses, ordered by time or by P(spam), a page at a time.

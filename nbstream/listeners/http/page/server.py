@@ -52,7 +52,7 @@ from nbstream.listeners.http.page.responses import (
 )
 from nbstream.listeners.http.responses import RequestRefused, error_problem
 from nbstream.listeners.http.route_table import RouteTable, last_segment
-from nbstream.listeners.request_errors import is_request_error
+from nbstream.server.request_errors import is_request_error
 from nbstream.store.cancellation import cancel_and_wait
 from nbstream.wire.api_json import HttpProblem
 
@@ -63,8 +63,8 @@ if TYPE_CHECKING:
     from nbstream.listeners.http.page.rendering import PageRenderer
     from nbstream.listeners.http.page.requests import Answer, PageRoute, Session, View
     from nbstream.listeners.http.page.static_files import StaticFiles
-    from nbstream.listeners.peers import Peer
     from nbstream.metrics.page import PageMetrics
+    from nbstream.server.peers import Peer
 
 _log = logging.getLogger(__name__)
 

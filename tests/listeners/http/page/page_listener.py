@@ -22,9 +22,9 @@ from nbstream.listeners.http.page.requests import Role, View
 from nbstream.listeners.http.page.responses import cookie_name
 from nbstream.listeners.http.page.server import PageServer
 from nbstream.listeners.http.page.static_files import load_static_files
-from nbstream.listeners.limits import BytesInFlight, ListenerLimits
 from nbstream.metrics.page import PageMetrics
 from nbstream.metrics.registry import MetricsRegistry
+from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.store.logins import AttemptCounts, PageSessionStore
 from nbstream.store.model.keys import ModelKeys
 from tests.listeners.http.http_listener import free_socket

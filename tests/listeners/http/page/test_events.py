@@ -20,8 +20,8 @@ from nbstream.listeners.http.page.requests import (
     PageRoute,
     Role,
 )
-from nbstream.listeners.limits import ListenerLimits
 from nbstream.metrics.registry import MetricsRegistry
+from nbstream.server.limits import ListenerLimits
 from tests.listeners.http.http_listener import rest
 from tests.listeners.http.page.page_listener import Browser, PageListener, open_page
 from tests.waiting import DEADLINE_SECONDS, until

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nbstream.listeners.peers import Teachers
+from nbstream.server.peers import Teachers
 
 if TYPE_CHECKING:
     import ssl

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.listeners import control_socket
-from nbstream.listeners.control_socket import ControlListener, ask_daemon
+from nbstream.server import control_socket
+from nbstream.server.control_socket import ControlListener, ask_daemon
 from tests.waiting import until
 
 

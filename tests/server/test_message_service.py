@@ -9,14 +9,14 @@ from redis.asyncio import Redis
 
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import Check, Filter, FilterPolicy
-from nbstream.listeners import names
-from nbstream.listeners.message_service import MessageService
 from nbstream.mail.message import Message
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.actions import VerdictActions
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules, RecipientTreatment
 from nbstream.policy.thresholds import ThresholdPolicy
+from nbstream.server import names
+from nbstream.server.message_service import MessageService
 from tests.listeners.filters import open_filter
 from tests.listeners.runtimes import make_runtime
 

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING
 
 from nbstream.errors import FeedbackRefused, NbstreamError, StoreRefuses
 from nbstream.filter import describe_lesson, describe_lessons
-from nbstream.listeners.log_lines import log_lesson
-from nbstream.listeners.smtp_replies import error_reply
 from nbstream.logs import event_fields
 from nbstream.policy.feedback_mail import FeedbackContent, parse_feedback_mail
 from nbstream.policy.lesson_source import Insistence
+from nbstream.server.log_lines import log_lesson
+from nbstream.server.smtp_replies import error_reply
 from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
     from nbstream.filter import LearnableMessage, Lesson
-    from nbstream.listeners.peers import Peer
-    from nbstream.listeners.runtime import Runtime
     from nbstream.metrics.filter import FeedbackMetrics
+    from nbstream.server.peers import Peer
+    from nbstream.server.runtime import Runtime
 
 
 _log = logging.getLogger(__name__)

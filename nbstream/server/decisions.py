@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
     from nbstream.delivery.next_hop import SmtpPath
     from nbstream.filter import Check
-    from nbstream.listeners.runtime import Runtime
     from nbstream.mail.header_edits import HeaderEdits
     from nbstream.mail.message import Message
     from nbstream.metrics.delivery import DeliveryMetrics
     from nbstream.policy.recipient_rules import Decision, RecipientGroup
+    from nbstream.server.runtime import Runtime
 
 _log = logging.getLogger(__name__)
 

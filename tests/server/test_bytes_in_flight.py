@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbstream.listeners.limits import BytesInFlight
+from nbstream.server.limits import BytesInFlight
 
 
 def test_what_does_not_fit_is_not_reserved() -> None:

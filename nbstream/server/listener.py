@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Awaitable, Callable
 
-    from nbstream.listeners.runtime import Runtime
+    from nbstream.server.runtime import Runtime
 
 
 class Listener(Protocol):

@@ -15,22 +15,22 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from nbstream.errors import StoreRefuses
-from nbstream.listeners.log_lines import log_lesson, log_message
-from nbstream.listeners.request_errors import REQUEST_ERRORS, is_request_error
 from nbstream.logs import event_fields
 from nbstream.mail.message import Message
 from nbstream.policy.envelope import NO_ADDRESSES, Addresses, head_of, make_envelope
 from nbstream.policy.lesson_source import Insistence
 from nbstream.policy.verdict import Verdict
+from nbstream.server.log_lines import log_lesson, log_message
+from nbstream.server.request_errors import REQUEST_ERRORS, is_request_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from nbstream.filter import Check, LearnableMessage, Lesson
-    from nbstream.listeners.peers import Peer, Teachers
-    from nbstream.listeners.runtime import Runtime
     from nbstream.metrics.delivery import DeliveryMetrics
     from nbstream.policy.recipient_rules import RecipientTreatment
+    from nbstream.server.peers import Peer, Teachers
+    from nbstream.server.runtime import Runtime
 
 _log = logging.getLogger(__name__)
 
