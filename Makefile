@@ -9,7 +9,7 @@ PYTEST := $(VENV)/bin/python -m pytest
 
 # The native engine, of which there is one for all interpreters.
 LIBRARY := nbstream/engine/libnbstream_native.so
-LIBRARY_SOURCES := $(wildcard native/src/*.rs native/src/*/*.rs) native/Cargo.toml native/Cargo.lock nbstream/engine/interface.h nbstream/__init__.py
+LIBRARY_SOURCES := $(wildcard native/src/*.rs native/src/*/*.rs) native/Cargo.toml native/Cargo.lock nbstream/engine/interface.h nbstream/tokens/__init__.py nbstream/__init__.py
 
 # Each of these is empty if this machine lacks what it needs.
 python_found = $(shell $(PYTHON) -c 'import sys; print("yes" if sys.version_info >= (3, 11) else "")' 2>/dev/null)

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream import filter as filter_
-from nbstream.assembly.engine import make_engine
 from nbstream.assembly.policy import make_filter_policy
 from nbstream.assembly.store import make_autolearn_model, make_model, make_recent_messages, open_running_redis
 from nbstream.bayes import calibration, classifier
-from nbstream.engine.choice import PYTHON, Engine
+from nbstream.engine.choice import PYTHON, Engine, choose_engine
 from nbstream.filter import Autolearner, AutolearnLayer, AutolearnReconciler
 from nbstream.filter.scorer import Scorer
 from nbstream.policy.autolearn import AutolearnOptions
@@ -101,7 +100,7 @@ async def open_one_shot_filter(
 
     Raises ``ConfigError``, ``StoreIncompatible`` or ``StoreUnavailable`` where Redis cannot be used.
     """
-    engine = make_engine(settings)
+    engine = choose_engine(settings.engine)
     async with open_running_redis(settings) as clients:
         model = make_model(settings, clients.client, clients.journal)
         await model.open(sign=sign)

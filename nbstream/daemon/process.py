@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from nbstream import __version__
-from nbstream.assembly.engine import make_engine
 from nbstream.assembly.store import open_redis
 from nbstream.daemon import addresses, signals
 from nbstream.daemon.control import serve_control
 from nbstream.daemon.reloader import Reloader
 from nbstream.daemon.server import Server
 from nbstream.daemon.service_manager import ServiceManager, serving_status
+from nbstream.engine.choice import choose_engine
 from nbstream.logs import event_fields
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.server import names
@@ -36,7 +36,7 @@ class SingleProcessDaemon:
     def __init__(self, settings: Settings, service_manager: ServiceManager | None = None) -> None:
         self._settings = settings
         self._service_manager = service_manager or ServiceManager()
-        self._engine = make_engine(settings)
+        self._engine = choose_engine(settings.engine)
         self._metrics = DaemonMetrics.create(self._engine)
         self._server = Server(settings, self._engine, self._metrics)
         self._reloader = Reloader(

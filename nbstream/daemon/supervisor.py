@@ -17,7 +17,6 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from nbstream import logs
-from nbstream.assembly.engine import make_engine
 from nbstream.assembly.policy import make_rules
 from nbstream.daemon import addresses, signals
 from nbstream.daemon.control import serve_control
@@ -27,6 +26,7 @@ from nbstream.daemon.reloader import Reloader
 from nbstream.daemon.service_manager import ServiceManager, serving_status
 from nbstream.daemon.sharing import SharedSockets, open_shared_folder
 from nbstream.daemon.worker_slot import WorkerContext, WorkerSlot
+from nbstream.engine.choice import choose_engine
 from nbstream.errors import ConfigError, StoreUnavailable
 from nbstream.logs import event_fields
 from nbstream.metrics import multiprocess
@@ -62,7 +62,7 @@ class Supervisor:
     def __init__(self, settings: Settings, workers: int, service_manager: ServiceManager | None = None) -> None:
         self._settings = settings
         self._service_manager = service_manager or ServiceManager()
-        self._engine = make_engine(settings)  # each worker chooses in the same way
+        self._engine = choose_engine(settings.engine)  # each worker chooses in the same way
         self._settings_since = time.time()
         self._metrics_folder = settings.state_dir.absolute() / "metrics"
         self._worker_numbers = range(1, workers + 1)

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from nbstream import __version__, config, logs
-from nbstream.assembly.engine import make_engine
 from nbstream.assembly.store import open_redis
 from nbstream.daemon import signals as thread_switching
 from nbstream.daemon.addresses import close_sockets
 from nbstream.daemon.channel import Channel, pack_settings, unpack_settings
 from nbstream.daemon.server import Server
+from nbstream.engine.choice import choose_engine
 from nbstream.errors import CannotStart, NbstreamError
 from nbstream.metrics import multiprocess
 from nbstream.metrics.daemon import DaemonMetrics
@@ -97,7 +97,7 @@ async def _run_server(channel: Channel, first: ChannelMessage) -> None:
     settings, number, folder = unpack_settings(first["settings"]), int(first["number"]), Path(first["metrics"])
     logs.set_up_logging(settings.log.format, settings.log.level, {"worker": number})
     multiprocess.join_folder(folder, str(number))
-    engine = make_engine(settings)
+    engine = choose_engine(settings.engine)
     metrics = DaemonMetrics.create(engine, folder)
     shared_memory = Path(first["shared_memory"]) if first["shared_memory"] else None
     server = Server(settings, engine, metrics, worker=number, shared_memory=shared_memory)

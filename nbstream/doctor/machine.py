@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbstream.assembly.delivery import make_quarantine
-from nbstream.assembly.engine import make_engine
 from nbstream.doctor.examination import in_thread, run_parts
 from nbstream.doctor.redis_server import format_bytes
+from nbstream.engine.choice import choose_engine
 from nbstream.findings import note, ok, problem, warning
 from nbstream.spool import segments
 from nbstream.spool.reader import FAILED, MAX_FAILED, measure_backlog
@@ -115,7 +115,7 @@ def _workers(site: Site) -> Iterator[Finding]:
     if isinstance(workers, int):
         kind = MANY_WORKERS if workers > cpus and workers > 1 else WORKERS
         yield kind(workers=workers, cpus=cpus)
-    if workers not in {1} and make_engine(site.settings).native_library:
+    if workers not in {1} and choose_engine(site.settings.engine).native_library:
         yield shared_memory_finding(_SHARED_FOLDER, os.statvfs(_SHARED_FOLDER))
 
 

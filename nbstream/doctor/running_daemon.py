@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbstream import __version__
-from nbstream.assembly.engine import make_engine
 from nbstream.daemon.listeners import LISTENERS
-from nbstream.engine.choice import ENVIRONMENT
+from nbstream.engine.choice import ENVIRONMENT, choose_engine
 from nbstream.findings import note, ok, problem, warning
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ def _findings(site: Site) -> Iterator[Finding]:
         same = running == __version__
         yield VERSION(version=running) if same else OTHER_VERSION(running=running, installed=__version__)
         yield from _open_files(site, daemon.pid)
-    engine = make_engine(site.settings)
+    engine = choose_engine(site.settings.engine)
     if daemon.engine not in {None, engine.name}:
         yield OTHER_ENGINE(running=daemon.engine, chosen=engine)
     yield ENGINE(engine=engine) if engine.native_library else SLOW_ENGINE(engine=engine)

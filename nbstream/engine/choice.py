@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 # Loads the native library, and refuses one that does not fit.
 #
-# Rules: a library is used as a whole or not at all. It fits where its checksum of the interface and the version
-# is that of ``interface.h`` beside this module and of this version of nbstream.
+# Rules: a library is used as a whole or not at all. It fits where it was built with this ``interface.h``, for this
+# version of nbstream and for the tokens of this version of the tokenizer: a checksum of all three says so.
 
 _FOLDER = Path(__file__).parent
 LIBRARY_FILE = _FOLDER / "libnbstream_native.so"
@@ -33,7 +33,8 @@ LIBRARY_FILE = _FOLDER / "libnbstream_native.so"
 _ELF_64_BITS = b"\x7fELF\x02"
 _ELF_HEADER = struct.Struct("=40xQ10xHH2x")  # where the table of sections begins, and its size
 
-_INTERFACE_FILE = _FOLDER / "interface.h"
+_TOKENIZER_FILE = _FOLDER.parent / "tokens" / "__init__.py"  # ``TOKENIZER_VERSION`` is there
+_INTERFACE_FILES = (_FOLDER / "interface.h", _TOKENIZER_FILE)
 
 
 class LibraryUnfit(Exception):
@@ -68,9 +69,9 @@ def _is_whole(file: Path) -> bool:
 
 
 def interface_checksum() -> int:
-    """Return the checksum of the interface: FNV-1a with 64 bits of ``interface.h`` and the version."""
+    """Return the checksum of the interface: FNV-1a with 64 bits of its files and the version."""
     checksum = 0xCBF29CE484222325
-    for byte in _INTERFACE_FILE.read_bytes() + __version__.encode():
+    for byte in b"".join(file.read_bytes() for file in _INTERFACE_FILES) + __version__.encode():
         checksum = (checksum ^ byte) * 0x100000001B3 % (1 << 64)
     return checksum
 
@@ -108,17 +109,12 @@ PYTHON = Engine(None, "the specification")
 
 
 def choose_engine(
-    wanted: EngineChoice,
-    tokenizer_version: int,
-    *,
-    file: Path = LIBRARY_FILE,
-    environment: Mapping[str, str] = os.environ,
+    wanted: EngineChoice, *, file: Path = LIBRARY_FILE, environment: Mapping[str, str] = os.environ
 ) -> Engine:
     """Return the engine that the configuration asks for, or the environment, which is stronger.
 
-    The library fits where it was built for this interface and for the tokens of ``tokenizer_version``. Raises
-    ``ConfigError`` where the native engine was asked for and does not fit, and for an environment that asks for
-    none of the three.
+    Raises ``ConfigError`` where the native engine was asked for and does not fit, and for an environment that asks
+    for none of the three.
     """
     by_environment = environment.get(ENVIRONMENT)
     asked = by_environment or wanted
@@ -128,15 +124,8 @@ def choose_engine(
     if asked == "python":
         return Engine(None, source)
     try:
-        return Engine(_load(file, tokenizer_version), source)
+        return Engine(load_library(file), source)
     except LibraryUnfit as error:
         if asked == "native":
             raise ConfigError(f"{source} is impossible: {error}; {_REMEDY}") from error
         return Engine(None, str(error))
-
-
-def _load(file: Path, tokenizer_version: int) -> ctypes.CDLL:
-    library = load_library(file)
-    if library.nbn_tokenizer_version() != tokenizer_version:
-        raise LibraryUnfit("the native library makes the tokens of another version of nbstream")
-    return library

@@ -1,11 +1,10 @@
-/* The C interface of the native library. Both sides compute the checksum of this text and of the version of nbstream,
- * and compare it when the library is loaded: whoever changes a function here changes it on both sides, or the library
- * is refused. */
+/* The C interface of the native library. Both sides compute the checksum of this text, of nbstream/tokens/__init__.py,
+ * where the version of the tokenizer is, and of the version of nbstream, and compare it when the library is loaded:
+ * whoever changes a function here changes it on both sides, or the library is refused. */
 #include <stddef.h>
 #include <stdint.h>
 
 uint64_t nbn_interface_checksum(void);
-uint32_t nbn_tokenizer_version(void);
 
 /* The table: token -> counts. See native/src/table. A function that returns int64_t returns a negative number for an
  * error: -1 arguments that do not fit together, -2 full, -3 damaged, -4 busy (changes come too fast to be read),

@@ -23,7 +23,6 @@ from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
 from nbstream.policy.incoming_message import MessageReader
 from nbstream.store.model.memory_model import MemoryModel
-from nbstream.tokens import TOKENIZER_VERSION
 from nbstream.tokens.native_tokenizer import make_tokenizer
 from nbstream.tokens.tokenizer import TokenizerOptions
 from tests.letters import letters
@@ -129,7 +128,7 @@ def _observed_check(check: Check) -> dict[str, object]:
 
 def native_engine(library: Path = LIBRARY_FILE) -> Engine:
     """Return the native engine of a library. Raises ``ConfigError`` where it does not fit."""
-    return choose_engine("native", TOKENIZER_VERSION, file=library, environment={})
+    return choose_engine("native", file=library, environment={})
 
 
 @dataclass(frozen=True, slots=True)

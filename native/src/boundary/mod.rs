@@ -7,7 +7,7 @@ pub mod table;
 mod take_apart;
 
 const INTERFACE: &[u8] = include_bytes!("../../../nbstream/engine/interface.h");
-const TOKENIZER_VERSION: u32 = 5;
+const TOKENIZER: &[u8] = include_bytes!("../../../nbstream/tokens/__init__.py"); // its version is there
 
 /// FNV-1a, 64 bits (http://www.isthe.com/chongo/tech/comp/fnv/), of what follows the text with the hash `before`.
 const fn fnv1a(before: u64, text: &[u8]) -> u64 {
@@ -21,18 +21,12 @@ const fn fnv1a(before: u64, text: &[u8]) -> u64 {
 }
 
 const CHECKSUM: u64 = fnv1a(
-    fnv1a(0xcbf2_9ce4_8422_2325, INTERFACE),
+    fnv1a(fnv1a(0xcbf2_9ce4_8422_2325, INTERFACE), TOKENIZER),
     env!("CARGO_PKG_VERSION").as_bytes(),
 );
 
-/// The checksum of the interface and of the version that this library was built with.
+/// The checksum of the interface, of the version of the tokenizer and of the version that this library was built with.
 #[no_mangle]
 pub extern "C" fn nbn_interface_checksum() -> u64 {
     CHECKSUM
-}
-
-/// The version of the tokenizer whose tokens this library makes: `TOKENIZER_VERSION` of `nbstream.tokens`.
-#[no_mangle]
-pub extern "C" fn nbn_tokenizer_version() -> u32 {
-    TOKENIZER_VERSION
 }

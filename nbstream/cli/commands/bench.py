@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nbstream import config
-from nbstream.assembly.engine import make_engine
 from nbstream.assembly.filter import make_filter
 from nbstream.assembly.policy import make_message_reader
 from nbstream.assembly.store import make_mirror, make_model, open_running_redis
@@ -31,6 +30,7 @@ from nbstream.cli import interrupts, message_files
 from nbstream.cli.exit_codes import exit_code
 from nbstream.cli.generated_mail import GeneratedMail, generate_mail
 from nbstream.cli.terminal import print_error, print_note
+from nbstream.engine.choice import choose_engine
 from nbstream.errors import InputError, StoreUnavailable
 from nbstream.store.cancellation import cancel_and_wait
 
@@ -88,7 +88,7 @@ async def _measure(settings: Settings, mail: Sequence[GeneratedMail]) -> dict[st
     return {
         "messages": len(mail),
         "mean_bytes": round(sum(len(message.raw) for message in mail) / len(mail)),
-        "engine": make_engine(settings).name,
+        "engine": choose_engine(settings.engine).name,
         "check": _summary(checks),
         "lesson": _summary(lessons),
         "taught": half,
@@ -99,7 +99,7 @@ async def _learn_and_check(
     settings: Settings, clients: RedisClients, mail: Sequence[GeneratedMail]
 ) -> tuple[Sequence[float], Sequence[float]]:
     """Return the seconds of each lesson until it is on disk, and the CPU seconds of each check."""
-    reader, engine = make_message_reader(settings), make_engine(settings)
+    reader, engine = make_message_reader(settings), choose_engine(settings.engine)
     model = make_model(settings, clients.client)
     await model.open()
     mirror = make_mirror(settings, clients, make_model(settings, clients.blocking_client), engine)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from nbstream import config
-from nbstream.assembly.engine import make_engine
 from nbstream.cli.terminal import print_note
+from nbstream.engine.choice import choose_engine
 
 
 def run(options: argparse.Namespace) -> int:
@@ -15,7 +15,7 @@ def run(options: argparse.Namespace) -> int:
         options.wrong_usage("one FILE is checked: give it with or without -c")
     path = config.find_config_file(options.file or options.config)
     settings = config.load_settings(path)
-    make_engine(settings)  # one that was asked for and does not fit is an error
+    choose_engine(settings.engine)  # one that was asked for and does not fit is an error
     for warning in settings.warnings:
         print_note(f"warning: {warning}")
     print(f"{path or 'defaults'}: ok")

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from tqdm import tqdm
 
 from nbstream import config
-from nbstream.assembly.engine import make_engine
 from nbstream.assembly.filter import make_autolearner, make_filter
 from nbstream.assembly.policy import make_message_reader
 from nbstream.assembly.store import make_autolearn_model, make_counts, open_temporary_model
@@ -26,6 +25,7 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts, message_files, standard_streams
 from nbstream.cli.exit_codes import exit_code
 from nbstream.cli.terminal import print_error, print_note
+from nbstream.engine.choice import choose_engine
 from nbstream.errors import ConfigError, InputError
 from nbstream.evaluation import report, streams
 from nbstream.evaluation.run import (
@@ -134,7 +134,7 @@ async def _run(
     settings: Settings, url: str | None, stream: LabelledStream, evaluation_options: EvaluationOptions
 ) -> tuple[EvaluationResult, LessonCountingStore]:
     interrupts.cancel_on(signal.SIGTERM, signal.SIGHUP)
-    engine = make_engine(settings)
+    engine = choose_engine(settings.engine)
     async with _open_model(settings, url, engine) as model:
         counting_store, layer, learner = LessonCountingStore(model), None, None
         if settings.autolearn:

@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from nbstream import config
-from nbstream.assembly.engine import make_engine
 from nbstream.assembly.filter import open_one_shot_filter, tokenizer_options
 from nbstream.assembly.policy import make_message_reader
 from nbstream.cli import interrupts, message_files, reader_process
@@ -20,6 +19,7 @@ from nbstream.cli.arguments import current_user
 from nbstream.cli.exit_codes import exit_code
 from nbstream.cli.imap.positions import LearnedPositions, PositionFiles
 from nbstream.cli.terminal import print_error, print_note
+from nbstream.engine.choice import choose_engine
 from nbstream.errors import InputError, NbstreamError, StoreIncompatible
 from nbstream.filter import LessonOutcome, describe_known_messages, describe_lesson
 from nbstream.policy.lesson_source import COMMAND_SOURCE, Insistence, LessonSource
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     if options.label and not options.folders and (options.all or options.password_file or options.ca_file):
         options.wrong_usage("--all, --password-file and --ca-file are only for --imap")
     settings = config.load_settings(config.find_config_file(options.config))
-    tokenizer = make_tokenizer(tokenizer_options(settings), make_engine(settings).native_library)
+    tokenizer = make_tokenizer(tokenizer_options(settings), choose_engine(settings.engine).native_library)
     files = PositionFiles(settings.state_dir, settings.model.name, options.label or "")
     source = _message_source(options, files)
     with reader_process.in_own_process(

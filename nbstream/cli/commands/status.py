@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nbstream import config
-from nbstream.assembly.engine import make_engine
 from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.assembly.policy import make_rules
 from nbstream.assembly.store import make_autolearn_model
@@ -24,7 +23,7 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.half_life import HalfLife, largest_count
 from nbstream.cli import interrupts
 from nbstream.daemon.status import DaemonStatus, WorkerStatus, ask_daemon_status
-from nbstream.engine.choice import ENVIRONMENT
+from nbstream.engine.choice import ENVIRONMENT, choose_engine
 from nbstream.errors import ConfigError, StoreUnavailable
 from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.verdict import ModelState, Thresholds, format_threshold
@@ -135,7 +134,7 @@ async def collect_status(settings: Settings) -> Status:
         spool=_measure_spool(settings.state_dir),
         config_file=settings.source,
         policy_hash=config.policy_hash(settings),
-        engine=make_engine(settings),
+        engine=choose_engine(settings.engine),
     )
 
 

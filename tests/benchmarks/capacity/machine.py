@@ -16,10 +16,10 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from nbstream import config
-from nbstream.assembly.engine import make_engine
 from nbstream.assembly.filter import make_filter, tokenizer_options
 from nbstream.assembly.policy import make_message_reader
 from nbstream.assembly.store import make_counts, make_mirror, make_model, make_recent_messages, open_running_redis
+from nbstream.engine.choice import choose_engine
 from nbstream.filter import RememberingObserver
 from nbstream.store.model.model import temporary_model
 from nbstream.store.redis_errors import store_errors
@@ -117,7 +117,7 @@ class _MachineBench:
     ) -> None:
         half = len(mail) // 2
         self._settings = settings
-        self._engine = make_engine(settings)
+        self._engine = choose_engine(settings.engine)
         self._clients = clients
         self._model = model
         self._taught = mail[:half]

@@ -19,8 +19,8 @@ import uvloop
 from redis import Redis
 
 from nbstream import config
-from nbstream.assembly.engine import make_engine
 from nbstream.assembly.store import make_mirror, make_model, open_redis
+from nbstream.engine.choice import choose_engine
 from nbstream.store.embedded.server import EmbeddedRedis
 from tests.benchmarks.speed import clients
 from tests.benchmarks.speed.bench import Bench
@@ -143,7 +143,7 @@ async def _behind(bench: Bench, state: Path) -> None:
         await store.embedded.ensure_running()
         model = make_model(settings, store.blocking_client)
         await model.open()
-        mirror = make_mirror(settings, store, model, make_engine(settings))
+        mirror = make_mirror(settings, store, model, choose_engine(settings.engine))
         following = asyncio.create_task(mirror.run())
         await mirror.loaded.wait()
         learning = asyncio.create_task(asyncio.to_thread(_learn, file_of_settings, "ham", file))

@@ -21,9 +21,9 @@ from pathlib import Path
 
 import uvloop
 
-from nbstream.assembly.engine import make_engine
 from nbstream.assembly.policy import message_limits
 from nbstream.config import Settings
+from nbstream.engine.choice import choose_engine
 from nbstream.filter import Filter
 from nbstream.mail.message import Message
 from tests.benchmarks.speed.bench import Bench
@@ -53,7 +53,7 @@ async def _checks(bench: Bench, state: Path) -> None:
     # Made first, because it takes seconds, and the mirror would regard Redis as unavailable.
     raws = {f"{name}, text": text(size) for name, size in SIZES.items()}
     raws |= {f"{name}, attachment": attachment(size) for name, size in SIZES.items() if size >= _ATTACHED}
-    async with in_process_daemon(state, make_engine(Settings())) as ours:
+    async with in_process_daemon(state, choose_engine(Settings().engine)) as ours:
         for name, raw in raws.items():
             values = [await _milliseconds(ours, ours.bare, raw) for _ in range(bench.scale.rounds)]
             bench.record(f"check of {name}", CPU_MILLISECONDS, *values)
