@@ -17,7 +17,7 @@ from nbstream.findings import note, ok, problem, warning
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nbstream.doctor.site import Site
+    from nbstream.doctor.examination import Site
     from nbstream.findings import Finding
 
 

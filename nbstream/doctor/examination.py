@@ -1,11 +1,13 @@
-"""Runs the checks: at once, each with a deadline, and one that fails is a finding itself."""
+"""What a check gets, the site, and how checks run: at once, each with a deadline; one that fails is a finding."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from nbstream.errors import NbstreamError
@@ -14,7 +16,8 @@ from nbstream.findings import Finding, note, problem
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from nbstream.doctor.site import Site
+    from nbstream.config import Settings
+    from nbstream.daemon.status import DaemonStatus
 
 Result = TypeVar("Result")
 
@@ -28,8 +31,6 @@ FAILED = problem(
     "The check {check} could not be made in full: {error}.",
     "Mend what the sentence names; if it names a fault of nbstream itself, please report it.",
 )
-
-
 FORBIDDEN = note(
     "doctor.{check}",
     "This user may not see all that the check {check} looks at: {error}.",
@@ -38,7 +39,60 @@ FORBIDDEN = note(
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class MailServerFiles:
+    """Where the configurations of the mail servers are; None is where each of them looks itself.
+
+    ``postfix`` is the folder of ``main.cf`` and ``master.cf``, ``dovecot`` the file ``dovecot.conf``.
+    """
+
+    postfix: Path | None = None
+    dovecot: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The settings of the file, what the daemon on their state folder said, and the mail servers beside it.
+
+    ``daemon_unknown`` says why it cannot be seen whether a daemon runs; it is empty where that is known.
+    """
+
+    settings: Settings
+    daemon: DaemonStatus
+    mail_servers: MailServerFiles = MailServerFiles()
+    daemon_unknown: str = ""
+
+    @property
+    def may_have_daemon(self) -> bool:
+        """Whether a daemon runs, or may run."""
+        return self.daemon.pid is not None or bool(self.daemon_unknown)
+
+    @property
+    def has_redis_to_ask(self) -> bool:
+        """Whether Redis may be asked: the embedded one runs only with its daemon, and is not started for this."""
+        return self.daemon.pid is not None or not self.settings.redis.is_embedded
+
+    @property
+    def relays_mail(self) -> bool:
+        """Whether mail goes through the daemon to its next hop: other listeners only answer."""
+        return any(section is not None for section in (self.settings.listeners.smtp, self.settings.listeners.lmtp))
+
+    @property
+    def daemon_user(self) -> int | None:
+        """The user id of the running daemon, else that of the owner of the state folder; None where neither is."""
+        pid = self.daemon.pid
+        for path in ([Path(f"/proc/{pid}")] if pid else []) + [self.settings.state_dir]:
+            with suppress(OSError):
+                return path.stat().st_uid
+        return None
+
+    @property
+    def is_daemon_user(self) -> bool:
+        """Whether this examination runs as the user of the daemon, or no such user is known."""
+        return self.daemon_user in {None, os.geteuid()}
+
+
+@dataclass(frozen=True, slots=True)
+class SiteCheck:
     """A check of one subject: its name, what makes it, and its deadline."""
 
     name: str
@@ -46,13 +100,13 @@ class Check:
     seconds: float = 20.0
 
 
-async def run_checks(site: Site, checks: Sequence[Check]) -> tuple[Finding, ...]:
+async def run_checks(site: Site, checks: Sequence[SiteCheck]) -> tuple[Finding, ...]:
     """Run all checks at once; return their findings in the order of the checks. Raises nothing of its own."""
     found = await asyncio.gather(*(_run_check(site, check) for check in checks))
     return tuple(finding for findings in found for finding in findings)
 
 
-async def _run_check(site: Site, check: Check) -> Sequence[Finding]:
+async def _run_check(site: Site, check: SiteCheck) -> Sequence[Finding]:
     try:
         async with asyncio.timeout(check.seconds) as deadline:
             return await check.examine(site)

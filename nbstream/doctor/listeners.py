@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from nbstream.addresses import ListenAddress
-    from nbstream.doctor.site import Site
+    from nbstream.doctor.examination import Site
     from nbstream.findings import Finding
 
 UNREACHABLE = problem(

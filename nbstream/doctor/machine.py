@@ -19,7 +19,7 @@ from nbstream.spool.reader import FAILED, MAX_FAILED, measure_backlog
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from nbstream.doctor.site import Site
+    from nbstream.doctor.examination import Site
     from nbstream.findings import Finding
 
 DISK_FULL = problem(

@@ -22,7 +22,7 @@ from nbstream.tokens import TOKENIZER_VERSION
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from nbstream.doctor.site import Site
+    from nbstream.doctor.examination import Site
     from nbstream.findings import Finding
     from nbstream.store.model.history import HistoryRecord
     from nbstream.store.model.model import Model

@@ -22,7 +22,7 @@ from nbstream.system_users import as_user, user_name, user_number
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from nbstream.doctor.site import Site
+    from nbstream.doctor.examination import Site
     from nbstream.findings import Finding
 
 OTHER_USER = note(

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from nbstream.config import Settings
     from nbstream.config.policy import RecipientRuleSettings
+    from nbstream.doctor.examination import Site
     from nbstream.doctor.postfix_configuration import PostfixConfiguration, PostfixService
-    from nbstream.doctor.site import Site
     from nbstream.findings import Finding
 
 NOT_FOUND = note("postfix", "Postfix was not examined: {why}.")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Redis
 
-    from nbstream.doctor.site import Site
+    from nbstream.doctor.examination import Site
     from nbstream.findings import Finding
 
 NOT_ASKED = note(

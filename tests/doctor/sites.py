@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nbstream.config import load_settings
 from nbstream.daemon.status import DaemonStatus
-from nbstream.doctor.site import MailServerFiles, Site
+from nbstream.doctor.examination import MailServerFiles, Site
 from nbstream.findings import Finding, FindingKind
 from tools.reference.findings import finding_kinds
 

@@ -18,7 +18,7 @@ from nbstream.cli.main import main
 from nbstream.daemon.status import DaemonStatus
 from nbstream.doctor import canary
 from nbstream.doctor.canary import find_way, make_canary, send_canary
-from nbstream.doctor.site import Site
+from nbstream.doctor.examination import Site
 from nbstream.mail.message import Message
 from tests.conftest import RedisServer
 from tests.doctor.sites import make_site, the

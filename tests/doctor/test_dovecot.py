@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nbstream.doctor import dovecot as doctor
 from nbstream.doctor.dovecot import examine_dovecot, judge, parse_dovecot
-from nbstream.doctor.site import MailServerFiles
+from nbstream.doctor.examination import MailServerFiles
 from nbstream.findings import Finding, FindingKind
 from tests.deploy.dovecot import Dovecot
 from tests.doctor.sites import kind_names, make_site, the, wrong

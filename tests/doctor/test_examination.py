@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.doctor import examination, running_daemon
+from nbstream.doctor import daemon, examination
 from nbstream.doctor.checks import examine
-from nbstream.doctor.examination import Check, in_thread, run_checks, run_parts
-from nbstream.doctor.site import MailServerFiles, Site
+from nbstream.doctor.examination import MailServerFiles, Site, SiteCheck, in_thread, run_checks, run_parts
 from nbstream.findings import Finding, Severity
 from tests.deploy.postfix import open_folder
 from tests.doctor.sites import kind_names, make_site, the
@@ -33,7 +32,7 @@ async def test_checks_run_at_once_and_keep_their_order(tmp_path: Path) -> None:
         second_ran.set()
         return [FINE]
 
-    found = await run_checks(make_site(tmp_path), [Check("first", first), Check("second", second)])
+    found = await run_checks(make_site(tmp_path), [SiteCheck("first", first), SiteCheck("second", second)])
 
     assert [finding.check for finding in found] == ["first", "fine"]
 
@@ -46,7 +45,7 @@ async def test_a_check_that_fails_is_a_finding_and_hides_no_other(tmp_path: Path
     async def work(_: Site) -> Sequence[Finding]:
         return [FINE]
 
-    found = await run_checks(make_site(tmp_path), [Check("broken", fail), Check("other", work)])
+    found = await run_checks(make_site(tmp_path), [SiteCheck("broken", fail), SiteCheck("other", work)])
 
     assert str(error) in the(found, examination.FAILED).what
     assert found[1] == FINE
@@ -59,7 +58,7 @@ async def test_a_check_that_hangs_in_a_thread_is_a_finding(tmp_path: Path) -> No
         await in_thread(end.wait)
         return []
 
-    found = await run_checks(make_site(tmp_path), [Check("hanging", hang, seconds=0.05)])
+    found = await run_checks(make_site(tmp_path), [SiteCheck("hanging", hang, seconds=0.05)])
     end.set()
 
     assert the(found, examination.LATE).check == "doctor.hanging"
@@ -95,7 +94,7 @@ async def test_another_user_sees_all_but_what_is_for_the_daemon_alone() -> None:
     assert "listeners.UNREACHABLE" in names  # they are asked all the same
     problems = [finding.check for finding in found if finding.severity is Severity.PROBLEM]
     assert problems == ["daemon.running", "listener.smtp"]
-    assert "run this as that user" in the(found, running_daemon.STATE_UNUSABLE).what
+    assert "run this as that user" in the(found, daemon.STATE_UNUSABLE).what
 
 
 async def test_a_state_folder_that_cannot_be_used_is_a_finding(tmp_path: Path) -> None:
@@ -105,4 +104,4 @@ async def test_a_state_folder_that_cannot_be_used_is_a_finding(tmp_path: Path) -
 
     found = await examine(site.settings, MailServerFiles())
 
-    assert "daemon.lock" in the(found, running_daemon.STATE_UNUSABLE).what
+    assert "daemon.lock" in the(found, daemon.STATE_UNUSABLE).what

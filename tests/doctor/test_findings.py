@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.doctor.report import findings_to_json, render_text
+from nbstream.doctor.checks import findings_to_json, render_text
 from nbstream.findings import Finding, Severity, without_repetitions, worst_severity
 from tools.reference.findings import finding_kinds
 

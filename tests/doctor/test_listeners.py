@@ -18,9 +18,9 @@ from nbstream.config import load_settings
 from nbstream.daemon import health
 from nbstream.daemon.status import DaemonStatus, ask_daemon_status
 from nbstream.doctor import listener_probes, listeners
+from nbstream.doctor.examination import Site
 from nbstream.doctor.listener_probes import Conversation, probe_lmtp, probe_milter
 from nbstream.doctor.listeners import examine_listeners, examine_stream, probe_listener
-from nbstream.doctor.site import Site
 from nbstream.findings import Finding, FindingKind
 from nbstream.listeners.smtp.settings import TlsMode
 from nbstream.store.model.keys import ModelKeys

@@ -12,9 +12,9 @@ from redis.asyncio import Redis
 from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.daemon import model_findings
 from nbstream.doctor import model
+from nbstream.doctor.examination import Site
 from nbstream.doctor.listeners import examine_stream
 from nbstream.doctor.model import examine_model
-from nbstream.doctor.site import Site
 from nbstream.findings import Finding
 from nbstream.mail.message import Message
 from nbstream.policy.lesson_source import LessonSource

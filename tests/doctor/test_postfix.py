@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from nbstream.doctor import postfix as doctor
+from nbstream.doctor.examination import MailServerFiles, Site
 from nbstream.doctor.postfix import FilterSide, compare, examine_postfix, filter_side
 from nbstream.doctor.postfix_configuration import Endpoint, parse_postfix, tcp_endpoint
-from nbstream.doctor.site import MailServerFiles, Site
 from nbstream.findings import Finding, FindingKind
 from tests.deploy.postfix import Postfix, open_folder
 from tests.doctor.sites import is_of, kind_names, make_site, the, wrong

@@ -14,10 +14,9 @@ from nbstream import __version__, config
 from nbstream.cli import interrupts
 from nbstream.cli.exit_codes import EX_PROBLEMS, EX_WARNINGS
 from nbstream.cli.terminal import printable
-from nbstream.doctor.checks import examine
-from nbstream.doctor.configuration import invalid_configuration
-from nbstream.doctor.report import findings_to_json, render_text
-from nbstream.doctor.site import MailServerFiles
+from nbstream.doctor.checks import examine, findings_to_json, render_text
+from nbstream.doctor.daemon import invalid_configuration
+from nbstream.doctor.examination import MailServerFiles
 from nbstream.errors import ConfigError
 from nbstream.findings import Severity, worst_severity
 
