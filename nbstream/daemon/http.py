@@ -12,7 +12,7 @@ from nbstream.listeners.http.access import HttpAccess, PasswordCheck, Passwords
 from nbstream.listeners.http.api_v1 import ApiLookups, ApiV1
 from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.listener import HttpListener, health_routes, metrics_route
-from nbstream.listeners.http.rspamd import RspamdApi
+from nbstream.listeners.rspamd.api import RspamdApi
 from nbstream.store.logins import AttemptCounts
 
 if TYPE_CHECKING:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+
+_UNPRINTABLE = re.compile(r"[^!-~]")
+_MAX_USER_LENGTH = 100
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -70,3 +74,8 @@ class Teachers:
         if not self.may_teach(peer):
             return False
         return client is None or not self.checks_forwarded or client.is_in_networks(self.networks)
+
+
+def printable_user(raw: bytes) -> str:
+    """Return the user whom a client names, in printable ASCII with ``?`` for all else, at most 100 characters."""
+    return _UNPRINTABLE.sub("?", raw.decode("utf-8", "replace"))[:_MAX_USER_LENGTH]

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from nbstream.mail.lines import ContentBuffer
-from nbstream.wire.user_names import printable_user
+from nbstream.server.peers import printable_user
 
 ACCEPTED = b"+\n"
 """The answer to a message that was taken."""

@@ -1,4 +1,4 @@
-"""nbstream's own API: thin handlers between ``wire.api_v1`` and the message service."""
+"""nbstream's own API: thin handlers between ``wire.api_json`` and the message service."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from aiohttp import web
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.listeners.http import openapi
-from nbstream.listeners.http import rspamd_codec as rspamd
 from nbstream.listeners.http.listener import AccessLevel, Route
 from nbstream.listeners.http.responses import RequestRefused, json_response
 from nbstream.listeners.http.route_table import last_segment
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from nbstream.server.message_service import MessageHandler, MessageService
     from nbstream.wire.api_json import ModelStatus
 
+_USER_FIELD = "User"  # as clients of rspamd send it
 _MAX_ACTOR_LENGTH = 100
 _NOT_LOADED = "no counts are loaded yet, please try again later"
 
@@ -119,5 +119,5 @@ async def _parse_message(
 
 def actor_of_request(request: web.BaseRequest) -> str:
     """Return who teaches: the user that the client names, else its address; ``local`` on a unix socket."""
-    user = "".join(c for c in request.headers.get(rspamd.USER_FIELD, "") if c.isprintable())
+    user = "".join(c for c in request.headers.get(_USER_FIELD, "") if c.isprintable())
     return user.strip()[:_MAX_ACTOR_LENGTH] or request.remote or "local"

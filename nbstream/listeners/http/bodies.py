@@ -11,9 +11,12 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from nbstream.listeners.http.responses import RequestRefused
-from nbstream.listeners.http.rspamd_codec import COMPRESSION_FIELD, ENCODED_FIELDS
 from nbstream.mail.lines import ContentBuffer
 from nbstream.server.limits import BytesInFlight, ListenerLimits
+
+_COMPRESSION_FIELD = "Compression"
+_ENCODED_FIELDS = (_COMPRESSION_FIELD, "Key")
+"""The fields by which a client of rspamd says that the body is compressed, or encrypted."""
 
 _PIECE_BYTES = 1 << 16
 _MAX_WINDOW_BYTES = 8 << 20  # what a decoder of RFC 8878 has to support at least
@@ -49,8 +52,8 @@ class BodyReader:
 
         ``may_be_zstd``: a client may compress it as rspamd's do, and it is decompressed within the same limits.
         """
-        is_zstd = may_be_zstd and request.headers.get(COMPRESSION_FIELD, "").strip().lower() == "zstd"
-        _refuse_encoded(request, {COMPRESSION_FIELD} if is_zstd else set())
+        is_zstd = may_be_zstd and request.headers.get(_COMPRESSION_FIELD, "").strip().lower() == "zstd"
+        _refuse_encoded(request, {_COMPRESSION_FIELD} if is_zstd else set())
         if (request.content_length or 0) > self._limits.max_message_bytes:
             raise self._too_large_error()
         body = _IncomingBody()
@@ -104,5 +107,5 @@ def _refuse_encoded(request: web.BaseRequest, allowed: Container[str]) -> None:
     """Refuse a compressed or encrypted body: its tokens would be those of the encoded bytes."""
     headers = request.headers
     encoding = headers.get("Content-Encoding", "identity").strip().lower()
-    if encoding != "identity" or any(name in headers for name in ENCODED_FIELDS if name not in allowed):
+    if encoding != "identity" or any(name in headers for name in _ENCODED_FIELDS if name not in allowed):
         raise RequestRefused(415, "the body must be neither compressed nor encrypted", close=True)

@@ -12,7 +12,6 @@ from aiohttp import web
 
 from nbstream import errors
 from nbstream.errors import NbstreamError, table_row
-from nbstream.listeners.http import rspamd_codec as rspamd
 from nbstream.server.request_errors import is_request_error
 from nbstream.wire import api_json
 from nbstream.wire.api_json import HttpProblem, encode_json
@@ -50,7 +49,7 @@ def refusal_response(
     if path.startswith(api_json.PATH_PREFIX):
         answer = json_response(problem.body(), problem.status, api_json.PROBLEM_TYPE)
     else:
-        answer = json_response(rspamd.error_to_json(problem.detail), problem.status)
+        answer = json_response({"error": problem.detail}, problem.status)
     if problem.status == 401:
         answer.headers["WWW-Authenticate"] = "Bearer"
     if problem.status in RETRY_SECONDS:

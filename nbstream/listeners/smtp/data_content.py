@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from nbstream.listeners.smtp.codec import remove_dot_stuffing
 from nbstream.mail.lines import ContentBuffer, normalize_line_ends
 from nbstream.server import smtp_replies
-from nbstream.wire.smtp import remove_dot_stuffing
 
 if TYPE_CHECKING:
     from nbstream.server.limits import BytesInFlight

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.delivery.next_hop import DataReplies, Envelope, SmtpPath
 from nbstream.errors import NbstreamError, RelayRefused, RelayUnavailable
+from nbstream.listeners.smtp import codec
 from nbstream.listeners.smtp.connection import SmtpConnection
 from nbstream.listeners.smtp.data_content import DATA_END, IncomingMessage
 from nbstream.listeners.smtp.mail_transaction import MailTransaction
@@ -25,7 +26,6 @@ from nbstream.logs import event_fields
 from nbstream.server import smtp_replies
 from nbstream.server.peers import Peer
 from nbstream.server.smtp_replies import RELAY_UNAVAILABLE, TEMPORARY_FAILURE, error_reply
-from nbstream.wire import smtp as wire
 from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-XFORWARD_EXTENSION = " ".join(("XFORWARD", *wire.XFORWARD_ATTRIBUTES))
+XFORWARD_EXTENSION = " ".join(("XFORWARD", *codec.XFORWARD_ATTRIBUTES))
 """The line of EHLO that offers XFORWARD with all of its attributes."""
 
 VERDICT_PARAMETER = "XVERDICT"
@@ -191,7 +191,7 @@ class SmtpSession(SmtpConnection):
 
     async def smtp_XFORWARD(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """XFORWARD: a trusted proxy says whose the next mail is; whoever it names is the teacher."""
-        attributes = wire.parse_xforward(arg)
+        attributes = codec.parse_xforward(arg)
         if self._needs_tls:
             reply = smtp_replies.TLS_REQUIRED
         elif not self._is_trusted_proxy:
@@ -252,10 +252,10 @@ class SmtpSession(SmtpConnection):
             return self.no_hello_reply
         if self._mail is not None:
             return smtp_replies.MAIL_ALREADY_GIVEN
-        path = wire.parse_path("FROM", arg)
+        path = codec.parse_path("FROM", arg)
         if path is None:
             return smtp_replies.SYNTAX_MAIL
-        size = wire.declared_size(path[1])
+        size = codec.declared_size(path[1])
         if size is not None and size > self._listener.limits.max_message_bytes:
             return smtp_replies.MESSAGE_TOO_BIG
         sender, wants_verdict = self._without_verdict_parameter(SmtpPath(*path))
@@ -284,7 +284,7 @@ class SmtpSession(SmtpConnection):
         mail = self._mail
         if mail is None:
             return smtp_replies.NO_MAIL
-        path = wire.parse_path("TO", arg)
+        path = codec.parse_path("TO", arg)
         if path is None or not path[0]:
             return smtp_replies.SYNTAX_RCPT
         if len(mail.recipients) >= self._listener.options.max_recipients:

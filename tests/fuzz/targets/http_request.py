@@ -13,7 +13,7 @@ from nbstream.filter.message_record import MessageRecord
 from nbstream.listeners.http.api_v1 import ApiLookups, ApiV1
 from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.listener import HealthStatus, HttpListener, health_routes
-from nbstream.listeners.http.rspamd import RspamdApi
+from nbstream.listeners.rspamd.api import RspamdApi
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.verdict import ModelState, Thresholds
 from nbstream.server.limits import BytesInFlight, ListenerLimits

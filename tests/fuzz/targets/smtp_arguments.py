@@ -5,7 +5,13 @@ from __future__ import annotations
 import re
 from ipaddress import ip_address
 
-from nbstream.wire.smtp import XFORWARD_ATTRIBUTES, declared_size, parse_path, parse_xforward, remove_dot_stuffing
+from nbstream.listeners.smtp.codec import (
+    XFORWARD_ATTRIBUTES,
+    declared_size,
+    parse_path,
+    parse_xforward,
+    remove_dot_stuffing,
+)
 from nbstream.wire.smtp_reply import SmtpReply
 from tests.fuzz.target import FuzzTarget
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from nbstream.listeners.smtp.codec import remove_dot_stuffing
 from nbstream.listeners.smtp.data_content import DATA_END, IncomingMessage
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.server.limits import BytesInFlight
-from nbstream.wire.smtp import remove_dot_stuffing
 from tests.fuzz.target import Choices, FuzzTarget
 
 _LIMIT = 300

@@ -38,15 +38,11 @@ _SYMBOLS = {
     Verdict.SPAM: ("NBSTREAM_SPAM", "spam"),
     Verdict.REJECT: ("NBSTREAM_SPAM", "spam"),
 }
-USER_FIELD = "User"
 CLASS_FIELD = "Class"
 SENDER_FIELD = "From"
 """The sender of the envelope."""
 RECIPIENT_FIELD = "Rcpt"
 """Once for each recipient."""
-COMPRESSION_FIELD = "Compression"
-ENCODED_FIELDS = (COMPRESSION_FIELD, "Key")
-"""Fields of a request whose body is not the message itself: it is compressed, or encrypted."""
 
 ALREADY_LEARNED = 208
 
@@ -218,8 +214,3 @@ def counters_to_json(verdicts: Mapping[str, int]) -> list[dict[str, Any]]:
         {"symbol": symbol, "weight": 0.0, "frequency": count / max(checks, 1), "hits": count, "time": 0.0}
         for symbol, count in hits.items()
     ]
-
-
-def error_to_json(detail: str) -> dict[str, Any]:
-    """Return the body of a refusal."""
-    return {"error": detail}

@@ -1,4 +1,4 @@
-"""rspamd's API: thin handlers between ``wire.rspamd`` and the message service, for clients of rspamd."""
+"""rspamd's API: thin handlers between the codec and the message service, for clients of rspamd."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.listeners.http import rspamd_codec as rspamd
 from nbstream.listeners.http.api_v1 import ApiLookups, actor_of_request
 from nbstream.listeners.http.listener import AccessLevel, HealthStatus, Route
 from nbstream.listeners.http.responses import RequestRefused, json_response
+from nbstream.listeners.rspamd import codec as rspamd
 from nbstream.policy.envelope import Addresses
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.clues import Clue
 from nbstream.filter import Check
-from nbstream.listeners.http import rspamd_codec as rspamd
+from nbstream.listeners.rspamd import codec as rspamd
 from nbstream.mail.message import Message
 from nbstream.policy.header_policy import HeaderPolicy
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict

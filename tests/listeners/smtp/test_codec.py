@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.wire.smtp import declared_size, parse_path, parse_xforward, remove_dot_stuffing
+from nbstream.listeners.smtp.codec import declared_size, parse_path, parse_xforward, remove_dot_stuffing
 
 
 @pytest.mark.parametrize(
