@@ -16,7 +16,7 @@ PACKAGE = Path(nbstream.__file__).parent
 # layer do not import each other.
 LAYERS = [
     {"addresses", "errors", "findings", "logs", "system_users"},
-    {"settings"},
+    {"metrics", "settings"},
     {"engine"},
     {"mail"},
     {"tokens"},
@@ -28,7 +28,6 @@ LAYERS = [
     {"delivery"},
     {"spool"},
     {"evaluation"},
-    {"metrics"},
     {"server"},
     {"listeners"},
     {"config"},
@@ -50,7 +49,7 @@ INNER_LAYERS = {
         {"model"},
         {"activity", "mirror", "recent", "transfer", "undo"},
         {"acknowledged"},
-        {"logins", "migration", "stream_queue"},
+        {"logins", "metrics", "migration", "stream_queue"},
     ],
     "listeners": [PROTOCOLS, GUESTS_OF_HTTP],
     "cli": [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream import filter as filter_
@@ -12,20 +11,16 @@ from nbstream.assembly.policy import make_filter_policy
 from nbstream.assembly.store import make_autolearn_model, make_model, make_recent_messages, open_running_redis
 from nbstream.bayes import calibration, classifier
 from nbstream.engine.choice import PYTHON, Engine, choose_engine
-from nbstream.filter import Autolearner, AutolearnLayer, AutolearnReconciler
+from nbstream.filter import Autolearner, AutolearnLayer
 from nbstream.filter.scorer import Scorer
 from nbstream.policy.autolearn import AutolearnOptions
 from nbstream.tokens import tokenizer
 from nbstream.tokens.native_tokenizer import make_tokenizer
 
 if TYPE_CHECKING:
-    from nbstream.assembly.store import RedisClients
     from nbstream.config import Settings
     from nbstream.filter import CountSource, LessonStore
-    from nbstream.metrics.daemon import DaemonMetrics
     from nbstream.store.canaries import Canaries
-    from nbstream.store.mirror.mirror import Mirror
-    from nbstream.store.model.autolearn_layer import AutolearnModel
     from nbstream.store.model.model import Model
     from nbstream.store.recent.checked_messages import RecentMessages
 
@@ -116,37 +111,6 @@ async def open_one_shot_filter(
             ),
             model,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class AutolearnParts:
-    """The layer that is learned without people, what learns it, and what takes back lessons in dispute."""
-
-    model: AutolearnModel
-    mirror: Mirror
-    layer: AutolearnLayer
-    learner: Autolearner
-    reconciler: AutolearnReconciler
-
-
-def make_autolearn_parts(
-    settings: Settings,
-    clients: RedisClients,
-    model: Model,
-    mirror: Mirror,
-    layer_mirror: Mirror,
-    metrics: DaemonMetrics,
-) -> AutolearnParts:
-    """Return the parts beside ``model``, which people teach, and its ``mirror``."""
-    layer_model = make_autolearn_model(settings, clients.client)
-    layer = AutolearnLayer(layer_model, layer_mirror)
-    return AutolearnParts(
-        layer_model,
-        layer_mirror,
-        layer,
-        make_autolearner(settings, model, mirror, layer, metrics.filter.autolearned),
-        AutolearnReconciler(layer, lambda: layer_model.disputed_messages(model)),
-    )
 
 
 def make_autolearner(

@@ -159,7 +159,9 @@ def _make_mail(section: MailListenerSettings, context: ListenerContext) -> Liste
         section.tls,
         is_lmtp=context.listener_name == names.LMTP,
     )
-    return SmtpListener(context.limits, options, context.bytes_in_flight, outlet, context.runtime, parts.metrics)
+    return SmtpListener(
+        context.limits, options, context.bytes_in_flight, outlet, context.runtime, parts.metrics.delivery
+    )
 
 
 def _make_http(section: HttpListenerSettings, context: ListenerContext) -> Listener:
@@ -181,7 +183,7 @@ def _make_spamd(_: SpamdListenerSettings, context: ListenerContext) -> Listener:
 def _make_milter(_: MilterListenerSettings, context: ListenerContext) -> Listener:
     from nbstream.listeners.milter.listener import MilterListener  # noqa: PLC0415 - as for SMTP
 
-    return MilterListener(context.limits, context.bytes_in_flight, context.runtime, context.parts.metrics)
+    return MilterListener(context.limits, context.bytes_in_flight, context.runtime, context.parts.metrics.delivery)
 
 
 def _make_stream(section: StreamListenerSettings, context: ListenerContext) -> Listener:

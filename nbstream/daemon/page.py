@@ -17,6 +17,7 @@ from nbstream.listeners.http.page.lists import known_rows
 from nbstream.listeners.http.page.login import PageLogin, PageSessions
 from nbstream.listeners.http.page.message_view import PAGE_SOURCE, MessageLookups, MessageView
 from nbstream.listeners.http.page.messages_view import MemoryOptions, MessagesView
+from nbstream.listeners.http.page.metrics import PageMetrics
 from nbstream.listeners.http.page.now_view import NowView
 from nbstream.listeners.http.page.quarantine_view import PageQuarantine, QuarantineView
 from nbstream.listeners.http.page.rendering import PageRenderer
@@ -26,7 +27,6 @@ from nbstream.listeners.http.page.teaching_view import TeachingView
 from nbstream.listeners.http.page.thresholds_view import ThresholdLookups, ThresholdsView
 from nbstream.listeners.http.page.tokens_view import TokensView
 from nbstream.listeners.http.page.undo_view import UndoView
-from nbstream.metrics.page import PageMetrics
 from nbstream.policy.config_bounds import MAX_FIRST_SCORES
 from nbstream.server.message_service import MessageHandler
 from nbstream.store.logins import AttemptCounts, PageSessionStore

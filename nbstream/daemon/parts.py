@@ -9,11 +9,18 @@ from typing import TYPE_CHECKING, Protocol
 
 from nbstream import __version__
 from nbstream.assembly.delivery import make_next_hop, make_quarantine
-from nbstream.assembly.filter import AutolearnParts, make_autolearn_parts, make_filter
+from nbstream.assembly.filter import make_autolearner, make_filter
 from nbstream.assembly.store import make_autolearn_model, make_mirror, make_model, make_recent_messages
 from nbstream.daemon.background import BackgroundTasks
 from nbstream.delivery.quarantine_release import QuarantineRetention
-from nbstream.filter import CheckQueue, CompositeObserver, CountingObserver, RememberingObserver
+from nbstream.filter import (
+    AutolearnLayer,
+    AutolearnReconciler,
+    CheckQueue,
+    CompositeObserver,
+    CountingObserver,
+    RememberingObserver,
+)
 from nbstream.store.acknowledged.lesson_restorer import LessonRestorer
 from nbstream.store.activity import ActivityCounter, ActivityWriter, ListenerConnections, ProcessStatus
 from nbstream.store.canaries import FOLDER as CANARY_FOLDER
@@ -27,13 +34,14 @@ if TYPE_CHECKING:
 
     from nbstream.assembly.store import RedisClients
     from nbstream.config import Settings
+    from nbstream.daemon.metrics import DaemonMetrics
     from nbstream.delivery.next_hop import NextHop
     from nbstream.delivery.quarantine import Quarantine
     from nbstream.engine.choice import Engine
-    from nbstream.filter import Filter, FilterObserver
-    from nbstream.metrics.daemon import DaemonMetrics
-    from nbstream.metrics.delivery import DeliveryMetrics
+    from nbstream.filter import Autolearner, Filter, FilterObserver
+    from nbstream.server.metrics import DeliveryMetrics
     from nbstream.store.mirror.mirror import Mirror
+    from nbstream.store.model.autolearn_layer import AutolearnModel
     from nbstream.store.model.model import Model
     from nbstream.store.recent.checked_messages import RecentMessages
 
@@ -113,6 +121,37 @@ def make_activity(
     )
     writer.report_writes_to(model.note_writes_accepted)
     return ActivityParts(counter, writer, report)
+
+
+@dataclass(frozen=True, slots=True)
+class AutolearnParts:
+    """The layer that is learned without people, what learns it, and what takes back lessons in dispute."""
+
+    model: AutolearnModel
+    mirror: Mirror
+    layer: AutolearnLayer
+    learner: Autolearner
+    reconciler: AutolearnReconciler
+
+
+def make_autolearn_parts(
+    settings: Settings,
+    clients: RedisClients,
+    model: Model,
+    mirror: Mirror,
+    layer_mirror: Mirror,
+    metrics: DaemonMetrics,
+) -> AutolearnParts:
+    """Return the parts beside ``model``, which people teach, and its ``mirror``."""
+    layer_model = make_autolearn_model(settings, clients.client)
+    layer = AutolearnLayer(layer_model, layer_mirror)
+    return AutolearnParts(
+        layer_model,
+        layer_mirror,
+        layer,
+        make_autolearner(settings, model, mirror, layer, metrics.filter.autolearned),
+        AutolearnReconciler(layer, lambda: layer_model.disputed_messages(model)),
+    )
 
 
 class BackgroundWork(Protocol):

@@ -10,12 +10,12 @@ from nbstream import __version__
 from nbstream.assembly.store import open_redis
 from nbstream.daemon import addresses, signals
 from nbstream.daemon.control import serve_control
+from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.reloader import Reloader
 from nbstream.daemon.server import Server
 from nbstream.daemon.service_manager import ServiceManager, serving_status
 from nbstream.engine.choice import choose_engine
 from nbstream.logs import event_fields
-from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.server import names
 from nbstream.store.embedded.locks import lock_daemon
 

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.daemon.addresses import ListenerSockets
     from nbstream.daemon.listeners import ListenerEntry
+    from nbstream.daemon.metrics import DaemonMetrics
     from nbstream.daemon.parts import ServerParts
     from nbstream.engine.choice import Engine
-    from nbstream.metrics.daemon import DaemonMetrics
     from nbstream.server.listener import Listener
     from nbstream.server.runtime import Runtime
 

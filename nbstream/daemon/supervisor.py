@@ -21,6 +21,7 @@ from nbstream.assembly.policy import make_rules
 from nbstream.daemon import addresses, signals
 from nbstream.daemon.control import serve_control
 from nbstream.daemon.http import make_metrics_listener
+from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.process import log_ready, log_start
 from nbstream.daemon.reloader import Reloader
 from nbstream.daemon.service_manager import ServiceManager, serving_status
@@ -30,7 +31,6 @@ from nbstream.engine.choice import choose_engine
 from nbstream.errors import ConfigError, StoreUnavailable
 from nbstream.logs import event_fields
 from nbstream.metrics import multiprocess
-from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.server import names
 from nbstream.server.limits import ListenerLimits
 from nbstream.store.cancellation import cancel_and_wait

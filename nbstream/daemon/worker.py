@@ -22,11 +22,11 @@ from nbstream.assembly.store import open_redis
 from nbstream.daemon import signals as thread_switching
 from nbstream.daemon.addresses import close_sockets
 from nbstream.daemon.channel import Channel, pack_settings, unpack_settings
+from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.server import Server
 from nbstream.engine.choice import choose_engine
 from nbstream.errors import CannotStart, NbstreamError
 from nbstream.metrics import multiprocess
-from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.store.cancellation import cancel_and_wait
 
 if TYPE_CHECKING:

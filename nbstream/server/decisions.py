@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from nbstream.filter import Check
     from nbstream.mail.header_edits import HeaderEdits
     from nbstream.mail.message import Message
-    from nbstream.metrics.delivery import DeliveryMetrics
     from nbstream.policy.recipient_rules import Decision, RecipientGroup
+    from nbstream.server.metrics import DeliveryMetrics
     from nbstream.server.runtime import Runtime
 
 _log = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
     from nbstream.filter import LearnableMessage, Lesson
-    from nbstream.metrics.filter import FeedbackMetrics
+    from nbstream.filter.metrics import FilterMetrics
     from nbstream.server.peers import Peer
     from nbstream.server.runtime import Runtime
 
@@ -39,7 +39,7 @@ _NOT_ALLOWED_REPLY = SmtpReply(550, "5.7.1 Feedback is not accepted from here")
 class FeedbackMailbox:
     """Learns from mail that is sent to the feedback addresses."""
 
-    def __init__(self, runtime: Runtime, observer: FeedbackMetrics) -> None:
+    def __init__(self, runtime: Runtime, observer: FilterMetrics) -> None:
         self._filter = runtime.spam_filter
         self._message_reader = runtime.message_reader
         self._observer = observer

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from nbstream.filter import Check, LearnableMessage, Lesson
-    from nbstream.metrics.delivery import DeliveryMetrics
     from nbstream.policy.recipient_rules import RecipientTreatment
+    from nbstream.server.metrics import DeliveryMetrics
     from nbstream.server.peers import Peer, Teachers
     from nbstream.server.runtime import Runtime
 
@@ -87,7 +87,7 @@ class MessageService:
 
         ``fields`` are further fields of the line in the log.
         """
-        self._observer.feedback_refused(label, self._listener_name)
+        self._observer.filter_metrics.feedback_refused(label, self._listener_name)
         _log.warning("%s: feedback refused: %s", self._listener_name, why, extra=event_fields(**(fields or {})))
 
 

@@ -11,11 +11,11 @@ from redis.asyncio import Redis
 from nbstream.assembly.filter import make_scorer
 from nbstream.assembly.store import RedisClients
 from nbstream.config import Settings
+from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.model_lookups import ModelLookups
 from nbstream.daemon.parts import make_parts
 from nbstream.engine.choice import PYTHON
 from nbstream.mail.message import Message
-from nbstream.metrics.daemon import DaemonMetrics
 from tests.letters import letters
 from tests.waiting import ended, until
 

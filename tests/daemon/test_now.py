@@ -17,6 +17,7 @@ from nbstream.assembly.store import RedisClients
 from nbstream.config import Settings
 from nbstream.daemon import health
 from nbstream.daemon.health import HealthCheck
+from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.model_lookups import ModelLookups
 from nbstream.daemon.now import NowReader
 from nbstream.daemon.parts import ServerParts, make_parts
@@ -26,7 +27,6 @@ from nbstream.filter import FilterPolicy
 from nbstream.findings import Finding, FindingKind
 from nbstream.listeners.http.page.now_view import ListenerNow, Now
 from nbstream.mail.message import Message
-from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.policy.verdict import Verdict
 from nbstream.store.activity import ActivitySpan, ListenerConnections

@@ -17,11 +17,11 @@ from nbstream.assembly.store import RedisClients
 from nbstream.config import Settings
 from nbstream.daemon import server as server_module
 from nbstream.daemon.listeners import ListenerEntry
+from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.server import Server
 from nbstream.engine.choice import PYTHON
 from nbstream.listeners.http.page.login import SESSION_COOKIE
 from nbstream.listeners.http.page.responses import cookie_name
-from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.server.peers import Teachers
 from nbstream.server.runtime import Runtime
 from nbstream.store.logins import PageSessionStore

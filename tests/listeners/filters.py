@@ -11,8 +11,8 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
+from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.filter import Filter, FilterParts, FilterPolicy
-from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer

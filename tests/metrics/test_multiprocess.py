@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.metrics import multiprocess
-from nbstream.metrics.daemon import DaemonMetrics
 
 COUNTING = """
 import os, signal, sys
 from pathlib import Path
 from nbstream.engine.choice import PYTHON
-from nbstream.metrics.daemon import DaemonMetrics
+from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.metrics import multiprocess
 folder, member, quarantined = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 multiprocess.join_folder(folder, member)

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import Check, Filter, FilterPolicy
 from nbstream.mail.message import Message
-from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.actions import VerdictActions
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules, RecipientTreatment

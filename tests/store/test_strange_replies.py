@@ -11,11 +11,11 @@ import pytest
 
 from nbstream.assembly.store import RedisClients
 from nbstream.config import Settings
+from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.parts import make_parts
 from nbstream.daemon.server import open_store
 from nbstream.engine.choice import PYTHON
 from nbstream.errors import StoreUnavailable
-from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.store.connection import ConnectionOptions, PrimaryWatch, open_client
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model

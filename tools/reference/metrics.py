@@ -14,12 +14,12 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.bayes.half_life import HalfLife
+from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
 from nbstream.listeners.dovecot.metrics import SpoolMetrics
+from nbstream.listeners.http.page.metrics import PageMetrics
 from nbstream.listeners.stream.metrics import StreamMetrics
-from nbstream.metrics.daemon import DaemonMetrics
-from nbstream.metrics.page import PageMetrics
 from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.store.connection import Primary

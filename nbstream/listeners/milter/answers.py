@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from nbstream.listeners.milter.codec import MilterOptions
     from nbstream.listeners.milter.incoming_message import MilterMessage, MilterSubject
     from nbstream.mail.header_edits import HeaderEdits
-    from nbstream.metrics.daemon import DaemonMetrics
     from nbstream.server.decisions import DecidedMessage, DecidedRecipients
+    from nbstream.server.metrics import DeliveryMetrics
     from nbstream.server.runtime import Runtime
 
 
@@ -93,11 +93,11 @@ class MilterSender:
 class MilterAnswers:
     """Answers messages by one runtime."""
 
-    def __init__(self, runtime: Runtime, observers: DaemonMetrics) -> None:
-        self._decisions = MessageDecisions(runtime, observers.delivery, can_differ=False, refuses_loops=False)
-        self._feedback = FeedbackMailbox(runtime, observers.feedback)
+    def __init__(self, runtime: Runtime, metrics: DeliveryMetrics) -> None:
+        self._decisions = MessageDecisions(runtime, metrics, can_differ=False, refuses_loops=False)
+        self._feedback = FeedbackMailbox(runtime, metrics.filter_metrics)
         self._teachers = runtime.teachers_through(names.MILTER)
-        self._observer = observers.delivery
+        self._observer = metrics
 
     async def answer(
         self, message: MilterMessage, sender: MilterSender, peer: Peer, options: MilterOptions

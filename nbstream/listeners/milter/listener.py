@@ -13,8 +13,8 @@ from nbstream.server import names
 from nbstream.server.sockets import BACKLOG
 
 if TYPE_CHECKING:
-    from nbstream.metrics.daemon import DaemonMetrics
     from nbstream.server.limits import BytesInFlight, ListenerLimits
+    from nbstream.server.metrics import DeliveryMetrics
     from nbstream.server.runtime import Runtime
 _log = logging.getLogger(__name__)
 
@@ -29,13 +29,13 @@ class MilterListener:
         limits: ListenerLimits,
         bytes_in_flight: BytesInFlight,
         runtime: Runtime,
-        observers: DaemonMetrics,
+        metrics: DeliveryMetrics,
         progress_seconds: float = PROGRESS_SECONDS,
     ) -> None:
-        answers = MilterAnswers(runtime, observers)
+        answers = MilterAnswers(runtime, metrics)
         self.state = MilterListenerState(limits, bytes_in_flight, answers, progress_seconds)
         self.sessions: dict[MilterSession, asyncio.Task[None]] = {}
-        self._observers = observers
+        self._metrics = metrics
         self._server: asyncio.Server | None = None
 
     async def start(self, *sockets: socket.socket) -> None:
@@ -47,11 +47,11 @@ class MilterListener:
 
     def apply(self, runtime: Runtime) -> None:
         """Use ``runtime`` for the next message that is complete, on open connections too."""
-        self.state.answers = MilterAnswers(runtime, self._observers)
+        self.state.answers = MilterAnswers(runtime, self._metrics)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         has_room = not self.state.draining and len(self.sessions) < self.state.limits.max_connections
-        self._observers.delivery.connected(names.MILTER, has_room)
+        self._metrics.connected(names.MILTER, has_room)
         if not has_room:
             # The protocol has no word for it before the negotiation: the mail server does by its default action.
             writer.close()
@@ -63,7 +63,7 @@ class MilterListener:
 
     def _closed(self, session: MilterSession) -> None:
         self.sessions.pop(session)
-        self._observers.delivery.disconnected(names.MILTER)
+        self._metrics.disconnected(names.MILTER)
 
     async def drain(self, seconds: float) -> None:
         """Stop accepting, let messages under way finish within ``seconds``, then close what is left."""

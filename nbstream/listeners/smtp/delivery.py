@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from nbstream.delivery.next_hop import SmtpPath, Transaction
     from nbstream.delivery.outlet import Outlet
     from nbstream.filter import Check
-    from nbstream.metrics.delivery import DeliveryMetrics
     from nbstream.server.decisions import DecidedMessage, DecidedRecipients
+    from nbstream.server.metrics import DeliveryMetrics
     from nbstream.server.runtime import Runtime
 
 _log = logging.getLogger(__name__)

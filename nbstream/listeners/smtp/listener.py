@@ -20,8 +20,8 @@ from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
     from nbstream.delivery.outlet import Outlet
-    from nbstream.metrics.daemon import DaemonMetrics
     from nbstream.server.limits import BytesInFlight, ListenerLimits
+    from nbstream.server.metrics import DeliveryMetrics
     from nbstream.server.runtime import Runtime
 
 _log = logging.getLogger(__name__)
@@ -37,18 +37,18 @@ class SmtpListener:
         bytes_in_flight: BytesInFlight,
         outlet: Outlet,
         runtime: Runtime,
-        observers: DaemonMetrics,
+        metrics: DeliveryMetrics,
     ) -> None:
         self._options = options
         self._outlet = outlet
-        self._observers = observers
+        self._metrics = metrics
         self.state = SmtpListenerState(
             limits,
             options,
             bytes_in_flight,
             outlet.next_hop,
             self._message_handlers(runtime),
-            partial(observers.delivery.disconnected, options.listener_name),
+            partial(metrics.disconnected, options.listener_name),
         )
         self._servers: list[asyncio.Server] = []
 
@@ -67,8 +67,8 @@ class SmtpListener:
 
     def _message_handlers(self, runtime: Runtime) -> MessageHandlers:
         return MessageHandlers(
-            Delivery(runtime, self._outlet, self._observers.delivery, replies_to_each=self._options.is_lmtp),
-            FeedbackMailbox(runtime, self._observers.feedback),
+            Delivery(runtime, self._outlet, self._metrics, replies_to_each=self._options.is_lmtp),
+            FeedbackMailbox(runtime, self._metrics.filter_metrics),
             runtime.teachers_through(self._options.listener_name),
             runtime.tls_contexts.get(self._options.listener_name),
         )
@@ -76,7 +76,7 @@ class SmtpListener:
     def _accept(self, *, is_unix_socket: bool) -> asyncio.BaseProtocol:
         state = self.state
         has_room = not state.draining and len(state.sessions) < state.limits.max_connections
-        self._observers.delivery.connected(self._options.listener_name, has_room)
+        self._metrics.connected(self._options.listener_name, has_room)
         if not has_room:
             reply = smtp_replies.CLOSING if state.draining else smtp_replies.TOO_MANY_CONNECTIONS
             return _RefusingProtocol(None if self._options.tls is TlsMode.IMPLICIT else reply)

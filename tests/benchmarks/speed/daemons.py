@@ -19,9 +19,9 @@ from nbstream import config
 from nbstream.assembly.filter import make_filter, open_one_shot_filter
 from nbstream.assembly.policy import make_filter_policy, make_message_reader
 from nbstream.assembly.store import make_mirror, make_model, make_recent_messages, open_redis
+from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.filter import CompositeObserver, Filter, RememberingObserver
 from nbstream.mail.message import Message
-from nbstream.metrics.daemon import DaemonMetrics
 from tests.benchmarks.speed.processes import Served, free_port, served
 
 if TYPE_CHECKING:

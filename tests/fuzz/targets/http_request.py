@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 
+from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import Filter
 from nbstream.filter.message_record import MessageRecord
@@ -14,7 +15,6 @@ from nbstream.listeners.http.api_v1 import ApiLookups, ApiV1
 from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.listener import HealthStatus, HttpListener, health_routes
 from nbstream.listeners.rspamd.api import RspamdApi
-from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.verdict import ModelState, Thresholds
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.server.message_service import MessageService

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.listeners.milter.listener import MilterListener
-from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.store.model.memory_model import MemoryModel
 from tests.fuzz.fuzzed_listener import FuzzedListener
@@ -24,7 +24,7 @@ _listener = MilterListener(
     ListenerLimits(_MAX_BYTES, idle_timeout_seconds=10, message_timeout_seconds=10),
     _bytes_in_flight,
     make_runtime(memory_filter(MemoryModel())),
-    DaemonMetrics.create(PYTHON),
+    DaemonMetrics.create(PYTHON).delivery,
 )
 
 

@@ -12,6 +12,7 @@ import ssl
 import tempfile
 from pathlib import Path
 
+from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.delivery.next_hop import DataReplies, SmtpPath
 from nbstream.delivery.outlet import Outlet
 from nbstream.delivery.quarantine import Quarantine
@@ -20,7 +21,6 @@ from nbstream.listeners.smtp.listener import SmtpListener
 from nbstream.listeners.smtp.listener_state import SmtpOptions
 from nbstream.listeners.smtp.settings import TlsMode
 from nbstream.mail.lines import normalize_line_ends
-from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.field_names import OWN_FIELD
 from nbstream.server import names
 from nbstream.server.limits import BytesInFlight, ListenerLimits
@@ -100,7 +100,7 @@ class _Server:
             make_runtime(
                 memory_filter(MemoryModel()), tls_contexts={names.SMTP: ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)}
             ),
-            DaemonMetrics.create(PYTHON),
+            DaemonMetrics.create(PYTHON).delivery,
         )
         self._state = listener.state
         self.fuzzed = FuzzedListener(runner, listener, self._wait_until_idle)

@@ -14,11 +14,11 @@ from redis.asyncio import Redis
 
 from nbstream.addresses import UnixAddress
 from nbstream.bayes.counts import CLASSES
+from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
 from nbstream.listeners.dovecot.listener import DovecotListener
 from nbstream.listeners.dovecot.metrics import SpoolMetrics
-from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.server import names
 from nbstream.server.limits import BytesInFlight, ListenerLimits

@@ -19,12 +19,12 @@ from nbstream.addresses import ListenAddress, TcpAddress, UnixAddress
 from nbstream.assembly.store import RedisClients
 from nbstream.config import Settings
 from nbstream.daemon.listeners import LISTENERS
+from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.parts import make_parts
 from nbstream.daemon.runtime import make_runtime
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import Filter
 from nbstream.listeners.http.listener import HttpListener
-from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.server.runtime import Runtime
 from nbstream.server.sockets import bound_address, open_listening_socket
 from nbstream.store.mirror.mirror import Mirror

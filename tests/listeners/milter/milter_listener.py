@@ -14,11 +14,11 @@ from redis.asyncio import Redis
 
 from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.bayes.counts import CLASSES
+from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
 from nbstream.listeners.milter.listener import MilterListener
 from nbstream.listeners.milter.session import PROGRESS_SECONDS
-from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.server.runtime import Runtime
@@ -167,7 +167,9 @@ async def open_milter(
         opened_filter = await stack.enter_async_context(open_filter(client, metrics, policy, follow=follow))
         made = make_runtime(opened_filter.spam_filter, **(runtime or {}))
         progress_seconds = options.pop("progress_seconds", PROGRESS_SECONDS)
-        listener = MilterListener(ListenerLimits(**options), bytes_in_flight, made, metrics, progress_seconds)
+        listener = MilterListener(
+            ListenerLimits(**options), bytes_in_flight, made, metrics.delivery, progress_seconds
+        )
         socket = open_listening_socket(UnixAddress(path) if path else TcpAddress("127.0.0.1", 0))
         port = 0 if path else socket.getsockname()[1]
         await listener.start(socket)

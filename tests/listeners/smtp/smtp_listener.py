@@ -16,6 +16,7 @@ from redis.asyncio import Redis
 
 from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.config import Settings
+from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.runtime import make_tls_contexts
 from nbstream.delivery.maildir import MaildirNextHop
 from nbstream.delivery.next_hop import NextHop
@@ -26,7 +27,6 @@ from nbstream.filter import Filter, FilterPolicy
 from nbstream.listeners.smtp.listener import SmtpListener
 from nbstream.listeners.smtp.listener_state import SmtpOptions
 from nbstream.listeners.smtp.settings import TlsMode
-from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.actions import VerdictActions
 from nbstream.policy.header_policy import HeaderPolicy
 from nbstream.policy.recipient_rules import RecipientRules
@@ -238,7 +238,7 @@ async def open_smtp_listener(
             BytesInFlight(max_bytes_in_flight),
             Outlet(next_hop, Quarantine(maildir.with_name("Quarantine"))),
             runtime,
-            metrics,
+            metrics.delivery,
         )
         path = maildir.with_name(f"{secrets.token_hex(4)}.sock") if way.is_unix else None
         address = UnixAddress(path) if path else TcpAddress("127.0.0.1", 0)

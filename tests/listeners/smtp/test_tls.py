@@ -15,6 +15,7 @@ import uvloop
 from redis.asyncio import Redis
 
 from nbstream.addresses import TcpAddress
+from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.delivery.maildir import MaildirNextHop
 from nbstream.delivery.outlet import Outlet
 from nbstream.delivery.quarantine import Quarantine
@@ -22,7 +23,6 @@ from nbstream.engine.choice import PYTHON
 from nbstream.listeners.smtp.listener import SmtpListener
 from nbstream.listeners.smtp.listener_state import SmtpOptions
 from nbstream.listeners.smtp.settings import TlsMode
-from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.server.sockets import open_listening_socket
 from nbstream.store.model.memory_model import MemoryModel
@@ -147,7 +147,7 @@ def test_a_client_that_leaves_in_the_handshake_leaves_its_place(
             BytesInFlight(1 << 20),
             outlet,
             runtime,
-            DaemonMetrics.create(PYTHON),
+            DaemonMetrics.create(PYTHON).delivery,
         )
         listening = open_listening_socket(TcpAddress("127.0.0.1", 0))
         address = listening.getsockname()

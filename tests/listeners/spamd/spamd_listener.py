@@ -13,10 +13,10 @@ from redis.asyncio import Redis
 
 from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.bayes.counts import CLASSES
+from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
 from nbstream.listeners.spamd.listener import SpamdListener
-from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.header_policy import HeaderPolicy
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.server import names

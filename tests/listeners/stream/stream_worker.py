@@ -12,13 +12,13 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
+from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.errors import CountsFull
 from nbstream.filter import Check, CheckDecider, Filter, FilterParts, FilterPolicy, LearnableMessage, Lesson
 from nbstream.listeners.stream.listener import StreamLimits, StreamListener
 from nbstream.listeners.stream.metrics import StreamMetrics
 from nbstream.mail.message import Message
-from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.envelope import BuildEnvelope
 from nbstream.policy.lesson_source import Insistence
 from nbstream.policy.recipient_rules import RecipientRules

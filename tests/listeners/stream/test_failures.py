@@ -10,11 +10,11 @@ from unittest.mock import AsyncMock
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.errors import ConfigError, CountsFull, StoreUnavailable
 from nbstream.listeners.stream.listener import StreamLimits, StreamListener
 from nbstream.listeners.stream.metrics import StreamMetrics
-from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.server.limits import BytesInFlight
 from nbstream.store import stream_queue
 from nbstream.store.connection import ConnectionOptions, open_client

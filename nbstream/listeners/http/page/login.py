@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from nbstream.listeners.http.access import PasswordCheck, Passwords
     from nbstream.listeners.http.bodies import BodyReader
+    from nbstream.listeners.http.page.metrics import PageMetrics
     from nbstream.listeners.http.page.rendering import PageRenderer
-    from nbstream.metrics.page import PageMetrics
     from nbstream.server.peers import Network, Peer
     from nbstream.store.logins import AttemptCounts, PageSessionStore, StoredLogin
 

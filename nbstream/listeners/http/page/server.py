@@ -60,10 +60,10 @@ if TYPE_CHECKING:
     from nbstream.listeners.http.bodies import BodyReader
     from nbstream.listeners.http.connections import HttpConnection
     from nbstream.listeners.http.page.login import PageLogin, PageSessions
+    from nbstream.listeners.http.page.metrics import PageMetrics
     from nbstream.listeners.http.page.rendering import PageRenderer
     from nbstream.listeners.http.page.requests import Answer, PageRoute, Session, View
     from nbstream.listeners.http.page.static_files import StaticFiles
-    from nbstream.metrics.page import PageMetrics
     from nbstream.server.peers import Peer
 
 _log = logging.getLogger(__name__)

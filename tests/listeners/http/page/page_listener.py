@@ -17,12 +17,12 @@ from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.listener import HttpListener
 from nbstream.listeners.http.page.forms import MAX_FORM_BYTES
 from nbstream.listeners.http.page.login import SESSION_COOKIE, PageLogin, PageSessions, csrf_token
+from nbstream.listeners.http.page.metrics import PageMetrics
 from nbstream.listeners.http.page.rendering import PageRenderer
 from nbstream.listeners.http.page.requests import Role, View
 from nbstream.listeners.http.page.responses import cookie_name
 from nbstream.listeners.http.page.server import PageServer
 from nbstream.listeners.http.page.static_files import load_static_files
-from nbstream.metrics.page import PageMetrics
 from nbstream.metrics.registry import MetricsRegistry
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.store.logins import AttemptCounts, PageSessionStore

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 from prometheus_client.core import Metric
 
-from nbstream.metrics.model import budget_metrics, calibration_metrics
+from nbstream.filter.model_metrics import budget_metrics, calibration_metrics
 from nbstream.policy.first_scores import FirstScore, FirstScores
 
 

@@ -16,11 +16,11 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from nbstream import __version__
-from nbstream.metrics.delivery import DeliveryMetrics
-from nbstream.metrics.filter import FeedbackMetrics, FilterMetrics
-from nbstream.metrics.model import AutolearnCollector, FirstScoreCollector, ModelCollector
+from nbstream.filter.metrics import FilterMetrics
+from nbstream.filter.model_metrics import AutolearnCollector, FirstScoreCollector, ModelCollector
 from nbstream.metrics.registry import MetricsRegistry
-from nbstream.metrics.store import StoreMetrics
+from nbstream.server.metrics import DeliveryMetrics
+from nbstream.store.metrics import StoreMetrics
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,7 +115,6 @@ class DaemonMetrics:
     """The observers of one process, and the registry that they count in."""
 
     registry: MetricsRegistry
-    feedback: FeedbackMetrics
     filter: FilterMetrics
     delivery: DeliveryMetrics
     store: StoreMetrics
@@ -128,12 +127,11 @@ class DaemonMetrics:
         ``shared_folder`` is the folder in which several processes count together.
         """
         registry = MetricsRegistry(shared_folder)
-        feedback = FeedbackMetrics(registry)
+        filter_metrics = FilterMetrics(registry)
         return cls(
             registry,
-            feedback,
-            FilterMetrics(registry, feedback),
-            DeliveryMetrics(registry, feedback),
+            filter_metrics,
+            DeliveryMetrics(registry, filter_metrics),
             StoreMetrics(registry),
             ProcessMetrics(registry, engine.name),
         )

@@ -25,11 +25,35 @@ _STAGE_BUCKETS = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.
 _PROBABILITY_BUCKETS = (0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
 
 
-class FilterMetrics:
-    """Counts what the filter (``FilterObserver``) and the autolearner do; feedback is counted in ``feedback``."""
+_log = logging.getLogger(__name__)
 
-    def __init__(self, registry: MetricsRegistry, feedback: FeedbackMetrics) -> None:
-        self._feedback = feedback
+
+class FilterMetrics:
+    """Counts what the filter (``FilterObserver``) and the autolearner do, and feedback that listeners refuse."""
+
+    def __init__(self, registry: MetricsRegistry) -> None:
+        self._feedback = Counter(
+            "nbstream_feedback",
+            "Messages sent as feedback, by source, label and outcome: learned, relearned, insisted, already, "
+            "unlearned, unknown, refused, failed.",
+            ["source", "label", "outcome"],
+            registry=registry.counts,
+        )
+        self._disagreement = Counter(
+            "nbstream_feedback_disagreement",
+            "Feedback whose label was not the verdict before it was learned.",
+            ["verdict", "label"],
+            registry=registry.counts,
+        )
+        self._bursts = Counter(
+            "nbstream_feedback_bursts",
+            "Bursts of feedback from one actor, by kind: contradicting, one_sided.",
+            ["kind"],
+            registry=registry.counts,
+        )
+        for kind in BurstKind:
+            self._bursts.labels(str(kind))
+        self._burst_detector = BurstDetector()
         self._check_seconds = Histogram(
             "nbstream_check_seconds",
             "Seconds of each stage of a check: wait (behind other checks, or for a thread), tokenize, score.",
@@ -69,53 +93,6 @@ class FilterMetrics:
 
     def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
         """Count the feedback of one message that was learned, or changed nothing."""
-        self._feedback.feedback_taken(lesson, source, actor)
-
-    def feedback_failed(self, label: str | None, source: str) -> None:
-        """Count the feedback of one message that could not be stored."""
-        self._feedback.feedback_failed(label, source)
-
-    def store_refused(self) -> None:
-        """Count one message whose feedback Redis refused to write."""
-        self._store_refusals.inc()
-
-    def autolearned(self, label: str, outcome: str) -> None:
-        """Count one message that a check was sure is ``label``, by what the autolearner did with it."""
-        self._autolearned.labels(label, outcome).inc()
-
-
-_log = logging.getLogger(__name__)
-
-
-class FeedbackMetrics:
-    """Counts feedback, for the filter and for the listeners that refuse it."""
-
-    def __init__(self, registry: MetricsRegistry) -> None:
-        self._feedback = Counter(
-            "nbstream_feedback",
-            "Messages sent as feedback, by source, label and outcome: learned, relearned, insisted, already, "
-            "unlearned, unknown, refused, failed.",
-            ["source", "label", "outcome"],
-            registry=registry.counts,
-        )
-        self._disagreement = Counter(
-            "nbstream_feedback_disagreement",
-            "Feedback whose label was not the verdict before it was learned.",
-            ["verdict", "label"],
-            registry=registry.counts,
-        )
-        self._bursts = Counter(
-            "nbstream_feedback_bursts",
-            "Bursts of feedback from one actor, by kind: contradicting, one_sided.",
-            ["kind"],
-            registry=registry.counts,
-        )
-        for kind in BurstKind:
-            self._bursts.labels(str(kind))
-        self._burst_detector = BurstDetector()
-
-    def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
-        """Count the feedback of one message that was learned, or changed nothing."""
         self._feedback.labels(source, lesson.label or "none", str(lesson.outcome)).inc()
         if lesson.outcome not in {"learned", "relearned", "insisted"} or lesson.label is None:
             return
@@ -131,6 +108,14 @@ class FeedbackMetrics:
     def feedback_refused(self, label: str, source: str) -> None:
         """Count feedback from a peer that may not teach."""
         self._feedback.labels(source, label, "refused").inc()
+
+    def store_refused(self) -> None:
+        """Count one message whose feedback Redis refused to write."""
+        self._store_refusals.inc()
+
+    def autolearned(self, label: str, outcome: str) -> None:
+        """Count one message that a check was sure is ``label``, by what the autolearner did with it."""
+        self._autolearned.labels(label, outcome).inc()
 
     def _log_bursts(self, before: Check, label: str, source: str, actor: str) -> None:
         """Count and log each burst once, with the lesson that makes it one."""

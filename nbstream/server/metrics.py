@@ -12,7 +12,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from nbstream.policy.actions import ActionKind
 
 if TYPE_CHECKING:
-    from nbstream.metrics.filter import FeedbackMetrics
+    from nbstream.filter.metrics import FilterMetrics
     from nbstream.metrics.registry import MetricsRegistry
 
 _RELAY_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 100.0)
@@ -28,11 +28,11 @@ class ConnectionCounts:
 
 
 class DeliveryMetrics:
-    """Counts what becomes of messages, for all listeners; ``feedback`` counts feedback."""
+    """Counts what becomes of messages, for all listeners; ``filter_metrics`` counts all feedback."""
 
-    def __init__(self, registry: MetricsRegistry, feedback: FeedbackMetrics) -> None:
+    def __init__(self, registry: MetricsRegistry, filter_metrics: FilterMetrics) -> None:
         self._registry = registry
-        self._feedback = feedback
+        self.filter_metrics = filter_metrics
         self._messages = Counter(
             "nbstream_messages",
             "Messages checked and answered, by listener and verdict; the verdict is none where the check failed, "
@@ -167,10 +167,6 @@ class DeliveryMetrics:
     def filter_failed(self, reason: str) -> None:
         """Count one check that failed."""
         self._failures.labels(reason).inc()
-
-    def feedback_refused(self, label: str, source: str) -> None:
-        """Count feedback from a peer that may not teach."""
-        self._feedback.feedback_refused(label, source)
 
     def relayed(self, codes: Sequence[str], seconds: float) -> None:
         """Count the next hop's replies to a message, and the seconds that they took."""
