@@ -1,4 +1,4 @@
-"""Whether this process can score mail and pass it on, and what is degraded; what is wrong with its activity.
+"""Whether this process can score mail and pass it on, and what is degraded.
 
 Rules: each way to be degraded is a kind of finding, defined here and nowhere else. ``/readyz`` says its sentence
 by the name of the part, and the page and ``nbstream doctor`` show the remedy too. The sentences name no hosts and
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.errors import StoreNotPrimary
-from nbstream.findings import FindingKind, note, problem, warning
+from nbstream.findings import FindingKind, note, problem
 from nbstream.listeners.http.listener import HealthStatus
 
 if TYPE_CHECKING:
@@ -62,34 +62,6 @@ BACKGROUND_FAILED = problem(
 )
 DRAINING = note("daemon.smtp", "The daemon is degraded: draining.", "Nothing, where it is to end or to restart.")
 
-PROCESS_SILENT = problem(
-    "daemon.processes",
-    "The process of {process} has said nothing for {seconds:.0f} s, or the clock of its host is behind.",
-    "See whether it runs, in its log why it does not reach Redis, and whether that clock is right.",
-)
-CLOCK_AHEAD = warning(
-    "daemon.processes",
-    "The clock of {host} is {seconds:.0f} s ahead of the clock of this host: its messages are shown that much "
-    "later.",
-    "Let both hosts set their clocks by NTP.",
-)
-VERSIONS_DIFFER = note(
-    "daemon.processes",
-    "The processes run different versions: {versions}.",
-    "Finish the upgrade, and restart the daemons that still run the older one.",
-)
-NOT_COUNTED = warning(
-    "daemon.activity",
-    "The numbers of verdicts of the last {span} lack up to {count} messages, because Redis could not be written "
-    "when they were checked.",
-    "Nothing, where Redis is there again; the metrics (/metrics) have numbers that do not need it.",
-)
-NO_NEWS = warning(
-    "daemon.events",
-    "The page is not told of news, because Redis does not allow its user to publish or to subscribe.",
-    "Give that user of Redis +publish +subscribe +unsubscribe and &nbstream:*; reload the page until then.",
-)
-
 _KINDS = (
     NOT_FOLLOWED,
     NOT_LOADED,
@@ -125,8 +97,13 @@ class HealthCheck:
 
     async def health(self) -> Health:
         """Return the health of this process at this moment. The next hop may be asked; see ``NextHop.problem``."""
-        parts = self._parts
-        findings = list(self.redis_findings())
+        findings = (*self.redis_findings(), *await self.other_findings())
+        takes_mail = not any(finding.check in {NEXT_HOP_AWAY.check, DRAINING.check} for finding in findings)
+        return Health(takes_mail and self._parts.mirror.totals is not None, findings)
+
+    async def other_findings(self) -> Sequence[Finding]:
+        """Return what is degraded but the use of Redis. The next hop may be asked; see ``NextHop.problem``."""
+        parts, findings = self._parts, []
         next_hop_problem = await parts.next_hop.problem()
         if next_hop_problem:
             findings.append(NEXT_HOP_AWAY(problem=next_hop_problem))
@@ -135,11 +112,9 @@ class HealthCheck:
             findings.append(QUARANTINE_AWAY(problem=quarantine_problem))
         if parts.background.failing:
             findings.append(BACKGROUND_FAILED(names=", ".join(parts.background.failing)))
-        is_draining = self._is_draining()
-        if is_draining:
+        if self._is_draining():
             findings.append(DRAINING())
-        is_loaded = parts.mirror.totals is not None
-        return Health(is_loaded and not next_hop_problem and not is_draining, tuple(findings))
+        return findings
 
     async def status(self) -> HealthStatus:
         """Return the health as ``/readyz`` says it."""

@@ -33,7 +33,8 @@ def make_http_listener(  # noqa: PLR0913, PLR0917 - what the table of listeners 
 ) -> HttpListener:
     """Return the listener with all its routes."""
     # Imported here: where the listener is off, and in all commands, Jinja2 is not loaded.
-    from nbstream.daemon.page import make_page  # noqa: PLC0415 - see above
+    from nbstream.page.assembly import PageParts, make_page  # noqa: PLC0415 - see above
+    from nbstream.page.now_reader import DaemonFindings  # noqa: PLC0415 - see above
 
     passwords = PasswordCheck(
         Passwords(
@@ -63,7 +64,32 @@ def make_http_listener(  # noqa: PLR0913, PLR0917 - what the table of listeners 
         *rspamd.routes(),
     ]
     page = make_page(
-        settings, parts, limits, bytes_in_flight, model_lookups, message_service, health_check, passwords
+        PageParts(
+            settings,
+            section,
+            limits,
+            bytes_in_flight,
+            passwords,
+            message_service,
+            parts.clients,
+            parts.model,
+            parts.mirror,
+            parts.autolearn.model if parts.autolearn else None,
+            parts.autolearn.mirror if parts.autolearn else None,
+            parts.recent_messages,
+            parts.next_hop,
+            parts.quarantine,
+            parts.metrics.delivery,
+            parts.metrics.registry,
+            DaemonFindings(
+                health_check.redis_findings,
+                health_check.other_findings,
+                model_lookups.findings,
+                lambda: parts.activity is None or parts.activity.writer.may_publish,
+            ),
+            model_lookups.model_state,
+            model_lookups.message_record,
+        )
     )
     return HttpListener(routes, access, limits, message_service, page)
 

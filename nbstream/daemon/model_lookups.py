@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nbstream.bayes.counts import Totals
 from nbstream.daemon.model_findings import budget_findings, learned_findings
 from nbstream.filter.message_record import MessageRecord, find_message_record
 from nbstream.findings import Severity
@@ -13,7 +12,7 @@ from nbstream.policy.verdict import ModelState
 from nbstream.wire.api_json import ModelStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from nbstream.config import Settings
     from nbstream.daemon.parts import ServerParts
@@ -49,19 +48,6 @@ class ModelLookups:
         if totals is None:
             return None
         return ModelState(totals.messages_by_label(), self.policy().min_learned)
-
-    def autolearned(self) -> Mapping[str, int] | None:
-        """Return how many messages of each class were learned without people; None where none are to be."""
-        layer = self.parts.autolearn
-        if layer is None:
-            return None
-        return (layer.mirror.totals or Totals()).messages_by_label()
-
-    async def autolearned_label(self, message_key: str) -> str | None:
-        """Return what a message was learned as without people, None if it was not. Raises ``StoreUnavailable``."""
-        layer = self.parts.autolearn
-        entry = await layer.model.entry(message_key) if layer else None
-        return entry.label if entry else None
 
     def findings(self) -> Sequence[Finding]:
         """Return what is not as it should be with what the model has learned, and with its budgets."""

@@ -13,7 +13,7 @@ import yaml
 
 from nbstream import config
 from nbstream.assembly.store import make_model, make_recent_messages, open_running_redis
-from nbstream.listeners.http.page.requests import Role
+from nbstream.listeners.http.access import Role
 from nbstream.store.logins import PageSessionStore
 from tests.integration.daemon import DaemonProcess, free_port, send, wait_until
 from tests.letters import letters

@@ -13,22 +13,22 @@ import pytest
 from playwright.sync_api import Route, expect
 
 from nbstream.findings import note, problem
-from nbstream.listeners.http.page.live_now import RELOAD
-from nbstream.listeners.http.page.login import SESSION_COOKIE
-from nbstream.listeners.http.page.now_view import EVENTS_PATH, NowView
-from nbstream.listeners.http.page.rendering import PageRenderer
-from nbstream.listeners.http.page.requests import Role
-from nbstream.listeners.http.page.responses import cookie_name, encode_event
-from nbstream.listeners.http.page.server import MAX_STREAMS
-from nbstream.listeners.http.page.static_files import load_static_files
+from nbstream.listeners.http.access import Role
+from nbstream.page.live_now import RELOAD
+from nbstream.page.login import SESSION_COOKIE
+from nbstream.page.now_view import EVENTS_PATH, NowView
+from nbstream.page.rendering import PageRenderer
+from nbstream.page.responses import cookie_name, encode_event
+from nbstream.page.server import MAX_STREAMS
+from nbstream.page.static_files import load_static_files
 from nbstream.policy.verdict import Verdict
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.browser.conftest import OpenVisitor
 from tests.browser.visitor import NARROW, Look, Visitor
 from tests.conftest import RedisServer
 from tests.integration.daemon import DEADLINE_SECONDS, wait_until
-from tests.listeners.http.page.now_sources import HOSTILE, MadeUpSource, make_now
-from tests.listeners.http.page.page_listener import open_page
+from tests.page.now_sources import HOSTILE, MadeUpSource, make_now
+from tests.page.page_listener import open_page
 
 SOME = {ago: {Verdict.HAM: 9, Verdict.UNSURE: ago % 3, Verdict.SPAM: ago % 5} for ago in range(60)}
 FINDINGS = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from nbstream.listeners.http.page.rendering import NAVIGATION
+from nbstream.page.rendering import NAVIGATION
 from tests.browser.conftest import OpenVisitor
 from tests.browser.site import Site
 from tests.browser.visitor import NARROW, Look, Visitor

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
 
-from nbstream.listeners.http.page.login import SESSION_COOKIE
-from nbstream.listeners.http.page.requests import PREFIX
-from nbstream.listeners.http.page.responses import cookie_name
+from nbstream.page.login import SESSION_COOKIE
+from nbstream.page.requests import PREFIX
+from nbstream.page.responses import cookie_name
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Playwright, Request, Response

@@ -52,11 +52,12 @@ async def test_a_message_is_explained_as_it_is_checked_now_with_what_was_learned
         lookups = ModelLookups(settings, parts, lambda: parts.spam_filter.policy)
         record = await lookups.message_record(check.id)
         learned = [
-            found
+            found.label
             for _, raw in letters(10, seed=8)
-            if (found := await lookups.autolearned_label(Message.parse(raw).key))
+            if (found := await parts.autolearn.model.entry(Message.parse(raw).key))
         ]
-        assert lookups.autolearned() == {"ham": learned.count("ham"), "spam": learned.count("spam")}
+        assert layer.totals
+        assert layer.totals.messages_by_label() == {"ham": learned.count("ham"), "spam": learned.count("spam")}
         assert learned
         assert record
         assert record.checked

@@ -20,8 +20,8 @@ from nbstream.daemon.listeners import ListenerEntry
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.server import Server
 from nbstream.engine.choice import PYTHON
-from nbstream.listeners.http.page.login import SESSION_COOKIE
-from nbstream.listeners.http.page.responses import cookie_name
+from nbstream.page.login import SESSION_COOKIE
+from nbstream.page.responses import cookie_name
 from nbstream.server.peers import Teachers
 from nbstream.server.runtime import Runtime
 from nbstream.store.logins import PageSessionStore

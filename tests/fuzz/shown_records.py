@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from nbstream.filter.message_record import MessageRecord
-from nbstream.listeners.http.page.message_view import MessageLookups, MessageView
-from nbstream.listeners.http.page.messages_view import MemoryOptions, MessagesView
-from nbstream.listeners.http.page.quarantine_view import PageQuarantine
-from nbstream.listeners.http.page.rendering import PageRenderer
-from nbstream.listeners.http.page.requests import Answer, Page, PageRequest, Role, Session, View
-from nbstream.listeners.http.page.teaching_view import TeachingView
+from nbstream.listeners.http.access import Role
+from nbstream.page.message_view import MessageLookups, MessageView
+from nbstream.page.messages_view import MemoryOptions, MessagesView
+from nbstream.page.quarantine_view import PageQuarantine
+from nbstream.page.rendering import PageRenderer
+from nbstream.page.requests import Answer, Page, PageRequest, Session, View
+from nbstream.page.teaching_view import TeachingView
 from nbstream.policy.verdict import ModelState
 from nbstream.server.message_service import MessageHandler
 from nbstream.store.model.history import History, HistoryChange, HistoryRecord, RecentChanges

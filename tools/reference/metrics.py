@@ -18,8 +18,8 @@ from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
 from nbstream.listeners.dovecot.metrics import SpoolMetrics
-from nbstream.listeners.http.page.metrics import PageMetrics
 from nbstream.listeners.stream.metrics import StreamMetrics
+from nbstream.page.metrics import PageMetrics
 from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.store.connection import Primary

@@ -17,14 +17,13 @@ import uvloop
 from nbstream import config, logs
 from nbstream.addresses import TcpAddress
 from nbstream.cli.arguments import current_user
-from nbstream.cli.page_link import link_note, link_url
 from nbstream.daemon import signals as ending
 from nbstream.daemon import signals as thread_switching
-from nbstream.daemon.page_links import create_page_link
 from nbstream.daemon.process import SingleProcessDaemon
 from nbstream.daemon.service_manager import ServiceManager
 from nbstream.daemon.supervisor import Supervisor
 from nbstream.errors import NbstreamError
+from nbstream.page.links import create_page_link, link_note, link_url
 from nbstream.server import names
 from nbstream.store.cancellation import cancel_and_wait
 

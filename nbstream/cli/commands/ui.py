@@ -9,11 +9,10 @@ from nbstream import config
 from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.cli import interrupts
 from nbstream.cli.arguments import current_user
-from nbstream.cli.page_link import link_note, link_url
 from nbstream.cli.terminal import print_note
-from nbstream.daemon.page_links import create_page_link
 from nbstream.daemon.status import ask_daemon_status
 from nbstream.errors import ConfigError, NotRunning
+from nbstream.page.links import create_page_link, link_note, link_url
 
 if TYPE_CHECKING:
     from nbstream.addresses import ListenAddress

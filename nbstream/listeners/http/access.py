@@ -31,11 +31,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from nbstream.errors import StoreUnavailable
-from nbstream.listeners.http.page.requests import Role
 from nbstream.server.peers import Network, Peer, Teachers
 from nbstream.store.logins import COUNTED_SECONDS
 
@@ -49,6 +49,17 @@ HeaderFields: TypeAlias = Sequence[tuple[str, str]]
 _PORT_SUFFIX = re.compile(r":[0-9]*\Z")
 _FORWARDING_FIELDS = frozenset({"x-forwarded-for", "x-real-ip"})
 _ORIGIN_FIELDS = frozenset({"host", "forwarded", *_FORWARDING_FIELDS})
+
+
+class Role(StrEnum):
+    """What somebody may do: read, or also teach and release."""
+
+    READ = "read"
+    TEACH = "teach"
+
+    def includes(self, needed: Role) -> bool:
+        """Return whether this role may do what ``needed`` may."""
+        return self is Role.TEACH or needed is Role.READ
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """The HTTP listener: it serves routes, and refuses requests without the right to them.
 
 Rules: a request with an ``Origin`` field is refused, because a page in a browser could post to loopback; other
-origins get no permission (no CORS). The page below ``/ui/`` has its own rules (``page.server``). The answer to a
-request that fails does not say why.
+origins get no permission (no CORS). The page below ``/ui/`` has its own rules (``nbstream.page.server``). The
+answer to a request that fails does not say why.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from aiohttp import HttpVersion11, web
 
 from nbstream.errors import NbstreamError
 from nbstream.listeners.http.access import (
     HttpAccess,
+    Role,
     TooManyFailures,
     failure_sources,
     offered_passwords,
     origin_fields,
 )
 from nbstream.listeners.http.connections import HttpConnection, HttpConnections, complete_fields
-from nbstream.listeners.http.page.requests import Role
 from nbstream.listeners.http.responses import FAULT, RequestRefused, error_problem, json_response, refusal_response
 from nbstream.listeners.http.route_table import RouteTable
 from nbstream.logs import event_fields
@@ -37,7 +37,6 @@ from nbstream.wire import api_json
 from nbstream.wire.api_json import HttpProblem
 
 if TYPE_CHECKING:
-    from nbstream.listeners.http.page.server import PageServer
     from nbstream.server.message_service import MessageService
     from nbstream.server.runtime import Runtime
 
@@ -130,11 +129,30 @@ def health_routes(health: Callable[[], Awaitable[HealthStatus]]) -> Iterable[Rou
     return Route("GET", "/healthz", alive, AccessLevel.OPEN), Route("GET", "/readyz", ready, AccessLevel.OPEN)
 
 
+class SubApplication(Protocol):
+    """What is served beside the routes, with rules of its own; here, because the page is in a layer above."""
+
+    def prepare(self) -> None:
+        """Begin to make what the first request would have to wait for; called when the listener has started."""
+
+    async def close(self) -> None:
+        """End what is done between requests; no request comes any more."""
+
+    def serves(self, path: str) -> bool:
+        """Return whether a request for this path belongs to it."""
+
+    async def answer(self, request: web.BaseRequest, peer: Peer, connection: HttpConnection) -> web.StreamResponse:
+        """Answer a request. What it raises ``refusal`` answers, once it is an ``HttpProblem``."""
+
+    def refusal(self, problem: HttpProblem, *, close: bool, allow: str | None) -> web.Response:
+        """Return the answer that says why a request is refused."""
+
+
 class HttpListener:
     """Serves routes on one socket.
 
     ``message_service`` is the service that the routes check and teach with; None where they do neither. ``page``
-    answers what is below ``/ui/``; None where there is no page.
+    is served beside the routes; None where there is no page.
     """
 
     def __init__(
@@ -143,7 +161,7 @@ class HttpListener:
         access: HttpAccess | None = None,
         limits: ListenerLimits | None = None,
         message_service: MessageService | None = None,
-        page: PageServer | None = None,
+        page: SubApplication | None = None,
     ) -> None:
         self._access = access
         self._limits = limits or ListenerLimits()

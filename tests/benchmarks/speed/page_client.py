@@ -15,9 +15,9 @@ from urllib.parse import urljoin
 
 from nbstream import config
 from nbstream.assembly.store import make_model, open_running_redis
-from nbstream.listeners.http.page.login import SESSION_COOKIE
-from nbstream.listeners.http.page.requests import Role
-from nbstream.listeners.http.page.responses import cookie_name
+from nbstream.listeners.http.access import Role
+from nbstream.page.login import SESSION_COOKIE
+from nbstream.page.responses import cookie_name
 from nbstream.store.logins import PageSessionStore
 from tests.benchmarks.speed.processes import CannotMeasure
 

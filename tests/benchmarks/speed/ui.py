@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import uvloop
 
-from nbstream.listeners.http.page.rendering import NAVIGATION
+from nbstream.page.rendering import NAVIGATION
 from tests.benchmarks.speed import clients
 from tests.benchmarks.speed.bench import Bench
 from tests.benchmarks.speed.daemons import Daemon, daemon, taught, write_config

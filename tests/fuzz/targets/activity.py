@@ -9,14 +9,14 @@ import asyncio
 from dataclasses import replace
 
 from nbstream.errors import StoreUnavailable
-from nbstream.listeners.http.page.now_view import ProcessNow, view_values
-from nbstream.listeners.http.page.rendering import PageRenderer
-from nbstream.listeners.http.page.requests import Page
+from nbstream.page.now_view import ProcessNow, view_values
+from nbstream.page.rendering import PageRenderer
+from nbstream.page.requests import Page
 from nbstream.store.activity import ActivitySpan, parse_counts, sum_activity, unpack_process
 from nbstream.store.redis_errors import readable_replies
 from tests.fuzz.page_elements import assert_own_elements
 from tests.fuzz.target import FuzzTarget
-from tests.listeners.http.page.now_sources import make_now
+from tests.page.now_sources import make_now
 
 _NOW = 1_800_000_000.0
 _renderer = PageRenderer("1")

@@ -14,11 +14,12 @@ from redis.asyncio import Redis
 from nbstream.listeners.http.access import PasswordCheck, Passwords
 from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.listener import HttpListener
-from nbstream.listeners.http.page.forms import MAX_FORM_BYTES
-from nbstream.listeners.http.page.login import PageLogin, PageSessions, csrf_token, seal
-from nbstream.listeners.http.page.metrics import PageMetrics
-from nbstream.listeners.http.page.rendering import PageRenderer
-from nbstream.listeners.http.page.requests import (
+from nbstream.metrics.registry import MetricsRegistry
+from nbstream.page.forms import MAX_FORM_BYTES
+from nbstream.page.login import PageLogin, PageSessions, csrf_token, seal
+from nbstream.page.metrics import PageMetrics
+from nbstream.page.rendering import PageRenderer
+from nbstream.page.requests import (
     Answer,
     Event,
     EventStream,
@@ -28,10 +29,9 @@ from nbstream.listeners.http.page.requests import (
     PageRoute,
     Redirect,
 )
-from nbstream.listeners.http.page.responses import SECURITY_FIELDS
-from nbstream.listeners.http.page.server import PageServer
-from nbstream.listeners.http.page.static_files import load_static_files
-from nbstream.metrics.registry import MetricsRegistry
+from nbstream.page.responses import SECURITY_FIELDS
+from nbstream.page.server import PageServer
+from nbstream.page.static_files import load_static_files
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.store.logins import AttemptCount, AttemptCounts, PageSessionStore, StoredLogin, is_token
 from nbstream.store.model.keys import ModelKeys

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 
-from nbstream.listeners.http.page.forms import MAX_FORM_FIELDS, read_form, read_query
-from nbstream.listeners.http.page.rendering import PageRenderer
-from nbstream.listeners.http.page.requests import Page, PageRefused, PageRequest
-from nbstream.listeners.http.page.teaching_view import ChangeSelection
-from nbstream.listeners.http.page.thresholds_view import FIELDS, read_trial, verdict_line
+from nbstream.page.forms import MAX_FORM_FIELDS, read_form, read_query
+from nbstream.page.rendering import PageRenderer
+from nbstream.page.requests import Page, PageRefused, PageRequest
+from nbstream.page.teaching_view import ChangeSelection
+from nbstream.page.thresholds_view import FIELDS, read_trial, verdict_line
 from nbstream.policy.envelope import Envelope
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.store.recent.message_rows import MessageRow

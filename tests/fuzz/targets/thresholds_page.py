@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 
-from nbstream.listeners.http.page.forms import read_query
-from nbstream.listeners.http.page.rendering import PageRenderer
-from nbstream.listeners.http.page.requests import Json, Page, PageRefused, PageRequest
-from nbstream.listeners.http.page.thresholds_view import ThresholdLookups, ThresholdsView
+from nbstream.page.forms import read_query
+from nbstream.page.rendering import PageRenderer
+from nbstream.page.requests import Json, Page, PageRefused, PageRequest
+from nbstream.page.thresholds_view import ThresholdLookups, ThresholdsView
 from nbstream.policy.actions import VerdictActions
 from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.recipient_rules import RecipientRules

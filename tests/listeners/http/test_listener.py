@@ -17,7 +17,7 @@ from aiohttp.test_utils import make_mocked_request
 from redis.asyncio import Redis
 
 from nbstream.delivery import maildir
-from nbstream.listeners.http.access import HttpAccess, PasswordCheck, Passwords, offered_passwords
+from nbstream.listeners.http.access import HttpAccess, PasswordCheck, Passwords, Role, offered_passwords
 from nbstream.listeners.http.listener import (
     AccessLevel,
     HealthStatus,
@@ -26,9 +26,8 @@ from nbstream.listeners.http.listener import (
     health_routes,
     metrics_route,
 )
-from nbstream.listeners.http.page.forms import FORM_TYPE
-from nbstream.listeners.http.page.requests import Role
 from nbstream.listeners.http.route_table import last_segment
+from nbstream.page.forms import FORM_TYPE
 from nbstream.server.peers import Peer, Teachers
 from tests.listeners.http.http_listener import PRIZE, free_socket, open_http
 

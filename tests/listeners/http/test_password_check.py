@@ -10,8 +10,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.listeners.http import access as password_check
-from nbstream.listeners.http.access import PasswordCheck, Passwords, TooManyFailures, failure_sources
-from nbstream.listeners.http.page.requests import Role
+from nbstream.listeners.http.access import PasswordCheck, Passwords, Role, TooManyFailures, failure_sources
 from nbstream.server.peers import Peer
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.logins import AttemptCounts

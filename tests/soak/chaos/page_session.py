@@ -17,7 +17,7 @@ from contextlib import suppress
 from http.cookies import SimpleCookie
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from nbstream.listeners.http.page.login import csrf_token
+from nbstream.page.login import csrf_token
 from tests.soak.chaos.http_client import HttpHead, ask, open_exchange
 from tests.soak.chaos.journal import Journal, LessonOutcome
 from tests.soak.chaos.site import Host

@@ -1,0 +1,176 @@
+"""The page from its parts: its views, and who may log in."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from nbstream.assembly.filter import make_scorer
+from nbstream.assembly.store import make_row_search
+from nbstream.bayes.clues import NamedCounts
+from nbstream.bayes.counts import Totals
+from nbstream.listeners.http.bodies import BodyReader
+from nbstream.page.forms import MAX_FORM_BYTES
+from nbstream.page.lists import known_rows
+from nbstream.page.login import PageLogin, PageSessions
+from nbstream.page.message_view import PAGE_SOURCE, MessageLookups, MessageView
+from nbstream.page.messages_view import MemoryOptions, MessagesView
+from nbstream.page.metrics import PageMetrics
+from nbstream.page.now_reader import NowReader
+from nbstream.page.now_view import NowView
+from nbstream.page.quarantine_view import PageQuarantine, QuarantineView
+from nbstream.page.rendering import PageRenderer
+from nbstream.page.server import PageServer
+from nbstream.page.static_files import load_static_files
+from nbstream.page.teaching_view import TeachingView
+from nbstream.page.thresholds_view import ThresholdLookups, ThresholdsView
+from nbstream.page.tokens_view import TokensView
+from nbstream.page.undo_view import UndoView
+from nbstream.policy.config_bounds import MAX_FIRST_SCORES
+from nbstream.server.message_service import MessageHandler
+from nbstream.store.logins import AttemptCounts, PageSessionStore
+from nbstream.store.model.history import RecentChanges
+from nbstream.store.recent.message_rows import QuarantineOutcomes
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from nbstream.assembly.store import RedisClients
+    from nbstream.config import HttpListenerSettings, Settings
+    from nbstream.delivery.next_hop import NextHop
+    from nbstream.delivery.quarantine import Quarantine
+    from nbstream.filter.message_record import MessageRecord
+    from nbstream.filter.preview import HypotheticalCounts
+    from nbstream.filter.scorer import Scorer
+    from nbstream.listeners.http.access import PasswordCheck
+    from nbstream.metrics.registry import MetricsRegistry
+    from nbstream.page.now_reader import DaemonFindings
+    from nbstream.page.requests import View
+    from nbstream.policy.recipient_rules import RecipientRules
+    from nbstream.policy.verdict import ModelState
+    from nbstream.server.limits import BytesInFlight, ListenerLimits
+    from nbstream.server.message_service import MessageService
+    from nbstream.server.metrics import DeliveryMetrics
+    from nbstream.store.mirror.mirror import Mirror
+    from nbstream.store.model.autolearn_layer import AutolearnModel
+    from nbstream.store.model.model import Model
+    from nbstream.store.recent.checked_messages import RecentMessages
+
+
+@dataclass(frozen=True, slots=True)
+class PageParts:
+    """What the page is made of: parts of the daemon, and of the HTTP listener that serves it.
+
+    ``section``, ``limits`` and ``passwords`` are those of the listener. ``model_state`` returns None before the
+    counts are loaded, and ``message_record`` what is known of a message by its id.
+    """
+
+    settings: Settings
+    section: HttpListenerSettings
+    limits: ListenerLimits
+    bytes_in_flight: BytesInFlight
+    passwords: PasswordCheck
+    message_service: MessageService
+    clients: RedisClients
+    model: Model
+    mirror: Mirror
+    autolearn_model: AutolearnModel | None
+    autolearn_mirror: Mirror | None
+    recent_messages: RecentMessages
+    next_hop: NextHop
+    quarantine: Quarantine
+    delivery_metrics: DeliveryMetrics
+    registry: MetricsRegistry
+    findings: DaemonFindings
+    model_state: Callable[[], ModelState | None]
+    message_record: Callable[[str], Awaitable[MessageRecord | None]]
+
+    def message_handler(self) -> MessageHandler:
+        """Return what teaches for the page, by the rules in force."""
+        return MessageHandler(PAGE_SOURCE, self.message_service.runtime, self.delivery_metrics)
+
+    def rules(self) -> RecipientRules:
+        """Return the rules in force."""
+        return self.message_service.runtime.rules
+
+    def policy_labels(self) -> Mapping[str, str]:
+        """Return the patterns of the recipients by the names of the policies in force."""
+        return self.rules().patterns_by_name
+
+    def autolearned(self) -> Mapping[str, int] | None:
+        """Return how many messages of each class were learned without people; None where none are to be."""
+        layer = self.autolearn_mirror
+        return (layer.totals or Totals()).messages_by_label() if layer else None
+
+    async def autolearned_label(self, message_key: str) -> str | None:
+        """Return what a message was learned as without people, None if it was not. Raises ``StoreUnavailable``."""
+        entry = await self.autolearn_model.entry(message_key) if self.autolearn_model else None
+        return entry.label if entry else None
+
+    def hypothetical_scorer(self, counts: HypotheticalCounts) -> Scorer:
+        """Return what scores as checks do now, but with other counts."""
+        policy = self.message_service.runtime.spam_filter.policy
+        return make_scorer(self.settings, counts, policy, autolearned_counts=self.autolearn_mirror)
+
+    def named_counts(self) -> NamedCounts:
+        """Return all counts with their tokens. Raises ``StoreUnavailable`` before they are loaded."""
+        names, rows = self.mirror.snapshot()
+        return NamedCounts(names, rows, self.mirror.totals or Totals(), self.mirror.half_life.unit(time.time()))
+
+
+def make_page(parts: PageParts) -> PageServer:
+    """Return the page with all its views."""
+    settings, model, client = parts.settings, parts.model, parts.clients.client
+    row_search = make_row_search(settings, model)
+    find_rows = known_rows(row_search)
+    outcomes = QuarantineOutcomes(model.client, model.keys)
+    quarantine = PageQuarantine(parts.quarantine, parts.next_hop, parts.message_handler, outcomes.note)
+    static_files = load_static_files()
+    renderer = PageRenderer(static_files.version)
+    views: list[View] = [
+        NowView(
+            NowReader(settings, parts.clients, model.keys, parts.mirror, parts.findings), renderer.render_parts
+        ),
+        MessageView(
+            MessageLookups(
+                parts.message_record,
+                model.entry,
+                model.history.of_message,
+                find_rows,
+                parts.policy_labels,
+                parts.autolearned_label,
+            ),
+            quarantine,
+            parts.message_handler,
+        ),
+        ThresholdsView(
+            ThresholdLookups(
+                settings.model.name,
+                MAX_FIRST_SCORES,
+                lambda: parts.mirror.loaded_first_scores,
+                parts.model_state,
+                parts.rules,
+            )
+        ),
+        MessagesView(
+            row_search,
+            MemoryOptions(settings.memory.messages, settings.memory.hours, settings.remembers_envelopes),
+            model.labels,
+            parts.policy_labels,
+        ),
+        TeachingView(RecentChanges(model.history), parts.model_state, parts.autolearned, find_rows),
+        UndoView(model, parts.recent_messages, parts.hypothetical_scorer, find_rows),
+        TokensView(lambda: parts.mirror.vocabulary_size, parts.named_counts),
+        QuarantineView(quarantine, find_rows),
+    ]
+    store = PageSessionStore(client, model.keys)
+    return PageServer(
+        views,
+        PageLogin(store, parts.passwords, AttemptCounts(client, model.keys), parts.section.allow_from),
+        PageSessions(store, parts.passwords.passwords),
+        BodyReader(replace(parts.limits, max_message_bytes=MAX_FORM_BYTES), parts.bytes_in_flight, "a form"),
+        static_files,
+        renderer,
+        PageMetrics(parts.registry),
+    )

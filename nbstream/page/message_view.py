@@ -1,0 +1,420 @@
+"""The view of one message: what the filter thought and thinks of it, why, and who taught what; it can be taught.
+
+Rules: a lesson has the source ``page``, and whoever has logged in as its actor. It goes the way of the lessons of
+all listeners, and may be sent twice: an ordinary one never insists, and insisting names the ledger entry that is
+meant. Of quarantined mail the header and the text are shown as text. All of it was written by others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain, pairwise
+from typing import TYPE_CHECKING
+
+from nbstream.bayes.counts import WEIGHT_ONE
+from nbstream.errors import InputError, StoreUnavailable
+from nbstream.filter import LessonOutcome
+from nbstream.listeners.http.responses import error_problem
+from nbstream.page.axes import log_odds, probability
+from nbstream.page.lesson_sentences import describe_lesson
+from nbstream.page.lists import read_selected_ids
+from nbstream.page.quarantine_view import GONE, describe_unreadable
+from nbstream.page.rendering import format_probability
+from nbstream.page.requests import Page, PageRefused, PageRoute, Redirect
+from nbstream.page.waterfall import Axis, Mark, Step, StepKind, draw_waterfall, round_ticks
+from nbstream.policy.lesson_source import Insistence
+from nbstream.policy.verdict import contradicts_label, format_threshold
+from nbstream.server.request_errors import REQUEST_ERRORS
+from nbstream.tokens.origins import token_origin
+from nbstream.tokens.tokenizer import Tokens
+from nbstream.wire.api_json import is_message_id
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+    from nbstream.filter import LearnableMessage, Lesson
+    from nbstream.filter.message_record import MessageRecord
+    from nbstream.page.lists import FindRows
+    from nbstream.page.quarantine_view import PageQuarantine, QuarantinedMail, ShownMail
+    from nbstream.page.requests import Answer, PageRequest
+    from nbstream.policy.explanation import CountedClue, Explanation
+    from nbstream.policy.verdict import Thresholds
+    from nbstream.server.message_service import MessageHandler
+    from nbstream.store.model.history import HistoryRecord
+    from nbstream.store.model.ledger import LedgerEntry
+    from nbstream.store.recent.message_rows import MessageRow
+
+
+# The drawing of an explanation: which bars, which axis, and where on it the thresholds are.
+#
+# Rules: the axis is log-odds in nats, with the probability of each below. The prior and the clues add up to the
+# score. The calibration is a step from there to the log-odds of P(spam), where the last bar ends. The thresholds
+# are log-odds of probabilities too.
+
+DRAWN_CLUES = 14
+"""How many of the strongest clues have a bar of their own."""
+
+
+def make_axes(explanations: Sequence[Explanation]) -> Sequence[Axis]:
+    """Return the axis of each drawing: equally long, to be compared, and each with the thresholds that decided."""
+    marks = [list(_threshold_marks(each.thresholds)) for each in explanations]
+    bounds = [0.0, *(mark.at for mark in chain.from_iterable(marks))]
+    bounds += chain.from_iterable((step.start, step.end) for each in explanations for step in _steps(each))
+    low, high = min(bounds), max(bounds)
+    ticks = [Mark(tick, format_probability(probability(tick))) for tick in round_ticks(low, high)]
+    return [Axis(low, high, ticks, thresholds) for thresholds in marks]
+
+
+def draw_explanation(explanation: Explanation, axis: Axis, title: str) -> Markup:
+    """Return the waterfall of an explanation."""
+    return draw_waterfall(_steps(explanation), axis, title)
+
+
+def _threshold_marks(thresholds: Thresholds) -> Iterable[Mark]:
+    for name, threshold in (
+        ("unsure", thresholds.unsure),
+        ("spam", thresholds.spam),
+        ("reject", thresholds.reject),
+    ):
+        if threshold is not None and threshold <= 1:  # one above it is never reached
+            yield Mark(log_odds(threshold), f"{name} {format_threshold(threshold)}")
+
+
+def _steps(explanation: Explanation) -> Sequence[Step]:
+    clues = explanation.clues[:DRAWN_CLUES]
+    sums = list(accumulate((clue.log_ratio for clue in clues), initial=explanation.prior))
+    steps = [Step(StepKind.PRIOR, "prior: messages learned", 0.0, explanation.prior)]
+    steps += [
+        Step(StepKind.CLUE, clue.token.decode("utf-8", "replace"), start, end)
+        for clue, (start, end) in zip(clues, pairwise(sums), strict=True)
+    ]
+    others = len(explanation.clues) - len(clues)
+    if others:
+        steps.append(
+            Step(
+                StepKind.REST,
+                "1 weaker clue" if others == 1 else f"{others} weaker clues",
+                sums[-1],
+                explanation.score,
+            )
+        )
+    end = log_odds(explanation.probability)
+    result = f"P(spam) {format_probability(explanation.probability)}"
+    return [
+        *steps,
+        Step(StepKind.REST, "calibration: how sure such scores were right to be", explanation.score, end),
+        Step(StepKind.SCORE, result, 0.0, end),
+    ]
+
+
+PAGE_SOURCE = "page"
+"""The source of the lessons that people give on the page, in logs, metrics and the history."""
+
+_LESSONS_SECONDS = 30.0  # no lesson of many begins later than this after the first one: a browser waits
+_FIRST_ROWS = 30  # of the table of clues; the others are folded away
+_LESSONS = {"ham": "ham", "spam": "spam", "unlearn": None}
+_INSISTED = {"insist-ham": "ham", "insist-spam": "spam"}
+_GROUPS = ("header and structure", "text and links", "header as written")  # in the order of Tokens.groups
+
+_AS_TABLE = "The table of clues says the same in numbers."
+_UNKNOWN = "There is no message with this id, or it is not remembered any more."
+_UNKNOWN_ACTION = "Nothing was changed: a message has no such action."
+
+
+@dataclass(frozen=True, slots=True)
+class MessageLookups:
+    """Where the view finds what it shows of a message, by its id; all raise ``StoreUnavailable``.
+
+    ``history`` gets the ledger entry too, and returns records with the newest first. ``probability_curve`` returns
+    the calibration of now. ``policy_labels`` returns how the policies of the rules are shown, by their names.
+    ``autolearned_label`` returns what the message was learned as without people.
+    """
+
+    record: Callable[[str], Awaitable[MessageRecord | None]]
+    ledger_entry: Callable[[str], Awaitable[LedgerEntry | None]]
+    history: Callable[[str, LedgerEntry | None], Awaitable[Sequence[HistoryRecord]]]
+    rows: FindRows
+    policy_labels: Callable[[], Mapping[str, str]]
+    autolearned_label: Callable[[str], Awaitable[str | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class ClueRow:
+    """A clue of a check, of the check now, or of both; what is None is of the other one alone.
+
+    The counts are numbers of messages, by their weight.
+    """
+
+    token: str
+    origin: str
+    group: str
+    then: CountedWeight | None
+    now: CountedWeight | None
+
+
+@dataclass(frozen=True, slots=True)
+class CountedWeight:
+    """The log-ratio of a clue in nats, and the messages of each class that had it (None: nothing is counted)."""
+
+    log_ratio: float
+    ham: float | None
+    spam: float | None
+
+    @classmethod
+    def of(cls, clue: CountedClue) -> CountedWeight:
+        """Return the weight of a clue, with its counts as numbers of messages."""
+        ham, spam = (None if count is None else count / WEIGHT_ONE for count in (clue.ham, clue.spam))
+        return cls(clue.log_ratio, ham, spam)
+
+    def rounded(self) -> tuple[float | None, ...]:
+        """Return the numbers with the digits that are shown."""
+        numbers = (self.log_ratio, self.ham, self.spam)
+        return tuple(None if each is None else round(each, 2) for each in numbers)
+
+
+class MessageView:
+    """``/ui/messages/{id}``, and the lessons of a list.
+
+    ``message_handler`` makes what teaches as is configured now.
+    """
+
+    def __init__(
+        self,
+        lookups: MessageLookups,
+        waiting: PageQuarantine,
+        message_handler: Callable[[], MessageHandler],
+    ) -> None:
+        self._lookups = lookups
+        self._quarantine = waiting
+        self._message_handler = message_handler
+
+    def routes(self) -> Iterable[PageRoute]:
+        """Return the routes of the view."""
+        return (
+            PageRoute("GET", "/ui/messages/{id}", self._show),
+            PageRoute("POST", "/ui/messages/{id}", self._change),
+            PageRoute("POST", "/ui/messages", self._teach_many),
+        )
+
+    async def _show(self, request: PageRequest) -> Answer:
+        message_id = _read_id(request)
+        record = await self._lookups.record(message_id)
+        mail = await self._find_quarantined(message_id)
+        entry = record.entry if record else None
+        history = await self._lookups.history(message_id, entry)
+        if record is None and mail is None and not history:
+            raise PageRefused(404, _UNKNOWN)
+        row = (await self._lookups.rows([message_id])).get(message_id)
+        shown = await self._show_quarantined(mail)
+        values: dict[str, object] = {
+            "id": message_id,
+            "record": record,
+            "entry": entry,
+            "autolearned_label": None if entry else await self._lookups.autolearned_label(message_id),
+            "contradicted": bool(record and entry and _is_contradicted(record.explanation_now, entry)),
+            "subject": _subject(row, shown),
+            "envelope": row.envelope if row else None,
+            "outcome": row.outcome if row else None,
+            "history": history,
+            "mail": mail,
+            "policy_labels": self._lookups.policy_labels(),
+            "shown": shown,
+            "then": None,
+            "now": None,
+            "is_same_now": False,
+            "rows": (),
+        }
+        if record:
+            values |= _explain(record)
+        return Page("message.html", values)
+
+    async def _find_quarantined(self, message_id: str) -> QuarantinedMail | None:
+        try:
+            return await self._quarantine.find(message_id)
+        except InputError:  # the view of the quarantine says why
+            return None
+
+    async def _show_quarantined(self, mail: QuarantinedMail | None) -> ShownMail | None:
+        if mail is None:
+            return None
+        try:
+            return await self._quarantine.show(mail)
+        except InputError:  # released or removed just now, or damaged: the view of the quarantine says so
+            return None
+
+    async def _change(self, request: PageRequest) -> Answer:
+        message_id, action = _read_id(request), request.form_value("action")
+        if action == "release":
+            return Redirect(_path(message_id), await self._release(message_id, request))
+        lesson: Lesson | None
+        if action in _LESSONS:
+            lesson = await self._learn(message_id, _LESSONS[action], request)
+        elif action in _INSISTED:
+            lesson = await self._insist(message_id, _INSISTED[action], request)
+        else:
+            raise PageRefused(400, _UNKNOWN_ACTION)
+        described = (
+            describe_lesson(lesson)
+            if lesson
+            else ("Nothing was changed: somebody has taught this message meanwhile. Look at it again.")
+        )
+        return Redirect(_path(message_id), described)
+
+    async def _teach_many(self, request: PageRequest) -> Answer:
+        """Teach the messages that were selected in a list; each has a result of its own."""
+        ids = read_selected_ids(request)
+        action = request.form_value("action")
+        if action not in _LESSONS:
+            raise PageRefused(400, _UNKNOWN_ACTION)
+        results = dict.fromkeys(ids, "Not tried: it took too long, or Redis went away. Do it once more.")
+        until = time.monotonic() + _LESSONS_SECONDS
+        for message_id in ids:
+            if time.monotonic() >= until:
+                break
+            try:
+                results[message_id] = describe_lesson(await self._learn(message_id, _LESSONS[action], request))
+            except PageRefused as refused:
+                results[message_id] = refused.text
+            except REQUEST_ERRORS as error:
+                results[message_id] = error_problem(error).detail
+                if isinstance(error, StoreUnavailable):
+                    break
+        return Page("lesson_results.html", {"results": results, "rows": await self._lookups.rows(ids)})
+
+    async def _insist(self, message_id: str, label: str, request: PageRequest) -> Lesson | None:
+        """Insist on the label, unless the message was taught since the form was made: then return None.
+
+        A form that is sent twice, to whichever worker, insists once: the second one finds another ledger entry.
+        """
+        version = request.form_value("version")
+        lesson = await self._learn(message_id, label, request, version)
+        if lesson.outcome is LessonOutcome.INSISTED:
+            return lesson
+        entry = await self._lookups.ledger_entry(message_id)
+        return lesson if entry and (entry.label, entry.version) == (label, version) else None
+
+    async def _learn(
+        self, message_id: str, label: str | None, request: PageRequest, insisted_version: str | None = None
+    ) -> Lesson:
+        """Learn the label, or insist on it where ``insisted_version`` names the ledger entry that has it."""
+        handler = self._message_handler()
+        message = await self._message_to_learn(message_id, handler)
+        insistence = Insistence.NEVER if insisted_version is None else Insistence.AT_ONCE
+        return await handler.learn(message, label, request.session.name, insistence, insisted_version)
+
+    async def _message_to_learn(self, message_id: str, handler: MessageHandler) -> LearnableMessage:
+        """Return what is remembered of the message, or else the message itself if it is quarantined."""
+        checked = await handler.runtime.spam_filter.recall(message_id)
+        if checked:
+            return checked
+        try:
+            mail = await self._quarantine.find(message_id)
+            if mail:
+                return await self._quarantine.message(mail)
+        except InputError as error:
+            raise PageRefused(503, describe_unreadable(error)) from error
+        raise PageRefused(
+            404,
+            (
+                "Nothing was changed: too little of this message is remembered to learn it. Teach the message "
+                "itself, by mail or with nbstream learn."
+            ),
+        )
+
+    async def _release(self, message_id: str, request: PageRequest) -> str:
+        """Release the message, and return what became of it."""
+        try:
+            mail = await self._quarantine.find(message_id)
+        except InputError as error:
+            return describe_unreadable(error)
+        if mail is None:
+            return GONE
+        again = request.form_value("again") == "yes"
+        result = await self._quarantine.release(mail, request.session.name, again=again)
+        return result.text if result.is_done else f"Not released: {result.text}"
+
+
+def _read_id(request: PageRequest) -> str:
+    if not is_message_id(request.path_id):
+        raise PageRefused(404, _UNKNOWN)
+    return request.path_id
+
+
+def _subject(row: MessageRow | None, shown: ShownMail | None) -> str | None:
+    """Return the subject of the message; None where it has none, or nobody knows it."""
+    if row and row.envelope:
+        return row.envelope.subject
+    return next((value for name, value in shown.text.fields if name == "Subject"), None) if shown else None
+
+
+def _path(message_id: str) -> str:
+    return f"/ui/messages/{message_id}"
+
+
+def _is_contradicted(now: Explanation, entry: LedgerEntry) -> bool:
+    return contradicts_label(entry.label, now.probability, now.thresholds, now.state)
+
+
+def _explain(record: MessageRecord) -> dict[str, object]:
+    """Return what the template says of both explanations: drawings on one axis, and one table of clues."""
+    then, now = record.explanation_at_check, record.explanation_now
+    now_axis, *then_axes = make_axes([now, then] if then else [now])
+
+    def show(explanation: Explanation, axis: Axis, title: str) -> dict[str, object]:
+        return {"explanation": explanation, "chart": draw_explanation(explanation, axis, title)}
+
+    rows = _clue_rows(record)
+    is_same_now = then is not None and _shown_digits(then) == _shown_digits(now)
+    return {
+        "then": show(then, then_axes[0], f"How the clues added up to P(spam) at the check. {_AS_TABLE}")
+        if then
+        else None,
+        "now": show(now, now_axis, f"How the clues add up to P(spam) now. {_AS_TABLE}"),
+        "is_same_now": is_same_now,
+        "rows": rows[:_FIRST_ROWS],
+        "more_rows": rows[_FIRST_ROWS:],
+    }
+
+
+def _shown_digits(explanation: Explanation) -> object:
+    """Return what is shown of an explanation, but for its time, with the digits that are shown."""
+    return (
+        explanation.verdict,
+        explanation.reason,
+        explanation.thresholds,
+        explanation.state.is_learning,
+        format_probability(explanation.probability),
+        (round(explanation.score, 2), round(explanation.prior, 2)),
+        {clue.token: CountedWeight.of(clue).rounded() for clue in explanation.clues},
+    )
+
+
+def _clue_rows(record: MessageRecord) -> Sequence[ClueRow]:
+    """Return the clues of both explanations, those with the largest weight in either of them first."""
+    then = {
+        clue.token: clue for clue in (record.explanation_at_check.clues if record.explanation_at_check else ())
+    }
+    now = {clue.token: clue for clue in record.explanation_now.clues}
+    groups = _groups_by_token(record)
+    strengths = {
+        token: max(abs(clues[token].log_ratio) for clues in (then, now) if token in clues)
+        for token in dict.fromkeys((*now, *then))
+    }
+    rows = []
+    for token in sorted(strengths, key=lambda token: (-strengths[token], token)):
+        name = token.decode("utf-8", "replace")
+        weights = (CountedWeight.of(clues[token]) if token in clues else None for clues in (then, now))
+        rows.append(ClueRow(name, token_origin(name), groups.get(token, ""), *weights))
+    return rows
+
+
+def _groups_by_token(record: MessageRecord) -> dict[bytes, str]:
+    """Return the name of the group of each token; the clues of other event models have none."""
+    if record.checked:
+        tokens = record.checked.tokens
+    else:
+        assert record.entry is not None  # one of the two is there
+        tokens = Tokens.from_all(record.entry.tokens)
+    return {token: name for name, group in zip(_GROUPS, tokens.groups, strict=True) for token in group}

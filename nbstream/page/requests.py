@@ -1,0 +1,142 @@
+"""What a view of the page is asked, and what it may answer; nothing here knows HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from nbstream.listeners.http.access import Role
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Somebody who has logged in.
+
+    ``name`` says who it is in the history. ``csrf_token`` stands in each form, so that no other site can send one.
+    ``is_verified``: Redis has confirmed the session just now; otherwise this process only remembers it, and
+    nothing may be changed.
+    """
+
+    role: Role
+    name: str
+    csrf_token: str = field(repr=False)
+    is_verified: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """One request of somebody who has logged in.
+
+    ``path_id`` is the last segment of the path where the route has ``{id}``, else empty. ``query`` has the first
+    value of each parameter. ``form`` has all values of each field of a POST. ``is_fragment``: a script of the page
+    asks, and gets the content without the layout.
+    """
+
+    session: Session
+    path_id: str = ""
+    query: Mapping[str, str] = field(default_factory=dict)
+    form: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    is_fragment: bool = False
+
+    def form_value(self, name: str) -> str:
+        """Return the first value of a field of the form, empty where there is none."""
+        return next(iter(self.form.get(name, ())), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A template of ``templates/`` with its values."""
+
+    template: str
+    values: Mapping[str, object] = field(default_factory=dict)
+    status: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """Another path, after a POST. ``flash`` is shown once, by the next page of the session."""
+
+    path: str
+    flash: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Json:
+    """Data for a script of the page."""
+
+    body: object
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One server-sent event: its name, and its data as JSON on one line, encoded once for all who get it."""
+
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class EventStream:
+    """Server-sent events, from ``subscribe`` on until the client goes, its session ends, or the process drains.
+
+    ``subscribe`` raises ``PageRefused`` where too many listen already. What it returns is closed in the end
+    (``aclose``), perhaps before its first event was asked for.
+    """
+
+    subscribe: Callable[[], AsyncGenerator[Event, None]]
+
+
+Answer: TypeAlias = Page | Redirect | Json | EventStream
+
+
+class PageRefused(Exception):
+    """A request is refused with this status; ``text`` is shown."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
+
+
+# The routes of the page: each view says which requests it answers, and which role they need.
+
+PREFIX = "/ui/"
+LOGIN_PATH = "/ui/login"
+LOGOUT_PATH = "/ui/logout"
+STATIC_PREFIX = "/ui/static/"
+
+PageHandler: TypeAlias = Callable[[PageRequest], Awaitable[Answer]]
+
+
+@dataclass(frozen=True, slots=True)
+class PageRoute:
+    """The handler of the requests with this method (GET or POST) to this path, which may end with ``{id}``.
+
+    ``role`` is needed to read; every POST needs ``Role.TEACH``.
+    """
+
+    method: str
+    path: str
+    handler: PageHandler
+    role: Role = Role.READ
+
+    @property
+    def needed_role(self) -> Role:
+        """The role that a request needs."""
+        return Role.TEACH if self.method == "POST" else self.role
+
+
+class View(Protocol):
+    """One view of the page."""
+
+    def routes(self) -> Iterable[PageRoute]:
+        """Return the routes that the view answers."""
+
+
+@runtime_checkable
+class WorkingView(Protocol):
+    """A view that does work of its own between requests."""
+
+    async def close(self) -> None:
+        """End that work; no request comes any more."""

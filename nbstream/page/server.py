@@ -1,0 +1,337 @@
+"""The page over HTTP: requests below ``/ui/`` become questions to views, and their answers become responses.
+
+Rules: the views are for people who have logged in. A request that changes something is a POST, and needs the role
+for teaching, a session that Redis has just confirmed, the token of the session, and an origin on this host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from nbstream.errors import NbstreamError, StoreUnavailable
+from nbstream.listeners.http.access import is_equal
+from nbstream.listeners.http.responses import RequestRefused, error_problem
+from nbstream.listeners.http.route_table import RouteTable, last_segment
+from nbstream.page.foreign_text import visible_text
+from nbstream.page.forms import may_ask, read_query, receive_form, well_formed
+from nbstream.page.login import (
+    SESSION_COOKIE,
+    LoginPages,
+    seal,
+    session_token,
+    unseal,
+)
+from nbstream.page.requests import (
+    LOGIN_PATH,
+    LOGOUT_PATH,
+    PREFIX,
+    STATIC_PREFIX,
+    EventStream,
+    Json,
+    Page,
+    PageRefused,
+    PageRequest,
+    Redirect,
+    WorkingView,
+)
+from nbstream.page.responses import (
+    PAGE_FIELDS,
+    SECURITY_FIELDS,
+    html_response,
+    json_response,
+    read_cookie,
+    redirect,
+    send_events,
+    set_cookie,
+)
+from nbstream.server.request_errors import is_request_error
+from nbstream.store.cancellation import cancel_and_wait
+from nbstream.wire.api_json import HttpProblem
+
+if TYPE_CHECKING:
+    from nbstream.listeners.http.bodies import BodyReader
+    from nbstream.listeners.http.connections import HttpConnection
+    from nbstream.page.login import PageLogin, PageSessions
+    from nbstream.page.metrics import PageMetrics
+    from nbstream.page.rendering import PageRenderer
+    from nbstream.page.requests import Answer, PageRoute, Session, View
+    from nbstream.page.static_files import StaticFiles
+    from nbstream.server.peers import Peer
+
+_log = logging.getLogger(__name__)
+
+_FLASH_COOKIE = "nbstream_flash"
+_FAVICON_PATH = "/favicon.ico"  # browsers ask for it where they show something that is no page, such as JSON
+_FLASH_SECONDS = 60
+_MAX_FLASH_LENGTH = 500  # four bytes a character at most: a cookie may have 4096
+_MAX_RUNNING = 8  # requests of a session at a time: a browser has six connections
+_EXPLAINED = {  # what failed, and what to do
+    403: (
+        "This is not allowed",
+        "Go back, reload the page, and try it again. If that does not help, log out and log in again.",
+    ),
+    404: ("There is no such page", "Look whether the address is whole, or go on with one of the views."),
+    413: ("This is too much at once", "Select less, and try it again."),
+    429: ("There were too many attempts", "Wait for a minute, and try it again."),
+    500: ("This failed", "Look into the log of the daemon: it says why."),
+    503: ("This is not possible now", "Try it again in some seconds."),
+}
+_OTHER_ERROR = ("This request cannot be answered", "Go back, reload the page, and try it again.")
+_STORE_AWAY = "Redis cannot be reached now."
+_TOO_MANY_REQUESTS = "Too many requests of your session are at work. Please try again in a moment."
+MAX_STREAMS = 5  # of a session at a time, of the twenty places that a process has; hidden pages need none
+_TOO_MANY_STREAMS = f"{MAX_STREAMS} pages of your session are kept up to date already. Close one for this one."
+
+
+class PageServer:
+    """Answers all requests below ``/ui/``."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - daemon.page alone makes one, of all parts of the page
+        self,
+        views: Sequence[View],
+        login: PageLogin,
+        sessions: PageSessions,
+        bodies: BodyReader,
+        static_files: StaticFiles,
+        renderer: PageRenderer,
+        metrics: PageMetrics,
+    ) -> None:
+        self._sessions = sessions
+        self._bodies = bodies
+        self._static_files = static_files
+        self._renderer = renderer
+        self._metrics = metrics
+        self._login_pages = LoginPages(login, bodies, renderer, metrics)
+        self._views = views
+        self._routes = RouteTable([route for view in views for route in view.routes()])
+        self._running: Counter[str] = Counter()
+        self._streams: Counter[str] = Counter()
+        self._preparing: asyncio.Task[None] | None = None
+
+    def prepare(self) -> None:
+        """Begin to make what the first request would have to wait for; mail does not wait for it."""
+        self._preparing = asyncio.create_task(self._renderer.compile_templates(), name="page: templates")
+
+    async def close(self) -> None:
+        """End what is done between requests; no request comes any more."""
+        if self._preparing is not None:
+            await cancel_and_wait(self._preparing)
+        for view in self._views:
+            if isinstance(view, WorkingView):
+                await view.close()
+
+    def serves(self, path: str) -> bool:
+        """Return whether a request for this path belongs to the page."""
+        return path.startswith(PREFIX) or path in {"/", PREFIX.rstrip("/"), _FAVICON_PATH}
+
+    async def answer(self, request: web.BaseRequest, peer: Peer, connection: HttpConnection) -> web.StreamResponse:
+        """Answer a request. What it raises ``refusal`` makes a page of, once it is an ``HttpProblem``."""
+        answer = await self._answer(request, peer, connection)
+        self._metrics.answered(answer.status)
+        return answer
+
+    async def _answer(
+        self, request: web.BaseRequest, peer: Peer, connection: HttpConnection
+    ) -> web.StreamResponse:
+        path = request.path
+        if path == _FAVICON_PATH:
+            return redirect(f"{STATIC_PREFIX}icon.svg")
+        if not path.startswith(PREFIX):
+            return redirect(PREFIX)
+        if not may_ask(request.method, request.headers):
+            raise RequestRefused(
+                403,
+                "This request does not come from a page of this host, or the browser does not say so.",
+                close=True,
+            )
+        if path.startswith(STATIC_PREFIX):
+            return self._static_file(request)
+        if path == LOGIN_PATH:
+            return await self._login_pages.answer(request, peer)
+        token = session_token(request)
+        session = await self._find_session(token)
+        if session is None:
+            return self._login_pages.ask_to_log_in(request)
+        return await self._answer_or_refuse(request, token, session, connection)
+
+    async def _answer_or_refuse(
+        self, request: web.BaseRequest, token: str, session: Session, connection: HttpConnection
+    ) -> web.StreamResponse:
+        """Answer a request of a session, whose navigation a refusal has as well."""
+        try:
+            return await self._answer_session(request, token, session, connection)
+        except PageRefused as refused:
+            return self._refusal_page(HttpProblem(refused.status, refused.text), session, says_what_to_do=True)
+        except RequestRefused as refused:
+            return self._refusal_page(refused.problem, session, close=refused.close, allow=refused.allow)
+        except NbstreamError as error:
+            if not is_request_error(error):
+                _log.exception("http: a request failed")
+            problem = error_problem(error)
+            if isinstance(error, StoreUnavailable):
+                problem = HttpProblem(problem.status, _STORE_AWAY)
+            return self._refusal_page(problem, session)
+
+    async def _find_session(self, token: str) -> Session | None:
+        try:
+            return await self._sessions.find(token) if token else None
+        except StoreUnavailable as error:
+            raise RequestRefused(503, "Redis cannot be reached: nobody can log in now.", close=True) from error
+
+    def refusal(self, problem: HttpProblem, *, close: bool, allow: str | None) -> web.Response:
+        """Return the page that says why a request is refused."""
+        self._metrics.answered(problem.status)
+        return self._refusal_page(problem, None, close=close, allow=allow)
+
+    def _refusal_page(
+        self,
+        problem: HttpProblem,
+        session: Session | None,
+        *,
+        says_what_to_do: bool = False,
+        close: bool = False,
+        allow: str | None = None,
+    ) -> web.Response:
+        status, detail = problem.status, problem.detail
+        heading, remedy = _EXPLAINED.get(status, _OTHER_ERROR)
+        values = {
+            "heading": heading,
+            "detail": ""
+            if detail == HTTPStatus(status).phrase
+            else visible_text(f"{detail[:1].upper()}{detail[1:]}"),
+            "remedy": "" if says_what_to_do else remedy,
+        }
+        page = Page("error.html", values)
+        html = self._renderer.render(page, PageRequest(session) if session else None)
+        response = html_response(html, problem.status)
+        if allow is not None:
+            response.headers["Allow"] = allow
+        if close:
+            response.force_close()
+        return response
+
+    async def _answer_session(
+        self, request: web.BaseRequest, token: str, session: Session, connection: HttpConnection
+    ) -> web.StreamResponse:
+        if request.path == LOGOUT_PATH:
+            return await self._log_out(request, token, session)
+        route = self._routes.find(request.method, request.path)
+        page_request = await self._read_request(request, route, session)
+        answer = await self._ask_view(route, page_request, token)
+        match answer:
+            case Page():
+                return await self._show_page(request, answer, page_request, token)
+            case Redirect():
+                response = redirect(answer.path)
+                if answer.flash:
+                    flash = seal(token, answer.flash[:_MAX_FLASH_LENGTH])
+                    set_cookie(response, request, _FLASH_COOKIE, flash, _FLASH_SECONDS)
+                return response
+            case Json():
+                return json_response(answer.body)
+            case EventStream():
+                return await self._send_events(request, answer, token, connection)
+
+    async def _ask_view(self, route: PageRoute, page_request: PageRequest, token: str) -> Answer:
+        """Return the answer of the view; who goes away leaves work behind, so each session has a bound."""
+        with _counted(self._running, token, _MAX_RUNNING, _TOO_MANY_REQUESTS):
+            return await route.handler(page_request)
+
+    async def _read_request(self, request: web.BaseRequest, route: PageRoute, session: Session) -> PageRequest:
+        if not session.role.includes(route.needed_role):
+            raise PageRefused(
+                403, "Nothing was changed: you have logged in to read only. Log out, and log in for teaching."
+            )
+        return PageRequest(
+            session,
+            well_formed(last_segment(request)) if route.path.endswith("{id}") else "",
+            read_query(request.rel_url.raw_query_string),
+            await self._read_form(request, session) if request.method == "POST" else {},
+            request.headers.get("X-Fragment") == "1",
+        )
+
+    async def _read_form(self, request: web.BaseRequest, session: Session) -> Mapping[str, Sequence[str]]:
+        if not session.is_verified:
+            raise PageRefused(503, _STORE_AWAY)
+        form = await receive_form(request, self._bodies)
+        if not is_equal(form.get("csrf", ("",))[0], session.csrf_token):
+            raise PageRefused(
+                403, "Nothing was changed: this form is not valid any more. Reload the page, and send it again."
+            )
+        return form
+
+    async def _show_page(
+        self, request: web.BaseRequest, page: Page, page_request: PageRequest, token: str
+    ) -> web.Response:
+        flash = "" if page_request.is_fragment else unseal(token, read_cookie(request, _FLASH_COOKIE))
+        html = self._renderer.render(page, page_request, path=request.path, flash=visible_text(flash))
+        response = html_response(html, page.status)
+        if flash:
+            set_cookie(response, request, _FLASH_COOKIE, "", 0)
+        return response
+
+    async def _log_out(self, request: web.BaseRequest, token: str, session: Session) -> web.Response:
+        if request.method != "POST":
+            raise RequestRefused(405, "Method Not Allowed", allow="POST")
+        await self._read_form(request, session)
+        await self._sessions.end(token)
+        _log.info("page: somebody logged out")
+        response = redirect(LOGIN_PATH)
+        set_cookie(response, request, SESSION_COOKIE, "", 0)
+        return response
+
+    def _static_file(self, request: web.BaseRequest) -> web.Response:
+        file = self._static_files.find(request.path.removeprefix(STATIC_PREFIX))
+        if file is None:
+            raise RequestRefused(404, "Not Found", close=True)
+        if request.method not in {"GET", "HEAD"}:
+            raise RequestRefused(405, "Method Not Allowed", allow="GET,HEAD", close=True)
+        fields = self._static_files.fields(file, request.rel_url.raw_query_string, request.headers)
+        if self._static_files.etag in request.headers.get("If-None-Match", ""):
+            return web.Response(status=304, headers={**SECURITY_FIELDS, **fields})
+        body = file.packed if "Content-Encoding" in fields else file.content
+        return web.Response(body=body, headers={**SECURITY_FIELDS, **fields})
+
+    async def _send_events(
+        self, request: web.BaseRequest, stream: EventStream, token: str, connection: HttpConnection
+    ) -> web.StreamResponse:
+        if request.method == "HEAD":
+            return web.Response(headers={**PAGE_FIELDS, "Content-Type": "text/event-stream"})
+
+        async def is_allowed() -> bool:
+            try:
+                return await self._sessions.find(token) is not None
+            except StoreUnavailable:
+                return False
+
+        # nginx would hold events back.
+        fields = {**PAGE_FIELDS, "X-Accel-Buffering": "no"}
+        with _counted(self._streams, token, MAX_STREAMS, _TOO_MANY_STREAMS):
+            events = stream.subscribe()
+            self._metrics.stream_opened()
+            try:
+                return await send_events(request, connection, events, fields, is_allowed)
+            finally:
+                self._metrics.stream_closed()
+
+
+@contextmanager
+def _counted(counts: Counter[str], token: str, limit: int, refusal: str) -> Iterator[None]:
+    """Count one more of a session until the end of the block. Raises ``PageRefused`` where there are ``limit``."""
+    if counts[token] >= limit:
+        raise PageRefused(503, refusal)
+    counts[token] += 1
+    try:
+        yield
+    finally:
+        counts[token] -= 1
+        if not counts[token]:
+            del counts[token]

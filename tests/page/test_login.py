@@ -1,0 +1,583 @@
+"""Logging in to the page, and all that is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from redis.asyncio import Redis
+
+from nbstream.errors import StoreUnavailable
+from nbstream.listeners.http import access as http_passwords
+from nbstream.listeners.http.access import Passwords, Role, is_equal
+from nbstream.metrics.registry import MetricsRegistry
+from nbstream.page import login
+from nbstream.page.login import PageSessions, csrf_token, login_name, seal, unseal
+from nbstream.page.requests import Answer, Page, PageRequest, PageRoute, Redirect
+from nbstream.page.responses import cookie_name
+from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.logins import PageSessionStore, StoredLogin, token_hash
+from nbstream.store.model.keys import ModelKeys
+from tests.conftest import RedisServer
+from tests.listeners.http.http_listener import rest
+from tests.page.page_listener import MODEL, Browser, PageListener, Response, open_page
+from tests.waiting import until
+
+PASSWORDS = Passwords("for reading", "for teaching")
+
+
+class WhoView:
+    """Tells who asks."""
+
+    def routes(self) -> Iterable[PageRoute]:
+        return PageRoute("GET", "/ui/", self._tell), PageRoute("POST", "/ui/change", self._change)
+
+    async def _tell(self, request: PageRequest) -> Answer:
+        session = request.session
+        return Page("error.html", {"heading": session.name, "detail": f"may {session.role}"})
+
+    async def _change(self, _: PageRequest) -> Answer:
+        return Redirect("/ui/")
+
+
+@pytest.fixture
+async def page(client: Redis) -> AsyncIterator[PageListener]:
+    async with open_page(client, WhoView(), passwords=PASSWORDS) as running:
+        yield running
+
+
+async def log_in(browser: Browser, **form: str) -> Response:
+    """Send the form of the login, and take the cookie that it gives."""
+    answer = await browser.post("/ui/login", form)
+    if answer.status == 200:
+        ((name, cookie),) = answer.cookies.items()
+        assert name.startswith("nbstream_session_")
+        browser.use_session(str(cookie["value"]))
+    return answer
+
+
+async def test_a_link_logs_in_once_and_only_by_its_button(page: PageListener) -> None:
+    link = await page.store.create_link("read", "user ann")
+    async with page.browser() as browser, page.browser() as other:
+        for _ in range(3):  # a preview fetches it
+            assert f'value="{link}"' in (await browser.get(f"/ui/login?link={link}")).text
+        answer = await log_in(browser, link=link)
+        assert (answer.status, '<meta http-equiv="refresh" content="0; url=/ui/">' in answer.text) == (200, True)
+        shown = (await browser.get("/ui/")).text
+        again = await log_in(other, link=link)
+        assert (again.status, "used before" in again.text) == (403, True)
+        assert again.cookies == {}
+    assert "<h1>page user ann</h1>" in shown
+    assert "may read" in shown
+
+
+async def test_the_cookie_is_for_the_page_alone(page: PageListener) -> None:
+    async with page.browser() as browser:
+        plain = await log_in(browser, link=await page.store.create_link("read", "ann"))
+    async with page.browser(X_Forwarded_Proto="https") as browser:
+        behind_tls = await log_in(browser, link=await page.store.create_link("read", "ann"))
+    async with page.browser(Sec_Fetch_Site="same-origin", Origin="https://mail.example") as browser:
+        behind_silent_proxy = await log_in(browser, link=await page.store.create_link("read", "ann"))
+    for answer, is_secure in ((plain, False), (behind_tls, True), (behind_silent_proxy, True)):
+        cookie = answer.cookies[page.cookie("nbstream_session")]
+        assert (cookie["httponly"], cookie["samesite"], cookie["path"]) == (True, "Strict", "/ui/")
+        assert cookie["max-age"] == str(12 * 3600)
+        assert cookie["domain"] == ""
+        assert bool(cookie["secure"]) is is_secure
+
+
+async def test_logins_requests_and_refusals_are_counted(client: Redis) -> None:
+    registry = MetricsRegistry()
+
+    def counted(name: str, **labels: str) -> float:
+        return registry.counts.get_sample_value(f"nbstream_page_{name}_total", labels) or 0.0
+
+    async with (
+        open_page(client, WhoView(), passwords=PASSWORDS, registry=registry) as page,
+        page.browser() as browser,
+    ):
+        await browser.get("/ui/login")
+        await log_in(browser, password="wrong", name="ann")
+        await log_in(browser, link="A" * 43)
+        await log_in(browser, password="for reading", name="ann")
+        await log_in(browser, link=await page.store.create_link("read", "ann"))
+        await browser.get("/ui/nothing")
+
+    for method in ("link", "password"):
+        assert counted("logins", method=method, outcome="accepted") == 1
+        assert counted("logins", method=method, outcome="refused") == 1
+    assert [counted("requests", status=status) for status in ("200", "403", "404")] == [3, 2, 1]
+
+
+async def test_two_daemons_on_one_host_have_cookies_of_their_own(page: PageListener, client: Redis) -> None:
+    async with (
+        open_page(client, WhoView()) as neighbour,
+        page.browser(Role.READ) as browser,
+        page.browser(Role.TEACH) as other,
+    ):
+        pages = [page.address, neighbour.address]
+        tokens = [browser.session_token, other.session_token]
+        cookies = "; ".join(
+            f"{cookie_name('nbstream_session', address)}={token}"
+            for address, token in zip(pages, tokens, strict=True)
+        )
+        async with page.browser(Cookie=cookies) as reader, neighbour.browser(Cookie=cookies) as teacher:
+            assert "may read" in (await reader.get("/ui/")).text
+            assert "may teach" in (await teacher.get("/ui/")).text
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("127.0.0.1:11334", "x_11334"),
+        ("[::1]:80", "x_80"),
+        ("[::1]", "x"),
+        ("mail.example", "x"),
+        ("mail.example:", "x"),
+        ("mail.example:1=2; y", "x"),
+        ("mail.example:\u0661", "x"),
+        ("mail.example:" + "1" * 6, "x"),
+        ("", "x"),
+    ],
+)
+def test_the_name_of_a_cookie_has_the_port_that_the_browser_uses(host: str, name: str) -> None:
+    assert cookie_name("x", host) == name
+
+
+@pytest.mark.parametrize("link", ["", "x", "A" * 43, "A" * 10_000, "<script>", "\udcff"])
+async def test_a_forged_link_is_refused(page: PageListener, link: str) -> None:
+    async with page.browser() as browser:
+        answer = await browser.post("/ui/login", {"link": link.encode("utf-8", "replace").decode()})
+        shown = await browser.get("/ui/login?link=%3Cscript%3E")
+    assert (answer.status, answer.cookies) == (403, {})
+    assert "<script>" not in answer.text + shown.text
+
+
+async def test_an_old_link_is_refused(page: PageListener, client: Redis) -> None:
+    link = await page.store.create_link("teach", "ann")
+    await client.pexpire(ModelKeys(MODEL).page_link(token_hash(link)), 0)
+    async with page.browser() as browser:
+        assert (await log_in(browser, link=link)).status == 403
+
+
+async def test_an_old_session_has_ended(page: PageListener, client: Redis) -> None:
+    async with page.browser(Role.TEACH) as browser:
+        assert (await browser.get("/ui/")).status == 200
+        await client.pexpire(ModelKeys(MODEL).page_session(token_hash(browser.session_token)), 0)
+        assert (await browser.get("/ui/")).status == 303
+        assert (await browser.post("/ui/change", {})).status == 403
+
+
+async def test_a_session_with_an_unknown_role_is_none(page: PageListener) -> None:
+    async with page.browser() as browser:
+        browser.use_session(await page.store.create_session("owner", "a later version"))
+        assert (await browser.get("/ui/")).status == 303
+
+
+@pytest.mark.parametrize(
+    ("passwords", "offered", "role"),
+    [
+        (PASSWORDS, "for reading", "read"),
+        (PASSWORDS, "for teaching", "teach"),
+        (PASSWORDS, "For reading", None),
+        (PASSWORDS, "", None),
+        (Passwords("only"), "only", "teach"),
+        (Passwords("only"), "None", None),
+        (Passwords(), "", None),
+        (Passwords(), "None", None),
+        (Passwords("p\u00e4ss"), "p\u00e4ss", "teach"),
+    ],
+)
+async def test_a_password_gives_its_role(
+    client: Redis, passwords: Passwords, offered: str, role: str | None
+) -> None:
+    async with open_page(client, WhoView(), passwords=passwords) as page, page.browser() as browser:
+        answer = await log_in(browser, password=offered, name="Ann Smith")
+        if role is None:
+            assert (answer.status, answer.cookies) == (403, {})
+        else:
+            assert answer.status == 200
+            assert f"may {role}" in (await browser.get("/ui/")).text
+            assert "<h1>page Ann-Smith</h1>" in (await browser.get("/ui/")).text
+
+
+def test_all_passwords_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+
+    def compare(offered: str, secret: str) -> bool:
+        compared.append(secret)
+        return is_equal(offered, secret)
+
+    monkeypatch.setattr(http_passwords, "is_equal", compare)
+    for offered in ("for teaching", "for reading", "neither"):
+        PASSWORDS.role_of(offered)
+    assert compared == ["for reading", "for teaching"] * 3
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("Ann", "Ann"),
+        ("  Ann\tSmith\n", "Ann-Smith"),
+        ("user root", "user-root"),
+        ("a\x1b[31m\u202eb", "a-[31m-b"),
+        ("x" * 1000, "x" * 100),
+        ("\x00", "192.0.2.1"),
+        ("", "192.0.2.1"),
+    ],
+)
+def test_who_types_a_name_is_called_by_it(typed: str, name: str) -> None:
+    assert login_name(typed, "192.0.2.1") == name
+
+
+async def test_ten_wrong_passwords_a_minute_are_looked_at(page: PageListener) -> None:
+    async with page.browser() as browser, page.browser(X_Forwarded_For="198.51.100.1") as other:
+        attempts = await asyncio.gather(*(browser.post("/ui/login", {"password": "x"}) for _ in range(20)))
+        assert sorted(answer.status for answer in attempts) == [403] * 10 + [429] * 10
+        refused = await log_in(browser, password="for teaching")
+        assert (refused.status, refused.headers["Retry-After"], refused.cookies) == (429, "60", {})
+
+        assert (await log_in(other, password="for teaching")).status == 200
+        assert (await log_in(browser, link=await page.store.create_link("teach", "ann"))).status == 200
+
+
+async def test_one_client_of_a_proxy_locks_out_no_other(page: PageListener) -> None:
+    async with page.browser(X_Forwarded_For="203.0.113.9") as guesser:
+        for _ in range(101):
+            assert (await guesser.post("/ui/login", {"password": "x"})).status in {403, 429}
+    async with page.browser(X_Forwarded_For="198.51.100.1") as other:
+        assert (await log_in(other, password="for teaching")).status == 200
+
+
+async def test_a_client_cannot_name_another_address_to_its_proxy(page: PageListener) -> None:
+    statuses = []
+    for number in range(11):
+        sent_by_client, added_by_proxy = f"X-Forwarded-For: 203.0.113.{number}", "X-Forwarded-For: 198.51.100.1"
+        reader, writer = await asyncio.open_connection(*page.address.split(":"))
+        head, blank, body = posted_login(page, "x").partition(b"\r\n\r\n")
+        writer.write(b"\r\n".join([head, sent_by_client.encode(), added_by_proxy.encode()]) + blank + body)
+        statuses.append((await rest(reader)).split()[1])
+        writer.close()
+        await writer.wait_closed()
+    assert statuses == [b"403"] * 10 + [b"429"]
+
+
+async def test_the_name_of_who_types_none_is_an_address_and_nothing_else(page: PageListener) -> None:
+    async with page.browser(X_Forwarded_For="::1%root logged in as user root") as browser:
+        assert (await log_in(browser, password="for teaching")).status == 200
+        assert "<h1>page ::1</h1>" in (await browser.get("/ui/")).text
+
+
+async def test_who_knows_the_password_cannot_fill_redis_with_sessions(page: PageListener, client: Redis) -> None:
+    async with page.browser() as browser:
+        statuses = [(await browser.post("/ui/login", {"password": "for reading"})).status for _ in range(62)]
+        assert statuses == [200] * 60 + [429] * 2
+        assert (await log_in(browser, link=await page.store.create_link("teach", "ann"))).status == 200
+    assert len(await client.keys(ModelKeys(MODEL).page_session("*"))) == 61
+
+
+@pytest.mark.parametrize(
+    ("changed", "statuses"),
+    [
+        (PASSWORDS, [200, 200, 200]),
+        (Passwords("for reading", "changed"), [200, 303, 200]),
+        (Passwords("changed", "for teaching"), [303, 200, 200]),
+        (Passwords("for reading"), [303, 303, 200]),  # which is for teaching now
+        (Passwords("for teaching"), [303, 200, 200]),
+        (Passwords(), [303, 303, 200]),
+    ],
+    ids=range(6),
+)
+async def test_a_session_ends_with_the_password_that_it_began_with(
+    client: Redis, changed: Passwords, statuses: list[int]
+) -> None:
+    async with AsyncExitStack() as stack:
+        page = await stack.enter_async_context(open_page(client, WhoView(), passwords=PASSWORDS))
+        sessions = [await stack.enter_async_context(page.browser()) for _ in range(3)]
+        await log_in(sessions[0], password="for reading")
+        await log_in(sessions[1], password="for teaching")
+        await log_in(sessions[2], link=await page.store.create_link("teach", "ann"))
+        restarted = await stack.enter_async_context(open_page(client, WhoView(), passwords=changed))
+        shown = []
+        for each in sessions:
+            browser = await stack.enter_async_context(restarted.browser())
+            browser.use_session(each.session_token)
+            shown.append((await browser.get("/ui/")).status)
+        stored = str([await client.get(key) for key in await client.keys("*session*")])
+    assert shown == statuses
+    assert not [secret for secret in ("for reading", "for teaching") if secret in stored]
+
+
+async def test_who_knows_the_password_may_log_in_often(page: PageListener) -> None:
+    async with page.browser() as browser:
+        for _ in range(12):
+            assert (await log_in(browser, password="for reading")).status == 200
+
+
+async def test_a_session_is_the_same_for_all_workers(client: Redis) -> None:
+    async with AsyncExitStack() as stack:
+        workers = [await stack.enter_async_context(open_page(client, WhoView())) for _ in range(2)]
+        browsers = [await stack.enter_async_context(worker.browser()) for worker in workers]
+        await log_in(browsers[0], link=await workers[1].store.create_link("teach", "ann"))
+        browsers[1].use_session(browsers[0].session_token)
+        assert [(await browser.get("/ui/")).status for browser in browsers] == [200, 200]
+
+        left = await browsers[1].post("/ui/logout", {})
+
+        assert (left.status, left.target) == (303, "/ui/login")
+        assert left.cookies[workers[1].cookie("nbstream_session")]["max-age"] == "0"
+        assert [(await browser.get("/ui/")).status for browser in browsers] == [303, 303]
+        assert (await browsers[0].post("/ui/change", {})).status == 403
+
+
+async def test_a_logout_needs_the_token_of_the_session(page: PageListener) -> None:
+    async with page.browser(Role.READ) as browser:
+        own, browser.csrf = browser.csrf, "0" * 64
+        assert (await browser.post("/ui/logout", {})).status == 403
+        assert (await browser.get("/ui/")).status == 200
+        browser.csrf = own
+        assert (await browser.post("/ui/logout", {})).status == 303
+        assert (await browser.get("/ui/")).status == 303
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        ("/ui/messages/abc?x=1&y=%20", "/ui/messages/abc?x=1&amp;y=%20"),
+        ("", "/ui/"),
+        ("https://evil.example/", "/ui/"),
+        ("//evil.example/ui/", "/ui/"),
+        ("/v1/model", "/ui/"),
+        ("/ui/\\evil.example", "/ui/"),
+        ("/ui/;url=https://evil.example", "/ui/"),
+        ('/ui/"><script>', "/ui/"),
+        ("/ui/" + "a" * 501, "/ui/"),
+    ],
+)
+async def test_a_login_leads_nowhere_else(page: PageListener, asked: str, shown: str) -> None:
+    async with page.browser() as browser:
+        link = await page.store.create_link("read", "ann")
+        answer = await log_in(browser, link=link, to=asked)
+    assert f'content="0; url={shown}"' in answer.text
+
+
+async def test_a_name_that_was_pointed_to_this_machine_gets_nothing(page: PageListener) -> None:
+    """A page of another site may make this host its own (DNS rebinding), but has no cookie and no secret."""
+    async with page.browser(Host="evil.example", Origin="http://evil.example") as browser:
+        assert (await browser.get("/ui/")).status == 303
+        assert (await browser.get("/ui/", Accept="*/*")).status == 403
+        assert (await browser.post("/ui/change", {})).status == 403
+        guesses = [await browser.post("/ui/login", {"password": str(number)}) for number in range(11)]
+    assert [answer.status for answer in guesses] == [403] * 10 + [429]
+    async with page.browser(Role.TEACH, Origin="http://evil.example") as browser:
+        assert (await browser.post("/ui/change", {}, Origin="http://evil.example")).status == 403
+
+
+@pytest.mark.parametrize("fields", [{"Origin": "http://evil.example"}, {"Sec_Fetch_Site": "cross-site"}])
+async def test_nobody_is_logged_in_by_another_site(page: PageListener, fields: dict[str, str]) -> None:
+    link = await page.store.create_link("teach", "ann")
+    async with page.browser() as browser:
+        assert (await browser.post("/ui/login", {"link": link}, **fields)).status == 403
+        assert (await log_in(browser, link=link)).status == 200
+
+
+async def test_nothing_secret_is_logged_or_answered(page: PageListener, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    link = await page.store.create_link("teach", "user ann")
+    async with page.browser() as browser:
+        answers = [
+            await browser.post("/ui/login", {"password": "a guess"}),
+            await log_in(browser, password="for teaching"),
+            await log_in(browser, link=link),
+            await browser.post("/ui/login", {"link": link}),
+            await browser.get("/ui/"),
+            await browser.get("/ui/nothing"),
+        ]
+        secrets = ["a guess", "for teaching", "for reading", link, browser.session_token]
+    told = [caplog.text, *[str(vars(record).get("fields")) for record in caplog.records]]
+    told += [answer.text for answer in answers]
+    assert not [secret for secret in secrets for text in told if secret in text]
+    refused = [vars(record)["fields"] for record in caplog.records if record.levelname == "WARNING"]
+    assert refused == [
+        {"peer": "127.0.0.1", "path": "/ui/login", "password": "wrong"},
+        {"peer": "127.0.0.1", "path": "/ui/login", "password": "none"},
+    ]
+    assert "for teaching" not in repr(PASSWORDS)
+
+
+@pytest.fixture
+async def own_client(own_redis: RedisServer) -> AsyncIterator[Redis]:
+    client = open_client(ConnectionOptions(own_redis.url, timeout_seconds=1))
+    yield client
+    await client.aclose()
+
+
+@pytest.mark.parametrize("is_hanging", [False, True], ids=["stopped", "hanging"])
+async def test_without_redis_who_was_there_reads_and_nobody_comes(
+    own_redis: RedisServer, own_client: Redis, is_hanging: bool
+) -> None:
+    async with AsyncExitStack() as stack:
+        page = await stack.enter_async_context(open_page(own_client, WhoView(), passwords=PASSWORDS))
+        known = await stack.enter_async_context(page.browser(Role.TEACH))
+        unknown = await stack.enter_async_context(page.browser(Role.TEACH))
+        assert "may be old" not in (await known.get("/ui/")).text
+
+        if is_hanging:
+            own_redis.hang()
+            stack.callback(own_redis.go_on)
+        else:
+            own_redis.stop()
+
+        shown = await known.get("/ui/")
+        assert (shown.status, "may be old" in shown.text, "may teach" in shown.text) == (200, True, True)
+        assert (await known.post("/ui/change", {})).status == 503
+        assert (await known.post("/ui/logout", {})).status == 503
+        away = await unknown.get("/ui/")
+        assert (away.status, "nobody can log in" in away.text) == (503, True)
+        refused = await unknown.post("/ui/login", {"password": "for teaching"})
+        assert (refused.status, refused.cookies) == (503, {})
+
+        if is_hanging:
+            own_redis.go_on()
+        else:
+            own_redis.start()
+            known.use_session(await page.store.create_session("teach", "again"))
+
+        async def is_as_before() -> bool:
+            changed = await known.post("/ui/change", {})
+            return changed.status == 303 and "may be old" not in (await known.get("/ui/")).text
+
+        await until(is_as_before)
+
+
+def posted_login(page: PageListener, password: str = "for reading") -> bytes:
+    body = f"password={password.replace(' ', '+')}&name=ann".encode()
+    head = (
+        f"POST /ui/login HTTP/1.1\r\nHost: {page.address}\r\nOrigin: http://{page.address}\r\n"
+        f"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {len(body)}\r\n"
+        "Connection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+async def test_a_login_may_come_one_byte_at_a_time(page: PageListener) -> None:
+    reader, writer = await asyncio.open_connection(*page.address.split(":"))
+    for byte in posted_login(page):
+        writer.write(bytes([byte]))
+        await asyncio.sleep(0)  # lets the listener run
+    answer = await rest(reader)
+    writer.close()
+    await writer.wait_closed()
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert b"Set-Cookie: nbstream_session_" in answer
+
+
+async def test_a_browser_may_leave_at_any_byte(page: PageListener, caplog: pytest.LogCaptureFixture) -> None:
+    request = posted_login(page)
+    for length in range(0, len(request) + 1, 3):
+        _, writer = await asyncio.open_connection(*page.address.split(":"))
+        writer.write(request[:length])
+        await asyncio.sleep(0)  # lets the listener run
+        writer.transport.abort()
+    async with page.browser() as browser:
+        assert (await log_in(browser, password="for reading")).status == 200
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+# ``nbstream.page.login``: what a process knows of sessions, and what proves one.
+
+TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=100)
+
+
+@dataclass
+class Known:
+    """The sessions of a process that has seen some tokens before Redis went away."""
+
+    sessions: PageSessions
+    tokens: list[str] = field(default_factory=list)
+
+
+async def known_sessions(own_redis: RedisServer, count: int) -> Known:
+    client = open_client(ConnectionOptions(own_redis.url))
+    store = PageSessionStore(client, ModelKeys("m"))
+    known = Known(PageSessions(store, Passwords()))
+    for _ in range(count):
+        known.tokens.append(await store.create_session("teach", "ann"))
+        session = await known.sessions.find(known.tokens[-1])
+        assert session is not None
+        assert session.is_verified
+    await client.aclose()  # it connects again
+    own_redis.stop()
+    return known
+
+
+async def test_a_session_is_trusted_for_some_minutes_only(
+    own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = await known_sessions(own_redis, 1)
+    session = await known.sessions.find(known.tokens[0])
+    assert session is not None
+    assert not session.is_verified
+    monkeypatch.setattr(login, "_TRUSTED_SECONDS", 0.0)
+    with pytest.raises(StoreUnavailable):
+        await known.sessions.find(known.tokens[0])
+
+
+async def test_a_session_that_has_ended_is_not_trusted(
+    own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = await known_sessions(own_redis, 1)
+    later = time.time() + 12 * 3600
+    monkeypatch.setattr(time, "time", lambda: later)
+    with pytest.raises(StoreUnavailable):
+        await known.sessions.find(known.tokens[0])
+
+
+async def test_a_process_remembers_the_last_hundred_sessions(own_redis: RedisServer) -> None:
+    known = await known_sessions(own_redis, 101)
+    with pytest.raises(StoreUnavailable):
+        await known.sessions.find(known.tokens[0])
+    assert await known.sessions.find(known.tokens[1]) is not None
+
+
+async def test_a_session_that_another_process_ended_is_forgotten(client: Redis) -> None:
+    class Away(PageSessionStore):
+        is_away = False
+
+        async def find_session(self, token: str) -> StoredLogin | None:
+            if self.is_away:
+                raise StoreUnavailable("away")
+            return await super().find_session(token)
+
+    store = Away(client, ModelKeys("m"))
+    known, token = PageSessions(store, Passwords()), await store.create_session("read", "ann")
+    assert await known.find(token) is not None
+    await store.end_session(token)
+    assert await known.find(token) is None
+    store.is_away = True
+    with pytest.raises(StoreUnavailable):
+        await known.find(token)
+
+
+@given(TEXT, TEXT)
+def test_only_a_session_can_seal_for_itself(text: str, forged: str) -> None:
+    sealed = seal("a token", text)
+    assert unseal("a token", sealed) == text
+    assert unseal("another token", sealed) == ""
+    assert unseal("a token", forged) == ""
+    assert unseal("a token", f"{sealed}0") == ""
+
+
+def test_what_is_sealed_may_have_a_reply_of_another_server() -> None:
+    assert unseal("a token", seal("a token", "550 nicht m\udcf6glich \ud800")) == "550 nicht m?glich ?"
+
+
+def test_the_token_of_forms_is_not_that_of_the_session() -> None:
+    assert csrf_token("a") != csrf_token("b")
+    assert "a token" not in csrf_token("a token")

@@ -1,0 +1,132 @@
+"""``nbstream.page.rendering``."""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+import unicodedata
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jinja2 import UndefinedError
+
+from nbstream.page.foreign_text import visible_text
+from nbstream.page.rendering import (
+    PageRenderer,
+    foreign,
+    foreign_lines,
+    format_probability,
+    local_time,
+)
+from nbstream.page.requests import Page
+
+
+def test_foreign_text_is_isolated_and_escaped() -> None:
+    assert foreign("<script>alert(1)</script>\u202e") == (
+        '<bdi class="foreign">&lt;script&gt;alert(1)&lt;/script&gt;[U+202E]</bdi>'
+    )
+
+
+def test_long_foreign_text_is_cut_and_its_title_has_more_of_it() -> None:
+    assert foreign('a"b' * 2, 3) == '<bdi class="foreign" title="a&#34;ba&#34;b">a&#34;b…</bdi>'
+
+
+@pytest.mark.parametrize("nothing", [None, "", " ", "\u00a0\u3000\t\r\n", "\ufe0f\u034f", " " * 100 + "x"])
+def test_what_is_not_known_or_not_seen_is_a_dash(nothing: str | None) -> None:
+    assert foreign(nothing) == '<span class="none">\N{EN DASH}</span>'
+
+
+def test_a_time_is_an_element_that_programs_can_read() -> None:
+    element = local_time(0.0)
+    assert re.fullmatch(r'<time datetime="[-+:0-9T]+">[-: 0-9]+</time>', element)
+
+
+@pytest.mark.parametrize("at", [math.nan, math.inf, 1e300, -1e300])
+def test_what_is_no_time_is_a_dash(at: float) -> None:
+    assert local_time(at) == '<span class="none">\N{EN DASH}</span>'
+
+
+def test_lines_that_others_wrote_stay_lines_and_are_harmless() -> None:
+    assert foreign_lines("one\u202e <b>\r\ntwo\n\n\tthree") == (
+        '<bdi class="foreign">one[U+202E] &lt;b&gt;\ntwo\n\n three</bdi>'
+    )
+
+
+@pytest.mark.parametrize(
+    ("probability", "shown"),
+    [
+        (0.5, "0.500"),
+        (0.12345, "0.123"),
+        (0.999, "0.999"),
+        (0.99952, "0.9995"),
+        (1 - 3e-7, "> 0.999999"),
+        (3e-5, "0.00003"),
+        (0.0, "< 0.000001"),
+        (1.0, "> 0.999999"),
+    ],
+)
+def test_a_probability_near_its_ends_is_not_rounded_to_them(probability: float, shown: str) -> None:
+    assert format_probability(probability) == shown
+
+
+def test_an_unknown_value_fails() -> None:
+    renderer = PageRenderer("1")
+    template = renderer._environment.from_string("{{ no_such_value }}")
+    with pytest.raises(UndefinedError):
+        template.render()
+
+
+async def test_all_templates_are_compiled_beside_the_loop_before_anybody_asks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    renderer = PageRenderer("of no other listener")
+    environment = renderer._environment
+    compiled: list[tuple[str, int]] = []
+    compile_template: Any = environment.compile
+
+    def note_thread(source: str, name: str, *arguments: Any, **options: Any) -> Any:
+        compiled.append((name, threading.get_ident()))
+        return compile_template(source, name, *arguments, **options)
+
+    monkeypatch.setattr(environment, "compile", note_thread)
+    await renderer.compile_templates()
+    assert "Oh" in renderer.render(Page("error.html", {"heading": "Oh", "detail": ""}), None)
+
+    assert sorted(name for name, _ in compiled) == sorted(environment.list_templates())
+    assert threading.get_ident() not in {thread for _, thread in compiled}
+
+
+# ``nbstream.page.foreign_text``.
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Ordinary text, ü and 中文 and שלום", "Ordinary text, ü and 中文 and שלום"),
+        ("two\r\n lines\tand more", "two   lines and more"),
+        ("bell\a and escape\x1b[31m", "bell␇ and escape␛[31m"),
+        ("invoice\u202etxt.exe", "invoice[U+202E]txt.exe"),
+        ("\u2066isolated\u2069", "[U+2066]isolated[U+2069]"),
+        ("no\u200bspace", "no[U+200B]space"),
+        ("delete\x7f", "delete[U+007F]"),
+        ("half\udc80", "half[U+DC80]"),
+        ("filled\u3164\u1160", "filled[U+3164][U+1160]"),
+        ("e" + "\u0301" * 50, "e" + "\u0301" * 4),
+    ],
+)
+def test_what_is_hidden_is_shown(text: str, shown: str) -> None:
+    assert visible_text(text) == shown
+
+
+@given(st.text(alphabet=st.characters(), max_size=200))
+def test_nothing_hidden_is_left_and_nothing_is_added_to_the_rest(text: str) -> None:
+    shown = visible_text(text)
+    assert not [c for c in shown if unicodedata.category(c) in {"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"}]
+    assert visible_text(shown) == shown
+
+
+def test_the_length_is_bounded_before_anything_is_looked_at() -> None:
+    assert visible_text("a" * 10 + "\u202e", 10) == "a" * 10

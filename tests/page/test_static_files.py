@@ -1,0 +1,70 @@
+"""``nbstream.page.static_files``, and what the files may contain."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from importlib import resources
+
+import pytest
+
+from nbstream.page.static_files import StaticFiles, load_static_files
+
+
+@pytest.fixture(scope="module")
+def static_files() -> StaticFiles:
+    return load_static_files()
+
+
+def test_all_files_are_there_plain_and_packed(static_files: StaticFiles) -> None:
+    assert {"page.css", "page.js", "icon.svg"} <= set(static_files.files)
+    for file in static_files.files.values():
+        assert gzip.decompress(file.packed) == file.content
+
+
+@pytest.mark.parametrize(
+    ("accepted", "is_packed"),
+    [
+        ("gzip, deflate, br", True),
+        ("br;q=1.0, gzip;q=0.8", True),
+        ("GZIP", True),
+        ("", False),
+        ("br", False),
+        ("gzip;q=0", False),
+        ("gzip; q=0.000", False),
+        ("x-gzip", False),
+    ],
+)
+def test_a_browser_gets_what_it_can_read(static_files: StaticFiles, accepted: str, is_packed: bool) -> None:
+    fields = static_files.fields(static_files.files["page.css"], "", {"Accept-Encoding": accepted})
+    assert ("Content-Encoding" in fields) is is_packed
+
+
+def test_only_the_present_version_is_kept_for_ever(static_files: StaticFiles) -> None:
+    file = static_files.files["page.css"]
+    assert "immutable" in static_files.fields(file, static_files.version, {})["Cache-Control"]
+    for query in ("", "0" * 12, f"{static_files.version}x"):
+        assert static_files.fields(file, query, {})["Cache-Control"] == "no-cache"
+
+
+def test_nothing_is_fetched_from_elsewhere(static_files: StaticFiles) -> None:
+    for name, file in static_files.files.items():
+        text = file.content.decode().replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(r"https?:|//\w+\.\w|@import|url\(", text), name
+
+
+def test_first_view_is_small(static_files: StaticFiles) -> None:
+    assert sum(len(file.packed) for file in static_files.files.values()) < 60_000
+
+
+def test_no_script_runs_twice_because_a_page_names_what_another_script_imports() -> None:
+    folder = resources.files("nbstream.page")
+    scripts, templates = (
+        "".join(file.read_text() for file in folder.joinpath(name).iterdir() if file.name.endswith(ending))
+        for name, ending in (("static", ".js"), ("templates", ".html"))
+    )
+    imported = set(re.findall(r'from "\./(\w+\.js)"', scripts))
+    named = set(re.findall(r"/ui/static/(\w+\.js)", templates))
+
+    assert imported
+    assert not imported & named
