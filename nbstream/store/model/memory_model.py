@@ -90,7 +90,7 @@ class MemoryModel:
         """Replace ``old`` by ``new``; return the id of the change, or what the ledger holds instead of ``old``."""
         if self._ledger.get(message_key, {}).get("version") != (old.version if old else None):
             return LedgerConflict(await self.entry(message_key))
-        _apply_to_counts(self._counts, old, new)
+        apply_lesson(self._counts, old, new)
         if old and old.first_score:
             self._first_scores[old.label].remove(old.first_score)
         if new and new.first_score:
@@ -105,7 +105,7 @@ class MemoryModel:
         return change
 
 
-def _apply_to_counts(counts: Counts, old: LedgerEntry | None, new: LedgerEntry | None) -> None:
+def apply_lesson(counts: Counts, old: LedgerEntry | None, new: LedgerEntry | None) -> None:
     """Take back the counts of ``old`` and add those of ``new``."""
     if old:
         counts.subtract(old.tokens, CLASSES.index(old.label), old.weight, old.sums)
