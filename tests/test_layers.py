@@ -33,7 +33,7 @@ LAYERS = [
     {"config"},
     {"assembly"},
     {"page"},
-    {"daemon"},
+    {"daemon", "spam_filter"},
     {"doctor"},
     {"cli"},
 ]
@@ -146,7 +146,8 @@ def import_graph() -> dict[str, set[str]]:
         names = {name if name in NAMES else name.rpartition(".")[0] for name in imported(path)}
         return (names & NAMES.keys()) - {module_name(path)}
 
-    return {name: of(path) for name, path in NAMES.items()}
+    # The package itself has the public names, which are loaded when somebody first uses them.
+    return {name: of(path) if name != "nbstream" else set() for name, path in NAMES.items()}
 
 
 def test_every_package_has_its_layer() -> None:
@@ -160,6 +161,7 @@ def test_no_other_modules_stand_at_the_top() -> None:
         "errors",
         "findings",
         "logs",
+        "spam_filter",
         "system_users",
     }
 

@@ -15,7 +15,7 @@ from nbstream.config.live_settings import (
     merge_live_settings,
     policy_hash,
 )
-from nbstream.config.loading import find_config_file, load_settings
+from nbstream.config.loading import find_config_file, load_settings, make_settings
 from nbstream.config.policy import (
     ActionsSettings,
     FalsePositiveCost,
@@ -76,6 +76,7 @@ __all__ = [
     "find_config_file",
     "keys_awaiting_restart",
     "load_settings",
+    "make_settings",
     "merge_live_settings",
     "policy_hash",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import get_args
@@ -133,6 +134,11 @@ def load_settings(path: Path | None) -> Settings:
     if path is None:
         return _validated(Document(), "defaults")
     return _validated(read_document(path), str(path)).with_source(path)
+
+
+def make_settings(values: Mapping[str, object]) -> Settings:
+    """Return the settings of a mapping in the form of the file. Raises ConfigError, which lists all problems."""
+    return _validated(Document(dict(values)), "settings")
 
 
 def _validated(document: Document, name: str) -> Settings:

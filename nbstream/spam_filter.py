@@ -1,0 +1,382 @@
+"""The filter for programs, without a daemon: one object with three verbs.
+
+::
+
+    from nbstream import SpamFilter
+
+    with SpamFilter.open("mail.nbs") as spam_filter:
+        spam_filter.learn(raw, "spam")
+        result = spam_filter.check(raw)      # result.probability, .verdict, .reason, .clues
+        spam_filter.unlearn(raw)
+
+Rules: this is the core of the daemon, so the same lessons give the same verdicts. Bytes are mail, as it came over
+the wire or lies in a file; a ``str`` is a text of any other kind. An object may be used by several threads: it has
+a thread of its own, in which one call is worked on after another. It does not survive ``os.fork``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from concurrent.futures import Future
+    from contextlib import AbstractAsyncContextManager
+    from types import TracebackType
+    from typing import Self
+
+    from nbstream.bayes.counts import Totals
+    from nbstream.config import Settings
+    from nbstream.filter import Check, CountSource, Filter, Lesson, LessonStore
+    from nbstream.mail.message import Message
+    from nbstream.policy.incoming_message import MessageReader
+
+Label: TypeAlias = Literal["ham", "spam"]
+"""The two classes."""
+
+ProgramSettings: TypeAlias = "Mapping[str, object] | Path | None"
+"""The settings of the configuration file that concern checks and lessons: a mapping such as
+``{"verdict": {"spam": 0.98}}``, the path of a file, or None for the defaults."""
+
+_SOURCE = "python"
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Clue:
+    """A token with the weight that it carried.
+
+    ``log_odds`` is ln P(token | spam) - ln P(token | ham): above 0 it speaks for spam.
+    """
+
+    token: str
+    log_odds: float
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """The result of a check.
+
+    ``verdict`` is ``ham``, ``unsure``, ``spam`` or, where a threshold for it is set, ``reject``, by the thresholds
+    over ``probability``, which is P(spam). ``reason`` says why in words; it is ``learning N/M`` while the model
+    has too few messages to decide. ``log_odds`` is the score before calibration, and ``clues`` are the tokens that
+    made it, the strongest first. ``id`` identifies the message: two copies of one message have the same.
+    """
+
+    id: str
+    verdict: str
+    probability: float
+    reason: str
+    log_odds: float
+    clues: tuple[Clue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LessonResult:
+    """The result of a lesson, with the check of its message ``before`` and ``after`` it.
+
+    ``outcome`` is ``learned``, ``relearned`` (it had the other label), ``already`` (it had this label, and nothing
+    changed), ``insisted``, ``unlearned``, or ``unknown`` (nothing of it was there to be unlearned).
+    """
+
+    outcome: str
+    before: CheckResult
+    after: CheckResult
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    filter: Filter
+    reader: MessageReader
+    totals: Callable[[], Awaitable[Totals]]
+
+    def message(self, content: bytes | str, *, taught: bool = False) -> Message:
+        from nbstream.mail.message import Message  # noqa: PLC0415 - numpy and more are loaded when a filter opens
+
+        if isinstance(content, str):
+            return Message.from_text(content, self.reader.limits)
+        return self.reader.read_taught(content) if taught else self.reader.read_incoming(content)
+
+    async def check(self, content: bytes | str) -> CheckResult:
+        return _check_result(await self.filter.check(self.message(content)))
+
+    async def learn(self, content: bytes | str, label: Label, actor: str, *, insist: bool) -> LessonResult:
+        from nbstream.policy.lesson_source import Insistence  # noqa: PLC0415 - see above
+
+        insistence = Insistence.AT_ONCE if insist else Insistence.NEVER
+        message = self.message(content, taught=True)
+        return _lesson_result(await self.filter.learn(message, label, _SOURCE, actor, insistence))
+
+    async def unlearn(self, content: bytes | str, actor: str) -> LessonResult:
+        return _lesson_result(await self.filter.unlearn(self.message(content, taught=True), _SOURCE, actor))
+
+    async def learned(self) -> dict[str, int]:
+        return (await self.totals()).messages_by_label()
+
+
+class _FilterThread:
+    """A thread with an event loop, in which the filter of ``open_parts`` works until ``close``."""
+
+    def __init__(self, open_parts: Callable[[], AbstractAsyncContextManager[_Parts]]) -> None:
+        self._open_parts = open_parts
+        self._loop = asyncio.new_event_loop()
+        self._parts: asyncio.Future[_Parts] = self._loop.create_future()
+        self._closing = asyncio.Event()
+        self._is_open = True
+        self._thread = threading.Thread(target=self._run, name="nbstream", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._work())
+
+    async def _work(self) -> None:
+        try:
+            async with self._open_parts() as parts:
+                self._parts.set_result(parts)
+                await self._closing.wait()
+        except Exception as error:
+            if self._parts.done():
+                raise
+            self._parts.set_exception(error)
+            self._parts.exception()  # it is raised where somebody waits for the parts
+            await self._closing.wait()
+
+    def submit(self, work: Callable[[_Parts], Awaitable[_Result]]) -> Future[_Result]:
+        """Start ``work`` in the thread. Raises ``ValueError`` after ``close``."""
+        if not self._is_open:
+            raise ValueError("this spam filter is closed")
+
+        async def working() -> _Result:
+            return await work(await asyncio.shield(self._parts))
+
+        return asyncio.run_coroutine_threadsafe(working(), self._loop)
+
+    def close(self) -> None:
+        """End the thread once it has closed the model; work that was not finished is cancelled."""
+        if self._is_open:
+            self._is_open = False
+            self._loop.call_soon_threadsafe(self._closing.set)
+            self._thread.join()
+
+
+class SpamFilter:
+    """A spam filter over one model. Make it with ``open``, ``in_memory`` or ``connect``, and close it at the end.
+
+    Each method may raise the errors of ``nbstream.errors``: ``StoreUnavailable`` where the model cannot be read or
+    written now (nothing is half done, and the call may be repeated), ``CountsFull``, and ``ValueError`` once it is
+    closed.
+    """
+
+    def __init__(self, thread: _FilterThread) -> None:
+        self._thread = thread
+
+    @classmethod
+    def open(cls, path: str | Path, settings: ProgramSettings = None) -> Self:
+        """Open the model in a file, which is made where there is none.
+
+        A lesson is on the disk when ``learn`` returns. Several processes may have the file open. Raises
+        ``StoreIncompatible`` for a file that this version cannot use, ``StoreUnavailable`` where it cannot be
+        opened, and ``ConfigError`` for wrong settings.
+        """
+        return cls._opened(lambda: _open_file(Path(path), settings))
+
+    @classmethod
+    def in_memory(cls, settings: ProgramSettings = None) -> Self:
+        """Make a model that ends with this object. Raises ``ConfigError`` for wrong settings."""
+        return cls._opened(lambda: _open_memory(settings))
+
+    @classmethod
+    def connect(cls, url: str | None = None, model: str | None = None, settings: ProgramSettings = None) -> Self:
+        """Use a model in Redis, which may be that of a daemon: both see each other's lessons at once.
+
+        ``url`` is as in the setting ``redis.url``, such as ``redis://127.0.0.1:6379/0``, and ``model`` as in
+        ``model.name``; None is what ``settings`` say. With the daemon's own configuration file the verdicts are
+        those of the daemon. A check reads the counts from Redis, which takes a round trip. Raises
+        ``StoreUnavailable``, ``StoreIncompatible`` and ``ConfigError``.
+        """
+        return cls._opened(lambda: _open_redis(url, model, settings))
+
+    @classmethod
+    def _opened(cls, open_parts: Callable[[], AbstractAsyncContextManager[_Parts]]) -> Self:
+        thread = _FilterThread(open_parts)
+        try:
+            thread.submit(_nothing).result()
+        except BaseException:
+            thread.close()
+            raise
+        return cls(thread)
+
+    def check(self, content: bytes | str) -> CheckResult:
+        """Score a message and decide; nothing is learned."""
+        return self._thread.submit(lambda parts: parts.check(content)).result()
+
+    def learn(self, content: bytes | str, label: Label, *, actor: str = "", insist: bool = False) -> LessonResult:
+        """Learn that a message is ``label``; a message that has the other label is relearned.
+
+        The same label again changes nothing, so that a program may repeat what it is not sure to have done. With
+        ``insist`` it gives the message more weight where the check still contradicts the label. ``actor`` is who
+        says it, for the history of a model in Redis. Raises ``ValueError`` for another label.
+        """
+        return self._thread.submit(lambda parts: parts.learn(content, label, actor, insist=insist)).result()
+
+    def unlearn(self, content: bytes | str, *, actor: str = "") -> LessonResult:
+        """Take back exactly what was learned of a message."""
+        return self._thread.submit(lambda parts: parts.unlearn(content, actor)).result()
+
+    def learned(self) -> dict[str, int]:
+        """Return how many messages of each class are learned."""
+        return self._thread.submit(_Parts.learned).result()
+
+    def close(self) -> None:
+        """Close the model. It may be called again."""
+        self._thread.close()
+
+    def __enter__(self) -> Self:
+        """Return this filter."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the model."""
+        self.close()
+
+
+class AsyncSpamFilter:
+    """``SpamFilter`` for coroutines: ``async with AsyncSpamFilter.open("mail.nbs") as spam_filter``.
+
+    What is said of each method there holds here. No call blocks the event loop. A call that is cancelled may have
+    been carried out, as with any other store; it may be repeated.
+    """
+
+    def __init__(self, make: Callable[[], SpamFilter]) -> None:
+        self._make = make
+        self._filter: SpamFilter | None = None
+
+    @classmethod
+    def open(cls, path: str | Path, settings: ProgramSettings = None) -> Self:
+        """Open the model in a file, which is made where there is none; see ``SpamFilter.open``."""
+        return cls(lambda: SpamFilter.open(path, settings))
+
+    @classmethod
+    def in_memory(cls, settings: ProgramSettings = None) -> Self:
+        """Make a model that ends with this object; see ``SpamFilter.in_memory``."""
+        return cls(lambda: SpamFilter.in_memory(settings))
+
+    @classmethod
+    def connect(cls, url: str | None = None, model: str | None = None, settings: ProgramSettings = None) -> Self:
+        """Use a model in Redis; see ``SpamFilter.connect``."""
+        return cls(lambda: SpamFilter.connect(url, model, settings))
+
+    async def check(self, content: bytes | str) -> CheckResult:
+        """Score a message and decide; nothing is learned."""
+        return await self._submit(lambda parts: parts.check(content))
+
+    async def learn(
+        self, content: bytes | str, label: Label, *, actor: str = "", insist: bool = False
+    ) -> LessonResult:
+        """Learn that a message is ``label``; see ``SpamFilter.learn``."""
+        return await self._submit(lambda parts: parts.learn(content, label, actor, insist=insist))
+
+    async def unlearn(self, content: bytes | str, *, actor: str = "") -> LessonResult:
+        """Take back exactly what was learned of a message."""
+        return await self._submit(lambda parts: parts.unlearn(content, actor))
+
+    async def learned(self) -> dict[str, int]:
+        """Return how many messages of each class are learned."""
+        return await self._submit(_Parts.learned)
+
+    async def _submit(self, work: Callable[[_Parts], Awaitable[_Result]]) -> _Result:
+        if self._filter is None:
+            raise ValueError("this spam filter is not open: use it in `async with`")
+        return await asyncio.wrap_future(self._filter._thread.submit(work))
+
+    async def __aenter__(self) -> Self:
+        """Open the model, and return this filter."""
+        self._filter = await asyncio.to_thread(self._make)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the model."""
+        if self._filter:
+            await asyncio.to_thread(self._filter.close)
+
+
+async def _nothing(_: _Parts) -> None:
+    """Do nothing, once the parts are there."""
+
+
+# What is imported below takes some tenths of a second, so it is loaded when a filter is opened.
+
+
+def _settings(settings: ProgramSettings) -> Settings:
+    from nbstream.config import load_settings, make_settings  # noqa: PLC0415 - see above
+
+    return load_settings(settings) if isinstance(settings, Path) else make_settings(settings or {})
+
+
+def _parts(settings: Settings, model: LessonStore, counts: CountSource) -> _Parts:
+    from nbstream.assembly.filter import make_filter  # noqa: PLC0415 - see above
+    from nbstream.assembly.policy import make_message_reader  # noqa: PLC0415 - see above
+    from nbstream.engine.choice import choose_engine  # noqa: PLC0415 - see above
+
+    async def totals() -> Totals:
+        return (await counts.look_up(()))[1]
+
+    spam_filter = make_filter(settings, model, counts, engine=choose_engine(settings.engine))
+    return _Parts(spam_filter, make_message_reader(settings), totals)
+
+
+@asynccontextmanager
+async def _open_file(path: Path, settings: ProgramSettings) -> AsyncIterator[_Parts]:
+    from nbstream.store.model.file_model import FileModel  # noqa: PLC0415 - see above
+
+    checked = _settings(settings)
+    model = FileModel(path)
+    try:
+        yield _parts(checked, model, model)
+    finally:
+        model.close()
+
+
+@asynccontextmanager
+async def _open_memory(settings: ProgramSettings) -> AsyncIterator[_Parts]:
+    from nbstream.assembly.store import make_counts  # noqa: PLC0415 - see above
+    from nbstream.engine.choice import choose_engine  # noqa: PLC0415 - see above
+    from nbstream.store.model.memory_model import MemoryModel  # noqa: PLC0415 - see above
+
+    checked = _settings(settings)
+    model = MemoryModel(counts=make_counts(choose_engine(checked.engine)))
+    yield _parts(checked, model, model)
+
+
+@asynccontextmanager
+async def _open_redis(url: str | None, name: str | None, settings: ProgramSettings) -> AsyncIterator[_Parts]:
+    from nbstream.assembly.filter import open_one_shot_filter  # noqa: PLC0415 - see above
+    from nbstream.assembly.policy import make_message_reader  # noqa: PLC0415 - see above
+
+    checked = _settings(settings)
+    if url is not None:
+        checked = checked.model_copy(update={"redis": _settings({"redis": {"url": url}}).redis})
+    if name is not None:
+        named = _settings({"model": {"name": name}}).model.name
+        checked = checked.model_copy(update={"model": checked.model.model_copy(update={"name": named})})
+    async with open_one_shot_filter(checked, sign=True) as (spam_filter, model):
+        yield _Parts(spam_filter, make_message_reader(checked), model.totals)
+
+
+def _check_result(check: Check) -> CheckResult:
+    clues = tuple(Clue(clue.token.decode("utf-8", "replace"), clue.log_ratio) for clue in check.clues)
+    return CheckResult(check.id, str(check.verdict), check.probability, check.reason, check.score, clues)
+
+
+def _lesson_result(lesson: Lesson) -> LessonResult:
+    return LessonResult(str(lesson.outcome), _check_result(lesson.before), _check_result(lesson.after))

@@ -1,0 +1,262 @@
+"""The filter for programs: three verbs over a file, a model in memory, or the Redis of a daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+import nbstream
+from nbstream import AsyncSpamFilter, CheckResult, SpamFilter
+from nbstream.errors import ConfigError, StoreIncompatible, StoreUnavailable
+from tests.conftest import RedisServer
+
+SETTINGS = {"model": {"min_learned": {"spam": 3, "ham": 3}}}
+KINDS = ("file", "memory", "redis")
+
+Open = Callable[[str], SpamFilter]
+
+
+def spam(n: int) -> bytes:
+    return f"From: win@offers.example\nSubject: Prize {n}\n\nClaim your free prize number {n} today\n".encode()
+
+
+def ham(n: int) -> bytes:
+    return f"From: ann@site.example\nSubject: Lunch {n}\n\nShall we have lunch on day {n}, with Ben?\n".encode()
+
+
+def teach(spam_filter: SpamFilter) -> None:
+    for n in range(20):
+        spam_filter.learn(spam(n), "spam")
+        spam_filter.learn(ham(n), "ham")
+
+
+@pytest.fixture
+def open_filter(tmp_path: Path, own_redis: RedisServer) -> Open:
+    """Open a filter of that kind; the same file or Redis each time."""
+    ways: dict[str, Callable[[], SpamFilter]] = {
+        "file": lambda: SpamFilter.open(tmp_path / "mail.nbs", SETTINGS),
+        "memory": lambda: SpamFilter.in_memory(SETTINGS),
+        "redis": lambda: SpamFilter.connect(own_redis.url, "programs", SETTINGS),
+    }
+    return lambda kind: ways[kind]()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_learned_decides_and_can_be_taken_back(open_filter: Open, kind: str) -> None:
+    with open_filter(kind) as spam_filter:
+        untaught = spam_filter.check(spam(99))
+        teach(spam_filter)
+
+        assert untaught.verdict == "unsure"
+        assert untaught.reason == "learning 0/6"
+        assert spam_filter.check(spam(99)).verdict == "spam"
+        assert spam_filter.check(ham(99)).verdict == "ham"
+        assert spam_filter.learned() == {"ham": 20, "spam": 20}
+        for n in range(20):
+            assert spam_filter.unlearn(spam(n)).outcome == "unlearned"
+            assert spam_filter.unlearn(ham(n)).outcome == "unlearned"
+        assert spam_filter.learned() == {"ham": 0, "spam": 0}
+        assert spam_filter.check(spam(99)) == untaught
+
+
+def test_all_kinds_give_the_same_results(open_filter: Open) -> None:
+    results = []
+    for kind in KINDS:
+        with open_filter(kind) as spam_filter:
+            teach(spam_filter)
+            relearned = spam_filter.learn(ham(3), "spam")
+            results.append((relearned, [spam_filter.check(message(99)) for message in (spam, ham)]))
+
+    assert results == [results[0]] * len(KINDS)
+
+
+def test_a_result_says_why(open_filter: Open) -> None:
+    with open_filter("memory") as spam_filter:
+        teach(spam_filter)
+        result = spam_filter.check(spam(99))
+
+    assert result.probability > 0.95
+    assert result.reason == "probability >= 0.95 (spam)"
+    assert result.clues[0].log_odds > 0
+    assert "body:prize" in [clue.token for clue in result.clues]
+
+
+@pytest.mark.parametrize("kind", ["file", "redis"])
+def test_what_was_learned_is_there_when_the_model_is_opened_again(open_filter: Open, kind: str) -> None:
+    with open_filter(kind) as spam_filter:
+        teach(spam_filter)
+        before = spam_filter.check(spam(99))
+
+    with open_filter(kind) as again, open_filter(kind) as at_the_same_time:
+        assert again.check(spam(99)) == before
+        assert at_the_same_time.unlearn(spam(1)).outcome == "unlearned"
+        assert again.learned() == {"ham": 20, "spam": 19}
+
+
+def test_the_same_lesson_again_changes_nothing_and_another_label_relearns(open_filter: Open) -> None:
+    with open_filter("file") as spam_filter:
+        labels: list[Literal["ham", "spam"]] = ["spam", "spam", "ham"]
+        outcomes = [spam_filter.learn(spam(1), label).outcome for label in labels]
+        unknown = spam_filter.unlearn(ham(1)).outcome
+
+        assert [*outcomes, unknown] == ["learned", "already", "relearned", "unknown"]
+        with pytest.raises(ValueError, match="label 'junk'"):
+            spam_filter.learn(spam(1), "junk")  # type: ignore[arg-type]  # what a program without types may do
+
+
+def test_who_insists_is_believed_more(open_filter: Open) -> None:
+    with open_filter("memory") as spam_filter:
+        teach(spam_filter)
+        first = spam_filter.learn(spam(99), "ham")
+        again = spam_filter.learn(spam(99), "ham")
+        insisted = spam_filter.learn(spam(99), "ham", insist=True)
+
+    assert [lesson.outcome for lesson in (first, again, insisted)] == ["learned", "already", "insisted"]
+    assert insisted.after.probability < again.after.probability == first.after.probability
+
+
+def test_a_text_is_no_mail(open_filter: Open) -> None:
+    with open_filter("file") as spam_filter:
+        for n in range(5):
+            spam_filter.learn(f"free ringtone, call {n} now", "spam")
+            spam_filter.learn(f"see you at the station at {n}", "ham")
+
+        assert spam_filter.check("call now, a free ringtone").probability > 0.5
+        assert spam_filter.check("the station at seven").probability < 0.5
+
+
+def test_several_threads_may_use_one_filter(open_filter: Open) -> None:
+    with open_filter("file") as spam_filter, ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda n: spam_filter.learn(spam(n), "spam"), range(40)))
+        list(threads.map(lambda n: spam_filter.learn(ham(n), "ham"), range(40)))
+        checks = list(threads.map(lambda n: spam_filter.check(spam(100 + n)), range(40)))
+
+        assert spam_filter.learned() == {"ham": 40, "spam": 40}
+        assert {check.verdict for check in checks} == {"spam"}
+
+
+async def test_coroutines_have_the_same_verbs_and_the_loop_stays_free(tmp_path: Path) -> None:
+    async with AsyncSpamFilter.open(tmp_path / "mail.nbs", SETTINGS) as spam_filter:
+        await asyncio.gather(*(spam_filter.learn(spam(n), "spam") for n in range(20)))
+        await asyncio.gather(*(spam_filter.learn(ham(n), "ham") for n in range(20)))
+        result, text = await asyncio.gather(spam_filter.check(spam(99)), spam_filter.check("a text"))
+
+        assert (result.verdict, text.verdict) == ("spam", "unsure")
+        assert await spam_filter.learned() == {"ham": 20, "spam": 20}
+        assert (await spam_filter.unlearn(spam(1))).outcome == "unlearned"
+    with pytest.raises(ValueError, match="closed"):
+        await spam_filter.check(b"")
+    with pytest.raises(ValueError, match="async with"):
+        await AsyncSpamFilter.in_memory().check(b"")
+
+
+async def test_a_call_that_is_cancelled_leaves_the_filter_usable() -> None:
+    async with AsyncSpamFilter.in_memory(SETTINGS) as spam_filter:
+        call = asyncio.create_task(spam_filter.learn(spam(1), "spam"))
+        await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+
+        assert (await spam_filter.learn(spam(1), "spam")).outcome in {"learned", "already"}
+
+
+def test_a_closed_filter_says_it(open_filter: Open) -> None:
+    spam_filter = open_filter("memory")
+    spam_filter.close()
+    spam_filter.close()
+
+    with pytest.raises(ValueError, match="closed"):
+        spam_filter.check(b"")
+
+
+def test_what_cannot_be_opened_is_an_error_at_once(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no model " * 100)
+
+    with pytest.raises(StoreIncompatible, match="no model"):
+        SpamFilter.open(tmp_path / "text")
+    with pytest.raises(StoreUnavailable, match="missing"):
+        SpamFilter.open(tmp_path / "missing" / "mail.nbs")
+    with pytest.raises(StoreUnavailable):
+        SpamFilter.connect(f"unix://{tmp_path}/no.sock")
+    with pytest.raises(ConfigError, match=r"verdict.spam: found 2"):
+        SpamFilter.open(tmp_path / "mail.nbs", {"verdict": {"spam": 2}})
+    with pytest.raises(ConfigError, match=r"redis.url"):
+        SpamFilter.connect("postgres://127.0.0.1/")
+
+
+def test_a_redis_that_goes_away_is_an_error_and_the_filter_works_again_after_it(own_redis: RedisServer) -> None:
+    with SpamFilter.connect(own_redis.url, settings=SETTINGS) as spam_filter:
+        own_redis.stop()
+        with pytest.raises(StoreUnavailable):
+            spam_filter.learn(spam(1), "spam")
+        own_redis.start()
+
+        assert spam_filter.learn(spam(1), "spam").outcome == "learned"
+
+
+def test_the_configuration_file_of_a_daemon_gives_its_verdicts(own_redis: RedisServer, tmp_path: Path) -> None:
+    file = tmp_path / "nbstream.yaml"
+    file.write_text(
+        f"redis: {{url: '{own_redis.url}'}}\nmodel: {{name: site, min_learned: {{spam: 1, ham: 1}}}}\n"
+        "verdict: {spam: 0.6}\n"
+    )
+
+    with SpamFilter.connect(settings=file) as spam_filter, SpamFilter.connect(own_redis.url, "site") as other:
+        teach(spam_filter)
+
+        assert spam_filter.check(spam(99)).reason == "probability >= 0.6 (spam)"
+        assert other.learned() == spam_filter.learned()
+
+
+def test_the_import_of_the_package_loads_nothing_heavy() -> None:
+    program = "import nbstream, sys; print(sorted({'numpy', 'redis', 'pydantic', 'asyncio'} & set(sys.modules)))"
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "[]\n"
+    with pytest.raises(AttributeError, match="no_such_name"):
+        getattr(nbstream, "no_such_name")  # noqa: B009 - the attribute is missing on purpose
+
+
+def test_a_program_with_strict_types_passes(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from nbstream import AsyncSpamFilter, CheckResult, Clue, LessonResult, SpamFilter\n"
+        "def probability(raw: bytes) -> float:\n"
+        "    with SpamFilter.open('mail.nbs', {'verdict': {'spam': 0.98}}) as spam_filter:\n"
+        "        lesson: LessonResult = spam_filter.learn(raw, 'spam', actor='me')\n"
+        "        result: CheckResult = spam_filter.check('a text')\n"
+        "        clues: tuple[Clue, ...] = result.clues\n"
+        "        reveal_type(clues[0].token)\n"
+        "        return lesson.after.probability\n"
+        "async def verdict(raw: bytes) -> str:\n"
+        "    async with AsyncSpamFilter.connect('redis://127.0.0.1') as spam_filter:\n"
+        "        return (await spam_filter.check(raw)).verdict\n"
+        "SpamFilter.open('x').learn(b'', 'junk')\n"
+    )
+
+    command = [sys.executable, "-m", "mypy", "--strict", str(program)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+
+    assert 'Revealed type is "str"' in done.stdout
+    errors = [line for line in done.stdout.splitlines() if ": error:" in line]
+    assert len(errors) == 1, done.stdout
+    assert "Literal['ham', 'spam']" in errors[0]
+
+
+def test_results_are_values() -> None:
+    with SpamFilter.in_memory() as spam_filter:
+        result = spam_filter.check(b"")
+
+    assert result == CheckResult(
+        result.id, "unsure", result.probability, result.reason, result.log_odds, result.clues
+    )
+    with pytest.raises(AttributeError):
+        result.verdict = "ham"  # type: ignore[misc]  # frozen
