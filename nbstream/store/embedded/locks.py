@@ -27,35 +27,38 @@ _PERMANENT_ERRORS = frozenset(
 
 
 class FileLock:
-    """flock(2) on a file, which is created if it is missing; ``close`` or the end of the process releases it."""
+    """flock(2) on a file, which is created if it is missing; ``close`` or the end of the process releases it.
+
+    A process that inherits ``descriptor`` holds the lock too.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def try_lock(self, mode: int) -> bool:
         """Take the lock (``fcntl.LOCK_SH`` or ``LOCK_EX``) without waiting; return whether it was possible."""
         try:
-            fcntl.flock(self._descriptor, mode | fcntl.LOCK_NB)
+            fcntl.flock(self.descriptor, mode | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True
 
     def wait_for_lock(self, mode: int) -> None:
         """Take the lock (``fcntl.LOCK_SH`` or ``LOCK_EX``), and wait for it: only for one that is held briefly."""
-        fcntl.flock(self._descriptor, mode)
+        fcntl.flock(self.descriptor, mode)
 
     def unlock(self) -> None:
         """Release the lock and keep the file open."""
-        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        fcntl.flock(self.descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
         """Release the lock and close the file."""
-        os.close(self._descriptor)
+        os.close(self.descriptor)
 
     def write_pid(self) -> None:
         """Write this process's id into the file, for whoever is refused the lock."""
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, b"%d\n" % os.getpid(), 0)
+        os.ftruncate(self.descriptor, 0)
+        os.pwrite(self.descriptor, b"%d\n" % os.getpid(), 0)
 
     def __enter__(self) -> Self:
         return self

@@ -7,8 +7,9 @@ the same name. The locks are:
 - ``redis.users``: every process that uses the server has it shared. The server runs under the guardian
   (``guardian.py``), which stops it when nobody has this lock. Therefore no process owns the server, and a daemon
   can adopt one that a command started.
-- ``redis.start``: one process at a time starts the server.
-- ``redis.server``: the server process itself has it.
+- ``redis.server``: whoever starts the server takes it, and the server inherits it. So one process at a time starts
+  one, and a second server on the same files or the same socket waits until the first one has ended, however that
+  ends.
 - ``daemon.lock``: keeps a second daemon away.
 
 Every write is on disk before its answer (``appendfsync always``). ``redis/server.json`` records the newest server
@@ -19,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import enum
 import fcntl
 import logging
 import os
@@ -57,6 +57,7 @@ _LOG_FILE = "redis.log"
 _SOCKET_NAME = "redis.sock"
 _SOCKET_PATH_BYTES = 107  # sun_path of unix(7), without its final NUL
 _GUARDIAN_PROGRAM = Path(__file__).with_name("guardian.py")
+_LOADING = b"-LOADING"
 _SERVER_OPTIONS = (
     *(
         "--port",
@@ -75,15 +76,6 @@ _SERVER_OPTIONS = (
 )
 
 
-class PingResult(enum.Enum):
-    """The state of the server, as a PING of its socket shows it."""
-
-    ABSENT = enum.auto()
-    SILENT = enum.auto()
-    LOADING = enum.auto()
-    READY = enum.auto()
-
-
 def send_command(address: str, command: bytes) -> bytes:
     """Return the server's reply to one command: a line, or the content of a bulk string; raises ``OSError``."""
     with socket.socket(socket.AF_UNIX) as connection:
@@ -95,17 +87,12 @@ def send_command(address: str, command: bytes) -> bytes:
             return replies.read(int(line[1:])) if line.startswith(b"$") else line
 
 
-def ping(address: str) -> PingResult:
-    """Return the state of the server; one that answers with an error is ready, and the store reports the error."""
+def _ping(address: str) -> bytes:
+    """The server's reply to a PING, empty for no reply. One that is an error the store will report."""
     try:
-        reply = send_command(address, b"PING")
-    except (FileNotFoundError, ConnectionRefusedError):
-        return PingResult.ABSENT
+        return send_command(address, b"PING")
     except OSError:
-        return PingResult.SILENT
-    if reply.startswith(b"-LOADING"):
-        return PingResult.LOADING
-    return PingResult.READY if reply else PingResult.SILENT
+        return b""
 
 
 class EmbeddedRedis:
@@ -164,20 +151,18 @@ class EmbeddedRedis:
             await self._wait_until_ready()
             await asyncio.to_thread(self._record_version)
 
-    async def release(self, wait: bool = True) -> None:
+    async def release(self) -> None:
         """End the use; close all connections before.
 
-        With ``wait``, and if nobody else uses the server, return when the server has stopped, at most
-        ``STOP_SECONDS`` later. A service manager that kills the processes that a daemon leaves behind finds none
-        then.
+        Where nobody else uses the server, return when it has stopped, at most ``STOP_SECONDS`` later. A service
+        manager that kills the processes that a daemon leaves behind finds none then.
         """
         if self._users_lock is None:
             return
         self._close()
-        if wait:
-            with contextlib.suppress(OSError):  # includes TimeoutError
-                async with asyncio.timeout(STOP_SECONDS):
-                    await self._wait_until_stopped()
+        with contextlib.suppress(OSError):  # includes TimeoutError
+            async with asyncio.timeout(STOP_SECONDS):
+                await self._wait_until_stopped()
         self._reap_guardian()
 
     @property
@@ -217,38 +202,37 @@ class EmbeddedRedis:
     async def _wait_until_ready(self) -> None:
         begin = time.monotonic()
         deadline = begin + START_SECONDS
-        spawned = False
-        with FileLock(self._state_dir / "redis.start") as start_lock:
-            while (result := await asyncio.to_thread(ping, self._socket_address)) is not PingResult.READY:
-                if result is PingResult.LOADING:
-                    deadline = min(time.monotonic() + START_SECONDS, begin + LOADING_SECONDS)
-                elif spawned and self._reap_guardian():
-                    raise self._start_failure("did not start")
-                elif result is PingResult.ABSENT and not spawned and start_lock.try_lock(fcntl.LOCK_EX):
-                    spawned = await asyncio.to_thread(self._spawn_unless_started)
-                if time.monotonic() > deadline:
-                    raise self._start_failure("does not answer")
-                await asyncio.sleep(POLL_SECONDS)
+        is_starting = False
+        while not (reply := await asyncio.to_thread(_ping, self._socket_address)) or reply.startswith(_LOADING):
+            if reply:
+                deadline = min(time.monotonic() + START_SECONDS, begin + LOADING_SECONDS)
+            elif not is_starting:
+                is_starting = await asyncio.to_thread(self._start_server)
+            elif self._reap_guardian():
+                raise self._start_failure("did not start")
+            if time.monotonic() > deadline:
+                raise self._start_failure("does not answer")
+            await asyncio.sleep(POLL_SECONDS)
 
-    def _spawn_unless_started(self) -> bool:
-        """Start the server; return False if another process has started it before this one got the lock."""
-        if ping(self._socket_address) is not PingResult.ABSENT:
-            return False
-        servers = find_servers() if self._server_programs is None else self._server_programs
-        server, version = choose_server(servers, read_version_record(self._folder))
-        if self._guardian is not None:
-            _log.error("%s", self._start_failure("ended by itself and is started again"))
-        write_version_record(
-            self._folder, version
-        )  # first, because the server converts the files when it opens them
-        self._reap_guardian()
-        log = self._folder / _LOG_FILE
-        self._log_start = _file_size(log)
-        if self._log_start > LOG_BYTES:
-            log.replace(log.with_suffix(".log.old"))
-            self._log_start = 0
-        self._guardian = _spawn_server(self._state_dir, log, server)
-        return True
+    def _start_server(self) -> bool:
+        """Start the server; return False where another process does, or one does not answer."""
+        with FileLock(self._state_dir / "redis.server") as lock:
+            if not lock.try_lock(fcntl.LOCK_EX):
+                return False
+            servers = find_servers() if self._server_programs is None else self._server_programs
+            server, version = choose_server(servers, read_version_record(self._folder))
+            if self._guardian is not None:
+                _log.error("%s", self._start_failure("ended by itself and is started again"))
+                self._reap_guardian()
+            # First, because the server converts the files when it opens them.
+            write_version_record(self._folder, version)
+            log = self._folder / _LOG_FILE
+            self._log_start = _file_size(log)
+            if self._log_start > LOG_BYTES:
+                log.replace(log.with_suffix(".log.old"))
+                self._log_start = 0
+            self._guardian = _start_guardian(self._state_dir / "redis.users", lock, log, server)
+            return True
 
     def _reap_guardian(self) -> bool:
         """Reap the guardian that this process started, if it has ended; return False only if it still runs."""
@@ -279,18 +263,16 @@ class EmbeddedRedis:
         write_version_record(self._folder, running)
 
     async def _wait_until_stopped(self) -> None:
-        """Return when server and guardian have ended, or when somebody else uses the server."""
+        """Return when the server has ended, or when somebody else uses it."""
         with (
             FileLock(self._state_dir / "redis.users") as users_lock,
             FileLock(self._state_dir / "redis.server") as server_lock,
         ):
-            while True:
-                # It is refused while there are other users, or while the guardian stops the server.
-                unused = users_lock.try_lock(fcntl.LOCK_EX)
-                used = not unused and users_lock.try_lock(fcntl.LOCK_SH)
-                users_lock.unlock()
-                if used or (unused and server_lock.try_lock(fcntl.LOCK_SH)):
+            while not server_lock.try_lock(fcntl.LOCK_SH):
+                # Where nobody uses the server, the guardian has the lock, or this may have it.
+                if not users_lock.try_lock(fcntl.LOCK_EX) and users_lock.try_lock(fcntl.LOCK_SH):
                     return
+                users_lock.unlock()
                 await asyncio.sleep(POLL_SECONDS)
 
 
@@ -301,30 +283,20 @@ def _file_size(path: Path) -> int:
         return 0
 
 
-def _spawn_server(state_dir: Path, log: Path, server: Path) -> int:
-    """Start a guardian and, under it, the server; return the guardian's process id.
+def _start_guardian(users: Path, server_lock: FileLock, log: Path, server: Path) -> int:
+    """Start a guardian and, under it, the server, which gets the lock; return the guardian's process id.
 
     It uses posix_spawn, because the guardian may outlive this process, and subprocess.Popen warns about that.
     """
-    locks = (str(state_dir / "redis.users"), str(state_dir / "redis.server"))
-    command = [
-        sys.executable,
-        "-I",
-        "-S",
-        str(_GUARDIAN_PROGRAM),
-        *locks,
-        str(log.parent),
-        str(server),
-        *_SERVER_OPTIONS,
-    ]
+    python = (sys.executable, "-I", "-S", str(_GUARDIAN_PROGRAM))
     environment = {"PATH": os.defpath, "LC_ALL": "C"}
     environment |= {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "TZ") if name in os.environ}
     return os.posix_spawn(
-        command[0],
-        command,
+        sys.executable,
+        (*python, str(users), str(log.parent), str(server), *_SERVER_OPTIONS),
         environment,
         file_actions=[
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, server_lock.descriptor, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
             (os.POSIX_SPAWN_DUP2, 1, 2),
         ],

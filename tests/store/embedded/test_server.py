@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import os
 import select
@@ -19,7 +18,7 @@ from redis.asyncio import Redis
 import nbstream
 from nbstream.errors import CannotStart, ConfigError, StoreIncompatible, StoreUnavailable
 from nbstream.server.smtp_replies import error_reply
-from nbstream.store.embedded.locks import FileLock, daemon_pid, lock_daemon
+from nbstream.store.embedded.locks import daemon_pid, lock_daemon
 from nbstream.store.embedded.server import LOG_BYTES, EmbeddedRedis, send_command
 from nbstream.store.embedded.server_programs import (
     ServerVersion,
@@ -41,7 +40,7 @@ async def use_until_end_of_input() -> None:
     await embedded.start()
     print("using", flush=True)
     await asyncio.to_thread(sys.stdin.read)
-    await embedded.release(wait=False)
+    await embedded.release()
 
 asyncio.run(use_until_end_of_input())
 """
@@ -282,14 +281,12 @@ async def test_a_server_starts_only_after_the_end_of_its_predecessor(new_user: N
     os.kill(server, signal.SIGSTOP)
     os.kill(process_state(server)[1], signal.SIGKILL)
     Path(address).unlink()
-    restart = asyncio.create_task(embedded.ensure_running())
-    with FileLock(state_dir / "redis.start") as start_lock:
-        async with asyncio.timeout(30):
-            while start_lock.try_lock(fcntl.LOCK_EX):
-                start_lock.unlock()
-                await asyncio.sleep(0)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await embedded.ensure_running()
+    assert server_pid(state_dir) == server
     os.kill(server, signal.SIGCONT)  # it now ends, and removes its socket by name
-    await restart
+    await embedded.ensure_running()
     await wait_for_end(server)
     assert await get(address, "key") == b"value"
 
