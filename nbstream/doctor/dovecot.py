@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbstream.doctor.examination import in_thread
 from nbstream.doctor.postfix import run_program
-from nbstream.findings import note, ok, problem, warning
+from nbstream.findings import FindingKind, note, ok, problem, warning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,12 +56,16 @@ class DovecotConfiguration:
         """The settings of all ``plugin`` sections."""
         return {name: value for section in self.root.find("plugin") for name, value in section.settings.items()}
 
-    def imap_plugins(self) -> list[str]:
-        """Return the plugins of IMAP: those of ``protocol imap``, or else those of all protocols."""
-        for section in self.root.find("protocol"):
-            if section.name == "imap" and "mail_plugins" in section.settings:
-                return section.settings["mail_plugins"].split()
-        return self.root.settings.get("mail_plugins", "").split()
+    @property
+    def imap_plugins(self) -> str:
+        """The plugins of IMAP: those of ``protocol imap``, or else those of all protocols."""
+        own = [
+            section.settings.get("mail_plugins")
+            for section in self.root.find("protocol")
+            if section.name == "imap"
+        ]
+        plugins = next((value for value in own if value is not None), self.root.settings.get("mail_plugins", ""))
+        return " ".join(plugins.split())
 
 
 def parse_dovecot(text: str) -> DovecotConfiguration:
@@ -99,17 +103,17 @@ NOT_CONNECTED = note(
 CONNECTED = ok("dovecot.sieve", "Moving messages to {mailboxes}, and out of it, runs the scripts of imapsieve.")
 NO_IMAP_SIEVE = problem(
     "dovecot.plugins",
-    "IMAP has the plugins {plugins} without imap_sieve, so that the rules of imapsieve do nothing.",
+    "IMAP has the plugins {value} without imap_sieve, so that the rules of imapsieve do nothing.",
     "Write mail_plugins = $mail_plugins imap_sieve in protocol imap, where another file overrides it.",
 )
 NO_SIEVE_PLUGIN = problem(
     "dovecot.plugins",
-    "sieve_plugins is {plugins}, and {missing} is missing.",
+    "sieve_plugins is {value}, and {missing} is missing.",
     "Name sieve_imapsieve and sieve_extprograms together: a later setting replaces an earlier one.",
 )
 NO_PIPE = problem(
     "dovecot.plugins",
-    "vnd.dovecot.pipe is not among sieve_global_extensions ({extensions}).",
+    "vnd.dovecot.pipe is not among sieve_global_extensions ({value}).",
     "Add +vnd.dovecot.pipe to sieve_global_extensions.",
 )
 NO_JUNK_RULE = warning(
@@ -148,7 +152,23 @@ OTHER_SOCKET_FOLDER = warning(
 
 _DEFAULT_BASE = "/run/dovecot"
 _RULE = re.compile(r"imapsieve_mailbox(\d+)_(name|from|causes|before|after)")
-_SIEVE_PLUGINS = ("sieve_imapsieve", "sieve_extprograms")
+EXPECTATIONS: tuple[tuple[Callable[[DovecotConfiguration], str], tuple[str, ...], FindingKind], ...] = (
+    (lambda dovecot: dovecot.imap_plugins, ("imap_sieve",), NO_IMAP_SIEVE),
+    (
+        lambda dovecot: dovecot.plugin.get("sieve_plugins", ""),
+        ("sieve_imapsieve", "sieve_extprograms"),
+        NO_SIEVE_PLUGIN,
+    ),
+    (
+        lambda dovecot: " ".join(
+            dovecot.plugin.get(name, "") for name in ("sieve_global_extensions", "sieve_extensions")
+        ).strip(),
+        ("vnd.dovecot.pipe",),
+        NO_PIPE,
+    ),
+)
+"""Lists of the configuration, the words that each has to have, and what is said where some are missing."""
+
 _JUNK_NAMES = frozenset({"junk", "spam", "inbox.junk", "inbox.spam"})
 
 
@@ -200,16 +220,11 @@ def _rules(plugin: dict[str, str]) -> list[ImapSieveRule]:
 
 
 def _plugins(dovecot: DovecotConfiguration) -> Iterator[Finding]:
-    imap_plugins = dovecot.imap_plugins()
-    if "imap_sieve" not in imap_plugins:
-        yield NO_IMAP_SIEVE(plugins=" ".join(imap_plugins) or "(none)")
-    sieve_plugins = dovecot.plugin.get("sieve_plugins", "")
-    missing = [name for name in _SIEVE_PLUGINS if name not in sieve_plugins.split()]
-    if missing:
-        yield NO_SIEVE_PLUGIN(plugins=sieve_plugins or "empty", missing=" and ".join(missing))
-    extensions = dovecot.plugin.get("sieve_global_extensions", "") + dovecot.plugin.get("sieve_extensions", "")
-    if "vnd.dovecot.pipe" not in extensions:
-        yield NO_PIPE(extensions=extensions or "empty")
+    for values, wanted, finding in EXPECTATIONS:
+        value = values(dovecot)
+        missing = [name for name in wanted if name not in value.replace("+", " ").split()]
+        if missing:
+            yield finding(value=value or "(none)", missing=" and ".join(missing))
 
 
 def _junk(dovecot: DovecotConfiguration, rules: Sequence[ImapSieveRule]) -> Iterator[Finding]:

@@ -120,14 +120,12 @@ def _state_folder(site: Site) -> Iterator[Finding]:
         yield STATE(folder=folder, owner=user_name(status.st_uid))
 
 
-def _secrets(site: Site) -> Iterator[Finding]:
+def _secrets(site: Site) -> list[Finding]:
     files = dict(_secret_files(site.settings, ""))
     if site.settings.source and site.settings.redis.url_has_secret:
         files["redis.url"] = site.settings.source
     findings = [finding for key, file in files.items() for finding in _secret_file(key, file)]
-    yield from findings
-    if files and not findings:
-        yield SECRETS(count=len(files))
+    return findings or ([SECRETS(count=len(files))] if files else [])
 
 
 def _secret_files(section: BaseModel, prefix: str) -> Iterator[tuple[str, Path]]:
@@ -173,20 +171,13 @@ def _is_known(find: Callable[[str], object], name: str) -> bool:
     return True
 
 
-def _sockets(site: Site) -> Iterator[Finding]:
-    if not site.may_have_daemon:
-        return
-    count, wrong = 0, False
-    for listener in LISTENERS:
-        address = listener.listen_address(site.settings)
-        if not isinstance(address, UnixAddress):
-            continue
-        count += 1
-        for finding in _socket(listener.name, address):
-            wrong = True
-            yield finding
-    if count and not wrong:
-        yield SOCKETS(count=count)
+def _sockets(site: Site) -> list[Finding]:
+    addresses = {listener.name: listener.listen_address(site.settings) for listener in LISTENERS}
+    sockets = {name: address for name, address in addresses.items() if isinstance(address, UnixAddress)}
+    if not site.may_have_daemon or not sockets:
+        return []
+    findings = [finding for name, address in sockets.items() for finding in _socket(name, address)]
+    return findings or [SOCKETS(count=len(sockets))]
 
 
 def _socket(listener: str, address: UnixAddress) -> Iterator[Finding]:
@@ -201,15 +192,13 @@ def _socket(listener: str, address: UnixAddress) -> Iterator[Finding]:
         yield SOCKET_DIFFERS(path=address.path, mode=mode, group=group, listener=listener, wanted=wanted)
 
 
-def _mail_folders(site: Site) -> Iterator[Finding]:
+def _mail_folders(site: Site) -> list[Finding]:
     folders = {"the quarantine": site.settings.quarantine_folder}
     if site.relays_mail and site.settings.maildir_folder:
         folders["the Maildir of relay.next_hop"] = site.settings.maildir_folder
     existing = {purpose: folder for purpose, folder in folders.items() if folder.exists()}
     findings = [finding for purpose, folder in existing.items() for finding in _mail_folder(site, purpose, folder)]
-    yield from findings
-    if existing and not findings:
-        yield FOLDERS()
+    return findings or ([FOLDERS()] if existing else [])
 
 
 def _mail_folder(site: Site, purpose: str, folder: Path) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ import shutil
 import stat
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from ipaddress import ip_network
 from itertools import pairwise
 from pathlib import Path
@@ -23,19 +24,20 @@ from nbstream.doctor.postfix_configuration import (
     inline_values,
     listener_endpoint,
     parse_postfix,
+    split_words,
     tcp_endpoint,
 )
 from nbstream.findings import note, ok, problem, warning
 from nbstream.policy.actions import ActionKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from nbstream.config import Settings
     from nbstream.config.policy import RecipientRuleSettings
     from nbstream.doctor.examination import Site
     from nbstream.doctor.postfix_configuration import PostfixConfiguration, PostfixService
-    from nbstream.findings import Finding
+    from nbstream.findings import Finding, FindingKind
 
 NOT_FOUND = note("postfix", "Postfix was not examined: {why}.")
 NOT_CONNECTED = note(
@@ -52,13 +54,13 @@ ELSEWHERE = problem(
 )
 FOLDED = problem(
     "postfix.transport",
-    "The transport {transport} folds lines of more than {limit} bytes on their way to nbstream: such mail is "
+    "The transport {service.name} folds lines of more than {value} bytes on their way to nbstream: such mail is "
     "altered, and its DKIM signatures break.",
-    "Give it -o {program}_line_length_limit=0 in master.cf, as deploy/postfix/master.cf has it.",
+    "Give it -o {service.program}_line_length_limit=0 in master.cf, as deploy/postfix/master.cf has it.",
 )
 EVERYBODY_TRUSTED = problem(
     "postfix.networks",
-    "The service {service} trusts the network {network} (mynetworks): strangers may teach, and send mail to "
+    "The service {service} trusts the network {value} (mynetworks): strangers may teach, and send mail to "
     "anywhere.",
     "Name only networks of your own in mynetworks.",
 )
@@ -105,16 +107,17 @@ FEEDBACK_OPEN = problem(
 FEEDBACK_GUARDED = ok("postfix.feedback", "Strangers may not write to the feedback addresses.")
 TOO_LARGE = problem(
     "postfix.size",
-    "The service {service} takes messages of up to {postfix}, and listeners.{listener} of up to {limit}.",
+    "The service {service} takes messages of up to {value}, and listeners.{listener} of up to "
+    "{ours.size_limit} bytes.",
     "Lower message_size_limit or raise limits.max_message_bytes, or large mail is refused after it was accepted.",
 )
 SIZE = ok("postfix.size", "Postfix takes no larger messages than nbstream.")
 MILTER_FAILURE = warning(
     "postfix.milter",
-    "While nbstream is away, Postfix goes by milter_default_action = {action}; where a check fails, nbstream "
-    "goes by on_filter_failure: {policy}. These are contrary.",
-    "Set milter_default_action to {wanted}, or change on_filter_failure: defer goes with tempfail, "
-    "pass with accept.",
+    "While nbstream is away, Postfix goes by milter_default_action = {value}; where a check fails, nbstream "
+    "goes by on_filter_failure: {ours.on_filter_failure}. These are contrary.",
+    "Set milter_default_action to {ours.milter_default_action}, or change on_filter_failure: defer goes with "
+    "tempfail, pass with accept.",
 )
 REFUSED_LATE = problem(
     "postfix.refusal",
@@ -132,13 +135,13 @@ MILTER_UNREACHABLE = problem(
 
 REDIRECT_LOSES = problem(
     "postfix.milter",
-    "Mail that is redirected ({setting}) can be lost: enable_original_recipient is no, so Postfix adds no "
+    "Mail that is redirected ({ours.redirects}) can be lost: enable_original_recipient is no, so Postfix adds no "
     "recipient to whom an alias of the former one leads already.",
     "Set enable_original_recipient to yes, which is its default.",
 )
 
+_FILTERS = ("content_filter", "smtpd_proxy_filter")
 _TRANSPORTS = ("virtual_transport", "mailbox_transport", "local_transport", "relay_transport", "default_transport")
-_WAYS = ("content_filter", "smtpd_proxy_filter", "smtpd_milters")
 _FAILURE_ACTIONS = {"pass": "accept", "defer": "tempfail"}
 _LOCAL_DOMAINS = ("mydestination", "relay_domains", "virtual_mailbox_domains", "virtual_alias_domains")
 _RESTRICTIONS = ("smtpd_relay_restrictions", "smtpd_recipient_restrictions")
@@ -152,13 +155,13 @@ _SYSTEM_PATH = f"{os.defpath}:/usr/sbin:/usr/local/sbin:/sbin"
 class FilterSide:
     """What matters to Postfix of the settings of nbstream.
 
-    ``listeners`` are the endpoints by the names of the listeners, ``size_limits`` the bytes that each takes.
-    ``next_hop`` is None for a Maildir. ``refusals`` and ``redirects`` are the settings by which mail may be
-    refused and redirected.
+    ``listeners`` are the endpoints by the names of the listeners, ``size_limit`` the bytes that each takes, 0 for
+    any number. ``next_hop`` is None for a Maildir. ``refusals`` and ``redirects`` are the settings by which
+    mail may be refused and redirected.
     """
 
     listeners: Mapping[str, Endpoint]
-    size_limits: Mapping[str, int]
+    size_limit: int
     next_hop: Endpoint | None
     feedback_addresses: tuple[str, ...]
     on_filter_failure: str
@@ -166,14 +169,178 @@ class FilterSide:
     redirects: str
     authserv_ids: tuple[str, ...] = ()
 
-    def listener_at(self, endpoint: Endpoint | None, queue_directory: str) -> str | None:
-        """Return the name of the listener there; a path may be seen from the chroot of Postfix."""
-        for name, own in self.listeners.items():
-            in_chroot = not own.port and endpoint is not None and not endpoint.port
-            seen = Endpoint(f"{queue_directory}{endpoint.host_or_path}") if in_chroot and endpoint else endpoint
-            if own in {endpoint, seen}:
-                return name
-        return None
+    @property
+    def milter_default_action(self) -> str:
+        """What Postfix has to do without its milter, so that it does the same as nbstream without a verdict."""
+        return _FAILURE_ACTIONS[self.on_filter_failure]
+
+
+@dataclass(frozen=True)
+class MailFlow:
+    """Where a Postfix leads mail, as far as it concerns this nbstream. Pure."""
+
+    postfix: PostfixConfiguration
+    ours: FilterSide
+
+    def endpoint(self, value: str) -> Endpoint | None:
+        """Return where a value such as that of ``content_filter`` leads."""
+        return filter_endpoint(value, self.postfix.value("queue_directory"))
+
+    def listener(self, value: str) -> str | None:
+        """Return the name of the listener to which it leads; a path may be seen from the chroot of Postfix."""
+        endpoint, seen = self.endpoint(value), set()
+        if endpoint is not None:
+            seen = {endpoint}
+            if not endpoint.port:
+                seen.add(Endpoint(f"{self.postfix.value('queue_directory')}{endpoint.host_or_path}"))
+        return next((name for name, own in self.ours.listeners.items() if own in seen), None)
+
+    @cached_property
+    def ways(self) -> Mapping[PostfixService, Mapping[str, str]]:
+        """The listeners to which each service that takes mail leads it, by the parameters that do so."""
+        return {service: self._ways(service) for service in self.postfix.smtp_servers}
+
+    def _ways(self, service: PostfixService) -> dict[str, str]:
+        values = [(way, self.postfix.value(way, service)) for way in _FILTERS]
+        if self.runs_milters(service):
+            values += [("smtpd_milters", value) for value in self.postfix.words("smtpd_milters", service)]
+        return {way: listener for way, value in values if (listener := self.listener(value))}
+
+    @cached_property
+    def returns(self) -> tuple[PostfixService, ...]:
+        """The services to which nbstream hands mail back."""
+        next_hop = self.ours.next_hop
+        return tuple(service for service in self.ways if next_hop is not None and service.endpoint == next_hop)
+
+    @cached_property
+    def entrances(self) -> tuple[PostfixService, ...]:
+        """The services that take mail from elsewhere."""
+        return tuple(service for service in self.ways if service not in self.returns)
+
+    @cached_property
+    def leading(self) -> Mapping[PostfixService, Mapping[str, str]]:
+        """The ways of those entrances that lead mail to nbstream themselves."""
+        return {service: self.ways[service] for service in self.entrances if self.ways[service]}
+
+    @cached_property
+    def transports(self) -> Mapping[str, str]:
+        """The listeners to which transports of main.cf lead, by the names of the parameters."""
+        found = {name: self.listener(self.postfix.value(name)) for name in _TRANSPORTS}
+        return {name: listener for name, listener in found.items() if listener is not None}
+
+    @property
+    def mapped_transports(self) -> list[str]:
+        """The transports in ``inline:`` tables of ``transport_maps``."""
+        return inline_values(self.postfix.value("transport_maps"))
+
+    @property
+    def connected(self) -> tuple[PostfixService, ...]:
+        """The entrances whose mail comes to nbstream: what a transport takes came in by any of them."""
+        return self.entrances if self.transports else tuple(self.leading)
+
+    @property
+    def asking(self) -> tuple[PostfixService, ...]:
+        """The entrances that ask nbstream as a milter."""
+        return tuple(service for service, ways in self.leading.items() if "smtpd_milters" in ways)
+
+    @property
+    def asks_milter(self) -> bool:
+        """Whether any service asks nbstream as a milter."""
+        return any("smtpd_milters" in ways for ways in self.ways.values())
+
+    def own_transport_services(self) -> list[PostfixService]:
+        """Return the services of master.cf that carry mail to nbstream, as smtp(8) and lmtp(8) do."""
+        values = [self.postfix.value("content_filter", service) for service in self.postfix.smtp_servers]
+        values += [self.postfix.value(name) for name in _TRANSPORTS] + self.mapped_transports
+        names = {value.partition(":")[0] for value in values if self.listener(value)}
+        services = [service for service in self.postfix.services if service.name in names]
+        return [service for service in services if service.type == "unix" and service.program in {"smtp", "lmtp"}]
+
+    def runs_milters(self, service: PostfixService) -> bool:
+        """Return whether a service asks milters at all."""
+        overrides = self.postfix.words("receive_override_options", service)
+        return bool(self.postfix.words("smtpd_milters", service)) and "no_milters" not in overrides
+
+    def other_filters(self, service: PostfixService) -> Mapping[str, str]:
+        """Return the filters that are not ours to which a service leads mail, by the parameters."""
+        values = {way: self.postfix.value(way, service) for way in _FILTERS}
+        return {way: value for way, value in values.items() if value and not self.listener(value)}
+
+    def other_filter(self, service: PostfixService) -> str:
+        """Return the first of these filters; empty where there is none."""
+        return next(iter(self.other_filters(service).values()), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What the value of a parameter has to be, for some services, and what is said where it is not.
+
+    ``{program}`` in the name of the parameter is the program of the service. ``faults`` returns what is wrong with
+    a value: the value itself, or the wrong ones of a list. ``fine`` is said where no service has a fault.
+    """
+
+    parameter: str
+    services: Callable[[MailFlow], Sequence[PostfixService]]
+    faults: Callable[[str, FilterSide], Sequence[str]]
+    finding: FindingKind
+    fine: FindingKind | None = None
+
+    def compare(self, flow: MailFlow) -> list[Finding]:
+        """Return the findings about a Postfix."""
+        findings = []
+        services = self.services(flow)
+        for service in services:
+            value = flow.postfix.value(self.parameter.format(program=service.program), service)
+            listener = next(iter((flow.ways.get(service) or flow.transports).values()), "")
+            findings += [
+                self.finding(service=service, value=fault, listener=listener, ours=flow.ours)
+                for fault in self.faults(value, flow.ours)
+            ]
+        if services and self.fine and not findings:
+            return [self.fine()]
+        return list(dict.fromkeys(findings))
+
+
+def _everybody(networks: str, _: FilterSide) -> list[str]:
+    return [word for word in split_words(networks) if _is_everybody(word)]
+
+
+def _is_everybody(word: str) -> bool:
+    with suppress(ValueError):  # a table, or an exclusion
+        network = ip_network(word.replace("[", "").replace("]", ""), strict=False)
+        return network.prefixlen < _OWN_PREFIX[network.version]
+    return False
+
+
+def _larger(size: str, ours: FilterSide) -> list[str]:
+    count = int(size or 0)
+    is_larger = ours.size_limit and (count == 0 or count > ours.size_limit)
+    return [f"{count} bytes" if count else "any size"] if is_larger else []
+
+
+EXPECTATIONS = (
+    Expectation(
+        "{program}_line_length_limit",
+        MailFlow.own_transport_services,
+        lambda limit, _: [limit] if limit != "0" else [],
+        FOLDED,
+    ),
+    Expectation("mynetworks", lambda flow: flow.connected and flow.entrances, _everybody, EVERYBODY_TRUSTED),
+    Expectation("message_size_limit", lambda flow: flow.connected, _larger, TOO_LARGE, SIZE),
+    Expectation(
+        "milter_default_action",
+        lambda flow: flow.asking,
+        lambda action, ours: [action] if action != ours.milter_default_action else [],
+        MILTER_FAILURE,
+    ),
+    Expectation(
+        "enable_original_recipient",
+        lambda flow: flow.postfix.cleanups if flow.asks_milter else (),
+        lambda is_kept, ours: [is_kept] if ours.redirects and is_kept.lower() == "no" else [],
+        REDIRECT_LOSES,
+    ),
+)
+"""By the parameters of postconf(5)."""
 
 
 async def examine_postfix(site: Site) -> Sequence[Finding]:
@@ -187,17 +354,112 @@ async def examine_postfix(site: Site) -> Sequence[Finding]:
         main, services, options = [await run_program([*words, option]) for option in ("-nx", "-M", "-P")]
     except OSError as error:
         return [NOT_FOUND(why=error)]
-    postfix, ours = parse_postfix(main, services, options), filter_side(site.settings)
-    return [*compare(postfix, ours), *await in_thread(lambda: list(_milter_sockets(postfix, ours)))]
+    flow = MailFlow(parse_postfix(main, services, options), filter_side(site.settings))
+    return [*compare(flow), *await in_thread(lambda: list(_milter_sockets(flow)))]
 
 
-def _milter_sockets(postfix: PostfixConfiguration, ours: FilterSide) -> Iterator[Finding]:
-    """Yield the socket of the milter, where Postfix asks it and its user may not connect."""
-    milter = ours.listeners.get("milter")
-    ways = {service: _ways(postfix, service, ours) for service in postfix.smtp_servers}
-    if milter is None or milter.port or not _milter_is_asked(ways):
+def compare(flow: MailFlow) -> Iterator[Finding]:
+    """Yield what is to be said of a Postfix beside this nbstream. Pure."""
+    elsewhere = list(_elsewhere(flow))
+    yield from elsewhere
+    if not flow.leading and not flow.transports and not elsewhere:
+        yield NOT_CONNECTED()
+    for parameter in flow.transports:
+        yield TRANSPORT(parameter=parameter)
+    for service, ways in flow.leading.items():
+        kind = TWO_WAYS if len(ways) > 1 else CONNECTED
+        yield kind(service=service, ways=", ".join(ways))
+    for service in flow.returns:
+        yield from _return_service(flow, service)
+    yield from _judged_twice(flow)
+    yield from _feedback(flow)
+    for expectation in EXPECTATIONS:
+        yield from expectation.compare(flow)
+    ours, names = flow.ours, {flow.postfix.value(name).lower() for name in ("myhostname", "mydomain")} - {""}
+    if flow.connected and ours.authserv_ids and names and not names & set(ours.authserv_ids):
+        yield OTHER_AUTHSERV_ID(ids=", ".join(ours.authserv_ids), names=", ".join(sorted(names)))
+    is_accepted = flow.transports or any("content_filter" in ways for ways in flow.leading.values())
+    if ours.refusals and is_accepted:
+        yield REFUSED_LATE(setting=ours.refusals)
+
+
+def _elsewhere(flow: MailFlow) -> Iterator[Finding]:
+    """Yield the services whose filter is meant to be nbstream, at an address where it does not listen.
+
+    That is a transport with our name and, where no mail is led here at all, any filter of this machine before a
+    Postfix that takes mail back from us.
+    """
+    smtp = flow.ours.listeners.get("smtp")
+    if smtp is None:
         return
-    name = postfix.value("mail_owner")
+    may_be_ours = flow.returns and not flow.leading and not flow.transports
+    for service in flow.entrances:
+        for way, value in flow.other_filters(service).items():
+            endpoint = flow.endpoint(value)
+            is_local = endpoint is not None and (endpoint.host_or_path == LOOPBACK or not endpoint.port)
+            if endpoint and (value.startswith("nbstream:") or (may_be_ours and is_local)):
+                yield ELSEWHERE(service=service, value=value, listening=smtp, way=way, listener="smtp")
+
+
+def _return_service(flow: MailFlow, service: PostfixService) -> Iterator[Finding]:
+    if flow.ways[service]:
+        yield LOOP(service=service, ways=", ".join(flow.ways[service]))
+    elif flow.runs_milters(service):
+        yield MILTERS_TWICE(service=service)
+    other_filter = flow.other_filter(service)
+    endpoint = flow.endpoint(other_filter)
+    if endpoint is not None and endpoint.host_or_path == LOOPBACK:  # one elsewhere may be the end of the way
+        others = [other for other in flow.ways if other is not service]
+        backs = [other for other in others if other.is_of_this_machine] or others
+        if all(flow.ways[back] or flow.other_filter(back) for back in backs):
+            yield THIRD_FILTER_LOOP(service=service, filter=other_filter, services=", ".join(map(str, backs)))
+
+
+def _judged_twice(flow: MailFlow) -> Iterator[Finding]:
+    """Yield the services that a third filter hands mail back to, and that ask our milter once more."""
+    filtered = next((service for service in flow.asking if flow.other_filter(service)), None)
+    if filtered is None:
+        return
+    for back in flow.asking:
+        if back.is_of_this_machine and not flow.other_filter(back):
+            yield JUDGED_TWICE(service=filtered, filter=flow.other_filter(filtered), back=back)
+
+
+def _feedback(flow: MailFlow) -> Iterator[Finding]:
+    """Yield the services by which strangers reach a feedback address, if such mail goes to nbstream at all."""
+    # A milter guards its feedback addresses itself.
+    by_service = any(set(ways) - {"smtpd_milters"} for ways in flow.ways.values())
+    if not by_service and not any(map(flow.listener, flow.mapped_transports)):
+        return
+    open_addresses = [
+        FEEDBACK_OPEN(service=service, address=address)
+        for service in flow.entrances
+        for address in flow.ours.feedback_addresses
+        if not _is_guarded(flow.postfix, service, address.lower())
+    ]
+    yield from open_addresses or [FEEDBACK_GUARDED()]
+
+
+def _is_guarded(postfix: PostfixConfiguration, service: PostfixService, address: str) -> bool:
+    """Whether the restrictions of a service keep strangers from writing to an address.
+
+    A table that is no ``inline:`` one is believed: what is in it is not read.
+    """
+    domain = address.rpartition("@")[2]
+    words = [word for name in _RESTRICTIONS for word in postfix.words(name, service)]
+    tables = [table for check, table in pairwise(words) if check == "check_recipient_access"]
+    if any(domain in table.lower() or not table.startswith("inline:") for table in tables):
+        return True
+    is_local = any(domain in map(str.lower, postfix.words(name, service)) for name in _LOCAL_DOMAINS)
+    return "reject" in words or (not is_local and bool(_NO_RELAYING & set(words)))
+
+
+def _milter_sockets(flow: MailFlow) -> Iterator[Finding]:
+    """Yield the socket of the milter, where Postfix asks it and its user may not connect."""
+    milter = flow.ours.listeners.get("milter")
+    if milter is None or milter.port or not flow.asks_milter:
+        return
+    name = flow.postfix.value("mail_owner")
     with suppress(KeyError, OSError):  # a user or socket that is not there is said by other findings
         user = pwd.getpwnam(name)
         if not _may_connect(Path(milter.host_or_path), user.pw_uid, set(os.getgrouplist(name, user.pw_gid))):
@@ -239,16 +501,11 @@ async def run_program(words: Sequence[str | Path]) -> str:
 
 def filter_side(settings: Settings) -> FilterSide:
     """Return what matters to Postfix of these settings."""
-    endpoints, limits = {}, {}
-    for listener in LISTENERS:
-        address = listener.listen_address(settings)
-        if address is not None:
-            endpoints[listener.name] = listener_endpoint(address)
-            limits[listener.name] = settings.limits.max_message_bytes
+    addresses = {listener.name: listener.listen_address(settings) for listener in LISTENERS}
     taken = [] if settings.headers.mode == "observe" else list(_taken_actions(settings))
     return FilterSide(
-        endpoints,
-        limits,
+        {name: listener_endpoint(address) for name, address in addresses.items() if address is not None},
+        settings.limits.max_message_bytes,
         _next_hop(settings),
         (settings.feedback.spam_address, settings.feedback.ham_address),
         settings.on_filter_failure,
@@ -284,236 +541,3 @@ def _next_hop(settings: Settings) -> Endpoint | None:
     if address is None:
         return None
     return tcp_endpoint(address.host, address.port) if hasattr(address, "host") else Endpoint(str(address.path))
-
-
-def compare(postfix: PostfixConfiguration, ours: FilterSide) -> Iterator[Finding]:
-    """Yield what is to be said of a Postfix beside this nbstream. Pure."""
-    ways = {service: _ways(postfix, service, ours) for service in postfix.smtp_servers}
-    returns = {service for service in ways if ours.next_hop is not None and service.endpoint == ours.next_hop}
-    leading = {service: found for service, found in ways.items() if found and service not in returns}
-    transports = _transports(postfix, ours)
-    elsewhere = list(_elsewhere(postfix, set(ways) - returns, ours, is_led=bool(leading or transports)))
-    yield from elsewhere
-    if not leading and not transports and not elsewhere:
-        yield NOT_CONNECTED()
-    for parameter in transports:
-        yield TRANSPORT(parameter=parameter)
-    for service, found in leading.items():
-        kind = TWO_WAYS if len(found) > 1 else CONNECTED
-        yield kind(service=service, ways=", ".join(found))
-    for service in returns:
-        yield from _return_service(postfix, service, ways, ours)
-    yield from _judged_twice(postfix, leading, ours)
-    yield from _feedback(postfix, ways, returns, ours)
-    yield from _folding(postfix, ours)
-    if leading or transports:
-        yield from _open_networks(postfix, set(ways) - returns)
-        yield from _authserv_ids(postfix, ours)
-    # What a transport takes came in by any of the services.
-    delivering = ways | dict.fromkeys(set(ways) - returns, transports) if transports else leading
-    if delivering:
-        yield from _sizes(postfix, delivering, ours)
-        yield from _failures(postfix, leading, ours)
-    is_accepted = transports or any("content_filter" in found for found in leading.values())
-    if ours.refusals and is_accepted:
-        yield REFUSED_LATE(setting=ours.refusals)
-    if ours.redirects and _milter_is_asked(ways) and not _keeps_original_recipients(postfix):
-        yield REDIRECT_LOSES(setting=ours.redirects)
-
-
-def _ways(postfix: PostfixConfiguration, service: PostfixService, ours: FilterSide) -> dict[str, str]:
-    """Return the listener to which each parameter of a service leads, by the name of the parameter."""
-    queue, found = postfix.value("queue_directory"), {}
-    for way in _WAYS:
-        if way == "smtpd_milters" and not _runs_milters(postfix, service):
-            continue
-        values = postfix.words(way, service) if way == "smtpd_milters" else [postfix.value(way, service)]
-        for value in values:
-            listener = ours.listener_at(filter_endpoint(value, queue), queue)
-            if listener is not None:
-                found[way] = listener
-    return found
-
-
-def _transports(postfix: PostfixConfiguration, ours: FilterSide) -> dict[str, str]:
-    """Return the listener to which each transport of main.cf leads, by the name of the parameter."""
-    queue = postfix.value("queue_directory")
-    found = {name: ours.listener_at(filter_endpoint(postfix.value(name), queue), queue) for name in _TRANSPORTS}
-    return {name: listener for name, listener in found.items() if listener is not None}
-
-
-def _elsewhere(
-    postfix: PostfixConfiguration, services: set[PostfixService], ours: FilterSide, *, is_led: bool
-) -> Iterator[Finding]:
-    """Yield the services whose filter is meant to be nbstream, at an address where it does not listen.
-
-    That is a transport with our name and, where no mail is led here at all, any filter of this machine before a
-    Postfix that takes mail back from us.
-    """
-    smtp = ours.listeners.get("smtp")
-    if smtp is None:
-        return
-    takes_back = ours.next_hop is not None and any(each.endpoint == ours.next_hop for each in postfix.smtp_servers)
-    for service in sorted(services, key=str):
-        for way in ("content_filter", "smtpd_proxy_filter"):
-            value = postfix.value(way, service)
-            endpoint = filter_endpoint(value, postfix.value("queue_directory"))
-            if endpoint is None or ours.listener_at(endpoint, postfix.value("queue_directory")):
-                continue
-            is_local = endpoint.host_or_path == LOOPBACK or not endpoint.port
-            if value.startswith("nbstream:") or (takes_back and not is_led and is_local):
-                yield ELSEWHERE(service=service, value=value, listening=smtp, way=way, listener="smtp")
-
-
-def _folding(postfix: PostfixConfiguration, ours: FilterSide) -> Iterator[Finding]:
-    """Yield the transports to nbstream that would fold long lines; smtp(8) and lmtp(8) have a parameter each."""
-    queue = postfix.value("queue_directory")
-    values = [postfix.value("content_filter", service) for service in postfix.smtp_servers]
-    values += [postfix.value(name) for name in _TRANSPORTS] + inline_values(postfix.value("transport_maps"))
-    names = {value.partition(":")[0] for value in values if ours.listener_at(filter_endpoint(value, queue), queue)}
-    for service in postfix.services:
-        if service.name in names and service.type == "unix" and service.program in {"smtp", "lmtp"}:
-            limit = postfix.value(f"{service.program}_line_length_limit", service)
-            if limit != "0":
-                yield FOLDED(transport=service.name, limit=limit, program=service.program)
-
-
-def _open_networks(postfix: PostfixConfiguration, services: set[PostfixService]) -> Iterator[Finding]:
-    """Yield the services whose mynetworks has a network that is no network of anybody's own."""
-    for service in sorted(services, key=str):
-        for word in postfix.words("mynetworks", service):
-            with suppress(ValueError):  # a table, or an exclusion
-                network = ip_network(word.replace("[", "").replace("]", ""), strict=False)
-                if network.prefixlen < _OWN_PREFIX[network.version]:
-                    yield EVERYBODY_TRUSTED(service=service, network=word)
-
-
-def _authserv_ids(postfix: PostfixConfiguration, ours: FilterSide) -> Iterator[Finding]:
-    names = {postfix.value("myhostname").lower(), postfix.value("mydomain").lower()} - {""}
-    if ours.authserv_ids and names and not names & set(ours.authserv_ids):
-        yield OTHER_AUTHSERV_ID(ids=", ".join(ours.authserv_ids), names=", ".join(sorted(names)))
-
-
-def _runs_milters(postfix: PostfixConfiguration, service: PostfixService) -> bool:
-    has_milters = bool(postfix.words("smtpd_milters", service))
-    return has_milters and "no_milters" not in postfix.words("receive_override_options", service)
-
-
-def _milter_is_asked(ways: Mapping[PostfixService, Mapping[str, str]]) -> bool:
-    return any("smtpd_milters" in found for found in ways.values())
-
-
-def _keeps_original_recipients(postfix: PostfixConfiguration) -> bool:
-    cleanups = [service for service in postfix.services if service.program == "cleanup"]
-    return all(postfix.value("enable_original_recipient", service).lower() != "no" for service in cleanups)
-
-
-def _return_service(
-    postfix: PostfixConfiguration,
-    service: PostfixService,
-    ways: Mapping[PostfixService, Mapping[str, str]],
-    ours: FilterSide,
-) -> Iterator[Finding]:
-    if ways[service]:
-        yield LOOP(service=service, ways=", ".join(ways[service]))
-    elif _runs_milters(postfix, service):
-        yield MILTERS_TWICE(service=service)
-    other_filter = _other_filter(postfix, service, ours)
-    endpoint = filter_endpoint(other_filter, postfix.value("queue_directory"))
-    if endpoint is not None and endpoint.host_or_path == LOOPBACK:  # one elsewhere may be the end of the way
-        others = [other for other in ways if other is not service]
-        backs = [other for other in others if other.is_of_this_machine] or others
-        if all(ways[back] or _other_filter(postfix, back, ours) for back in backs):
-            yield THIRD_FILTER_LOOP(service=service, filter=other_filter, services=_listed(backs))
-
-
-def _judged_twice(
-    postfix: PostfixConfiguration, leading: Mapping[PostfixService, Mapping[str, str]], ours: FilterSide
-) -> Iterator[Finding]:
-    """Yield the services that a third filter hands mail back to, and that ask our milter once more."""
-    asking = [service for service, found in leading.items() if "smtpd_milters" in found]
-    filtered = next((service for service in asking if _other_filter(postfix, service, ours)), None)
-    if filtered is None:
-        return
-    backs = [service for service in asking if service is not filtered and service.is_of_this_machine]
-    for back in backs:
-        if not _other_filter(postfix, back, ours):
-            yield JUDGED_TWICE(service=filtered, filter=_other_filter(postfix, filtered, ours), back=back)
-
-
-def _other_filter(postfix: PostfixConfiguration, service: PostfixService, ours: FilterSide) -> str:
-    """Return the filter that is not ours to which a service leads mail; empty where there is none."""
-    queue = postfix.value("queue_directory")
-    values = [postfix.value(way, service) for way in ("content_filter", "smtpd_proxy_filter")]
-    others = [value for value in values if value and not ours.listener_at(filter_endpoint(value, queue), queue)]
-    return others[0] if others else ""
-
-
-def _listed(services: Sequence[PostfixService]) -> str:
-    return ", ".join(map(str, services))
-
-
-def _feedback(
-    postfix: PostfixConfiguration,
-    ways: Mapping[PostfixService, Mapping[str, str]],
-    returns: set[PostfixService],
-    ours: FilterSide,
-) -> Iterator[Finding]:
-    """Yield the services by which strangers reach a feedback address, if such mail goes to nbstream at all."""
-    queue = postfix.value("queue_directory")
-    transports = [
-        ours.listener_at(filter_endpoint(way, queue), queue)
-        for way in inline_values(postfix.value("transport_maps"))
-    ]
-    # A milter guards its feedback addresses itself.
-    if not any(transports) and not any(set(found) - {"smtpd_milters"} for found in ways.values()):
-        return
-    is_open = False
-    for service in ways:
-        for address in ours.feedback_addresses:
-            if service not in returns and not _is_guarded(postfix, service, address.lower()):
-                is_open = True
-                yield FEEDBACK_OPEN(service=service, address=address)
-    if not is_open:
-        yield FEEDBACK_GUARDED()
-
-
-def _is_guarded(postfix: PostfixConfiguration, service: PostfixService, address: str) -> bool:
-    """Whether the restrictions of a service keep strangers from writing to an address.
-
-    A table that is no ``inline:`` one is believed: what is in it is not read.
-    """
-    domain = address.rpartition("@")[2]
-    words = [word for name in _RESTRICTIONS for word in postfix.words(name, service)]
-    tables = [table for check, table in pairwise(words) if check == "check_recipient_access"]
-    if any(domain in table.lower() or not table.startswith("inline:") for table in tables):
-        return True
-    is_local = any(domain in map(str.lower, postfix.words(name, service)) for name in _LOCAL_DOMAINS)
-    return "reject" in words or (not is_local and bool(_NO_RELAYING & set(words)))
-
-
-def _sizes(
-    postfix: PostfixConfiguration, leading: Mapping[PostfixService, Mapping[str, str]], ours: FilterSide
-) -> Iterator[Finding]:
-    exceeds = False
-    for service, ways in leading.items():
-        size = int(postfix.value("message_size_limit", service) or 0)
-        for listener in ways.values():
-            limit = ours.size_limits[listener]
-            if limit and (size == 0 or size > limit):
-                exceeds = True
-                shown = f"{size} bytes" if size else "any size"
-                yield TOO_LARGE(service=service, postfix=shown, listener=listener, limit=f"{limit} bytes")
-    if not exceeds:
-        yield SIZE()
-
-
-def _failures(
-    postfix: PostfixConfiguration, leading: Mapping[PostfixService, Mapping[str, str]], ours: FilterSide
-) -> Iterator[Finding]:
-    wanted = _FAILURE_ACTIONS[ours.on_filter_failure]
-    for service, ways in leading.items():
-        action = postfix.value("milter_default_action", service)
-        if "smtpd_milters" in ways and action != wanted:
-            yield MILTER_FAILURE(action=action, policy=ours.on_filter_failure, wanted=wanted)
-            break

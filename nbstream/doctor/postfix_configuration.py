@@ -113,6 +113,11 @@ class PostfixConfiguration:
         """The services that take mail over SMTP."""
         return tuple(service for service in self.services if service.program == "smtpd")
 
+    @property
+    def cleanups(self) -> tuple[PostfixService, ...]:
+        """The services that put mail into the queue."""
+        return tuple(service for service in self.services if service.program == "cleanup")
+
     def value(self, name: str, service: PostfixService | None = None) -> str:
         """Return the value of a parameter, for a service where one is given; empty where nothing sets it."""
         if service is not None and name in service.options:

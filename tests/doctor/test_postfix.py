@@ -13,7 +13,7 @@ import pytest
 
 from nbstream.doctor import postfix as doctor
 from nbstream.doctor.examination import MailServerFiles, Site
-from nbstream.doctor.postfix import FilterSide, compare, examine_postfix, filter_side
+from nbstream.doctor.postfix import FilterSide, MailFlow, compare, examine_postfix, filter_side
 from nbstream.doctor.postfix_configuration import Endpoint, parse_postfix, tcp_endpoint
 from nbstream.findings import Finding, FindingKind
 from tests.deploy.postfix import Postfix, open_folder
@@ -66,7 +66,7 @@ class ExaminedPostfix:
         """What it finds with another nbstream than that of the settings."""
         outputs = [self._postfix.postconf(option) for option in ("-nx", "-M", "-P")]
         ours: FilterSide = filter_side(self.site().settings)
-        return list(compare(parse_postfix(*outputs), replace(ours, **changes)))  # type: ignore[arg-type]  # any field
+        return list(compare(MailFlow(parse_postfix(*outputs), replace(ours, **changes))))  # type: ignore[arg-type]  # any field
 
     @property
     def with_milter(self) -> Mapping[str, Endpoint]:
@@ -120,7 +120,7 @@ async def test_a_service_that_leads_to_nbstream_by_two_ways(postfix: ExaminedPos
 async def test_a_proxy_and_a_milter_are_two_ways(postfix: ExaminedPostfix) -> None:
     postfix.set("smtpd_milters=inet:localhost:11332")
 
-    the(postfix.compared(listeners=postfix.with_milter, size_limits={"smtp": 0, "milter": 0}), doctor.TWO_WAYS)
+    the(postfix.compared(listeners=postfix.with_milter, size_limit=0), doctor.TWO_WAYS)
 
 
 async def test_a_postfix_that_leads_nothing_to_nbstream_is_noted(postfix: ExaminedPostfix) -> None:
@@ -189,7 +189,7 @@ async def test_mail_that_is_too_large_for_nbstream(postfix: ExaminedPostfix, lim
 async def test_what_postfix_does_without_its_milter_is_what_nbstream_would_do(postfix: ExaminedPostfix) -> None:
     postfix.set_service(postfix.outside, "content_filter=")
     postfix.set("smtpd_milters={ inet:localhost:11332, connect_timeout=5s }")
-    milter = {"listeners": postfix.with_milter, "size_limits": {"smtp": 0, "milter": 0}}
+    milter = {"listeners": postfix.with_milter, "size_limit": 0}
 
     assert "tempfail" in the(postfix.compared(**milter), doctor.MILTER_FAILURE).what
     assert "postfix.MILTER_FAILURE" not in kind_names(postfix.compared(**milter, on_filter_failure="defer"))
@@ -283,7 +283,7 @@ async def test_another_filter_behind_nbstream_is_no_loop_where_its_mail_comes_ba
 async def test_a_milter_is_not_asked_again_about_mail_from_another_filter(postfix: ExaminedPostfix) -> None:
     milter = {
         "listeners": postfix.with_milter,
-        "size_limits": {"smtp": 0, "milter": 0},
+        "size_limit": 0,
         "on_filter_failure": "defer",
     }
     postfix.set("smtpd_milters=inet:localhost:11332")

@@ -59,8 +59,8 @@ def _table(kinds: list[FindingKind]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a sentence whose placeholders have no format, such as ``{share}`` for ``{share:.0%}``."""
-    return re.sub(r"\{(\w+)[^}]*\}", r"{\1}", text)
+    """Return a sentence with placeholders of one word, such as ``{share}`` for ``{all.share:.0%}``."""
+    return re.sub(r"\{(?:\w+\.)?(\w+)[^}]*\}", r"{\1}", text)
 
 
 _INTRODUCTION = """
