@@ -32,8 +32,7 @@ def test_each_finding_is_made_to_appear_by_a_test() -> None:
     # A test may call the module that it is for "doctor".
     tests = "\n".join(
         re.sub(r"\bdoctor\.(?=[A-Z])", f"{path.stem.removeprefix('test_')}.", path.read_text())
-        for folder in (Path(__file__).parent, Path(__file__).parents[1] / "daemon")
-        for path in folder.glob("test_*.py")
+        for path in Path(__file__).parents[1].rglob("test_*.py")
     )
     tests = re.sub(r"\bRISKS\[DurabilityRisk\.(\w+)\]", r"redis_server.DURABILITY_RISKS.\1", tests)
 
