@@ -14,7 +14,9 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, Literal
+
+from nbstream.settings.values import Section
 
 _QUOTED_CHARACTERS = frozenset(' ="\\')
 _LINES_PER_PEER = 10  # in a minute: fail2ban, with its default settings, acts on the fifth within ten minutes
@@ -103,18 +105,25 @@ def event_fields(**fields: object) -> dict[str, Mapping[str, object]]:
     return {"fields": fields}
 
 
-def set_up_logging(style: str, level: str, fields: Mapping[str, object] | None = None) -> None:
-    """Send all logs to standard error; ``style`` is text, json, or auto (text on a terminal, else json).
+class LogSettings(Section):
+    """Format and level of the log."""
 
-    Every line has these ``fields`` before the fields of its event.
-    """
-    text = style == "text" or (style == "auto" and sys.stderr.isatty())
+    format: Literal["auto", "text", "json"] = "auto"
+    """``auto`` is text on a terminal and JSON otherwise."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """The lowest level that is logged."""
+
+
+def set_up_logging(settings: LogSettings, fields: Mapping[str, object] | None = None) -> None:
+    """Send all logs to standard error; every line has these ``fields`` before the fields of its event."""
+    text = settings.format == "text" or (settings.format == "auto" and sys.stderr.isatty())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(TextFormatter() if text else JsonFormatter())
     handler.addFilter(PeerRateLimitFilter())
     if fields:
         handler.addFilter(partial(_add_fields, fields))
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.basicConfig(level=settings.level.upper(), handlers=[handler], force=True)
     # No line shows the thread, the process or the caller: then logging need not look them up for each line.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None  # type: ignore[assignment,unused-ignore]  # logging's own switch for the caller

@@ -15,8 +15,9 @@ PACKAGE = Path(nbstream.__file__).parent
 # Lowest first. A module may import modules of its own package and of the layers before it; two packages of one
 # layer do not import each other.
 LAYERS = [
-    {"addresses", "errors", "findings", "logs", "system_users"},
+    {"addresses", "errors", "findings", "system_users"},
     {"metrics", "settings"},
+    {"logs"},
     {"engine"},
     {"mail"},
     {"tokens"},

@@ -94,7 +94,7 @@ def test_a_line_without_a_peer_always_passes() -> None:
 
 FLOOD = """
 import logging, nbstream.logs
-nbstream.logs.set_up_logging("json", "info", {"worker": 1})
+nbstream.logs.set_up_logging(nbstream.logs.LogSettings(format="json"), {"worker": 1})
 for number in range(500):
     logging.getLogger("nbstream").warning("refused", extra=nbstream.logs.event_fields(peer="203.0.113.9"))
 """

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nbstream.addresses import TcpAddress
-from nbstream.config import ServerNextHopSetting
 from nbstream.delivery.maildir import MaildirNextHop
 from nbstream.delivery.quarantine import Quarantine
+from nbstream.delivery.settings import ServerNextHopSetting
 
 if TYPE_CHECKING:
-    from nbstream.config import RelaySettings, Settings
+    from nbstream.config import Settings
     from nbstream.delivery.next_hop import NextHop
     from nbstream.delivery.next_hop_connection import SmtpServer
+    from nbstream.delivery.settings import RelaySettings
 
 
 def make_next_hop(settings: Settings) -> NextHop:

@@ -13,7 +13,6 @@ from nbstream.bayes import calibration, classifier
 from nbstream.engine.choice import PYTHON, Engine, choose_engine
 from nbstream.filter import Autolearner, AutolearnLayer
 from nbstream.filter.scorer import Scorer
-from nbstream.policy.autolearn import AutolearnOptions
 from nbstream.tokens import tokenizer
 from nbstream.tokens.native_tokenizer import make_tokenizer
 
@@ -124,7 +123,5 @@ def make_autolearner(
 
     ``report_outcome`` is called with the label and the outcome of each lesson.
     """
-    autolearn = settings.autolearn
-    assert autolearn is not None
-    options = AutolearnOptions(autolearn.ham, autolearn.spam)
-    return Autolearner(people, layer, make_scorer(settings, counts), options, report_outcome)
+    assert settings.autolearn is not None
+    return Autolearner(people, layer, make_scorer(settings, counts), settings.autolearn, report_outcome)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nbstream.config import FalsePositiveCost, FalsePositiveRate
+from nbstream.config.policy import FalsePositiveCost, FalsePositiveRate
 from nbstream.filter import FilterPolicy
 from nbstream.mail import mime
 from nbstream.policy.actions import VerdictActions
@@ -16,7 +16,8 @@ from nbstream.policy.thresholds import FalsePositiveBudget, Threshold, Threshold
 from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
-    from nbstream.config import ActionsSettings, Settings, VerdictSettings
+    from nbstream.config import Settings
+    from nbstream.config.policy import ActionsSettings, VerdictSettings
 
 
 def make_policy(settings: Settings) -> ThresholdPolicy:

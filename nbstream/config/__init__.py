@@ -5,8 +5,6 @@ Rules: every key is optional and has a safe default. An unknown key is refused, 
 feature, in its ``settings`` module. What is imported here starts quickly: no numpy, no Redis, no listener.
 """
 
-from nbstream.addresses import TcpAddress
-from nbstream.config.listeners import ListenersSettings
 from nbstream.config.live_settings import (
     LIVE_SECTIONS,
     POLICY_SECTIONS,
@@ -16,62 +14,12 @@ from nbstream.config.live_settings import (
     policy_hash,
 )
 from nbstream.config.loading import find_config_file, load_settings, make_settings
-from nbstream.config.policy import (
-    ActionsSettings,
-    FalsePositiveCost,
-    FalsePositiveRate,
-    FeedbackSettings,
-    RecipientRuleSettings,
-    VerdictSettings,
-)
-from nbstream.config.settings import (
-    AutolearnSettings,
-    LimitsSettings,
-    LogSettings,
-    MinLearnedSettings,
-    ModelSettings,
-    Settings,
-)
-from nbstream.delivery.settings import (
-    MaildirNextHopSetting,
-    QuarantineSettings,
-    RelaySettings,
-    ServerNextHopSetting,
-)
-from nbstream.listeners.http.settings import HttpListenerSettings, MetricsListenerSettings
-from nbstream.listeners.smtp.settings import SmtpListenerSettings
-from nbstream.listeners.stream.settings import StreamListenerSettings
-from nbstream.settings.values import Network, SecretFile
-from nbstream.store.settings import RedisSettings
+from nbstream.config.settings import Settings
 
 __all__ = [
     "LIVE_SECTIONS",
     "POLICY_SECTIONS",
-    "ActionsSettings",
-    "AutolearnSettings",
-    "FalsePositiveCost",
-    "FalsePositiveRate",
-    "FeedbackSettings",
-    "HttpListenerSettings",
-    "LimitsSettings",
-    "ListenersSettings",
-    "LogSettings",
-    "MaildirNextHopSetting",
-    "MetricsListenerSettings",
-    "MinLearnedSettings",
-    "ModelSettings",
-    "Network",
-    "QuarantineSettings",
-    "RecipientRuleSettings",
-    "RedisSettings",
-    "RelaySettings",
-    "SecretFile",
-    "ServerNextHopSetting",
     "Settings",
-    "SmtpListenerSettings",
-    "StreamListenerSettings",
-    "TcpAddress",
-    "VerdictSettings",
     "changed_keys",
     "find_config_file",
     "keys_awaiting_restart",

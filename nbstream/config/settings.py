@@ -8,14 +8,13 @@ nbstream.yaml(5) are made of it.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr, Strict, ValidationInfo, field_validator
 
+from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.config import policy as inheritance
-from nbstream.config.listeners import ListenersSettings
 from nbstream.config.policy import (
     ActionsSettings,
     FeedbackSettings,
@@ -26,153 +25,71 @@ from nbstream.config.policy import (
 )
 from nbstream.delivery.settings import QuarantineSettings, RelaySettings, ServerNextHopSetting
 from nbstream.engine.choice import EngineChoice
-from nbstream.settings.values import ByteCount, Count, FilePath, Probability, Section, read_host_name
-from nbstream.store.settings import RedisSettings
-
-
-class MemorySettings(Section):
-    """What is remembered of checked messages, for feedback by id and for explanations."""
-
-    hours: Annotated[int, Field(ge=1, le=8760)] = 72
-    """How long a checked message is remembered."""
-
-    messages: Annotated[int, Field(ge=0, le=10_000_000)] = 20_000
-    """How many checked messages are remembered; the oldest are dropped first. 0 remembers none. Each takes about 2
-    kB of Redis.
-    """
-
-    explanations: bool = True
-    """Remember also why each checked message got its verdict, for ``nbstream explain ID``. Each explanation takes
-    about 2 kB of Redis.
-    """
-
-    envelope: bool | None = None
-    """Remember also the sender, the recipients (up to ten of the last check and twenty of checks before it), the
-    subject and the action of each checked message, for the list of messages on the page. ``null`` is ``true``
-    where ``listeners.http`` is on, and ``false`` elsewhere. With its indices it takes about 1.4 kB of Redis, and
-    0.6 kB where the page lists messages without envelopes.
-    """
-
-
-_AUTHSERV_ID = re.compile(r"[^\s\x00-\x1f\x7f;()\"\\=/@,<>\[\]]{1,253}")
-
-
-def read_authserv_id(value: object) -> str:
-    """Read the identifier of a server in Authentication-Results (RFC 8601, section 2.5), in lower case."""
-    if not isinstance(value, str) or _AUTHSERV_ID.fullmatch(value) is None:
-        raise ValueError("must be the name that a server writes first in Authentication-Results: mx.example.org")
-    return value.lower()
-
-
-AuthservIds = Annotated[
-    tuple[Annotated[str, BeforeValidator(read_authserv_id)], ...], Strict(False), Field(max_length=100)
-]
-
+from nbstream.filter.settings import AuthservIds, AutolearnSettings
+from nbstream.listeners.dovecot.settings import DovecotListenerSettings
+from nbstream.listeners.http.settings import HttpListenerSettings, MetricsListenerSettings
+from nbstream.listeners.milter.settings import MilterListenerSettings
+from nbstream.listeners.smtp.settings import LmtpListenerSettings, SmtpListenerSettings
+from nbstream.listeners.spamd.settings import SpamdListenerSettings
+from nbstream.listeners.stream.settings import StreamListenerSettings
+from nbstream.logs import LogSettings
+from nbstream.server.settings import LimitsSettings
+from nbstream.settings.values import FilePath, Section, read_host_name
+from nbstream.store.settings import MemorySettings, ModelSettings, RedisSettings
 
 _LEARNED_BYTES = 16 << 20  # of the spool: two segments of what was learned and is not removed yet
 
 
-class MinLearnedSettings(Section):
-    """The messages that each class must have before there is a verdict other than unsure."""
+class ListenersSettings(Section):
+    """The listeners. None stands for one that is closed."""
 
-    spam: Annotated[int, Field(ge=0, le=1_000_000)] = 50
-    """Until this many spam messages are learned, every verdict is unsure, with the reason ``learning N/M``."""
-
-    ham: Annotated[int, Field(ge=0, le=1_000_000)] = 50
-    """Until this many ham messages are learned, every verdict is unsure, with the reason ``learning N/M``."""
-
-
-_MODEL_NAME = re.compile(r"[a-z0-9._-]+")
-
-
-def read_model_name(value: object) -> str:
-    """Read a text of the characters ``a-z0-9._-``. It becomes a part of the Redis keys."""
-    if not isinstance(value, str) or _MODEL_NAME.fullmatch(value) is None:
-        raise ValueError("must be text of the characters a-z 0-9 . _ - (a number needs quotes)")
-    return value
-
-
-class ModelSettings(Section):
-    """The model that is used, and how it computes scores."""
-
-    name: Annotated[str, BeforeValidator(read_model_name)] = "default"
-    """The name of the model, which is part of its Redis keys. Another name is another model, which starts from
-    nothing; the old one stays in Redis.
+    smtp: SmtpListenerSettings | None = SmtpListenerSettings()
+    """Mail comes in here. The mail server passes each message on to this listener and gets the answer of the next
+    hop back.
     """
 
-    min_learned: MinLearnedSettings = MinLearnedSettings()
-    """The messages of each class that a model must have learned before a verdict other than unsure."""
-
-    ledger_days: Annotated[int, Field(ge=1, le=36500)] = 365
-    """How long the model remembers what a message was learned as. After that the message can no longer be
-    unlearned or corrected, and learning it again counts it twice.
+    http: HttpListenerSettings | None = HttpListenerSettings()
+    """Checks and lessons over HTTP, by the API of nbstream (``/v1/``) and by the API of rspamd (``/checkv2``,
+    ``/learnspam`` and others); metrics for Prometheus (``/metrics``) and health for a supervisor (``/healthz``,
+    ``/readyz``); and a page for administrators (``/ui/``), which asks everybody to log in.
     """
 
-    max_tokens: Annotated[int, Field(ge=10_000, le=1_000_000_000)] | None = None
-    """The number of distinct tokens that are kept; ``null`` is no limit. At 95 % of the limit a running daemon
-    forgets tokens until 85 % are left: first the tokens that no message learned within ``ledger_days`` holds, then
-    those that were learned least. A million tokens take 80 to 170 MB of Redis and 150 MB of each worker.
+    metrics: MetricsListenerSettings | None = None
+    """``/metrics`` alone, without a password, for a scraper on another machine."""
+
+    spamd: SpamdListenerSettings | None = None
+    """The protocol of SpamAssassin's server, for spamc, Exim's ``spam =`` and others."""
+
+    lmtp: LmtpListenerSettings | None = None
+    """Mail comes in here by LMTP, in place of SMTP: each recipient of a message gets an answer of its own."""
+
+    milter: MilterListenerSettings | None = None
+    """The milter protocol, for Postfix (``smtpd_milters``, ``non_smtpd_milters``), Sendmail and others."""
+
+    stream: StreamListenerSettings | None = None
+    """Programs add entries to the stream ``nbstream:{MODEL}:in`` in Redis and read the answers in
+    ``nbstream:{MODEL}:out``.
     """
 
-    half_life_days: Annotated[float, Field(ge=1, le=36500, allow_inf_nan=False)] | None = None
-    """After this many days a lesson counts half; ``null`` lets it count in full for ever. Choose it before
-    teaching, because a model keeps the half-life that it was begun with. To change it, run ``nbstream export``,
-    set another ``model.name`` and run ``nbstream import``.
+    dovecot: DovecotListenerSettings | None = None
+    """Dovecot's Sieve scripts hand over what people move to Junk, and out of it. Nobody waits until it is learned.
     """
 
+    @property
+    def warnings(self) -> list[str]:
+        """One sentence for each certificate that nobody is offered."""
+        return [
+            f"listeners.{name}.tls is off, so that nobody is offered the certificate in tls_cert_file: with may, "
+            "clients can use it"
+            for name, listener in (("smtp", self.smtp), ("lmtp", self.lmtp))
+            if listener and listener.tls_cert_file and listener.tls == "off"
+        ]
 
-class LimitsSettings(Section):
-    """The limits of a message, and of what each listener has in hand."""
-
-    max_message_bytes: ByteCount = 50 << 20
-    """A larger message is refused for good (552, 413). It should be no less than what the mail server itself
-    accepts. It holds for a compressed message once it is unpacked.
-    """
-
-    max_bytes_in_flight: ByteCount = 256 << 20
-    """The memory limit of each listener for the messages in hand; each message counts twice, because it is copied
-    while it is worked on. Mail beyond that is put off (452, 503), but never a message that is alone. It must be at
-    least ``max_message_bytes``.
-    """
-
-    max_connections: Count = 200
-    """The connections of each listener, and those to the next hop. A further client is put off (421, 503), and a
-    further message waits for a connection to the next hop.
-    """
-
-    look_bytes: ByteCount = 1 << 20
-    """The bytes of a message that are looked at, from its start. Of a longer message the end is looked at too: an
-    eighth of this.
-    """
-
-    @field_validator("max_bytes_in_flight")
-    @classmethod
-    def _room_for_one(cls, value: int, info: ValidationInfo) -> int:
-        # With fewer bytes a message of the permitted size would be put off for ever instead of being refused.
-        largest = info.data.get("max_message_bytes", 0)
-        if value < largest:
-            raise ValueError(f"must be at least limits.max_message_bytes ({largest})")
-        return value
-
-
-class AutolearnSettings(Section):
-    """Autolearning: learning without people what a check is sure of, in a layer of its own."""
-
-    ham: Probability = 0.001
-    """A message with at most this P(spam) is learned as ham. It must be below ``verdict.unsure``."""
-
-    spam: Probability = 0.999
-    """A message with at least this P(spam) is learned as spam. It must be at least ``verdict.spam``."""
-
-
-class LogSettings(Section):
-    """Format and level of the log."""
-
-    format: Literal["auto", "text", "json"] = "auto"
-    """``auto`` is text on a terminal and JSON otherwise."""
-
-    level: Literal["debug", "info", "warning", "error"] = "info"
-    """The lowest level that is logged."""
+    @property
+    def listen_addresses(self) -> list[tuple[str, TcpAddress | UnixAddress]]:
+        """The names of the listeners that have an address and are not closed, with their addresses."""
+        listeners = ((name, getattr(self, name)) for name in type(self).model_fields)
+        return [(name, listener.listen) for name, listener in listeners if hasattr(listener, "listen")]
 
 
 MAX_WORKERS = 128

@@ -16,8 +16,9 @@ from nbstream.listeners.rspamd.api import RspamdApi
 from nbstream.store.logins import AttemptCounts
 
 if TYPE_CHECKING:
-    from nbstream.config import HttpListenerSettings, Settings
+    from nbstream.config import Settings
     from nbstream.daemon.parts import ServerParts
+    from nbstream.listeners.http.settings import HttpListenerSettings
     from nbstream.server.limits import BytesInFlight, ListenerLimits
     from nbstream.server.message_service import MessageService
 

@@ -33,10 +33,10 @@ from nbstream.system_users import user_number
 
 if TYPE_CHECKING:
     from nbstream.addresses import ListenAddress
-    from nbstream.config import HttpListenerSettings, Settings
+    from nbstream.config import Settings
     from nbstream.daemon.parts import ServerParts
     from nbstream.listeners.dovecot.settings import DovecotListenerSettings
-    from nbstream.listeners.http.settings import MetricsListenerSettings
+    from nbstream.listeners.http.settings import HttpListenerSettings, MetricsListenerSettings
     from nbstream.listeners.milter.settings import MilterListenerSettings
     from nbstream.listeners.smtp.settings import MailListenerSettings
     from nbstream.listeners.spamd.settings import SpamdListenerSettings

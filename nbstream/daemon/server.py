@@ -137,7 +137,7 @@ class Server:
         thing that is allowed and may not be meant.
         """
         self._runtime = self._make_runtime(settings)
-        logs.set_up_logging(settings.log.format, settings.log.level, self._log_fields)
+        logs.set_up_logging(settings.log, self._log_fields)
         self._metrics.process.set_policy(config.policy_hash(settings), since)
         self.settings = settings
         if self._parts:

@@ -277,7 +277,7 @@ class Supervisor:
         if problems:
             raise ConfigError("\n".join(f"worker {slot.number}: {problem}" for slot, problem in problems.items()))
         self._settings, self._settings_since = settings, time.time()
-        logs.set_up_logging(settings.log.format, settings.log.level)
+        logs.set_up_logging(settings.log)
         for slot, problem in (await self._ask_all("apply", settings)).items():
             _log.error("worker %d is replaced: %s", slot.number, problem)
             slot.kill()

@@ -95,7 +95,7 @@ async def _run_server(channel: Channel, first: ChannelMessage) -> None:
         # What the supervisor sends may have another meaning in this version.
         raise CannotStart(f"nbstream {first['version']} runs, but {__version__} is installed: restart the daemon")
     settings, number, folder = unpack_settings(first["settings"]), int(first["number"]), Path(first["metrics"])
-    logs.set_up_logging(settings.log.format, settings.log.level, {"worker": number})
+    logs.set_up_logging(settings.log, {"worker": number})
     multiprocess.join_folder(folder, str(number))
     engine = choose_engine(settings.engine)
     metrics = DaemonMetrics.create(engine, folder)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from nbstream.addresses import UnixAddress
-from nbstream.config import SecretFile
 from nbstream.daemon.listeners import LISTENERS
 from nbstream.doctor.examination import in_thread, run_parts
 from nbstream.findings import note, ok, problem, warning
+from nbstream.settings.values import SecretFile
 from nbstream.system_users import as_user, user_name, user_number
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from nbstream.bayes.lesson_weight import grown_lesson_weight
 from nbstream.errors import NbstreamError
 from nbstream.filter.parts import SilentObserver
 from nbstream.filter.sources import AUTOLEARN_SOURCE
-from nbstream.policy import autolearn
+from nbstream.policy.autolearn import MAX_LEAD, WEIGHT_SHARE, is_balanced
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
@@ -30,6 +30,7 @@ from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 if TYPE_CHECKING:
     from nbstream.filter.results import Check, CheckSeconds
     from nbstream.filter.scorer import Scorer
+    from nbstream.filter.settings import AutolearnSettings
     from nbstream.filter.sources import AutolearnLayer, LessonStore
     from nbstream.policy.envelope import BuildEnvelope
     from nbstream.tokens.tokenizer import Tokens
@@ -83,14 +84,16 @@ class Autolearner(SilentObserver):
         taught_model: LessonStore,
         layer: AutolearnLayer,
         scorer: Scorer,
-        options: autolearn.AutolearnOptions,
+        settings: AutolearnSettings,
         report_outcome: Callable[[str, str], object] = lambda _label, _outcome: None,
+        max_lead: int = MAX_LEAD,
     ) -> None:
         self._taught_model = taught_model
         self._layer = layer
         self._scorer = scorer
-        self._options = options
+        self._settings = settings
         self._report_outcome = report_outcome
+        self._max_lead = max_lead
         self._queue: asyncio.Queue[tuple[Check, Tokens]] = asyncio.Queue(MAX_QUEUED)
         self._is_working = True
 
@@ -98,7 +101,7 @@ class Autolearner(SilentObserver):
         self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
     ) -> None:
         """Queue a checked message as a candidate if the model has learned enough and is sure of the message."""
-        label = autolearn.autolearn_label(check.probability, self._options)
+        label = self._settings.label(check.probability)
         if label is None or check.state.is_learning:
             return
         try:
@@ -122,7 +125,7 @@ class Autolearner(SilentObserver):
         return learned
 
     async def _learn_candidate(self, check: Check, tokens: Tokens) -> str:
-        label = autolearn.autolearn_label(check.probability, self._options)
+        label = self._settings.label(check.probability)
         assert label is not None
         try:
             outcome = await self._learn(check, tokens, label)
@@ -140,19 +143,17 @@ class Autolearner(SilentObserver):
     async def _learn(self, check: Check, tokens: Tokens, label: str) -> str:
         counts = await self._scorer.read_counts(tokens.all.names)
         check_by_people = self._scorer.check(check.id, tokens, counts)  # without the layer
-        if autolearn.autolearn_label(check_by_people.probability, self._options) != label:
+        if self._settings.label(check_by_people.probability) != label:
             return "unsure"
         _, totals = await self._layer.counts.look_up(())
-        if not autolearn.is_balanced(label, totals.messages, self._options):
+        if not is_balanced(label, totals.messages, self._max_lead):
             return "unbalanced"
         if await self._taught_model.entry(check.id):
             return "human"
         if await self._layer.model.entry(check.id):
             return "already"
         # No sums: the calibration learns nothing, because what the model says of itself is no evidence.
-        weight = grown_lesson_weight(
-            check_by_people.score, label, share=self._options.weight_share, growth=counts.growth
-        )
+        weight = grown_lesson_weight(check_by_people.score, label, share=WEIGHT_SHARE, growth=counts.growth)
         entry = LedgerEntry(
             secrets.token_hex(8), label, weight, tokens.all, time.time(), AUTOLEARN_SOURCE, "", check.score
         )

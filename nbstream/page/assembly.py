@@ -37,13 +37,14 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from nbstream.assembly.store import RedisClients
-    from nbstream.config import HttpListenerSettings, Settings
+    from nbstream.config import Settings
     from nbstream.delivery.next_hop import NextHop
     from nbstream.delivery.quarantine import Quarantine
     from nbstream.filter.message_record import MessageRecord
     from nbstream.filter.preview import HypotheticalCounts
     from nbstream.filter.scorer import Scorer
     from nbstream.listeners.http.access import PasswordCheck
+    from nbstream.listeners.http.settings import HttpListenerSettings
     from nbstream.metrics.registry import MetricsRegistry
     from nbstream.page.now_reader import DaemonFindings
     from nbstream.page.requests import View

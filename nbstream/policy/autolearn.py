@@ -13,7 +13,6 @@ the effect is bounded, and not the cause: whatever was autolearned, it moves the
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import CLASSES
@@ -35,32 +34,17 @@ _SURE = math.log(0.999 / 0.001)  # P(spam) of 0.001 and below are the same here,
 _HALVINGS = 16  # exact to a 65,536th of the distance between both scores
 
 
-@dataclass(frozen=True, slots=True)
-class AutolearnOptions:
-    """Which messages are autolearned, and with which weight.
+MAX_LEAD = 20
+"""How many more messages of one class than of the other may be learned."""
 
-    A message with a P(spam) of at most ``ham_margin`` is learned as ham, and one of at least ``spam_margin`` as
-    spam. ``max_lead`` is how many more messages of one class than of the other may be learned. ``weight_share`` is
-    the share of the weight that a person's label would give.
-    """
-
-    ham_margin: float = 0.001
-    spam_margin: float = 0.999
-    max_lead: int = 20
-    weight_share: float = 0.5
+WEIGHT_SHARE = 0.5
+"""The share of the weight that a person's label would give."""
 
 
-def autolearn_label(probability: float, options: AutolearnOptions) -> str | None:
-    """Return the label that a message with this P(spam) is learned as, or None between the margins."""
-    if probability >= options.spam_margin:
-        return "spam"
-    return "ham" if probability <= options.ham_margin else None
-
-
-def is_balanced(label: str, messages: Sequence[int], options: AutolearnOptions) -> bool:
+def is_balanced(label: str, messages: Sequence[int], max_lead: int = MAX_LEAD) -> bool:
     """Whether one more message with ``label`` may be learned. ``messages`` are the learned messages by class."""
     column = CLASSES.index(label)
-    return messages[column] - messages[1 - column] < options.max_lead
+    return messages[column] - messages[1 - column] < max_lead
 
 
 def limit_log_odds(by_people: float, by_both: float, probability: Callable[[float], float]) -> float:

@@ -1,7 +1,7 @@
-"""The settings of Redis: which server, or who knows the primary, and how nbstream logs in there.
+"""The settings of the store: Redis, the model in it, and the memory of checked messages.
 
-Rules: of a URL, only options that are known here are taken, and each has a check of its own: any other one would
-reach the client library unchecked.
+Rules: of the URL of Redis, only options that are known here are taken, and each has a check of its own: any other
+one would reach the client library unchecked.
 """
 
 from __future__ import annotations
@@ -345,3 +345,76 @@ def _has_no_login(info: ValidationInfo) -> bool:
 
 def _is_tls_url(url: SecretStr) -> bool:
     return url.get_secret_value().startswith("rediss://")
+
+
+class MemorySettings(Section):
+    """What is remembered of checked messages, for feedback by id and for explanations."""
+
+    hours: Annotated[int, Field(ge=1, le=8760)] = 72
+    """How long a checked message is remembered."""
+
+    messages: Annotated[int, Field(ge=0, le=10_000_000)] = 20_000
+    """How many checked messages are remembered; the oldest are dropped first. 0 remembers none. Each takes about 2
+    kB of Redis.
+    """
+
+    explanations: bool = True
+    """Remember also why each checked message got its verdict, for ``nbstream explain ID``. Each explanation takes
+    about 2 kB of Redis.
+    """
+
+    envelope: bool | None = None
+    """Remember also the sender, the recipients (up to ten of the last check and twenty of checks before it), the
+    subject and the action of each checked message, for the list of messages on the page. ``null`` is ``true``
+    where ``listeners.http`` is on, and ``false`` elsewhere. With its indices it takes about 1.4 kB of Redis, and
+    0.6 kB where the page lists messages without envelopes.
+    """
+
+
+class MinLearnedSettings(Section):
+    """The messages that each class must have before there is a verdict other than unsure."""
+
+    spam: Annotated[int, Field(ge=0, le=1_000_000)] = 50
+    """Until this many spam messages are learned, every verdict is unsure, with the reason ``learning N/M``."""
+
+    ham: Annotated[int, Field(ge=0, le=1_000_000)] = 50
+    """Until this many ham messages are learned, every verdict is unsure, with the reason ``learning N/M``."""
+
+
+_MODEL_NAME = re.compile(r"[a-z0-9._-]+")
+
+
+def read_model_name(value: object) -> str:
+    """Read a text of the characters ``a-z0-9._-``. It becomes a part of the Redis keys."""
+    if not isinstance(value, str) or _MODEL_NAME.fullmatch(value) is None:
+        raise ValueError("must be text of the characters a-z 0-9 . _ - (a number needs quotes)")
+    return value
+
+
+class ModelSettings(Section):
+    """The model that is used, and how it computes scores."""
+
+    name: Annotated[str, BeforeValidator(read_model_name)] = "default"
+    """The name of the model, which is part of its Redis keys. Another name is another model, which starts from
+    nothing; the old one stays in Redis.
+    """
+
+    min_learned: MinLearnedSettings = MinLearnedSettings()
+    """The messages of each class that a model must have learned before a verdict other than unsure."""
+
+    ledger_days: Annotated[int, Field(ge=1, le=36500)] = 365
+    """How long the model remembers what a message was learned as. After that the message can no longer be
+    unlearned or corrected, and learning it again counts it twice.
+    """
+
+    max_tokens: Annotated[int, Field(ge=10_000, le=1_000_000_000)] | None = None
+    """The number of distinct tokens that are kept; ``null`` is no limit. At 95 % of the limit a running daemon
+    forgets tokens until 85 % are left: first the tokens that no message learned within ``ledger_days`` holds, then
+    those that were learned least. A million tokens take 80 to 170 MB of Redis and 150 MB of each worker.
+    """
+
+    half_life_days: Annotated[float, Field(ge=1, le=36500, allow_inf_nan=False)] | None = None
+    """After this many days a lesson counts half; ``null`` lets it count in full for ever. Choose it before
+    teaching, because a model keeps the half-life that it was begun with. To change it, run ``nbstream export``,
+    set another ``model.name`` and run ``nbstream import``.
+    """

@@ -16,22 +16,15 @@ from pydantic import SecretStr, ValidationError
 
 from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.cli.exit_codes import exit_code
-from nbstream.config import (
-    AutolearnSettings,
-    LogSettings,
-    MaildirNextHopSetting,
-    MinLearnedSettings,
-    RedisSettings,
-    ServerNextHopSetting,
-    Settings,
-    StreamListenerSettings,
-    find_config_file,
-    load_settings,
-    loading,
-)
+from nbstream.config import Settings, find_config_file, load_settings, loading
+from nbstream.delivery.settings import MaildirNextHopSetting, ServerNextHopSetting
 from nbstream.errors import ConfigError
+from nbstream.filter.settings import AutolearnSettings
+from nbstream.listeners.stream.settings import StreamListenerSettings
+from nbstream.logs import LogSettings
 from nbstream.settings import document
 from nbstream.settings.values import Section, read_address
+from nbstream.store.settings import MinLearnedSettings, RedisSettings
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "nbstream.yaml"
 PASSWORD = "Xyzzy-4711"

@@ -11,7 +11,7 @@ import pytest
 
 from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.config import Settings
-from nbstream.config.listeners import ListenersSettings
+from nbstream.config.settings import ListenersSettings
 from nbstream.daemon.listeners import LISTENERS, ListenerContext
 from nbstream.daemon.parts import ServerParts
 from nbstream.errors import ConfigError

@@ -10,9 +10,9 @@ import pytest
 
 from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.assembly.delivery import make_next_hop
-from nbstream.config import ServerNextHopSetting, load_settings
+from nbstream.config import load_settings
 from nbstream.delivery.next_hop_connection import RelayLogin, RelayTls, SmtpServer
-from nbstream.delivery.settings import TlsMode
+from nbstream.delivery.settings import ServerNextHopSetting, TlsMode
 from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.errors import ConfigError
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nbstream import config
+from nbstream.addresses import TcpAddress
 from tests.deploy.containerfile import read_instructions
 from tests.deploy.postfix import DEPLOY
 
@@ -69,9 +70,7 @@ def test_the_listeners_for_others_are_exposed_and_no_other(instructions: list[tu
     listeners = [SETTINGS.listeners.smtp, SETTINGS.listeners.http, SETTINGS.listeners.metrics]
     addresses = [listener.listen for listener in listeners if listener]
     reachable = [
-        str(address.port)
-        for address in addresses
-        if isinstance(address, config.TcpAddress) and address.host == "0.0.0.0"
+        str(address.port) for address in addresses if isinstance(address, TcpAddress) and address.host == "0.0.0.0"
     ]
     assert reachable == last(instructions, "EXPOSE").split()
 

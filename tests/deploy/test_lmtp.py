@@ -15,6 +15,7 @@ import pytest
 from nbstream import config
 from nbstream.delivery.next_hop import SmtpPath
 from nbstream.delivery.next_hop_connection import SmtpServer
+from nbstream.delivery.settings import ServerNextHopSetting
 from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from tests.deploy.lmtp import PIECES, LmtpDovecot
 from tests.deploy.postfix import DEPLOY, STRANGER, Postfix, logins, open_folder
@@ -77,7 +78,7 @@ def site(program: Callable[[str], str], redis_binary: Path, dovecot: LmtpDovecot
 def test_the_settings_fit_the_services() -> None:
     settings = config.load_settings(SETTINGS)
     next_hop = settings.relay.next_hop
-    assert isinstance(next_hop, config.ServerNextHopSetting)
+    assert isinstance(next_hop, ServerNextHopSetting)
     folder, _, name = str(next_hop.address).removeprefix("unix:").rpartition("/")
     assert folder == "/run/dovecot"
     assert f"unix_listener {name} " in (PIECES / "dovecot.conf").read_text()

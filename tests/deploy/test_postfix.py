@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nbstream import config
-from nbstream.config import ServerNextHopSetting
+from nbstream.delivery.settings import ServerNextHopSetting
 from tests.deploy.postfix import DEPLOY, FRIEND, MESSAGE_SIZE_LIMIT, STRANGER, Postfix, logins, open_folder
 from tests.integration.daemon import DaemonProcess, command, wait_until
 

@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 
 from nbstream.assembly.filter import make_filter
 from nbstream.assembly.policy import make_message_reader
-from nbstream.config import MinLearnedSettings, ModelSettings, Settings
+from nbstream.config import Settings
 from nbstream.evaluation import run
 from nbstream.evaluation.regimes import LabelledCheck
 from nbstream.evaluation.run import (
@@ -30,6 +30,7 @@ from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model as StoredModel
 from nbstream.store.model.model import temporary_model
+from nbstream.store.settings import MinLearnedSettings, ModelSettings
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.letters import letters
 

@@ -17,8 +17,8 @@ from nbstream.filter import (
     FilterPolicy,
 )
 from nbstream.filter.scorer import Scorer
+from nbstream.filter.settings import AutolearnSettings
 from nbstream.mail.message import Message
-from nbstream.policy import autolearn
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.model import Model
@@ -26,7 +26,8 @@ from nbstream.tokens.tokenizer import Tokenizer
 from tests.letters import letters
 
 EMPTY: tuple[dict[str, dict[bytes, int]], dict[bytes, int]] = ({"ham": {}, "spam": {}}, {})
-MARGINS = autolearn.AutolearnOptions(ham_margin=0.02, spam_margin=0.98, max_lead=5)
+SURE = AutolearnSettings(ham=0.02, spam=0.98)
+MAX_LEAD = 5
 NEEDED = {"spam": 20, "ham": 20}
 
 
@@ -50,7 +51,7 @@ class AutolearnSite:
         return probabilities
 
 
-def make_site(client: Redis, margins: autolearn.AutolearnOptions = MARGINS) -> AutolearnSite:
+def make_site(client: Redis, settings: AutolearnSettings = SURE) -> AutolearnSite:
     people, model = Model(client, "test", 3600), AutolearnModel(client, "test", 3600)
     layer, outcomes = AutolearnLayer(model, model), Counter[tuple[str, str]]()
     classifier, params = Classifier(), FilterPolicy(ThresholdPolicy(), NEEDED)
@@ -58,8 +59,9 @@ def make_site(client: Redis, margins: autolearn.AutolearnOptions = MARGINS) -> A
         people,
         layer,
         Scorer(classifier, Calibration(), people, params),
-        margins,
+        settings,
         lambda label, outcome: outcomes.update([(label, outcome)]),
+        MAX_LEAD,
     )
     spam_filter = Filter(
         FilterParts(

@@ -18,8 +18,8 @@ from nbstream.filter import (
     LessonOutcome,
 )
 from nbstream.filter.autolearner import MAX_QUEUED
+from nbstream.filter.settings import AutolearnSettings
 from nbstream.mail.message import Message
-from nbstream.policy import autolearn
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.history import LessonNote
@@ -31,6 +31,14 @@ from tests.filter.filters import Together, with_parts
 from tests.letters import letters
 from tests.store.algebra import live_entries, stored, summed
 from tests.waiting import until
+
+
+@pytest.mark.parametrize(
+    ("probability", "expected"),
+    [(0.0, "ham"), (0.01, "ham"), (0.011, None), (0.5, None), (0.989, None), (0.99, "spam"), (1.0, "spam")],
+)
+def test_only_messages_beyond_the_margins_have_a_label(probability: float, expected: str | None) -> None:
+    assert AutolearnSettings(ham=0.01, spam=0.99).label(probability) == expected
 
 
 async def test_only_sure_messages_are_learned_and_only_in_the_layer(client: Redis) -> None:
@@ -66,7 +74,7 @@ async def test_autolearning_changes_scores_but_neither_calibration_nor_the_model
 
 
 async def test_a_model_that_is_still_learning_autolearns_nothing(client: Redis) -> None:
-    site = make_site(client, autolearn.AutolearnOptions(ham_margin=0.49, spam_margin=0.51))
+    site = make_site(client, AutolearnSettings(ham=0.49, spam=0.51))
     for raw in letters_of("spam", 60, seed=7):
         await site.filter.learn(Message.parse(raw), "spam", "test")
 

@@ -21,7 +21,8 @@ from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 from pydantic import BaseModel, BeforeValidator, SecretStr
 from pydantic.fields import FieldInfo
 
-from nbstream.config import LIVE_SECTIONS, MaildirNextHopSetting, Settings
+from nbstream.config import LIVE_SECTIONS, Settings
+from nbstream.delivery.settings import MaildirNextHopSetting
 from tools.reference.markup import NOTICE, Undocumented, first_sentence, paragraph, table
 
 _MEBIBYTE = 1 << 20

@@ -33,6 +33,7 @@ from nbstream.cli.terminal import print_error, print_note
 from nbstream.engine.choice import choose_engine
 from nbstream.errors import InputError, StoreUnavailable
 from nbstream.store.cancellation import cancel_and_wait
+from nbstream.store.settings import RedisSettings
 
 if TYPE_CHECKING:
     from nbstream.assembly.store import RedisClients
@@ -80,7 +81,7 @@ async def _measure(settings: Settings, mail: Sequence[GeneratedMail]) -> dict[st
     with tempfile.TemporaryDirectory(prefix="nbstream-bench-", dir=parent) as folder:
         model = settings.model.model_copy(update={"half_life_days": None})
         private = settings.model_copy(
-            update={"state_dir": Path(folder), "redis": config.RedisSettings(), "autolearn": None, "model": model}
+            update={"state_dir": Path(folder), "redis": RedisSettings(), "autolearn": None, "model": model}
         )
         async with open_running_redis(private) as clients:
             lessons, checks = await _learn_and_check(private, clients, mail)

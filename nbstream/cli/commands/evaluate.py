@@ -37,7 +37,7 @@ from nbstream.evaluation.run import (
 )
 from nbstream.filter import AutolearnLayer
 from nbstream.store.model.memory_model import MemoryModel
-from nbstream.store.settings import EMBEDDED, read_redis_url, url_has_password, url_has_user
+from nbstream.store.settings import EMBEDDED, RedisSettings, read_redis_url, url_has_password, url_has_user
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -180,12 +180,12 @@ async def _open_model(settings: Settings, url: str | None, engine: Engine) -> As
         yield model
 
 
-def _redis_settings(settings: Settings, url: SecretStr) -> config.RedisSettings:
+def _redis_settings(settings: Settings, url: SecretStr) -> RedisSettings:
     """Return the settings of the Redis at ``url``, with the configured login unless the URL brings its own."""
     needs_none = url.get_secret_value() == EMBEDDED or url_has_password(url)
     password_file = None if needs_none else settings.redis.password_file
     user = None if needs_none or url_has_user(url) else settings.redis.user
-    return config.RedisSettings(
+    return RedisSettings(
         url=url, user=user, password_file=password_file, timeout_seconds=settings.redis.timeout_seconds
     )
 

@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     hangups = _record_hangups()
     service_manager = ServiceManager.from_environment()
     settings = config.load_settings(config.find_config_file(options.config))
-    logs.set_up_logging(settings.log.format, settings.log.level)
+    logs.set_up_logging(settings.log)
 
     _raise_file_limit()
     thread_switching.shorten_switch_interval()

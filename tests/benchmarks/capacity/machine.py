@@ -15,14 +15,19 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from nbstream import config
+from nbstream.addresses import TcpAddress
 from nbstream.assembly.filter import make_filter, tokenizer_options
 from nbstream.assembly.policy import make_message_reader
 from nbstream.assembly.store import make_counts, make_mirror, make_model, make_recent_messages, open_running_redis
+from nbstream.config.policy import FeedbackSettings
+from nbstream.config.settings import ListenersSettings
+from nbstream.delivery.settings import QuarantineSettings, RelaySettings
 from nbstream.engine.choice import choose_engine
 from nbstream.filter import RememberingObserver
+from nbstream.listeners.http.settings import HttpListenerSettings
 from nbstream.store.model.model import temporary_model
 from nbstream.store.redis_errors import store_errors
+from nbstream.store.settings import RedisSettings
 from nbstream.tokens.native_tokenizer import make_tokenizer
 from tests.benchmarks.capacity import measuring
 from tests.benchmarks.capacity.http_checks import check_through_http
@@ -80,17 +85,15 @@ async def measure_machine(
 
 def private_settings(settings: Settings, state_dir: Path) -> Settings:
     """Return settings that check as ``settings`` do, with a private Redis and one HTTP listener on loopback."""
-    listeners = config.ListenersSettings(
-        smtp=None, http=config.HttpListenerSettings(listen=config.TcpAddress("127.0.0.1", 0))
-    )
+    listeners = ListenersSettings(smtp=None, http=HttpListenerSettings(listen=TcpAddress("127.0.0.1", 0)))
     return settings.model_copy(
         update={
             "state_dir": state_dir,
-            "redis": config.RedisSettings(),
+            "redis": RedisSettings(),
             "listeners": listeners,
-            "relay": config.RelaySettings(),
-            "quarantine": config.QuarantineSettings(),
-            "feedback": config.FeedbackSettings(),
+            "relay": RelaySettings(),
+            "quarantine": QuarantineSettings(),
+            "feedback": FeedbackSettings(),
             "model": settings.model.model_copy(update={"half_life_days": None, "max_tokens": None}),
             "autolearn": None,
             "workers": 1,

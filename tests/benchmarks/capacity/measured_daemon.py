@@ -98,7 +98,7 @@ def _serve(settings: Settings, pipe: Connection[object, object]) -> None:
     silence = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         os.dup2(silence, stream.fileno())
-    logs.set_up_logging(settings.log.format, settings.log.level)
+    logs.set_up_logging(settings.log)
     thread_switching.shorten_switch_interval()
     try:
         uvloop.run(_serve_until_closed(settings, pipe))
