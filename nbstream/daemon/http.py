@@ -35,7 +35,7 @@ def make_http_listener(  # noqa: PLR0913, PLR0917 - what the table of listeners 
     """Return the listener with all its routes."""
     # Imported here: where the listener is off, and in all commands, Jinja2 is not loaded.
     from nbstream.page.assembly import PageParts, make_page  # noqa: PLC0415 - see above
-    from nbstream.page.now_reader import DaemonFindings  # noqa: PLC0415 - see above
+    from nbstream.page.now import DaemonFindings  # noqa: PLC0415 - see above
 
     passwords = PasswordCheck(
         Passwords(

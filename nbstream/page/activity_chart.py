@@ -22,35 +22,26 @@ class Bar:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ActivityChart:
-    """What the chart shows.
+def draw_activity(
+    title: str, description: str, classes: Sequence[str], bars: Sequence[Bar], ticks: Sequence[tuple[float, str]]
+) -> Markup:
+    """Return the chart as SVG: an area in steps for each class, and for each bar a place with its text.
 
-    ``classes`` are stacked in this order, the first at the bottom. ``bars`` are equally long steps, at most 400;
-    ``ticks`` are labels below, each with the index of the bar that begins there.
+    ``classes`` are stacked in this order, the first at the bottom. ``bars`` are equally long steps, of which the
+    last 400 are drawn; ``ticks`` are labels below, each with the index of the bar that begins there.
     """
-
-    title: str
-    description: str
-    classes: Sequence[str]
-    bars: Sequence[Bar]
-    ticks: Sequence[tuple[float, str]]
-
-
-def draw_activity(chart: ActivityChart, frame: Frame | None = None) -> Markup:
-    """Return the chart as SVG: an area in steps for each class, and for each bar a place with its text."""
-    frame = frame or Frame()
-    bars = chart.bars[-_MAX_BARS:]
-    edges = list(zip(*(_stacked(bar, chart.classes) for bar in bars), strict=True))
-    ticks = round_ticks(max(edges[-1], default=0.0) if edges else 0.0)
-    x_scale, y_scale = frame.x_scale(0, max(len(bars), 1)), frame.y_scale(0, ticks[-1])
+    frame = Frame()
+    bars = bars[-_MAX_BARS:]
+    edges = list(zip(*(_stacked(bar, classes) for bar in bars), strict=True))
+    heights = round_ticks(max(edges[-1], default=0.0) if edges else 0.0)
+    x_scale, y_scale = frame.x_scale(0, max(len(bars), 1)), frame.y_scale(0, heights[-1])
     corners = [tuple(_corners(edge, x_scale, y_scale)) for edge in edges]
     areas = [
         Markup('<path class="area {}" d="{}"/>').format(name, _area(lower, upper))
-        for name, (lower, upper) in zip(chart.classes, pairwise(corners), strict=False)
+        for name, (lower, upper) in zip(classes, pairwise(corners), strict=False)
     ]
-    axes = (frame.y_axis(y_scale, ticks), *areas, frame.x_axis(x_scale, chart.ticks))
-    return frame.drawing("activity", chart.title, chart.description, (*axes, _places(bars, x_scale, frame)))
+    axes = (frame.y_axis(y_scale, heights), *areas, frame.x_axis(x_scale, ticks))
+    return frame.drawing("activity", title, description, (*axes, _places(bars, x_scale, frame)))
 
 
 def _stacked(bar: Bar, classes: Sequence[str]) -> Iterator[float]:

@@ -17,7 +17,7 @@ from nbstream.page.login import PageLogin, PageSessions
 from nbstream.page.message_view import PAGE_SOURCE, MessageLookups, MessageView
 from nbstream.page.messages_view import MemoryOptions, MessagesView
 from nbstream.page.metrics import PageMetrics
-from nbstream.page.now_reader import NowReader
+from nbstream.page.now import NowReader
 from nbstream.page.now_view import NowView
 from nbstream.page.quarantine_view import PageQuarantine, QuarantineView
 from nbstream.page.rendering import PageRenderer
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from nbstream.listeners.http.access import PasswordCheck
     from nbstream.listeners.http.settings import HttpListenerSettings
     from nbstream.metrics.registry import MetricsRegistry
-    from nbstream.page.now_reader import DaemonFindings
+    from nbstream.page.now import DaemonFindings
     from nbstream.page.requests import View
     from nbstream.policy.recipient_rules import RecipientRules
     from nbstream.policy.verdict import ModelState

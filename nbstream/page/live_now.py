@@ -19,16 +19,14 @@ import math
 import random
 import time
 import types
-from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from functools import partial
-from types import TracebackType
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from nbstream.errors import StoreForbids, StoreUnavailable
 from nbstream.page.requests import Event, PageRefused
-from nbstream.store.activity import ActivitySpan
+from nbstream.store.activity import ActivitySpan, ActivityWatch
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import cancel_and_wait
 from nbstream.wire.api_json import encode_json
@@ -86,80 +84,38 @@ class Broadcaster:
 
     def __init__(self, max_listeners: int = MAX_LISTENERS) -> None:
         self._max_listeners = max_listeners
-        self._subscriptions: list[Subscription] = []
+        self._listeners: list[tuple[str, asyncio.Queue[Event]]] = []
 
     @property
     def topics(self) -> frozenset[str]:
         """The topics that somebody listens to."""
-        return frozenset(subscription.topic for subscription in self._subscriptions)
+        return frozenset(topic for topic, _ in self._listeners)
 
-    def subscribe(self, topic: str) -> Subscription:
-        """Return the events of a topic from now on; it is closed by ``aclose``.
+    @contextmanager
+    def subscribe(self, topic: str) -> Iterator[asyncio.Queue[Event]]:
+        """Collect the events of a topic from now on; at the end of the block nobody listens any more.
 
         Raises ``PageRefused`` where too many listen already.
         """
-        if len(self._subscriptions) >= self._max_listeners:
+        if len(self._listeners) >= self._max_listeners:
             raise PageRefused(503, f"{self._max_listeners} browsers are kept up to date by this process already.")
-        subscription = Subscription(topic, self._subscriptions.remove)
-        self._subscriptions.append(subscription)
-        return subscription
+        events: asyncio.Queue[Event] = asyncio.Queue(MAX_WAITING_EVENTS)
+        listener = topic, events
+        self._listeners.append(listener)
+        try:
+            yield events
+        finally:
+            self._listeners = [each for each in self._listeners if each is not listener]
 
     def publish(self, topic: str, event: Event) -> None:
-        """Give an event to all who listen to the topic."""
-        for subscription in self._subscriptions:
-            if subscription.topic == topic:
-                subscription.put(event)
-
-
-class Subscription(AsyncGenerator[Event, None]):
-    """The events for one browser. It is no generator function, since it is to end even before it has begun."""
-
-    def __init__(self, topic: str, remove: Callable[[Subscription], object]) -> None:
-        self.topic = topic
-        self._remove = remove
-        self._waiting: deque[Event] = deque()
-        self._has_news = asyncio.Event()
-        self._is_closed = False
-
-    def put(self, event: Event) -> None:
-        """Add an event; where too many wait, they are dropped, and the browser is told to begin anew."""
-        if len(self._waiting) >= MAX_WAITING_EVENTS:
-            self._waiting.clear()
-            event = RELOAD
-        self._waiting.append(event)
-        self._has_news.set()
-
-    async def asend(self, value: None) -> Event:
-        """Return the next event, as soon as there is one."""
-        del value
-        while not self._waiting and not self._is_closed:
-            self._has_news.clear()
-            await self._has_news.wait()
-        if self._is_closed:
-            raise StopAsyncIteration
-        return self._waiting.popleft()
-
-    async def athrow(
-        self,
-        typ: type[BaseException] | BaseException,
-        val: object = None,
-        tb: TracebackType | None = None,
-    ) -> Event:
-        """End the subscription, and raise what is thrown."""
-        del val, tb
-        self._close()
-        raise typ
-
-    async def aclose(self) -> None:
-        """End the subscription."""
-        self._close()
-
-    def _close(self) -> None:
-        if not self._is_closed:
-            self._is_closed = True
-            self._waiting.clear()
-            self._has_news.set()
-            self._remove(self)
+        """Give an event to all who listen to the topic; whoever has too many waiting is told to begin anew."""
+        for wanted, events in self._listeners:
+            if wanted != topic:
+                continue
+            is_late = events.full()
+            while is_late and not events.empty():
+                events.get_nowait()
+            events.put_nowait(RELOAD if is_late else event)
 
 
 _log = logging.getLogger(__name__)
@@ -171,14 +127,7 @@ _PUSH_SECONDS = {ActivitySpan.HOUR: 1.0, ActivitySpan.DAY: 5.0, ActivitySpan.WEE
 _SILENT_SECONDS = 30.0  # this process itself says every ten seconds how it is: the subscription must be broken
 
 
-class ActivityNews(Protocol):
-    """Knows when there is something new."""
-
-    async def wait(self, seconds: float) -> bool:
-        """Return whether there was something new within that time. Raises ``StoreUnavailable``."""
-
-
-OpenNews: TypeAlias = Callable[[], AbstractAsyncContextManager[ActivityNews]]
+OpenNews: TypeAlias = Callable[[], AbstractAsyncContextManager[ActivityWatch]]
 """Begins to listen to Redis. Raises ``StoreForbids`` where that is not allowed, else ``StoreUnavailable``."""
 
 RenderView: TypeAlias = Callable[[ActivitySpan], Awaitable[Mapping[str, str]]]
@@ -200,18 +149,19 @@ class LiveNow:
         self._pushed_at: dict[ActivitySpan, float] = {}
         self._pushed: dict[ActivitySpan, Mapping[str, str]] = {}
 
-    def subscribe(self, span: ActivitySpan) -> Subscription:
-        """Return the events of a browser: the whole view as it is now, and then what has changed.
+    @contextmanager
+    def subscribe(self, span: ActivitySpan) -> Iterator[asyncio.Queue[Event]]:
+        """Collect the events of a browser: the whole view as it is now, and then what has changed.
 
         Raises ``PageRefused`` where too many listen already.
         """
-        subscription = self._broadcaster.subscribe(span)
-        self._joined.set()
-        self._pushed_at.pop(span, None)
-        self._pushed.pop(span, None)
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run(), name="page: now")
-        return subscription
+        with self._broadcaster.subscribe(span) as events:
+            self._joined.set()
+            self._pushed_at.pop(span, None)
+            self._pushed.pop(span, None)
+            if self._task is None or self._task.done():
+                self._task = asyncio.create_task(self._run(), name="page: now")
+            yield events
 
     async def close(self) -> None:
         """Push no more; what browsers listen to has to be closed before."""
@@ -244,7 +194,7 @@ class LiveNow:
         await self._push()
         return wait
 
-    async def _push_news(self, news: ActivityNews) -> None:
+    async def _push_news(self, news: ActivityWatch) -> None:
         """Push what is new until nobody listens, or the news are silent for longer than they can be."""
         now = asyncio.get_running_loop().time
         pushed_at, heard_at = 0.0, now()

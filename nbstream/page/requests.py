@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -78,13 +80,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class EventStream:
-    """Server-sent events, from ``subscribe`` on until the client goes, its session ends, or the process drains.
+    """Server-sent events, until the client goes, its session ends, or the process drains.
 
-    ``subscribe`` raises ``PageRefused`` where too many listen already. What it returns is closed in the end
-    (``aclose``), perhaps before its first event was asked for.
+    They are put in the queue that the context manager of ``subscribe`` gives; to enter it raises ``PageRefused``
+    where too many listen already.
     """
 
-    subscribe: Callable[[], AsyncGenerator[Event, None]]
+    subscribe: Callable[[], AbstractContextManager[asyncio.Queue[Event]]]
 
 
 Answer: TypeAlias = Page | Redirect | Json | EventStream

@@ -110,11 +110,11 @@ _KEEP_ALIVE = b":\n\n"
 async def send_events(
     request: web.BaseRequest,
     connection: HttpConnection,
-    events: AsyncGenerator[Event, None],
+    events: asyncio.Queue[Event],
     fields: Mapping[str, str],
     is_allowed: Callable[[], Awaitable[bool]],
 ) -> web.StreamResponse:
-    """Send the events until they end, the client goes, or ``is_allowed`` returns False; then close them.
+    """Send the events until the client goes, or ``is_allowed`` returns False.
 
     ``is_allowed`` is asked every ``KEEP_ALIVE_SECONDS``.
     """
@@ -135,22 +135,20 @@ async def send_events(
     except Exception:  # noqa: BLE001 - the answer has begun: only the log can say what a fault is
         _log.exception("http: events failed")
         connection.force_close()
-    finally:
-        await events.aclose()
     return response
 
 
 async def _pieces(
-    events: AsyncGenerator[Event, None], lost: asyncio.Event, is_allowed: Callable[[], Awaitable[bool]]
+    events: asyncio.Queue[Event], lost: asyncio.Event, is_allowed: Callable[[], Awaitable[bool]]
 ) -> AsyncGenerator[bytes, None]:
     """Yield the bytes to send: events, and comments where there is none for a while."""
     losing = asyncio.create_task(lost.wait(), name="page events: lost")
-    coming: asyncio.Task[Event | None] | None = None
+    coming: asyncio.Task[Event] | None = None
     now = asyncio.get_running_loop().time
     check_at = now() + KEEP_ALIVE_SECONDS
     try:
         while not lost.is_set():
-            coming = coming or asyncio.create_task(_next(events), name="page events: next")
+            coming = coming or asyncio.create_task(events.get(), name="page events: next")
             await asyncio.wait({losing, coming}, timeout=check_at - now(), return_when=asyncio.FIRST_COMPLETED)
             if now() >= check_at:
                 if not await is_allowed():
@@ -159,8 +157,6 @@ async def _pieces(
                 yield _KEEP_ALIVE
             if coming.done():
                 event, coming = coming.result(), None
-                if event is None:
-                    return
                 yield encode_event(event)
     finally:
         running = [task for task in (losing, coming) if task is not None]
@@ -172,7 +168,3 @@ async def _pieces(
 def encode_event(event: Event) -> bytes:
     """Return an event as bytes; JSON has no line ends of its own."""
     return b"event: %b\ndata: %b\n\n" % (event.name.encode(), event.data)
-
-
-async def _next(events: AsyncGenerator[Event, None]) -> Event | None:
-    return await anext(events, None)

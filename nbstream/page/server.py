@@ -314,8 +314,7 @@ class PageServer:
 
         # nginx would hold events back.
         fields = {**PAGE_FIELDS, "X-Accel-Buffering": "no"}
-        with _counted(self._streams, token, MAX_STREAMS, _TOO_MANY_STREAMS):
-            events = stream.subscribe()
+        with _counted(self._streams, token, MAX_STREAMS, _TOO_MANY_STREAMS), stream.subscribe() as events:
             self._metrics.stream_opened()
             try:
                 return await send_events(request, connection, events, fields, is_allowed)

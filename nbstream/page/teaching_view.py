@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreUnavailable
-from nbstream.page.activity_chart import ActivityChart, Bar, draw_activity
+from nbstream.page.activity_chart import Bar, draw_activity
 from nbstream.page.foreign_text import visible_text
 from nbstream.page.requests import Answer, Page, PageRefused, PageRequest, PageRoute
 from nbstream.policy.bursts import WINDOW_SECONDS, BurstDetector, BurstKind
@@ -406,4 +406,4 @@ def _draw_days(days: Sequence[DayOfTeaching]) -> Markup:
     description = (
         f"In the last {len(days)} days {learned['ham']} messages were taught as ham and {learned['spam']} as spam."
     )
-    return draw_activity(ActivityChart("Learned per day", description, CLASSES, bars, ticks))
+    return draw_activity("Learned per day", description, CLASSES, bars, ticks)

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPResponse
 
 import pytest
@@ -27,7 +27,7 @@ from tests.browser.conftest import OpenVisitor
 from tests.browser.visitor import NARROW, Look, Visitor
 from tests.conftest import RedisServer
 from tests.integration.daemon import DEADLINE_SECONDS, wait_until
-from tests.page.now_sources import HOSTILE, MadeUpSource, make_now
+from tests.page.now_sources import HOSTILE, MadeUpReader, make_now
 from tests.page.page_listener import open_page
 
 SOME = {ago: {Verdict.HAM: 9, Verdict.UNSURE: ago % 3, Verdict.SPAM: ago % 5} for ago in range(60)}
@@ -41,7 +41,7 @@ FINDINGS = [
 class Served:
     """A page in a thread of its own, since the browser needs this one."""
 
-    source: MadeUpSource
+    source: MadeUpReader
     origin: str = ""
     session: str = ""
     ready: threading.Event = field(default_factory=threading.Event)
@@ -62,7 +62,7 @@ class Served:
 
 @pytest.fixture
 def served(shared_redis: RedisServer) -> Iterator[Served]:
-    page = Served(MadeUpSource(make_now(checks=SOME, findings=FINDINGS, hosts=["mx1", "mx2", HOSTILE])))
+    page = Served(MadeUpReader(make_now(checks=SOME, findings=FINDINGS, hosts=["mx1", "mx2", HOSTILE])))
     thread = threading.Thread(target=lambda: asyncio.run(page.serve(shared_redis.url)))
     thread.start()
     assert page.ready.wait(DEADLINE_SECONDS)
@@ -130,7 +130,7 @@ def test_a_part_with_the_focus_waits_until_the_focus_has_gone(visit: OpenVisitor
     expect(page.get_by_text("This page is kept up to date.")).to_be_visible()
     page.locator("#now-redis a").focus()
 
-    served.source.shown = replace(make_now(checks={0: {Verdict.HAM: 4321}}), quarantined=7)
+    served.source.shown = make_now(checks={0: {Verdict.HAM: 4321}}, quarantined=7)
 
     expect(page.locator("#now-activity .figure").first).to_contain_text("4,321")
     assert "7 messages" not in page.locator("#now-redis").inner_text()

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from nbstream.errors import StoreUnavailable
 from nbstream.findings import Finding
-from nbstream.page.live_now import ActivityNews
-from nbstream.page.now_view import ListenerNow, Now, ProcessNow, RedisNow
+from nbstream.page.now import Now, NowReader
 from nbstream.store.activity import (
     ActivitySpan,
+    ActivityWatch,
     ListenerConnections,
     ProcessStatus,
     SeenProcess,
@@ -31,6 +31,7 @@ def make_now(
     hosts: Sequence[str] = ("mx1",),
     findings: Sequence[Finding] = (),
     at: float | None = None,
+    quarantined: int = 2,
 ) -> Now:
     """A state in which these checks were made so many minutes ago."""
     at = time.time() if at is None else at
@@ -39,35 +40,39 @@ def make_now(
         for ago, counts in (checks or {}).items()
     }
     processes = [
-        SeenProcess(at, ProcessStatus(host, 0, "0.7.0", True, 0.0, 2, {"smtp": SMTP_CONNECTIONS}))
+        SeenProcess(at, ProcessStatus(host, 0, "0.7.0", True, 0.0, quarantined, {"smtp": SMTP_CONNECTIONS}))
         for host in hosts
     ]
     return Now(
         at,
         sum_activity(span, slots, 60, at),
         at,
-        [ProcessNow(process, False) for process in processes],
-        [ListenerNow("smtp", "127.0.0.1:10025", SMTP_CONNECTIONS), ListenerNow("stream", "", None)],
-        RedisNow("embedded", True, 0.0, 0.0004),
-        2,
+        processes,
+        [("smtp", "127.0.0.1:10025", SMTP_CONNECTIONS), ("stream", "", None)],
+        "embedded",
+        True,
+        0.0,
+        0.0004,
         findings,
     )
 
 
-@dataclass
-class MadeUpSource:
+class MadeUpReader(NowReader):
     """Shows what it was given; there is never any news."""
 
-    shown: Now
+    def __init__(self, shown: Now) -> None:
+        self.shown = shown
 
     async def now(self, span: ActivitySpan) -> Now:
         """The same state, whatever the span is."""
         activity = self.shown.activity
         return replace(self.shown, activity=replace(activity, span=span) if activity else None)
 
-    def open_news(self) -> AbstractAsyncContextManager[ActivityNews]:
+    @asynccontextmanager
+    async def open_news(self) -> AsyncIterator[ActivityWatch]:
         """Fail, as there is no Redis."""
         raise StoreUnavailable("there is no Redis")
+        yield  # type: ignore[unreachable]  # which makes it a generator
 
     async def close(self) -> None:
         """There is nothing to end."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import cast
 
 import pytest
@@ -20,13 +20,25 @@ from tests.page.page_listener import Browser, PageListener, open_page
 from tests.waiting import DEADLINE_SECONDS, until
 
 
-class EventView:
-    """Sends what is put in ``queue``, or events of ``size`` bytes without end; one reader at a time."""
+class Events(asyncio.Queue[Event]):
+    """Events that are put in, or those of ``size`` bytes without end."""
 
-    def __init__(self) -> None:
-        self.queue: asyncio.Queue[Event | None] = asyncio.Queue()
-        self.size = 0
-        self.sent = 0
+    size = 0
+    taken = 0
+
+    async def get(self) -> Event:
+        if not self.size:
+            return await super().get()
+        self.taken += 1
+        return Event("large", b"x" * self.size)
+
+
+class EventView:
+    """Sends the events of ``queue``; ``places`` may read them at a time."""
+
+    def __init__(self, places: int = 1) -> None:
+        self.queue = Events()
+        self.places = places
         self.readers = 0
 
     def routes(self) -> Iterable[PageRoute]:
@@ -35,19 +47,13 @@ class EventView:
     async def _answer(self, _: PageRequest) -> Answer:
         return EventStream(self._subscribe)
 
-    def _subscribe(self) -> AsyncGenerator[Event, None]:
-        if self.readers:
+    @contextmanager
+    def _subscribe(self) -> Iterator[asyncio.Queue[Event]]:
+        if self.readers >= self.places:
             raise PageRefused(503, "too many read this already")
-        return self._events()
-
-    async def _events(self) -> AsyncGenerator[Event, None]:
         self.readers += 1
         try:
-            while self.size:
-                yield Event("large", b"x" * self.size)
-                self.sent += 1
-            while (event := await self.queue.get()) is not None:
-                yield event
+            yield self.queue
         finally:
             self.readers -= 1
 
@@ -89,16 +95,13 @@ async def test_events_are_sent_as_they_come(page: PageListener, view: EventView)
         first = await read_until(reader, b"\n\n")
         view.queue.put_nowait(Event("second", b"2"))
         second = await read_until(reader, b"\n\n")
-        view.queue.put_nowait(None)
-        end = await rest(reader)
+    await until(lambda: view.readers == 0)
 
     assert head.startswith(b"HTTP/1.1 200 OK\r\n")
     for field in (b"Content-Type: text/event-stream\r\n", b"Cache-Control: no-store\r\n", b"Server: nbstream\r\n"):
         assert field in head
     assert first.endswith(b'event: first\ndata: {"text":1}\n\n')
     assert second.endswith(b"event: second\ndata: 2\n\n")
-    assert end.endswith(b"0\r\n\r\n")
-    assert view.readers == 0
 
 
 async def test_open_streams_are_measured(client: Redis, view: EventView) -> None:
@@ -172,20 +175,20 @@ async def test_a_slow_reader_holds_little_and_is_dropped(
     page: PageListener, view: EventView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(responses, "_SEND_SECONDS", 0.2)
-    view.size = 100_000
+    view.queue.size = 100_000
     async with page.browser(Role.READ) as browser, open_events(page, browser) as (_, writer):
         cast("asyncio.Transport", writer.transport).pause_reading()
-        await until(lambda: view.sent > 0)
+        await until(lambda: view.queue.taken > 0)
         await until(lambda: view.readers == 0)
         # What is sent is in the buffers of the two sockets, some MB on loopback.
-        assert view.sent * view.size < 50_000_000
+        assert view.queue.taken * view.queue.size < 50_000_000
 
 
 async def test_a_drain_drops_what_a_slow_reader_has_not_read(page: PageListener, view: EventView) -> None:
-    view.size = 100_000
+    view.queue.size = 100_000
     async with page.browser(Role.READ) as browser, open_events(page, browser) as (_, writer):
         cast("asyncio.Transport", writer.transport).pause_reading()
-        await until(lambda: view.sent > 0)
+        await until(lambda: view.queue.taken > 0)
         async with asyncio.timeout(DEADLINE_SECONDS):
             await page.listener.drain(1000)
         assert view.readers == 0
@@ -199,13 +202,7 @@ async def test_a_reader_too_many_is_refused(page: PageListener, view: EventView)
 
 
 async def test_a_session_has_five_places_and_the_others_have_theirs(client: Redis) -> None:
-    class ManyView(EventView):
-        """Has a place for everybody."""
-
-        def _subscribe(self) -> AsyncGenerator[Event, None]:
-            return self._events()
-
-    view = ManyView()
+    view = EventView(places=20)
     async with (
         open_page(client, view) as page,
         page.browser(Role.READ) as greedy,

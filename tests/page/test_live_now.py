@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import AbstractAsyncContextManager, ExitStack
 from typing import Any
 
 import pytest
@@ -17,14 +17,12 @@ from nbstream.page.live_now import (
     MAX_LISTENERS,
     MAX_WAITING_EVENTS,
     RELOAD,
-    ActivityNews,
     Broadcaster,
     LiveNow,
     LoopTime,
-    Subscription,
 )
 from nbstream.page.requests import Event, PageRefused
-from nbstream.store.activity import ActivitySpan, watch_activity
+from nbstream.store.activity import ActivitySpan, ActivityWatch, watch_activity
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.keys import ModelKeys
 from tests.conftest import RedisServer
@@ -41,7 +39,7 @@ class Site:
         self.rendered: list[ActivitySpan] = []
         self.live = LiveNow(self.open_news, self.render)
 
-    def open_news(self) -> AbstractAsyncContextManager[ActivityNews]:
+    def open_news(self) -> AbstractAsyncContextManager[ActivityWatch]:
         return watch_activity(self.client, KEYS)
 
     async def render(self, span: ActivitySpan) -> Mapping[str, str]:
@@ -66,9 +64,9 @@ def site(client: Redis) -> Site:
     return Site(client)
 
 
-async def pushed(subscription: Subscription) -> object:
+async def pushed(events: asyncio.Queue[Event]) -> object:
     async with asyncio.timeout(DEADLINE_SECONDS):
-        event = await anext(subscription)
+        event = await events.get()
     assert event.name == "now"
     return json.loads(event.data)
 
@@ -77,12 +75,12 @@ async def test_a_fault_leaves_the_loop_to_others(client: Redis, monkeypatch: pyt
     monkeypatch.setattr(live_now, "_RENEW_SECONDS", 3600.0)
     tried: list[None] = []
 
-    def fail() -> AbstractAsyncContextManager[ActivityNews]:
+    def fail() -> AbstractAsyncContextManager[ActivityWatch]:
         tried.append(None)
         raise ValueError("a fault in nbstream")
 
     live = LiveNow(fail, Site(client).render)
-    async with aclosing(live.subscribe(ActivitySpan.HOUR)):
+    with live.subscribe(ActivitySpan.HOUR):
         for _ in range(50):
             await asyncio.sleep(0)
         assert len(tried) == 1
@@ -90,7 +88,7 @@ async def test_a_fault_leaves_the_loop_to_others(client: Redis, monkeypatch: pyt
 
 
 async def test_who_begins_to_look_gets_the_view_and_then_the_parts_that_have_changed(site: Site) -> None:
-    async with aclosing(site.live.subscribe(ActivitySpan.DAY)) as subscription:
+    with site.live.subscribe(ActivitySpan.DAY) as subscription:
         assert await pushed(subscription) == {"count": "day 1", "name": "day"}
         await until(site.is_listening)
         await site.client.publish(KEYS.activity_channel, "1")
@@ -98,48 +96,41 @@ async def test_who_begins_to_look_gets_the_view_and_then_the_parts_that_have_cha
 
 
 async def test_the_view_is_rendered_once_for_all_who_look_at_a_span(site: Site) -> None:
-    several = [site.live.subscribe(span) for span in (ActivitySpan.DAY, ActivitySpan.DAY, ActivitySpan.HOUR)]
+    spans = ActivitySpan.DAY, ActivitySpan.DAY, ActivitySpan.HOUR
+    with ExitStack() as stack:
+        several = [stack.enter_context(site.live.subscribe(span)) for span in spans]
 
-    day, hour = ({"count": f"{span} 1", "name": span} for span in ("day", "hour"))
-    assert [await pushed(each) for each in several] == [day, day, hour]
-    for each in several:
-        await each.aclose()
+        day, hour = ({"count": f"{span} 1", "name": span} for span in ("day", "hour"))
+        assert [await pushed(each) for each in several] == [day, day, hour]
 
 
 async def test_who_comes_later_gets_the_whole_view_at_once(site: Site) -> None:
-    first = site.live.subscribe(ActivitySpan.DAY)
-    await pushed(first)
-    second = site.live.subscribe(ActivitySpan.DAY)
-
-    assert await pushed(second) == {"count": "day 2", "name": "day"}
-    await first.aclose()
-    await second.aclose()
+    with site.live.subscribe(ActivitySpan.DAY) as first:
+        await pushed(first)
+        with site.live.subscribe(ActivitySpan.DAY) as second:
+            assert await pushed(second) == {"count": "day 2", "name": "day"}
 
 
 async def test_a_long_span_is_pushed_less_often_but_at_once_to_who_comes(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(live_now._PUSH_SECONDS, ActivitySpan.WEEK, 1000.0)
-    week, hour = site.live.subscribe(ActivitySpan.WEEK), site.live.subscribe(ActivitySpan.HOUR)
-    for each in (week, hour):
-        await pushed(each)
-    await until(site.is_listening)
-    await site.client.publish(KEYS.activity_channel, "1")
-    await pushed(hour)
-    assert site.rendered.count(ActivitySpan.WEEK) == 1
+    with site.live.subscribe(ActivitySpan.WEEK) as week, site.live.subscribe(ActivitySpan.HOUR) as hour:
+        for each in (week, hour):
+            await pushed(each)
+        await until(site.is_listening)
+        await site.client.publish(KEYS.activity_channel, "1")
+        await pushed(hour)
+        assert site.rendered.count(ActivitySpan.WEEK) == 1
 
-    later = site.live.subscribe(ActivitySpan.WEEK)
-
-    assert await pushed(later) == {"count": "week 2", "name": "week"}
-    for each in (week, hour, later):
-        await each.aclose()
+        with site.live.subscribe(ActivitySpan.WEEK) as later:
+            assert await pushed(later) == {"count": "week 2", "name": "week"}
 
 
 async def test_nothing_is_read_while_nobody_looks(site: Site) -> None:
-    subscription = site.live.subscribe(ActivitySpan.DAY)
-    await pushed(subscription)
-    await until(site.is_listening)
-    await subscription.aclose()
+    with site.live.subscribe(ActivitySpan.DAY) as subscription:
+        await pushed(subscription)
+        await until(site.is_listening)
 
     async def is_heard_by_nobody() -> bool:
         return await site.client.publish(KEYS.activity_channel, "1") == 0
@@ -151,14 +142,13 @@ async def test_the_view_goes_on_when_redis_goes_and_comes(own_redis: RedisServer
     client = open_client(ConnectionOptions(own_redis.url))
     await client.ping()
     site = Site(client)
-    subscription = site.live.subscribe(ActivitySpan.DAY)
-    await pushed(subscription)
-    own_redis.stop()
-    for _ in range(3):  # it says what it can without Redis
+    with site.live.subscribe(ActivitySpan.DAY) as subscription:
         await pushed(subscription)
-    own_redis.start()
-    await until(site.is_listening)
-    await subscription.aclose()
+        own_redis.stop()
+        for _ in range(3):  # it says what it can without Redis
+            await pushed(subscription)
+        own_redis.start()
+        await until(site.is_listening)
     await client.aclose()
 
 
@@ -174,7 +164,7 @@ async def test_a_fault_while_the_view_is_rendered_does_not_end_it_for_good(
         return {"name": span}
 
     live = LiveNow(site.open_news, render)
-    async with aclosing(live.subscribe(ActivitySpan.DAY)) as subscription:
+    with live.subscribe(ActivitySpan.DAY) as subscription:
         assert await pushed(subscription) == {"name": "day"}
 
 
@@ -190,8 +180,9 @@ async def test_it_rests_for_200_times_as_long_as_it_held_the_loop(
         return 0.0
 
     monkeypatch.setattr(live_now, "rest_seconds", rest_seconds)
-    async with aclosing(site.live.subscribe(ActivitySpan.DAY)), asyncio.timeout(DEADLINE_SECONDS):
-        assert await held.get() == 1.0
+    with site.live.subscribe(ActivitySpan.DAY):
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            assert await held.get() == 1.0
 
 
 @pytest.mark.parametrize(("held", "rests"), [(0.0, 1.0), (0.005, 1.0), (0.01, 2.0), (1.0, 200.0)])
@@ -200,7 +191,7 @@ def test_it_rests_for_a_second_at_least(monkeypatch: pytest.MonkeyPatch, held: f
     assert live_now.rest_seconds(held) == rests
 
 
-# ``page.loop_time``: the time of a coroutine's own steps.
+# The time of a coroutine's own steps.
 
 
 class Clock:
@@ -262,7 +253,7 @@ async def test_a_fault_and_a_cancellation_pass_through_it() -> None:
     assert held.seconds == 2.0
 
 
-# ``page.broadcaster``: who listens gets what is published, and nobody keeps others waiting.
+# Who listens gets what is published, and nobody keeps others waiting.
 
 
 def event(number: int) -> Event:
@@ -272,61 +263,33 @@ def event(number: int) -> Event:
 async def test_each_listener_gets_the_events_of_its_topic_from_then_on() -> None:
     broadcaster = Broadcaster()
     broadcaster.publish("day", event(0))
-    first, other = broadcaster.subscribe("day"), broadcaster.subscribe("hour")
-    second = broadcaster.subscribe("day")
-    broadcaster.publish("day", event(1))
-    broadcaster.publish("hour", event(2))
+    subscribe = broadcaster.subscribe
+    with subscribe("day") as first, subscribe("hour") as other, subscribe("day") as second:
+        broadcaster.publish("day", event(1))
+        broadcaster.publish("hour", event(2))
 
-    assert [await anext(each) for each in (first, second, other)] == [event(1), event(1), event(2)]
-    assert broadcaster.topics == {"day", "hour"}
-
-
-async def test_a_listener_waits_for_the_next_event() -> None:
-    broadcaster = Broadcaster()
-    waiting = asyncio.create_task(anext(broadcaster.subscribe("day")))
-    await asyncio.sleep(0)
-    broadcaster.publish("day", event(1))
-
-    assert await waiting == event(1)
+        assert [await each.get() for each in (first, second, other)] == [event(1), event(1), event(2)]
+        assert broadcaster.topics == {"day", "hour"}
+    assert broadcaster.topics == frozenset()
 
 
 async def test_a_slow_listener_loses_the_oldest_events_and_is_told_to_reload() -> None:
     broadcaster = Broadcaster()
-    slow = broadcaster.subscribe("day")
-    for number in range(MAX_WAITING_EVENTS + 2):
-        broadcaster.publish("day", event(number))
+    with broadcaster.subscribe("day") as slow:
+        for number in range(MAX_WAITING_EVENTS + 2):
+            broadcaster.publish("day", event(number))
 
-    assert await anext(slow) == RELOAD
-    assert await anext(slow) == event(MAX_WAITING_EVENTS + 1)
+        assert await slow.get() == RELOAD
+        assert await slow.get() == event(MAX_WAITING_EVENTS + 1)
 
 
 async def test_one_too_many_is_refused_until_another_one_goes() -> None:
     broadcaster = Broadcaster()
-    listeners = [broadcaster.subscribe("day") for _ in range(MAX_LISTENERS)]
-    with pytest.raises(PageRefused) as refused:
-        broadcaster.subscribe("day")
-    assert refused.value.status == 503
+    with ExitStack() as stack:
+        for _ in range(MAX_LISTENERS - 1):
+            stack.enter_context(broadcaster.subscribe("day"))
+        with broadcaster.subscribe("day"), pytest.raises(PageRefused) as refused:
+            stack.enter_context(broadcaster.subscribe("day"))
+        assert refused.value.status == 503
 
-    await listeners[0].aclose()  # before its first event was asked for
-    await listeners[0].aclose()
-
-    broadcaster.subscribe("day")
-
-
-async def test_one_that_is_closed_while_it_waits_ends() -> None:
-    broadcaster = Broadcaster()
-    listener = broadcaster.subscribe("day")
-    waiting = asyncio.create_task(anext(listener, None))
-    await asyncio.sleep(0)
-    await listener.aclose()
-
-    assert await waiting is None
-    assert await anext(listener, None) is None
-    assert broadcaster.topics == frozenset()
-
-
-async def test_what_is_thrown_into_it_ends_it() -> None:
-    broadcaster = Broadcaster()
-    with pytest.raises(ConnectionError):
-        await broadcaster.subscribe("day").athrow(ConnectionError("gone"))
-    assert broadcaster.topics == frozenset()
+        stack.enter_context(broadcaster.subscribe("day"))

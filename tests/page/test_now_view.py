@@ -13,12 +13,13 @@ from redis.asyncio import Redis
 
 from nbstream.findings import note, problem
 from nbstream.listeners.http.access import Role
-from nbstream.page.now_view import Now, NowView, view_values
+from nbstream.page.now import Now
+from nbstream.page.now_view import NowView, view_values
 from nbstream.page.rendering import PageRenderer
 from nbstream.page.requests import Page
 from nbstream.policy.verdict import Verdict
 from nbstream.store.activity import MESSAGE_CLASSES, UNCHECKED, ActivitySpan
-from tests.page.now_sources import HOSTILE, MadeUpSource, make_now
+from tests.page.now_sources import HOSTILE, MadeUpReader, make_now
 from tests.page.page_listener import open_page, title_of
 from tests.page.svg import is_within_view_box, parse_svg
 
@@ -28,7 +29,7 @@ HUGE = {ago: dict.fromkeys(MESSAGE_CLASSES, 2**50) for ago in range(60)}
 
 async def show(client: Redis, now: Now, query: str = "") -> str:
     """The page as a reader without scripts gets it."""
-    view = NowView(MadeUpSource(now), PageRenderer("1").render_parts)
+    view = NowView(MadeUpReader(now), PageRenderer("1").render_parts)
     async with open_page(client, view) as page, page.browser(Role.READ) as browser:
         answer = await browser.get(f"/ui/{query}")
     assert answer.status == 200
@@ -211,7 +212,7 @@ async def test_what_another_server_says_in_a_finding_changes_nothing_around_it(c
 async def test_old_numbers_are_said_to_be_old(client: Redis) -> None:
     now = make_now(checks=SOME)
     assert "These numbers are of" in plain(await show(client, replace(now, read_at=now.at - 60)))
-    never = replace(now, activity=None, read_at=0.0, processes=(), quarantined=None)
+    never = replace(now, activity=None, read_at=0.0, processes=())
     words = plain(await show(client, never))
     assert "no numbers are known" in words
     assert "No process has said how it is." in words
@@ -234,6 +235,6 @@ async def test_an_unknown_span_is_the_hour(client: Redis, query: str) -> None:
 
 
 async def test_browsers_without_a_session_get_no_events(client: Redis) -> None:
-    view = NowView(MadeUpSource(make_now()), PageRenderer("1").render_parts)
+    view = NowView(MadeUpReader(make_now()), PageRenderer("1").render_parts)
     async with open_page(client, view) as page, page.browser() as browser:
         assert (await browser.get("/ui/events")).status in {303, 401, 403}

@@ -11,7 +11,7 @@ import nbstream.doctor
 from nbstream.daemon import health, model_findings
 from nbstream.doctor.checks import CHECKS
 from nbstream.findings import FindingKind
-from nbstream.page import now_reader
+from nbstream.page import now
 from tools.reference.markup import NOTICE, table
 
 
@@ -48,9 +48,7 @@ def _modules() -> list[str]:
     """Return the modules: those of the checks in their order, the others, and what the daemon says of itself."""
     of_checks = [check.examine.__module__ for check in CHECKS]
     others = [module.name for module in pkgutil.iter_modules(nbstream.doctor.__path__, "nbstream.doctor.")]
-    return list(
-        dict.fromkeys([*of_checks, *others, model_findings.__name__, health.__name__, now_reader.__name__])
-    )
+    return list(dict.fromkeys([*of_checks, *others, model_findings.__name__, health.__name__, now.__name__]))
 
 
 def _table(kinds: list[FindingKind]) -> str:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from redis.asyncio import Redis
 
@@ -109,9 +110,21 @@ class _View:
         return EventStream(lambda: _events(request))
 
 
-async def _events(request: PageRequest) -> AsyncGenerator[Event, None]:
+class _FewEvents(asyncio.Queue[Event]):
+    """Some events, after which the connection is lost."""
+
+    async def get(self) -> Event:
+        if self.empty():
+            raise ConnectionError
+        return self.get_nowait()
+
+
+@contextmanager
+def _events(request: PageRequest) -> Iterator[asyncio.Queue[Event]]:
+    events = _FewEvents()
     for name in list(request.query)[:3]:
-        yield Event("now", encode_json({"html": name}))
+        events.put_nowait(Event("now", encode_json({"html": name})))
+    yield events
 
 
 def _start() -> HttpExchange:

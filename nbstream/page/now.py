@@ -8,12 +8,11 @@ import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nbstream.errors import StoreForbids, StoreUnavailable
 from nbstream.findings import note, problem, warning
-from nbstream.page.now_view import ListenerNow, Now, ProcessNow, RedisNow
 from nbstream.store.activity import (
     SILENT_SECONDS,
     Activity,
@@ -69,6 +68,43 @@ NO_NEWS = warning(
 
 
 @dataclass(frozen=True, slots=True)
+class Now:
+    """What the view shows.
+
+    ``activity`` was read at ``read_at``: earlier than now (``at``) where Redis is away, and None where it was
+    never read. ``listeners`` has the name of each, where it listens on this host, and the connections of all
+    processes of all hosts, None where its clients are not counted. ``answer_seconds`` is how long the last answer
+    of Redis took, None without one.
+    """
+
+    at: float
+    activity: Activity | None
+    read_at: float
+    processes: Sequence[SeenProcess]
+    listeners: Sequence[tuple[str, str, ListenerConnections | None]]
+    redis_address: str
+    is_followed: bool
+    lag_seconds: float
+    answer_seconds: float | None
+    findings: Sequence[Finding]
+
+    @property
+    def is_old(self) -> bool:
+        """Whether Redis could not be read now."""
+        return self.read_at < self.at
+
+    @property
+    def quarantined(self) -> int | None:
+        """How many messages are in the quarantines of all hosts; None where no process knows."""
+        counts = [each.status.quarantined for each in self.processes if each.status.quarantined is not None]
+        return sum(counts) if counts else None
+
+    def is_silent(self, process: SeenProcess) -> bool:
+        """Return whether a process has said nothing for so long that something is wrong."""
+        return self.at - process.at > SILENT_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
 class DaemonFindings:
     """What the daemon knows to be wrong with itself, each asked at another cost.
 
@@ -82,17 +118,8 @@ class DaemonFindings:
     may_publish: Callable[[], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class _LastRead:
-    """What was read last of a span, and when."""
-
-    at: float
-    activity: Activity
-    processes: Sequence[SeenProcess]
-
-
 class NowReader:
-    """Knows what the view shows (``NowSource``)."""
+    """Reads what is the case; what takes long is remembered for some seconds."""
 
     def __init__(
         self,
@@ -106,12 +133,13 @@ class NowReader:
         self._keys = keys
         self._mirror = mirror
         self._findings = findings
-        self._model_findings = _RememberedFindings(findings.model)
         self._health = _RememberedHealth(findings.health)
+        self._model_findings: Sequence[Finding] = ()
+        self._model_looked_at = -math.inf
         self._addresses = _listener_addresses(settings)
-        self._address = settings.redis.display_url
+        self._redis_address = settings.redis.display_url
         self._reader = ActivityReader(clients.client, keys)
-        self._last: dict[ActivitySpan, _LastRead] = {}
+        self._last: dict[ActivitySpan, tuple[float, Activity, Sequence[SeenProcess]]] = {}
         self._may_listen = True
 
     async def now(self, span: ActivitySpan) -> Now:
@@ -125,22 +153,23 @@ class NowReader:
             pass
         else:
             answer_seconds = time.perf_counter() - started
-            self._last[span] = _LastRead(at, activity, processes)
-        last = self._last.get(span)
-        seen = last.processes if last else ()
-        findings += self._activity_findings(last, at, can_read=answer_seconds is not None)
-        findings += self._model_findings.findings()
-        mirror = self._mirror
-        return Now(
+            self._last[span] = at, activity, processes
+        read_at, last_activity, seen = self._last.get(span, (0.0, None, ()))
+        if time.monotonic() - self._model_looked_at >= _HEALTH_SECONDS:
+            self._model_findings, self._model_looked_at = self._findings.model(), time.monotonic()
+        now = Now(
             at,
-            last.activity if last else None,
-            last.at if last else 0.0,
-            [ProcessNow(process, _is_silent(process, at)) for process in seen],
+            last_activity,
+            read_at,
+            seen,
             list(self._listeners_now(seen)),
-            RedisNow(self._address, mirror.following, mirror.lag_seconds, answer_seconds),
-            _quarantined(seen),
-            findings,
+            self._redis_address,
+            self._mirror.following,
+            self._mirror.lag_seconds,
+            answer_seconds,
+            (),
         )
+        return replace(now, findings=[*findings, *self._activity_findings(now), *self._model_findings])
 
     @asynccontextmanager
     async def open_news(self) -> AsyncIterator[ActivityWatch]:
@@ -157,28 +186,29 @@ class NowReader:
         """End the look at the health, if it goes on."""
         await self._health.close()
 
-    def _listeners_now(self, processes: Sequence[SeenProcess]) -> Iterator[ListenerNow]:
+    def _listeners_now(
+        self, processes: Sequence[SeenProcess]
+    ) -> Iterator[tuple[str, str, ListenerConnections | None]]:
         sums: dict[str, ListenerConnections] = {}
         for process in processes:
             for name, connections in process.status.connections.items():
                 sums[name] = sums.get(name, ListenerConnections()) + connections
         for name in dict.fromkeys([*self._addresses, *sorted(sums)]):
-            yield ListenerNow(name, self._addresses.get(name, ""), sums.get(name))
+            yield name, self._addresses.get(name, ""), sums.get(name)
 
-    def _activity_findings(self, last: _LastRead | None, at: float, *, can_read: bool) -> Iterator[Finding]:
-        processes = last.processes if last else ()
-        if can_read:  # else all of them seem to be silent
-            for process in processes:
-                if _is_silent(process, at):
-                    yield PROCESS_SILENT(process=_name(process), seconds=at - process.at)
-        ahead = {process.status.host: process.at - at for process in processes if process.at - at > SILENT_SECONDS}
+    def _activity_findings(self, now: Now) -> Iterator[Finding]:
+        if not now.is_old:  # else all of them seem to be silent
+            for process in filter(now.is_silent, now.processes):
+                yield PROCESS_SILENT(process=_name(process), seconds=now.at - process.at)
+        ahead = {process.status.host: process.at - now.at for process in now.processes}
         for host, seconds in ahead.items():
-            yield CLOCK_AHEAD(host=host, seconds=seconds)
-        versions = sorted({process.status.version for process in processes})
+            if seconds > SILENT_SECONDS:
+                yield CLOCK_AHEAD(host=host, seconds=seconds)
+        versions = sorted({process.status.version for process in now.processes})
         if len(versions) > 1:
             yield VERSIONS_DIFFER(versions=" and ".join(versions))
-        if last and last.activity.dropped:
-            yield NOT_COUNTED(count=last.activity.dropped, span=last.activity.span)
+        if now.activity and now.activity.dropped:
+            yield NOT_COUNTED(count=now.activity.dropped, span=now.activity.span)
         if not self._may_listen or not self._findings.may_publish():
             yield NO_NEWS()
 
@@ -192,31 +222,6 @@ def _listener_addresses(settings: Settings) -> Mapping[str, str]:
 def _name(process: SeenProcess) -> str:
     host, worker = process.status.host, process.status.worker
     return f"{host}, worker {worker}" if worker else host
-
-
-def _is_silent(process: SeenProcess, at: float) -> bool:
-    return at - process.at > SILENT_SECONDS
-
-
-def _quarantined(processes: Sequence[SeenProcess]) -> int | None:
-    """Return how many messages are in the quarantines of all hosts; None where no process knows."""
-    counts = [process.status.quarantined for process in processes if process.status.quarantined is not None]
-    return sum(counts) if counts else None
-
-
-class _RememberedFindings:
-    """What is wrong with the model, looked at every ten seconds at most."""
-
-    def __init__(self, look: Callable[[], Sequence[Finding]]) -> None:
-        self._look = look
-        self._known: Sequence[Finding] = ()
-        self._known_at = -math.inf
-
-    def findings(self) -> Sequence[Finding]:
-        now = time.monotonic()
-        if now - self._known_at >= _HEALTH_SECONDS:
-            self._known, self._known_at = self._look(), now
-        return self._known
 
 
 class _RememberedHealth:

@@ -1,4 +1,4 @@
-"""``page.now_reader``: what the view now shows of real parts, and what it says is wrong."""
+"""``page.now``: what the view now shows of real parts, and what it says is wrong."""
 
 from __future__ import annotations
 
@@ -25,9 +25,16 @@ from nbstream.errors import StoreForbids, StoreRefuses
 from nbstream.filter import FilterPolicy
 from nbstream.findings import Finding, FindingKind
 from nbstream.mail.message import Message
-from nbstream.page import now_reader
-from nbstream.page.now_reader import DaemonFindings, NowReader
-from nbstream.page.now_view import ListenerNow, Now
+from nbstream.page.now import (
+    CLOCK_AHEAD,
+    NO_NEWS,
+    NOT_COUNTED,
+    PROCESS_SILENT,
+    VERSIONS_DIFFER,
+    DaemonFindings,
+    Now,
+    NowReader,
+)
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.policy.verdict import Verdict
 from nbstream.store.activity import ActivitySpan, ListenerConnections
@@ -115,13 +122,13 @@ async def test_two_processes_are_summed(client: Redis, tmp_path: Path) -> None:
 
     assert now.activity
     assert now.activity.totals[Verdict.UNSURE] == 3  # the model has learned nothing
-    assert [process.seen.status.worker for process in now.processes] == [1, 2]
+    assert [process.status.worker for process in now.processes] == [1, 2]
     assert now.listeners == [
-        ListenerNow("smtp", "127.0.0.1:0", ListenerConnections(open=2, accepted=3, refused=1)),
-        ListenerNow("http", "127.0.0.1:8025", None),
+        ("smtp", "127.0.0.1:0", ListenerConnections(open=2, accepted=3, refused=1)),
+        ("http", "127.0.0.1:8025", None),
     ]
     assert now.quarantined == 3
-    assert now.redis.answer_seconds
+    assert now.answer_seconds
     assert (now.is_old, list(now.findings)) == (False, [])
 
 
@@ -170,18 +177,16 @@ async def test_redis_away_is_said_with_the_numbers_that_were_known(own_redis: Re
 
         assert now.is_old
         assert now.activity == before.activity
-        assert now.redis.answer_seconds is None
+        assert now.answer_seconds is None
         assert of_kind(now, health.NOT_FOLLOWED)
-        assert not of_kind(now, now_reader.PROCESS_SILENT)
+        assert not of_kind(now, PROCESS_SILENT)
         own_redis.start()
         await until(lambda: process.parts.mirror.following)
 
         async def is_said() -> bool:
             await process.write()  # the first one may find that its connection is closed
             sentence = "The numbers of verdicts of the last hour lack up to 1 messages"
-            return any(
-                each.what.startswith(sentence) for each in of_kind(await process.now(), now_reader.NOT_COUNTED)
-            )
+            return any(each.what.startswith(sentence) for each in of_kind(await process.now(), NOT_COUNTED))
 
         await until(is_said)
     await client.aclose()
@@ -198,9 +203,9 @@ async def test_a_process_that_is_silent_or_of_another_version_is_said(
 
         now = await first.now()
 
-    (silent,) = of_kind(now, now_reader.PROCESS_SILENT)
+    (silent,) = of_kind(now, PROCESS_SILENT)
     assert ", worker 2 has said nothing for " in silent.what
-    assert of_kind(now, now_reader.VERSIONS_DIFFER)
+    assert of_kind(now, VERSIONS_DIFFER)
 
 
 async def test_a_host_whose_clock_is_ahead_is_said_and_its_messages_show_in_their_time(
@@ -215,10 +220,10 @@ async def test_a_host_whose_clock_is_ahead_is_said_and_its_messages_show_in_thei
         now = await first.now()
         later, _ = await first.reader._reader.read(ActivitySpan.HOUR, time.time() + 400)
 
-    (ahead,) = of_kind(now, now_reader.CLOCK_AHEAD)
+    (ahead,) = of_kind(now, CLOCK_AHEAD)
     (seconds,) = re.findall(r" is (\d+) s ahead ", ahead.what)
     assert 300 < int(seconds) <= 400
-    assert not of_kind(now, now_reader.PROCESS_SILENT)
+    assert not of_kind(now, PROCESS_SILENT)
     assert now.activity
     assert (now.activity.totals[Verdict.SPAM], later.totals[Verdict.SPAM]) == (0, 1)
 
@@ -243,11 +248,11 @@ async def test_a_user_of_redis_who_may_not_listen_is_said(own_redis: RedisServer
     await admin.execute_command("ACL", "SETUSER", "few", "on", "nopass", *rights.split())  # type: ignore[no-untyped-call]  # redis-py has no type here
     client = open_client(ConnectionOptions(own_redis.url, password="x", user="few"))
     async with run_process(client, tmp_path) as process:
-        assert not of_kind(await process.now(), now_reader.NO_NEWS)
+        assert not of_kind(await process.now(), NO_NEWS)
         with pytest.raises(StoreForbids):
             async with process.reader.open_news():
                 pass
-        assert of_kind(await process.now(), now_reader.NO_NEWS)
+        assert of_kind(await process.now(), NO_NEWS)
     await client.aclose()
     await admin.aclose()
 
