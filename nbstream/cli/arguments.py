@@ -13,7 +13,7 @@ from nbstream.system_users import actor_of_system_user
 from nbstream.wire.moments import parse_moment
 
 if TYPE_CHECKING:
-    from nbstream.wire.imap_url import ImapFolder
+    from nbstream.cli.imap.url import ImapFolder
 
 
 _MAX_NAME_CHARACTERS = 100
@@ -62,7 +62,7 @@ def file_path(text: str) -> Path:
 
 def imap_folder(text: str) -> ImapFolder:
     """Return a folder of an IMAP server."""
-    from nbstream.wire.imap_url import parse_imap_url  # noqa: PLC0415 - only this argument needs it
+    from nbstream.cli.imap.url import parse_imap_url  # noqa: PLC0415 - only this argument needs it
 
     try:
         return parse_imap_url(text)

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.cli.imap.session import FolderRequest, ImapSession, read_folders
+from nbstream.cli.imap import folders
+from nbstream.cli.imap.folders import FolderRequest, read_folders
+from nbstream.cli.imap.url import parse_imap_url
 from nbstream.errors import InputError
 from nbstream.filter.bulk import BATCH_SIZE
-from nbstream.wire.imap_url import parse_imap_url
 from tests.cli.imap.server import Server
 from tests.conftest import RedisServer
 from tests.deploy.dovecot import DELETED
@@ -133,7 +134,7 @@ def test_after_uidvalidity_has_changed_all_is_read_again(server: ImapServer, lea
 
 
 def test_starttls(server: ImapServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ImapSession, "_is_on_this_machine", lambda _: False)
+    monkeypatch.setattr(folders, "_is_on_this_machine", lambda _: False)
     folder = parse_imap_url(server.url("Junk", tls=False))
     for ca_file, count, error in (
         (server.certificates.authority, 3, []),
@@ -210,17 +211,18 @@ def test_the_password_is_asked_on_a_terminal_alone(server: ImapServer, learn: Le
 def answers(raws: Mapping[int, bytes], windows: int) -> Iterator[bytes]:
     """What a server sends that has these messages, by UID, up to the end of some windows of 200 messages."""
     yield b"* OK hello\r\n"
-    yield b"* CAPABILITY IMAP4rev1 AUTH=PLAIN\r\n%b OK\r\n"
-    yield b"%b OK\r\n"
-    yield b"* OK [UIDVALIDITY 7] valid\r\n%b OK\r\n"
+    yield b"* CAPABILITY IMAP4rev1 AUTH=PLAIN\r\n%b OK done\r\n"
+    yield b"%b OK done\r\n"
+    yield b"* OK [UIDVALIDITY 7] valid\r\n%b OK done\r\n"
+    yield b"* CAPABILITY IMAP4rev1\r\n%b OK done\r\n"
     uids = list(raws)
-    yield b"* SEARCH " + " ".join(map(str, uids)).encode() + b"\r\n%b OK\r\n"
+    yield b"* SEARCH " + " ".join(map(str, uids)).encode() + b"\r\n%b OK done\r\n"
     for window in range(windows):
         some = uids[200 * window : 200 * window + 200]
         sizes = (b"* 1 FETCH (UID %d RFC822.SIZE %d)\r\n" % (uid, len(raws[uid])) for uid in some)
         contents = (b"* 1 FETCH (UID %d BODY[] {%d}\r\n%b)\r\n" % (uid, len(raws[uid]), raws[uid]) for uid in some)
-        yield b"".join(sizes) + b"%b OK\r\n"
-        yield b"".join(contents) + b"%b OK\r\n"
+        yield b"".join(sizes) + b"%b OK done\r\n"
+        yield b"".join(contents) + b"%b OK done\r\n"
 
 
 @pytest.mark.parametrize(("ending", "code"), [(b"...", 130), (b"", 66)], ids=["Ctrl-C", "the server leaves"])
@@ -252,5 +254,5 @@ def test_the_next_run_goes_on_after_what_was_learned(
     with again.running():
         done = command(*words, url)
     assert done.stdout.startswith(f"{600 - count} learned as spam; ")
-    assert again.lines[4].endswith(b" UID SEARCH UID %d:* UNDELETED\r\n" % (count + 1))
+    assert again.lines[5].endswith(b" UID SEARCH UID %d:* UNDELETED\r\n" % (count + 1))
     assert learned() == 600

@@ -58,17 +58,17 @@ def _message_source(options: argparse.Namespace, files: PositionFiles) -> Messag
     """Return what reads all messages that are named: of the paths, and after them of the IMAP folders."""
     if not options.folders:
         return partial(message_files.read_messages, options.paths)
-    from nbstream.cli.imap import session  # noqa: PLC0415 - TLS takes a tenth of the time to start
+    from nbstream.cli.imap import folders  # noqa: PLC0415 - TLS takes a tenth of the time to start
 
     requests = [
-        session.FolderRequest(folder, None if options.all else files.read(str(folder)))
+        folders.FolderRequest(folder, None if options.all else files.read(str(folder)))
         for folder in dict.fromkeys(options.folders)
     ]
-    by_account = session.read_passwords([folder.account for folder in options.folders], options.password_file)
+    by_account = folders.read_passwords([folder.account for folder in options.folders], options.password_file)
 
     def read_all(errors: list[InputError]) -> Iterator[NamedMessage]:
         yield from message_files.read_messages(options.paths, errors)
-        yield from message_files.interruptible(session.read_folders(requests, by_account, options.ca_file, errors))
+        yield from message_files.interruptible(folders.read_folders(requests, by_account, options.ca_file, errors))
 
     return read_all
 

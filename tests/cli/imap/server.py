@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from nbstream.wire.imap_url import ImapAccount
+from nbstream.cli.imap.url import ImapAccount
 from tests.waiting import DEADLINE_SECONDS
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.cli.imap.session import read_passwords
+from nbstream.cli.imap.folders import read_passwords
+from nbstream.cli.imap.url import ImapAccount
 from nbstream.errors import ConfigError
-from nbstream.wire.imap_url import ImapAccount
 
 ANN = ImapAccount("mail.example.org", 993, True, "ann")
 BOB = ImapAccount("mail.example.org", 143, False, "bob")

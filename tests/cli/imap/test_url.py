@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbstream.wire.imap_url import ImapAccount, ImapFolder, parse_imap_url
+from nbstream.cli.imap.url import ImapAccount, ImapFolder, parse_imap_url
 
 
 @pytest.mark.parametrize(
