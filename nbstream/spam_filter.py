@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.filter import Check, CountSource, Filter, Lesson, LessonStore
     from nbstream.mail.message import Message
-    from nbstream.policy.incoming_message import MessageReader
+    from nbstream.policy.message_reader import MessageReader
 
 Label: TypeAlias = Literal["ham", "spam"]
 """The two classes."""

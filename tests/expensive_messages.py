@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
-from nbstream.policy.incoming_message import MessageReader
+from nbstream.policy.message_reader import MessageReader
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
 
 SIZE = 950_000

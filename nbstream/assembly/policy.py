@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nbstream.config.policy import FalsePositiveCost, FalsePositiveRate
 from nbstream.filter import FilterPolicy
 from nbstream.mail import mime
 from nbstream.policy.actions import VerdictActions
-from nbstream.policy.field_names import FieldTemplate
-from nbstream.policy.header_policy import HeaderPolicy
-from nbstream.policy.incoming_message import MessageReader
+from nbstream.policy.header import FieldTemplate, HeaderPolicy
+from nbstream.policy.message_reader import MessageReader
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
+from nbstream.policy.settings import FalsePositiveCost, FalsePositiveRate
 from nbstream.policy.thresholds import FalsePositiveBudget, Threshold, ThresholdPolicy, threshold_of_cost_ratio
 from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
-    from nbstream.config.policy import ActionsSettings, VerdictSettings
+    from nbstream.policy.settings import ActionsSettings, VerdictSettings
 
 
 def make_policy(settings: Settings) -> ThresholdPolicy:

@@ -33,7 +33,7 @@ from nbstream.store.cancellation import stop_if_cancelled
 if TYPE_CHECKING:
     from nbstream.cli.message_files import FolderPosition, NamedMessage
     from nbstream.mail.message import Message
-    from nbstream.policy.incoming_message import MessageReader
+    from nbstream.policy.message_reader import MessageReader
     from nbstream.tokens.tokenizer import Tokenizer
 
 

@@ -14,15 +14,6 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, PrivateAttr, Strict, ValidationInfo, field_validator
 
 from nbstream.addresses import TcpAddress, UnixAddress
-from nbstream.config import policy as inheritance
-from nbstream.config.policy import (
-    ActionsSettings,
-    FeedbackSettings,
-    HeadersSettings,
-    RecipientRuleSettings,
-    VerdictSettings,
-    located_error,
-)
 from nbstream.delivery.settings import QuarantineSettings, RelaySettings, ServerNextHopSetting
 from nbstream.engine.choice import EngineChoice
 from nbstream.filter.settings import AuthservIds, AutolearnSettings
@@ -33,6 +24,15 @@ from nbstream.listeners.smtp.settings import LmtpListenerSettings, SmtpListenerS
 from nbstream.listeners.spamd.settings import SpamdListenerSettings
 from nbstream.listeners.stream.settings import StreamListenerSettings
 from nbstream.logs import LogSettings
+from nbstream.policy import settings as inheritance
+from nbstream.policy.settings import (
+    ActionsSettings,
+    FeedbackSettings,
+    HeadersSettings,
+    RecipientRuleSettings,
+    VerdictSettings,
+    located_error,
+)
 from nbstream.server.settings import LimitsSettings
 from nbstream.settings.values import FilePath, Section, read_host_name
 from nbstream.store.settings import MemorySettings, ModelSettings, RedisSettings

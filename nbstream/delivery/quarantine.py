@@ -28,7 +28,7 @@ from nbstream.delivery.next_hop import Envelope, SmtpPath
 from nbstream.errors import InputError, NotReleased
 from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
-from nbstream.policy.field_names import QUARANTINE_FIELD
+from nbstream.policy.header import QUARANTINE_FIELD
 
 _FILE_NAME = re.compile(r"(?P<at>[0-9]{1,12})\.[^:]*,I=(?P<id>[a-z2-7]{24})(?::2,P)?")
 _NOTE_FIELD_START = f"{QUARANTINE_FIELD}: ".encode("ascii")

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from nbstream.delivery.settings import QuarantineSettings
     from nbstream.filter import Check, Lesson
     from nbstream.mail.message import Message
-    from nbstream.policy.header_policy import HeaderPolicy
-    from nbstream.policy.incoming_message import MessageReader
+    from nbstream.policy.header import HeaderPolicy
+    from nbstream.policy.message_reader import MessageReader
 
 
 IN_DOUBT_TEXT = "may have been delivered: a release ended before the next hop's answer"

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from nbstream.config import Settings
-    from nbstream.config.policy import RecipientRuleSettings
     from nbstream.doctor.examination import Site
     from nbstream.doctor.postfix_configuration import PostfixConfiguration, PostfixService
     from nbstream.findings import Finding, FindingKind
+    from nbstream.policy.settings import RecipientRuleSettings
 
 NOT_FOUND = note("postfix", "Postfix was not examined: {why}.")
 NOT_CONNECTED = note(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nbstream.errors import StoreIncompatible
     from nbstream.evaluation.streams import LabelledContent
     from nbstream.filter import Autolearner, Check, Filter, Lesson, LessonStore
-    from nbstream.policy.incoming_message import MessageReader
+    from nbstream.policy.message_reader import MessageReader
     from nbstream.policy.verdict import Verdict
     from nbstream.store.model.history import LessonNote
     from nbstream.store.model.ledger import LedgerConflict, LedgerEntry

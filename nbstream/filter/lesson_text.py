@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.filter.results import LessonOutcome
-from nbstream.policy.header_policy import escape_token
+from nbstream.policy.header import escape_token
 
 if TYPE_CHECKING:
     from nbstream.filter.results import Check, Contradiction, Lesson

@@ -28,8 +28,8 @@ from functools import lru_cache
 from nbstream.errors import FeedbackRefused, FeedbackTooLarge
 from nbstream.mail import forwards
 from nbstream.mail.message import Message
-from nbstream.policy.header_policy import parse_own_id
-from nbstream.policy.incoming_message import MessageReader
+from nbstream.policy.header import parse_own_id
+from nbstream.policy.message_reader import MessageReader
 from nbstream.tokens import html
 
 # The ids in the text of a mail: our own verdict field, quoted in an inline forward or in a reply to one.

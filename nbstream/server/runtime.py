@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     import ssl
 
     from nbstream.filter import Filter
-    from nbstream.policy.header_policy import HeaderPolicy
-    from nbstream.policy.incoming_message import MessageReader
+    from nbstream.policy.header import HeaderPolicy
+    from nbstream.policy.message_reader import MessageReader
     from nbstream.policy.recipient_rules import RecipientRules
 
 _NOBODY = Teachers()

@@ -21,7 +21,7 @@ from nbstream.cli.exit_codes import EX_INTERRUPTED, EX_SOFTWARE
 from nbstream.errors import InputError
 from nbstream.filter.bulk import BATCH_SIZE
 from nbstream.mail.message import Message
-from nbstream.policy.incoming_message import MessageReader
+from nbstream.policy.message_reader import MessageReader
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer

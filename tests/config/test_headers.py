@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from nbstream.assembly.policy import make_header_policy, make_message_reader
 from nbstream.config import Settings, policy_hash
-from nbstream.policy.header_policy import HeaderPolicy
+from nbstream.policy.header import HeaderPolicy
 from nbstream.policy.verdict import Verdict
 from tests.integration.daemon import command
 

@@ -9,8 +9,8 @@ from pydantic import BaseModel
 
 from nbstream.assembly.policy import make_filter_policy, make_rules
 from nbstream.config import Settings, load_settings
-from nbstream.config import policy as inheritance
 from nbstream.errors import ConfigError
+from nbstream.policy import settings as inheritance
 from nbstream.policy.config_bounds import MAX_BUDGETS
 from nbstream.policy.first_scores import FirstScore
 from nbstream.policy.verdict import Verdict

@@ -14,8 +14,8 @@ from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.errors import NotReleased, RelayRefused, ReleaseInDoubt, StoreUnavailable
 from nbstream.filter import Check, Lesson, LessonOutcome
 from nbstream.mail.message import Message
-from nbstream.policy.header_policy import HeaderPolicy
-from nbstream.policy.incoming_message import MessageReader
+from nbstream.policy.header import HeaderPolicy
+from nbstream.policy.message_reader import MessageReader
 from nbstream.policy.verdict import ModelState, Verdict
 from tests.delivery.conftest import Play, Relay
 from tests.delivery.test_quarantine_release import ENVELOPE, put, script

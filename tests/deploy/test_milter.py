@@ -18,8 +18,8 @@ from nbstream import config
 from nbstream.addresses import UnixAddress
 from nbstream.cli.generated_mail import generate_mail
 from nbstream.mail.message import Message
-from nbstream.policy.header_policy import HeaderPolicy
-from nbstream.policy.incoming_message import MessageReader
+from nbstream.policy.header import HeaderPolicy
+from nbstream.policy.message_reader import MessageReader
 from tests.corpora import torture_messages, trec_stream
 from tests.deploy.postfix import DEPLOY, FRIEND, STRANGER, Postfix, logins, open_folder
 from tests.integration.daemon import DaemonProcess, command, free_port, wait_until

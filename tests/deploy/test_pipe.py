@@ -17,7 +17,7 @@ import pytest
 
 from nbstream.mail import header_edits
 from nbstream.mail.header_edits import HeaderEdits
-from nbstream.policy.field_names import FilterMarks
+from nbstream.policy.header import FilterMarks
 from tests.deploy.filter_script import PIECES, SCRIPT, run
 from tests.deploy.lmtp import LmtpDovecot
 from tests.deploy.postfix import open_folder

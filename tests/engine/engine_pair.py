@@ -21,7 +21,7 @@ from nbstream.engine.table import TableFunctions
 from nbstream.filter import Filter, SilentObserver
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
-from nbstream.policy.incoming_message import MessageReader
+from nbstream.policy.message_reader import MessageReader
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.tokens.native_tokenizer import make_tokenizer
 from nbstream.tokens.tokenizer import TokenizerOptions

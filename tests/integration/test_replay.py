@@ -15,7 +15,7 @@ from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
-from nbstream.policy.field_names import FilterMarks
+from nbstream.policy.header import FilterMarks
 from tests.conftest import RedisServer
 from tests.integration.daemon import DaemonProcess, command, free_port, wait_until
 from tests.letters import letters, write_corpus

@@ -8,8 +8,8 @@ from typing import Any
 
 from nbstream.filter import Filter
 from nbstream.policy.actions import VerdictActions
-from nbstream.policy.header_policy import HeaderPolicy
-from nbstream.policy.incoming_message import MessageReader
+from nbstream.policy.header import HeaderPolicy
+from nbstream.policy.message_reader import MessageReader
 from nbstream.policy.recipient_rules import RecipientRules
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.server.peers import Network, Teachers

@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 from nbstream.filter import Check, CheckSeconds, Filter, SilentObserver
 from nbstream.policy.actions import Action, ActionKind, VerdictActions
 from nbstream.policy.envelope import MAX_RECIPIENTS, BuildEnvelope, Envelope
-from nbstream.policy.header_policy import HeaderPolicy
+from nbstream.policy.header import HeaderPolicy
 from nbstream.policy.recipient_rules import RecipientRules
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.tokens.tokenizer import Tokens

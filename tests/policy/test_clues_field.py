@@ -15,8 +15,14 @@ from nbstream.bayes.clues import Clue
 from nbstream.mail import header_fields
 from nbstream.mail.message import Message
 from nbstream.policy.feedback_mail import quoted_ids
-from nbstream.policy.field_names import FilterMarks
-from nbstream.policy.header_policy import MAX_CLUES, MAX_VALUE_BYTES, HeaderPolicy, clues_field_value, parse_own_id
+from nbstream.policy.header import (
+    MAX_CLUES,
+    MAX_VALUE_BYTES,
+    FilterMarks,
+    HeaderPolicy,
+    clues_field_value,
+    parse_own_id,
+)
 from nbstream.policy.verdict import Verdict
 from tests.policy.checked_mail import Checked
 

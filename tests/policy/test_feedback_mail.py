@@ -6,7 +6,7 @@ import pytest
 
 from nbstream.errors import FeedbackRefused
 from nbstream.policy.feedback_mail import MAX_MESSAGES, FeedbackContent, parse_feedback_mail
-from nbstream.policy.incoming_message import MessageReader
+from nbstream.policy.message_reader import MessageReader
 from nbstream.server.smtp_replies import error_reply
 from tests.mutation import mutations
 

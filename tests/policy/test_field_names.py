@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nbstream.mail.added_fields import is_added_on_arrival, other_filter_of
-from nbstream.policy.field_names import require_own_name
+from nbstream.policy.header import require_own_name
 
 
 @pytest.mark.parametrize("name", ["X-Spam", "X-Spam-Flag", "X-Site-Verdict", "Spam", "x-nbstream"])

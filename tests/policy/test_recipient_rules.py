@@ -10,9 +10,8 @@ from nbstream.mail.message import Message
 from nbstream.policy.actions import Action, VerdictActions
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.feedback_mail import quoted_ids
-from nbstream.policy.field_names import OWN_FIELD
 from nbstream.policy.first_scores import FirstScores
-from nbstream.policy.header_policy import own_field_value, parse_own_id
+from nbstream.policy.header import OWN_FIELD, own_field_value, parse_own_id
 from nbstream.policy.recipient_rules import (
     PolicyVerdict,
     RecipientGroup,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.policy.header_policy import (
+from nbstream.policy.header import (
     clamped_log_odds,
     comparable_scores,
 )

@@ -12,7 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.policy import header_policy
+from nbstream.policy.header import clamped_log_odds
 from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def check_to_json(
     ``edits`` is what the client is asked to do to the header, and ``seconds`` the time that the check took. Where
     ``acts`` is not set, this is a trial, and the client is asked for no action.
     """
-    score = header_policy.clamped_log_odds(check.probability)
+    score = clamped_log_odds(check.probability)
     name, description = _SYMBOLS[check.verdict]
     symbol = {
         "name": name,
@@ -78,7 +78,7 @@ def check_to_json(
     return {
         "is_skipped": False,
         "score": score,
-        "required_score": header_policy.clamped_log_odds(check.thresholds.spam),
+        "required_score": clamped_log_odds(check.thresholds.spam),
         **(_requested_action(check.verdict, edits, message) if acts else {"action": NO_ACTION}),
         "thresholds": thresholds_to_json(check.thresholds),
         "symbols": {name: symbol},
@@ -108,8 +108,8 @@ def _added_fields(edits: HeaderEdits) -> dict[str, Any]:
 
 def thresholds_to_json(thresholds: Thresholds) -> dict[str, float]:
     """Return the scores from which a client is asked for an action, by action, the highest first."""
-    scores = {} if thresholds.reject is None else {REJECT: header_policy.clamped_log_odds(thresholds.reject)}
-    return {**scores, ADD_HEADER: header_policy.clamped_log_odds(thresholds.spam)}
+    scores = {} if thresholds.reject is None else {REJECT: clamped_log_odds(thresholds.reject)}
+    return {**scores, ADD_HEADER: clamped_log_odds(thresholds.spam)}
 
 
 def lesson_response(lesson: Lesson) -> tuple[int, dict[str, Any]]:
@@ -169,13 +169,13 @@ def history_to_json(
     """
     rows = []
     for message in recent:
-        score, verdict = header_policy.clamped_log_odds(message.probability), Verdict(message.verdict)
+        score, verdict = clamped_log_odds(message.probability), Verdict(message.verdict)
         symbol = _SYMBOLS[verdict][0]
         rows.append(
             {
                 "id": message.key,
                 "score": score,
-                "required_score": header_policy.clamped_log_odds(thresholds.spam),
+                "required_score": clamped_log_odds(thresholds.spam),
                 "action": action_of_verdict(verdict),
                 "symbols": {symbol: {"name": symbol, "score": score, "metric_score": score, "options": []}},
             }

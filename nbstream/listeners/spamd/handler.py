@@ -30,8 +30,7 @@ from nbstream.listeners.spamd.codec import (
 )
 from nbstream.mail import header_edits
 from nbstream.mail.lines import is_blank
-from nbstream.policy import header_policy
-from nbstream.policy.header_policy import clues_field_value
+from nbstream.policy.header import clues_field_value, comparable_scores
 from nbstream.policy.verdict import Verdict
 from nbstream.server import names
 from nbstream.server.request_errors import is_request_error
@@ -83,7 +82,7 @@ class SpamdHandler:
         except Exception as error:  # noqa: BLE001 - a fault in a check must not lose mail or end the listener
             _log_fault("check", error)
             return CHECK_FAILED.render()
-        score, required = header_policy.comparable_scores(check.verdict, check.probability, check.thresholds)
+        score, required = comparable_scores(check.verdict, check.probability, check.thresholds)
         judgement = wire.SpamdJudgement(check.verdict, score, required)
         arguments = (request, judgement, check, body, handler.runtime)
         if len(body) > _THREAD_BYTES:

@@ -19,12 +19,12 @@ from nbstream.addresses import TcpAddress
 from nbstream.assembly.filter import make_filter, tokenizer_options
 from nbstream.assembly.policy import make_message_reader
 from nbstream.assembly.store import make_counts, make_mirror, make_model, make_recent_messages, open_running_redis
-from nbstream.config.policy import FeedbackSettings
 from nbstream.config.settings import ListenersSettings
 from nbstream.delivery.settings import QuarantineSettings, RelaySettings
 from nbstream.engine.choice import choose_engine
 from nbstream.filter import RememberingObserver
 from nbstream.listeners.http.settings import HttpListenerSettings
+from nbstream.policy.settings import FeedbackSettings
 from nbstream.store.model.model import temporary_model
 from nbstream.store.redis_errors import store_errors
 from nbstream.store.settings import RedisSettings

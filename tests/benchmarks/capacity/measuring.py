@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from nbstream.bayes.counts import Counts
     from nbstream.cli.generated_mail import GeneratedMail
     from nbstream.filter import Filter
-    from nbstream.policy.incoming_message import MessageReader
+    from nbstream.policy.message_reader import MessageReader
     from nbstream.store.mirror.mirror import Mirror
     from nbstream.store.model.model import Model
     from nbstream.store.recent.checked_messages import RecentMessages

@@ -14,7 +14,7 @@ from nbstream.bayes.table_counts import TableCounts
 from nbstream.cli.generated_mail import generate_mail
 from nbstream.errors import StoreUnavailable
 from nbstream.filter import RememberingObserver
-from nbstream.policy.incoming_message import MessageReader
+from nbstream.policy.message_reader import MessageReader
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nbstream.mail.message import Message
-from nbstream.policy.incoming_message import MessageReader
+from nbstream.policy.message_reader import MessageReader
 from nbstream.tokens import html
 from nbstream.tokens.words import distinct_words_utf8
 

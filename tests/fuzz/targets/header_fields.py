@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nbstream.mail.header_fields import body_offset, guard_first_line, parse_fields, prepend_fields, strip_fields
 from nbstream.mail.lines import normalize_line_ends, split_at_line_ends
-from nbstream.policy.field_names import FilterMarks
+from nbstream.policy.header import FilterMarks
 from tests.fuzz.target import FuzzTarget
 
 MARKS = FilterMarks()

@@ -18,9 +18,8 @@ from nbstream.listeners.milter.incoming_message import MAX_ADDRESS_CHARACTERS, M
 from nbstream.mail.message import Message
 from nbstream.policy.actions import Action, VerdictActions
 from nbstream.policy.address_patterns import AddressPattern
-from nbstream.policy.field_names import OWN_FIELD
-from nbstream.policy.header_policy import HeaderPolicy, parse_own_id
-from nbstream.policy.incoming_message import MessageReader
+from nbstream.policy.header import OWN_FIELD, HeaderPolicy, parse_own_id
+from nbstream.policy.message_reader import MessageReader
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules, RecipientTreatment
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.policy.verdict import Verdict

@@ -17,7 +17,7 @@ from nbstream.bayes.clues import Clue
 from nbstream.filter import Check
 from nbstream.listeners.rspamd import codec as rspamd
 from nbstream.mail.message import Message
-from nbstream.policy.header_policy import HeaderPolicy
+from nbstream.policy.header import HeaderPolicy
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.server.limits import BytesInFlight
 from nbstream.store.model.keys import ModelKeys

@@ -22,7 +22,7 @@ from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
 from nbstream.policy.actions import Action, VerdictActions
 from nbstream.policy.address_patterns import AddressPattern
-from nbstream.policy.field_names import FilterMarks
+from nbstream.policy.header import FilterMarks
 from nbstream.policy.recipient_rules import RecipientRule
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from tests.listeners.smtp.sink import Sink, open_sink

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
-from nbstream.policy.field_names import FilterMarks
+from nbstream.policy.header import FilterMarks
 from tests.integration.daemon import DaemonProcess
 from tests.letters import letters
 from tests.mutation import mutations

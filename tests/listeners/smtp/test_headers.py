@@ -10,8 +10,7 @@ from redis.asyncio import Redis
 
 from nbstream.mail.header_fields import body_offset, parse_fields
 from nbstream.mail.lines import normalize_line_ends
-from nbstream.policy.field_names import FieldTemplate
-from nbstream.policy.header_policy import HeaderPolicy
+from nbstream.policy.header import FieldTemplate, HeaderPolicy
 from nbstream.policy.verdict import Verdict
 from tests.listeners.runtimes import make_runtime
 from tests.listeners.smtp.sink import Sink

@@ -17,7 +17,7 @@ from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
 from nbstream.listeners.spamd.listener import SpamdListener
-from nbstream.policy.header_policy import HeaderPolicy
+from nbstream.policy.header import HeaderPolicy
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.server import names
 from nbstream.server.limits import BytesInFlight, ListenerLimits

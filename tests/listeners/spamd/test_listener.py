@@ -18,7 +18,7 @@ from nbstream.errors import ConfigError
 from nbstream.filter import Check, FilterPolicy
 from nbstream.mail import header_edits
 from nbstream.mail.message import Message
-from nbstream.policy.header_policy import HeaderPolicy
+from nbstream.policy.header import HeaderPolicy
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer

@@ -33,7 +33,7 @@ from nbstream.policy.config_bounds import (
     MAX_RECIPIENT_RULES,
     MIN_FALSE_POSITIVE_RATE,
 )
-from nbstream.policy.field_names import (
+from nbstream.policy.header import (
     MAX_TAG_BYTES,
     OWN_FIELD,
     SPAMASSASSIN_TEMPLATES,

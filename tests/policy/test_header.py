@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 
 from nbstream.bayes.clues import Clue
-from nbstream.policy.field_names import MAX_TEMPLATE_CHARACTERS, PLACEHOLDERS, FieldTemplate, require_field_value
-from nbstream.policy.header_policy import HeaderPolicy
+from nbstream.policy.header import (
+    MAX_TEMPLATE_CHARACTERS,
+    PLACEHOLDERS,
+    FieldTemplate,
+    HeaderPolicy,
+    require_field_value,
+)
 from nbstream.policy.verdict import Verdict
 from tests.policy.checked_mail import Checked
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nbstream.policy.field_names import FilterMarks
-from nbstream.policy.incoming_message import MessageReader
+from nbstream.policy.header import FilterMarks
+from nbstream.policy.message_reader import MessageReader
 
 CLEAN = b"Subject: lunch\r\n\r\nAre you coming?\r\n"
 

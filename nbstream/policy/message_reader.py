@@ -16,7 +16,7 @@ from nbstream.mail.header_edits import untag_subject
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MAX_HEADER_BYTES, MessageLimits
-from nbstream.policy.field_names import FilterMarks
+from nbstream.policy.header import FilterMarks
 
 
 @lru_cache(maxsize=4)
