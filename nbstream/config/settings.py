@@ -19,10 +19,10 @@ from nbstream.engine.choice import EngineChoice
 from nbstream.filter.settings import AuthservIds, AutolearnSettings
 from nbstream.listeners.dovecot.settings import DovecotListenerSettings
 from nbstream.listeners.http.settings import HttpListenerSettings, MetricsListenerSettings
-from nbstream.listeners.milter.settings import MilterListenerSettings
+from nbstream.listeners.milter import MilterListenerSettings
 from nbstream.listeners.smtp.settings import LmtpListenerSettings, SmtpListenerSettings
-from nbstream.listeners.spamd.settings import SpamdListenerSettings
-from nbstream.listeners.stream.settings import StreamListenerSettings
+from nbstream.listeners.spamd import SpamdListenerSettings
+from nbstream.listeners.stream import StreamListenerSettings
 from nbstream.logs import LogSettings
 from nbstream.policy import settings as inheritance
 from nbstream.policy.settings import (

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nbstream.addresses import ListenAddress, TcpAddress, UnixAddress
 from nbstream.daemon.listeners import LISTENERS
@@ -15,7 +15,7 @@ from nbstream.server.sockets import bound_address, open_listening_socket, resolv
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
-    from nbstream.daemon.listeners import ListenerEntry
+    from nbstream.server.listener import ListenerEntry
 
 ListenAddresses: TypeAlias = Mapping[str, ListenAddress]
 """By the names of listeners; those without a socket are left out."""
@@ -30,10 +30,10 @@ _NAMES_THAT_BIND_ALL = {entry.name for entry in LISTENERS if entry.binds_all_add
 
 
 def listen_addresses(
-    settings: Settings, is_wanted: Callable[[ListenerEntry[object]], bool] = lambda _: True
+    settings: Settings, is_wanted: Callable[[ListenerEntry[Any, Any]], bool] = lambda _: True
 ) -> dict[str, ListenAddress]:
     """Return where each listener that is on and wanted listens, as the settings say."""
-    addresses = {entry.name: entry.listen_address(settings) for entry in LISTENERS if is_wanted(entry)}
+    addresses = {entry.name: entry.listen_address(settings.listeners) for entry in LISTENERS if is_wanted(entry)}
     return {name: address for name, address in addresses.items() if address is not None}
 
 

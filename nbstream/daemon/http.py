@@ -1,54 +1,68 @@
-"""The HTTP listener from settings: its routes, who may use them, and what they tell of the daemon."""
+"""The HTTP listener and the one for metrics: their routes, who may use them, and their entries in the table.
+
+They stand here and not in the room of the protocol, because they show what stands above it: health, the model
+and the page.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream import __version__
-from nbstream.daemon.health import HealthCheck
+from nbstream.daemon.health import HealthCheck, find_kind
 from nbstream.daemon.model_lookups import ModelLookups
 from nbstream.listeners.http.access import HttpAccess, PasswordCheck, Passwords
 from nbstream.listeners.http.api_v1 import ApiLookups, ApiV1
 from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.listener import HttpListener, health_routes, metrics_route
+from nbstream.listeners.http.probe import probe_http, probe_metrics
 from nbstream.listeners.rspamd.api import RspamdApi
+from nbstream.server.listener import ListenerContext, ListenerEntry
 from nbstream.store.logins import AttemptCounts
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
     from nbstream.config import Settings
     from nbstream.daemon.parts import ServerParts
-    from nbstream.listeners.http.settings import HttpListenerSettings
-    from nbstream.server.limits import BytesInFlight, ListenerLimits
-    from nbstream.server.message_service import MessageService
+    from nbstream.findings import Finding
+    from nbstream.listeners.http.settings import HttpListenerSettings, MetricsListenerSettings
+    from nbstream.server.limits import ListenerLimits
+    from nbstream.server.probe import Conversation
 
 
-def make_http_listener(  # noqa: PLR0913, PLR0917 - what the table of listeners has made already
-    section: HttpListenerSettings,
-    settings: Settings,
-    parts: ServerParts,
-    message_service: MessageService,
-    limits: ListenerLimits,
-    bytes_in_flight: BytesInFlight,
-    is_draining: Callable[[], bool],
-) -> HttpListener:
+@dataclass(frozen=True, slots=True)
+class HttpContext(ListenerContext):
+    """What the HTTP listener is made of: it shows what the whole daemon is and does.
+
+    ``is_draining`` tells whether the process takes no more mail.
+    """
+
+    settings: Settings
+    parts: ServerParts
+    is_draining: Callable[[], bool]
+
+
+def _make_http(section: HttpListenerSettings, context: HttpContext) -> HttpListener:
     """Return the listener with all its routes."""
     # Imported here: where the listener is off, and in all commands, Jinja2 is not loaded.
     from nbstream.page.assembly import PageParts, make_page  # noqa: PLC0415 - see above
     from nbstream.page.now import DaemonFindings  # noqa: PLC0415 - see above
 
+    settings, parts, message_service = context.settings, context.parts, context.message_service
     passwords = PasswordCheck(
         Passwords(
             section.password.get_secret_value() if section.password else None,
             section.write_password.get_secret_value() if section.write_password else None,
         ),
-        AttemptCounts(parts.clients.client, parts.model.keys),
+        AttemptCounts(context.client, context.keys),
     )
     access = HttpAccess(passwords, section.allow_from, lambda: message_service.teachers)
     model_lookups = ModelLookups(settings, parts, lambda: message_service.runtime.spam_filter.policy)
-    health_check = HealthCheck(parts, is_draining)
+    health_check = HealthCheck(parts, context.is_draining)
     lookups = ApiLookups(settings.model.name, model_lookups.model_status, model_lookups.message_record)
-    bodies = BodyReader(limits, bytes_in_flight)
+    bodies = BodyReader(context.limits, context.bytes_in_flight)
     rspamd = RspamdApi(
         message_service,
         bodies,
@@ -68,8 +82,8 @@ def make_http_listener(  # noqa: PLR0913, PLR0917 - what the table of listeners 
         PageParts(
             settings,
             section,
-            limits,
-            bytes_in_flight,
+            context.limits,
+            context.bytes_in_flight,
             passwords,
             message_service,
             parts.clients,
@@ -92,9 +106,37 @@ def make_http_listener(  # noqa: PLR0913, PLR0917 - what the table of listeners 
             model_lookups.message_record,
         )
     )
-    return HttpListener(routes, access, limits, message_service, page)
+    return HttpListener(routes, access, context.limits, message_service, page)
 
 
 def make_metrics_listener(render: Callable[[], Awaitable[bytes]], limits: ListenerLimits) -> HttpListener:
     """Return a listener with ``/metrics`` and nothing else, for whoever can reach it."""
     return HttpListener([metrics_route(render)], limits=limits)
+
+
+def _make_metrics(_: MetricsListenerSettings, context: HttpContext) -> HttpListener:
+    return make_metrics_listener(context.registry.render_for_listener, context.limits)
+
+
+def _remedy(part: str, sentence: str) -> str | None:
+    kind = find_kind(part, sentence)
+    return kind.remedy if kind else None
+
+
+async def _probe_http(conversation: Conversation) -> Sequence[Finding]:
+    return await probe_http(conversation, _remedy)
+
+
+HTTP = ListenerEntry(
+    "http", _make_http, _probe_http, idle_timeout_seconds=60, message_timeout_seconds=60, drains_last=True
+)
+METRICS = ListenerEntry(
+    "metrics",
+    _make_metrics,
+    probe_metrics,
+    idle_timeout_seconds=60,
+    is_of_workers=False,
+    drains_last=True,
+    counts_connections=False,
+    teaches_by_address=False,
+)

@@ -10,13 +10,13 @@ from nbstream import __version__
 from nbstream.assembly.store import open_redis
 from nbstream.daemon import addresses, signals
 from nbstream.daemon.control import serve_control
+from nbstream.daemon.http import HTTP
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.reloader import Reloader
 from nbstream.daemon.server import Server
 from nbstream.daemon.service_manager import ServiceManager, serving_status
 from nbstream.engine.choice import choose_engine
 from nbstream.logs import event_fields
-from nbstream.server import names
 from nbstream.store.embedded.locks import lock_daemon
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class SingleProcessDaemon:
                     self._reloader,
                     self._settings.state_dir,
                     self._engine,
-                    lambda: bound_addresses.get(names.HTTP),
+                    lambda: bound_addresses.get(HTTP.name),
                 ),
                 open_redis(self._settings, self._metrics.store.primary_lost) as clients,
             ):

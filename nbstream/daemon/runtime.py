@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from nbstream.assembly.policy import make_filter_policy, make_header_policy, make_message_reader, make_rules
 from nbstream.daemon.listeners import LISTENERS
-from nbstream.server import names
+from nbstream.listeners.smtp import LMTP, SMTP
+from nbstream.server.peers import Teachers
 from nbstream.server.runtime import FeedbackAddresses, Runtime
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def make_runtime(settings: Settings, spam_filter: Filter) -> Runtime:
     return Runtime(
         spam_filter=spam_filter.with_policy(make_filter_policy(settings)),
         rules=make_rules(settings),
-        teachers={entry.name: entry.teachers(settings) for entry in LISTENERS},
+        teachers=_teachers(settings),
         feedback_addresses=FeedbackAddresses(settings.feedback.spam_address, settings.feedback.ham_address),
         message_reader=make_message_reader(settings),
         header_policy=make_header_policy(settings),
@@ -34,9 +35,15 @@ def make_runtime(settings: Settings, spam_filter: Filter) -> Runtime:
     )
 
 
+def _teachers(settings: Settings) -> dict[str, Teachers]:
+    """Return who may teach through each listener."""
+    by_address = Teachers(settings.feedback.allow_from, settings.feedback.check_forwarded)
+    return {entry.name: by_address if entry.teaches_by_address else Teachers() for entry in LISTENERS}
+
+
 def make_tls_contexts(settings: Settings) -> dict[str, ssl.SSLContext]:
     """Return the context of each listener that uses TLS, by its name. Raises ``OSError`` for unusable files."""
-    sections = {names.SMTP: settings.listeners.smtp, names.LMTP: settings.listeners.lmtp}
+    sections = {entry.name: entry.section(settings.listeners) for entry in (SMTP, LMTP)}
     return {name: _context(section) for name, section in sections.items() if section and section.tls != "off"}
 
 

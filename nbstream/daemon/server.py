@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbstream import config, logs
 from nbstream.assembly.policy import make_rules
-from nbstream.daemon.listeners import LISTENERS
+from nbstream.daemon.listeners import LISTENERS, make_listener
 from nbstream.daemon.parts import background_work, make_parts
 from nbstream.daemon.runtime import make_runtime
 from nbstream.errors import StoreUnavailable
@@ -30,11 +30,10 @@ if TYPE_CHECKING:
     from nbstream.assembly.store import RedisClients
     from nbstream.config import Settings
     from nbstream.daemon.addresses import ListenerSockets
-    from nbstream.daemon.listeners import ListenerEntry
     from nbstream.daemon.metrics import DaemonMetrics
     from nbstream.daemon.parts import ServerParts
     from nbstream.engine.choice import Engine
-    from nbstream.server.listener import Listener
+    from nbstream.server.listener import Listener, ListenerEntry
     from nbstream.server.runtime import Runtime
 
 
@@ -102,7 +101,7 @@ class Server:
         self._log_fields = {} if worker is None else {"worker": worker}
         self._parts: ServerParts | None = None
         self._runtime: Runtime | None = None
-        self._listeners: list[tuple[ListenerEntry[Any], Listener]] = []
+        self._listeners: list[tuple[ListenerEntry[Any, Any], Listener]] = []
         self._stop = asyncio.Event()
         self._is_draining = False
         metrics.process.set_policy(config.policy_hash(settings))
@@ -227,11 +226,11 @@ class Server:
     async def _open_listeners(self, parts: ServerParts, sockets: ListenerSockets) -> None:
         """Start all listeners of this process, and the background work of those that have some."""
         for entry in LISTENERS:
-            has_socket = entry.listen_address(self.settings) is not None
-            if not entry.is_on(self.settings) or (has_socket and entry.name not in sockets):
+            has_socket = entry.listen_address(self.settings.listeners) is not None
+            if not entry.is_on(self.settings.listeners) or (has_socket and entry.name not in sockets):
                 continue
             assert self._runtime is not None
-            listener = entry.make_listener(self.settings, parts, self._runtime, self._refuses_mail)
+            listener = make_listener(entry, self.settings, parts, self._runtime, self._refuses_mail)
             self._listeners.append((entry, listener))
             if entry.counts_connections:
                 self._metrics.delivery.listener_opened(entry.name)

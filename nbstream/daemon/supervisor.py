@@ -20,7 +20,7 @@ from nbstream import logs
 from nbstream.assembly.policy import make_rules
 from nbstream.daemon import addresses, signals
 from nbstream.daemon.control import serve_control
-from nbstream.daemon.http import make_metrics_listener
+from nbstream.daemon.http import HTTP, METRICS, make_metrics_listener
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.process import log_ready, log_start
 from nbstream.daemon.reloader import Reloader
@@ -31,7 +31,6 @@ from nbstream.engine.choice import choose_engine
 from nbstream.errors import ConfigError, StoreUnavailable
 from nbstream.logs import event_fields
 from nbstream.metrics import multiprocess
-from nbstream.server import names
 from nbstream.server.limits import ListenerLimits
 from nbstream.store.cancellation import cancel_and_wait
 from nbstream.store.embedded.locks import lock_daemon, translate_os_errors
@@ -115,7 +114,7 @@ class Supervisor:
                     self._reloader,
                     state,
                     self._engine,
-                    lambda: self._bound_addresses.get(names.HTTP),
+                    lambda: self._bound_addresses.get(HTTP.name),
                     self._worker_roles,
                 ),
                 self._embedded_redis(),
@@ -214,7 +213,7 @@ class Supervisor:
             return None, {}
         sockets = addresses.open_sockets(listen_addresses)
         listener = make_metrics_listener(self._render_metrics, ListenerLimits())
-        await listener.start(*sockets[names.METRICS])
+        await listener.start(*sockets[METRICS.name])
         return listener, addresses.bound_addresses(listen_addresses, sockets)
 
     async def _render_metrics(self) -> bytes:

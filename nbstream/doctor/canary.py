@@ -20,10 +20,12 @@ from nbstream.addresses import TcpAddress
 from nbstream.assembly.policy import make_message_reader
 from nbstream.daemon.listeners import LISTENERS
 from nbstream.doctor.examination import in_thread
-from nbstream.doctor.listener_probes import Conversation, begin_smtp, smtp_reply
 from nbstream.doctor.listeners import connect
 from nbstream.findings import note, ok, problem
-from nbstream.server import names
+from nbstream.listeners.milter import MILTER
+from nbstream.listeners.smtp import LMTP, SMTP
+from nbstream.listeners.smtp.probe import begin_smtp, smtp_reply
+from nbstream.server.probe import Conversation
 from nbstream.store.canaries import FOLDER, Canaries
 
 if TYPE_CHECKING:
@@ -80,7 +82,7 @@ It is marked as spam, whatever it contains. You can delete it.
 {nonce}
 """
 _MAIL_SERVER = TcpAddress("127.0.0.1", 25)
-_VERBS = {names.SMTP: "EHLO", names.LMTP: "LHLO", names.MILTER: "EHLO"}
+_VERBS = {SMTP.name: "EHLO", LMTP.name: "LHLO", MILTER.name: "EHLO"}
 
 
 async def send_canary(site: Site, address: str) -> Sequence[Finding]:
@@ -130,11 +132,11 @@ class WayForMail:
 def find_way(site: Site) -> WayForMail | None:
     """Return the first way for mail; a milter is reached by its mail server."""
     for listener in LISTENERS:
-        if listener.name in _VERBS and listener.is_on(site.settings):
-            address = listener.listen_address(site.settings)
-            if listener.name == names.MILTER or address is None:
+        if listener.name in _VERBS and listener.is_on(site.settings.listeners):
+            address = listener.listen_address(site.settings.listeners)
+            if listener is MILTER or address is None:
                 return WayForMail(_VERBS[listener.name], _MAIL_SERVER, has_tls=False)
-            tls = getattr(listener.section(site.settings), "tls", "off")
+            tls = getattr(listener.section(site.settings.listeners), "tls", "off")
             return WayForMail(_VERBS[listener.name], address, has_tls=tls == "implicit")
     return None
 

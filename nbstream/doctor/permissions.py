@@ -154,7 +154,7 @@ def _secret_file(key: str, file: Path) -> Iterator[Finding]:
 def _names(site: Site) -> Iterator[Finding]:
     """Yield the groups and users of listeners that this machine does not have."""
     for listener in LISTENERS:
-        address = listener.listen_address(site.settings)
+        address = listener.listen_address(site.settings.listeners)
         if isinstance(address, UnixAddress) and address.group and not _is_known(grp.getgrnam, address.group):
             yield NO_GROUP(group=address.group, listener=listener.name)
     dovecot = site.settings.listeners.dovecot
@@ -172,7 +172,7 @@ def _is_known(find: Callable[[str], object], name: str) -> bool:
 
 
 def _sockets(site: Site) -> list[Finding]:
-    addresses = {listener.name: listener.listen_address(site.settings) for listener in LISTENERS}
+    addresses = {listener.name: listener.listen_address(site.settings.listeners) for listener in LISTENERS}
     sockets = {name: address for name, address in addresses.items() if isinstance(address, UnixAddress)}
     if not site.may_have_daemon or not sockets:
         return []

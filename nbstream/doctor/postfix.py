@@ -501,7 +501,7 @@ async def run_program(words: Sequence[str | Path]) -> str:
 
 def filter_side(settings: Settings) -> FilterSide:
     """Return what matters to Postfix of these settings."""
-    addresses = {listener.name: listener.listen_address(settings) for listener in LISTENERS}
+    addresses = {listener.name: listener.listen_address(settings.listeners) for listener in LISTENERS}
     taken = [] if settings.headers.mode == "observe" else list(_taken_actions(settings))
     return FilterSide(
         {name: listener_endpoint(address) for name, address in addresses.items() if address is not None},

@@ -20,7 +20,7 @@ from nbstream.config import Settings, find_config_file, load_settings, loading
 from nbstream.delivery.settings import MaildirNextHopSetting, ServerNextHopSetting
 from nbstream.errors import ConfigError
 from nbstream.filter.settings import AutolearnSettings
-from nbstream.listeners.stream.settings import StreamListenerSettings
+from nbstream.listeners.stream import StreamListenerSettings
 from nbstream.logs import LogSettings
 from nbstream.settings import document
 from nbstream.settings.values import Section, read_address

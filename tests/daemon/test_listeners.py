@@ -10,33 +10,19 @@ from unittest.mock import Mock
 import pytest
 
 from nbstream.addresses import TcpAddress, UnixAddress
+from nbstream.assembly.filter import make_filter
 from nbstream.config import Settings
 from nbstream.config.settings import ListenersSettings
-from nbstream.daemon.listeners import LISTENERS, ListenerContext
+from nbstream.daemon import runtime as runtimes
+from nbstream.daemon.listeners import LISTENERS, make_listener
 from nbstream.daemon.parts import ServerParts
 from nbstream.errors import ConfigError
 from nbstream.filter import Filter
-from nbstream.server import names
-from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.server.peers import Peer
-from tests.listeners.runtimes import LOOPBACK, make_runtime
+from nbstream.store.model.memory_model import MemoryModel
+from tests.listeners.runtimes import make_runtime
 
 ENTRIES = {entry.name: entry for entry in LISTENERS}
-
-
-def test_every_name_of_a_listener_is_in_the_table() -> None:
-    assert {value for key, value in vars(names).items() if key.isupper()} <= ENTRIES.keys()
-
-
-def test_a_message_service_has_the_name_and_the_teachers_of_its_entry() -> None:
-    runtime = make_runtime(cast(Filter, None), allow_from=LOOPBACK)
-    for name in (names.HTTP, names.SPAMD):
-        context = ListenerContext(
-            name, Settings(), cast(ServerParts, Mock()), runtime, ListenerLimits(), BytesInFlight(0), lambda: False
-        )
-
-        assert context.message_service().may_teach(Peer("127.0.0.1"))
-        assert not context.message_service().may_teach(Peer("192.0.2.1"))
 
 
 def settings_with(**sections: object) -> Settings:
@@ -54,13 +40,13 @@ def test_every_section_of_listeners_has_one_entry_of_its_name() -> None:
 def test_an_entry_is_on_where_its_own_section_is(name: str) -> None:
     settings = settings_with(**{name: {"listen": "127.0.0.1:25"} if name == "metrics" else {}})
 
-    assert [entry.name for entry in LISTENERS if entry.is_on(settings)] == [name]
+    assert [entry.name for entry in LISTENERS if entry.is_on(settings.listeners)] == [name]
 
 
 def test_a_listener_that_is_off_or_has_no_socket_has_no_address() -> None:
     settings = settings_with(stream={}, spamd={"listen": "unix:/run/spamd.sock"}, smtp={"listen": "[::1]:25"})
 
-    assert {name: entry.listen_address(settings) for name, entry in ENTRIES.items()} == {
+    assert {name: entry.listen_address(settings.listeners) for name, entry in ENTRIES.items()} == {
         **dict.fromkeys(ENTRIES),
         "smtp": TcpAddress("::1", 25),
         "spamd": UnixAddress(Path("/run/spamd.sock")),
@@ -72,25 +58,23 @@ def test_a_trusted_user_that_does_not_exist_is_named() -> None:
     parts = ServerParts(*[Mock()] * len(fields(ServerParts)))
 
     with pytest.raises(ConfigError, match="there is no user nobody-of-this-name"):
-        ENTRIES["dovecot"].make_listener(settings, parts, make_runtime(cast(Filter, None)), lambda: False)
+        make_listener(ENTRIES["dovecot"], settings, parts, make_runtime(cast(Filter, None)), lambda: False)
 
 
 def test_who_may_teach_is_the_same_for_all_listeners_with_messages_and_a_socket() -> None:
     settings = Settings.model_validate({"feedback": {"allow_from": ["192.0.2.0/24"]}})
     peers = [Peer("192.0.2.1"), Peer("127.0.0.1"), Peer()]
+    model = MemoryModel()
+    runtime = runtimes.make_runtime(settings, make_filter(settings, model, model))
 
-    believed = {
-        name: [entry.teachers(settings).may_teach(peer) for peer in peers] for name, entry in ENTRIES.items()
-    }
+    believed = {name: [runtime.teachers_through(name).may_teach(peer) for peer in peers] for name in ENTRIES}
 
     assert [believed[name] for name in ("smtp", "http", "spamd", "milter")] == [[True, False, True]] * 4
     assert believed["stream"] == [False, False, True]
 
 
 def test_the_limits_of_all_listeners_are_said_once() -> None:
-    limits = {"max_message_bytes": 1000, "max_connections": 30}
-
-    made = {name: entry.limits(Settings.model_validate({"limits": limits})) for name, entry in ENTRIES.items()}
+    made = {name: entry.limits(1000, 30) for name, entry in ENTRIES.items()}
 
     assert {limit.max_message_bytes for limit in made.values()} == {1000}
     assert {name: limit.max_connections for name, limit in made.items() if limit.max_connections != 30} == {

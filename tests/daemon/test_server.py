@@ -16,14 +16,14 @@ from redis.asyncio import Redis
 from nbstream.assembly.store import RedisClients
 from nbstream.config import Settings
 from nbstream.daemon import server as server_module
-from nbstream.daemon.listeners import ListenerEntry
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.server import Server
 from nbstream.engine.choice import PYTHON
 from nbstream.page.login import SESSION_COOKIE
 from nbstream.page.responses import cookie_name
-from nbstream.server.peers import Teachers
+from nbstream.server.listener import ListenerEntry
 from nbstream.server.runtime import Runtime
+from nbstream.settings.values import Section
 from nbstream.store.logins import PageSessionStore
 from nbstream.store.model.keys import ModelKeys
 from tests.listeners.http.http_listener import free_socket
@@ -47,18 +47,17 @@ class DrainedListener:
             raise self._fault
 
 
-class EntryWithoutSection(ListenerEntry[Any]):
-    def section(self, settings: Settings) -> Any:
+class EntryWithoutSection(ListenerEntry[Any, Any]):
+    def section(self, listeners: Section) -> Any:
         return True
 
 
 def listener_entry(
     name: str, drained: list[str], fault: Exception | None = None, *, drains_last: bool = False
-) -> ListenerEntry[Any]:
+) -> ListenerEntry[Any, Any]:
     return EntryWithoutSection(
         name,
         make=lambda *_: DrainedListener(name, drained, fault),
-        teachers=lambda _: Teachers(),
         counts_connections=False,
         drains_last=drains_last,
     )

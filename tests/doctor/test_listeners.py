@@ -9,6 +9,7 @@ import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
@@ -16,13 +17,21 @@ from redis.asyncio import Redis
 from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.config import load_settings
 from nbstream.daemon import health
+from nbstream.daemon.listeners import LISTENERS
 from nbstream.daemon.status import DaemonStatus, ask_daemon_status
-from nbstream.doctor import listener_probes, listeners
+from nbstream.doctor import listeners
 from nbstream.doctor.examination import Site
-from nbstream.doctor.listener_probes import Conversation, probe_lmtp, probe_milter
-from nbstream.doctor.listeners import examine_listeners, examine_stream, probe_listener
+from nbstream.doctor.listeners import examine_in_redis, examine_listeners, probe_listener
 from nbstream.findings import Finding, FindingKind
+from nbstream.listeners.http import probe as http_probe
+from nbstream.listeners.milter import probe_milter
+from nbstream.listeners.smtp.probe import probe_lmtp
 from nbstream.listeners.smtp.settings import TlsMode
+from nbstream.listeners.stream import STREAM
+from nbstream.listeners.stream import probe as stream_probe
+from nbstream.server import probe
+from nbstream.server.listener import ListenerEntry
+from nbstream.server.probe import Conversation
 from nbstream.store.model.keys import ModelKeys
 from tests.conftest import RedisServer
 from tests.doctor.sites import kind_names, make_site, the, wrong
@@ -32,6 +41,8 @@ from tests.redis_servers.access import Certificates
 from tests.waiting import until
 
 RUNNING = DaemonStatus(os.getpid())
+OTHER: ListenerEntry[Any, Any] = ListenerEntry("other", lambda *_: pytest.fail("it is not made"))
+ENTRIES = {entry.name: entry for entry in (*LISTENERS, OTHER)}
 
 
 @asynccontextmanager
@@ -81,7 +92,7 @@ log: {{format: json}}
     assert [finding.check for finding in found] == [
         f"listener.{name}" for name in ("smtp", "http", "spamd", "stream", "metrics")
     ]
-    assert kind_names(found) == {"listener_probes.WORKS", "listeners.STREAM"}
+    assert kind_names(found) == {"probe.WORKS", "probe.STREAM"}
 
 
 async def test_a_listener_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
@@ -110,23 +121,23 @@ async def test_a_site_without_listeners_takes_no_mail(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "answers", "kind"),
     [
-        ("smtp", [b"220 mx ESMTP\r\n", b"250-mx\r\n250 SIZE\r\n", b"221 bye\r\n"], listener_probes.WORKS),
-        ("smtp", [b"421 4.3.2 Too many connections\r\n"], listener_probes.BUSY),
-        ("smtp", [b"220 mx\r\n", b"502 no\r\n", b"221 bye\r\n"], listener_probes.WRONG_ANSWER),
-        ("smtp", [b"SSH-2.0-OpenSSH_9\r\n"], listener_probes.WRONG_ANSWER),
+        ("smtp", [b"220 mx ESMTP\r\n", b"250-mx\r\n250 SIZE\r\n", b"221 bye\r\n"], probe.WORKS),
+        ("smtp", [b"421 4.3.2 Too many connections\r\n"], probe.BUSY),
+        ("smtp", [b"220 mx\r\n", b"502 no\r\n", b"221 bye\r\n"], probe.WRONG_ANSWER),
+        ("smtp", [b"SSH-2.0-OpenSSH_9\r\n"], probe.WRONG_ANSWER),
         ("smtp", [b""], listeners.UNREACHABLE),
         ("smtp", [b"x" * 100_000], listeners.UNREACHABLE),
-        ("http", [b"", b"HTTP/1.1 404 Not Found\r\n\r\n"], listener_probes.WRONG_ANSWER),
-        ("http", [b"", b"HTTP/1.1 200 OK\r\n\r\n[]"], listener_probes.WRONG_ANSWER),
-        ("http", [b"", b"220 mx ESMTP\r\n"], listener_probes.WRONG_ANSWER),
-        ("metrics", [b"", b"HTTP/1.1 200 OK\r\n\r\nother_total 1\n"], listener_probes.WRONG_ANSWER),
-        ("spamd", [b"", b"SPAMD/1.5 76 Bad header line\r\n"], listener_probes.WRONG_ANSWER),
-        ("other", [b""], listener_probes.WORKS),
+        ("http", [b"", b"HTTP/1.1 404 Not Found\r\n\r\n"], probe.WRONG_ANSWER),
+        ("http", [b"", b"HTTP/1.1 200 OK\r\n\r\n[]"], probe.WRONG_ANSWER),
+        ("http", [b"", b"220 mx ESMTP\r\n"], probe.WRONG_ANSWER),
+        ("metrics", [b"", b"HTTP/1.1 200 OK\r\n\r\nother_total 1\n"], probe.WRONG_ANSWER),
+        ("spamd", [b"", b"SPAMD/1.5 76 Bad header line\r\n"], probe.WRONG_ANSWER),
+        ("other", [b""], probe.WORKS),
     ],
 )
 async def test_answers(tmp_path: Path, name: str, answers: list[bytes], kind: FindingKind) -> None:
     async with server(tmp_path / "s", *answers) as address:
-        found = await probe_listener(name, address)
+        found = await probe_listener(ENTRIES[name], address)
 
     assert the(found, kind).check == f"listener.{name}"
 
@@ -135,10 +146,10 @@ async def test_what_a_daemon_says_of_itself_is_passed_on(tmp_path: Path) -> None
     degraded = {"redis": "not followed, no counts are loaded; feedback is deferred"}
     body = json.dumps({"ready": False, "degraded": degraded}).encode()
     async with server(tmp_path / "s", b"", b"HTTP/1.1 503 Service Unavailable\r\n\r\n" + body) as address:
-        found = await probe_listener("http", address)
+        found = await probe_listener(ENTRIES["http"], address)
 
-    the(found, listener_probes.NOT_READY)
-    assert degraded["redis"] in the(found, listener_probes.DEGRADED).what
+    the(found, http_probe.NOT_READY)
+    assert degraded["redis"] in the(found, http_probe.DEGRADED).what
 
 
 @pytest.mark.parametrize(
@@ -158,17 +169,17 @@ async def test_what_is_degraded_has_the_remedy_that_the_page_shows(
 ) -> None:
     body = json.dumps({"ready": True, "degraded": {part: sentence}}).encode()
     async with server(tmp_path / "s", b"", b"HTTP/1.1 200 OK\r\n\r\n" + body) as address:
-        found = await probe_listener("http", address)
+        found = await probe_listener(ENTRIES["http"], address)
 
-    assert the(found, listener_probes.DEGRADED).remedy.startswith(kind.remedy)
+    assert the(found, http_probe.DEGRADED).remedy.startswith(kind.remedy)
 
 
 async def test_what_a_newer_daemon_says_is_passed_on_without_its_remedy(tmp_path: Path) -> None:
     body = json.dumps({"ready": True, "degraded": {"clock": "it stands still"}}).encode()
     async with server(tmp_path / "s", b"", b"HTTP/1.1 200 OK\r\n\r\n" + body) as address:
-        found = await probe_listener("http", address)
+        found = await probe_listener(ENTRIES["http"], address)
 
-    assert "clock is degraded: it stands still" in the(found, listener_probes.DEGRADED).what
+    assert "clock is degraded: it stands still" in the(found, http_probe.DEGRADED).what
 
 
 @pytest.mark.parametrize("way", Way)
@@ -178,15 +189,15 @@ async def test_smtp_and_lmtp_are_asked_on_every_way(
     certificates = Certificates.make(program("openssl"), tmp_path) if way.tls is not TlsMode.OFF else None
     async with open_smtp_listener(client, tmp_path / "m", way=way, certificates=certificates) as smtp:
         address = UnixAddress(smtp.socket_path) if smtp.socket_path else TcpAddress(smtp.host, smtp.port)
-        found = await probe_listener(way.listener_name, address, way.tls is TlsMode.IMPLICIT)
+        found = await probe_listener(ENTRIES[way.listener_name], address, way.tls is TlsMode.IMPLICIT)
 
     assert ("certificates.EXPIRES_SOON" in kind_names(found)) == (way.tls is not TlsMode.OFF)
-    assert ("STARTTLS" in the(found, listener_probes.WORKS).what) == (way.tls in {TlsMode.MAY, TlsMode.REQUIRE})
+    assert ("STARTTLS" in the(found, probe.WORKS).what) == (way.tls in {TlsMode.MAY, TlsMode.REQUIRE})
 
 
 async def test_a_reply_without_end_is_not_read_for_ever(tmp_path: Path) -> None:
     async with server(tmp_path / "s", b"220-mx\r\n" * 1000) as address:
-        the(await probe_listener("smtp", address), listeners.UNREACHABLE)
+        the(await probe_listener(ENTRIES["smtp"], address), listeners.UNREACHABLE)
 
 
 async def test_an_lmtp_server_is_greeted_as_one(tmp_path: Path) -> None:
@@ -195,15 +206,15 @@ async def test_an_lmtp_server_is_greeted_as_one(tmp_path: Path) -> None:
         found = await probe_lmtp(Conversation("lmtp", address, reader, writer))
         writer.close()
 
-    assert "LHLO" in the(found, listener_probes.WORKS).what
+    assert "LHLO" in the(found, probe.WORKS).what
 
 
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
-        (struct.pack("!IcIII", 13, b"O", 6, 1, 2), listener_probes.WORKS),
-        (struct.pack("!Ic", 1, b"r"), listener_probes.WRONG_ANSWER),
-        (b"220 mx.example.org ESMTP\r\n", listener_probes.WRONG_ANSWER),
+        (struct.pack("!IcIII", 13, b"O", 6, 1, 2), probe.WORKS),
+        (struct.pack("!Ic", 1, b"r"), probe.WRONG_ANSWER),
+        (b"220 mx.example.org ESMTP\r\n", probe.WRONG_ANSWER),
     ],
 )
 async def test_a_milter_negotiates(tmp_path: Path, answer: bytes, kind: FindingKind) -> None:
@@ -218,9 +229,9 @@ async def test_a_milter_negotiates(tmp_path: Path, answer: bytes, kind: FindingK
 async def test_a_listener_at_all_addresses_is_asked_at_loopback() -> None:
     async with await asyncio.start_server(lambda _, writer: writer.close(), "0.0.0.0", 0) as listening:
         port = listening.sockets[0].getsockname()[1]
-        found = await probe_listener("other", TcpAddress("0.0.0.0", port))
+        found = await probe_listener(ENTRIES["other"], TcpAddress("0.0.0.0", port))
 
-    the(found, listener_probes.WORKS)
+    the(found, probe.WORKS)
 
 
 async def test_entries_of_the_stream_that_were_given_up(
@@ -229,7 +240,7 @@ async def test_entries_of_the_stream_that_were_given_up(
     keys = ModelKeys("doctor-stream")
     site = make_site(tmp_path, f"redis: {{url: '{shared_redis.url}'}}\nmodel: {{name: doctor-stream}}\n")
 
-    the(await examine_stream(site), listeners.STREAM_MISSING)
+    the(await examine_in_redis(STREAM, site), stream_probe.STREAM_MISSING)
     await client.xgroup_create(keys.incoming, "nbstream", mkstream=True)
     await client.xadd(keys.dead_letters, {"raw": "x"})
-    assert keys.dead_letters in the(await examine_stream(site), listeners.DEAD_LETTERS).what
+    assert keys.dead_letters in the(await examine_in_redis(STREAM, site), stream_probe.DEAD_LETTERS).what

@@ -13,9 +13,10 @@ from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.daemon import model_findings
 from nbstream.doctor import model
 from nbstream.doctor.examination import Site
-from nbstream.doctor.listeners import examine_stream
+from nbstream.doctor.listeners import examine_in_redis
 from nbstream.doctor.model import examine_model
 from nbstream.findings import Finding
+from nbstream.listeners.stream import STREAM
 from nbstream.mail.message import Message
 from nbstream.policy.lesson_source import LessonSource
 from nbstream.store.model.keys import ModelKeys
@@ -81,7 +82,7 @@ async def test_a_redis_that_is_away_is_the_finding_of_another_check(tmp_path: Pa
     site = make_site(tmp_path, f"redis: {{url: 'unix://{tmp_path}/nowhere.sock'}}\n")
 
     assert await examine_model(site) == []
-    assert await examine_stream(site) == []
+    assert await examine_in_redis(STREAM, site) == []
 
 
 async def test_a_model_of_one_class_is_one_sided(taught: TaughtSite) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 from redis import Redis
 
-from nbstream.server import names
 from tests.frozen.clients import Content, Transcript, delivered, milter_session, one_request, shown, smtp_session
 from tests.frozen.mail import HAM, MESSAGES, SPAM, TAUGHT
 from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command
@@ -59,17 +58,17 @@ def recorded(folder: Path, redis_socket: Path) -> dict[str, str]:
     with DaemonProcess(file) as daemon:
         for label, raw in TAUGHT:
             _post(daemon, f"/v1/learn?label={label}", raw)
-        recordings[names.HTTP] = list(_http(daemon))
+        recordings["http"] = list(_http(daemon))
         recordings["rspamd"] = list(_rspamd(daemon))
-        recordings[names.SPAMD] = list(_spamd(daemon.address(names.SPAMD)))
-        recordings[names.SMTP] = list(_smtp(daemon.address(names.SMTP), b"EHLO client.example\r\n"))
-        recordings[names.LMTP] = list(_lmtp(daemon.address(names.LMTP)))
-        recordings[names.MILTER] = list(_milter(daemon.address(names.MILTER)))
-        recordings[names.STREAM] = list(_stream(redis_socket))
+        recordings["spamd"] = list(_spamd(daemon.address("spamd")))
+        recordings["smtp"] = list(_smtp(daemon.address("smtp"), b"EHLO client.example\r\n"))
+        recordings["lmtp"] = list(_lmtp(daemon.address("lmtp")))
+        recordings["milter"] = list(_milter(daemon.address("milter")))
+        recordings["stream"] = list(_stream(redis_socket))
         recordings["metrics"] = [_series(daemon)]
         recordings["commands"] = list(_commands(file, folder))
         # Last, because what is reported is learned some time later.
-        recordings[names.DOVECOT] = list(_dovecot(daemon.address(names.DOVECOT)))
+        recordings["dovecot"] = list(_dovecot(daemon.address("dovecot")))
         assert daemon.stop() == 0
     recordings["delivered"] = delivered(folder / "state" / "Maildir" / "new")
     recordings["log"] = [_log(daemon)]
@@ -80,7 +79,7 @@ def recorded(folder: Path, redis_socket: Path) -> dict[str, str]:
 
 
 def _post(daemon: DaemonProcess, path: str, raw: bytes) -> None:
-    request = urllib.request.Request(f"http://{daemon.address(names.HTTP)}{path}", data=raw, method="POST")
+    request = urllib.request.Request(f"http://{daemon.address('http')}{path}", data=raw, method="POST")
     with urllib.request.urlopen(request, timeout=DEADLINE_SECONDS) as response:
         response.read()
 
@@ -93,7 +92,7 @@ def _request(method: str, path: str, body: bytes = b"", *fields: str) -> bytes:
 
 
 def _http(daemon: DaemonProcess) -> Iterator[Transcript]:
-    address = daemon.address(names.HTTP)
+    address = daemon.address("http")
 
     def ask(name: str, method: str, path: str, body: bytes = b"", *fields: str) -> Transcript:
         return one_request(address, name, _request(method, path, body, *fields))
@@ -146,7 +145,7 @@ def _http(daemon: DaemonProcess) -> Iterator[Transcript]:
 
 
 def _rspamd(daemon: DaemonProcess) -> Iterator[Transcript]:
-    address = daemon.address(names.HTTP)
+    address = daemon.address("http")
 
     def ask(name: str, method: str, path: str, body: bytes = b"", *fields: str) -> Transcript:
         return one_request(address, name, _request(method, path, body, *fields))

@@ -22,7 +22,6 @@ from pathlib import Path
 import pytest
 
 from nbstream.mail.message import Message
-from nbstream.server import names
 from nbstream.spool.reader import SpoolBacklog, measure_backlog
 from tests.deploy.filter_script import SCRIPT
 from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, wait_until
@@ -219,19 +218,19 @@ def test_reloads_and_a_drain_under_load_lose_double_and_garble_nothing(
     tmp_path: Path, redis_binary: Path, workers: int
 ) -> None:
     site = Site(tmp_path)
-    tcp = dict.fromkeys((names.SMTP, names.LMTP, names.HTTP), "'127.0.0.1:0'")
-    unix = {name: f"'unix:{tmp_path}/{name}'" for name in (names.SPAMD, names.MILTER, names.DOVECOT)}
+    tcp = dict.fromkeys(("smtp", "lmtp", "http"), "'127.0.0.1:0'")
+    unix = {name: f"'unix:{tmp_path}/{name}'" for name in ("spamd", "milter", "dovecot")}
     listeners = ", ".join(f"{name}: {{listen: {listen}}}" for name, listen in (tcp | unix).items())
     site.write(listeners=listeners, workers=workers)
     with DaemonProcess(site.file) as daemon:
         clients: dict[str, Client] = {
-            names.SMTP: Smtp(daemon.address(names.SMTP)),
-            names.LMTP: Lmtp(daemon.address(names.LMTP)),
-            names.HTTP: Http(daemon.address(names.HTTP)),
-            names.MILTER: Milter(daemon.address(names.MILTER)),
-            names.DOVECOT: Dovecot(daemon.address(names.DOVECOT)),
+            "smtp": Smtp(daemon.address("smtp")),
+            "lmtp": Lmtp(daemon.address("lmtp")),
+            "http": Http(daemon.address("http")),
+            "milter": Milter(daemon.address("milter")),
+            "dovecot": Dovecot(daemon.address("dovecot")),
         }
-        spamd, pipe = Spamd(daemon.address(names.SPAMD)), Pipe(daemon.address(names.SPAMD))
+        spamd, pipe = Spamd(daemon.address("spamd")), Pipe(daemon.address("spamd"))
         all_clients = [*clients.values(), spamd, pipe]
         for client in all_clients:
             client.start()
@@ -255,11 +254,11 @@ def test_reloads_and_a_drain_under_load_lose_double_and_garble_nothing(
 
     logged = Counter((event["listener"], event["id"]) for event in logged_events(daemon, "message"))
     for name, answered in (
-        *((name, clients[name].answered) for name in (names.SMTP, names.LMTP, names.HTTP, names.MILTER)),
-        (names.SPAMD, spamd.answered + pipe.answered),
+        *((name, clients[name].answered) for name in ("smtp", "lmtp", "http", "milter")),
+        ("spamd", spamd.answered + pipe.answered),
     ):
         assert {logged[name, id_of(raw)] for raw in answered} == {1}, name
-    sent_on = clients[names.SMTP], clients[names.LMTP]
+    sent_on = clients["smtp"], clients["lmtp"]
     delivered = Counter(site.delivered())
     subjects = {subject_of(raw) for client in sent_on for raw in client.answered}
     assert set(delivered.values()) == {1}
@@ -267,7 +266,7 @@ def test_reloads_and_a_drain_under_load_lose_double_and_garble_nothing(
         subjects <= delivered.keys() <= subjects | {subject_of(raw) for each in sent_on for raw in each.unanswered}
     )
 
-    reported = clients[names.DOVECOT]
+    reported = clients["dovecot"]
     with DaemonProcess(site.file):
         wait_until(lambda: measure_backlog(site.state / "spool") == SpoolBacklog())
         learned = json.loads(command("status", "--json", "-c", site.file).stdout)["learned"]["spam"]

@@ -15,7 +15,6 @@ from nbstream.policy.actions import VerdictActions
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules, RecipientTreatment
 from nbstream.policy.thresholds import ThresholdPolicy
-from nbstream.server import names
 from nbstream.server.message_service import MessageService
 from tests.listeners.filters import open_filter
 from tests.listeners.runtimes import make_runtime
@@ -40,9 +39,7 @@ async def spam_filter(client: Redis) -> AsyncIterator[Filter]:
 
 @pytest.fixture
 def service(spam_filter: Filter) -> MessageService:
-    return MessageService(
-        names.HTTP, make_runtime(spam_filter, rules=RULES), DaemonMetrics.create(PYTHON).delivery
-    )
+    return MessageService("http", make_runtime(spam_filter, rules=RULES), DaemonMetrics.create(PYTHON).delivery)
 
 
 async def test_a_message_goes_by_the_runtime_that_held_when_it_began(

@@ -18,8 +18,8 @@ from nbstream.cli.parser import EXIT_CODES, build_parser
 from nbstream.config import Settings
 from nbstream.filter.settings import AutolearnSettings
 from nbstream.listeners.http import openapi
-from nbstream.listeners.spamd.settings import SpamdListenerSettings
-from nbstream.listeners.stream.settings import StreamListenerSettings
+from nbstream.listeners.spamd import SpamdListenerSettings
+from nbstream.listeners.stream import StreamListenerSettings
 from nbstream.settings import values
 from nbstream.settings import values as addresses
 from nbstream.settings.values import Section

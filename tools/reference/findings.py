@@ -8,10 +8,12 @@ import re
 from collections.abc import Iterator, Mapping
 
 import nbstream.doctor
+import nbstream.listeners
 from nbstream.daemon import health, model_findings
 from nbstream.doctor.checks import CHECKS
 from nbstream.findings import FindingKind
 from nbstream.page import now
+from nbstream.server import probe
 from tools.reference.markup import NOTICE, table
 
 
@@ -45,10 +47,13 @@ def _kinds() -> Iterator[tuple[str, FindingKind]]:
 
 
 def _modules() -> list[str]:
-    """Return the modules: those of the checks in their order, the others, and what the daemon says of itself."""
+    """Return the modules: of the checks in their order, the others, the probes, and those of the daemon."""
     of_checks = [check.examine.__module__ for check in CHECKS]
     others = [module.name for module in pkgutil.iter_modules(nbstream.doctor.__path__, "nbstream.doctor.")]
-    return list(dict.fromkeys([*of_checks, *others, model_findings.__name__, health.__name__, now.__name__]))
+    rooms = pkgutil.walk_packages(nbstream.listeners.__path__, "nbstream.listeners.")
+    probes = [probe.__name__, *(module.name for module in rooms if module.name.endswith(".probe"))]
+    of_daemon = [module.__name__ for module in (model_findings, health, now)]
+    return list(dict.fromkeys([*of_checks, *others, *probes, *of_daemon]))
 
 
 def _table(kinds: list[FindingKind]) -> str:

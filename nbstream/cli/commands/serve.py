@@ -19,12 +19,13 @@ from nbstream.addresses import TcpAddress
 from nbstream.cli.arguments import current_user
 from nbstream.daemon import signals as ending
 from nbstream.daemon import signals as thread_switching
+from nbstream.daemon.http import HTTP
 from nbstream.daemon.process import SingleProcessDaemon
 from nbstream.daemon.service_manager import ServiceManager
 from nbstream.daemon.supervisor import Supervisor
 from nbstream.errors import NbstreamError
+from nbstream.listeners.smtp import SMTP
 from nbstream.page.links import create_page_link, link_note, link_url
-from nbstream.server import names
 from nbstream.store.cancellation import cancel_and_wait
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def first_steps(settings: Settings, options: argparse.Namespace, addresses: List
     config_option = f" -c {shlex.quote(str(options.config.absolute()))}" if options.config else ""
     mail = "Subject: You won\\n\\nClaim your free prize now\\n"
     lines = [f"printf '{mail}' | {program} learn spam{config_option} -"]
-    smtp = addresses.get(names.SMTP)
+    smtp = addresses.get(SMTP.name)
     if isinstance(smtp, TcpAddress):
         envelope = "'you@example.org', ['me@example.org']"
         send = f"import smtplib; smtplib.SMTP('{smtp.host}', {smtp.port}).sendmail({envelope}, '{mail}')"
@@ -112,7 +113,7 @@ def first_steps(settings: Settings, options: argparse.Namespace, addresses: List
 
 async def print_page_link(settings: Settings, addresses: ListenAddresses) -> None:
     """Print a one-time link to the page, unless the listener is off or Redis is away."""
-    address = addresses.get(names.HTTP)
+    address = addresses.get(HTTP.name)
     if address is None:
         return
     try:

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 from nbstream.errors import CountsFull, StoreUnavailable
 from nbstream.logs import event_fields
 from nbstream.policy.lesson_source import Insistence
-from nbstream.server import names
 from nbstream.spool.reader import SpoolReader, measure_backlog
 from nbstream.spool.segments import create_folder, open_learner_lock
 from nbstream.store.backoff import Backoff
@@ -118,7 +117,7 @@ class SpoolLearner:
         if entry.tries >= MAX_TRIES:
             await asyncio.to_thread(reader.set_aside, entry)
             self._observer.set_aside()
-            fields = event_fields(listener=names.DOVECOT, label=entry.message.label, actor=entry.message.actor)
+            fields = event_fields(listener="dovecot", label=entry.message.label, actor=entry.message.actor)
             _log.error("a message of the spool was set aside: it cannot be learned", extra=fields)
             return
         try:
@@ -136,7 +135,7 @@ class SpoolLearner:
         except Exception as error:  # noqa: BLE001 - a fault in one message must not stop the others
             await asyncio.to_thread(reader.count_fault, entry)
             self._message_service.report_fault()
-            _log.error("%s: a lesson failed: %s", names.DOVECOT, error, exc_info=True)
+            _log.error("dovecot: a lesson failed: %s", error, exc_info=True)
             await self._pause(backoff.next_wait())
             return
         await asyncio.to_thread(reader.finish, entry)

@@ -23,7 +23,6 @@ from nbstream.listeners.dovecot.codec import ACCEPTED, REFUSED, ScriptParser, Sc
 from nbstream.listeners.dovecot.learner import SpoolLearner
 from nbstream.logs import event_fields
 from nbstream.mail.lines import is_blank
-from nbstream.server import names
 from nbstream.server.peers import Peer
 from nbstream.server.sockets import BACKLOG
 from nbstream.spool.segments import SpooledMessage
@@ -95,7 +94,7 @@ class DovecotListener:
             for task in late:
                 task.cancel()
             if late:
-                _log.warning("%s: work under way did not finish in %g s", names.DOVECOT, seconds)
+                _log.warning("dovecot: work under way did not finish in %g s", seconds)
                 await asyncio.wait(late)
         await self._spool.close()
 
@@ -114,7 +113,7 @@ class DovecotListener:
             with suppress(ConnectionError, asyncio.CancelledError):
                 await self._answer(reader, writer)
         except Exception as error:  # noqa: BLE001 - a fault with one client must not stop the others
-            _log.error("%s: a message failed: %s", names.DOVECOT, error, exc_info=True)
+            _log.error("dovecot: a message failed: %s", error, exc_info=True)
         finally:
             self._connections.discard(task)
             self._message_service.disconnected()
@@ -196,13 +195,13 @@ class DovecotListener:
         except OSError as error:  # also TimeoutError: the disk does not answer
             self._observer.spool_refused()
             problem = str(error) or "the disk does not answer in time"
-            _log.error("%s: a message was not taken: %s", names.DOVECOT, problem, extra=event_fields(actor=actor))
+            _log.error("dovecot: a message was not taken: %s", problem, extra=event_fields(actor=actor))
             return REFUSED
         self._observer.spooled()
         self._learner.wake()
         milliseconds = round((time.perf_counter() - started) * 1000, 2)
         fields = event_fields(
-            listener=names.DOVECOT,
+            listener="dovecot",
             actor=actor,
             label=label,
             bytes=len(event.content),

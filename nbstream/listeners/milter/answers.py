@@ -40,7 +40,7 @@ from nbstream.listeners.milter.replies import (
 from nbstream.mail.header_edits import tag_as_value, tagged_value
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.actions import ActionKind
-from nbstream.server import names, smtp_replies
+from nbstream.server import smtp_replies
 from nbstream.server.decisions import MessageDecisions
 from nbstream.server.feedback_mailbox import FeedbackMailbox
 from nbstream.server.log_lines import log_message
@@ -91,12 +91,13 @@ class MilterSender:
 
 
 class MilterAnswers:
-    """Answers messages by one runtime."""
+    """Answers messages by one runtime; ``name`` is that of the listener."""
 
-    def __init__(self, runtime: Runtime, metrics: DeliveryMetrics) -> None:
+    def __init__(self, name: str, runtime: Runtime, metrics: DeliveryMetrics) -> None:
+        self._name = name
         self._decisions = MessageDecisions(runtime, metrics, can_differ=False, refuses_loops=False)
         self._feedback = FeedbackMailbox(runtime, metrics.filter_metrics)
-        self._teachers = runtime.teachers_through(names.MILTER)
+        self._teachers = runtime.teachers_through(self._name)
         self._observer = metrics
 
     async def answer(
@@ -131,7 +132,7 @@ class MilterAnswers:
         impossible = [kind for kind, needed in _NEEDED.items() if needed & ~options.actions]
         try:
             decided = await self._decisions.decide(
-                await _content_of(message), message.sender, message.recipients, names.MILTER, impossible
+                await _content_of(message), message.sender, message.recipients, self._name, impossible
             )
             group = decided.groups[0]
             subject = await _subject_change(group.edits.subject_tag, message, options)
@@ -140,12 +141,12 @@ class MilterAnswers:
             _log.warning("milter: message not passed on: %s", error)
             answer = [RefusalReply(error_reply(error))]
         check = decided.check if decided else None
-        self._observer.delivered(names.MILTER, check.outcome if check else "none")
+        self._observer.delivered(self._name, check.outcome if check else "none")
         last = answer[-1]
         details = decided.log_details if decided else {"action": None, "policy": None}
         reply = str(last.reply) if isinstance(last, RefusalReply) else None
         seconds = time.perf_counter() - started
-        log_message(names.MILTER, check, seconds, **details, reply=reply, **sender.log_details)
+        log_message(self._name, check, seconds, **details, reply=reply, **sender.log_details)
         return answer
 
     async def _learn(self, content: bytes, label: str, sender: MilterSender, peer: Peer) -> MilterReply:
@@ -154,9 +155,9 @@ class MilterAnswers:
         # Of an authenticated user the mail server knows who it is; any other client may be a stranger.
         must_be_known = self._teachers.checks_forwarded or not sender.user
         if not replace(self._teachers, checks_forwarded=must_be_known).may_teach_for(peer, client):
-            return RefusalReply(self._feedback.refuse(label, names.MILTER, client))
+            return RefusalReply(self._feedback.refuse(label, self._name, client))
         actor = f"user {sender.user}" if sender.user else sender.client
-        reply = await self._feedback.learn(content, label, names.MILTER, actor)
+        reply = await self._feedback.learn(content, label, self._name, actor)
         return DiscardReply() if reply.accepted else RefusalReply(reply)
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from nbstream.listeners.milter.answers import MilterAnswers
 from nbstream.listeners.milter.session import PROGRESS_SECONDS, MilterListenerState, MilterSession
-from nbstream.server import names
 from nbstream.server.sockets import BACKLOG
 
 if TYPE_CHECKING:
@@ -26,13 +25,15 @@ class MilterListener:
 
     def __init__(
         self,
+        name: str,
         limits: ListenerLimits,
         bytes_in_flight: BytesInFlight,
         runtime: Runtime,
         metrics: DeliveryMetrics,
         progress_seconds: float = PROGRESS_SECONDS,
     ) -> None:
-        answers = MilterAnswers(runtime, metrics)
+        self._name = name
+        answers = MilterAnswers(name, runtime, metrics)
         self.state = MilterListenerState(limits, bytes_in_flight, answers, progress_seconds)
         self.sessions: dict[MilterSession, asyncio.Task[None]] = {}
         self._metrics = metrics
@@ -47,11 +48,11 @@ class MilterListener:
 
     def apply(self, runtime: Runtime) -> None:
         """Use ``runtime`` for the next message that is complete, on open connections too."""
-        self.state.answers = MilterAnswers(runtime, self._metrics)
+        self.state.answers = MilterAnswers(self._name, runtime, self._metrics)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         has_room = not self.state.draining and len(self.sessions) < self.state.limits.max_connections
-        self._metrics.connected(names.MILTER, has_room)
+        self._metrics.connected(self._name, has_room)
         if not has_room:
             # The protocol has no word for it before the negotiation: the mail server does by its default action.
             writer.close()
@@ -63,7 +64,7 @@ class MilterListener:
 
     def _closed(self, session: MilterSession) -> None:
         self.sessions.pop(session)
-        self._metrics.disconnected(names.MILTER)
+        self._metrics.disconnected(self._name)
 
     async def drain(self, seconds: float) -> None:
         """Stop accepting, let messages under way finish within ``seconds``, then close what is left."""

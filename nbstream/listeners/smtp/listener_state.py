@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from nbstream.listeners.smtp.settings import TlsMode
-from nbstream.server import names
 from nbstream.server.limits import BytesInFlight
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SmtpOptions:
-    """How the listener treats its clients; ``listener_name`` is from ``server.names``.
+    """How the listener treats its clients; ``listener_name`` is that of its entry.
 
     ``hostname`` is the name in the greeting. Those in ``trusted_proxies`` may name clients of their own
     (XFORWARD). With ``is_lmtp`` the protocol is LMTP (RFC 2033): after the content of a message each of its
@@ -32,7 +31,7 @@ class SmtpOptions:
     """
 
     hostname: str
-    listener_name: str = names.SMTP
+    listener_name: str = "smtp"
     trusted_proxies: Sequence[Network] = ()
     tls: TlsMode = TlsMode.OFF
     is_lmtp: bool = False

@@ -32,7 +32,6 @@ from nbstream.mail import header_edits
 from nbstream.mail.lines import is_blank
 from nbstream.policy.header import clues_field_value, comparable_scores
 from nbstream.policy.verdict import Verdict
-from nbstream.server import names
 from nbstream.server.request_errors import is_request_error
 
 if TYPE_CHECKING:
@@ -155,7 +154,7 @@ def _actor(peer: Peer, user: str) -> str:
 def _log_fault(what: str, error: Exception) -> None:
     """Log a fault in nbstream; the message service has logged any error that a request may end with."""
     if not is_request_error(error):
-        _log.error("%s: %s failed: %s", names.SPAMD, what, error, exc_info=True)
+        _log.error("spamd: %s failed: %s", what, error, exc_info=True)
 
 
 CHECK_FAILED = SpamdRefusal(EX_TEMPFAIL, "Temporary failure, please try again later")

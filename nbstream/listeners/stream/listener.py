@@ -25,7 +25,6 @@ from nbstream.listeners.stream import codec as wire
 from nbstream.logs import event_fields
 from nbstream.mail.charsets import UTF8_REPLACED
 from nbstream.policy.envelope import Addresses
-from nbstream.server import names
 from nbstream.server.limits import BytesInFlight
 from nbstream.server.request_errors import is_request_error
 from nbstream.store.backoff import Backoff
@@ -182,7 +181,7 @@ class StreamListener:
             if outcome is ClaimOutcome.CLAIMED:
                 await self._handle(entry)
             else:
-                fields = event_fields(listener=names.STREAM, entry=_printable_id(entry.stream_id))
+                fields = event_fields(listener="stream", entry=_printable_id(entry.stream_id))
                 fate = "set aside" if outcome is ClaimOutcome.DEAD else "removed by others before it was answered"
                 _log.warning("an entry was %s", fate, extra=fields)
 

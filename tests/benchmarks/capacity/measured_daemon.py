@@ -22,7 +22,6 @@ from nbstream.addresses import TcpAddress
 from nbstream.daemon import signals as thread_switching
 from nbstream.daemon.process import SingleProcessDaemon
 from nbstream.errors import CannotStart, NbstreamError
-from nbstream.server import names
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -112,7 +111,7 @@ async def _serve_until_closed(settings: Settings, pipe: Connection[object, objec
     loop = asyncio.get_running_loop()
 
     def ready(addresses: ListenAddresses) -> None:
-        address = addresses[names.HTTP]
+        address = addresses["http"]
         assert isinstance(address, TcpAddress)
         pipe.send((address.host, address.port))
 

@@ -21,6 +21,7 @@ _REPLIES = frozenset(b"Ocdsyimq+-p")
 
 _bytes_in_flight = BytesInFlight(4 * _MAX_BYTES)
 _listener = MilterListener(
+    "milter",
     ListenerLimits(_MAX_BYTES, idle_timeout_seconds=10, message_timeout_seconds=10),
     _bytes_in_flight,
     make_runtime(memory_filter(MemoryModel())),

@@ -22,7 +22,6 @@ from nbstream.listeners.smtp.listener_state import SmtpOptions
 from nbstream.listeners.smtp.settings import TlsMode
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.header import OWN_FIELD
-from nbstream.server import names
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.wire.smtp_reply import SmtpReply
@@ -98,7 +97,7 @@ class _Server:
             self.bytes_in_flight,
             Outlet(self.next_hop, Quarantine(Path(_FOLDER.name))),
             make_runtime(
-                memory_filter(MemoryModel()), tls_contexts={names.SMTP: ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)}
+                memory_filter(MemoryModel()), tls_contexts={"smtp": ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)}
             ),
             DaemonMetrics.create(PYTHON).delivery,
         )
@@ -111,8 +110,8 @@ class _Server:
 
 
 _runner = asyncio.Runner()
-_smtp = _Server(_runner, SmtpOptions(_HOSTNAME, names.SMTP, LOOPBACK, TlsMode.MAY, max_recipients=3))
-_lmtp = _Server(_runner, SmtpOptions(_HOSTNAME, names.LMTP, LOOPBACK, is_lmtp=True, max_recipients=3))
+_smtp = _Server(_runner, SmtpOptions(_HOSTNAME, "smtp", LOOPBACK, TlsMode.MAY, max_recipients=3))
+_lmtp = _Server(_runner, SmtpOptions(_HOSTNAME, "lmtp", LOOPBACK, is_lmtp=True, max_recipients=3))
 
 
 def _check(data: bytes) -> None:

@@ -20,7 +20,6 @@ from nbstream.filter import FilterPolicy
 from nbstream.listeners.dovecot.listener import DovecotListener
 from nbstream.listeners.dovecot.metrics import SpoolMetrics
 from nbstream.policy.thresholds import ThresholdPolicy
-from nbstream.server import names
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.server.message_service import MessageService
 from nbstream.server.sockets import open_listening_socket
@@ -109,7 +108,7 @@ async def open_dovecot(client: Redis, folder: Path, **options: Any) -> AsyncIter
     async with AsyncExitStack() as stack:
         opened_filter = await stack.enter_async_context(open_filter(client, metrics, policy, follow=True))
         runtime = make_runtime(opened_filter.spam_filter)
-        service = MessageService(names.DOVECOT, runtime, metrics.delivery)
+        service = MessageService("dovecot", runtime, metrics.delivery)
         spool = MessageSpool(folder / "spool", max_bytes)
         path = folder / "nbstream-report"
         listener = DovecotListener(

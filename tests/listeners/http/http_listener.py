@@ -18,7 +18,8 @@ from redis.asyncio import Redis
 from nbstream.addresses import ListenAddress, TcpAddress, UnixAddress
 from nbstream.assembly.store import RedisClients
 from nbstream.config import Settings
-from nbstream.daemon.listeners import LISTENERS
+from nbstream.daemon.http import HTTP
+from nbstream.daemon.listeners import make_listener
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.parts import make_parts
 from nbstream.daemon.runtime import make_runtime
@@ -148,9 +149,8 @@ async def open_http(
         for task in tasks:
             stack.push_async_callback(ended, task)
         runtime = make_runtime(settings, parts.spam_filter)
-        (entry,) = [entry for entry in LISTENERS if entry.name == "http"]
-        entry = replace(entry, idle_timeout_seconds=patience_seconds, message_timeout_seconds=patience_seconds)
-        listener = entry.make_listener(settings, parts, runtime, lambda: False)
+        entry = replace(HTTP, idle_timeout_seconds=patience_seconds, message_timeout_seconds=patience_seconds)
+        listener = make_listener(entry, settings, parts, runtime, lambda: False)
         assert isinstance(listener, HttpListener)
         address = address or TcpAddress("127.0.0.1", 0)
         listening = open_listening_socket(address)

@@ -168,7 +168,7 @@ async def open_milter(
         made = make_runtime(opened_filter.spam_filter, **(runtime or {}))
         progress_seconds = options.pop("progress_seconds", PROGRESS_SECONDS)
         listener = MilterListener(
-            ListenerLimits(**options), bytes_in_flight, made, metrics.delivery, progress_seconds
+            "milter", ListenerLimits(**options), bytes_in_flight, made, metrics.delivery, progress_seconds
         )
         socket = open_listening_socket(UnixAddress(path) if path else TcpAddress("127.0.0.1", 0))
         port = 0 if path else socket.getsockname()[1]

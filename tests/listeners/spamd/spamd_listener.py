@@ -19,7 +19,6 @@ from nbstream.filter import FilterPolicy
 from nbstream.listeners.spamd.listener import SpamdListener
 from nbstream.policy.header import HeaderPolicy
 from nbstream.policy.thresholds import ThresholdPolicy
-from nbstream.server import names
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.server.message_service import MessageService
 from nbstream.server.sockets import open_listening_socket
@@ -126,7 +125,7 @@ async def open_spamd(
         follow = options.pop("follow", True)
         opened_filter = await stack.enter_async_context(open_filter(client, metrics, params, follow=follow))
         runtime = make_runtime(opened_filter.spam_filter, allow_from=allow_from, header_policy=headers)
-        service = MessageService(names.SPAMD, runtime, metrics.delivery)
+        service = MessageService("spamd", runtime, metrics.delivery)
         listener = SpamdListener(ListenerLimits(**options), bytes_in_flight, service)
         address = UnixAddress(path) if path else TcpAddress("127.0.0.1", 0)
         socket = open_listening_socket(address)

@@ -22,7 +22,6 @@ from nbstream.mail.message import Message
 from nbstream.policy.envelope import BuildEnvelope
 from nbstream.policy.lesson_source import Insistence
 from nbstream.policy.recipient_rules import RecipientRules
-from nbstream.server import names
 from nbstream.server.limits import BytesInFlight
 from nbstream.server.message_service import MessageService
 from nbstream.server.runtime import Runtime
@@ -155,7 +154,7 @@ async def working(
         queue = stream_queue.StreamQueue(client, blocking, model.keys, params)
         bytes_in_flight = BytesInFlight(options.pop("max_bytes_in_flight", 64 << 20))
         runtime = make_runtime(spam_filter, rules=rules)
-        service = MessageService(names.STREAM, runtime, metrics.delivery)
+        service = MessageService("stream", runtime, metrics.delivery)
         listener = StreamListener(
             queue, StreamLimits(**options), bytes_in_flight, service, StreamMetrics(metrics.registry)
         )
