@@ -61,6 +61,7 @@ INNER_LAYERS = {
         {"generated_mail", "imap", "reader_process"},
         {"arguments"},
         {"parser"},
+        {"command_line"},
         {"commands"},
         {"main"},
         {"__main__"},

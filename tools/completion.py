@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import shtab
 
 from nbstream.cli import arguments
-from nbstream.cli.parser import build_parser
+from nbstream.cli.command_line import build_parser
 
 INSTALLED = {
     "bash": "share/bash-completion/completions/nbstream",

@@ -12,9 +12,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from nbstream.cli import interrupts, standard_streams
+from nbstream.cli.command_line import build_parser
 from nbstream.cli.commands import import_command
 from nbstream.cli.exit_codes import EX_INTERRUPTED, EX_SOFTWARE, exit_code
-from nbstream.cli.parser import build_parser
 from nbstream.cli.terminal import print_error
 from nbstream.errors import NbstreamError, OutputFailed
 

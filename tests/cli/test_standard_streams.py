@@ -82,7 +82,7 @@ def test_a_fault_is_printed_whole_and_is_not_the_code_for_spam(
     def failing(_: object) -> int:
         raise ZeroDivisionError("so it is")
 
-    monkeypatch.setattr("nbstream.cli.commands.config_check.run", failing)
+    monkeypatch.setattr("nbstream.cli.commands.config.run", failing)
 
     assert main(["config", "check", str(config)]) == EX_SOFTWARE
     said = capsys.readouterr().err

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.cli.parser import build_parser
+from nbstream.cli.command_line import build_parser
 from nbstream.config import load_settings
 from tests.handbook.pages import PAGES, README, fenced, indented, name_of, page, run
 from tests.integration.daemon import DaemonProcess

@@ -13,8 +13,8 @@ import yaml
 from prometheus_client import CollectorRegistry, Counter
 from pydantic import BaseModel
 
-from nbstream.cli.exit_codes import ERROR_EXIT_CODES
-from nbstream.cli.parser import EXIT_CODES, build_parser
+from nbstream.cli.command_line import build_parser
+from nbstream.cli.exit_codes import ERROR_EXIT_CODES, EXIT_CODE_MEANINGS
 from nbstream.config import Settings
 from nbstream.filter.settings import AutolearnSettings
 from nbstream.listeners.http import openapi
@@ -126,7 +126,7 @@ def test_the_usage_shows_what_is_needed_and_what_excludes_what() -> None:
 
 
 def test_every_exit_code_of_an_error_is_explained() -> None:
-    assert set(ERROR_EXIT_CODES.values()) <= EXIT_CODES.keys()
+    assert set(ERROR_EXIT_CODES.values()) <= EXIT_CODE_MEANINGS.keys()
 
 
 def test_a_metric_without_help_is_named() -> None:

@@ -9,7 +9,9 @@ import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nbstream.cli.parser import COMMAND_EXIT_CODES, CONFIG_HELP, EXIT_CODES, build_parser
+from nbstream.cli.command_line import build_parser
+from nbstream.cli.exit_codes import EXIT_CODE_MEANINGS
+from nbstream.cli.parser import CONFIG_HELP, CommandParser
 from tools.reference.markup import NOTICE, Undocumented, plain, table
 
 
@@ -39,11 +41,7 @@ class Command:
 
 def commands(parser: argparse.ArgumentParser | None = None) -> list[Command]:
     """Return all commands, by default those of nbstream, in the order of the help. Raises ``Undocumented``."""
-    documented = [_command(leaf, purpose) for leaf, purpose in _leaves(parser or build_parser())]
-    unknown = COMMAND_EXIT_CODES.keys() - {command.name for command in documented}
-    if unknown:
-        raise Undocumented(f"there are exit codes for {', '.join(unknown)}, which is no command")
-    return documented
+    return [_command(leaf, purpose) for leaf, purpose in _leaves(parser or build_parser())]
 
 
 def _leaves(parser: argparse.ArgumentParser) -> Iterator[tuple[argparse.ArgumentParser, str]]:
@@ -67,7 +65,7 @@ def _command(parser: argparse.ArgumentParser, purpose: str) -> Command:
         purpose,
         description.removeprefix(purpose).lstrip(". "),
         tuple(_arguments(parser)),
-        COMMAND_EXIT_CODES.get(name, {}),
+        dict(parser.exit_codes) if isinstance(parser, CommandParser) else {},
         (parser.epilog or "").strip(),
     )
 
@@ -157,7 +155,7 @@ ID is the `id` in the `X-Nbstream` field of a message. A TIME is an age (`30m`, 
 
 
 def _exit_codes() -> str:
-    rows = [(str(code), meaning) for code, meaning in EXIT_CODES.items()]
+    rows = [(str(code), meaning) for code, meaning in EXIT_CODE_MEANINGS.items()]
     return "\n## Exit codes\n\nThese hold for every command.\n\n" + table(("code", "meaning"), rows)
 
 

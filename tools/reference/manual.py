@@ -7,9 +7,10 @@ reference pages use: code, emphasis, links and paragraphs.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from nbstream.cli.parser import CONFIG_HELP, EXIT_CODES
+from nbstream.cli.exit_codes import EXIT_CODE_MEANINGS
+from nbstream.cli.parser import CONFIG_HELP
 from tools.reference import commands, settings
 from tools.reference.commands import Command, sentence
 from tools.reference.settings import Setting, SettingsSection
@@ -30,7 +31,7 @@ def nbstream_1() -> str:
             *_section("DESCRIPTION", _paragraphs(_DESCRIPTION + commands.WORDS)),
             *_section("COMMON OPTIONS", [*_item("-c, --config FILE", sentence(CONFIG_HELP)), *_HELP]),
             *_section("COMMANDS", [line for command in commands.commands() for line in _command(command)]),
-            *_section("EXIT STATUS", _codes(EXIT_CODES)),
+            *_section("EXIT STATUS", _codes(EXIT_CODE_MEANINGS)),
             *_section("SIGNALS", [line for name, text in _SIGNALS.items() for line in _item(name, text)]),
             *_section("ENVIRONMENT", [line for name, text in _ENVIRONMENT.items() for line in _item(name, text)]),
             *_section("FILES", [line for name, text in _FILES.items() for line in _item(name, text)]),
@@ -127,7 +128,7 @@ def _verbatim(text: str) -> Iterator[str]:
     yield from (".PP", ".nf", *(rf"\&{_escaped(line, code=True)}" for line in text.splitlines()), ".fi")
 
 
-def _codes(meanings: dict[int, str]) -> Iterator[str]:
+def _codes(meanings: Mapping[int, str]) -> Iterator[str]:
     for code, meaning in meanings.items():
         yield from _item(str(code), meaning)
 

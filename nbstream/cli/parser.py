@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from nbstream.cli import arguments
@@ -10,64 +11,7 @@ from nbstream.cli.exit_codes import EX_USAGE
 from nbstream.cli.terminal import print_note, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-
-# Two examples of each command, with which its ``--help``, the reference and the manual page end.
-
-EXAMPLES = {
-    "serve": ("nbstream serve --hints", "nbstream serve -c /etc/nbstream/nbstream.yaml"),
-    "reload": ("nbstream reload", "nbstream reload --json"),
-    "ui": ("nbstream ui", "nbstream ui --read-only -c /etc/nbstream/nbstream.yaml"),
-    "doctor": ("nbstream doctor", "nbstream doctor --quiet --canary ann@example.org"),
-    "config": ("nbstream config check", "nbstream config check /etc/nbstream/nbstream.yaml"),
-    "config check": ("nbstream config check", "nbstream config check /etc/nbstream/nbstream.yaml"),
-    "check": ("nbstream check message.eml", "nbstream check --json ~/Maildir/new"),
-    "explain": (
-        "nbstream explain edchtru3oofnfvfqwqz7j2fq",
-        "nbstream explain --all --json message.eml",
-    ),
-    "learn": (
-        "nbstream learn spam ~/Maildir/.Junk",
-        "nbstream learn ham --imap imaps://ann@mail.example.org/Archive",
-    ),
-    "unlearn": ("nbstream unlearn message.eml", "nbstream unlearn --id edchtru3oofnfvfqwqz7j2fq"),
-    "quarantine": ("nbstream quarantine list", "nbstream quarantine release edch"),
-    "quarantine list": ("nbstream quarantine list", "nbstream quarantine list --json"),
-    "quarantine show": (
-        "nbstream quarantine show edchtru3oofnfvfqwqz7j2fq",
-        "nbstream quarantine show edch",
-    ),
-    "quarantine release": (
-        "nbstream quarantine release edchtru3oofnfvfqwqz7j2fq",
-        "nbstream quarantine release --again edch",
-    ),
-    "status": ("nbstream status", "nbstream status --json"),
-    "top-tokens": ("nbstream top-tokens", "nbstream top-tokens --class ham -k 50"),
-    "history": (
-        "nbstream history --since 2h",
-        "nbstream history --since 2026-01-31T12:00+01:00 --actor 192.0.2.7 --json",
-    ),
-    "undo": (
-        "nbstream undo --since 2h --actor 192.0.2.7",
-        "nbstream undo --id edchtru3oofnfvfqwqz7j2fq --yes",
-    ),
-    "forget-auto": ("nbstream forget-auto", "nbstream forget-auto --yes"),
-    "export": (
-        "nbstream export model.gz",
-        "nbstream export - | ssh mx2.example.org nbstream import -",
-    ),
-    "import": ("nbstream import model.gz", "nbstream import --merge model.gz"),
-    "migrate": ("nbstream migrate", "nbstream migrate --back"),
-    "evaluate": (
-        "nbstream evaluate index.tsv --json-file result.json --scores scores.tsv",
-        "nbstream evaluate --spam ~/Maildir/.Junk --ham ~/Maildir --regime errors --json",
-    ),
-    "tune": ("nbstream tune", "nbstream tune --with other.yaml --plot tune.svg"),
-    "bench": ("nbstream bench", "nbstream bench --mail ~/Maildir --json"),
-    "replay": ("nbstream replay index.tsv", "nbstream replay index.tsv --limit 3000 --skip 1000 --json"),
-}
-"""By the name of the command, without the program's."""
+    from collections.abc import Mapping, Sequence
 
 
 CONFIG_HELP = (
@@ -85,6 +29,9 @@ class CommandParser(argparse.ArgumentParser):
 
     json_hint = ""
     """What is added where ``--json`` is given a value, which it took in an older version."""
+
+    exit_codes: Mapping[int, str] = MappingProxyType({})
+    """What the exit codes mean for this command where it says more than ``EXIT_CODE_MEANINGS``."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **{**options, "allow_abbrev": False})
@@ -129,21 +76,24 @@ def add_command(
     name: str,
     purpose: str,
     *,
-    usage: str | None = None,
     details: str = "",
+    examples: tuple[str, str],
+    exit_codes: Mapping[int, str] = MappingProxyType({}),
 ) -> CommandParser:
     """Add a command that takes ``-c`` and whose help ends with its examples.
 
-    Its purpose stands in the list of all commands and in its own help, the details only there.
+    Its purpose stands in the list of all commands and in its own help, the details only there. ``exit_codes`` are
+    those that mean more, or something else, than for all commands. Its module in ``nbstream.cli.commands`` has its
+    name, unless the defaults of the parser name another one.
     """
     parser = commands.add_parser(
         name,
         help=purpose,
         description=f"{purpose}. {details}" if details else purpose,
-        usage=f"%(prog)s [-h] [-c FILE] {usage}" if usage else None,
         formatter_class=_HelpFormatter,
         parents=[CONFIG_OPTION],
     )
-    examples = EXAMPLES[parser.prog.partition(" ")[2]]
     parser.epilog = "\n  ".join([_EXAMPLES_HEAD, *examples])
+    parser.exit_codes = exit_codes
+    parser.set_defaults(module=parser.prog.split()[1].replace("-", "_"), wrong_usage=parser.error)
     return parser

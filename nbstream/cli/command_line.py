@@ -1,0 +1,645 @@
+"""The words of the command line: every command with its arguments, its examples and its exit codes.
+
+Rules: nothing heavy is imported here, so that ``--help`` answers at once, and completion can be made without what
+the commands need. A command's own module is imported when it runs. The reference of the commands, the manual page
+nbstream(1) and the shell completions are made from this parser.
+"""
+
+from __future__ import annotations
+
+from nbstream import __version__
+from nbstream.cli import arguments
+from nbstream.cli.parser import CONFIG_HELP, CommandParser, Commands, add_command
+
+
+def build_parser() -> CommandParser:
+    """Return the parser of the whole command line."""
+    parser = CommandParser(
+        prog="nbstream",
+        usage="%(prog)s [-h] [--version] [-c FILE] COMMAND ...",
+        description="A spam filter daemon with an online naive Bayes.",
+    )
+    parser.add_argument("--version", action="version", version=f"nbstream {__version__}")
+    parser.add_argument("-c", "--config", type=arguments.file_path, metavar="FILE", help=CONFIG_HELP)
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", parser_class=CommandParser, prog="nbstream"
+    )
+    for add in _IN_ORDER_OF_HELP:
+        add(commands)
+    return parser
+
+
+def _add_serve(commands: Commands) -> None:
+    serve = add_command(
+        commands,
+        "serve",
+        "run the daemon",
+        details="It runs until SIGTERM, and then lets the work in hand finish.",
+        examples=("nbstream serve --hints", "nbstream serve -c /etc/nbstream/nbstream.yaml"),
+        exit_codes={0: "The daemon was stopped by SIGTERM or SIGINT."},
+    )
+    serve.add_argument(
+        "--hints",
+        action="store_true",
+        help="print commands to try and a link to the page, once mail is accepted",
+    )
+
+
+def _add_reload(commands: Commands) -> None:
+    reload = add_command(
+        commands,
+        "reload",
+        "have the daemon apply its changed configuration, without a restart",
+        details="The command waits for the daemon and prints its answer.",
+        examples=("nbstream reload", "nbstream reload --json"),
+        exit_codes={
+            0: "The daemon applied the configuration.",
+            69: "No daemon runs.",
+            75: "The daemon did not answer.",
+            78: "The configuration was refused, and nothing has changed.",
+        },
+    )
+    reload.add_argument("--json", action="store_true", help="the daemon's answer as one JSON object")
+
+
+def _add_ui(commands: Commands) -> None:
+    ui = add_command(
+        commands,
+        "ui",
+        "print a one-time link to the page of the running daemon",
+        details="The link can be used once, within ten minutes, and logs a browser in for twelve hours. Run it as "
+        "the daemon's user.",
+        examples=("nbstream ui", "nbstream ui --read-only -c /etc/nbstream/nbstream.yaml"),
+        exit_codes={
+            0: "The link is printed.",
+            69: "No daemon runs.",
+            75: "Redis is away.",
+            78: "The HTTP listener is off, or the configuration cannot be used.",
+        },
+    )
+    ui.add_argument("--read-only", action="store_true", help="whoever uses the link can change nothing")
+
+
+def _add_doctor(commands: Commands) -> None:
+    doctor = add_command(
+        commands,
+        "doctor",
+        "examine the site, and say what is wrong and what to do about it",
+        details="It asks the daemon, its listeners, Redis, the next hop, Postfix and Dovecot, and changes "
+        "nothing. Run it as the daemon's user.",
+        examples=("nbstream doctor", "nbstream doctor --quiet --canary ann@example.org"),
+        exit_codes={
+            0: "Nothing is wrong; notes may be printed.",
+            3: "There are warnings, and no problems.",
+            4: "There are problems, which may be those of the configuration.",
+        },
+    )
+    doctor.add_argument("--json", action="store_true", help="the findings as one JSON object")
+    doctor.add_argument("--quiet", action="store_true", help="print warnings and problems alone")
+    doctor.add_argument(
+        "--postfix",
+        type=arguments.file_path,
+        metavar="FOLDER",
+        help="the folder of Postfix's main.cf (default: that of postconf)",
+    )
+    doctor.add_argument(
+        "--dovecot",
+        type=arguments.file_path,
+        metavar="FILE",
+        help="Dovecot's dovecot.conf (default: that of doveconf)",
+    )
+    doctor.add_argument(
+        "--canary",
+        type=arguments.mail_address,
+        metavar="ADDRESS",
+        help="send a message to ADDRESS on the way of mail; it is checked, marked as spam and never learned",
+    )
+
+
+def _add_config(commands: Commands) -> None:
+    config = add_command(
+        commands,
+        "config",
+        "look at a configuration",
+        examples=("nbstream config check", "nbstream config check /etc/nbstream/nbstream.yaml"),
+    )
+    actions = config.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=CommandParser)
+    check = add_command(
+        actions,
+        "check",
+        "say what is wrong with a file, without starting anything",
+        examples=("nbstream config check", "nbstream config check /etc/nbstream/nbstream.yaml"),
+        exit_codes={
+            0: "The configuration can be used.",
+            78: "The configuration has the problems that are printed.",
+        },
+    )
+    check.add_argument(
+        "file", nargs="?", type=arguments.file_path, metavar="FILE", help="default: the one that is read"
+    )
+
+
+def _add_check(commands: Commands) -> None:
+    check = add_command(
+        commands,
+        "check",
+        "score messages; exit 1 when one is spam",
+        details="The messages are not remembered, and therefore cannot be taught by their ids alone.",
+        examples=("nbstream check message.eml", "nbstream check --json ~/Maildir/new"),
+        exit_codes={0: "No message is spam.", 1: "At least one message is spam."},
+    )
+    check.add_argument(
+        "paths",
+        nargs="+",
+        type=arguments.nonempty_path,
+        metavar="PATH",
+        help="message, mbox, folder, Maildir, or - for standard input",
+    )
+    check.add_argument("--json", action="store_true", help="one JSON object a line, with the clues")
+
+
+def _add_explain(commands: Commands) -> None:
+    explain = add_command(
+        commands,
+        "explain",
+        "why a message was, or would be, called what it is called",
+        details="For an id it prints the reasons of the last check; for a message the reasons that hold now.",
+        examples=("nbstream explain edchtru3oofnfvfqwqz7j2fq", "nbstream explain --all --json message.eml"),
+    )
+    explain.add_argument(
+        "subjects",
+        nargs="+",
+        type=arguments.nonempty_path,
+        metavar="ID|PATH",
+        help="the id in an X-Nbstream field, or a message, mbox, folder, Maildir, or - for standard input",
+    )
+    shown = explain.add_mutually_exclusive_group()
+    shown.add_argument(
+        "-n",
+        dest="clues",
+        type=arguments.whole_number,
+        default=20,
+        metavar="N",
+        help="how many clues (default: 20)",
+    )
+    shown.add_argument("--all", action="store_const", dest="clues", const=None, help="all clues")
+    explain.add_argument("--now", action="store_true", help="of an ID, what would be thought of it now")
+    explain.add_argument("--json", action="store_true", help="one JSON object a line, with all clues")
+
+
+def _add_learn(commands: Commands) -> None:
+    learn = add_command(
+        commands,
+        "learn",
+        "learn messages as spam or as ham",
+        details="A message that was learned with the other label is relearned; one that was learned with the same "
+        "label changes nothing. With --insist such a message gets more weight, up to that of three messages, "
+        "if its verdict still contradicts the label.",
+        examples=(
+            "nbstream learn spam ~/Maildir/.Junk",
+            "nbstream learn ham --imap imaps://ann@mail.example.org/Archive",
+        ),
+        exit_codes={0: "All messages are learned, or were learned before."},
+    )
+    # With nargs="+" argparse would show that a path must be there.
+    learn.usage = "%(prog)s [-h] [-c FILE] spam|ham [PATH ...] [--id ID ...] [--imap URL ...]"
+    learn.add_argument("label", choices=("spam", "ham"), help="what the messages are: spam or ham")
+    learn.add_argument(
+        "--insist",
+        action="store_true",
+        help="a message that has the label, and still the other verdict, gets more weight",
+    )
+    learn.add_argument(
+        "--imap",
+        dest="folders",
+        action="append",
+        type=arguments.imap_folder,
+        default=[],
+        metavar="URL",
+        help="an IMAP folder, from the last message on that was learned before: imaps://USER@HOST/FOLDER with TLS "
+        "from the beginning, imap:// with STARTTLS; may be given again",
+    )
+    learn.add_argument("--all", action="store_true", help="of --imap, all messages, also what was learned before")
+    learn.add_argument(
+        "--password-file",
+        type=arguments.file_path,
+        metavar="FILE",
+        help="holds the password of the IMAP accounts; without it the terminal is asked",
+    )
+    learn.add_argument(
+        "--ca-file",
+        type=arguments.file_path,
+        metavar="FILE",
+        help="certificates (PEM) that are trusted for IMAP, instead of the system's",
+    )
+    unlearn = add_command(
+        commands,
+        "unlearn",
+        "take back what messages were learned as",
+        details="Exactly what was added is subtracted.",
+        examples=("nbstream unlearn message.eml", "nbstream unlearn --id edchtru3oofnfvfqwqz7j2fq"),
+        exit_codes={0: "None of the messages is learned any more, or ever was."},
+    )
+    unlearn.usage = "%(prog)s [-h] [-c FILE] [PATH ...] [--id ID ...]"
+    unlearn.set_defaults(module="learn", label=None, insist=False, folders=[])
+    for parser in (learn, unlearn):
+        paths = parser.add_argument(
+            "paths",
+            nargs="+",
+            type=arguments.nonempty_path,
+            default=[],
+            metavar="PATH",
+            help="message, mbox, folder, Maildir, or - for standard input; none is needed with --id",
+        )
+        parser.add_argument(
+            "--for",
+            dest="person",
+            type=arguments.person,
+            metavar="NAME",
+            help="whose word it is: history and undo --actor know it as 'user YOU for NAME'",
+        )
+        paths.required = False  # an --id will do; with nargs="*" argparse takes none where an option comes first
+        parser.add_argument(
+            "--id",
+            dest="ids",
+            nargs="+",
+            type=arguments.message_id,
+            default=[],
+            metavar="ID",
+            help="messages checked not long ago, by the id in their X-Nbstream field",
+        )
+
+
+def _add_quarantine(commands: Commands) -> None:
+    quarantine = add_command(
+        commands,
+        "quarantine",
+        "see what waits in the quarantine, and release it",
+        examples=("nbstream quarantine list", "nbstream quarantine release edch"),
+    )
+    actions = quarantine.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=CommandParser)
+    listing = add_command(
+        actions,
+        "list",
+        "what is there, oldest first",
+        examples=("nbstream quarantine list", "nbstream quarantine list --json"),
+    )
+    listing.add_argument("--json", action="store_true", help="one JSON object a line")
+    show = add_command(
+        actions,
+        "show",
+        "one message, its envelope and its text",
+        examples=("nbstream quarantine show edchtru3oofnfvfqwqz7j2fq", "nbstream quarantine show edch"),
+    )
+    show.add_argument(
+        "id", type=arguments.message_id_prefix, metavar="ID", help="the id of a message, or how it begins"
+    )
+    release = add_command(
+        actions,
+        "release",
+        "deliver messages, and learn them as ham",
+        examples=(
+            "nbstream quarantine release edchtru3oofnfvfqwqz7j2fq",
+            "nbstream quarantine release --again edch",
+        ),
+        exit_codes={69: "The next hop refuses a message.", 75: "A message stays in the quarantine for now."},
+    )
+    release.add_argument(
+        "ids",
+        nargs="+",
+        type=arguments.message_id_prefix,
+        metavar="ID",
+        help="the id of a message, or how it begins",
+    )
+    release.add_argument(
+        "--again", action="store_true", help="also what an interrupted release may have delivered already"
+    )
+
+
+def _add_status(commands: Commands) -> None:
+    status = add_command(
+        commands,
+        "status",
+        "what the model knows, and what it still needs",
+        details="It prints the thresholds too, what is promised of budgets, and whether the policy in the file "
+        "is the one in force.",
+        examples=("nbstream status", "nbstream status --json"),
+    )
+    status.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def _add_top_tokens(commands: Commands) -> None:
+    top = add_command(
+        commands,
+        "top-tokens",
+        "the tokens that speak loudest for a class",
+        details="For each token it prints the log-ratio, which is positive where the token speaks for spam and "
+        "negative where it speaks for ham, and the counts in ham and in spam, by the weight of the messages; with "
+        "a half-life, what is left of them now.",
+        examples=("nbstream top-tokens", "nbstream top-tokens --class ham -k 50"),
+    )
+    top.add_argument(
+        "--class", dest="label", choices=("spam", "ham"), default="spam", help="for which (default: spam)"
+    )
+    top.add_argument("-k", type=arguments.whole_number, default=20, metavar="N", help="how many (default: 20)")
+    top.add_argument("--json", action="store_true", help="one JSON object a line")
+
+
+def _add_history(commands: Commands) -> None:
+    history = add_command(
+        commands,
+        "history",
+        "who taught what, when, and what it did",
+        examples=(
+            "nbstream history --since 2h",
+            "nbstream history --since 2026-01-31T12:00+01:00 --actor 192.0.2.7 --json",
+        ),
+    )
+    _add_selection(history)
+    history.add_argument("--limit", type=arguments.whole_number, metavar="N", help="only the last N changes")
+    history.add_argument("--json", action="store_true", help="one JSON object a line")
+
+
+def _add_undo(commands: Commands) -> None:
+    undo = add_command(
+        commands,
+        "undo",
+        "take back what was taught; without --yes say what that would be",
+        details="It needs --since or --id.",
+        examples=(
+            "nbstream undo --since 2h --actor 192.0.2.7",
+            "nbstream undo --id edchtru3oofnfvfqwqz7j2fq --yes",
+        ),
+        exit_codes={0: "The changes are taken back, as far as they can be."},
+    )
+    _add_selection(undo)
+    undo.add_argument("--yes", action="store_true", help="do it")
+    undo.add_argument("--json", action="store_true", help="one JSON object a line, the last one the summary")
+
+
+def _add_forget_auto(commands: Commands) -> None:
+    forget = add_command(
+        commands,
+        "forget-auto",
+        "drop all that was learned without people; without --yes say what that is",
+        examples=("nbstream forget-auto", "nbstream forget-auto --yes"),
+    )
+    forget.add_argument("--yes", action="store_true", help="do it")
+    forget.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def _add_selection(parser: CommandParser) -> None:
+    """Which changes of the history are meant."""
+    parser.add_argument(
+        "--since",
+        type=arguments.timestamp,
+        metavar="TIME",
+        help="from then on: 30m, 2h, 3d ago, or 2026-01-31T12:00+01:00 (without an offset local time)",
+    )
+    parser.add_argument("--until", type=arguments.timestamp, metavar="TIME", help="only what was before then")
+    parser.add_argument("--source", metavar="S", help="only what came this way: smtp, http, page, cli and so on")
+    parser.add_argument("--actor", metavar="A", help="only what this one taught: a peer's address, a user")
+    parser.add_argument("--label", choices=("spam", "ham"), help="only what was learned, or unlearned, as this")
+    parser.add_argument("--id", type=arguments.message_id, metavar="ID", help="only this message")
+
+
+def _add_transfer(commands: Commands) -> None:
+    export = add_command(
+        commands,
+        "export",
+        "write the whole model to a file",
+        details="The file holds the counts and the ledger, and only its owner can read it.",
+        examples=("nbstream export model.gz", "nbstream export - | ssh mx2.example.org nbstream import -"),
+    )
+    export.add_argument(
+        "file",
+        type=arguments.nonempty_path,
+        metavar="FILE",
+        help="replaced once the export is whole; - is standard output",
+    )
+    import_ = add_command(
+        commands,
+        "import",
+        "read a model that was exported",
+        details="The model must be empty, unless --merge is given.",
+        examples=("nbstream import model.gz", "nbstream import --merge model.gz"),
+        exit_codes={66: "The file is damaged.", 78: "The file is of another kind, or the model is not empty."},
+    )
+    import_.add_argument(
+        "file", type=arguments.nonempty_path, metavar="FILE", help="what export wrote; - is standard input"
+    )
+    import_.add_argument(
+        "--merge", action="store_true", help="add to a model that is not empty; it keeps its own word on a message"
+    )
+    import_.set_defaults(module="import_")
+
+
+def _add_migrate(commands: Commands) -> None:
+    migrate = add_command(
+        commands,
+        "migrate",
+        "keep a model that an older version has learned, in the forms of this one",
+        examples=("nbstream migrate", "nbstream migrate --back"),
+    )
+    migrate.add_argument(
+        "--back", action="store_true", help="make it a model of the version before again, to go back to that one"
+    )
+    migrate.add_argument("--force", action="store_true", help="do not look for daemons that still run")
+    migrate.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def _add_evaluate(commands: Commands) -> None:
+    evaluate = add_command(
+        commands,
+        "evaluate",
+        "score a labelled stream, learning as it goes, and measure how good that was",
+        details="The daemon and its model are left alone.",
+        examples=(
+            "nbstream evaluate index.tsv --json-file result.json --scores scores.tsv",
+            "nbstream evaluate --spam ~/Maildir/.Junk --ham ~/Maildir --regime errors --json",
+        ),
+        exit_codes={78: "A picture needs matplotlib, which is not installed."},
+    )
+    evaluate.add_argument(
+        "index",
+        nargs="?",
+        type=arguments.file_path,
+        metavar="INDEX",
+        help="lines of label<TAB>path, in stream order, or a .csv or .tsv of label and text",
+    )
+    for label in ("spam", "ham"):
+        evaluate.add_argument(
+            f"--{label}",
+            nargs="+",
+            type=arguments.nonempty_path,
+            metavar="PATH",
+            help=f"instead of INDEX: messages, mboxes, folders of {label}",
+        )
+    evaluate.add_argument(
+        "--regime",
+        type=arguments.regime_name,
+        default="immediate",
+        metavar="immediate|delayed:N|errors|unsure|inbox[:P,Q,DELAY]|first:N|none",
+        help="which labels are learned, and when (default: each at once). inbox: a person moves a share P of the "
+        "spam in the inbox to Junk and rescues a share Q of the ham in Junk, DELAY messages later, and labels "
+        "nothing else (default: 0.3,0.3,50). first:N: the first N labels are learned, and none later",
+    )
+    evaluate.add_argument(
+        "--taught",
+        type=arguments.whole_number,
+        default=0,
+        metavar="N",
+        help="learn all labels of the first N messages, as of old mail, and begin the regime after them",
+    )
+    evaluate.add_argument("--limit", type=arguments.whole_number, metavar="N", help="only the first N messages")
+    evaluate.add_argument(
+        "--skip",
+        type=arguments.whole_number,
+        metavar="N",
+        help="leave the first N out of the measures (default: those of --taught or first:N)",
+    )
+    evaluate.add_argument(
+        "--label-noise",
+        type=arguments.fraction,
+        default=0.0,
+        metavar="P",
+        help="flip this share of the labels that are learned",
+    )
+    evaluate.add_argument(
+        "--seed",
+        type=arguments.whole_number,
+        default=0,
+        metavar="S",
+        help="which labels are flipped, and which messages are moved with inbox",
+    )
+    evaluate.add_argument("--json", action="store_true", help="the measures as one JSON object on standard output")
+    evaluate.add_argument(
+        "--json-file", type=arguments.file_path, metavar="FILE", help="the same object written to a file"
+    )
+    evaluate.json_hint = "--json prints to standard output; to write a file give --json-file FILE"
+    evaluate.add_argument(
+        "--scores",
+        type=arguments.file_path,
+        metavar="FILE",
+        help="score (log-odds in nats), P(spam) and verdict of each message, as TSV",
+    )
+    evaluate.add_argument(
+        "--plot", type=arguments.file_path, metavar="FILE.png", help="ROC, learning curve and histograms"
+    )
+    evaluate.add_argument("--redis", metavar="URL", help="count in a temporary model there instead of in memory")
+
+
+def _add_tune(commands: Commands) -> None:
+    tune = add_command(
+        commands,
+        "tune",
+        "what other thresholds would have done to the mail labelled last",
+        details="With --with it says which verdicts another configuration would change.",
+        examples=("nbstream tune", "nbstream tune --with other.yaml --plot tune.svg"),
+        exit_codes={78: "A picture needs matplotlib, which is not installed."},
+    )
+    tune.add_argument(
+        "--with",
+        dest="other",
+        type=arguments.file_path,
+        metavar="FILE",
+        help="compare the verdict section of this configuration",
+    )
+    tune.add_argument(
+        "--plot",
+        type=arguments.plot_file,
+        metavar="FILE.svg|png|pdf",
+        help="DET curve, costs, and errors by threshold",
+    )
+    tune.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def _add_replay(commands: Commands) -> None:
+    replay = add_command(
+        commands,
+        "replay",
+        "send a labelled corpus through a running daemon: its next hop gets the mail, its model learns",
+        details="It prints how good the verdicts were. Give it a daemon of its own.",
+        examples=("nbstream replay index.tsv", "nbstream replay index.tsv --limit 3000 --skip 1000 --json"),
+    )
+    replay.add_argument(
+        "index", type=arguments.file_path, metavar="INDEX", help="lines of label<TAB>path, in stream order"
+    )
+    replay.add_argument(
+        "--smtp",
+        type=arguments.server_address,
+        metavar="HOST:PORT",
+        help="the daemon's SMTP listener (default: as configured)",
+    )
+    replay.add_argument(
+        "--feedback",
+        choices=("immediate", "errors", "unsure", "none"),
+        default="immediate",
+        help="for which messages the label is sent back (default: immediate, which is each at once)",
+    )
+    replay.add_argument("--limit", type=arguments.whole_number, metavar="N", help="only the first N messages")
+    replay.add_argument(
+        "--skip", type=arguments.whole_number, default=0, metavar="N", help="leave the first N out of the measures"
+    )
+    replay.add_argument("--json", action="store_true", help="the result as one JSON object")
+
+
+def _add_bench(commands: Commands) -> None:
+    bench = add_command(
+        commands,
+        "bench",
+        "measure what a check and a lesson cost on this machine",
+        details="It takes some seconds, and needs no mail. The daemon and its model are left alone: it starts a "
+        "private Redis, on the disk of state_dir if that folder is there, and removes it. What else runs on the "
+        "machine makes the figures worse.",
+        examples=("nbstream bench", "nbstream bench --mail ~/Maildir --json"),
+        exit_codes={
+            75: "The private Redis or the daemon that is measured does not start, or does not answer in time."
+        },
+    )
+    bench.add_argument(
+        "--mail",
+        nargs="+",
+        type=arguments.nonempty_path,
+        metavar="PATH",
+        help="messages, mboxes, folders to measure with (default: generated mail)",
+    )
+    bench.add_argument(
+        "--messages",
+        type=arguments.whole_number,
+        default=1000,
+        metavar="N",
+        help="how many messages, at least 20; one half is taught, the other one is checked (default: 1000)",
+    )
+    bench.add_argument(
+        "--seed",
+        type=arguments.whole_number,
+        default=17,
+        metavar="S",
+        help="which mail is generated (default: 17)",
+    )
+    bench.add_argument("--json", action="store_true", help="one JSON object")
+
+
+_IN_ORDER_OF_HELP = (
+    _add_serve,
+    _add_reload,
+    _add_ui,
+    _add_doctor,
+    _add_config,
+    _add_check,
+    _add_explain,
+    _add_learn,
+    _add_quarantine,
+    _add_status,
+    _add_top_tokens,
+    _add_history,
+    _add_undo,
+    _add_forget_auto,
+    _add_transfer,
+    _add_migrate,
+    _add_evaluate,
+    _add_tune,
+    _add_replay,
+    _add_bench,
+)
