@@ -1,4 +1,4 @@
-"""A Postfix in a folder of its own, with the pieces of ``deploy/postfix``, or others, added as their guide says.
+"""A Postfix in a folder of its own, which the commands of a guide connect to nbstream as they stand there.
 
 It serves example.org with the mailboxes ann, bob and full; team@example.org is an alias of ann's. 127.0.0.1 is its
 network; 127.0.0.2, which Linux takes for loopback as well, is a stranger.
@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import signal
 import smtplib
 import socketserver
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import chown, rmtree
 
-from tests.handbook.pages import page
+from tests.handbook.pages import fenced, page, section
 from tests.integration.daemon import DEADLINE_SECONDS, free_port, wait_until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -80,45 +79,84 @@ postlog unix-dgram n - n - 1 postlogd
 """
 
 
+PIECES = ("postfix", "lmtp")
+"""Folders of ``deploy`` that the commands of the guides copy from."""
+GUARD = ("postfix.md", "Guard the feedback addresses")
+SERVICES = ("postfix.md", "The way to nbstream and back")
+AFTER_QUEUE = (GUARD, SERVICES, ("postfix.md", "After the queue"))
+BEFORE_QUEUE = (GUARD, SERVICES, ("postfix.md", "Before the queue"))
+MILTER = (("postfix.md", "Milter"),)
+LMTP = (GUARD, ("next-hop.md", "Postfix, nbstream, Dovecot by LMTP"))
+WAY_BACK = ("postfix.md", "The way back")
+
+_SHELL = """\
+postconf() {{ case "$1" in -c) "{postconf}" "$@" ;; *) "{postconf}" -c "{etc}" "$@" ;; esac }}
+postfix() {{ case "$1" in reload) ;; *) "{postfix}" -c "{etc}" "$@" ;; esac }}
+install() {{ :; }}
+systemctl() {{ :; }}
+systemd-tmpfiles() {{ :; }}
+doveadm() {{ :; }}
+cp() {{ :; }}
+"""
+
+
 class Postfix:
-    """The configuration in ``folder`` and, within ``running``, the processes; ``program`` finds Postfix's own."""
+    """The configuration in ``folder`` and, within ``running``, the processes; ``program`` finds Postfix's own.
+
+    ``steps`` are pages of the guides with headings whose commands connect it; ``main`` and ``services`` are what
+    its main.cf and master.cf have besides. ``pieces`` are texts in the place of files of ``deploy``.
+    """
 
     def __init__(
         self,
         folder: Path,
         program: Callable[[str], str],
-        main: Sequence[Path] = (DEPLOY / "postfix" / "main.cf",),
-        master: Path = DEPLOY / "postfix" / "master.cf",
-        guide: str = "guides/postfix.md",
+        steps: Sequence[tuple[str, str]] = AFTER_QUEUE,
+        main: str = "",
+        services: str = "",
+        pieces: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder
         self.program = program
-        self._guide = guide
         self.outside, self.submission, self.filter, self.reinjection = (free_port() for _ in range(4))
         for name in ("etc", "queue", "data", "mail"):
             (folder / name).mkdir()
-        self._write("main.cf", MAIN.format(folder=folder, limit=MESSAGE_SIZE_LIMIT), *main)
-        self._write("master.cf", MASTER.format(outside=self.outside, submission=self.submission), master)
-        for name, *options in self._commands():
-            subprocess.run(self._command(name, *options), check=True, timeout=30)
+        self._write("main.cf", MAIN.format(folder=folder, limit=MESSAGE_SIZE_LIMIT) + main)
+        self._write("master.cf", MASTER.format(outside=self.outside, submission=self.submission) + services)
+        for path in (path for name in PIECES for path in (DEPLOY / name).glob("*.cf")):
+            name = path.relative_to(DEPLOY).as_posix()
+            copy = folder / "deploy" / name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(self.own((pieces or {}).get(name, path.read_text())))
+        self.follow(*steps)
+
+    def follow(self, *steps: tuple[str, str]) -> None:
+        """Run the commands below these headings of the guides."""
+        shell = _SHELL.format(
+            postconf=self.program("postconf"), postfix=self.program("postfix"), etc=self.folder / "etc"
+        )
+        commands = "".join(
+            block for name, heading in steps for block in fenced(section(page(f"guides/{name}"), heading), "sh")
+        )
+        words = ["bash", "-euc", shell + self.own(commands)]
+        result = subprocess.run(words, cwd=self.folder, timeout=60, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stderr
+        self._cool()
 
     def own(self, text: str) -> str:
         """The text of a piece with the ports, and the name of the service on port 25, that are in use here."""
         text = text.replace("127.0.0.1]:10025", f"127.0.0.1]:{self.filter}")
         text = text.replace("127.0.0.1:10025", f"127.0.0.1:{self.filter}")
         text = text.replace("127.0.0.1:10026", f"127.0.0.1:{self.reinjection}")
-        return text.replace("smtp/inet/", f"127.0.0.1:{self.outside}/inet/")
+        return text.replace("smtp/inet", f"127.0.0.1:{self.outside}/inet")
 
-    def _write(self, name: str, base: str, *pieces: Path) -> None:
-        path = self.folder / "etc" / name
-        path.write_text(_without_overridden(base + self.own("".join(piece.read_text() for piece in pieces))))
-        os.utime(path, (0, 0))  # Postfix waits two seconds for a file that has just been written to cool down
+    def _write(self, name: str, text: str) -> None:
+        (self.folder / "etc" / name).write_text(_without_overridden(text))
 
-    def _commands(self) -> Iterator[list[str]]:
-        """The commands of the guide that change a service."""
-        for line in page(self._guide).splitlines():
-            if line.strip().startswith("postconf -P"):
-                yield shlex.split(self.own(line))
+    def _cool(self) -> None:
+        """Date the files back: Postfix waits two seconds for one that has just been written."""
+        for name in ("main.cf", "master.cf"):
+            os.utime(self.folder / "etc" / name, (0, 0))
 
     def postconf(self, *options: str) -> str:
         """What Postfix reads from its configuration."""

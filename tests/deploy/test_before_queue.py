@@ -13,13 +13,12 @@ from pathlib import Path
 import pytest
 
 from nbstream import config
-from tests.deploy.postfix import DEPLOY, FRIEND, STRANGER, Postfix, logins, open_folder
+from tests.deploy.postfix import BEFORE_QUEUE, DEPLOY, FRIEND, STRANGER, Postfix, logins, open_folder
 from tests.handbook.pages import page
 from tests.integration.daemon import DaemonProcess, wait_until
 from tests.listeners.smtp.smtp_listener import HAM, SPAM
 
 SETTINGS = DEPLOY / "before-queue" / "nbstream.yaml"
-GUIDE = "guides/before-queue.md"
 SENDER = "someone@elsewhere.example"
 PRIZE = "Subject: m-{}\nFrom: win@example.com\n\nClaim your free prize now, winner\n"
 LUNCH = "Subject: m-{}\nFrom: ann@example.org\n\nShall we have lunch on Friday?\n"
@@ -68,7 +67,7 @@ def site(program: Callable[[str], str], redis_binary: Path) -> Iterator[Site]:
     if os.geteuid() != 0:
         pytest.skip("only root can start Postfix")
     with open_folder() as folder:
-        postfix = Postfix(folder, program, guide=GUIDE)
+        postfix = Postfix(folder, program, BEFORE_QUEUE)
         settings = folder / "nbstream.yaml"
         text = postfix.own(SETTINGS.read_text()).replace("/var/lib/nbstream", f"{folder}/state")
         text = text.replace("listeners:\n", "listeners:\n  http: {listen: 127.0.0.1:0}\n")

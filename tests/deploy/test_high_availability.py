@@ -156,7 +156,7 @@ def one_server(
 
 @pytest.mark.soak
 def test_nbstream_uses_no_command_of_a_cluster_but_those_of_the_page(server_program: Path, tmp_path: Path) -> None:
-    (further,) = re.findall(r"`(\+cluster[^`]+)`", page("guides/redis-cluster.md").replace("\n", " "))
+    (further,) = re.findall(r"`(\+cluster[^`]+)`", page("guides/high-availability.md").replace("\n", " "))
     (user,) = re.findall(r"^user nbstream .*$", (FILES / "redis.conf").read_text(), re.MULTILINE)
     password = tmp_path / "redis.password"
     password.write_text("CHANGE-NBSTREAM\n")

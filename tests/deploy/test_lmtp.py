@@ -18,11 +18,10 @@ from nbstream.delivery.next_hop_connection import SmtpServer
 from nbstream.delivery.settings import ServerNextHopSetting
 from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from tests.deploy.lmtp import PIECES, LmtpDovecot
-from tests.deploy.postfix import DEPLOY, STRANGER, Postfix, logins, open_folder
+from tests.deploy.postfix import LMTP, STRANGER, Postfix, logins, open_folder
 from tests.integration.daemon import DaemonProcess, wait_until
 
 SETTINGS = PIECES / "nbstream.yaml"
-MAIN = (DEPLOY / "postfix" / "main.cf", PIECES / "main.cf")
 SENDER = "someone@elsewhere.example"
 
 # What the servers on the way, and nbstream, put on top of a message.
@@ -64,7 +63,7 @@ class Site:
 def site(program: Callable[[str], str], redis_binary: Path, dovecot: LmtpDovecot) -> Iterator[Site]:
     program("postfix")
     with open_folder() as folder:
-        postfix = Postfix(folder, program, MAIN, PIECES / "master.cf", guide="guides/next-hop.md")
+        postfix = Postfix(folder, program, LMTP)
         settings = folder / "nbstream.yaml"
         text = postfix.own(SETTINGS.read_text()).replace("/var/lib/nbstream", f"{folder}/state")
         text = text.replace("listeners:\n", "listeners:\n  http: null\n")

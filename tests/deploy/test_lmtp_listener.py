@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.lmtp import PIECES, LmtpDovecot
-from tests.deploy.postfix import DEPLOY, STRANGER, Postfix, logins, open_folder
+from tests.deploy.postfix import LMTP, STRANGER, Postfix, logins, open_folder
 from tests.integration.daemon import DaemonProcess, wait_until
 
 SENDER = "someone@elsewhere.example"
@@ -40,16 +40,11 @@ def site(request: pytest.FixtureRequest, program: Callable[[str], str], redis_bi
         dovecot = LmtpDovecot(folder / "dovecot", program)
         # As the guide to the next hop says: lmtp in place of smtp, and no limit of recipients.
         master = re.sub(r"\bsmtp(_|$)", r"lmtp\1", (PIECES / "master.cf").read_text(), flags=re.MULTILINE)
-        main = (PIECES / "main.cf").read_text().replace("nbstream_destination_recipient_limit = 1", "")
         listen = f"unix:{folder}/lmtp" if request.param == "unix" else "127.0.0.1:10025"
+        postfix = Postfix(folder, program, LMTP, pieces={"lmtp/master.cf": master})
+        postfix.postconf("-X", "nbstream_destination_recipient_limit")
         if request.param == "unix":
-            main = main.replace("nbstream:[127.0.0.1]:10025", f"nbstream:{listen}")
-        for name, text in (("main.cf", main), ("master.cf", master)):
-            (folder / name).write_text(text)
-        postfix = Postfix(
-            *(folder, program, (DEPLOY / "postfix" / "main.cf", folder / "main.cf"), folder / "master.cf"),
-            guide="guides/next-hop.md",
-        )
+            postfix.postconf("-e", f"virtual_transport=nbstream:{listen}")
         settings, address = folder / "nbstream.yaml", postfix.own(listen)
         mode = " mode=0666" if address.startswith("unix:") else ""
         settings.write_text(

@@ -349,11 +349,3 @@ def test_mutt(site: Site, program: Callable[[str], str]) -> None:
     site.unlearn(message)
     (saved,) = (site.home / "Maildir/.Junk/cur").iterdir()
     assert saved.read_bytes().endswith(b"\n\nClaim your free prize now.\nread in mutt\n")
-
-
-def test_the_page_shows_the_pieces_as_they_are() -> None:
-    text = page("guides/pipe.md")
-    for piece in PIECES.iterdir():
-        if piece.name != SCRIPT.name:
-            lines = "".join(f"    {line}".rstrip() + "\n" for line in piece.read_text().splitlines())
-            assert lines in text, piece.name

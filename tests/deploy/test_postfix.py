@@ -12,7 +12,18 @@ import pytest
 
 from nbstream import config
 from nbstream.delivery.settings import ServerNextHopSetting
-from tests.deploy.postfix import DEPLOY, FRIEND, MESSAGE_SIZE_LIMIT, STRANGER, Postfix, logins, open_folder
+from tests.deploy.postfix import (
+    AFTER_QUEUE,
+    DEPLOY,
+    FRIEND,
+    MESSAGE_SIZE_LIMIT,
+    MILTER,
+    STRANGER,
+    WAY_BACK,
+    Postfix,
+    logins,
+    open_folder,
+)
 from tests.integration.daemon import DaemonProcess, command, wait_until
 
 SETTINGS = DEPLOY / "postfix" / "nbstream.yaml"
@@ -86,6 +97,29 @@ def test_the_feedback_addresses_are_in_the_guarded_domain(postfix: Postfix) -> N
     domain = entries(postfix, "nbstream_feedback_domain")
     assert feedback.spam_address == f"spam@{domain}"
     assert feedback.ham_address == f"ham@{domain}"
+
+
+def test_what_the_site_had_stays_and_the_way_back_leads_to_it(program: Callable[[str], str]) -> None:
+    program("postconf")
+    names = ("transport_maps", "smtpd_relay_restrictions", "smtpd_restriction_classes", "smtpd_milters")
+    main = "transport_maps = inline:{ other.example=discard }\nsmtpd_milters = inet:127.0.0.1:8891\n"
+    main += "smtpd_restriction_classes = mine\nmine = permit\n"
+    with open_folder() as folder:
+        postfix = Postfix(folder, program, (), main)
+        services, before = postfix.postconf("-M"), {name: entries(postfix, name) for name in names}
+
+        postfix.follow(*AFTER_QUEUE, *MILTER)
+        once = {name: entries(postfix, name) for name in names}
+        postfix.follow(*AFTER_QUEUE, *MILTER)
+        twice = {name: entries(postfix, name) for name in names}
+        postfix.follow(WAY_BACK)
+
+        assert once == twice
+        assert all(value in once[name] and value != once[name] for name, value in before.items())
+        assert {name: entries(postfix, name) for name in names} == before
+        assert postfix.postconf("-M") == services
+        assert "content_filter" not in service(postfix, postfix.outside)
+        assert "nbstream" not in postfix.postconf("-n")
 
 
 @dataclass(slots=True)
@@ -176,7 +210,7 @@ def test_a_long_line_arrives_as_it_was(site: Site) -> None:
 )
 def test_a_stranger_is_refused_at_every_spelling_of_a_feedback_address(site: Site, address: str) -> None:
     code, text = site.postfix.answer(STRANGER, address)
-    assert 550 <= code <= 554, text
+    assert code >= 450, text  # 454 where the site has defer_unauth_destination, as Debian
 
 
 def test_a_client_of_the_own_networks_teaches(site: Site) -> None:

@@ -28,6 +28,13 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+def section(text: str, heading: str) -> str:
+    """What stands below a heading of a page, up to the next one of any level."""
+    found = re.search(rf"^##+ {re.escape(heading)}\n(.*?)(?=^##+ |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert found, heading
+    return found[1]
+
+
 def fenced(text: str, language: str | None = None) -> list[str]:
     """The contents of the fenced blocks, of this language (empty where none is named) or of any."""
     blocks = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)

@@ -109,15 +109,6 @@ def test_mail_of_other_users_is_learned_in_one_call_as_its_files_are(tmp_path: P
     assert "5 already" in run(f"nbstream learn spam {folder}", tmp_path)
 
 
-def test_the_ten_lines_for_postfix_are_those_of_the_guide() -> None:
-    section = README.read_text().partition("\n## Behind Postfix\n")[2].partition("\n## ")[0]
-    commands = [command.strip() for line in indented(section) for command in line.split(" && ")]
-    guide = [line.partition("  #")[0].strip() for line in indented(page("guides/postfix.md"))]
-
-    assert len(indented(section)) == 10
-    assert [command for command in commands if command not in guide] == []
-
-
 CONFIGURATIONS = [(name_of(path), block) for path in PAGES for block in fenced(path.read_text(), "yaml")]
 
 

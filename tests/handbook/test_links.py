@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import nbstream
-from tests.handbook.pages import DEPLOY_README, PAGES, README, ROOT, WRITTEN, name_of, page
+from tests.handbook.pages import DEPLOY_README, PAGES, README, ROOT, name_of, page
 from tests.test_layers import LAYERS
 
 PACKAGE = Path(nbstream.__file__).parent
@@ -67,17 +67,6 @@ def test_the_packages_are_listed_as_the_layers_lie() -> None:
     ranks = [number for name in listed for number, layer in enumerate(LAYERS) if name in layer]
     assert set(listed) == set().union(*LAYERS)
     assert ranks == sorted(ranks)
-
-
-def test_the_readme_is_short_and_every_page_is_reached_from_it() -> None:
-    text = README.read_text()
-    linked = {
-        name_of((ROOT / link.partition("#")[0]).resolve()) for link in re.findall(r"\]\((docs/[^)]+)\)", text)
-    }
-
-    assert len(text.splitlines()) <= 150
-    explained_by_others = {path for path in map(name_of, WRITTEN) if path.startswith("docs/explanation/")}
-    assert {name_of(path) for path in WRITTEN} - explained_by_others - linked == set()
 
 
 def test_no_built_page_is_committed() -> None:
