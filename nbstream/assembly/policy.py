@@ -6,17 +6,15 @@ from typing import TYPE_CHECKING
 
 from nbstream.filter import FilterPolicy
 from nbstream.mail import mime
-from nbstream.policy.actions import VerdictActions
-from nbstream.policy.header import FieldTemplate, HeaderPolicy
+from nbstream.policy.header import HeaderPolicy
 from nbstream.policy.message_reader import MessageReader
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
 from nbstream.policy.settings import FalsePositiveCost, FalsePositiveRate
 from nbstream.policy.thresholds import FalsePositiveBudget, Threshold, ThresholdPolicy, threshold_of_cost_ratio
-from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
-    from nbstream.policy.settings import ActionsSettings, VerdictSettings
+    from nbstream.policy.settings import VerdictSettings
 
 
 def make_policy(settings: Settings) -> ThresholdPolicy:
@@ -49,14 +47,10 @@ def _reject_threshold(threshold: float | FalsePositiveCost | FalsePositiveRate |
 def make_rules(settings: Settings) -> RecipientRules:
     """Return the policies and actions by recipient."""
     rules = [
-        RecipientRule.at_position(position, rule.match, _make_policy(rule.verdict), _make_actions(rule.actions))
+        RecipientRule.at_position(position, rule.match, _make_policy(rule.verdict), rule.actions)
         for position, rule in enumerate(settings.recipients)
     ]
-    return RecipientRules.build(make_policy(settings), _make_actions(settings.actions), rules)
-
-
-def _make_actions(actions: ActionsSettings) -> VerdictActions:
-    return VerdictActions(actions.ham, actions.unsure, actions.spam, actions.reject)
+    return RecipientRules.build(make_policy(settings), settings.actions, rules)
 
 
 def make_filter_policy(settings: Settings) -> FilterPolicy:
@@ -67,19 +61,7 @@ def make_filter_policy(settings: Settings) -> FilterPolicy:
 
 def make_header_policy(settings: Settings) -> HeaderPolicy:
     """Return what is done to the header of checked mail."""
-    headers = settings.headers
-    return HeaderPolicy(
-        settings.model.name,
-        shows_clues=headers.clues,
-        own_field=headers.own_field,
-        templates=tuple(
-            FieldTemplate(field.name, field.value, frozenset(map(Verdict, field.verdicts)))
-            for field in headers.fields
-        ),
-        removals=headers.removals,
-        subject_tag=headers.subject_tag or "",
-        observes=headers.mode == "observe",
-    )
+    return HeaderPolicy(settings.model.name, settings.headers)
 
 
 def make_message_reader(settings: Settings) -> MessageReader:

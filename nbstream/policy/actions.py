@@ -11,8 +11,6 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nbstream.policy.verdict import Verdict
-
 _ADDRESS = re.compile(r"[!-;=?A-~]{1,64}@[!-;=?A-~]{1,253}")
 
 
@@ -60,21 +58,3 @@ class Action:
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.address}" if self.address else str(self.kind)
-
-
-_PASS, _REJECT = Action(ActionKind.PASS), Action(ActionKind.REJECT)
-
-
-@dataclass(frozen=True, slots=True)
-class VerdictActions:
-    """The action of each verdict."""
-
-    ham: Action = _PASS
-    unsure: Action = _PASS
-    spam: Action = _PASS
-    reject: Action = _REJECT
-
-    def for_verdict(self, verdict: Verdict) -> Action:
-        """Return the action for a message with this verdict."""
-        action: Action = getattr(self, verdict.value)
-        return action

@@ -16,53 +16,20 @@ from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from nbstream.mail.header_edits import HeaderEdits
+from nbstream.policy.settings import OWN_FIELD, SPAMASSASSIN_FIELDS, HeaderFieldSettings, HeadersSettings
 from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
     from nbstream.bayes.clues import Clue
     from nbstream.policy.verdict import Thresholds
 
-MAX_NAME_CHARACTERS = 60
-
-_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9-]{{0,{MAX_NAME_CHARACTERS - 1}}}")
-
-# The registered fields of mail that carry addresses, its way, its content or its threads (RFC 5322, RFC 2045,
-# RFC 2919, RFC 2369, RFC 6376, RFC 8601, RFC 8617), and what mailboxes go by.
-_STRUCTURAL_NAMES = frozenset(
-    {"from", "sender", "reply-to", "to", "cc", "bcc", "date", "subject", "comments", "keywords", "mime-version"}
-    | {"message-id", "in-reply-to", "references", "return-path", "received", "received-spf", "delivered-to"}
-    | {"authentication-results", "autocrypt", "auto-submitted", "precedence", "encrypted", "original-recipient"}
-    | {"disposition-notification-to", "errors-to", "envelope-to", "status", "x-status", "x-original-to", "x-uidl"}
-    | {"x-loop"}
-)
-_STRUCTURAL_PREFIXES = ("resent-", "content-", "list-", "dkim-", "domainkey-", "arc-", "original-", "x-mozilla-")
-
-
-def require_own_name(name: str) -> str:
-    """Return the name of a field that nbstream may write or remove. Raises ValueError, "must be ..."."""
-    if not _NAME.fullmatch(name):
-        raise ValueError(
-            f"must be the name of a header field: letters, digits and -, {MAX_NAME_CHARACTERS} at most"
-        )
-    lower = name.lower()
-    if lower in _STRUCTURAL_NAMES or lower.startswith(_STRUCTURAL_PREFIXES):
-        raise ValueError("must be a field that no mail server or mail program acts on, such as X-Spam")
-    return name
-
-
 # What nbstream writes into mail, and therefore removes from all that comes in and all that is taught.
 #
 # Rules: whoever sent a message may have written the same. A filter beside this one needs other names, or each
 # would remove what the other has written.
 
-OWN_FIELD = "X-Nbstream"
-"""The name of our own field where the configuration gives no other."""
 QUARANTINE_FIELD = "X-Nbstream-Quarantine"
 """The first field of a file in the quarantine: what the quarantine has to know of the message."""
-MAX_TAG_BYTES = 44
-"""The longest tag of the Subject, in UTF-8. With a space after it, one encoded word holds it (RFC 2047 2)."""
-SPAMASSASSIN_FIELDS = ("X-Spam-Flag", "X-Spam-Status", "X-Spam-Level")
-"""SpamAssassin's fields, which sieve scripts and mail programs read."""
 
 
 @dataclass(frozen=True)
@@ -97,86 +64,6 @@ class FilterMarks:
         """The names of all fields: every copy that arrives from outside is removed."""
         own = (self.own_field, self.clues_field, self.guard_field, self.recipient_field, QUARANTINE_FIELD)
         return (*self.verdict_fields, *own)
-
-
-# The fields that carry a verdict: a name, and a value with placeholders such as ``{verdict}``.
-#
-# Rules: a value is one line of ASCII. Nothing of the message enters it.
-
-PLACEHOLDERS = (
-    *("verdict", "flag", "probability", "score", "required"),
-    *("stars", "id", "reason", "model"),
-)
-"""What a value may contain in braces."""
-
-
-MAX_TEMPLATE_CHARACTERS = 200
-
-
-ALL_VERDICTS = frozenset(Verdict)
-
-
-_MAX_LINE_CHARACTERS = 998  # RFC 5322 2.1.1
-
-
-_ALLOWED_VALUE = (
-    f"must be one line of at most {MAX_TEMPLATE_CHARACTERS} printable ASCII characters, "
-    f"with no placeholders but {{{'} {'.join(PLACEHOLDERS)}}} (a brace itself is doubled)"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class FieldTemplate:
-    """A field that is written for messages with one of these verdicts."""
-
-    name: str
-    value: str
-    verdicts: frozenset[Verdict] = ALL_VERDICTS
-
-    @property
-    def placeholders(self) -> frozenset[str]:
-        """The placeholders in the value."""
-        return frozenset(name for _, name, _, _ in string.Formatter().parse(self.value) if name)
-
-    @property
-    def shows_stars(self) -> bool:
-        """Whether the field shows the score as stars, which scripts file by."""
-        return "stars" in self.placeholders
-
-    @property
-    def verdict_names(self) -> tuple[str, ...]:
-        """The verdicts in their order, as the configuration names them."""
-        return tuple(verdict.value for verdict in Verdict if verdict in self.verdicts)
-
-    def render(self, values: Mapping[str, str]) -> tuple[str, str]:
-        """Return name and value; ``values`` has the placeholders of the value."""
-        value = self.value.format_map(values)
-        return self.name, value[: _MAX_LINE_CHARACTERS - len(self.name) - 2]
-
-
-def require_field_value(value: str) -> str:
-    """Return the template of a value. Raises ValueError, "must be ..."."""
-    try:
-        pieces = list(string.Formatter().parse(value))
-    except ValueError:
-        raise ValueError(_ALLOWED_VALUE) from None
-    names = [piece[1:] for piece in pieces if piece[1] is not None]
-    is_plain = all(name in PLACEHOLDERS and not spec and not conversion for name, spec, conversion in names)
-    is_line = value.isascii() and value.isprintable() and len(value) <= MAX_TEMPLATE_CHARACTERS
-    if not is_plain or not is_line:
-        raise ValueError(_ALLOWED_VALUE)
-    return value
-
-
-_FLAG, _STATUS, _LEVEL = SPAMASSASSIN_FIELDS
-
-
-SPAMASSASSIN_TEMPLATES = (
-    FieldTemplate(_FLAG, "YES", frozenset(verdict for verdict in Verdict if verdict.is_spam)),
-    FieldTemplate(_STATUS, "{flag}, score={score} required={required}"),
-    FieldTemplate(_LEVEL, "{stars}"),
-)
-"""The default: SpamAssassin's fields."""
 
 
 # The verdict in numbers and words for programs: scores that they compare, and the value of our own field.
@@ -311,29 +198,25 @@ class CheckedMail(Protocol):
 
 @dataclass(frozen=True)
 class HeaderPolicy:
-    """Which fields are written, and which are removed.
+    """Which fields are written, and which are removed: the section ``headers``, for one model.
 
-    ``model_name`` is the model that the fields name. ``shows_clues``: the header names the strongest clues.
-    ``templates`` are the fields beside our own, ``removals`` the names of other filters' fields that are removed
-    by verdict. ``subject_tag`` is put before the Subject of spam; it is empty where there is none. ``observes``:
-    this is a trial. Nothing but our own field is written, nothing else is changed, and no action is taken.
+    Where the section observes, this is a trial: nothing but our own field is written, nothing else is changed, and
+    no action is taken.
     """
 
     model_name: str
-    shows_clues: bool = True
-    own_field: str = OWN_FIELD
-    templates: tuple[FieldTemplate, ...] = SPAMASSASSIN_TEMPLATES
-    removals: Mapping[Verdict, tuple[str, ...]] = field(default_factory=dict)
-    subject_tag: str = ""
-    observes: bool = False
+    headers: HeadersSettings = field(default_factory=HeadersSettings)
+
+    @property
+    def observes(self) -> bool:
+        """Whether this is a trial."""
+        return self.headers.mode == "observe"
 
     @cached_property
     def marks(self) -> FilterMarks:
         """What this filter writes into mail, and therefore removes from all that comes in."""
-        templates = () if self.observes else self.templates
-        return FilterMarks(
-            self.own_field, tuple(dict.fromkeys(template.name for template in templates)), self.subject_tag
-        )
+        names = [] if self.observes else [field.name for field in self.headers.fields]
+        return FilterMarks(self.headers.own_field, tuple(dict.fromkeys(names)), self.headers.subject_tag or "")
 
     @property
     def removed_from_incoming(self) -> tuple[str, ...]:
@@ -341,19 +224,21 @@ class HeaderPolicy:
         return self.marks.names
 
     @cached_property
-    def _by_verdict(self) -> Mapping[Verdict, tuple[tuple[FieldTemplate, ...], frozenset[str], HeaderEdits]]:
-        """The templates of each verdict, what they need of the check, and the edits without the added fields."""
+    def _by_verdict(self) -> Mapping[Verdict, tuple[tuple[HeaderFieldSettings, ...], frozenset[str], HeaderEdits]]:
+        """The fields of each verdict, what they need of the check, and the edits without the added fields."""
         return {verdict: self._verdict_edits(verdict) for verdict in Verdict}
 
-    def _verdict_edits(self, verdict: Verdict) -> tuple[tuple[FieldTemplate, ...], frozenset[str], HeaderEdits]:
-        templates = tuple(template for template in self.templates if verdict in template.verdicts)
-        placeholders = frozenset(chain.from_iterable(template.placeholders for template in templates)) - {"model"}
+    def _verdict_edits(
+        self, verdict: Verdict
+    ) -> tuple[tuple[HeaderFieldSettings, ...], frozenset[str], HeaderEdits]:
+        fields = tuple(field for field in self.headers.fields if verdict in field.verdicts)
+        placeholders = frozenset(chain.from_iterable(field.placeholders for field in fields)) - {"model"}
         edits = HeaderEdits(
-            removed_names=self.marks.names + self.removals.get(verdict, ()),
+            removed_names=self.marks.names + self.headers.removals.get(verdict, ()),
             guard=self.marks.guard_field,
-            subject_tag=self.subject_tag if verdict.is_spam else "",
+            subject_tag=self.marks.subject_tag if verdict.is_spam else "",
         )
-        return templates, placeholders, edits
+        return fields, placeholders, edits
 
     @cached_property
     def removal_edits(self) -> HeaderEdits:
@@ -368,15 +253,15 @@ class HeaderPolicy:
         redirected, where it had one alone: with several, whoever reads the message would learn of the others, and
         some of them may be recipients by Bcc.
         """
-        own = (self.own_field, self._own_value(check, treatment))
+        own = (self.headers.own_field, self._own_value(check, treatment))
         if self.observes:
             return replace(self.removal_edits, added=(own,))
-        templates, placeholders, edits = self._by_verdict[check.verdict]
+        fields, placeholders, edits = self._by_verdict[check.verdict]
         values = {name: _PLACEHOLDER_VALUES[name](check) for name in placeholders}
         values["model"] = self.model_name
-        added = [template.render(values) for template in templates]
+        added = [field.render(values) for field in fields]
         added.append(own)
-        if self.shows_clues and check.clues:
+        if self.headers.clues and check.clues:
             added.append((self.marks.clues_field, clues_field_value(check.clues)))
         if redirected_from and _fits_field(self.marks.recipient_field, redirected_from):
             added.append((self.marks.recipient_field, redirected_from))
@@ -384,8 +269,9 @@ class HeaderPolicy:
 
     def release_edits(self, check: CheckedMail) -> HeaderEdits:
         """Return the edits for a message that a person releases as ham: no field shows its score as stars."""
-        kept = tuple(template for template in self.templates if not template.shows_stars)
-        edits = replace(self, templates=kept, shows_clues=False).edits(check)
+        kept = tuple(field for field in self.headers.fields if not field.shows_stars)
+        released = replace(self, headers=self.headers.model_copy(update={"fields": kept, "clues": False}))
+        edits = released.edits(check)
         return replace(edits, removed_names=self.marks.names)
 
     def _own_value(self, check: CheckedMail, treatment: str) -> str:

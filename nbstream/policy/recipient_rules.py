@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from nbstream.policy.actions import Action, ActionKind, VerdictActions
+from nbstream.policy.actions import Action, ActionKind
 from nbstream.policy.address_patterns import first_matching_pattern
+from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.policy.verdict import Thresholds, Verdict
 
@@ -48,7 +49,7 @@ class RecipientTreatment:
     name: str
     position: int
     policy: ThresholdPolicy
-    actions: VerdictActions
+    actions: ActionsSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class RecipientRule:
 
     @classmethod
     def at_position(
-        cls, position: int, pattern: AddressPattern, policy: ThresholdPolicy, actions: VerdictActions
+        cls, position: int, pattern: AddressPattern, policy: ThresholdPolicy, actions: ActionsSettings
     ) -> RecipientRule:
         """Return the rule at this position of the file, from 0 on."""
         local = pattern.text.rpartition("@")[0] or pattern.text
@@ -78,7 +79,7 @@ class RecipientRules:
 
     @classmethod
     def build(
-        cls, policy: ThresholdPolicy, actions: VerdictActions, rules: Sequence[RecipientRule] = ()
+        cls, policy: ThresholdPolicy, actions: ActionsSettings, rules: Sequence[RecipientRule] = ()
     ) -> RecipientRules:
         """Return the rules with the default treatment of this policy and these actions."""
         patterns = tuple(rule.pattern for rule in rules)

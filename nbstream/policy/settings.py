@@ -9,6 +9,7 @@ one key. Then the rule is checked like the top itself, with all that it has inhe
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
@@ -32,13 +33,6 @@ from nbstream.policy.config_bounds import (
     MAX_FALSE_POSITIVE_RATE,
     MAX_RECIPIENT_RULES,
     MIN_FALSE_POSITIVE_RATE,
-)
-from nbstream.policy.header import (
-    MAX_TAG_BYTES,
-    OWN_FIELD,
-    SPAMASSASSIN_TEMPLATES,
-    require_field_value,
-    require_own_name,
 )
 from nbstream.policy.verdict import Verdict
 from nbstream.settings.values import Networks, Probability, Section, read_network
@@ -282,6 +276,11 @@ class ActionsSettings(Section):
     reject: MessageAction = Action(ActionKind.REJECT)
     """The action for a message whose verdict is reject, which only ``verdict.reject`` can give."""
 
+    def for_verdict(self, verdict: Verdict) -> Action:
+        """Return the action for a message with this verdict."""
+        action: Action = getattr(self, verdict.value)
+        return action
+
 
 def read_address_pattern(value: object) -> AddressPattern:
     """Read a pattern of up to 320 characters that an address can match, such as ``*@example.org``."""
@@ -422,26 +421,78 @@ def located_error(problems: Sequence[RuleProblem]) -> ValidationError:
     return ValidationError.from_exception_data("Settings", details, hide_input=True)
 
 
-VerdictName: TypeAlias = Literal["ham", "unsure", "spam", "reject"]
+# Header fields by name.
+
+_MAX_NAME_CHARACTERS = 60
+
+_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9-]{{0,{_MAX_NAME_CHARACTERS - 1}}}")
+
+# The registered fields of mail that carry addresses, its way, its content or its threads (RFC 5322, RFC 2045,
+# RFC 2919, RFC 2369, RFC 6376, RFC 8601, RFC 8617), and what mailboxes go by.
+_STRUCTURAL_NAMES = frozenset(
+    {"from", "sender", "reply-to", "to", "cc", "bcc", "date", "subject", "comments", "keywords", "mime-version"}
+    | {"message-id", "in-reply-to", "references", "return-path", "received", "received-spf", "delivered-to"}
+    | {"authentication-results", "autocrypt", "auto-submitted", "precedence", "encrypted", "original-recipient"}
+    | {"disposition-notification-to", "errors-to", "envelope-to", "status", "x-status", "x-original-to", "x-uidl"}
+    | {"x-loop"}
+)
+_STRUCTURAL_PREFIXES = ("resent-", "content-", "list-", "dkim-", "domainkey-", "arc-", "original-", "x-mozilla-")
 
 
 def read_field_name(value: object) -> str:
     """Read the name of a header field that no mail server acts on, of at most 60 letters, digits and hyphens."""
-    return require_own_name(value if isinstance(value, str) else "")
+    name = value if isinstance(value, str) else ""
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            f"must be the name of a header field: letters, digits and -, {_MAX_NAME_CHARACTERS} at most"
+        )
+    lower = name.lower()
+    if lower in _STRUCTURAL_NAMES or lower.startswith(_STRUCTURAL_PREFIXES):
+        raise ValueError("must be a field that no mail server or mail program acts on, such as X-Spam")
+    return name
 
 
 FieldName = Annotated[str, BeforeValidator(read_field_name)]
 FieldNames = Annotated[tuple[FieldName, ...], Strict(False), Field(max_length=50)]
 
+OWN_FIELD = "X-Nbstream"
+"""The name of our own field where the configuration gives no other."""
+SPAMASSASSIN_FIELDS = ("X-Spam-Flag", "X-Spam-Status", "X-Spam-Level")
+"""SpamAssassin's fields, which sieve scripts and mail programs read."""
+MAX_TAG_BYTES = 44
+"""The longest tag of the Subject, in UTF-8. With a space after it, one encoded word holds it (RFC 2047 2)."""
+PLACEHOLDERS = (
+    *("verdict", "flag", "probability", "score", "required"),
+    *("stars", "id", "reason", "model"),
+)
+"""What the value of a field may contain in braces."""
+MAX_TEMPLATE_CHARACTERS = 200
+
+_MAX_LINE_CHARACTERS = 998  # RFC 5322 2.1.1
 _MAX_FIELDS = 20
 _MAX_OWN_FIELD_CHARACTERS = 40  # "-Continued" is appended, and a value begins on the same line
+_ALLOWED_VALUE = (
+    f"must be one line of at most {MAX_TEMPLATE_CHARACTERS} printable ASCII characters, "
+    f"with no placeholders but {{{'} {'.join(PLACEHOLDERS)}}} (a brace itself is doubled)"
+)
+
+VerdictName: TypeAlias = Literal["ham", "unsure", "spam", "reject"]
 
 
 def read_field_value(value: object) -> str:
     """Read one line of text with the placeholders of a field's value: ``{verdict}`` and others."""
     if not isinstance(value, str):
         raise ValueError("must be text (true, YES and numbers need quotes)")  # noqa: TRY004 - a problem of the file
-    return require_field_value(value)
+    try:
+        pieces = list(string.Formatter().parse(value))
+    except ValueError:
+        raise ValueError(_ALLOWED_VALUE) from None
+    names = [piece[1:] for piece in pieces if piece[1] is not None]
+    is_plain = all(name in PLACEHOLDERS and not spec and not conversion for name, spec, conversion in names)
+    is_line = value.isascii() and value.isprintable() and len(value) <= MAX_TEMPLATE_CHARACTERS
+    if not is_plain or not is_line:
+        raise ValueError(_ALLOWED_VALUE)
+    return value
 
 
 class HeaderFieldSettings(Section):
@@ -465,6 +516,21 @@ class HeaderFieldSettings(Section):
     )
     """The verdicts for which the field is written. A field may be in the list twice, for different verdicts."""
 
+    @property
+    def placeholders(self) -> frozenset[str]:
+        """The placeholders in the value."""
+        return frozenset(name for _, name, _, _ in string.Formatter().parse(self.value) if name)
+
+    @property
+    def shows_stars(self) -> bool:
+        """Whether the field shows the score as stars, which scripts file by."""
+        return "stars" in self.placeholders
+
+    def render(self, values: Mapping[str, str]) -> tuple[str, str]:
+        """Return name and value; ``values`` has the placeholders of the value."""
+        value = self.value.format_map(values)
+        return self.name, value[: _MAX_LINE_CHARACTERS - len(self.name) - 2]
+
 
 class RemovedFieldsSettings(Section):
     """The fields of other filters that are removed from a message by its verdict."""
@@ -482,10 +548,15 @@ class RemovedFieldsSettings(Section):
     """The names of the fields that are removed from a message whose verdict is reject."""
 
 
+_FLAG, _STATUS, _LEVEL = SPAMASSASSIN_FIELDS
 # Without validation, which would build the validator of the class whenever a command starts.
-_SPAMASSASSIN_FIELDS = tuple(
-    HeaderFieldSettings.model_construct(name=template.name, value=template.value, verdicts=template.verdict_names)
-    for template in SPAMASSASSIN_TEMPLATES
+_DEFAULT_FIELDS = tuple(
+    HeaderFieldSettings.model_construct(name=name, value=value, verdicts=verdicts)
+    for name, value, verdicts in (
+        (_FLAG, "YES", ("spam", "reject")),
+        (_STATUS, "{flag}, score={score} required={required}", tuple(map(str, Verdict))),
+        (_LEVEL, "{stars}", tuple(map(str, Verdict))),
+    )
 )
 
 
@@ -525,7 +596,7 @@ class HeadersSettings(Section):
     """
 
     fields: Annotated[tuple[HeaderFieldSettings, ...], Strict(False), Field(max_length=_MAX_FIELDS)] = (
-        _SPAMASSASSIN_FIELDS
+        _DEFAULT_FIELDS
     )
     """The fields beside ``own_field``: a list that replaces SpamAssassin's three. ``[]`` writes none of them, and
     leaves those of another filter alone.
@@ -591,7 +662,7 @@ class HeadersSettings(Section):
         return list(self._warnings())
 
     def _warnings(self) -> Iterator[str]:
-        has_default_fields = self.fields == _SPAMASSASSIN_FIELDS
+        has_default_fields = self.fields == _DEFAULT_FIELDS
         names = {"own_field": [self.own_field]}
         if self.mode == "mark" and not has_default_fields:
             names["fields"] = list(dict.fromkeys(field.name for field in self.fields))

@@ -71,12 +71,10 @@ def test_the_policy_is_what_the_settings_say() -> None:
         )
     )
 
-    assert (policy.observes, policy.own_field, policy.shows_clues, policy.subject_tag) == (
-        *(True, "X-Trial", False),
-        "[SPAM]",
-    )
-    assert policy.templates[0].verdicts == {Verdict.SPAM, Verdict.REJECT}
-    assert policy.removals == {Verdict.SPAM: ("X-Other",)}
+    assert (policy.observes, policy.headers.own_field, policy.headers.clues) == (True, "X-Trial", False)
+    assert policy.marks.subject_tag == "[SPAM]"
+    assert policy.headers.fields[0].verdicts == ("spam", "reject")
+    assert policy.headers.removals == {Verdict.SPAM: ("X-Other",)}
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_the_runtime_has_what_the_settings_say() -> None:
     assert runtime.rules.treatment_of("ann@strict.example").policy.spam == 0.5
     assert runtime.teachers_through("spamd").may_teach(Peer("192.0.2.1"))
     assert runtime.feedback_addresses.spam == "junk@example.org"
-    assert (runtime.header_policy.shows_clues, runtime.passes_on_failure) == (False, False)
+    assert (runtime.header_policy.headers.clues, runtime.passes_on_failure) == (False, False)
 
 
 def test_the_filter_in_force_keeps_its_policy() -> None:

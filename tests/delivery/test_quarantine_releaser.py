@@ -16,6 +16,7 @@ from nbstream.filter import Check, Lesson, LessonOutcome
 from nbstream.mail.message import Message
 from nbstream.policy.header import HeaderPolicy
 from nbstream.policy.message_reader import MessageReader
+from nbstream.policy.settings import HeadersSettings
 from nbstream.policy.verdict import ModelState, Verdict
 from tests.delivery.conftest import Play, Relay
 from tests.delivery.test_quarantine_release import ENVELOPE, put, script
@@ -53,7 +54,9 @@ class Teacher:
 
 
 def releaser(teacher: Teacher, next_hop: NextHop) -> QuarantineReleaser:
-    return QuarantineReleaser(teacher.learn_ham, MessageReader(), HeaderPolicy("default", observes=True), next_hop)
+    return QuarantineReleaser(
+        teacher.learn_ham, MessageReader(), HeaderPolicy("default", HeadersSettings(mode="observe")), next_hop
+    )
 
 
 async def test_a_message_is_taught_and_goes_on_as_what_a_person_called_it(

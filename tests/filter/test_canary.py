@@ -9,10 +9,10 @@ from redis.asyncio import Redis
 
 from nbstream.filter import Check, CheckSeconds, SilentObserver
 from nbstream.mail.message import Message
-from nbstream.policy.actions import VerdictActions
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.envelope import BuildEnvelope
 from nbstream.policy.recipient_rules import RecipientRule
+from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.policy.verdict import Verdict
 from nbstream.store.canaries import Canaries
@@ -59,7 +59,7 @@ async def test_a_canary_is_spam_whatever_the_model_says_and_is_not_reported(
 async def test_a_canary_has_the_same_answer_by_every_policy(client: Redis, canaries: Canaries) -> None:
     spam_filter = with_parts(make_filter(client), canaries=canaries)
     canaries.announce(PRIZE.key)
-    rule = RecipientRule.at_position(0, AddressPattern("*"), NEVER_SPAM, VerdictActions())
+    rule = RecipientRule.at_position(0, AddressPattern("*"), NEVER_SPAM, ActionsSettings())
 
     canary = await spam_filter.check(PRIZE)
 

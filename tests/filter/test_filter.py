@@ -29,11 +29,11 @@ from nbstream.filter import (
     SilentObserver,
 )
 from nbstream.mail.message import Message
-from nbstream.policy.actions import VerdictActions
 from nbstream.policy.envelope import BuildEnvelope
 from nbstream.policy.first_scores import FirstScore
 from nbstream.policy.lesson_source import LessonSource
 from nbstream.policy.recipient_rules import RecipientTreatment
+from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.store.connection import ConnectionOptions, open_client
@@ -547,7 +547,7 @@ async def test_a_check_can_be_decided_by_another_policy(client: Redis) -> None:
     taught = replace(check, state=ModelState({"ham": 1, "spam": 1}, {}), probability=0.7)
 
     decided = await spam_filter.decide_for_treatment(
-        taught, RecipientTreatment("*@x", 0, ThresholdPolicy(0.4, 0.6), VerdictActions())
+        taught, RecipientTreatment("*@x", 0, ThresholdPolicy(0.4, 0.6), ActionsSettings())
     )
 
     assert (decided.verdict, decided.thresholds) == (Verdict.SPAM, Thresholds(0.4, 0.6))

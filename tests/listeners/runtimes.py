@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from nbstream.filter import Filter
-from nbstream.policy.actions import VerdictActions
 from nbstream.policy.header import HeaderPolicy
 from nbstream.policy.message_reader import MessageReader
 from nbstream.policy.recipient_rules import RecipientRules
+from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.server.peers import Network, Teachers
 from nbstream.server.runtime import FeedbackAddresses, Runtime
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
 SPAM_ADDRESS, HAM_ADDRESS = "spam@nbstream.invalid", "ham@nbstream.invalid"
-RULES = RecipientRules.build(ThresholdPolicy(), VerdictActions())
+RULES = RecipientRules.build(ThresholdPolicy(), ActionsSettings())
 
 
 def make_runtime(spam_filter: Filter, *, allow_from: Sequence[Network] = LOOPBACK, **changes: Any) -> Runtime:

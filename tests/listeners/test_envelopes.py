@@ -8,10 +8,11 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.filter import Check, CheckSeconds, Filter, SilentObserver
-from nbstream.policy.actions import Action, ActionKind, VerdictActions
+from nbstream.policy.actions import Action, ActionKind
 from nbstream.policy.envelope import MAX_RECIPIENTS, BuildEnvelope, Envelope
 from nbstream.policy.header import HeaderPolicy
 from nbstream.policy.recipient_rules import RecipientRules
+from nbstream.policy.settings import ActionsSettings, HeadersSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.tokens.tokenizer import Tokens
 from tests.conftest import RedisServer
@@ -24,7 +25,8 @@ from tests.listeners.spamd.spamd_listener import open_spamd, request
 from tests.listeners.stream.stream_worker import working
 
 MAIL = b"From: Ann <ann@header.example>\r\nSubject: =?utf-8?q?caf=C3=A9?=\r\n\r\nwords\r\n"
-QUARANTINE_ALL = RecipientRules.build(ThresholdPolicy(), VerdictActions(*4 * [Action(ActionKind.QUARANTINE)]))
+QUARANTINE = ActionsSettings(**dict.fromkeys(("ham", "unsure", "spam", "reject"), Action(ActionKind.QUARANTINE)))
+QUARANTINE_ALL = RecipientRules.build(ThresholdPolicy(), QUARANTINE)
 
 
 class Envelopes(SilentObserver):
@@ -91,7 +93,7 @@ async def test_the_action_is_what_was_done(
         runtime = make_runtime(
             envelopes.observe(running.spam_filter),
             rules=QUARANTINE_ALL,
-            header_policy=HeaderPolicy("test", observes=observes),
+            header_policy=HeaderPolicy("test", HeadersSettings(mode="observe" if observes else "mark")),
         )
         running.listener.apply(runtime)
         assert (await running.send(MAIL)).startswith("250")

@@ -19,7 +19,7 @@ from nbstream.mail.header_edits import (
 )
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
-from nbstream.policy.header import MAX_TAG_BYTES
+from nbstream.policy.settings import MAX_TAG_BYTES
 from nbstream.tokens.header_tokens import raw_header_tokens
 from nbstream.tokens.tokenizer import Tokenizer
 

@@ -36,10 +36,10 @@ from nbstream.page.thresholds_view import (
     read_trial,
     verdict_line,
 )
-from nbstream.policy.actions import VerdictActions
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.first_scores import FirstScore, FirstScores, FirstScoreWindow
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
+from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.policy.verdict import ModelState
 from tests.evaluation.scored import first_scores, random_scores
@@ -81,10 +81,10 @@ class Known:
 
     def _recipient_rules(self) -> RecipientRules:
         rules = [
-            RecipientRule.at_position(position, AddressPattern(pattern), policy, VerdictActions())
+            RecipientRule.at_position(position, AddressPattern(pattern), policy, ActionsSettings())
             for position, (pattern, policy) in enumerate(self.rules.items())
         ]
-        return RecipientRules.build(self.policy, VerdictActions(), rules)
+        return RecipientRules.build(self.policy, ActionsSettings(), rules)
 
 
 @asynccontextmanager

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nbstream.policy.actions import Action, ActionKind, VerdictActions
+from nbstream.policy.actions import Action, ActionKind
+from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.verdict import Verdict
 
 
@@ -39,7 +40,7 @@ def test_actions_have_an_order_from_mild_to_harsh() -> None:
 
 
 def test_only_the_verdict_reject_is_refused_by_default() -> None:
-    assert [str(VerdictActions().for_verdict(verdict)) for verdict in Verdict] == [
+    assert [str(ActionsSettings().for_verdict(verdict)) for verdict in Verdict] == [
         "pass",
         "pass",
         "pass",

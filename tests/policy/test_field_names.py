@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from nbstream.mail.added_fields import is_added_on_arrival, other_filter_of
-from nbstream.policy.header import require_own_name
+from nbstream.policy.settings import read_field_name
 
 
 @pytest.mark.parametrize("name", ["X-Spam", "X-Spam-Flag", "X-Site-Verdict", "Spam", "x-nbstream"])
 def test_a_name_that_only_filters_use_is_allowed(name: str) -> None:
-    assert require_own_name(name) == name
+    assert read_field_name(name) == name
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_a_name_that_only_filters_use_is_allowed(name: str) -> None:
 )
 def test_a_name_that_others_act_on_or_that_is_none_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="must be"):
-        require_own_name(name)
+        read_field_name(name)
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from nbstream.bayes.clues import Clue
-from nbstream.policy.header import (
+from nbstream.policy.header import HeaderPolicy
+from nbstream.policy.settings import (
     MAX_TEMPLATE_CHARACTERS,
     PLACEHOLDERS,
-    FieldTemplate,
-    HeaderPolicy,
-    require_field_value,
+    HeaderFieldSettings,
+    HeadersSettings,
+    RemovedFieldsSettings,
+    read_field_value,
 )
 from nbstream.policy.verdict import Verdict
 from tests.policy.checked_mail import Checked
@@ -20,15 +22,17 @@ OWN_VALUE = 'because";\r\n\tmodel=default; id=abc'
 SPAM = Checked("abc", Verdict.SPAM, 0.99)
 SITE = HeaderPolicy(
     "default",
-    shows_clues=False,
-    own_field="X-Site",
-    templates=(
-        FieldTemplate("X-Spam", "Yes", frozenset({Verdict.SPAM, Verdict.REJECT})),
-        FieldTemplate("X-Spam", "No", frozenset({Verdict.HAM})),
-        FieldTemplate("X-All", " ".join(f"{{{name}}}" for name in PLACEHOLDERS)),
+    HeadersSettings(
+        clues=False,
+        own_field="X-Site",
+        fields=(
+            HeaderFieldSettings(name="X-Spam", value="Yes", verdicts=("spam", "reject")),
+            HeaderFieldSettings(name="X-Spam", value="No", verdicts=("ham",)),
+            HeaderFieldSettings(name="X-All", value=" ".join(f"{{{name}}}" for name in PLACEHOLDERS)),
+        ),
+        remove=RemovedFieldsSettings(spam=("X-Other",)),
+        subject_tag="[SPAM]",
     ),
-    removals={Verdict.SPAM: ("X-Other",)},
-    subject_tag="[SPAM]",
 )
 
 
@@ -82,9 +86,10 @@ def test_others_fields_are_removed_and_the_subject_is_tagged_by_verdict() -> Non
 
 
 def test_a_trial_writes_its_own_field_alone_and_changes_nothing_else() -> None:
-    trial = HeaderPolicy(
-        "default", templates=SITE.templates, removals=SITE.removals, subject_tag="[SPAM]", observes=True
+    headers = HeadersSettings(
+        fields=SITE.headers.fields, remove=SITE.headers.remove, subject_tag="[SPAM]", mode="observe"
     )
+    trial = HeaderPolicy("default", headers)
 
     edits = trial.edits(Checked("abc", Verdict.SPAM, 0.99, [Clue(b"x", 1.0)]), redirected_from="ann@example.org")
 
@@ -117,15 +122,15 @@ def test_a_released_message_shows_no_stars_and_no_clues() -> None:
 
 
 def test_a_line_is_never_longer_than_a_header_may_have() -> None:
-    template = FieldTemplate("X-Long", "{reason}" * 20)
+    headers = HeadersSettings(fields=(HeaderFieldSettings(name="X-Long", value="{reason}" * 20),))
     long = Checked("abc", Verdict.HAM, 0.1, reason="r" * 100)
 
-    assert len("X-Long: " + dict(HeaderPolicy("m", templates=(template,)).edits(long).added)["X-Long"]) == 998
+    assert len("X-Long: " + dict(HeaderPolicy("m", headers).edits(long).added)["X-Long"]) == 998
 
 
 @pytest.mark.parametrize("value", ["", "YES", "{verdict}, {score}", "a {{b}}"])
 def test_values_that_a_field_may_have(value: str) -> None:
-    assert require_field_value(value) == value
+    assert read_field_value(value) == value
 
 
 @pytest.mark.parametrize(
@@ -137,4 +142,4 @@ def test_values_that_a_field_may_have(value: str) -> None:
 )
 def test_values_that_a_field_may_not_have(value: str) -> None:
     with pytest.raises(ValueError, match="must be"):
-        require_field_value(value)
+        read_field_value(value)

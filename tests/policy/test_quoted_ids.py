@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from nbstream.mail.message import Message
 from nbstream.policy.budget import BudgetPromise
 from nbstream.policy.feedback_mail import quoted_ids
-from nbstream.policy.header import OWN_FIELD, own_field_value, parse_own_id
+from nbstream.policy.header import own_field_value, parse_own_id
+from nbstream.policy.settings import OWN_FIELD
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict, decide_verdict
 
 ID, OTHER = "abcdefghijklmnopqrstuvwx", "234567abcdefghijklmnopqr"

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nbstream.mail.message import Message
-from nbstream.policy.actions import Action, VerdictActions
+from nbstream.policy.actions import Action
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.feedback_mail import quoted_ids
 from nbstream.policy.first_scores import FirstScores
-from nbstream.policy.header import OWN_FIELD, own_field_value, parse_own_id
+from nbstream.policy.header import own_field_value, parse_own_id
 from nbstream.policy.recipient_rules import (
     PolicyVerdict,
     RecipientGroup,
@@ -20,6 +20,7 @@ from nbstream.policy.recipient_rules import (
     RecipientTreatment,
     group_recipients,
 )
+from nbstream.policy.settings import OWN_FIELD, ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.policy.verdict import ModelState, Verdict, decide_verdict
 
@@ -37,7 +38,7 @@ def verdict_at(probability: float):  # type: ignore[no-untyped-def]  # a functio
 
 def treatment(position: int, spam: str, threshold: float = 0.95) -> RecipientTreatment:
     return RecipientTreatment(
-        f"rule {position}", position, ThresholdPolicy(spam=threshold), VerdictActions(spam=Action.parse(spam))
+        f"rule {position}", position, ThresholdPolicy(spam=threshold), ActionsSettings(spam=Action.parse(spam))
     )
 
 
@@ -48,9 +49,9 @@ def actions_by_recipients(groups: list[RecipientGroup[str]]) -> dict[str, str]:
 def test_the_first_rule_that_matches_holds_or_else_the_default() -> None:
     rules = RecipientRules.build(
         ThresholdPolicy(),
-        VerdictActions(),
+        ActionsSettings(),
         [
-            RecipientRule.at_position(position, AddressPattern(text), ThresholdPolicy(), VerdictActions())
+            RecipientRule.at_position(position, AddressPattern(text), ThresholdPolicy(), ActionsSettings())
             for position, text in enumerate(("ann@x", "*@x", "*@*.y"))
         ],
     )
@@ -154,7 +155,7 @@ def test_groups_do_not_depend_on_the_order_of_the_recipients(
     ],
 )
 def test_a_rule_is_named_by_its_pattern_unless_that_names_one_mailbox(text: str, name: str) -> None:
-    rule = RecipientRule.at_position(7, AddressPattern(text), ThresholdPolicy(), VerdictActions())
+    rule = RecipientRule.at_position(7, AddressPattern(text), ThresholdPolicy(), ActionsSettings())
 
     assert rule.treatment.name == name
     value = own_field_value("k" * 24, Verdict.SPAM, 0.99, "why", "default", rule.treatment.name)

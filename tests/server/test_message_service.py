@@ -11,9 +11,9 @@ from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import Check, Filter, FilterPolicy
 from nbstream.mail.message import Message
-from nbstream.policy.actions import VerdictActions
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules, RecipientTreatment
+from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.server.message_service import MessageService
 from tests.listeners.filters import open_filter
@@ -22,8 +22,8 @@ from tests.listeners.runtimes import make_runtime
 SPAM = Message.parse(b"Subject: You have won\n\nClaim your free prize now.\n")
 HAM = Message.parse(b"Subject: Lunch?\n\nShall we have lunch on Friday?\n")
 STRICT_POLICY = ThresholdPolicy(1e-9, 1e-8)
-STRICT = RecipientRule.at_position(0, AddressPattern("*@strict.example"), STRICT_POLICY, VerdictActions())
-RULES = RecipientRules.build(ThresholdPolicy(), VerdictActions(), [STRICT])
+STRICT = RecipientRule.at_position(0, AddressPattern("*@strict.example"), STRICT_POLICY, ActionsSettings())
+RULES = RecipientRules.build(ThresholdPolicy(), ActionsSettings(), [STRICT])
 ANN, BOB = "ann@strict.example", "bob@other.example"
 
 

@@ -21,7 +21,7 @@ from nbstream.listeners.smtp.listener import SmtpListener
 from nbstream.listeners.smtp.listener_state import SmtpOptions
 from nbstream.listeners.smtp.settings import TlsMode
 from nbstream.mail.lines import normalize_line_ends
-from nbstream.policy.header import OWN_FIELD
+from nbstream.policy.settings import OWN_FIELD
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.wire.smtp_reply import SmtpReply

@@ -12,9 +12,9 @@ from nbstream.page.forms import read_query
 from nbstream.page.rendering import PageRenderer
 from nbstream.page.requests import Json, Page, PageRefused, PageRequest
 from nbstream.page.thresholds_view import ThresholdLookups, ThresholdsView
-from nbstream.policy.actions import VerdictActions
 from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.recipient_rules import RecipientRules
+from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.policy.verdict import ModelState
 from nbstream.wire.api_json import encode_json
@@ -23,7 +23,7 @@ from tests.fuzz.shown_records import SESSION
 from tests.fuzz.target import FuzzTarget
 
 _RULES = RecipientRules.build(
-    ThresholdPolicy(0.5, FalsePositiveBudget(0.01), FalsePositiveBudget(0.001)), VerdictActions()
+    ThresholdPolicy(0.5, FalsePositiveBudget(0.01), FalsePositiveBudget(0.001)), ActionsSettings()
 )
 _renderer = PageRenderer("1")
 _runner = asyncio.Runner()

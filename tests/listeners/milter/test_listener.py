@@ -16,13 +16,13 @@ from redis.asyncio import Redis
 from nbstream.listeners.milter.answers import MAX_DELETED_FIELDS
 from nbstream.listeners.milter.incoming_message import MAX_ADDRESS_CHARACTERS, MAX_FIELDS, MilterMessage
 from nbstream.mail.message import Message
-from nbstream.policy.actions import Action, VerdictActions
+from nbstream.policy.actions import Action
 from nbstream.policy.address_patterns import AddressPattern
-from nbstream.policy.header import OWN_FIELD, HeaderPolicy, parse_own_id
+from nbstream.policy.header import HeaderPolicy, parse_own_id
 from nbstream.policy.message_reader import MessageReader
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules, RecipientTreatment
+from nbstream.policy.settings import OWN_FIELD, ActionsSettings, HeadersSettings, RemovedFieldsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
-from nbstream.policy.verdict import Verdict
 from nbstream.server.peers import Teachers
 from tests.listeners.milter import milter_frames as wire
 from tests.listeners.milter.milter_frames import Reply
@@ -44,8 +44,8 @@ def commands(answer: list[Reply]) -> bytes:
     return b"".join(reply.command for reply in answer)
 
 
-def actions(**chosen: str) -> VerdictActions:
-    return VerdictActions(**{verdict: Action.parse(text) for verdict, text in chosen.items()})
+def actions(**chosen: str) -> ActionsSettings:
+    return ActionsSettings(**{verdict: Action.parse(text) for verdict, text in chosen.items()})
 
 
 def spam_action(action: str, *rules: RecipientRule) -> dict[str, Any]:
@@ -155,7 +155,7 @@ async def test_the_subject_of_spam_is_changed_and_the_message_stays_the_same(
     client: Redis, subject: bytes, tagged: bytes
 ) -> None:
     options = spam_action("pass")
-    options["runtime"]["header_policy"] = HeaderPolicy("test", templates=(), subject_tag="[SPAM]")
+    options["runtime"]["header_policy"] = HeaderPolicy("test", HeadersSettings(fields=(), subject_tag="[SPAM]"))
     message = RECEIVED + SPAM.replace(b"Subject: You have won\r\n", subject)
     async with open_milter(client, **options) as milter:
         await milter.teach()
@@ -169,7 +169,7 @@ async def test_the_subject_of_spam_is_changed_and_the_message_stays_the_same(
 
 async def test_a_lone_cr_puts_no_other_text_into_the_subject(client: Redis) -> None:
     options = spam_action("pass")
-    options["runtime"]["header_policy"] = HeaderPolicy("test", subject_tag="[SPAM]")
+    options["runtime"]["header_policy"] = HeaderPolicy("test", HeadersSettings(subject_tag="[SPAM]"))
     message = SPAM.replace(b"Subject: You have won\r\n", b"X-A: a\rSubject: b\r\nSubject: c\rd\r\n")
     async with open_milter(client, **options) as milter:
         await milter.teach()
@@ -181,7 +181,7 @@ async def test_a_lone_cr_puts_no_other_text_into_the_subject(client: Redis) -> N
 
 async def test_a_message_without_a_subject_gets_one_for_its_tag(client: Redis) -> None:
     options = spam_action("pass")
-    options["runtime"]["header_policy"] = HeaderPolicy("test", subject_tag="[SPAM]")
+    options["runtime"]["header_policy"] = HeaderPolicy("test", HeadersSettings(subject_tag="[SPAM]"))
     message = RECEIVED + SPAM.replace(b"Subject: You have won\r\n", b"")
     async with open_milter(client, **options) as milter:
         await milter.teach()
@@ -196,7 +196,9 @@ async def test_a_message_without_a_subject_gets_one_for_its_tag(client: Redis) -
 @pytest.mark.parametrize("action", ["reject", "quarantine", "redirect:abuse@example.org"])
 async def test_in_a_trial_one_field_is_inserted_and_nothing_else_happens(client: Redis, action: str) -> None:
     options = spam_action(action)
-    options["runtime"]["header_policy"] = HeaderPolicy("test", subject_tag="[SPAM]", observes=True)
+    options["runtime"]["header_policy"] = HeaderPolicy(
+        "test", HeadersSettings(subject_tag="[SPAM]", mode="observe")
+    )
     message = b"X-Spam-Flag: NO\r\n" + SPAM
     async with open_milter(client, **options) as milter:
         await milter.teach()
@@ -289,8 +291,10 @@ async def test_quarantine_is_a_hold_of_the_mail_server(client: Redis) -> None:
 
 async def test_a_held_message_may_be_released_as_ham_and_keeps_its_subject_and_fields(client: Redis) -> None:
     options = spam_action("quarantine")
-    removals = {Verdict.SPAM: ("X-Other",)}
-    options["runtime"]["header_policy"] = HeaderPolicy("test", removals=removals, subject_tag="[SPAM]")
+    remove = RemovedFieldsSettings(spam=("X-Other",))
+    options["runtime"]["header_policy"] = HeaderPolicy(
+        "test", HeadersSettings(remove=remove, subject_tag="[SPAM]")
+    )
     async with open_milter(client, **options) as milter:
         await milter.teach()
 
@@ -344,7 +348,7 @@ async def test_in_place_of_an_action_that_the_mail_server_does_not_offer_the_mes
     client: Redis, action: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = spam_action(action)
-    options["runtime"]["header_policy"] = HeaderPolicy("test", subject_tag="[SPAM]")
+    options["runtime"]["header_policy"] = HeaderPolicy("test", HeadersSettings(subject_tag="[SPAM]"))
     async with open_milter(client, **options) as milter:
         await milter.teach()
 

@@ -18,6 +18,7 @@ from nbstream.filter import Check
 from nbstream.listeners.rspamd import codec as rspamd
 from nbstream.mail.message import Message
 from nbstream.policy.header import HeaderPolicy
+from nbstream.policy.settings import HeadersSettings
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.server.limits import BytesInFlight
 from nbstream.store.model.keys import ModelKeys
@@ -98,7 +99,7 @@ def test_own_fields_are_added_on_one_line_and_forged_ones_removed() -> None:
 
 
 def test_a_tagged_subject_is_one_that_the_client_rewrites() -> None:
-    headers = HeaderPolicy("default", subject_tag="[SPAM]")
+    headers = HeaderPolicy("default", HeadersSettings(subject_tag="[SPAM]"))
     spam = checked(Verdict.SPAM, 0.99, Thresholds())
 
     for raw, subject in (
@@ -112,7 +113,7 @@ def test_a_tagged_subject_is_one_that_the_client_rewrites() -> None:
 
 
 def test_a_trial_asks_for_no_action_and_for_its_own_field_alone() -> None:
-    headers = HeaderPolicy("default", subject_tag="[SPAM]", observes=True)
+    headers = HeaderPolicy("default", HeadersSettings(subject_tag="[SPAM]", mode="observe"))
 
     body = answer(checked(Verdict.REJECT, 0.999, Thresholds(reject=0.99)), headers)
 

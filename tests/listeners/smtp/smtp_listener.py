@@ -27,9 +27,9 @@ from nbstream.filter import Filter, FilterPolicy
 from nbstream.listeners.smtp.listener import SmtpListener
 from nbstream.listeners.smtp.listener_state import SmtpOptions
 from nbstream.listeners.smtp.settings import TlsMode
-from nbstream.policy.actions import VerdictActions
 from nbstream.policy.header import HeaderPolicy
 from nbstream.policy.recipient_rules import RecipientRules
+from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.server.sockets import open_listening_socket
@@ -198,7 +198,7 @@ async def open_smtp_listener(
     The other options are those of its parts.
     """
     policy = ThresholdPolicy(reject=options.pop("reject", None))
-    rules = RecipientRules.build(policy, options.pop("actions", VerdictActions()), options.pop("rules", ()))
+    rules = RecipientRules.build(policy, options.pop("actions", ActionsSettings()), options.pop("rules", ()))
     allow_from = options.pop("allow_from", LOOPBACK)
     trusted_proxies = options.pop("trusted_proxies", LOOPBACK)
     follow = options.pop("follow", True)

@@ -20,10 +20,11 @@ from nbstream.delivery.smtp_next_hop import NextHopLimits, SmtpNextHop
 from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
-from nbstream.policy.actions import Action, VerdictActions
+from nbstream.policy.actions import Action
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.header import FilterMarks
 from nbstream.policy.recipient_rules import RecipientRule
+from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from tests.listeners.smtp.sink import Sink, open_sink
 from tests.listeners.smtp.smtp_listener import HAM, SPAM, RunningSmtp, open_smtp_listener
@@ -33,8 +34,8 @@ HAMMY = b"From: ann@example.org\r\nSubject: lunch\r\n\r\nShall we have lunch on 
 UNSURE, LOW = 0.51, 0.52  # a model of one message of each class is sure of little
 
 
-def actions(**chosen: str) -> VerdictActions:
-    return VerdictActions(**{verdict: Action.parse(text) for verdict, text in chosen.items()})
+def actions(**chosen: str) -> ActionsSettings:
+    return ActionsSettings(**{verdict: Action.parse(text) for verdict, text in chosen.items()})
 
 
 def rule(position: int, match: str, spam: str, threshold: float = LOW) -> RecipientRule:
@@ -358,7 +359,7 @@ async def test_a_full_disk_under_the_quarantine_is_452_and_the_server_gets_nothi
 
 async def test_the_budget_of_a_rule_is_followed_and_reported(client: Redis, tmp_path: pathlib.Path) -> None:
     budget = RecipientRule.at_position(
-        0, AddressPattern("*@b.example"), ThresholdPolicy(0.5, FalsePositiveBudget(0.5)), VerdictActions()
+        0, AddressPattern("*@b.example"), ThresholdPolicy(0.5, FalsePositiveBudget(0.5)), ActionsSettings()
     )
     async with taught(client, tmp_path, rules=[budget]) as smtp:
         assert (await smtp.send(SPAMMY, "b@b.example")).startswith("250")

@@ -8,6 +8,7 @@ from pathlib import Path
 from redis.asyncio import Redis
 
 from nbstream.policy.header import HeaderPolicy
+from nbstream.policy.settings import HeadersSettings
 from tests.listeners.smtp.smtp_listener import HAM, SPAM, RunningSmtp, open_smtp_listener
 
 PRIZE = b"From: win@offers.example\r\nSubject: prize\r\n\r\nClaim your free prize n\xc3\xb6w\r\n"
@@ -38,6 +39,8 @@ async def test_the_strongest_clues_stand_in_the_header_and_forged_ones_do_not(sm
 async def test_they_are_off_by_a_setting_and_forged_ones_are_removed_all_the_same(
     client: Redis, tmp_path: Path
 ) -> None:
-    async with open_smtp_listener(client, tmp_path / "m", headers=HeaderPolicy("test", shows_clues=False)) as smtp:
+    async with open_smtp_listener(
+        client, tmp_path / "m", headers=HeaderPolicy("test", HeadersSettings(clues=False))
+    ) as smtp:
         assert await clues(smtp) == []
         assert b"forged" not in smtp.delivered()[0]

@@ -10,8 +10,8 @@ from redis.asyncio import Redis
 
 from nbstream.mail.header_fields import body_offset, parse_fields
 from nbstream.mail.lines import normalize_line_ends
-from nbstream.policy.header import FieldTemplate, HeaderPolicy
-from nbstream.policy.verdict import Verdict
+from nbstream.policy.header import HeaderPolicy
+from nbstream.policy.settings import HeaderFieldSettings, HeadersSettings, RemovedFieldsSettings
 from tests.listeners.runtimes import make_runtime
 from tests.listeners.smtp.sink import Sink
 from tests.listeners.smtp.smtp_listener import SPAM, open_smtp_listener
@@ -19,13 +19,15 @@ from tests.listeners.smtp.test_actions import HAMMY, SPAMMY, before_server, quar
 
 SITE = HeaderPolicy(
     "test",
-    shows_clues=False,
-    own_field="X-Site",
-    templates=(FieldTemplate("X-Verdict", "{verdict}"),),
-    removals={Verdict.SPAM: ("X-Other",)},
-    subject_tag="[SPAM]",
+    HeadersSettings(
+        clues=False,
+        own_field="X-Site",
+        fields=(HeaderFieldSettings(name="X-Verdict", value="{verdict}"),),
+        remove=RemovedFieldsSettings(spam=("X-Other",)),
+        subject_tag="[SPAM]",
+    ),
 )
-TRIAL = HeaderPolicy("test", subject_tag="[SPAM]", observes=True)
+TRIAL = HeaderPolicy("test", HeadersSettings(subject_tag="[SPAM]", mode="observe"))
 OTHERS = b"X-Spam-Flag: NO\r\nX-Spam-Status: No, score=1\r\nX-Other: a\r\n"
 FORGED = b"X-Site: ham\r\nX-Verdict: ham\r\n"
 

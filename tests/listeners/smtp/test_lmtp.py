@@ -10,9 +10,10 @@ from redis.asyncio import Redis
 from nbstream.delivery.next_hop import DataReplies, SmtpPath
 from nbstream.errors import RelayUnavailable
 from nbstream.listeners.smtp.delivery import Delivery
-from nbstream.policy.actions import Action, VerdictActions
+from nbstream.policy.actions import Action
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.recipient_rules import RecipientRule
+from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.wire.smtp_reply import SmtpReply
 from tests.listeners.smtp.smtp_listener import HAM, SPAM, Dialogue, RunningSmtp, Way, open_smtp_listener
@@ -166,7 +167,7 @@ async def test_spam_is_refused_for_one_and_delivered_to_another(client: Redis, t
             position,
             AddressPattern(f"*@{name}"),
             ThresholdPolicy(),
-            VerdictActions(*[Action.parse(name)] * 3),
+            ActionsSettings(**dict.fromkeys(("ham", "unsure", "spam"), Action.parse(name))),
         )
         for position, name in enumerate(actions)
     ]

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.policy.actions import Action, VerdictActions
+from nbstream.policy.actions import Action
+from nbstream.policy.settings import ActionsSettings
 from tests.listeners.smtp.smtp_listener import HAM, SPAM, RunningSmtp, open_smtp_listener
 
 PRIZE = b"Message-ID: <1@x>\r\nFrom: win@example.com\r\nSubject: prize\r\n\r\nClaim your free prize now\r\n"
@@ -24,7 +25,7 @@ VERDICT = re.compile(r" nbstream id=\S+ verdict=\S+ probability=\S+\Z")
 @asynccontextmanager
 async def taught(client: Redis, tmp_path: Path, spam: str = "pass", **options: Any) -> AsyncIterator[RunningSmtp]:
     """A listener that knows ``PRIZE`` as spam, and has this action for spam."""
-    actions = VerdictActions(spam=Action.parse(spam))
+    actions = ActionsSettings(spam=Action.parse(spam))
     async with open_smtp_listener(client, tmp_path / "m", actions=actions, **options) as smtp:
         for number in range(40):
             await smtp.send(PRIZE.replace(b"<1@x>", b"<%d@a>" % number), SPAM)

@@ -18,6 +18,7 @@ from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
 from nbstream.listeners.spamd.listener import SpamdListener
 from nbstream.policy.header import HeaderPolicy
+from nbstream.policy.settings import HeadersSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.server.message_service import MessageService
@@ -119,7 +120,7 @@ async def open_spamd(
     policy = ThresholdPolicy(spam=options.pop("spam", 0.95))
     params = FilterPolicy(policy, options.pop("min_learned", {"spam": 1, "ham": 1}))
     allow_from = options.pop("allow_from", LOOPBACK)
-    headers = options.pop("headers", HeaderPolicy("test", shows_clues=False))
+    headers = options.pop("headers", HeaderPolicy("test", HeadersSettings(clues=False)))
     bytes_in_flight = BytesInFlight(options.pop("max_bytes_in_flight", 256 << 20))
     async with AsyncExitStack() as stack:
         follow = options.pop("follow", True)

@@ -19,6 +19,7 @@ from nbstream.filter import Check, FilterPolicy
 from nbstream.mail import header_edits
 from nbstream.mail.message import Message
 from nbstream.policy.header import HeaderPolicy
+from nbstream.policy.settings import HeadersSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
@@ -144,7 +145,7 @@ async def test_forged_verdicts_are_removed_before_the_check(
 
 
 async def test_a_processed_message_has_the_fields_and_the_tag_of_the_site(client: Redis) -> None:
-    site = HeaderPolicy("test", shows_clues=False, own_field="X-Site", templates=(), subject_tag="[SPAM]")
+    site = HeaderPolicy("test", HeadersSettings(clues=False, own_field="X-Site", fields=(), subject_tag="[SPAM]"))
     async with open_spamd(client, headers=site, spam=0.51) as spamd:
         await spamd.teach(("spam", SPAM), ("ham", HAM))
         for message in (SPAM, lf(SPAM)):
@@ -157,7 +158,7 @@ async def test_a_processed_message_has_the_fields_and_the_tag_of_the_site(client
 
 
 async def test_in_a_trial_a_processed_message_has_one_field_more(client: Redis) -> None:
-    trial = HeaderPolicy("test", subject_tag="[SPAM]", observes=True)
+    trial = HeaderPolicy("test", HeadersSettings(subject_tag="[SPAM]", mode="observe"))
     async with open_spamd(client, headers=trial, spam=0.51) as spamd:
         await spamd.teach(("spam", SPAM), ("ham", HAM))
         message = b"X-Spam-Status: No, score=1\r\n" + SPAM

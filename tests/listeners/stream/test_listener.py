@@ -9,10 +9,10 @@ from redis.asyncio import Redis
 from nbstream.errors import StoreUnavailable
 from nbstream.filter import Check, CheckSeconds, FilterPolicy, SilentObserver
 from nbstream.mail.message import Message
-from nbstream.policy.actions import VerdictActions
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.envelope import BuildEnvelope
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
+from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store import stream_queue
 from nbstream.tokens.tokenizer import Tokens
@@ -99,9 +99,9 @@ class CheckRecorder(SilentObserver):
 
 async def test_the_recipients_rules_decide(client: Redis, shared_redis: RedisServer) -> None:
     strict = RecipientRule.at_position(
-        0, AddressPattern("*@strict.example"), ThresholdPolicy(1e-9, 1e-8), VerdictActions()
+        0, AddressPattern("*@strict.example"), ThresholdPolicy(1e-9, 1e-8), ActionsSettings()
     )
-    rules = RecipientRules.build(ThresholdPolicy(), VerdictActions(), [strict])
+    rules = RecipientRules.build(ThresholdPolicy(), ActionsSettings(), [strict])
     async with working(client, shared_redis.url, rules=rules) as worker:
         await worker.answer(text=SPAM, label="spam")
         await worker.answer(text=HAM, label="ham")
@@ -131,9 +131,9 @@ async def test_an_entry_that_waits_goes_by_what_held_when_it_began(
     client: Redis, shared_redis: RedisServer
 ) -> None:
     strict = RecipientRule.at_position(
-        0, AddressPattern("*@strict.example"), ThresholdPolicy(1e-9, 1e-8), VerdictActions()
+        0, AddressPattern("*@strict.example"), ThresholdPolicy(1e-9, 1e-8), ActionsSettings()
     )
-    rules = RecipientRules.build(ThresholdPolicy(), VerdictActions(), [strict])
+    rules = RecipientRules.build(ThresholdPolicy(), ActionsSettings(), [strict])
     async with working(client, shared_redis.url, rules=rules) as worker:
         await worker.answer(text=SPAM, label="spam")
         await worker.answer(text=HAM, label="ham")
