@@ -80,6 +80,17 @@ class ChangePosition:
     number: int = 0
     sequence: int = 0
 
+    @classmethod
+    def of(cls, stream_id: bytes, sequence: int = 0) -> ChangePosition:
+        """Return the place of the change with this stream id; an empty id is before all."""
+        milliseconds, _, number = stream_id.partition(b"-")
+        return cls(int(milliseconds or 0), int(number or 0), sequence)
+
+    @property
+    def stream_id(self) -> bytes:
+        """The stream id as Redis writes it."""
+        return b"%d-%d" % (self.milliseconds, self.number)
+
 
 NO_CHANGE = ChangePosition()
 """The place before the first change."""

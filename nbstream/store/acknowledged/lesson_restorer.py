@@ -144,7 +144,7 @@ class LessonRestorer:
     async def _check_same_server(self) -> None:
         """Raise ``StoreUnavailable`` where Redis is not the one that the mirror follows, or lets nobody sign."""
         known = self._mirror.last_change
-        if known and not await self._model.has_change(known.id, known.sequence):
+        if known and not await self._model.has_change(known):
             raise StoreUnavailable("Redis is not the one that the mirror follows, or not yet")
         if not self._journal.identity:
             raise StoreUnavailable("Redis does not let the model be signed")

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from redis.asyncio import Redis
 
-    from nbstream.bayes.counts import Counts
+    from nbstream.bayes.counts import ChangePosition, Counts
     from nbstream.store.model.commit import LessonRecorder
 
 
@@ -165,7 +165,7 @@ class StoredFirstScores:
         while self._copy is None or not await self._catch_up(self._copy):
             position = await self._position_script.read()
             first_scores = await scan_first_scores(self._client, self._keys)
-            self._copy = _FirstScoresCopy(first_scores, position.change, position.sequence)
+            self._copy = _FirstScoresCopy(first_scores, position.change.stream_id, position.change.sequence)
         return self._copy.first_scores
 
     async def _catch_up(self, copy: _FirstScoresCopy) -> bool:
@@ -298,13 +298,15 @@ class Model(CommitPoint):
         with store_errors():
             return await self._position_script.read()
 
-    async def has_change(self, change: bytes, sequence: int) -> bool:
-        """Whether the change stream has this change under this number, or had it before it was trimmed.
+    async def has_change(self, change: ChangePosition) -> bool:
+        """Whether the change stream has this change under its number, or had it before it was trimmed.
 
         After a failover the stream may have another change under the number, and even under the stream id.
         """
         with store_errors():
-            known: Any = await self._known_script(keys=[self.keys.changes], args=[change, sequence])
+            known: Any = await self._known_script(
+                keys=[self.keys.changes], args=[change.stream_id, change.sequence]
+            )
         return bool(known)
 
     async def wait_until_applied(self, change: bytes) -> None:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from nbstream.bayes.counts import CLASSES, Totals
+from nbstream.bayes.counts import CLASSES, ChangePosition, Totals
 from nbstream.errors import StoreUnavailable
 from nbstream.store.lua import lua_script
 from nbstream.store.model import history, ledger
@@ -310,13 +310,9 @@ class EvictScript:
 
 @dataclass(frozen=True, slots=True)
 class ModelPosition:
-    """The stream id of the last change, its sequence number, the id of the last history record, and the totals.
+    """The last change, the id of the last history record (``0-0`` where there is none), and the totals."""
 
-    The ids are ``0-0`` and the number is 0 where there is none.
-    """
-
-    change: bytes
-    sequence: int
+    change: ChangePosition
     record: bytes
     totals: Totals
 
@@ -333,7 +329,7 @@ class PositionScript:
         reply: Any = await self._script(keys=self._keys)
         change, sequence, record, totals = reply
         fields = dict(zip(totals[0::2], totals[1::2], strict=True))
-        return ModelPosition(change, int(sequence), record, totals_from_hash(fields))
+        return ModelPosition(ChangePosition.of(change, int(sequence)), record, totals_from_hash(fields))
 
 
 def totals_from_hash(fields: Mapping[bytes, bytes]) -> Totals:

@@ -17,7 +17,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nbstream.bayes.counts import CLASSES, Totals
+from nbstream.bayes.counts import CLASSES, NO_CHANGE, Totals
 from nbstream.errors import StoreUnavailable
 from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
@@ -47,7 +47,7 @@ class ModelSnapshot:
         self._clock = clock
         self._model = model
         self._changed_script = model.client.register_script(lua_script("changes_since.lua"))
-        self._position = ModelPosition(b"0-0", 0, b"0-0", Totals())
+        self._position = ModelPosition(NO_CHANGE, b"0-0", Totals())
         self._guard = ServerGuard(model.client)
         self.learned_meanwhile = 0
 
@@ -99,7 +99,8 @@ class ModelSnapshot:
     async def _change_records(self) -> AsyncIterator[archive.ArchiveRecord]:
         """Yield what was learned since the noted position, and then the totals."""
         keys = self._model.keys
-        change, sequence, record = self._position.change, self._position.sequence, self._position.record
+        start, record = self._position.change, self._position.record
+        change, sequence = start.stream_id, start.sequence
         while True:
             with store_errors():
                 changes, record, entries, totals, importing = await self._changed_script(

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.bayes.counts import ChangePosition
 from nbstream.errors import StoreUnavailable
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.mirror.mirror import Mirror, _stream_position
+from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
 from tests.conftest import RedisServer
 from tests.store.lessons import SUM_NAMES, TOKENS, change, entry
@@ -37,7 +38,7 @@ async def later_than(model: Model, moment: tuple[int, int]) -> bool:
 async def later_than_change(model: Model, change_id: bytes | None) -> bool:
     """Whether the server's clock shows a later millisecond than that of the change."""
     seconds, microseconds = await model.client.time()
-    return (seconds * 1000 + microseconds // 1000) > _stream_position(change_id or b"")[0]
+    return (seconds * 1000 + microseconds // 1000) > ChangePosition.of(change_id or b"").milliseconds
 
 
 Mirrored = Callable[..., AbstractAsyncContextManager[Mirror]]
@@ -121,7 +122,7 @@ async def test_a_mirror_that_loads_under_writers_ends_equal(mirrored: Mirrored, 
     writers = [asyncio.create_task(write(number)) for number in range(3)]
     async with mirrored(model) as mirror, mirrored(model) as late:
         stop.set()
-        last = max(await asyncio.gather(*writers), key=_stream_position)
+        last = max(await asyncio.gather(*writers), key=ChangePosition.of)
         await asyncio.gather(mirror.wait_until_applied(last), late.wait_until_applied(last))
 
         for follower in (mirror, late):
@@ -285,12 +286,14 @@ async def test_a_stream_that_was_trimmed_has_lost_no_change(
 async def test_a_change_is_known_by_its_number_and_its_stream_id(model: Model) -> None:
     ids = [await change(model, f"m{number}", entry("spam", TOKENS)) or b"" for number in range(3)]
 
-    assert [await model.has_change(change_id, n) for n, change_id in enumerate(ids, start=1)] == [True] * 3
-    assert not await model.has_change(ids[1], 7)
-    assert not await model.has_change(b"1-0", 5)
+    assert [
+        await model.has_change(ChangePosition.of(change_id, n)) for n, change_id in enumerate(ids, start=1)
+    ] == [True] * 3
+    assert not await model.has_change(ChangePosition.of(ids[1], 7))
+    assert not await model.has_change(ChangePosition.of(b"1-0", 5))
     await model.client.xtrim(model.keys.changes, maxlen=1, approximate=False)
-    assert await model.has_change(ids[0], 1)
-    assert not await model.has_change(ids[0], 9)
+    assert await model.has_change(ChangePosition.of(ids[0], 1))
+    assert not await model.has_change(ChangePosition.of(ids[0], 9))
 
 
 async def test_a_change_that_cannot_be_read_leads_to_a_new_scan(mirrored: Mirrored, model: Model) -> None:

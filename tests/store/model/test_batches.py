@@ -172,7 +172,7 @@ async def test_the_entries_of_a_batch_name_its_change_and_the_history_has_a_reco
     assert {entry.change for entry in entries if entry} == {await model.last_change()}
     records = [record async for record in model.history.records()]
     assert [record.message_key for record in reversed(records)] == [lesson.message_key for lesson in lessons]
-    assert (await model.position()).sequence == len(lessons)
+    assert (await model.position()).change.sequence == len(lessons)
 
 
 @pytest.mark.parametrize("label", ["ham", None])
@@ -184,14 +184,14 @@ async def test_a_batch_that_meets_another_entry_changes_nothing_and_each_other_l
     content: Content = (label, TOKENS[:1], 1000, [], 9) if label else None
     lessons = await lessons_of(model, dict.fromkeys(MESSAGES[:5], content))
     await other.commit_lesson("m3", lessons[3].old, None, NOTE)
-    sequence = (await model.position()).sequence
+    sequence = (await model.position()).change.sequence
 
     results = await model.commit_lessons(LessonBatch(lessons))
 
     assert results.pop(3) == LedgerConflict(None)
     assert len(set(results)) == len(lessons) - 1
     assert all(isinstance(result, bytes) for result in results)
-    assert (await model.position()).sequence == sequence + len(results)
+    assert (await model.position()).change.sequence == sequence + len(results)
     assert await stored(model) == await summed(model)
 
 
@@ -203,7 +203,7 @@ async def test_a_batch_whose_reply_is_lost_is_made_once_and_answered_as_made(
     await taught(model)
     content: Content = (label, TOKENS[:1], 1000, [], 9) if label else None
     lessons = await lessons_of(model, dict.fromkeys(MESSAGES[:5], content))
-    sequence = (await model.position()).sequence
+    sequence = (await model.position()).change.sequence
 
     async def lose(request: bytes) -> Fate:
         if b"EVALSHA" in request and not lost:
@@ -225,7 +225,7 @@ async def test_a_batch_whose_reply_is_lost_is_made_once_and_answered_as_made(
     assert [(lesson.message_key, lesson.change) for lesson in recorder.lessons] == [
         (lesson.message_key, change) for lesson in lessons
     ]
-    assert (await model.position()).sequence == sequence + len(lessons)
+    assert (await model.position()).change.sequence == sequence + len(lessons)
     assert await stored(model) == await summed(model)
 
 
