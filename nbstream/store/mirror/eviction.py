@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nbstream.store.mirror.mirror import Mirror
-    from nbstream.store.model.scripts import Eviction
+    from nbstream.store.model.model import Eviction
 
 _log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from nbstream.bayes.counts import CLASSES, ChangePosition, ClassCounts, CountsCh
 from nbstream.bayes.table_counts import TableCounts
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.mirror.segments import NoSharedMemory, SharedView, counts_identity
-from nbstream.store.model.model import scan_counts, scan_first_scores
+from nbstream.store.model.scan import scan_counts, scan_first_scores
 from nbstream.store.model.scripts import lesson_count
 from nbstream.store.redis_errors import store_errors
 

@@ -17,7 +17,8 @@ from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.store.lua import lua_script
 from nbstream.store.model import signature as time_base
 from nbstream.store.model.keys import AutolearnKeys, ModelKeys
-from nbstream.store.model.model import Model, scan_keys
+from nbstream.store.model.model import Model
+from nbstream.store.model.scan import scan_keys
 from nbstream.store.model.signature import read_schema
 from nbstream.store.redis_errors import store_errors
 
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
     from nbstream.policy.first_scores import FirstScores
     from nbstream.store.model.history import LessonNote
     from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
-    from nbstream.store.model.scripts import Eviction, LessonBatch
+    from nbstream.store.model.model import Eviction
+    from nbstream.store.model.scripts import LessonBatch
 
-_SCAN_COUNT = 500
 _OLD_STREAM_SECONDS = 60  # a mirror that follows the old epoch reads the end of its stream within a second
 _KEYS_THAT_EXPIRE = ("sequence", "changes")
 
@@ -115,7 +116,7 @@ class AutolearnModel:
         keys = (await self.current_model()).keys
         prefix_length = len(keys.ledger(""))
         with store_errors():
-            async for entry_keys in scan_keys(self.client, keys.ledger_pattern, _SCAN_COUNT):
+            async for entry_keys in scan_keys(self.client, keys.ledger_pattern):
                 message_keys = [key[prefix_length:].decode() for key in entry_keys]
                 async with self.client.pipeline(transaction=False) as pipe:
                     for message_key in message_keys:
@@ -174,7 +175,7 @@ class AutolearnModel:
         """Remove the keys that former epochs have left, in bounded steps."""
         current_prefix = self.keys.prefix.encode()
         with store_errors():
-            async for keys in scan_keys(self.client, self.keys.all_epochs, _SCAN_COUNT):
+            async for keys in scan_keys(self.client, self.keys.all_epochs):
                 former_keys = [
                     key
                     for key in keys

@@ -1,13 +1,11 @@
 """One model in Redis: its counts, its ledger, and how far its changes have come.
 
-Rules: every failure of Redis leaves here as ``StoreUnavailable``; every command has the client's deadline.
-Lessons are committed by its base, the ``CommitPoint``.
+Rules: every failure of Redis leaves here as ``StoreUnavailable``; every command has the client's deadline. Lessons
+are committed by its base, the ``CommitPoint``; all counts are read in bounded steps (``scan``).
 
-All counts are read in bounded steps: a step is one HSCAN or ZSCAN of about ``SCAN_STEP`` fields, so that other
-commands do not wait long. While others learn, each count is as it was at some moment of the scan. All steps go to
-one server, since a cursor has no meaning in another one. First scores are read once, and afterwards only what has
-changed: as in a mirror, the position in the change stream is read before the scan, a change may be applied
-although the scan has seen it, and a gap in the sequence numbers means that all first scores are read again.
+First scores are read once, and afterwards only what has changed: as in a mirror, the position in the change stream
+is read before the scan, a change may be applied although the scan has seen it, and a gap in the sequence numbers
+means that all first scores are read again.
 
 A temporary model exists for one measurement. Its name is drawn at random, so that it is no other model's; its keys
 are removed however the measurement ends, unless a signal kills the process.
@@ -15,10 +13,9 @@ are removed however the measurement ends, unless a signal kills the process.
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -26,25 +23,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from nbstream.bayes.counts import CLASSES, ClassCounts, Totals
+from nbstream.bayes.counts import CLASSES, NO_CHANGE, ChangePosition, ClassCounts, Totals
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.policy.config_bounds import MAX_FIRST_SCORES
-from nbstream.policy.first_scores import FirstScores
-from nbstream.store.cancellation import stop_if_cancelled
-from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
 from nbstream.store.model import ledger
 from nbstream.store.model.commit import CommitPoint, ReplicaWaitOptions
 from nbstream.store.model.keys import MAX_CHANGES, MAX_HISTORY_RECORDS, ModelKeys, RetentionLimits
-from nbstream.store.model.scripts import (
-    Eviction,
-    EvictScript,
-    ModelPosition,
-    PositionScript,
-    lesson_count,
-    totals_from_hash,
-)
+from nbstream.store.model.scan import remove_keys, scan_counts, scan_first_scores, scan_keys
+from nbstream.store.model.scripts import lesson_count
 from nbstream.store.model.signature import read_identity, verify_signature
 from nbstream.store.redis_errors import store_errors
 
@@ -52,142 +40,40 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from redis.asyncio import Redis
 
-    from nbstream.bayes.counts import ChangePosition, Counts
+    from nbstream.policy.first_scores import FirstScores
     from nbstream.store.model.commit import LessonRecorder
 
 
-_SCAN_COUNT = 1000  # keys a step: well under a millisecond of Redis
-
-# Counts, totals and first scores of a model, read from Redis in bounded steps.
-#
-# Rules: a step is one HSCAN or ZSCAN of about ``SCAN_STEP`` fields, so that other commands do not wait long.
-# While others learn, each count is as it was at some moment of the scan. All steps go to one server, since a
-# cursor has no meaning in another one.
-#
-# First scores are read once, and afterwards only what has changed: as in a mirror, the position in the change
-# stream is read before the scan, a change may be applied although the scan has seen it, and a gap in the
-# sequence numbers means that all first scores are read again.
-
-SCAN_STEP = 2000  # fields: 1 to 2 ms of Redis
-
-
-async def scan_keys(client: Redis, pattern: str, count: int) -> AsyncIterator[list[bytes]]:
-    """The keys that match ``pattern``, about ``count`` keys of the whole database at a step.
-
-    Raises what redis-py raises, and ``StoreUnavailable`` where another server answers in the middle, or keys of
-    the model are being moved to another node of a cluster.
-    """
-    guard, cursor = ServerGuard(client), None
-    await guard.check_keys()
-    while cursor != 0:
-        reply: Any = await client.scan(cursor or 0, match=pattern, count=count)
-        guard.check()
-        cursor, keys = reply
-        if keys:
-            yield keys
-    await guard.check_keys()
-
-
-async def scan_counts(client: Redis, keys: ModelKeys, counts: Counts) -> None:
-    """Add the counts of all tokens and sums to ``counts``, which are empty, without totals.
-
-    Raises what redis-py raises, and ``StoreUnavailable`` where another server answers in the middle.
-
-    All classes are scanned at once: while the client reads a step of one class, Redis works on another.
-    """
-    guard = ServerGuard(client)
-    scans = [
-        asyncio.create_task(_scan_column(client, key, counts, column, guard))
-        for column, key in enumerate(keys.counts)
-    ]
-    try:
-        await asyncio.gather(*scans)
-    finally:
-        for scan in scans:
-            scan.cancel()
-        await asyncio.gather(*scans, return_exceptions=True)
-
-
-async def _scan_column(client: Redis, key: str, counts: Counts, column: int, guard: ServerGuard) -> None:
-    cursor = None
-    while cursor != 0:
-        stop_if_cancelled()
-        reply: Any = await client.hscan(key, cursor or 0, count=SCAN_STEP)
-        guard.check()
-        cursor, fields = reply
-        values = np.fromstring(b" ".join(fields.values()), dtype=np.int64, sep=" ")
-        counts.set_column(list(fields), column, values)
-
-
-async def scan_first_scores(client: Redis, keys: ModelKeys) -> FirstScores:
-    """All first scores of the model. Raises ``StoreIncompatible``, and what ``scan_counts`` raises."""
-    first_scores, guard = FirstScores(), ServerGuard(client)
-    for label, key in zip(CLASSES, keys.first_scores, strict=True):
-        cursor = None
-        while cursor != 0:
-            reply: Any = await client.zscan(key, cursor or 0, count=SCAN_STEP)
-            guard.check()
-            cursor, members = reply
-            try:
-                for packed, _ in members:
-                    first_scores[label].add(packed)
-            except ValueError as error:
-                raise StoreIncompatible("a first score cannot be read: another program wrote it") from error
-    return first_scores
-
-
 _READ_COUNT = 10  # changes: of 64 lessons each they are 2 MB
-
-
-@dataclass(slots=True)
-class _FirstScoresCopy:
-    """First scores in memory, and the last change that was applied to them."""
-
-    first_scores: FirstScores
-    last_id: bytes
-    sequence: int
-
-
-class StoredFirstScores:
-    """The first scores of one model, for callers that have no mirror."""
-
-    def __init__(self, client: Redis, keys: ModelKeys) -> None:
-        self._client = client
-        self._keys = keys
-        self._position_script = PositionScript(client, keys)
-        self._copy: _FirstScoresCopy | None = None
-
-    async def read(self) -> FirstScores:
-        """The first scores as they are now. The first call takes about a second for 100,000 of them.
-
-        Raises ``StoreIncompatible``, and what redis-py raises.
-        """
-        while self._copy is None or not await self._catch_up(self._copy):
-            position = await self._position_script.read()
-            first_scores = await scan_first_scores(self._client, self._keys)
-            self._copy = _FirstScoresCopy(first_scores, position.change.stream_id, position.change.sequence)
-        return self._copy.first_scores
-
-    async def _catch_up(self, copy: _FirstScoresCopy) -> bool:
-        """Apply the changes since the last call; False where they cannot be known, since the stream has a gap."""
-        entries: Any = None
-        while entries is None or len(entries) == _READ_COUNT:
-            entries = await self._client.xrange(self._keys.changes, min=b"(" + copy.last_id, count=_READ_COUNT)
-            for entry_id, fields in entries:
-                try:
-                    sequence = int(fields[b"sequence"])
-                    if sequence != copy.sequence + lesson_count(fields):
-                        return False
-                    copy.first_scores.apply_change(fields)
-                except (KeyError, ValueError):
-                    return False
-                copy.last_id, copy.sequence = entry_id, sequence
-        return True
-
-
 _LOOK_UP_NAMES = 5_000  # of one command: Redis does nothing else meanwhile, for some milliseconds
 _LEDGER_BATCH = 200  # entries: some 240 kB
 _NO_REPLICA_WAIT = ReplicaWaitOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPosition:
+    """The last change, the id of the last history record (``0-0`` where there is none), and the totals."""
+
+    change: ChangePosition
+    record: bytes
+    totals: Totals
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """The stream id of the change, and the number of tokens that were removed or whose counts below zero were."""
+
+    change: bytes
+    tokens: int
+
+
+def totals_from_hash(fields: Mapping[bytes, bytes]) -> Totals:
+    """Return the totals in the fields of the totals hash; a missing field is 0."""
+    return Totals(
+        messages=tuple(int(fields.get(f"messages:{label}".encode(), 0)) for label in CLASSES),
+        tokens=tuple(int(fields.get(f"tokens:{label}".encode(), 0)) for label in CLASSES),
+        vocabulary_size=int(fields.get(b"vocabulary", 0)),
+    )
 
 
 class Model(CommitPoint):
@@ -218,9 +104,10 @@ class Model(CommitPoint):
         self.half_life = NO_HALF_LIFE
         self._half_life_days = half_life_days
         self._known_script = client.register_script(lua_script("known_changes.lua"))
-        self._position_script = PositionScript(client, self.keys)
-        self._evict_script = EvictScript(client, self.keys)
-        self._first_scores = StoredFirstScores(client, self.keys)
+        self._position_script = client.register_script(lua_script("position.lua"))
+        self._evict_script = client.register_script(lua_script("evict.lua"))
+        self._first_scores: FirstScores | None = None
+        self._first_scores_position = NO_CHANGE
 
     async def open(self, *, sign: bool = True, time_base: HalfLife | None = None) -> Self:
         """Check that this program can use what is stored, and return the model.
@@ -289,14 +176,39 @@ class Model(CommitPoint):
     async def first_scores(self) -> FirstScores:
         """The first scores that are stored. The first call takes about a second for 100,000 of them."""
         with store_errors():
-            return await self._first_scores.read()
+            while self._first_scores is None or not await self._apply_to_first_scores(self._first_scores):
+                position = (await self.position()).change
+                first_scores = await scan_first_scores(self.client, self.keys)
+                self._first_scores, self._first_scores_position = first_scores, position
+        return self._first_scores
+
+    async def _apply_to_first_scores(self, first_scores: FirstScores) -> bool:
+        """Apply the changes since the last call; False where they cannot be known, since the stream has a gap."""
+        entries: Any = None
+        while entries is None or len(entries) == _READ_COUNT:
+            start = b"(" + self._first_scores_position.stream_id
+            entries = await self.client.xrange(self.keys.changes, min=start, count=_READ_COUNT)
+            for entry_id, fields in entries:
+                try:
+                    sequence = int(fields[b"sequence"])
+                    if sequence != self._first_scores_position.sequence + lesson_count(fields):
+                        return False
+                    first_scores.apply_change(fields)
+                except (KeyError, ValueError):
+                    return False
+                self._first_scores_position = ChangePosition.of(entry_id, sequence)
+        return True
 
     # Changes
 
     async def position(self) -> ModelPosition:
         """The last change, the last record of the history and the totals, all of one moment."""
+        keys = self.keys
         with store_errors():
-            return await self._position_script.read()
+            reply: Any = await self._position_script(keys=[keys.changes, keys.sequence, keys.history, keys.totals])
+        change, sequence, record, totals = reply
+        fields = dict(zip(totals[0::2], totals[1::2], strict=True))
+        return ModelPosition(ChangePosition.of(change, int(sequence)), record, totals_from_hash(fields))
 
     async def has_change(self, change: ChangePosition) -> bool:
         """Whether the change stream has this change under its number, or had it before it was trimmed.
@@ -360,9 +272,20 @@ class Model(CommitPoint):
     async def evict(
         self, tokens: Sequence[bytes], counts: NDArray[np.int64], vocabulary: int | None
     ) -> Eviction | None:
-        """Remove those ``tokens`` that still have these ``counts``; see ``EvictScript.run``."""
+        """Remove those of some hundred distinct ``tokens`` that still have these ``counts``, in one atomic step.
+
+        ``counts`` has the shape (tokens, classes). It stops when the model has ``vocabulary`` tokens left; with
+        None only counts below zero are removed. Returns None where nothing was changed.
+        """
+        keys = self.keys
+        columns = [" ".join(map(str, column)) for column in counts.T.tolist()]
+        target = "" if vocabulary is None else vocabulary
         with store_errors():
-            return await self._evict_script.run(tokens, counts, vocabulary)
+            reply: Any = await self._evict_script(
+                keys=[keys.totals, keys.changes, keys.sequence, *keys.counts],
+                args=[target, self.retention.max_changes, ledger.join_tokens(tokens), *columns],
+            )
+        return Eviction(reply[0], int(reply[1])) if reply else None
 
 
 def _entry_or_error(fields: dict[bytes, bytes]) -> ledger.LedgerEntry | StoreIncompatible | None:
@@ -371,13 +294,6 @@ def _entry_or_error(fields: dict[bytes, bytes]) -> ledger.LedgerEntry | StoreInc
         return ledger.LedgerEntry.unpack(fields)
     except StoreIncompatible as error:
         return error
-
-
-# A model in Redis that exists only for one measurement.
-#
-# Rules: its name is drawn at random, so that it is no other model's; its keys are removed however the
-# measurement ends, unless a signal kills the process. The keys are searched by bounded SCANs for the hash tag of
-# the model: nothing else lists the keys of a ledger.
 
 
 def temporary_name(purpose: str) -> str:
@@ -399,13 +315,8 @@ async def temporary_model(
         await model.open()
         yield model
     finally:
-        await _remove_keys(client, model.keys.pattern)
-
-
-async def _remove_keys(client: Redis, pattern: str) -> None:
-    try:
-        with store_errors():
-            async for keys in scan_keys(client, pattern, _SCAN_COUNT):
-                await client.unlink(*keys)
-    except StoreUnavailable as error:
-        raise type(error)(f"{error}; the keys {pattern} may be left there") from error
+        try:
+            with store_errors():
+                await remove_keys(client, model.keys.pattern)
+        except StoreUnavailable as error:
+            raise type(error)(f"{error}; the keys {model.keys.pattern} may be left there") from error

@@ -1,7 +1,4 @@
-"""The scripts of a model: their keys, arguments and replies, and the changes that they write.
-
-``learn.lua`` commits lessons, ``evict.lua`` removes tokens, and a third one reads how far change stream and
-history have come, all of one moment.
+"""Lessons as ``learn.lua`` gets them: its keys, arguments and reply, and the change that it writes.
 
 A change in the change stream says what one lesson, or several that were committed together, did to the counts. Its
 fields:
@@ -23,21 +20,19 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from nbstream.bayes.counts import CLASSES, ChangePosition, Totals
+from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreUnavailable
-from nbstream.store.lua import lua_script
 from nbstream.store.model import history, ledger
-from nbstream.store.model.keys import MAX_CHANGES, RetentionLimits
+from nbstream.store.model.keys import RetentionLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
-    from redis.asyncio import Redis
 
     from nbstream.store.model.history import LessonNote
     from nbstream.store.model.keys import ModelKeys
@@ -274,68 +269,3 @@ def lesson_count(change: Mapping[bytes, bytes]) -> int:
     if count < 1:
         raise ValueError("a change has at least one lesson")
     return count
-
-
-@dataclass(frozen=True, slots=True)
-class Eviction:
-    """The stream id of the change, and the number of tokens that were removed or whose counts below zero were."""
-
-    change: bytes
-    tokens: int
-
-
-class EvictScript:
-    """Removes tokens from one model."""
-
-    def __init__(self, client: Redis, keys: ModelKeys) -> None:
-        self._script = client.register_script(lua_script("evict.lua"))
-        self._keys = [keys.totals, keys.changes, keys.sequence, *keys.counts]
-
-    async def run(
-        self, tokens: Sequence[bytes], counts: NDArray[np.int64], vocabulary: int | None
-    ) -> Eviction | None:
-        """Remove those of some hundred distinct ``tokens`` that still have these ``counts``, in one atomic step.
-
-        ``counts`` has the shape (tokens, classes). It stops when the model has ``vocabulary`` tokens left; with
-        None only counts below zero are removed. Returns None where nothing was changed. Raises
-        what redis-py raises.
-        """
-        columns = [" ".join(map(str, column)) for column in counts.T.tolist()]
-        target = "" if vocabulary is None else vocabulary
-        reply: Any = await self._script(
-            keys=self._keys, args=[target, MAX_CHANGES, ledger.join_tokens(tokens), *columns]
-        )
-        return Eviction(reply[0], int(reply[1])) if reply else None
-
-
-@dataclass(frozen=True, slots=True)
-class ModelPosition:
-    """The last change, the id of the last history record (``0-0`` where there is none), and the totals."""
-
-    change: ChangePosition
-    record: bytes
-    totals: Totals
-
-
-class PositionScript:
-    """Reads the position of one model."""
-
-    def __init__(self, client: Redis, keys: ModelKeys) -> None:
-        self._script = client.register_script(lua_script("position.lua"))
-        self._keys = [keys.changes, keys.sequence, keys.history, keys.totals]
-
-    async def read(self) -> ModelPosition:
-        """The position now. Raises what redis-py raises."""
-        reply: Any = await self._script(keys=self._keys)
-        change, sequence, record, totals = reply
-        fields = dict(zip(totals[0::2], totals[1::2], strict=True))
-        return ModelPosition(ChangePosition.of(change, int(sequence)), record, totals_from_hash(fields))
-
-
-def totals_from_hash(fields: Mapping[bytes, bytes]) -> Totals:
-    """``Totals`` from the fields of the totals hash; a missing field is 0."""
-    return Totals(
-        messages=tuple(int(fields.get(f"messages:{label}".encode(), 0)) for label in CLASSES),
-        tokens=tuple(int(fields.get(f"tokens:{label}".encode(), 0)) for label in CLASSES),
-        vocabulary_size=int(fields.get(b"vocabulary", 0)),
-    )

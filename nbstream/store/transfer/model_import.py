@@ -16,7 +16,7 @@ changes, and scan the counts anew.
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import WatchError
@@ -27,14 +27,13 @@ from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.keys import IMPORT_READY, MAX_CHANGES, StagedLedgerKeys
-from nbstream.store.model.model import Model, scan_keys
+from nbstream.store.model.model import Model
+from nbstream.store.model.scan import remove_keys, scan_hash, scan_keys
 from nbstream.store.model.signature import HALF_LIFE_FIELD, pack_half_life
 from nbstream.store.redis_errors import store_errors
 from nbstream.store.transfer.archive import CountsRecord, LedgerRecord, TotalsRecord
 
 if TYPE_CHECKING:
-    from redis.asyncio import Redis
-
     from nbstream.store.model.keys import StagedKeys
     from nbstream.store.transfer.archive import ArchiveRecord
 
@@ -42,7 +41,6 @@ _STAGING_SECONDS = 60  # an import that gives no sign of life for that long has 
 _ENTRIES_PER_STEP = (
     500  # with 1000 of a million tokens the slowest step took 7 ms of Redis, the average one 1.5 ms
 )
-_SCAN_COUNT = 500
 _IMPORT_NOTE = LessonNote("import", "", Assessment(0.5, "unsure"), Assessment(0.5, "unsure"))
 """Goes to a staged history that is deleted: an import leaves no records in the history of the model."""
 
@@ -70,7 +68,7 @@ class ModelImport:
         with store_errors():
             if not await client.set(keys.importing, self._set_state("staging"), nx=True, ex=_STAGING_SECONDS):
                 raise StoreUnavailable("another import into this model is under way, or was killed a minute ago")
-            await _remove_keys(client, keys.staged_pattern)
+            await remove_keys(client, keys.staged_pattern)
             if not self._merge and await _has_learned(client, self._model):
                 raise _not_empty_error(keys.model)
 
@@ -131,7 +129,7 @@ class ModelImport:
         with store_errors():
             if await client.get(keys.importing) == self._set_state("staging"):
                 await client.delete(keys.importing)
-                await _remove_keys(client, self._staged_keys.pattern)
+                await remove_keys(client, self._staged_keys.pattern)
 
     def _set_state(self, state: str) -> bytes:
         return f"{state} {self._import_id}".encode()
@@ -153,7 +151,7 @@ async def finish_import(model: Model, on_moved: Callable[[int], object] | None =
     await _move_counts(model, staged, on_moved)
     already_learned = await _move_entries(model, staged, on_moved)
     with store_errors():
-        await _remove_keys(model.client, staged.pattern)
+        await remove_keys(model.client, staged.pattern)
         for key in model.keys.first_scores:
             await model.client.zremrangebyrank(key, 0, -model.retention.max_first_scores - 1)
         await model.client.register_script(lua_script("finish_import.lua"))(
@@ -169,20 +167,11 @@ async def _move_counts(model: Model, staged: StagedKeys, on_moved: Callable[[int
     with store_errors():
         await merge(keys=keys)
         for column in staged.counts:
-            async for names in _hash_fields(model.client, column):
+            async for fields in scan_hash(model.client, column, ServerGuard(model.client), _ENTRIES_PER_STEP):
+                names = list(fields)
                 for first in range(0, len(names), _ENTRIES_PER_STEP):
                     await merge(keys=keys, args=names[first : first + _ENTRIES_PER_STEP])
                 on_moved(len(names))
-
-
-async def _hash_fields(client: Redis, key: str) -> AsyncIterator[list[bytes]]:
-    """Yield the names of a hash's fields in batches; a field may be deleted after it was yielded."""
-    guard, cursor = ServerGuard(client), None
-    while cursor != 0:
-        reply: Any = await client.hscan(key, cursor or 0, count=_ENTRIES_PER_STEP)
-        guard.check()
-        cursor, fields = reply
-        yield list(fields)
 
 
 async def _move_entries(model: Model, staged: StagedKeys, on_moved: Callable[[int], object]) -> int:
@@ -195,7 +184,7 @@ async def _move_entries(model: Model, staged: StagedKeys, on_moved: Callable[[in
     start = len(staged.ledger(""))
     already_learned = 0
     with store_errors():
-        async for staged_keys in scan_keys(model.client, staged.ledger("*"), _SCAN_COUNT):
+        async for staged_keys in scan_keys(model.client, staged.ledger("*")):
             message_keys = [key[start:].decode() for key in staged_keys]
             for message_key in await _already_in_ledger(model, staged, message_keys):
                 entry = await staged_model.entry(message_key)
@@ -221,12 +210,6 @@ async def _already_in_ledger(model: Model, staged: StagedKeys, message_keys: lis
                 await adopt(keys=keys, args=[first_score or b""], client=pipe)
             adopted = await pipe.execute()
     return [message_key for message_key, moved in zip(message_keys, adopted, strict=True) if moved == 0]
-
-
-async def _remove_keys(client: Redis, pattern: str) -> None:
-    with store_errors():
-        async for keys in scan_keys(client, pattern, _SCAN_COUNT):
-            await client.unlink(*keys)
 
 
 async def _has_learned(client: Any, model: Model) -> bool:

@@ -22,8 +22,9 @@ from nbstream.errors import StoreUnavailable
 from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
 from nbstream.store.model.keys import IMPORT_READY
-from nbstream.store.model.model import SCAN_STEP, scan_keys
-from nbstream.store.model.scripts import ModelPosition, lesson_count
+from nbstream.store.model.model import ModelPosition
+from nbstream.store.model.scan import scan_hash, scan_keys
+from nbstream.store.model.scripts import lesson_count
 from nbstream.store.redis_errors import store_errors
 from nbstream.store.transfer import archive
 
@@ -73,13 +74,8 @@ class ModelSnapshot:
 
     async def _count_records(self) -> AsyncIterator[archive.CountsRecord]:
         for label, key in zip(CLASSES, self._model.keys.counts, strict=True):
-            cursor = None
-            while cursor != 0:
-                with store_errors():
-                    reply: Any = await self._model.client.hscan(key, cursor or 0, count=SCAN_STEP)
-                self._guard.check()
-                cursor, counts = reply
-                if counts:
+            with store_errors():
+                async for counts in scan_hash(self._model.client, key, self._guard):
                     yield archive.CountsRecord(label, {name: int(count) for name, count in counts.items()})
 
     async def _ledger_records(self) -> AsyncIterator[archive.LedgerRecord]:

@@ -22,7 +22,7 @@ from nbstream.bayes.counts import CLASSES, ClassCounts, Totals, is_sum
 from nbstream.bayes.half_life import MAX_COUNT, grow_weight
 from nbstream.errors import CountsFull
 from nbstream.store.model.ledger import LedgerEntry, join_sums
-from nbstream.store.model.scripts import totals_from_hash
+from nbstream.store.model.model import totals_from_hash
 from nbstream.store.transfer.archive import CountsRecord, LedgerRecord, TotalsRecord
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.counts import ClassCounts
 from nbstream.store.model.keys import ModelKeys
-from nbstream.store.model.model import SCAN_STEP, scan_counts
+from nbstream.store.model.scan import SCAN_STEP, scan_counts
 
 
 class CancellationLosingClient:
