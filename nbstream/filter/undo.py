@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.filter.preview import HypotheticalCounts, preview_verdicts
 from nbstream.store.cancellation import stop_if_cancelled
-from nbstream.store.undo.plan import apply_restoration, prepare_restoration
+from nbstream.store.undo import apply_undo, prepare_undo
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Callable, Iterator, Mapping, Sequence
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from nbstream.bayes.counts import Totals
     from nbstream.filter.preview import Preview
     from nbstream.filter.scorer import Scorer
+    from nbstream.store.model.history import HistoryChange
     from nbstream.store.model.model import Model
     from nbstream.store.recent.checked_messages import CheckedMessage
-    from nbstream.store.undo.plan import Restoration, UndoableChange
+    from nbstream.store.undo import MessageUndo, UndoableChange
 
 MAX_PREVIEWED = 1000
 """So many of the messages that were checked last are scored again for a preview: a second or two."""
@@ -44,7 +45,7 @@ class ChangeOutcome:
     """What became of one change of a message; ``why`` is empty where it needs no reason."""
 
     message_key: str
-    change: UndoableChange
+    change: HistoryChange
     outcome: UndoOutcome
     why: str = ""
 
@@ -75,9 +76,9 @@ async def preview_undo(
     counts: Counter[UndoOutcome] = Counter()
     for key, message_changes in changes.items():
         stop_if_cancelled()
-        restoration = await prepare_restoration(model, key, message_changes)
-        hypothetical.replace_entry(restoration.current_entry, restoration.restored_entry)
-        for outcome in _change_outcomes(restoration, UndoOutcome.WOULD_BE_TAKEN_BACK):
+        message_undo = await prepare_undo(model, key, message_changes)
+        hypothetical.replace_entry(message_undo.current_entry, message_undo.restored_entry)
+        for outcome in _change_outcomes(message_undo, UndoOutcome.WOULD_BE_TAKEN_BACK):
             counts[outcome.outcome] += 1
             report(outcome)
     _, after = await hypothetical.look_up([])
@@ -100,23 +101,23 @@ async def undo_changes(
     counts: Counter[UndoOutcome] = Counter()
     for key, message_changes in changes.items():
         stop_if_cancelled()
-        restoration = await prepare_restoration(model, key, message_changes)
-        if await apply_restoration(model, restoration, actor):
+        message_undo = await prepare_undo(model, key, message_changes)
+        if await apply_undo(model, message_undo, actor):
             done, why = UndoOutcome.TAKEN_BACK, ""
         else:
             done, why = UndoOutcome.STAYS, "changed by others at this very moment"
-        for outcome in _change_outcomes(restoration, done, why):
+        for outcome in _change_outcomes(message_undo, done, why):
             counts[outcome.outcome] += 1
             report(outcome)
     return UndoSummary(counts, before, await model.totals())
 
 
-def _change_outcomes(restoration: Restoration, done: UndoOutcome, why: str = "") -> Iterator[ChangeOutcome]:
-    key = restoration.message_key
-    for change in restoration.plan.reversible:
-        if restoration.changes_ledger:
+def _change_outcomes(message_undo: MessageUndo, done: UndoOutcome, why: str = "") -> Iterator[ChangeOutcome]:
+    key = message_undo.message_key
+    for change in message_undo.plan.reversible:
+        if message_undo.changes_ledger:
             yield ChangeOutcome(key, change, done, why)
         else:
             yield ChangeOutcome(key, change, UndoOutcome.ALREADY_SO)
-    for irreversible in restoration.plan.irreversible:
+    for irreversible in message_undo.plan.irreversible:
         yield ChangeOutcome(key, irreversible.change, UndoOutcome.STAYS, irreversible.reason)

@@ -20,7 +20,7 @@ from nbstream.listeners.http.access import Role
 from nbstream.logs import event_fields
 from nbstream.page.requests import Answer, Page, PageRefused, PageRequest, PageRoute, Redirect
 from nbstream.page.teaching_view import MILLISECOND, ChangeSelection, form_time
-from nbstream.store.undo.plan import TooManyChanges, selected_changes
+from nbstream.store.undo import TooManyChanges, selected_changes
 
 if TYPE_CHECKING:
     from nbstream.filter.preview import HypotheticalCounts
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from nbstream.store.model.history import HistorySelection
     from nbstream.store.model.model import Model
     from nbstream.store.recent.checked_messages import RecentMessages
-    from nbstream.store.undo.plan import UndoableChange
+    from nbstream.store.undo import UndoableChange
 
 _log = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ class UndoView:
             raise PageRefused(
                 400, f"These are more than {MAX_READ:,} changes: choose fewer, or run nbstream undo."
             ) from error
-        if sum(change.selected for of_message in changes.values() for change in of_message) > MAX_SELECTED:
+        if sum(change.is_selected for of_message in changes.values() for change in of_message) > MAX_SELECTED:
             raise PageRefused(
                 400, f"These are more than {MAX_SELECTED:,} changes: choose fewer, or run nbstream undo."
             )

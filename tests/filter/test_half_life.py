@@ -28,7 +28,7 @@ from nbstream.server.smtp_replies import error_reply
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.history import HistorySelection
 from nbstream.store.model.model import Model
-from nbstream.store.undo.plan import apply_restoration, prepare_restoration, selected_changes
+from nbstream.store.undo import apply_undo, prepare_undo, selected_changes
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.letters import letters
 from tests.store.algebra import NOTHING, live_entries, stored, summed
@@ -193,8 +193,10 @@ async def test_an_undo_restores_the_very_weight_that_was_there(client: Redis) ->
         assert await stored(site.model) != before
 
         for key, changes in (await selected_changes(site.model, HistorySelection())).items():
-            taken = [replace(each, selected=each.description.startswith("relearned")) for each in changes]
-            await apply_restoration(site.model, await prepare_restoration(site.model, key, taken), "ann")
+            taken = [
+                replace(each, is_selected=each.change.description.startswith("relearned")) for each in changes
+            ]
+            await apply_undo(site.model, await prepare_undo(site.model, key, taken), "ann")
 
         assert await stored(site.model) == before
         assert {key: e.weight for key, e in (await live_entries(site.model)).items()} == {

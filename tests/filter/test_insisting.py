@@ -28,7 +28,7 @@ from nbstream.store.model.history import HistorySelection
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model
-from nbstream.store.undo.plan import apply_restoration, prepare_restoration, selected_changes
+from nbstream.store.undo import apply_undo, prepare_undo, selected_changes
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.conftest import RedisServer
 from tests.filter.disputes import DISPUTED, SIMILAR, teach_dispute
@@ -301,7 +301,7 @@ async def test_an_insisted_lesson_is_unlearned_exactly(client: Redis) -> None:
 
 async def undo(model: Model, selection: HistorySelection) -> None:
     for key, changes in (await selected_changes(model, selection)).items():
-        assert await apply_restoration(model, await prepare_restoration(model, key, changes), "root")
+        assert await apply_undo(model, await prepare_undo(model, key, changes), "root")
 
 
 async def test_an_undo_restores_the_entry_before_and_may_be_undone(site: Site) -> None:

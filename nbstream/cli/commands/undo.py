@@ -20,7 +20,7 @@ from nbstream.cli.arguments import current_user
 from nbstream.cli.commands.history import read_selection
 from nbstream.cli.terminal import local_time, print_error, print_note, printable
 from nbstream.filter.undo import MAX_PREVIEWED, preview_undo, undo_changes
-from nbstream.store.undo.plan import selected_changes
+from nbstream.store.undo import selected_changes
 from nbstream.wire.api_json import iso_time
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from nbstream.filter.scorer import Scorer
     from nbstream.filter.undo import ChangeOutcome, UndoSummary
     from nbstream.store.model.model import Model
-    from nbstream.store.undo.plan import UndoableChange
+    from nbstream.store.undo import UndoableChange
 
 
 def run(options: argparse.Namespace) -> int:
@@ -91,7 +91,7 @@ async def _preview(
 
 def _outcome_to_text(outcome: ChangeOutcome) -> str:
     change = outcome.change
-    who = f"{change.source} {change.actor}".rstrip()
+    who = f"{change.note.source} {change.note.actor}".rstrip()
     result = f"{outcome.outcome}: {outcome.why}" if outcome.why else outcome.outcome
     return printable(f"{local_time(change.at)}  {outcome.message_key}  {change.description}  {who}  {result}")
 
@@ -103,8 +103,8 @@ def _outcome_to_json(outcome: ChangeOutcome) -> str:
             "time": iso_time(change.at),
             "id": outcome.message_key,
             "change": change.description,
-            "source": change.source,
-            "actor": change.actor,
+            "source": change.note.source,
+            "actor": change.note.actor,
             "outcome": outcome.outcome,
             "why": outcome.why or None,
         }

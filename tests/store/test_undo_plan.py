@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nbstream.store.undo.plan import IrreversibleChange, UndoableChange, UndoPlan, plan_undo
+from nbstream.store.model.history import HistoryChange, LessonNote
+from nbstream.store.undo import IrreversibleChange, UndoableChange, UndoPlan, plan_undo
+from tests.store.notes import NOTE
 
 
 def history(*steps: str, source: str = "smtp") -> list[UndoableChange]:
@@ -17,17 +19,18 @@ def history(*steps: str, source: str = "smtp") -> list[UndoableChange]:
     for number, step in enumerate(steps):
         actor, _, name = step.partition(":")
         version = None if name == "-" else name
-        change = UndoableChange(
+        note = LessonNote("undo" if actor == "undo" else source, actor, NOTE.before, NOTE.after)
+        change = HistoryChange(
             id=b"%d-0" % number,
             at=float(number),
-            description="",
-            source="undo" if actor == "undo" else source,
-            actor=actor,
-            version_after=version,
-            version_before=version_before,
-            selected=actor == "A",
+            message_key="message",
+            label=version and "spam",
+            version=version,
+            former_label=version_before and "spam",
+            former_version=version_before,
+            note=note,
         )
-        changes.append(change)
+        changes.append(UndoableChange(change, actor == "A"))
         version_before = version
     return changes[::-1]
 
@@ -85,5 +88,5 @@ def test_an_irreversible_change_is_reported_with_its_reason() -> None:
     (change,) = history("A:v1")
 
     assert plan_undo("v2", [change]).irreversible == (
-        IrreversibleChange(change, "its ledger entry is not the one of the history"),
+        IrreversibleChange(change.change, "its ledger entry is not the one of the history"),
     )

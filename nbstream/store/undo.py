@@ -6,7 +6,7 @@ nobody else has changed the message since. The message goes back to the entry th
 replaced. Therefore one write restores it, and a plan made again after that write changes nothing.
 
 One atomic write of its ledger entry restores a message. The write is noted in the history like any change;
-therefore a restoration can be undone as well, and after a crash the same command continues where it was. Only what
+therefore an undo can be undone as well, and after a crash the same command continues where it was. Only what
 a plan needs is in memory, less than 1 kB a change and at most ``MAX_HISTORY_RECORDS`` of them; ledger entries are
 read one message at a time.
 """
@@ -29,41 +29,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class UndoableChange:
-    """A change of the history as a plan needs it.
+    """A change of a message; ``is_selected`` says whether it is to be undone."""
 
-    ``version_before`` and ``version_after`` are the versions of the ledger entry before and after the change, None
-    if there was no entry. ``selected`` says whether the change is to be undone.
-    """
-
-    id: bytes
-    at: float
-    description: str
-    source: str
-    actor: str
-    version_after: str | None
-    version_before: str | None
-    selected: bool
-
-    @classmethod
-    def from_history(cls, change: HistoryChange, *, selected: bool) -> UndoableChange:
-        """Return a change of the history as a plan needs it."""
-        return cls(
-            id=change.id,
-            at=change.at,
-            description=change.description,
-            source=change.note.source,
-            actor=change.note.actor,
-            version_after=change.version,
-            version_before=change.former_version,
-            selected=selected,
-        )
+    change: HistoryChange
+    is_selected: bool
 
 
 @dataclass(frozen=True, slots=True)
 class IrreversibleChange:
     """A selected change that cannot be undone, and the reason."""
 
-    change: UndoableChange
+    change: HistoryChange
     reason: str
 
 
@@ -71,7 +47,7 @@ class IrreversibleChange:
 class UndoPlan:
     """The selected changes of one message that are undone, and those that cannot be; both newest first."""
 
-    reversible: tuple[UndoableChange, ...]
+    reversible: tuple[HistoryChange, ...]
     irreversible: tuple[IrreversibleChange, ...]
 
 
@@ -80,31 +56,33 @@ def plan_undo(version: str | None, changes: Sequence[UndoableChange]) -> UndoPla
 
     ``changes`` are all changes of the message since the oldest selected one, newest first, whoever made them.
     """
-    reversible: list[UndoableChange] = []
+    reversible: list[HistoryChange] = []
     irreversible: list[IrreversibleChange] = []
-    other: UndoableChange | None = None  # the next later change that is not selected
-    for change in changes:
-        if not change.selected:
+    other: HistoryChange | None = None  # the next later change that is not selected
+    for undoable in changes:
+        change = undoable.change
+        if not undoable.is_selected:
             other = change
-        elif change.version_after == version and (version is not None or not (other or irreversible)):
+        elif change.version == version and (version is not None or not (other or irreversible)):
             reversible.append(change)
-            version = change.version_before
+            version = change.former_version
         else:
             irreversible.append(IrreversibleChange(change, _reason(version, other)))
     return UndoPlan(tuple(reversible), tuple(irreversible))
 
 
-def _reason(version: str | None, other: UndoableChange | None) -> str:
+def _reason(version: str | None, other: HistoryChange | None) -> str:
     if other is not None:
-        who = f"{other.source} {other.actor}".rstrip()
-        return f"taken back since by {other.actor}" if other.source == UNDO_SOURCE else f"changed since by {who}"
+        note = other.note
+        who = f"{note.source} {note.actor}".rstrip()
+        return f"taken back since by {note.actor}" if note.source == UNDO_SOURCE else f"changed since by {who}"
     if version is None:
         return "its ledger entry has expired"
     return "its ledger entry is not the one of the history"
 
 
 @dataclass(frozen=True, slots=True)
-class Restoration:
+class MessageUndo:
     """The undo of one message: ``restored_entry`` replaces ``current_entry``; None is no entry.
 
     The assessments ``before`` and ``after`` are those in the history, because the message itself is not available
@@ -142,37 +120,37 @@ async def selected_changes(
         if max_changes is not None and seen > max_changes:
             raise TooManyChanges
         if selection.message_key in {None, change.message_key}:
-            undoable = UndoableChange.from_history(change, selected=change in selection)
+            undoable = UndoableChange(change, change in selection)
             changes_of.setdefault(change.message_key, []).append(undoable)
-    return {key: changes for key, changes in changes_of.items() if any(change.selected for change in changes)}
+    return {key: changes for key, changes in changes_of.items() if any(change.is_selected for change in changes)}
 
 
-async def prepare_restoration(model: Model, message_key: str, changes: Sequence[UndoableChange]) -> Restoration:
+async def prepare_undo(model: Model, message_key: str, changes: Sequence[UndoableChange]) -> MessageUndo:
     """Return what the undo of these changes would do to the message now; nothing is written."""
     entry = await model.entry(message_key)
     plan = plan_undo(_entry_version(entry), changes)
     if not plan.reversible:
-        return Restoration(message_key, plan, entry, entry)
+        return MessageUndo(message_key, plan, entry, entry)
     newest = await model.history.record(plan.reversible[0].id)
     oldest = await model.history.record(plan.reversible[-1].id)
     if newest is None or oldest is None:
         trimmed = [IrreversibleChange(change, "no longer in the history") for change in plan.reversible]
-        return Restoration(message_key, UndoPlan((), (*trimmed, *plan.irreversible)), entry, entry)
-    return Restoration(message_key, plan, entry, oldest.former, newest.note.after, oldest.note.before)
+        return MessageUndo(message_key, UndoPlan((), (*trimmed, *plan.irreversible)), entry, entry)
+    return MessageUndo(message_key, plan, entry, oldest.former, newest.note.after, oldest.note.before)
 
 
-async def apply_restoration(model: Model, restoration: Restoration, actor: str) -> bool:
-    """Write the restoration in the name of ``actor``; return False if somebody else changed the message since.
+async def apply_undo(model: Model, undo: MessageUndo, actor: str) -> bool:
+    """Write the undo in the name of ``actor``; return False if somebody else changed the message since.
 
-    Raises ``StoreUnavailable``; the same restoration may then be tried again.
+    Raises ``StoreUnavailable``; the same undo may then be tried again.
     """
-    if not restoration.changes_ledger:
+    if not undo.changes_ledger:
         return True
-    assert restoration.before is not None
-    assert restoration.after is not None
-    note = LessonNote(UNDO_SOURCE, actor, restoration.before, restoration.after, made_at=time.time())
-    key, restored_entry = restoration.message_key, restoration.restored_entry
-    result = await model.commit_lesson(key, restoration.current_entry, restored_entry, note)
+    assert undo.before is not None
+    assert undo.after is not None
+    note = LessonNote(UNDO_SOURCE, actor, undo.before, undo.after, made_at=time.time())
+    key, restored_entry = undo.message_key, undo.restored_entry
+    result = await model.commit_lesson(key, undo.current_entry, restored_entry, note)
     # If the reply was lost and the write repeated, the ledger already has the restored entry: that is a success.
     return isinstance(result, bytes) or _entry_version(result.entry) == _entry_version(restored_entry)
 

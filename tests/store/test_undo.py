@@ -17,11 +17,11 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.history import Assessment, HistoryRecord, HistorySelection, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
-from nbstream.store.undo.plan import (
-    Restoration,
+from nbstream.store.undo import (
+    MessageUndo,
     TooManyChanges,
-    apply_restoration,
-    prepare_restoration,
+    apply_undo,
+    prepare_undo,
     selected_changes,
 )
 from tests.conftest import RedisServer
@@ -48,18 +48,18 @@ async def write(model: Model, message: str, new: LedgerEntry | None, actor: str)
     assert isinstance(await model.commit_lesson(message, await model.entry(message), new, note_of(actor)), bytes)
 
 
-async def prepare_all(model: Model, selection: HistorySelection) -> list[Restoration]:
+async def prepare_all(model: Model, selection: HistorySelection) -> list[MessageUndo]:
     return [
-        await prepare_restoration(model, key, changes)
+        await prepare_undo(model, key, changes)
         for key, changes in (await selected_changes(model, selection)).items()
     ]
 
 
-async def undo(model: Model, selection: HistorySelection, actor: str = "root") -> list[Restoration]:
-    restorations = await prepare_all(model, selection)
-    for restoration in restorations:
-        assert await apply_restoration(model, restoration, actor)
-    return restorations
+async def undo(model: Model, selection: HistorySelection, actor: str = "root") -> list[MessageUndo]:
+    undos = await prepare_all(model, selection)
+    for message_undo in undos:
+        assert await apply_undo(model, message_undo, actor)
+    return undos
 
 
 async def history_records(model: Model) -> list[HistoryRecord]:
@@ -75,9 +75,9 @@ async def packed_entries(model: Model, messages: list[str]) -> list[dict[str, st
 async def test_the_undo_of_a_first_learn_leaves_nothing(model: Model) -> None:
     await write(model, "m1", entry("spam", TOKENS, sums=[(b"=x", 7)]), "ann")
 
-    (restoration,) = await undo(model, HistorySelection(actor="ann"))
+    (message_undo,) = await undo(model, HistorySelection(actor="ann"))
 
-    assert restoration.changes_ledger
+    assert message_undo.changes_ledger
     assert await stored(model) == ({"ham": {}, "spam": {}}, {})
     assert await model.entry("m1") is None
 
@@ -107,8 +107,8 @@ async def test_several_changes_of_a_message_are_undone_in_one_step(model: Model)
 
     assert await stored(model) == before
     assert [
-        (restoration.description, restoration.note.source, restoration.note.actor)
-        for restoration in await history_records(model)
+        (message_undo.description, message_undo.note.source, message_undo.note.actor)
+        for message_undo in await history_records(model)
     ][:2] == [
         ("relearned ham -> spam", "undo", "root"),
         ("relearned spam -> ham", "test", "ann"),
@@ -151,10 +151,11 @@ async def test_a_second_undo_changes_nothing(model: Model, actor: str | None) ->
     await undo(model, HistorySelection(actor=actor))
     before, entry_before = await stored(model), len(await history_records(model))
 
-    # The second time by ann herself: her own restorations are then among the selected changes.
+    # The second time by ann herself: her own undos are then among the selected changes.
     for undoer in ("root", "ann", "ann"):
         assert not any(
-            restoration.changes_ledger for restoration in await undo(model, HistorySelection(actor=actor), undoer)
+            message_undo.changes_ledger
+            for message_undo in await undo(model, HistorySelection(actor=actor), undoer)
         )
 
     assert await stored(model) == before == ({"ham": {}, "spam": {}}, {})
@@ -165,34 +166,34 @@ async def test_after_a_crash_in_the_middle_the_rest_is_undone(model: Model) -> N
     for number in range(6):
         await write(model, f"m{number}", entry("spam", TOKENS), "ann")
         await write(model, f"m{number}", entry("ham", TOKENS), "ann")
-    for restoration in (await prepare_all(model, HistorySelection(actor="ann")))[:3]:
-        await apply_restoration(model, restoration, "root")
+    for message_undo in (await prepare_all(model, HistorySelection(actor="ann")))[:3]:
+        await apply_undo(model, message_undo, "root")
     assert (await model.totals()).messages == (3, 0)
 
     await undo(model, HistorySelection(actor="ann"))
 
     assert await stored(model) == ({"ham": {}, "spam": {}}, {})
-    assert [restoration.note.source for restoration in await history_records(model)].count("undo") == 6
+    assert [message_undo.note.source for message_undo in await history_records(model)].count("undo") == 6
 
 
 async def test_a_message_that_somebody_changes_meanwhile_is_not_restored(model: Model) -> None:
     await write(model, "m1", entry("spam", TOKENS), "ann")
-    (restoration,) = await prepare_all(model, HistorySelection(actor="ann"))
+    (message_undo,) = await prepare_all(model, HistorySelection(actor="ann"))
     await write(model, "m1", entry("ham", TOKENS), "ben")
     before = await stored(model)
 
-    assert not await apply_restoration(model, restoration, "root")
+    assert not await apply_undo(model, message_undo, "root")
 
     assert await stored(model) == before
 
 
 async def test_the_same_restoration_four_times_at_once_is_written_once(model: Model) -> None:
     await write(model, "m1", entry("spam", TOKENS), "ann")
-    (restoration,) = await prepare_all(model, HistorySelection())
+    (message_undo,) = await prepare_all(model, HistorySelection())
 
-    assert await asyncio.gather(*(apply_restoration(model, restoration, "root") for _ in range(4))) == [True] * 4
+    assert await asyncio.gather(*(apply_undo(model, message_undo, "root") for _ in range(4))) == [True] * 4
 
-    assert [restoration.note.source for restoration in await history_records(model)] == ["undo", "test"]
+    assert [message_undo.note.source for message_undo in await history_records(model)] == ["undo", "test"]
 
 
 async def test_a_restoration_whose_reply_is_lost_is_written_once(
@@ -208,7 +209,7 @@ async def test_a_restoration_whose_reply_is_lost_is_written_once(
 
     assert proxy.broken == 1
     assert await stored(model) == before
-    assert [restoration.note.source for restoration in await history_records(model)] == ["undo", "test", "test"]
+    assert [message_undo.note.source for message_undo in await history_records(model)] == ["undo", "test", "test"]
 
 
 async def test_an_expired_ledger_entry_makes_a_change_irreversible(model: Model) -> None:
@@ -216,9 +217,9 @@ async def test_an_expired_ledger_entry_makes_a_change_irreversible(model: Model)
     await model.client.delete(model.keys.ledger("m1"))
     before = await stored(model)
 
-    (restoration,) = await undo(model, HistorySelection())
+    (message_undo,) = await undo(model, HistorySelection())
 
-    assert [refusal.reason for refusal in restoration.plan.irreversible] == ["its ledger entry has expired"]
+    assert [refusal.reason for refusal in message_undo.plan.irreversible] == ["its ledger entry has expired"]
     assert await stored(model) == before
 
 
@@ -227,19 +228,19 @@ async def test_a_change_that_the_history_has_lost_meanwhile_is_irreversible(mode
     ((key, changes),) = (await selected_changes(model, HistorySelection())).items()
     await model.client.delete(model.keys.history)
 
-    restoration = await prepare_restoration(model, key, changes)
+    message_undo = await prepare_undo(model, key, changes)
 
-    assert [refusal.reason for refusal in restoration.plan.irreversible] == ["no longer in the history"]
-    assert not restoration.changes_ledger
+    assert [refusal.reason for refusal in message_undo.plan.irreversible] == ["no longer in the history"]
+    assert not message_undo.changes_ledger
 
 
 async def test_one_message_is_selected_by_its_id(model: Model) -> None:
     for message in ("m1", "m2"):
         await write(model, message, entry("spam", TOKENS), "ann")
 
-    (restoration,) = await undo(model, HistorySelection(message_key="m2"))
+    (message_undo,) = await undo(model, HistorySelection(message_key="m2"))
 
-    assert restoration.message_key == "m2"
+    assert message_undo.message_key == "m2"
     assert (await model.totals()).messages == (0, 1)
 
 

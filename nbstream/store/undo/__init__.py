@@ -1,1 +1,0 @@
-"""Undo of lessons: a plan says which changes can be undone, and a restoration carries it out."""
