@@ -73,7 +73,7 @@ class NativeMultinomial:
     ) -> Score | None:
         """Return the score of ``tokens`` by their counts, or None where Python has to compute it."""
         totals = counts.totals
-        numbers = (*totals.messages, *totals.tokens, totals.vocabulary_size)
+        numbers = (*totals.messages, *totals.token_weights, totals.vocabulary_size)
         options = self._options_for(totals.messages, prior)
         scored = self._scoring.score_rows(
             counts.rows, numbers, tokens.all.joined, tokens.sizes, options, counts.unit
@@ -104,7 +104,7 @@ class NativeMultinomial:
     def _totals_of(self, numbers: tuple[int, ...]) -> Totals:
         """Return the totals as an object: the same until they change."""
         last = self._totals
-        if numbers != (*last.messages, *last.tokens, last.vocabulary_size):
+        if numbers != (*last.messages, *last.token_weights, last.vocabulary_size):
             self._totals = Totals(numbers[:2], numbers[2:4], numbers[4])
         return self._totals
 

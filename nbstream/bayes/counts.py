@@ -46,13 +46,13 @@ _INITIAL_CAPACITY = 1024
 class Totals:
     """The totals of a model, which normalise its counts.
 
-    ``messages`` is the number of learned messages per class, and ``tokens`` the sum of the weights of all their
-    tokens (fixed point). ``vocabulary_size`` is the number of distinct tokens with a count above zero in any
+    ``messages`` is the number of learned messages per class, and ``token_weights`` the sum of the weights of all
+    their tokens (fixed point). ``vocabulary_size`` is the number of distinct tokens with a count above zero in any
     class.
     """
 
     messages: tuple[int, ...] = (0,) * len(CLASSES)
-    tokens: tuple[int, ...] = (0,) * len(CLASSES)
+    token_weights: tuple[int, ...] = (0,) * len(CLASSES)
     vocabulary_size: int = 0
 
     def messages_by_label(self) -> dict[str, int]:
@@ -67,7 +67,7 @@ class Totals:
         """
         return Totals(
             _increased(self.messages, column, messages),
-            _increased(self.tokens, column, weight),
+            _increased(self.token_weights, column, weight),
             self.vocabulary_size + new_tokens,
         )
 

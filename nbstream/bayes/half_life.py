@@ -87,7 +87,7 @@ def largest_count(totals: Totals, score_bins: NDArray[np.int64]) -> int:
     No token counts more than the total of its class. ``score_bins`` are the counts of the bins of the calibration,
     shape (bins, classes), which may be larger than the totals: a bin gets a full weight.
     """
-    return max(*totals.tokens, int(score_bins.max()))
+    return max(*totals.token_weights, int(score_bins.max()))
 
 
 NO_HALF_LIFE = HalfLife()

@@ -83,7 +83,7 @@ def token_log_ratios(
     smoothed = np.maximum(counts[seen], 0) / unit
     smoothed += alpha
     pseudo = alpha * max(totals.vocabulary_size, 1)
-    ham, spam = (max(totals.tokens[column], 0) / unit + pseudo for column in (HAM, SPAM))
+    ham, spam = (max(totals.token_weights[column], 0) / unit + pseudo for column in (HAM, SPAM))
     ratios = np.zeros(len(counts))
     ratios[seen] = elementwise(math.log, smoothed[:, SPAM] / smoothed[:, HAM]) + math.log(ham / spam)
     return ratios

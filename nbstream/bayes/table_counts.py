@@ -312,7 +312,7 @@ def _roll_back(table: Table) -> None:
 
 
 def _numbers(totals: Totals) -> tuple[int, ...]:
-    return (*totals.messages, *totals.tokens, totals.vocabulary_size)
+    return (*totals.messages, *totals.token_weights, totals.vocabulary_size)
 
 
 def _place(position: ChangePosition) -> tuple[int, int, int]:

@@ -122,7 +122,9 @@ class HalfLifeMonitor:
         ``counts`` are those after the lesson that is planned.
         """
         largest = max(
-            *counts.totals.tokens, int(abs(counts.rows).max(initial=0)), int(abs(counts.sums).max(initial=0))
+            *counts.totals.token_weights,
+            int(abs(counts.rows).max(initial=0)),
+            int(abs(counts.sums).max(initial=0)),
         )
         if largest > MAX_COUNT or math.log2(counts.growth) > MAX_GROWTH_HALF_LIVES:
             raise CountsFull(f"nothing more can be learned with this t0, mail is scored as before: {_REMEDY}")

@@ -78,7 +78,7 @@ class HypotheticalCounts:
         changes = self._changes.totals
         return rows + self._changes.look_up(tokens), Totals(
             _add_by_class(totals.messages, changes.messages),
-            _add_by_class(totals.tokens, changes.tokens),
+            _add_by_class(totals.token_weights, changes.token_weights),
             totals.vocabulary_size + self._vocabulary_growth,
         )
 

@@ -238,7 +238,7 @@ def _counts_of_both(people: TokenCounts, layer: AutolearnedCounts) -> TokenCount
     vocabulary size is the sum of both sizes, so a token that both have counts twice. The result lies between the
     true size and twice that, and its part in the smoothing is the same for each class.
     """
-    weights = tuple(a + b for a, b in zip(people.totals.tokens, layer.totals.tokens, strict=True))
+    weights = tuple(a + b for a, b in zip(people.totals.token_weights, layer.totals.token_weights, strict=True))
     vocabulary_size = people.totals.vocabulary_size + layer.totals.vocabulary_size
     return replace(
         people,

@@ -61,13 +61,13 @@ def test_adding_counts_tokens_messages_and_vocabulary(make_counts: MakeCounts) -
     counts.add([b"a", b"b"], 1, 300)
     counts.add([b"b"], 0, 1000)
     assert counts.look_up([b"a", b"b", b"c"]).tolist() == [[0, 300], [1000, 300], [0, 0]]
-    assert counts.totals == Totals(messages=(1, 1), tokens=(1000, 600), vocabulary_size=2)
+    assert counts.totals == Totals(messages=(1, 1), token_weights=(1000, 600), vocabulary_size=2)
 
 
 def test_a_learn_of_weight_zero_counts_the_message_and_keeps_no_token(make_counts: MakeCounts) -> None:
     counts = make_counts()
     counts.add([b"a"], 0, 0)
-    assert counts.totals == Totals(messages=(1, 0), tokens=(0, 0), vocabulary_size=0)
+    assert counts.totals == Totals(messages=(1, 0), token_weights=(0, 0), vocabulary_size=0)
     assert len(counts) == 0
 
 

@@ -102,7 +102,7 @@ def test_grown_counts_in_a_grown_unit_score_as_those_that_did_not_grow(times: in
     small = token_counts(trained_counts(), message)
     large = TokenCounts(
         small.rows * times,
-        replace(small.totals, tokens=tuple(total * times for total in small.totals.tokens)),
+        replace(small.totals, token_weights=tuple(total * times for total in small.totals.token_weights)),
         small.unit * times,
     )
 
@@ -144,7 +144,7 @@ def test_the_largest_of_all_counts_is_a_total_or_a_bin_of_the_calibration(weight
 
     largest = largest_count(counts.totals, counts.sums(SCORE_BINS))
 
-    assert largest == max(*counts.totals.tokens, int(counts.snapshot()[1].max()))
+    assert largest == max(*counts.totals.token_weights, int(counts.snapshot()[1].max()))
 
 
 @given(st.floats(0, 1e9))

@@ -45,7 +45,7 @@ async def test_a_message_is_explained_as_it_is_checked_now_with_what_was_learned
             await parts.spam_filter.learn(Message.parse(raw), label, "test")
         for _, raw in letters(10, seed=8):
             await parts.spam_filter.check(Message.parse(raw))
-        await until(lambda: layer.totals is not None and any(layer.totals.tokens))
+        await until(lambda: layer.totals is not None and any(layer.totals.token_weights))
         await ended(learning)
 
         check = await parts.spam_filter.check(Message.parse(next(letters(1, seed=9))[1]))

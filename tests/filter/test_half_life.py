@@ -138,7 +138,7 @@ async def score_of_smaller(site: HalfLifeSite, message: Message, times: int, uni
     tokens = site.tokenizer.tokenize(message)
     rows, totals = await site.model.look_up(tokens.all.names)
     assert not (rows % times).any()
-    smaller = Totals(totals.messages, tuple(n // times for n in totals.tokens), totals.vocabulary_size)
+    smaller = Totals(totals.messages, tuple(n // times for n in totals.token_weights), totals.vocabulary_size)
     return site.classifier.score(tokens, TokenCounts(rows // times, smaller, unit)).log_odds
 
 

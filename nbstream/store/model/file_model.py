@@ -218,7 +218,7 @@ class FileModel:
 
     def _write_totals(self, totals: Totals, changes: int) -> None:
         self._database.execute("DELETE FROM totals")
-        values = (*totals.messages, *totals.tokens, totals.vocabulary_size, changes)
+        values = (*totals.messages, *totals.token_weights, totals.vocabulary_size, changes)
         self._database.execute("INSERT INTO totals VALUES (?, ?, ?, ?, ?, ?)", values)
 
     def _entry(self, message_key: str) -> LedgerEntry | None:

@@ -71,7 +71,7 @@ def totals_from_hash(fields: Mapping[bytes, bytes]) -> Totals:
     """Return the totals in the fields of the totals hash; a missing field is 0."""
     return Totals(
         messages=tuple(int(fields.get(f"messages:{label}".encode(), 0)) for label in CLASSES),
-        tokens=tuple(int(fields.get(f"tokens:{label}".encode(), 0)) for label in CLASSES),
+        token_weights=tuple(int(fields.get(f"tokens:{label}".encode(), 0)) for label in CLASSES),
         vocabulary_size=int(fields.get(b"vocabulary", 0)),
     )
 

@@ -149,7 +149,7 @@ def _rescaled_totals(counts: ClassCounts) -> Mapping[bytes, int]:
     fields = {b"vocabulary": totals.vocabulary_size}
     for column, label in enumerate(CLASSES):
         fields[f"messages:{label}".encode()] = totals.messages[column]
-        fields[f"tokens:{label}".encode()] = totals.tokens[column]
+        fields[f"tokens:{label}".encode()] = totals.token_weights[column]
     return {name: value for name, value in fields.items() if value}
 
 

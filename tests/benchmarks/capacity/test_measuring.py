@@ -58,7 +58,7 @@ async def test_copies_of_the_lessons_are_learned_once_more_under_other_keys(clie
 
     after = await model.totals()
     assert after.messages == tuple(2 * count for count in before.messages)
-    assert after.tokens == tuple(2 * weight for weight in before.tokens)
+    assert after.token_weights == tuple(2 * weight for weight in before.token_weights)
     assert committed.per_second > 0 < committed.process
 
 

@@ -284,7 +284,7 @@ async def test_a_look_up_sees_counts_and_totals(model: Model) -> None:
     counts, totals = await model.look_up([TOKENS[0], b"unknown"])
 
     assert counts.tolist() == [[0, 1000], [0, 0]]
-    assert (totals.messages, totals.tokens, totals.vocabulary_size) == ((0, 1), (0, 2000), 2)
+    assert (totals.messages, totals.token_weights, totals.vocabulary_size) == ((0, 1), (0, 2000), 2)
     assert (await model.look_up([]))[0].shape == (0, 2)
 
 
