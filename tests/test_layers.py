@@ -35,6 +35,7 @@ LAYERS = [
     {"assembly"},
     {"page"},
     {"daemon", "spam_filter"},
+    {"demo"},
     {"doctor"},
     {"cli"},
 ]

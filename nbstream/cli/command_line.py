@@ -45,6 +45,24 @@ def _add_serve(commands: Commands) -> None:
     )
 
 
+def _add_demo(commands: Commands) -> None:
+    demo = add_command(
+        commands,
+        "demo",
+        "look at the filter and its page with made-up mail",
+        details="A daemon with a private Redis runs in a temporary folder until Ctrl-C. Nothing is left of it.",
+        examples=("nbstream demo", "nbstream demo --messages 100 --pause 0"),
+        exit_codes={0: "It was ended by Ctrl-C, or has shown as many messages as it should."},
+    )
+    demo.add_argument(
+        "--messages", type=arguments.whole_number, metavar="N", help="end after N messages (default: at Ctrl-C)"
+    )
+    demo.add_argument(
+        "--pause", type=float, default=1.5, metavar="SECONDS", help="between two messages (default: 1.5)"
+    )
+    demo.add_argument("--seed", type=int, default=1, metavar="N", help="other mail (default: 1)")
+
+
 def _add_reload(commands: Commands) -> None:
     reload = add_command(
         commands,
@@ -623,6 +641,7 @@ def _add_bench(commands: Commands) -> None:
 
 _IN_ORDER_OF_HELP = (
     _add_serve,
+    _add_demo,
     _add_reload,
     _add_ui,
     _add_doctor,
