@@ -133,6 +133,12 @@ def make_page(parts: PageParts) -> PageServer:
         NowView(
             NowReader(settings, parts.clients, model.keys, parts.mirror, parts.findings), renderer.render_parts
         ),
+        MessagesView(
+            row_search,
+            MemoryOptions(settings.memory.messages, settings.memory.hours, settings.remembers_envelopes),
+            model.labels,
+            parts.policy_labels,
+        ),
         MessageView(
             MessageLookups(
                 parts.message_record,
@@ -153,12 +159,6 @@ def make_page(parts: PageParts) -> PageServer:
                 parts.model_state,
                 parts.rules,
             )
-        ),
-        MessagesView(
-            row_search,
-            MemoryOptions(settings.memory.messages, settings.memory.hours, settings.remembers_envelopes),
-            model.labels,
-            parts.policy_labels,
         ),
         TeachingView(RecentChanges(model.history), parts.model_state, parts.autolearned, find_rows),
         UndoView(model, parts.recent_messages, parts.hypothetical_scorer, find_rows),

@@ -22,7 +22,7 @@ from nbstream.page.lesson_sentences import describe_lesson
 from nbstream.page.lists import read_selected_ids
 from nbstream.page.quarantine_view import GONE, describe_unreadable
 from nbstream.page.rendering import format_probability
-from nbstream.page.requests import Page, PageRefused, PageRoute, Redirect
+from nbstream.page.requests import Page, PageRefused, PageRoute, Redirect, View
 from nbstream.page.waterfall import Axis, Mark, Step, StepKind, draw_waterfall, round_ticks
 from nbstream.policy.lesson_source import Insistence
 from nbstream.policy.verdict import contradicts_label, format_threshold
@@ -174,7 +174,7 @@ class CountedWeight:
         return tuple(None if each is None else round(each, 2) for each in numbers)
 
 
-class MessageView:
+class MessageView(View):
     """``/ui/messages/{id}``, and the lessons of a list.
 
     ``message_handler`` makes what teaches as is configured now.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from nbstream.page.lists import read_address
-from nbstream.page.requests import Answer, Page, PageRequest, PageRoute
+from nbstream.page.requests import Answer, Page, PageRequest, PageRoute, View
 from nbstream.policy.actions import ActionKind
 from nbstream.policy.verdict import Verdict
 from nbstream.store.recent.message_rows import (
@@ -85,12 +85,14 @@ class _Query:
         return f"{PATH}?{urlencode(parameters)}" if parameters else PATH
 
 
-class MessagesView:
+class MessagesView(View):
     """Lists checked messages.
 
     ``find_labels`` returns what messages are learned as, by their ids. ``policy_labels`` returns how policies of
     rules are shown, by their names.
     """
+
+    navigation = ("/ui/messages", "Messages")
 
     def __init__(
         self,

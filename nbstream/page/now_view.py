@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.page.activity_chart import Bar, draw_activity
 from nbstream.page.live_now import LiveNow
-from nbstream.page.requests import PREFIX, Answer, EventStream, Page, PageRequest, PageRoute
+from nbstream.page.requests import PREFIX, Answer, EventStream, Page, PageRequest, PageRoute, View
 from nbstream.store.activity import (
     DAY_SECONDS,
     HOUR_SECONDS,
@@ -35,11 +35,13 @@ _TIME_FORMS = {ActivitySpan.HOUR: "%H:%M", ActivitySpan.DAY: "%H:%M", ActivitySp
 _STEP_FORMS = {ActivitySpan.HOUR: "%H:%M", ActivitySpan.DAY: "%a %H:%M", ActivitySpan.WEEK: "%a %d %H:%M"}
 
 
-class NowView:
+class NowView(View):
     """Shows the state of now, and pushes it while somebody looks.
 
     ``render_parts`` makes HTML of the parts of a page that are pushed, by the ids of their elements.
     """
+
+    navigation = ("/ui/", "Now")
 
     def __init__(self, reader: NowReader, render_parts: Callable[[Page], Awaitable[Mapping[str, str]]]) -> None:
         self._reader = reader

@@ -26,7 +26,7 @@ from nbstream.listeners.http.responses import error_problem
 from nbstream.logs import event_fields
 from nbstream.page.lesson_sentences import describe_lesson
 from nbstream.page.lists import read_address, read_selected_ids
-from nbstream.page.requests import Page, PageRefused, PageRoute
+from nbstream.page.requests import Page, PageRefused, PageRoute, View
 from nbstream.policy.actions import ActionKind
 from nbstream.policy.lesson_source import Insistence
 from nbstream.server.request_errors import is_request_error
@@ -426,8 +426,10 @@ _SECONDS = 30.0  # nothing begins later than this after the first message: a bro
 _NO_TIME = "The release was not tried, because the others took too long. Release the message once more."
 
 
-class QuarantineView:
+class QuarantineView(View):
     """``/ui/quarantine``; a message of it is shown by the view of one message."""
+
+    navigation = ("/ui/quarantine", "Quarantine")
 
     def __init__(self, waiting: PageQuarantine, find_rows: FindRows) -> None:
         self._quarantine = waiting

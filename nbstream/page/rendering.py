@@ -19,7 +19,7 @@ from nbstream.page.foreign_text import is_blank, visible_text
 from nbstream.policy.verdict import format_threshold
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from nbstream.page.requests import Page, PageRequest
 
@@ -28,15 +28,6 @@ _TITLE_LENGTH = 1000
 _LEAST_DISTANCE = 1e-6  # of P(spam) from 0 and from 1, that is shown
 _WHOLE, _FRAGMENT = "layout.html", "fragment.html"
 _LIVE = "live_"
-NAVIGATION = (
-    ("/ui/", "Now"),
-    ("/ui/messages", "Messages"),
-    ("/ui/thresholds", "Thresholds"),
-    ("/ui/teaching", "Teaching"),
-    ("/ui/tokens", "Tokens"),
-    ("/ui/quarantine", "Quarantine"),
-)
-"""The paths and the names of the views that every page links to."""
 
 
 class PageRenderer:
@@ -50,10 +41,19 @@ class PageRenderer:
         for name in self._environment.list_templates():
             await asyncio.to_thread(self._environment.get_template, name)
 
-    def render(self, page: Page, request: PageRequest | None, *, path: str = "", flash: str = "") -> str:
+    def render(
+        self,
+        page: Page,
+        request: PageRequest | None,
+        navigation: Sequence[tuple[str, str]] = (),
+        *,
+        path: str = "",
+        flash: str = "",
+    ) -> str:
         """Return the HTML of a page; ``request`` is None where nobody has logged in.
 
-        ``path`` is that of the request, and ``flash`` is shown above the content.
+        ``navigation`` are the paths and the names of the views that the page links to, ``path`` is that of the
+        request, and ``flash`` is shown above the content.
         """
         session = request.session if request else None
 
@@ -64,8 +64,15 @@ class PageRenderer:
             )
 
         layout = _FRAGMENT if request and request.is_fragment else _WHOLE
-        values = {"layout": layout, "session": session, "path": path, "flash": flash, "csrf_field": csrf_field}
-        return self._environment.get_template(page.template).render(values | dict(page.values))
+        return self._environment.get_template(page.template).render(
+            page.values,
+            layout=layout,
+            session=session,
+            navigation=navigation,
+            path=path,
+            flash=flash,
+            csrf_field=csrf_field,
+        )
 
     async def render_parts(self, page: Page) -> Mapping[str, str]:
         """Return the HTML of the parts of a page that are pushed to browsers, by the ids of their elements.
@@ -103,7 +110,7 @@ def _environment(version: str) -> Environment:
         threshold=format_threshold,
         visible=visible_title,
     )
-    environment.globals.update(navigation=NAVIGATION, version=version)
+    environment.globals["version"] = version
     return environment
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import ClassVar, TypeAlias
 
 from nbstream.listeners.http.access import Role
 
@@ -129,16 +130,17 @@ class PageRoute:
         return Role.TEACH if self.method == "POST" else self.role
 
 
-class View(Protocol):
-    """One view of the page."""
+class View(ABC):
+    """One view of the page.
 
+    ``navigation`` are the path and the name with which every page links to it; None for one that has no link.
+    """
+
+    navigation: ClassVar[tuple[str, str] | None] = None
+
+    @abstractmethod
     def routes(self) -> Iterable[PageRoute]:
         """Return the routes that the view answers."""
 
-
-@runtime_checkable
-class WorkingView(Protocol):
-    """A view that does work of its own between requests."""
-
-    async def close(self) -> None:
-        """End that work; no request comes any more."""
+    async def close(self) -> None:  # noqa: B027 - most have nothing to end
+        """End what the view does between requests; no request comes any more."""

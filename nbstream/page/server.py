@@ -40,7 +40,6 @@ from nbstream.page.requests import (
     PageRefused,
     PageRequest,
     Redirect,
-    WorkingView,
 )
 from nbstream.page.responses import (
     PAGE_FIELDS,
@@ -111,6 +110,7 @@ class PageServer:
         self._metrics = metrics
         self._login_pages = LoginPages(login, bodies, renderer, metrics)
         self._views = views
+        self._navigation = [view.navigation for view in views if view.navigation]
         self._routes = RouteTable([route for view in views for route in view.routes()])
         self._running: Counter[str] = Counter()
         self._streams: Counter[str] = Counter()
@@ -125,8 +125,7 @@ class PageServer:
         if self._preparing is not None:
             await cancel_and_wait(self._preparing)
         for view in self._views:
-            if isinstance(view, WorkingView):
-                await view.close()
+            await view.close()
 
     def serves(self, path: str) -> bool:
         """Return whether a request for this path belongs to the page."""
@@ -210,7 +209,7 @@ class PageServer:
             "remedy": "" if says_what_to_do else remedy,
         }
         page = Page("error.html", values)
-        html = self._renderer.render(page, PageRequest(session) if session else None)
+        html = self._renderer.render(page, PageRequest(session) if session else None, self._navigation)
         response = html_response(html, problem.status)
         if allow is not None:
             response.headers["Allow"] = allow
@@ -272,7 +271,9 @@ class PageServer:
         self, request: web.BaseRequest, page: Page, page_request: PageRequest, token: str
     ) -> web.Response:
         flash = "" if page_request.is_fragment else unseal(token, read_cookie(request, _FLASH_COOKIE))
-        html = self._renderer.render(page, page_request, path=request.path, flash=visible_text(flash))
+        html = self._renderer.render(
+            page, page_request, self._navigation, path=request.path, flash=visible_text(flash)
+        )
         response = html_response(html, page.status)
         if flash:
             set_cookie(response, request, _FLASH_COOKIE, "", 0)

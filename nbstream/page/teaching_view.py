@@ -21,7 +21,7 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreUnavailable
 from nbstream.page.activity_chart import Bar, draw_activity
 from nbstream.page.foreign_text import visible_text
-from nbstream.page.requests import Answer, Page, PageRefused, PageRequest, PageRoute
+from nbstream.page.requests import Answer, Page, PageRefused, PageRequest, PageRoute, View
 from nbstream.policy.bursts import WINDOW_SECONDS, BurstDetector, BurstKind
 from nbstream.policy.lesson_source import COMMAND_SOURCE, LessonSource
 from nbstream.policy.verdict import Verdict
@@ -298,12 +298,14 @@ _PAGE = 50
 _TICK_DAYS = 7
 
 
-class TeachingView:
+class TeachingView(View):
     """Shows the last changes of the history.
 
     ``model_state`` returns None before the counts are loaded, and ``autolearned`` how many messages of each class
     were learned without people, None where none are.
     """
+
+    navigation = ("/ui/teaching", "Teaching")
 
     def __init__(
         self,

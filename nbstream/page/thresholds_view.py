@@ -36,7 +36,7 @@ from nbstream.page.distribution_chart import (
     draw_distribution,
     draw_handles,
 )
-from nbstream.page.requests import Json, Page, PageRefused, PageRequest, PageRoute
+from nbstream.page.requests import Json, Page, PageRefused, PageRequest, PageRoute, View
 from nbstream.policy.config_bounds import ham_needed
 from nbstream.policy.thresholds import FalsePositiveBudget, Threshold, ThresholdPolicy
 from nbstream.policy.verdict import format_threshold
@@ -526,8 +526,10 @@ class ThresholdLookups:
     rules: Callable[[], RecipientRules]
 
 
-class ThresholdsView:
+class ThresholdsView(View):
     """The thresholds, and what others would have done."""
+
+    navigation = ("/ui/thresholds", "Thresholds")
 
     def __init__(self, lookups: ThresholdLookups) -> None:
         self._lookups = lookups

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.bayes.clues import TokenVote, loudest_tokens
 from nbstream.bayes.counts import CLASSES
-from nbstream.page.requests import Answer, Page, PageRefused, PageRequest, PageRoute
+from nbstream.page.requests import Answer, Page, PageRefused, PageRequest, PageRoute, View
 from nbstream.tokens.origins import token_origin
 
 if TYPE_CHECKING:
@@ -33,12 +33,14 @@ _DEADLINE_SECONDS = 20.0
 _Found: TypeAlias = Mapping[str, Sequence[TokenVote]]
 
 
-class TokensView:
+class TokensView(View):
     """Shows tokens.
 
     ``vocabulary_size`` returns the number of tokens, ``counts`` all of their counts, or raises
     ``StoreUnavailable`` before they are loaded.
     """
+
+    navigation = ("/ui/tokens", "Tokens")
 
     def __init__(
         self,

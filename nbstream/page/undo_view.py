@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from nbstream.filter.undo import MAX_PREVIEWED, UndoOutcome, preview_undo, undo_changes
 from nbstream.listeners.http.access import Role
 from nbstream.logs import event_fields
-from nbstream.page.requests import Answer, Page, PageRefused, PageRequest, PageRoute, Redirect
+from nbstream.page.requests import Answer, Page, PageRefused, PageRequest, PageRoute, Redirect, View
 from nbstream.page.teaching_view import MILLISECOND, ChangeSelection, form_time
 from nbstream.store.undo import TooManyChanges, selected_changes
 
@@ -52,7 +52,7 @@ _OUTCOMES = {  # one change, and several
 _Changes: TypeAlias = "Mapping[str, Sequence[UndoableChange]]"
 
 
-class UndoView:
+class UndoView(View):
     """Shows what an undo would do, and does it; ``make_scorer`` makes a scorer over other counts."""
 
     def __init__(

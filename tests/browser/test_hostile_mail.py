@@ -17,7 +17,7 @@ from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokenizer import Tokens
 from tests.browser.conftest import OpenVisitor
 from tests.browser.site import Site, open_site, run_aside
-from tests.browser.test_views import VIEWS
+from tests.browser.test_views import all_views
 from tests.browser.visitor import NARROW, Look, Visitor
 from tests.integration.daemon import send, wait_until
 from tests.letters import letters
@@ -194,12 +194,13 @@ def test_nothing_runs_and_the_layout_holds(visit: OpenVisitor, hostile_site: Sit
     header = clean_header(visitor)
     found: dict[str, list[str]] = {}
 
-    waiting = list(VIEWS)
+    views = all_views(visitor)
+    waiting = list(views)
     while waiting:
         path = waiting.pop()
         status = visitor.go(path).status
         found[path] = [*([f"status {status}"] if status != 200 else []), *faults(visitor, header)]
-        if path in VIEWS:
+        if path in views:
             waiting += [link for link in links(visitor) if link not in {*found, *waiting}]
 
     assert {path: of_path for path, of_path in found.items() if of_path} == {}

@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from nbstream.listeners.http.access import Role
 from nbstream.metrics.registry import MetricsRegistry
 from nbstream.page import responses
-from nbstream.page.requests import Answer, Event, EventStream, PageRefused, PageRequest, PageRoute
+from nbstream.page.requests import Answer, Event, EventStream, PageRefused, PageRequest, PageRoute, View
 from nbstream.server.limits import ListenerLimits
 from tests.listeners.http.http_listener import rest
 from tests.page.page_listener import Browser, PageListener, open_page
@@ -33,7 +33,7 @@ class Events(asyncio.Queue[Event]):
         return Event("large", b"x" * self.size)
 
 
-class EventView:
+class EventView(View):
     """Sends the events of ``queue``; ``places`` may read them at a time."""
 
     def __init__(self, places: int = 1) -> None:

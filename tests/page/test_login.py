@@ -19,7 +19,7 @@ from nbstream.listeners.http.access import Passwords, Role, is_equal
 from nbstream.metrics.registry import MetricsRegistry
 from nbstream.page import login
 from nbstream.page.login import PageSessions, csrf_token, login_name, seal, unseal
-from nbstream.page.requests import Answer, Page, PageRequest, PageRoute, Redirect
+from nbstream.page.requests import Answer, Page, PageRequest, PageRoute, Redirect, View
 from nbstream.page.responses import cookie_name
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.logins import PageSessionStore, StoredLogin, token_hash
@@ -32,7 +32,7 @@ from tests.waiting import until
 PASSWORDS = Passwords("for reading", "for teaching")
 
 
-class WhoView:
+class WhoView(View):
     """Tells who asks."""
 
     def routes(self) -> Iterable[PageRoute]:

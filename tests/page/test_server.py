@@ -14,13 +14,13 @@ from redis.asyncio import Redis
 from nbstream.errors import StoreUnavailable
 from nbstream.listeners.http.access import Role
 from nbstream.page.forms import FORM_TYPE
-from nbstream.page.requests import Answer, Json, Page, PageRefused, PageRequest, PageRoute, Redirect
+from nbstream.page.requests import Answer, Json, Page, PageRefused, PageRequest, PageRoute, Redirect, View
 from tests.listeners.http.http_listener import open_http, rest
 from tests.page.page_listener import PageListener, open_page, title_of
 from tests.waiting import until
 
 
-class EchoView:
+class EchoView(View):
     """Answers with what it was asked; ``requests`` has all that reached it."""
 
     def __init__(self) -> None:
@@ -202,7 +202,7 @@ async def test_what_was_done_cannot_be_forged(page: PageListener, value: str) ->
 
 
 async def test_a_session_keeps_the_others_waiting_for_few_requests(client: Redis) -> None:
-    class SlowView:
+    class SlowView(View):
         """Answers when it may."""
 
         def __init__(self) -> None:

@@ -29,6 +29,7 @@ from nbstream.page.requests import (
     PageRequest,
     PageRoute,
     Redirect,
+    View,
 )
 from nbstream.page.responses import SECURITY_FIELDS
 from nbstream.page.server import PageServer
@@ -84,7 +85,7 @@ class _Counts(AttemptCounts):
         return [AttemptCount(1, 60.0) for _ in sources]
 
 
-class _View:
+class _View(View):
     """Says again what it was asked."""
 
     def routes(self) -> Iterable[PageRoute]:
