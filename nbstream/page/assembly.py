@@ -13,7 +13,7 @@ from nbstream.bayes.counts import Totals
 from nbstream.listeners.http.bodies import BodyReader
 from nbstream.page.forms import MAX_FORM_BYTES
 from nbstream.page.lists import known_rows
-from nbstream.page.login import PageLogin, PageSessions
+from nbstream.page.login import LoginPages, PageSessions
 from nbstream.page.message_view import PAGE_SOURCE, MessageLookups, MessageView
 from nbstream.page.messages_view import MemoryOptions, MessagesView
 from nbstream.page.metrics import PageMetrics
@@ -166,12 +166,9 @@ def make_page(parts: PageParts) -> PageServer:
         QuarantineView(quarantine, find_rows),
     ]
     store = PageSessionStore(client, model.keys)
-    return PageServer(
-        views,
-        PageLogin(store, parts.passwords, AttemptCounts(client, model.keys), parts.section.allow_from),
-        PageSessions(store, parts.passwords.passwords),
-        BodyReader(replace(parts.limits, max_message_bytes=MAX_FORM_BYTES), parts.bytes_in_flight, "a form"),
-        static_files,
-        renderer,
-        PageMetrics(parts.registry),
-    )
+    bodies = BodyReader(replace(parts.limits, max_message_bytes=MAX_FORM_BYTES), parts.bytes_in_flight, "a form")
+    metrics = PageMetrics(parts.registry)
+    counts = AttemptCounts(client, model.keys)
+    login = LoginPages(store, parts.passwords, counts, parts.section.allow_from, bodies, renderer, metrics)
+    sessions = PageSessions(store, parts.passwords.passwords)
+    return PageServer(views, login, sessions, bodies, static_files, renderer, metrics)

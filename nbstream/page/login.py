@@ -45,66 +45,6 @@ _MAX_LOGINS = 60  # a minute and client
 _TOO_MANY = "There were too many attempts. Please wait for a minute."
 
 
-class PageLogin:
-    """Begins sessions; its methods return the token of the new one.
-
-    They raise ``PageRefused`` where nobody may log in with that, and ``StoreUnavailable``. ``allow_from`` are the
-    networks whose peers may name the clients that they ask for.
-    """
-
-    def __init__(
-        self,
-        store: PageSessionStore,
-        passwords: PasswordCheck,
-        counts: AttemptCounts,
-        allow_from: Sequence[Network] = (),
-    ) -> None:
-        self._store = store
-        self.allow_from = allow_from
-        self._passwords = passwords
-        self._counts = counts
-
-    @property
-    def has_password(self) -> bool:
-        """Whether there is a password to log in with."""
-        return self._passwords.passwords.any
-
-    async def with_link(self, link: str) -> str:
-        """Begin a session with a one-time link, which is used up."""
-        login = await self._store.use_link(link)
-        if login is None:
-            raise PageRefused(403, "This link was used before, or it is older than ten minutes.")
-        return await self._store.create_session(login.role, f"page {login.name}")
-
-    async def with_password(self, password: str, name: str, sources: Mapping[str, int]) -> str:
-        """Begin a session with a password.
-
-        ``name`` says who it is, as the history will. ``sources`` are the limits of ``failure_sources``, that of
-        the client first.
-        """
-        try:
-            role = await self._passwords.role_of([password], sources)
-        except TooManyFailures:
-            raise PageRefused(429, _TOO_MANY) from None
-        if role is None:
-            raise PageRefused(403, "This is not the password.")
-        (logins,) = await self._counts.add([f"{next(iter(sources))} logins"])
-        if logins.count > _MAX_LOGINS:
-            raise PageRefused(429, _TOO_MANY)
-        return await self._store.create_session(role, f"page {name}", password)
-
-
-def login_name(offered: str, client: str) -> str:
-    """Return the name of who logs in with a password: what was typed as one word, else the address of the client.
-
-    A name of one word cannot be mistaken for that of a user of this machine, which ``nbstream ui`` gives.
-    """
-    words = "".join(c if c.isprintable() else " " for c in offered[: 10 * _MAX_NAME_LENGTH]).split()
-    return "-".join(words)[:_MAX_NAME_LENGTH] or client
-
-
-# The pages of people who have not logged in.
-
 _log = logging.getLogger(__name__)
 
 SESSION_COOKIE = "nbstream_session"
@@ -112,13 +52,28 @@ _TARGET = re.compile(r"/ui/[\w./?=&%+~-]{0,500}", re.ASCII)
 
 
 class LoginPages:
-    """The form to log in, and its answer."""
+    """The form to log in, and its answer: a session begins with a one-time link, which is used up, or a password.
 
-    def __init__(self, login: PageLogin, bodies: BodyReader, renderer: PageRenderer, metrics: PageMetrics) -> None:
-        self._metrics = metrics
-        self._login = login
+    ``allow_from`` are the networks whose peers may name the clients that they ask for.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - page.assembly alone makes one
+        self,
+        store: PageSessionStore,
+        passwords: PasswordCheck,
+        counts: AttemptCounts,
+        allow_from: Sequence[Network],
+        bodies: BodyReader,
+        renderer: PageRenderer,
+        metrics: PageMetrics,
+    ) -> None:
+        self._store = store
+        self._passwords = passwords
+        self._counts = counts
+        self._allow_from = allow_from
         self._bodies = bodies
         self._renderer = renderer
+        self._metrics = metrics
 
     async def answer(self, request: web.BaseRequest, peer: Peer) -> web.Response:
         """Answer a request of the login. Raises ``RequestRefused``."""
@@ -152,10 +107,10 @@ class LoginPages:
 
     async def _log_in(self, request: web.BaseRequest, form: Mapping[str, str], peer: Peer) -> web.Response:
         fields = tuple(request.headers.items())
-        client = client_of(peer, fields, self._login.allow_from)
+        client = client_of(peer, fields, self._allow_from)
         method = "link" if "link" in form else "password"
         try:
-            sources = failure_sources(peer, fields, self._login.allow_from)
+            sources = failure_sources(peer, fields, self._allow_from)
             token = await self._begin_session(form, client, sources)
         except PageRefused as refused:
             self._metrics.login_tried(method, accepted=False)
@@ -175,20 +130,43 @@ class LoginPages:
         return response
 
     async def _begin_session(self, form: Mapping[str, str], client: Peer, sources: Mapping[str, int]) -> str:
+        """Return the token of a new session. Raises ``PageRefused`` for what nobody may log in with."""
         if "link" in form:
-            return await self._login.with_link(form["link"])
+            login = await self._store.use_link(form["link"])
+            if login is None:
+                raise PageRefused(403, "This link was used before, or it is older than ten minutes.")
+            return await self._store.create_session(login.role, f"page {login.name}")
+        password = form.get("password", "")
+        try:
+            role = await self._passwords.role_of([password], sources)
+        except TooManyFailures:
+            raise PageRefused(429, _TOO_MANY) from None
+        if role is None:
+            raise PageRefused(403, "This is not the password.")
+        (logins,) = await self._counts.add([f"{next(iter(sources))} logins"])
+        if logins.count > _MAX_LOGINS:
+            raise PageRefused(429, _TOO_MANY)
         name = login_name(form.get("name", ""), str(client))
-        return await self._login.with_password(form.get("password", ""), name, sources)
+        return await self._store.create_session(role, f"page {name}", password)
 
     def _form_page(self, link: str, target: str, refused: PageRefused | None = None) -> web.Response:
         values = {
             "link": link if is_token(link) else "",
             "target": _local_target(target),
-            "has_password": self._login.has_password,
+            "has_password": self._passwords.passwords.any,
             "refusal": refused.text if refused else "",
         }
         html = self._renderer.render(Page("login.html", values), None)
         return html_response(html, refused.status if refused else 200)
+
+
+def login_name(offered: str, client: str) -> str:
+    """Return the name of who logs in with a password: what was typed as one word, else the address of the client.
+
+    A name of one word cannot be mistaken for that of a user of this machine, which ``nbstream ui`` gives.
+    """
+    words = "".join(c if c.isprintable() else " " for c in offered[: 10 * _MAX_NAME_LENGTH]).split()
+    return "-".join(words)[:_MAX_NAME_LENGTH] or client
 
 
 def session_token(request: web.BaseRequest) -> str:

@@ -24,7 +24,6 @@ from nbstream.page.foreign_text import visible_text
 from nbstream.page.forms import may_ask, read_query, receive_form, well_formed
 from nbstream.page.login import (
     SESSION_COOKIE,
-    LoginPages,
     seal,
     session_token,
     unseal,
@@ -58,7 +57,7 @@ from nbstream.wire.api_json import HttpProblem
 if TYPE_CHECKING:
     from nbstream.listeners.http.bodies import BodyReader
     from nbstream.listeners.http.connections import HttpConnection
-    from nbstream.page.login import PageLogin, PageSessions
+    from nbstream.page.login import LoginPages, PageSessions
     from nbstream.page.metrics import PageMetrics
     from nbstream.page.rendering import PageRenderer
     from nbstream.page.requests import Answer, PageRoute, Session, View
@@ -96,7 +95,7 @@ class PageServer:
     def __init__(  # noqa: PLR0913, PLR0917 - daemon.page alone makes one, of all parts of the page
         self,
         views: Sequence[View],
-        login: PageLogin,
+        login: LoginPages,
         sessions: PageSessions,
         bodies: BodyReader,
         static_files: StaticFiles,
@@ -108,7 +107,7 @@ class PageServer:
         self._static_files = static_files
         self._renderer = renderer
         self._metrics = metrics
-        self._login_pages = LoginPages(login, bodies, renderer, metrics)
+        self._login_pages = login
         self._views = views
         self._navigation = [view.navigation for view in views if view.navigation]
         self._routes = RouteTable([route for view in views for route in view.routes()])

@@ -17,7 +17,7 @@ from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.listener import HttpListener
 from nbstream.metrics.registry import MetricsRegistry
 from nbstream.page.forms import MAX_FORM_BYTES
-from nbstream.page.login import SESSION_COOKIE, PageLogin, PageSessions, csrf_token
+from nbstream.page.login import SESSION_COOKIE, LoginPages, PageSessions, csrf_token
 from nbstream.page.metrics import PageMetrics
 from nbstream.page.rendering import PageRenderer
 from nbstream.page.requests import View
@@ -122,9 +122,9 @@ def make_page_server(
     static_files = load_static_files()
     renderer = PageRenderer(static_files.version)
     counts = AttemptCounts(client, ModelKeys(MODEL))
-    login = PageLogin(store, PasswordCheck(passwords, counts), counts)
     sessions = PageSessions(store, passwords)
     observer = PageMetrics(registry or MetricsRegistry())
+    login = LoginPages(store, PasswordCheck(passwords, counts), counts, (), bodies, renderer, observer)
     return PageServer(views, login, sessions, bodies, static_files, renderer, observer)
 
 

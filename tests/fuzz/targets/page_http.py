@@ -17,7 +17,7 @@ from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.listener import HttpListener
 from nbstream.metrics.registry import MetricsRegistry
 from nbstream.page.forms import MAX_FORM_BYTES
-from nbstream.page.login import PageLogin, PageSessions, csrf_token, seal
+from nbstream.page.login import LoginPages, PageSessions, csrf_token, seal
 from nbstream.page.metrics import PageMetrics
 from nbstream.page.rendering import PageRenderer
 from nbstream.page.requests import (
@@ -130,15 +130,11 @@ def _events(request: PageRequest) -> Iterator[asyncio.Queue[Event]]:
 
 def _start() -> HttpExchange:
     passwords, static_files, sessions = Passwords("one", "two"), load_static_files(), _Sessions()
-    page = PageServer(
-        [_View()],
-        PageLogin(sessions, PasswordCheck(passwords), _Counts()),
-        PageSessions(sessions, passwords),
-        BodyReader(ListenerLimits(MAX_FORM_BYTES), BytesInFlight(1 << 20), "a form"),
-        static_files,
-        PageRenderer(static_files.version),
-        PageMetrics(MetricsRegistry()),
-    )
+    bodies = BodyReader(ListenerLimits(MAX_FORM_BYTES), BytesInFlight(1 << 20), "a form")
+    renderer, metrics = PageRenderer(static_files.version), PageMetrics(MetricsRegistry())
+    login = LoginPages(sessions, PasswordCheck(passwords), _Counts(), (), bodies, renderer, metrics)
+    page_sessions = PageSessions(sessions, passwords)
+    page = PageServer([_View()], login, page_sessions, bodies, static_files, renderer, metrics)
     return HttpExchange(asyncio.Runner(), HttpListener((), page=page))
 
 
