@@ -28,15 +28,16 @@ from nbstream.evaluation.threshold_report import (
 )
 from nbstream.evaluation.tuning import count_errors_at
 from nbstream.page.axes import probability
-from nbstream.page.budget_chart import draw_budget_use
-from nbstream.page.det_chart import det_point, draw_det
-from nbstream.page.distribution_chart import (
+from nbstream.page.requests import Json, Page, PageRefused, PageRequest, PageRoute, View
+from nbstream.page.threshold_charts import (
     Histogram,
     ThresholdHandle,
+    det_point,
+    draw_budget_use,
+    draw_det,
     draw_distribution,
     draw_handles,
 )
-from nbstream.page.requests import Json, Page, PageRefused, PageRequest, PageRoute, View
 from nbstream.policy.config_bounds import ham_needed
 from nbstream.policy.thresholds import FalsePositiveBudget, Threshold, ThresholdPolicy
 from nbstream.policy.verdict import format_threshold

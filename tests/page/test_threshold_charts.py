@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from nbstream.evaluation.tuning import LabelledSample, count_errors
 from nbstream.page.axes import log_odds, probability
-from nbstream.page.budget_chart import draw_budget_use
-from nbstream.page.det_chart import det_point, draw_det
-from nbstream.page.distribution_chart import (
+from nbstream.page.threshold_charts import (
     Histogram,
     ThresholdHandle,
+    det_point,
+    draw_budget_use,
+    draw_det,
     draw_distribution,
     draw_handles,
 )
