@@ -15,7 +15,7 @@ from nbstream.page.forms import MAX_FORM_BYTES
 from nbstream.page.lists import known_rows
 from nbstream.page.login import LoginPages, PageSessions
 from nbstream.page.message_view import PAGE_SOURCE, MessageLookups, MessageView
-from nbstream.page.messages_view import MemoryOptions, MessagesView
+from nbstream.page.messages_view import MessagesView
 from nbstream.page.metrics import PageMetrics
 from nbstream.page.now import NowReader
 from nbstream.page.now_view import NowView
@@ -24,7 +24,7 @@ from nbstream.page.rendering import PageRenderer
 from nbstream.page.server import PageServer
 from nbstream.page.static_files import load_static_files
 from nbstream.page.teaching_view import TeachingView
-from nbstream.page.thresholds_view import ThresholdLookups, ThresholdsView
+from nbstream.page.thresholds_view import ThresholdsView
 from nbstream.page.tokens_view import TokensView
 from nbstream.page.undo_view import UndoView
 from nbstream.policy.config_bounds import MAX_FIRST_SCORES
@@ -135,7 +135,8 @@ def make_page(parts: PageParts) -> PageServer:
         ),
         MessagesView(
             row_search,
-            MemoryOptions(settings.memory.messages, settings.memory.hours, settings.remembers_envelopes),
+            settings.memory,
+            settings.remembers_envelopes,
             model.labels,
             parts.policy_labels,
         ),
@@ -152,13 +153,11 @@ def make_page(parts: PageParts) -> PageServer:
             parts.message_handler,
         ),
         ThresholdsView(
-            ThresholdLookups(
-                settings.model.name,
-                MAX_FIRST_SCORES,
-                lambda: parts.mirror.loaded_first_scores,
-                parts.model_state,
-                parts.rules,
-            )
+            settings.model.name,
+            MAX_FIRST_SCORES,
+            lambda: parts.mirror.loaded_first_scores,
+            parts.model_state,
+            parts.rules,
         ),
         TeachingView(RecentChanges(model.history), parts.model_state, parts.autolearned, find_rows),
         UndoView(model, parts.recent_messages, parts.hypothetical_scorer, find_rows),

@@ -140,40 +140,6 @@ class MessageLookups:
     autolearned_label: Callable[[str], Awaitable[str | None]]
 
 
-@dataclass(frozen=True, slots=True)
-class ClueRow:
-    """A clue of a check, of the check now, or of both; what is None is of the other one alone.
-
-    The counts are numbers of messages, by their weight.
-    """
-
-    token: str
-    origin: str
-    group: str
-    then: CountedWeight | None
-    now: CountedWeight | None
-
-
-@dataclass(frozen=True, slots=True)
-class CountedWeight:
-    """The log-ratio of a clue in nats, and the messages of each class that had it (None: nothing is counted)."""
-
-    log_ratio: float
-    ham: float | None
-    spam: float | None
-
-    @classmethod
-    def of(cls, clue: CountedClue) -> CountedWeight:
-        """Return the weight of a clue, with its counts as numbers of messages."""
-        ham, spam = (None if count is None else count / WEIGHT_ONE for count in (clue.ham, clue.spam))
-        return cls(clue.log_ratio, ham, spam)
-
-    def rounded(self) -> tuple[float | None, ...]:
-        """Return the numbers with the digits that are shown."""
-        numbers = (self.log_ratio, self.ham, self.spam)
-        return tuple(None if each is None else round(each, 2) for each in numbers)
-
-
 class MessageView(View):
     """``/ui/messages/{id}``, and the lessons of a list.
 
@@ -387,27 +353,45 @@ def _shown_digits(explanation: Explanation) -> object:
         explanation.state.is_learning,
         format_probability(explanation.probability),
         (round(explanation.score, 2), round(explanation.prior, 2)),
-        {clue.token: CountedWeight.of(clue).rounded() for clue in explanation.clues},
+        {clue.token: [*map(_two_digits, (clue.log_ratio, *_messages_of(clue)))] for clue in explanation.clues},
     )
 
 
-def _clue_rows(record: MessageRecord) -> Sequence[ClueRow]:
-    """Return the clues of both explanations, those with the largest weight in either of them first."""
-    then = {
-        clue.token: clue for clue in (record.explanation_at_check.clues if record.explanation_at_check else ())
-    }
-    now = {clue.token: clue for clue in record.explanation_now.clues}
+def _messages_of(clue: CountedClue) -> Iterable[float | None]:
+    """Return how many ham and how many spam had a clue, by their weights; None where nothing is counted."""
+    return (None if count is None else count / WEIGHT_ONE for count in (clue.ham, clue.spam))
+
+
+def _two_digits(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
+
+
+def _clue_rows(record: MessageRecord) -> Sequence[Mapping[str, object]]:
+    """Return the clues of both explanations, those with the largest weight in either of them first.
+
+    ``then`` and ``now`` are the log-ratio in nats, and the messages of each class; None where it was no clue.
+    """
+    explained = record.explanation_at_check, record.explanation_now
+    then, now = ({clue.token: clue for clue in each.clues} if each else {} for each in explained)
     groups = _groups_by_token(record)
     strengths = {
         token: max(abs(clues[token].log_ratio) for clues in (then, now) if token in clues)
-        for token in dict.fromkeys((*now, *then))
+        for token in (*now, *then)
     }
-    rows = []
-    for token in sorted(strengths, key=lambda token: (-strengths[token], token)):
-        name = token.decode("utf-8", "replace")
-        weights = (CountedWeight.of(clues[token]) if token in clues else None for clues in (then, now))
-        rows.append(ClueRow(name, token_origin(name), groups.get(token, ""), *weights))
-    return rows
+
+    def weight(clue: CountedClue | None) -> Sequence[float | None] | None:
+        return [clue.log_ratio, *_messages_of(clue)] if clue else None
+
+    return [
+        {
+            "token": (name := token.decode("utf-8", "replace")),
+            "origin": token_origin(name),
+            "group": groups.get(token, ""),
+            "then": weight(then.get(token)),
+            "now": weight(now.get(token)),
+        }
+        for token in sorted(strengths, key=lambda token: (-strengths[token], token))
+    ]
 
 
 def _groups_by_token(record: MessageRecord) -> dict[bytes, str]:

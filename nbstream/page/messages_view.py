@@ -29,38 +29,13 @@ from nbstream.store.recent.row_search import Direction, RowFilter
 
 if TYPE_CHECKING:
     from nbstream.store.recent.row_search import RowPage, RowSearch
+    from nbstream.store.settings import MemorySettings
 
 PATH = "/ui/messages"
 
 _MAX_ID_LENGTH = 64
 _MAX_SUBJECT_LENGTH = 200
 _FILTERS = ("id", "verdict", "sender", "recipient", "subject", "since", "until", "action", "policy")
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryOptions:
-    """How many messages are remembered, for how many hours, and whether with their envelopes."""
-
-    messages: int
-    hours: int
-    envelopes: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ListedMessage:
-    """One line of the list. What is not stored is None; ``recipient`` is one of ``more_recipients`` + 1."""
-
-    row: MessageRow
-    sender: str | None
-    recipient: str | None
-    more_recipients: int
-    subject: str | None
-    action: str | None
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether everything of the line is known."""
-        return None not in {self.sender, self.recipient, self.subject, self.action}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +63,9 @@ class _Query:
 class MessagesView(View):
     """Lists checked messages.
 
-    ``find_labels`` returns what messages are learned as, by their ids. ``policy_labels`` returns how policies of
-    rules are shown, by their names.
+    ``memory`` says what is remembered, and ``has_envelopes`` whether with envelopes. ``find_labels`` returns what
+    messages are learned as, by their ids. ``policy_labels`` returns how policies of rules are shown, by their
+    names.
     """
 
     navigation = ("/ui/messages", "Messages")
@@ -97,12 +73,14 @@ class MessagesView(View):
     def __init__(
         self,
         rows: RowSearch,
-        memory: MemoryOptions,
+        memory: MemorySettings,
+        has_envelopes: bool,
         find_labels: Callable[[Sequence[str]], Awaitable[Mapping[str, str]]],
         policy_labels: Callable[[], Mapping[str, str]],
     ) -> None:
         self._rows = rows
         self._memory = memory
+        self._has_envelopes = has_envelopes
         self._find_labels = find_labels
         self._policy_labels = policy_labels
 
@@ -117,18 +95,19 @@ class MessagesView(View):
             query = _Query(query.wanted, None, Direction.OLDER, query.problems, query.filters)
             page = await self._rows.search(query.wanted)
         older, newer = _paging_links(query, page)
-        messages = [_listed(row, query.wanted) for row in page.rows]
         return Page(
             "messages.html",
             {
-                "messages": messages,
+                "messages": page.rows,
+                "recipients": {row.id: _shown_recipient(row, query.wanted.recipient) for row in page.rows},
+                "null_sender": NULL_SENDER,
                 "labels": await self._find_labels([row.id for row in page.rows]),
                 "selects_all": request.query.get("select") == "all",
                 "select_all_link": query.link(query.direction, query.position, select="all"),
                 "select_none_link": query.link(query.direction, query.position),
-                "has_unknown": not all(message.is_whole for message in messages),
                 "remembered": await self._rows.count(),
                 "memory": self._memory,
+                "has_envelopes": self._has_envelopes,
                 "filters": query.filters,
                 "is_filtered": any(query.filters.values()),
                 "problems": query.problems,
@@ -156,21 +135,11 @@ def _paging_links(query: _Query, page: RowPage) -> tuple[str | None, str | None]
     return query.link(Direction.OLDER, last), onward
 
 
-def _listed(row: MessageRow, wanted: RowFilter) -> ListedMessage:
-    envelope = row.envelope
-    if envelope is None:
-        return ListedMessage(row, None, None, 0, None, None)
-    recipients = list(envelope.recipients)
-    if wanted.recipient:  # the one who was searched for is the one who is shown
-        recipients.sort(key=lambda recipient: not address_matches(recipient, wanted.recipient))
-    return ListedMessage(
-        row,
-        NULL_SENDER if envelope.sender == "" else envelope.sender,
-        recipients[0] if recipients else None,
-        max(0, envelope.recipient_count - 1),
-        envelope.subject,
-        envelope.action or None,
-    )
+def _shown_recipient(row: MessageRow, wanted: str) -> str | None:
+    """Return the recipient to show: of several, the one who was searched for."""
+    recipients = row.envelope.recipients if row.envelope else ()
+    matching = (each for each in recipients if wanted and address_matches(each, wanted))
+    return next(matching, recipients[0] if recipients else None)
 
 
 def _read_query(query: Mapping[str, str]) -> _Query:

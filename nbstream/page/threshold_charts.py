@@ -86,18 +86,6 @@ def _counts(ascending: FloatArray, inner_edges: FloatArray) -> list[int]:
     return counts
 
 
-@dataclass(frozen=True, slots=True)
-class ThresholdHandle:
-    """A threshold on the chart: its name, which is written on it, and its P(spam), infinite for never.
-
-    ``words`` say where it stands.
-    """
-
-    name: str
-    words: str
-    threshold: float
-
-
 def draw_distribution(histogram: Histogram) -> Markup:
     """Return the chart as SVG, without the thresholds."""
     highest = max(1, *histogram.ham, *histogram.spam)
@@ -150,8 +138,10 @@ def _outline(histogram: Histogram, heights: Sequence[float], y_scale: Scale) -> 
     return "".join([*parts, f"L{coordinate(x_scale.position(histogram.edges[-1]))} {middle}Z"])
 
 
-def draw_handles(histogram: Histogram, handles: Sequence[ThresholdHandle]) -> Markup:
+def draw_handles(histogram: Histogram, handles: Iterable[tuple[str, str, float]]) -> Markup:
     """Return the thresholds as SVG, of the size of the chart that they lie on.
+
+    Each has its name, which is written on it, words that say where it stands, and its P(spam), infinite for never.
 
     It is hidden from screen readers, which have the same numbers in a form, until a script makes sliders of the
     handles. What a script needs to know of the scale is in its data.
@@ -162,12 +152,12 @@ def draw_handles(histogram: Histogram, handles: Sequence[ThresholdHandle]) -> Ma
         ' data-end="{}">\n{}\n</svg>'
     ).format(
         _DISTRIBUTION.width, _DISTRIBUTION.height, repr(scale.low), repr(scale.high), scale.start, scale.end,
-        lines(_handle(handle, row, scale) for row, handle in enumerate(handles)),
+        lines(_handle(*handle, row, scale) for row, handle in enumerate(handles)),
     )  # fmt: skip
 
 
-def _handle(handle: ThresholdHandle, row: int, scale: Scale) -> Markup:
-    x = scale.position(log_odds(handle.threshold))
+def _handle(name: str, words: str, threshold: float, row: int, scale: Scale) -> Markup:
+    x = scale.position(log_odds(threshold))
     is_right = x > _DISTRIBUTION.width / 2  # its label stands at the left then
     top, bottom = row * _ROW + 3, _DISTRIBUTION.height - _DISTRIBUTION.bottom
     return Markup(
@@ -178,9 +168,9 @@ def _handle(handle: ThresholdHandle, row: int, scale: Scale) -> Markup:
         '<path class="knob" d="M-7 {top}L7 {top}L7 {shoulder}L0 {tip}L-7 {shoulder}Z"/>'
         '<text x="{text_x}" y="{text_y}" text-anchor="{anchor}">{label}</text></g>'
     ).format(
-        name=handle.name,
-        words=handle.words,
-        never="" if handle.threshold < math.inf else " never",
+        name=name,
+        words=words,
+        never="" if threshold < math.inf else " never",
         x=coordinate(x),
         top=top,
         shoulder=top + 7,
@@ -192,7 +182,7 @@ def _handle(handle: ThresholdHandle, row: int, scale: Scale) -> Markup:
         text_x=-_GRIP if is_right else _GRIP,
         text_y=top + 11,
         anchor="end" if is_right else "start",
-        label=handle.name,
+        label=name,
     )
 
 

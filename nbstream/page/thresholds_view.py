@@ -31,7 +31,6 @@ from nbstream.page.axes import probability
 from nbstream.page.requests import Json, Page, PageRefused, PageRequest, PageRoute, View
 from nbstream.page.threshold_charts import (
     Histogram,
-    ThresholdHandle,
     det_point,
     draw_budget_use,
     draw_det,
@@ -431,7 +430,7 @@ def handles_drawing(histogram: Histogram, choice: ThresholdChoice) -> Markup:
     words = threshold_texts(choice.thresholds)
     return draw_handles(
         histogram,
-        [ThresholdHandle(name, words[name], threshold) for name, threshold in thresholds_of(choice).items()],
+        [(name, words[name], threshold) for name, threshold in thresholds_of(choice).items()],
     )
 
 
@@ -512,28 +511,28 @@ PATH = "/ui/thresholds"
 _BUDGET_POINTS = 60  # of a chart
 
 
-@dataclass(frozen=True, slots=True)
-class ThresholdLookups:
-    """What the view asks the daemon.
+class ThresholdsView(View):
+    """The thresholds, and what others would have done.
 
     ``max_first_scores`` of each class are kept. ``state`` is None before the counts are loaded. ``rules`` are
     those in force.
     """
 
-    model: str
-    max_first_scores: int
-    first_scores: Callable[[], FirstScores]
-    state: Callable[[], ModelState | None]
-    rules: Callable[[], RecipientRules]
-
-
-class ThresholdsView(View):
-    """The thresholds, and what others would have done."""
-
     navigation = ("/ui/thresholds", "Thresholds")
 
-    def __init__(self, lookups: ThresholdLookups) -> None:
-        self._lookups = lookups
+    def __init__(
+        self,
+        model: str,
+        max_first_scores: int,
+        first_scores: Callable[[], FirstScores],
+        state: Callable[[], ModelState | None],
+        rules: Callable[[], RecipientRules],
+    ) -> None:
+        self._model = model
+        self._max_first_scores = max_first_scores
+        self._first_scores = first_scores
+        self._state = state
+        self._rules_in_force = rules
         self._cache: tuple[FirstScores, tuple[int, int], TuningBasis] | None = None
 
     def routes(self) -> Iterable[PageRoute]:
@@ -544,15 +543,15 @@ class ThresholdsView(View):
         return Page("thresholds.html", self._page_values(request.query))
 
     async def _show_outcome(self, request: PageRequest) -> Json:
-        policies = named_policies(self._lookups.rules())
+        policies = named_policies(self._rules_in_force())
         return Json(outcome_to_json(self._compare(request.query, policies)))
 
     def _basis(self, policies: Sequence[NamedPolicy]) -> TuningBasis:
         """Return what all choices have in common, computed anew where something was learned or reloaded."""
-        state = self._lookups.state()
+        state = self._state()
         if state is None:
             raise PageRefused(503, "The counts are not loaded yet. Reload the page in a moment.")
-        first_scores = self._lookups.first_scores()
+        first_scores = self._first_scores()
         changes = first_scores["ham"].change_count, first_scores["spam"].change_count
         if self._cache and self._cache[0] is first_scores and self._cache[1] == changes:
             basis = self._cache[2]
@@ -583,27 +582,27 @@ class ThresholdsView(View):
 
         They are those in force, and those of ``tune`` for which enough ham is kept.
         """
-        possible = {rate for rate in BUDGET_RATES if ham_needed(rate) <= self._lookups.max_first_scores}
+        possible = {rate for rate in BUDGET_RATES if ham_needed(rate) <= self._max_first_scores}
         return sorted(possible | rates_in_force(policies), reverse=True)
 
     def _page_values(self, query: Mapping[str, str]) -> dict[str, Any]:
-        policies = named_policies(self._lookups.rules())
+        policies = named_policies(self._rules_in_force())
         comparison = self._compare(query, policies)
         basis, named = self._basis(policies), comparison.named
         result = basis.compare(named.policy)
-        state, ham = self._lookups.state(), self._lookups.first_scores()["ham"]
+        state, ham = self._state(), self._first_scores()["ham"]
         rates = self._rates(policies)
         histogram = Histogram.of(
             basis.sample,
             [*thresholds_of(comparison.present).values(), *thresholds_of(comparison.shown).values()],
         )
         return {
-            "model": self._lookups.model,
+            "model": self._model,
             "counts": result.present.error_counts,
             "left_out": basis.sample.left_out,
             "note": SCORES_NOTE,
             "warnings": [
-                *map(as_sentence, sample_warnings(result, self._lookups.model)),
+                *map(as_sentence, sample_warnings(result, self._model)),
                 *few_messages(basis.sample),
             ]
             if len(basis.sample.hams) + len(basis.sample.spams)

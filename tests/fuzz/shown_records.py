@@ -9,7 +9,7 @@ from typing import Any, cast
 from nbstream.filter.message_record import MessageRecord
 from nbstream.listeners.http.access import Role
 from nbstream.page.message_view import MessageLookups, MessageView
-from nbstream.page.messages_view import MemoryOptions, MessagesView
+from nbstream.page.messages_view import MessagesView
 from nbstream.page.quarantine_view import PageQuarantine
 from nbstream.page.rendering import PageRenderer
 from nbstream.page.requests import Answer, Page, PageRequest, Session, View
@@ -19,6 +19,7 @@ from nbstream.server.message_service import MessageHandler
 from nbstream.store.model.history import History, HistoryChange, HistoryRecord, RecentChanges
 from nbstream.store.recent.message_rows import MessageRow, RowPosition
 from nbstream.store.recent.row_search import Direction, RowFilter, RowPage, RowSearch
+from nbstream.store.settings import MemorySettings
 from tests.fuzz.page_elements import assert_own_elements
 
 TIME = 1_800_000_000.0
@@ -65,7 +66,7 @@ class _EmptyQuarantine:
 def show_row(row: MessageRow, request: PageRequest | None = None) -> None:
     """Show a row in the list, as an answer to this request."""
     _show(
-        MessagesView(_OneRow(row), MemoryOptions(1, 1, envelopes=True), _find_nothing, dict),
+        MessagesView(_OneRow(row), MemorySettings(), True, _find_nothing, dict),
         request or PageRequest(SESSION),
     )
 

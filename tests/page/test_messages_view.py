@@ -19,16 +19,17 @@ from redis.asyncio import Redis
 
 from nbstream.listeners.http.access import Role
 from nbstream.page.forms import read_query
-from nbstream.page.messages_view import MemoryOptions, MessagesView
+from nbstream.page.messages_view import MessagesView
 from nbstream.page.requests import Page, PageRequest, PageRoute, Session
 from nbstream.policy.envelope import Envelope
 from nbstream.store.recent.message_rows import MessageRow, RowPosition
 from nbstream.store.recent.row_search import MAX_LOOKED_AT, Direction, RowFilter, RowPage, RowSearch
+from nbstream.store.settings import MemorySettings
 from tests.page.page_listener import Browser, open_page
 from tests.store.recent.rows import KEYS, envelope, message_id, write_rows
 
 HOURS = 10
-MEMORY = MemoryOptions(messages=20_000, hours=HOURS, envelopes=True)
+MEMORY = MemorySettings(hours=HOURS)
 DASH = '<span class="none">\N{EN DASH}</span>'
 
 
@@ -37,10 +38,16 @@ async def find_labels(_: Sequence[str]) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def open_list(client: Redis, memory: MemoryOptions = MEMORY) -> AsyncIterator[Browser]:
+async def open_list(
+    client: Redis, memory: MemorySettings = MEMORY, *, has_envelopes: bool = True
+) -> AsyncIterator[Browser]:
     """A browser that has logged in to a page with this view."""
     view = MessagesView(
-        RowSearch(client, KEYS, memory.hours * 3600), memory, find_labels, lambda: {"recipients[1]": "abuse@*"}
+        RowSearch(client, KEYS, memory.hours * 3600),
+        memory,
+        has_envelopes,
+        find_labels,
+        lambda: {"recipients[1]": "abuse@*"},
     )
     async with open_page(client, view) as page, page.browser(Role.READ) as browser:
         yield browser
@@ -147,7 +154,7 @@ async def test_without_envelopes_the_rest_is_listed_and_the_setting_is_named(cli
     (row,) = make_rows([1])
     await write(client, [replace(row, envelope=None)])
 
-    async with open_list(client, replace(MEMORY, envelopes=False)) as browser:
+    async with open_list(client, has_envelopes=False) as browser:
         page = (await browser.get("/ui/messages")).text
 
     assert ids_of(page) == [row.id]
@@ -164,10 +171,10 @@ async def test_without_envelopes_the_rest_is_listed_and_the_setting_is_named(cli
             "No message is remembered yet. This list shows each message that goes through the daemon",
         ),
         (MEMORY, "/ui/messages?verdict=spam", "No remembered message matches this filter."),
-        (replace(MEMORY, messages=0), "/ui/messages", "memory.messages is 0"),
+        (MemorySettings(hours=HOURS, messages=0), "/ui/messages", "memory.messages is 0"),
     ],
 )
-async def test_an_empty_list_says_what_to_do(client: Redis, memory: MemoryOptions, path: str, said: str) -> None:
+async def test_an_empty_list_says_what_to_do(client: Redis, memory: MemorySettings, path: str, said: str) -> None:
     async with open_list(client, memory) as browser:
         answer = await browser.get(path)
 
@@ -337,7 +344,7 @@ def test_a_link_asks_the_same_behind_the_exact_place_of_the_last_message(
 ) -> None:
     row = MessageRow(message_id(1), at, "ham", 0.5)
     search, session = RecordedSearch(row), Session(Role.READ, "page ann", "csrf")
-    (route,) = MessagesView(search, MEMORY, find_labels, dict).routes()
+    (route,) = MessagesView(search, MEMORY, True, find_labels, dict).routes()
     first = PageRequest(session, query={"sender": sender, "recipient": recipient})
 
     page = asyncio.run(_answer(route, first))

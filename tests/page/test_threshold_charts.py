@@ -1,4 +1,4 @@
-"""``charts.distribution_chart``, ``charts.det_chart`` and ``charts.budget_chart``."""
+"""``page.threshold_charts``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from nbstream.evaluation.tuning import LabelledSample, count_errors
 from nbstream.page.axes import log_odds, probability
 from nbstream.page.threshold_charts import (
     Histogram,
-    ThresholdHandle,
     det_point,
     draw_budget_use,
     draw_det,
@@ -69,7 +68,7 @@ def test_any_distribution_is_drawn_within_its_box_and_has_all_messages(
 def test_handles_stand_at_their_thresholds(sample: LabelledSample, thresholds: list[float]) -> None:
     histogram = Histogram.of(sample, thresholds)
     handles = [
-        ThresholdHandle(name, HOSTILE, threshold)
+        (name, HOSTILE, threshold)
         for name, threshold in zip(("unsure", "spam", "reject"), thresholds, strict=True)
     ]
 

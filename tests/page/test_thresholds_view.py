@@ -28,7 +28,6 @@ from nbstream.listeners.http.access import Role
 from nbstream.page.thresholds_view import (
     FIELDS,
     PROBLEMS,
-    ThresholdLookups,
     ThresholdsView,
     as_sentence,
     plain_number,
@@ -74,9 +73,7 @@ class Known:
 
     def view(self) -> ThresholdsView:
         return ThresholdsView(
-            ThresholdLookups(
-                "default", self.max_first_scores, lambda: self.scores, lambda: self.state, self._recipient_rules
-            )
+            "default", self.max_first_scores, lambda: self.scores, lambda: self.state, self._recipient_rules
         )
 
     def _recipient_rules(self) -> RecipientRules:

@@ -11,7 +11,7 @@ import json
 from nbstream.page.forms import read_query
 from nbstream.page.rendering import PageRenderer
 from nbstream.page.requests import Json, Page, PageRefused, PageRequest
-from nbstream.page.thresholds_view import ThresholdLookups, ThresholdsView
+from nbstream.page.thresholds_view import ThresholdsView
 from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.recipient_rules import RecipientRules
 from nbstream.policy.settings import ActionsSettings
@@ -39,9 +39,9 @@ def _check(data: bytes) -> None:
     except (PageRefused, ValueError):
         return
     request = PageRequest(SESSION, "", query)
-    lookups = ThresholdLookups("test", 50_000, lambda: first_scores, lambda: ModelState({}), lambda: _RULES)
+    view = ThresholdsView("test", 50_000, lambda: first_scores, lambda: ModelState({}), lambda: _RULES)
     try:
-        page, outcome = _runner.run(_answers(ThresholdsView(lookups), request))
+        page, outcome = _runner.run(_answers(view, request))
     except PageRefused:
         return
     assert_own_elements(_renderer.render(page, request, path="/ui/thresholds"), has_charts=True)
