@@ -15,7 +15,7 @@ PACKAGE = Path(nbstream.__file__).parent
 # Lowest first. A module may import modules of its own package and of the layers before it; two packages of one
 # layer do not import each other.
 LAYERS = [
-    {"addresses", "errors", "findings", "system_users"},
+    {"addresses", "errors", "findings", "system_users", "threads"},
     {"metrics", "settings"},
     {"logs"},
     {"engine"},
@@ -163,6 +163,7 @@ def test_no_other_modules_stand_at_the_top() -> None:
         "logs",
         "spam_filter",
         "system_users",
+        "threads",
     }
 
 

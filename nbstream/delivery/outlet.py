@@ -11,7 +11,6 @@ sender must not learn the address. An LMTP server refuses an address also after 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,10 +21,10 @@ from nbstream.delivery.quarantine import Quarantine, QuarantineNote
 from nbstream.errors import RelayUnavailable
 from nbstream.mail.header_edits import HeaderEdits, edit_message
 from nbstream.policy.actions import Action, ActionKind
+from nbstream.threads import in_thread_if_large
 from nbstream.wire.smtp_reply import SmtpReply
 
 _QUARANTINED_REPLY = SmtpReply(250, "2.0.0 Accepted")
-_THREAD_BYTES = 256 * 1024  # the header of a larger message is edited in a thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +114,7 @@ class Outlet:
 
 
 async def _edited(raw: bytes, edits: HeaderEdits) -> tuple[bytes, bytes]:
-    if len(raw) > _THREAD_BYTES:
-        return await asyncio.to_thread(edit_message, raw, edits)
-    return edit_message(raw, edits)
+    return await in_thread_if_large(len(raw), edit_message, raw, edits)
 
 
 def _with_lf(fields: bytes) -> bytes:

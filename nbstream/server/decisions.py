@@ -28,6 +28,7 @@ from nbstream.policy.envelope import (
     make_envelope,
 )
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME, PolicyVerdict, group_recipients
+from nbstream.threads import in_thread_if_large
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_THREAD_BYTES = 256 * 1024  # a larger message is searched, and rewritten, in a thread
 # Of addresses whose rules are looked up: with 20 rules 3 ms for 500 short ones. A mail server may ask about a
 # message with 50,000 recipients, and an address has up to 4,096 characters.
 _CHARACTERS_PER_STEP = 20_000
@@ -143,10 +143,7 @@ class MessageDecisions:
         now: the message passes in place of them. Raises ``MessageLoops``, and ``CheckFailed`` where the check
         fails and the client has to try again.
         """
-        if len(content) > _THREAD_BYTES:
-            stripped, message = await asyncio.to_thread(self._read, content)
-        else:
-            stripped, message = self._read(content)
+        stripped, message = await in_thread_if_large(len(content), self._read, content)
         del content  # of a message with fields of ours there is a copy now
         groups = tuple(await self._decided_recipients(message, sender, recipients, listener, impossible))
         for group in groups:

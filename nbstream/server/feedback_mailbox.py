@@ -9,7 +9,6 @@ first may have been learned before the 451, however late the client's queue send
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from nbstream.policy.feedback_mail import FeedbackContent, parse_feedback_mail
 from nbstream.policy.lesson_source import Insistence
 from nbstream.server.log_lines import log_lesson
 from nbstream.server.smtp_replies import error_reply
+from nbstream.threads import in_thread_if_large
 from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_THREAD_BYTES = 256 * 1024
 _NOT_ALLOWED_REPLY = SmtpReply(550, "5.7.1 Feedback is not accepted from here")
 
 
@@ -87,9 +86,7 @@ class FeedbackMailbox:
 
     async def _parse_feedback(self, content: bytes, label: str) -> FeedbackContent:
         arguments = (content, label, self._addresses.all, self._message_reader)
-        if len(content) > _THREAD_BYTES:
-            return await asyncio.to_thread(parse_feedback_mail, *arguments)
-        return parse_feedback_mail(*arguments)
+        return await in_thread_if_large(len(content), parse_feedback_mail, *arguments)
 
     async def _messages_to_learn(
         self, feedback: FeedbackContent, label: str, source: str
@@ -97,12 +94,7 @@ class FeedbackMailbox:
         """Yield the messages, parsed one at a time, so that the parts of all are never in memory at once."""
         if feedback.id is None:
             for raw in feedback.messages:
-                is_large = len(raw) > _THREAD_BYTES
-                yield (
-                    await asyncio.to_thread(self._message_reader.read_taught, raw)
-                    if is_large
-                    else self._message_reader.read_taught(raw)
-                )
+                yield await in_thread_if_large(len(raw), self._message_reader.read_taught, raw)
             return
         try:
             checked = await self._filter.recall(feedback.id)

@@ -23,6 +23,11 @@ class ListenerLimits:
     idle_timeout_seconds: float = 300
     message_timeout_seconds: float = 300
 
+    @property
+    def max_discarded_bytes(self) -> int:
+        """The bytes that a refused client may send: many read the reason only when they have sent everything."""
+        return 2 * self.max_message_bytes
+
 
 COPIES = 2
 """How often a message is held while it is worked on."""
@@ -63,3 +68,23 @@ class BytesInFlight:
         """Give ``size`` reserved bytes back; to give back more than was reserved is a fault of the caller."""
         assert size <= self.reserved, f"{size} bytes are released, and {self.reserved} were reserved"
         self.reserved -= size
+
+
+class Reservation:
+    """The bytes that one message holds of those in flight."""
+
+    def __init__(self, bytes_in_flight: BytesInFlight) -> None:
+        self.size = 0
+        self._bytes_in_flight = bytes_in_flight
+
+    def add(self, size: int) -> bool:
+        """Reserve ``size`` bytes more and return True; where they do not fit, reserve nothing and return False."""
+        if not self._bytes_in_flight.reserve(size, held=self.size):
+            return False
+        self.size += size
+        return True
+
+    def release(self) -> None:
+        """Give back all that is reserved; that may be done twice."""
+        self._bytes_in_flight.release(self.size)
+        self.size = 0

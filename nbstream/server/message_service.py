@@ -22,6 +22,7 @@ from nbstream.policy.lesson_source import Insistence
 from nbstream.policy.verdict import Verdict
 from nbstream.server.log_lines import log_lesson, log_message
 from nbstream.server.request_errors import REQUEST_ERRORS, is_request_error
+from nbstream.threads import in_thread_if_large
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_THREAD_BYTES = 256 * 1024
 _TEXT_THREAD_BYTES = 32 * 1024  # a byte of text costs up to 0.3 µs: wrong UTF-7
 _SEVERITY = list(Verdict)
 
@@ -113,7 +113,7 @@ class MessageHandler:
         return await self._parse(self.runtime.message_reader.read_taught, raw)
 
     async def _parse(self, read: Callable[[bytes], Message], raw: bytes) -> Message:
-        return await asyncio.to_thread(read, raw) if len(raw) > _THREAD_BYTES else read(raw)
+        return await in_thread_if_large(len(raw), read, raw)
 
     async def parse_text(self, content: bytes, charset: str | None) -> Message:
         """Return a text that is no mail, in that charset (None: not known), as a message."""

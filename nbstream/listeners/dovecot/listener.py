@@ -23,6 +23,7 @@ from nbstream.listeners.dovecot.codec import ACCEPTED, REFUSED, ScriptParser, Sc
 from nbstream.listeners.dovecot.learner import SpoolLearner
 from nbstream.logs import event_fields
 from nbstream.mail.lines import is_blank
+from nbstream.server.limits import Reservation
 from nbstream.server.peers import Peer
 from nbstream.server.sockets import BACKLOG
 from nbstream.spool.segments import SpooledMessage
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _READ_BYTES = 256 << 10
-_READ_LIMIT_FACTOR = 2  # a refused client may send this many times the permitted size
 _ANSWER_SECONDS = 10.0
 _FEEDBACK_ADDRESS = 1  # the place of the address among the arguments; the one before it is for nbstream-report
 
@@ -124,11 +124,11 @@ class DovecotListener:
         descriptor = writer.get_extra_info("socket").fileno()
         user = peer_user(descriptor)
         parser = ScriptParser(self._limits.max_message_bytes)
-        reserved = 0
+        reservation = Reservation(self._bytes_in_flight)
         try:
             try:
                 async with asyncio.timeout(self._limits.message_timeout_seconds):
-                    reserved = await self._receive(reader, parser)
+                    await self._receive(reader, parser, reservation)
             except TimeoutError:
                 parser.refuse("the request is not complete in time")
             event = parser.end()
@@ -138,39 +138,33 @@ class DovecotListener:
                 event = ScriptRefusal("the client is gone, and may have sent half a message")
             answer = await self._answer_to(event, user, started)
         finally:
-            self._bytes_in_flight.release(reserved)
+            reservation.release()
         writer.write(answer)
         writer.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(_ANSWER_SECONDS):
                 await writer.wait_closed()
 
-    async def _receive(self, reader: asyncio.StreamReader, parser: ScriptParser) -> int:
-        """Feed the parser until the client closes its side; return how many bytes are reserved in memory.
+    async def _receive(self, reader: asyncio.StreamReader, parser: ScriptParser, reservation: Reservation) -> None:
+        """Feed the parser until the client closes its side.
 
         Raises ``TimeoutError``, and ``ConnectionError`` for a refused client that goes on sending.
         """
-        received = reserved = 0
-        try:
-            while True:
-                async with asyncio.timeout(self._limits.idle_timeout_seconds):
-                    data = await reader.read(_READ_BYTES)
-                if not data:
-                    return reserved
-                received += len(data)
-                if received > _READ_LIMIT_FACTOR * self._limits.max_message_bytes + _READ_BYTES:
-                    raise ConnectionAbortedError  # noqa: TRY301 - the bytes are released below in any case
-                if not parser.is_refused and not self._bytes_in_flight.reserve(len(data), held=reserved):
-                    parser.refuse("there is too much mail at once")
-                if not parser.is_refused:
-                    reserved += len(data)
-                    parser.feed(data)
-                if parser.is_refused:
-                    self._bytes_in_flight.release(reserved)
-                    reserved = 0
-        except BaseException:
-            self._bytes_in_flight.release(reserved)
-            raise
+        received = 0
+        while True:
+            async with asyncio.timeout(self._limits.idle_timeout_seconds):
+                data = await reader.read(_READ_BYTES)
+            if not data:
+                return
+            received += len(data)
+            if received > self._limits.max_discarded_bytes + _READ_BYTES:
+                raise ConnectionAbortedError
+            if not parser.is_refused and not reservation.add(len(data)):
+                parser.refuse("there is too much mail at once")
+            if not parser.is_refused:
+                parser.feed(data)
+            if parser.is_refused:
+                reservation.release()
 
     async def _answer_to(self, event: ScriptRequest | ScriptRefusal, user: int, started: float) -> bytes:
         """Put the message into the spool, and return the answer."""

@@ -12,7 +12,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from nbstream.listeners.http.responses import RequestRefused
 from nbstream.mail.lines import ContentBuffer
-from nbstream.server.limits import BytesInFlight, ListenerLimits
+from nbstream.server.limits import BytesInFlight, ListenerLimits, Reservation
 
 _COMPRESSION_FIELD = "Compression"
 _ENCODED_FIELDS = (_COMPRESSION_FIELD, "Key")
@@ -23,16 +23,15 @@ _MAX_WINDOW_BYTES = 8 << 20  # what a decoder of RFC 8878 has to support at leas
 
 
 class _IncomingBody:
-    """A body that comes in: its content, its bytes so far, and whether they are white space alone."""
+    """A body that comes in: its content, its bytes in flight, and whether they are white space alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_in_flight: BytesInFlight) -> None:
         self.content = ContentBuffer()
-        self.size = 0
+        self.reservation = Reservation(bytes_in_flight)
         self.is_blank = True
 
     def add(self, piece: bytes) -> None:
         self.content.append(piece)
-        self.size += len(piece)
         self.is_blank = self.is_blank and (piece.isspace() or not piece)
 
 
@@ -56,7 +55,7 @@ class BodyReader:
         _refuse_encoded(request, {_COMPRESSION_FIELD} if is_zstd else set())
         if (request.content_length or 0) > self._limits.max_message_bytes:
             raise self._too_large_error()
-        body = _IncomingBody()
+        body = _IncomingBody(self._bytes_in_flight)
         try:
             try:
                 if request.content.is_eof():  # a small body has arrived with its header: there is no wait
@@ -75,13 +74,13 @@ class BodyReader:
                 raise RequestRefused(400, f"the body is empty: it must be {self._content_name}")
             yield body.content.take()
         finally:
-            self._bytes_in_flight.release(body.size)
+            body.reservation.release()
 
     async def _decompress(self, body: _IncomingBody) -> None:
         """Put the decompressed content in the place of the compressed one, piece by piece within the limits."""
         packed = body.content.take()
-        self._bytes_in_flight.release(body.size)
-        body.size, body.is_blank = 0, True
+        body.reservation.release()
+        body.is_blank = True
         reader = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES).stream_reader(packed)
         try:
             while piece := reader.read(_PIECE_BYTES):
@@ -91,9 +90,9 @@ class BodyReader:
             raise RequestRefused(400, "the body is not compressed as its header says", close=True) from error
 
     def _add_piece(self, body: _IncomingBody, piece: bytes) -> None:
-        if body.size + len(piece) > self._limits.max_message_bytes:
+        if body.reservation.size + len(piece) > self._limits.max_message_bytes:
             raise self._too_large_error()
-        if not self._bytes_in_flight.reserve(len(piece), held=body.size):
+        if not body.reservation.add(len(piece)):
             raise RequestRefused(503, "too much is being read now, please try again later", close=True)
         body.add(piece)
 

@@ -17,11 +17,9 @@ checked: what stands above our fields came after the check.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from nbstream.errors import NbstreamError
@@ -46,6 +44,7 @@ from nbstream.server.feedback_mailbox import FeedbackMailbox
 from nbstream.server.log_lines import log_message
 from nbstream.server.peers import Peer
 from nbstream.server.smtp_replies import TEMPORARY_FAILURE, error_reply
+from nbstream.threads import in_thread_if_large
 from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
@@ -61,7 +60,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_THREAD_BYTES = 256 * 1024
 _FEEDBACK_MIXED_WITH_MAIL = SmtpReply(550, "5.5.3 Feedback travels alone, send it in a message of its own")
 # Else bounces and automatic answers would teach, with the words of whoever caused them.
 _FEEDBACK_ADDRESS_AS_SENDER = SmtpReply(550, "5.7.1 Feedback addresses send no mail")
@@ -164,9 +162,7 @@ class MilterAnswers:
 async def _content_of(message: MilterMessage) -> bytes:
     """Return the message with CRLF line ends."""
     content = message.take_content()
-    if len(content) > _THREAD_BYTES:
-        return await asyncio.to_thread(normalize_line_ends, content)
-    return normalize_line_ends(content)
+    return await in_thread_if_large(len(content), normalize_line_ends, content)
 
 
 async def _subject_change(tag: str, message: MilterMessage, options: MilterOptions) -> Sequence[MilterReply]:
@@ -174,9 +170,10 @@ async def _subject_change(tag: str, message: MilterMessage, options: MilterOptio
     if not tag:
         return []
     has_leading_space = MilterSteps.HDR_LEADSPC in options.steps
-    change = partial(subject_change, message.subject, tag, has_leading_space=has_leading_space)
-    is_large = message.subject is not None and len(message.subject.value) > _THREAD_BYTES
-    changed = await asyncio.to_thread(change) if is_large else change()
+    size = len(message.subject.value) if message.subject else 0
+    changed = await in_thread_if_large(
+        size, subject_change, message.subject, tag, has_leading_space=has_leading_space
+    )
     return [changed] if changed else []
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from nbstream.delivery.next_hop import SmtpPath
 from nbstream.mail.lines import ContentBuffer
 from nbstream.server import smtp_replies
+from nbstream.server.limits import Reservation
 
 if TYPE_CHECKING:
     from nbstream.server.limits import BytesInFlight
@@ -61,8 +62,7 @@ class MilterMessage:
         self.subject: MilterSubject | None = None
         """The first Subject."""
         self._limit = limit
-        self._bytes_in_flight = bytes_in_flight
-        self._reserved = 0
+        self._reservation = Reservation(bytes_in_flight)
         self._colon = b":" if has_leading_space else b": "
         self._content = ContentBuffer()
         self._field_names = ContentBuffer()
@@ -128,17 +128,15 @@ class MilterMessage:
 
     def release(self) -> None:
         """Give back the bytes that are reserved for the message."""
-        self._bytes_in_flight.release(self._reserved)
-        self._reserved = 0
+        self._reservation.release()
 
     def _reserve(self, size: int) -> bool:
         """Reserve so many bytes more and return True, or refuse the message."""
         if self.problem:
             return False
-        if not self._bytes_in_flight.reserve(size, held=self._reserved):
+        if not self._reservation.add(size):
             self._refuse(smtp_replies.TOO_MANY_BYTES_IN_FLIGHT)
             return False
-        self._reserved += size
         return True
 
     def _refuse(self, problem: SmtpReply) -> None:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from nbstream.listeners.smtp.codec import remove_dot_stuffing
 from nbstream.mail.lines import ContentBuffer, normalize_line_ends
 from nbstream.server import smtp_replies
+from nbstream.server.limits import Reservation
 
 if TYPE_CHECKING:
-    from nbstream.server.limits import BytesInFlight
+    from nbstream.server.limits import BytesInFlight, ListenerLimits
     from nbstream.wire.smtp_reply import SmtpReply
 
 _log = logging.getLogger(__name__)
@@ -25,17 +26,15 @@ DATA_END = b"\r\n.\r\n"
 
 _LAST_LINE = b".\r\n"
 
-_READ_LIMIT_FACTOR = 2  # of the permitted size: a refused message is read to its end up to there
-
 
 class IncomingMessage:
     """A message of at most ``limit`` bytes that comes in; ``problem`` is the reply once it is refused."""
 
-    def __init__(self, limit: int, bytes_in_flight: BytesInFlight) -> None:
+    def __init__(self, limits: ListenerLimits, bytes_in_flight: BytesInFlight) -> None:
         self.problem: SmtpReply | None = None
-        self._limit = limit
-        self._bytes_in_flight = bytes_in_flight
-        self._size = self._reserved = 0
+        self._limits = limits
+        self._size = 0
+        self._reservation = Reservation(bytes_in_flight)
         self._content = ContentBuffer()
         self._unfinished_bytes = b""
         self._has_begun = False
@@ -43,7 +42,7 @@ class IncomingMessage:
     @property
     def exceeds_read_limit(self) -> bool:
         """Whether so much has come that the end is not waited for any more."""
-        return self._size > _READ_LIMIT_FACTOR * self._limit
+        return self._size > self._limits.max_discarded_bytes
 
     def add(self, chunk: bytes, *, last: bool) -> None:
         """Add the next bytes.
@@ -53,7 +52,7 @@ class IncomingMessage:
         self._size += len(chunk)
         if self.problem:
             return
-        if self._size - len(DATA_END) > self._limit:
+        if self._size - len(DATA_END) > self._limits.max_message_bytes:
             self._refuse(smtp_replies.MESSAGE_TOO_BIG)
         elif self._reserve(len(chunk)):
             data = self._unfinished_bytes + chunk
@@ -70,15 +69,13 @@ class IncomingMessage:
 
     def release(self) -> None:
         """Give back the bytes that are reserved for the message."""
-        self._bytes_in_flight.release(self._reserved)
-        self._reserved = 0
+        self._reservation.release()
 
     def _reserve(self, size: int) -> bool:
         """Reserve so many bytes more and return True, or refuse the message."""
-        if not self._bytes_in_flight.reserve(size, held=self._reserved):
+        if not self._reservation.add(size):
             self._refuse(smtp_replies.TOO_MANY_BYTES_IN_FLIGHT)
             return False
-        self._reserved += size
         return True
 
     def _refuse(self, problem: SmtpReply) -> None:

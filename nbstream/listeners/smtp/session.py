@@ -345,7 +345,7 @@ class SmtpSession(SmtpConnection):
         # beginning of a line has a CRLF before it, also that of the first line.
         self.unread(b"\r\n")
         await self._send_reply(smtp_replies.GO_AHEAD)
-        incoming = IncomingMessage(self._listener.limits.max_message_bytes, self._listener.bytes_in_flight)
+        incoming = IncomingMessage(self._listener.limits, self._listener.bytes_in_flight)
         try:
             await self._send_data_replies(mail, await self._learn_or_deliver(mail, incoming))
         finally:

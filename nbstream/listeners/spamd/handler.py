@@ -33,6 +33,7 @@ from nbstream.mail.lines import is_blank
 from nbstream.policy.header import clues_field_value, comparable_scores
 from nbstream.policy.verdict import Verdict
 from nbstream.server.request_errors import is_request_error
+from nbstream.threads import in_thread_if_large
 
 if TYPE_CHECKING:
     from nbstream.filter import Check
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_THREAD_BYTES = 256 * 1024
 _NOT_ALLOWED = SpamdRefusal(EX_UNAVAILABLE, "Service Unavailable: feedback is not accepted from here")
 _EMPTY_MESSAGE = SpamdRefusal(EX_DATAERR, "The message is empty, there is nothing to learn from")
 
@@ -84,9 +84,7 @@ class SpamdHandler:
         score, required = comparable_scores(check.verdict, check.probability, check.thresholds)
         judgement = wire.SpamdJudgement(check.verdict, score, required)
         arguments = (request, judgement, check, body, handler.runtime)
-        if len(body) > _THREAD_BYTES:
-            return await asyncio.to_thread(_render_check, *arguments)
-        return _render_check(*arguments)
+        return await in_thread_if_large(len(body), _render_check, *arguments)
 
     async def _learn_or_forget(self, request: SpamdRequest, body: bytes, peer: Peer) -> bytes:
         if request.tell is TellRequest.NOTHING:

@@ -25,7 +25,7 @@ from nbstream.listeners.spamd.codec import (
 )
 from nbstream.listeners.spamd.handler import SpamdHandler
 from nbstream.mail.lines import ContentBuffer
-from nbstream.server.limits import BytesInFlight
+from nbstream.server.limits import BytesInFlight, Reservation
 from nbstream.server.peers import Peer
 from nbstream.server.sockets import BACKLOG
 
@@ -38,7 +38,6 @@ _log = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 10.0  # for a refused client to read the reason
 _UNKNOWN_HOST = "unknown"
-_READ_LIMIT_FACTOR = 2  # a refused client may send this many times the permitted size
 _BUSY = SpamdRefusal(EX_UNAVAILABLE, "Service Unavailable: too many connections")
 _CLOSING = SpamdRefusal(EX_UNAVAILABLE, "Service Unavailable: closing down")
 _NO_MEMORY = SpamdRefusal(EX_TEMPFAIL, "Too much mail at once, please try again later")
@@ -123,7 +122,8 @@ class SpamdConnection(asyncio.Protocol):
     def __init__(self, listener: SpamdListener) -> None:
         self._listener = listener
         self._parser = SpamdParser(listener.limits.max_message_bytes)
-        self._reserved_bytes = self._received_bytes = 0
+        self._received_bytes = 0
+        self._reservation = Reservation(listener.bytes_in_flight)
         self.admitted = False
         self._client_closed = self._answer_sent = self._disconnected = False
         self._refusal: SpamdRefusal | None = None
@@ -146,12 +146,12 @@ class SpamdConnection(asyncio.Protocol):
         """Parse more of the request, or discard the bytes after a refusal."""
         self._received_bytes += len(data)
         if self._answer_sent or self._parser.done:
-            if self._received_bytes > _READ_LIMIT_FACTOR * self._listener.limits.max_message_bytes:
+            if self._received_bytes > self._listener.limits.max_discarded_bytes:
                 self.abort()
             return
         if self._answer_task is None:
             self._wait_for_data()
-        if not self._reserve_bytes(len(data)):
+        if not self._reservation.add(len(data)):
             self._refuse(_NO_MEMORY)
             return
         self._handle_events(self._parser.feed(data))
@@ -200,12 +200,6 @@ class SpamdConnection(asyncio.Protocol):
         else:
             self._refuse(_SILENT)
 
-    def _reserve_bytes(self, count: int) -> bool:
-        if not self._listener.bytes_in_flight.reserve(count, held=self._reserved_bytes):
-            return False
-        self._reserved_bytes += count
-        return True
-
     def _handle_events(self, events: list[SpamdEvent]) -> None:
         for event in events:
             if isinstance(event, SpamdRefusal):
@@ -246,7 +240,7 @@ class SpamdConnection(asyncio.Protocol):
         if request.compressed:
             content = ContentBuffer()
             for piece in decompress(body, self._listener.limits.max_message_bytes):
-                if isinstance(piece, SpamdRefusal) or not self._reserve_bytes(len(piece)):
+                if isinstance(piece, SpamdRefusal) or not self._reservation.add(len(piece)):
                     self._refusal = piece if isinstance(piece, SpamdRefusal) else _NO_MEMORY
                     return b""
                 content.append(piece)
@@ -272,18 +266,14 @@ class SpamdConnection(asyncio.Protocol):
         self._answer_sent = True
         self._transport.write(answer)
         if more_may_come and not self._client_closed:
-            self._release_bytes()
+            self._reservation.release()
             self._transport.write_eof()
             self._set_timer(_PATIENCE_SECONDS)
         else:
             self._set_timer(self._listener.limits.idle_timeout_seconds)
             self._transport.close()
 
-    def _release_bytes(self) -> None:
-        self._listener.bytes_in_flight.release(self._reserved_bytes)
-        self._reserved_bytes = 0
-
     def _close_if_done(self) -> None:
         if self._disconnected and self._answer_task is None:
-            self._release_bytes()
+            self._reservation.release()
             self._listener.connection_closed(self)

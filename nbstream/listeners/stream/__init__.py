@@ -35,7 +35,7 @@ async def _examine(client: Redis, keys: ModelKeys) -> Sequence[Finding]:
 
 
 def _make(section: StreamListenerSettings, context: ListenerContext) -> Listener:
-    from nbstream.listeners.stream.listener import StreamLimits, StreamListener  # noqa: PLC0415 - as above
+    from nbstream.listeners.stream.listener import StreamListener  # noqa: PLC0415 - as above
     from nbstream.listeners.stream.metrics import StreamMetrics  # noqa: PLC0415 - as above
     from nbstream.store.stream_queue import StreamQueue, StreamQueueOptions  # noqa: PLC0415 - as above
 
@@ -47,7 +47,7 @@ def _make(section: StreamListenerSettings, context: ListenerContext) -> Listener
     )
     return StreamListener(
         queue,
-        StreamLimits(claim_seconds=section.claim_seconds),
+        section.claim_seconds,
         context.bytes_in_flight,
         context.message_service,
         StreamMetrics(context.registry),

@@ -49,28 +49,27 @@ _RENEW_SECONDS = 2.0
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True)
-class StreamLimits:
-    """Limits of a message and of the active entries; ``claim_seconds`` is the same as the queue's."""
-
-    max_message_bytes: int = 10 << 20
-    max_in_flight: int = 16
-    claim_seconds: float = 60.0
-
-
 class StreamListener:
-    """Answers the entries of a queue until ``drain`` or the cancellation of ``run``."""
+    """Answers the entries of a queue until ``drain`` or the cancellation of ``run``.
 
-    def __init__(
+    ``claim_seconds`` is that of the queue. ``max_in_flight`` entries are active at most.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a stream has beside the others are its two bounds
         self,
         queue: StreamQueue,
-        limits: StreamLimits,
+        claim_seconds: float,
         bytes_in_flight: BytesInFlight,
         message_service: MessageService,
         observer: StreamMetrics,
+        *,
+        max_message_bytes: int = 10 << 20,
+        max_in_flight: int = 16,
     ) -> None:
         self._queue = queue
-        self._limits = limits
+        self._claim_seconds = claim_seconds
+        self._max_message_bytes = max_message_bytes
+        self._max_in_flight = max_in_flight
         self._message_service = message_service
         self._observer = observer
         self._bytes_in_flight = bytes_in_flight
@@ -145,8 +144,8 @@ class StreamListener:
         """
         while not self._draining.is_set():
             stop_if_cancelled()
-            free_slots = self._limits.max_in_flight - len(self._active_entries)
-            is_half_free = 2 * free_slots >= self._limits.max_in_flight
+            free_slots = self._max_in_flight - len(self._active_entries)
+            is_half_free = 2 * free_slots >= self._max_in_flight
             if is_half_free and not self._bytes_in_flight.is_exhausted and not self._waiting:
                 return free_slots
             self._changed.clear()
@@ -172,7 +171,7 @@ class StreamListener:
                     _log.warning("nothing is taken over from other workers: %s", error)
                 claim, failing = None, True
             if claim is None:
-                await self._pause(self._limits.claim_seconds / 3)
+                await self._pause(self._claim_seconds / 3)
                 continue
             outcome, entry = claim.outcome, claim.entry
             if outcome is ClaimOutcome.CLAIMED and not self._begin(entry):
@@ -192,7 +191,7 @@ class StreamListener:
             with suppress(StoreUnavailable):  # the other two tasks log it
                 await self._queue.renew_claims(list(self._active_entries))
                 self._observer.backlog_measured(await self._queue.backlog())
-            await asyncio.sleep(min(_RENEW_SECONDS, self._limits.claim_seconds / 3))
+            await asyncio.sleep(min(_RENEW_SECONDS, self._claim_seconds / 3))
 
     async def _pause(self, seconds: float) -> None:
         stop_if_cancelled()
@@ -240,7 +239,7 @@ class StreamListener:
 
     async def _answer(self, entry: QueueEntry, handler: MessageHandler) -> _EntryResult:
         try:
-            request = wire.read_entry(entry.fields, self._limits.max_message_bytes)
+            request = wire.read_entry(entry.fields, self._max_message_bytes)
             message = await _parse_message(request, handler)
             return await self._retry_while_unavailable(lambda: _check_or_learn(request, message, handler))
         except wire.UnreadableEntry as error:

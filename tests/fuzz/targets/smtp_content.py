@@ -5,7 +5,7 @@ from __future__ import annotations
 from nbstream.listeners.smtp.codec import remove_dot_stuffing
 from nbstream.listeners.smtp.data_content import DATA_END, IncomingMessage
 from nbstream.mail.lines import normalize_line_ends
-from nbstream.server.limits import BytesInFlight
+from nbstream.server.limits import BytesInFlight, ListenerLimits
 from tests.fuzz.target import Choices, FuzzTarget
 
 _LIMIT = 300
@@ -17,7 +17,7 @@ def _check(data: bytes) -> None:
     sent = (b"\r\n" + choices.rest).partition(DATA_END)[0] + DATA_END
     expected = normalize_line_ends(remove_dot_stuffing(sent[: -len(b".\r\n")]))[2:]
     bytes_in_flight = BytesInFlight(2 * _LIMIT)
-    incoming = IncomingMessage(_LIMIT, bytes_in_flight)
+    incoming = IncomingMessage(ListenerLimits(_LIMIT), bytes_in_flight)
     cut = len(sent) - len(DATA_END)  # the reader gives the end of the content in one piece
     for start in range(0, cut, step):
         incoming.add(sent[start : min(start + step, cut)], last=False)

@@ -16,7 +16,7 @@ from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.errors import CountsFull
 from nbstream.filter import Check, CheckDecider, Filter, FilterParts, FilterPolicy, LearnableMessage, Lesson
-from nbstream.listeners.stream.listener import StreamLimits, StreamListener
+from nbstream.listeners.stream.listener import StreamListener
 from nbstream.listeners.stream.metrics import StreamMetrics
 from nbstream.mail.message import Message
 from nbstream.policy.envelope import BuildEnvelope
@@ -128,7 +128,7 @@ class Worker:
 async def working(
     client: Redis, url: str, *, rules: RecipientRules = RULES, tries: int = 3, follow: bool = True, **options: Any
 ) -> AsyncIterator[Worker]:
-    claim_seconds = options.setdefault("claim_seconds", 60.0)
+    claim_seconds = options.pop("claim_seconds", 60.0)
     timeout = options.pop("timeout", 5.0)
     async with AsyncExitStack() as stack:
         model, metrics = Model(client, "test", 3600), DaemonMetrics.create(PYTHON)
@@ -156,7 +156,7 @@ async def working(
         runtime = make_runtime(spam_filter, rules=rules)
         service = MessageService("stream", runtime, metrics.delivery)
         listener = StreamListener(
-            queue, StreamLimits(**options), bytes_in_flight, service, StreamMetrics(metrics.registry)
+            queue, claim_seconds, bytes_in_flight, service, StreamMetrics(metrics.registry), **options
         )
         work = await listener.start()
         task = asyncio.ensure_future(work())

@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.errors import ConfigError, CountsFull, StoreUnavailable
-from nbstream.listeners.stream.listener import StreamLimits, StreamListener
+from nbstream.listeners.stream.listener import StreamListener
 from nbstream.listeners.stream.metrics import StreamMetrics
 from nbstream.server.limits import BytesInFlight
 from nbstream.store import stream_queue
@@ -193,7 +193,7 @@ async def test_a_drain_ends_when_its_time_is_over(client: Redis, shared_redis: R
 async def test_a_listener_that_was_never_run_is_drained_at_once(worker: Worker) -> None:
     listener = StreamListener(
         worker.queue,
-        StreamLimits(),
+        60.0,
         BytesInFlight(1),
         worker.service,
         StreamMetrics(DaemonMetrics.create(PYTHON).registry),
