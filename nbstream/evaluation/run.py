@@ -212,7 +212,7 @@ async def evaluate(
         started = time.perf_counter()
         message = _parse_message(labelled.content, reader)
         check = await spam_filter.check(message)
-        for case in regime.due_labels(regimes.LabelledCheck(message, label, check, position, draw)):
+        for case in regime(regimes.LabelledCheck(message, label, check, position, draw)):
             lesson = await spam_filter.learn(case.message, case.label, _SOURCE)
             if case.position > options.taught_messages:
                 seconds += time.perf_counter() - started

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from typing import TYPE_CHECKING, Any
 
+from nbstream.evaluation.measures import finite_or_none
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from nbstream.evaluation.intervals import IntervalEstimate
+    from nbstream.evaluation.measures import IntervalEstimate
     from nbstream.evaluation.threshold_choices import ThresholdChoice, TuningResult
 
 SCORES_NOTE = "Each message counts by the probability that it had before its label, from the model as it was then."
@@ -180,9 +182,9 @@ def choice_members(choice: ThresholdChoice, cost_ratio: float) -> dict[str, Any]
     return {
         "name": choice.name,
         "setting": choice.setting,
-        "unsure_from": _finite_or_none(thresholds.unsure),
-        "spam_from": _finite_or_none(thresholds.spam),
-        "reject_from": _finite_or_none(thresholds.reject or math.inf),
+        "unsure_from": finite_or_none(thresholds.unsure),
+        "spam_from": finite_or_none(thresholds.spam),
+        "reject_from": finite_or_none(thresholds.reject or math.inf),
         "promise": thresholds.promise or None,
         "ham_called_spam": int(choice.error_counts.ham_called_spam[0]),
         "ham_called_spam_percent": lost.value,
@@ -215,7 +217,7 @@ class _Percentage:
     def of(cls, estimate: IntervalEstimate) -> _Percentage:
         """Return the only value of an estimate of shape (1,)."""
         percent = estimate.scaled(100)
-        value = _finite_or_none(float(percent.value[0]))
+        value = finite_or_none(float(percent.value[0]))
         interval = None if value is None else (float(percent.lower[0]), float(percent.upper[0]))
         return cls(value, interval)
 
@@ -224,7 +226,3 @@ class _Percentage:
 
     def format_interval(self, digits: int) -> str:
         return "-" if self.interval is None else " to ".join(f"{end:.{digits}f}" for end in self.interval)
-
-
-def _finite_or_none(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from nbstream.evaluation import intervals
+from nbstream.evaluation import measures
 from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nbstream.evaluation.intervals import IntervalEstimate
-    from nbstream.evaluation.measures import FloatArray
+    from nbstream.evaluation.measures import FloatArray, IntervalEstimate
     from nbstream.policy.first_scores import FirstScores, FirstScoreWindow
     from nbstream.policy.verdict import Thresholds
 
@@ -94,7 +93,7 @@ class ErrorCounts:
         given. It is nan without ham or without spam.
         """
         weight_of_ham = ratio * np.float64(self.ham / self.spam if self.spam else math.nan)
-        return intervals.sum_estimate(self.ham_called_spam_rate().scaled(weight_of_ham), self.spam_missed_rate())
+        return measures.sum_estimate(self.ham_called_spam_rate().scaled(weight_of_ham), self.spam_missed_rate())
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,4 +209,4 @@ def _counts_between(edges: FloatArray, ascending: FloatArray) -> IntArray:
 
 def _estimate_share(counts: IntArray, n: int) -> IntervalEstimate:
     share = counts / n if n else np.full(len(counts), math.nan)
-    return intervals.IntervalEstimate(share, *intervals.wilson_interval(counts.astype(np.float64), n))
+    return measures.IntervalEstimate(share, *measures.wilson_interval(counts.astype(np.float64), n))

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nbstream.evaluation.budget_outcome import overdrawn_p_value
-from nbstream.evaluation.intervals import wilson_interval
+from nbstream.evaluation.measures import overdrawn_p_value, wilson_interval
 from nbstream.evaluation.threshold_choices import BUDGET_RATES, TuningBasis, cost_ratio
 from nbstream.evaluation.threshold_report import (
     SCORES_NOTE,
@@ -44,7 +43,7 @@ from nbstream.policy.verdict import format_threshold
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from nbstream.evaluation.intervals import IntervalEstimate
+    from nbstream.evaluation.measures import IntervalEstimate
     from nbstream.evaluation.threshold_choices import ThresholdChoice, TuningResult
     from nbstream.evaluation.tuning import ErrorCounts, LabelledSample
     from nbstream.policy.first_scores import BudgetUse, FirstScores, FirstScoreWindow

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from nbstream.cli.main import main as nbstream
 from nbstream.evaluation import threshold_choices, threshold_report
-from nbstream.evaluation.tuning_plot import write_tuning_plot
+from nbstream.evaluation.plots import write_tuning_plot
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from tests.corpora import unpack
 from tests.evaluation.scored import first_scores

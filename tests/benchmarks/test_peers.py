@@ -53,7 +53,7 @@ def log_of_evaluate(messages: Sequence[Labelled], junk: dict[Path, bool], taught
     for position, ((label, path), draw) in enumerate(zip(messages, draw_habits(seed), strict=False), start=1):
         verdict = Verdict.SPAM if junk[path] else Verdict.HAM
         check = Check("id", verdict, 0.5, 0.0, "", ModelState({}), (), Thresholds())
-        due = regime.due_labels(LabelledCheck(Message.from_text(str(path)), label, check, position, draw))
+        due = regime(LabelledCheck(Message.from_text(str(path)), label, check, position, draw))
         if position > taught:
             log.append(f"check {path}")
             log += [f"learn {case.label} {case.message.raw.decode()}" for case in due]

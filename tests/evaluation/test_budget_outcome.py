@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from nbstream.evaluation.budget_outcome import budget_outcome, threshold_path
+from nbstream.evaluation.report import budget_outcome, threshold_path
 from nbstream.evaluation.run import EvaluationRow
 from nbstream.policy.verdict import Thresholds, Verdict
 

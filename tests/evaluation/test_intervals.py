@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.evaluation.intervals import IntervalEstimate, sum_estimate, wilson_interval
+from nbstream.evaluation.measures import IntervalEstimate, sum_estimate, wilson_interval
 
 counted = st.integers(1, 30_000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 

@@ -23,17 +23,17 @@ def case(label: str, verdict: Verdict = Verdict.HAM, state: ModelState = READY) 
 def test_immediate_learns_every_label_at_once() -> None:
     regime, cases = parse_regime("immediate"), [case("spam"), case("ham")]
 
-    assert [list(regime.due_labels(labelled)) for labelled in cases] == [[cases[0]], [cases[1]]]
+    assert [list(regime(labelled)) for labelled in cases] == [[cases[0]], [cases[1]]]
 
 
 def test_delayed_learns_a_label_after_that_many_other_messages_and_never_the_last_ones() -> None:
     regime, cases = parse_regime("delayed:2"), [case("spam") for _ in range(4)]
 
-    assert [list(regime.due_labels(labelled)) for labelled in cases] == [[], [], [cases[0]], [cases[1]]]
+    assert [list(regime(labelled)) for labelled in cases] == [[], [], [cases[0]], [cases[1]]]
 
 
 def test_none_learns_no_label() -> None:
-    assert not parse_regime("none").due_labels(case("spam", state=LEARNING))
+    assert not parse_regime("none")(case("spam", state=LEARNING))
 
 
 @pytest.mark.parametrize("regime", ["errors", "unsure"])
@@ -51,19 +51,19 @@ def test_none_learns_no_label() -> None:
 def test_errors_and_unsure_learn_the_label_of_a_wrong_verdict(
     regime: str, label: str, verdict: Verdict, learned: bool
 ) -> None:
-    assert bool(parse_regime(regime).due_labels(case(label, verdict))) is learned
+    assert bool(parse_regime(regime)(case(label, verdict))) is learned
 
 
 @pytest.mark.parametrize("label", ["spam", "ham"])
 def test_only_unsure_learns_the_label_of_an_unsure_verdict(label: str) -> None:
-    assert parse_regime("unsure").due_labels(case(label, Verdict.UNSURE))
-    assert not parse_regime("errors").due_labels(case(label, Verdict.UNSURE))
+    assert parse_regime("unsure")(case(label, Verdict.UNSURE))
+    assert not parse_regime("errors")(case(label, Verdict.UNSURE))
 
 
 @pytest.mark.parametrize("regime", ["errors", "unsure"])
 def test_every_label_is_learned_while_the_model_is_learning(regime: str) -> None:
-    assert parse_regime(regime).due_labels(case("ham", Verdict.UNSURE, LEARNING))
-    assert parse_regime(regime).due_labels(case("ham", Verdict.HAM, LEARNING))
+    assert parse_regime(regime)(case("ham", Verdict.UNSURE, LEARNING))
+    assert parse_regime(regime)(case("ham", Verdict.HAM, LEARNING))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_label_on_the_other_side_of_unsure_is_a_contradiction(
 
 def learned(regime: LabelRegime, cases: list[LabelledCheck]) -> list[int]:
     """The positions of the cases whose labels are learned."""
-    return [due.position for case in cases for due in regime.due_labels(case)]
+    return [due.position for case in cases for due in regime(case)]
 
 
 def stream(*cases: tuple[str, Verdict], draw: float = 0.0) -> list[LabelledCheck]:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from nbstream.evaluation.plots import run_figure, write_run_plot
 from nbstream.evaluation.report import RowArrays
 from nbstream.evaluation.run import EvaluationRow
-from nbstream.evaluation.run_plot import run_figure, write_run_plot
 from nbstream.policy.verdict import ModelState, Thresholds, decide_verdict
 
 THRESHOLDS = Thresholds(0.5, 0.95, 0.999)

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nbstream.evaluation.plots import tuning_figure, write_tuning_plot
 from nbstream.evaluation.threshold_choices import TuningResult, compare_thresholds
-from nbstream.evaluation.tuning_plot import tuning_figure, write_tuning_plot
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from tests.evaluation.scored import first_scores, random_scores
 from tests.evaluation.test_threshold_choices import FEW

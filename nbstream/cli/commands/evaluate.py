@@ -193,7 +193,7 @@ def _redis_settings(settings: Settings, url: SecretStr) -> RedisSettings:
 def _plot_function() -> Draw:
     """Return the function that draws the plot, which is imported only for ``--plot``."""
     try:
-        from nbstream.evaluation.run_plot import write_run_plot  # noqa: PLC0415 - matplotlib is an extra
+        from nbstream.evaluation.plots import write_run_plot  # noqa: PLC0415 - matplotlib is an extra
     except ModuleNotFoundError as error:
         raise ConfigError("--plot needs matplotlib: pip install 'nbstream[plot]'") from error
     return write_run_plot

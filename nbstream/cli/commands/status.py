@@ -25,6 +25,7 @@ from nbstream.cli import interrupts
 from nbstream.daemon.status import DaemonStatus, WorkerStatus, ask_daemon_status
 from nbstream.engine.choice import ENVIRONMENT, choose_engine
 from nbstream.errors import ConfigError, StoreUnavailable
+from nbstream.evaluation.measures import finite_or_none
 from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.verdict import ModelState, Thresholds, format_threshold
 from nbstream.spool import segments
@@ -212,8 +213,8 @@ def status_to_json(status: Status) -> dict[str, Any]:
 def _thresholds_to_json(thresholds: Thresholds) -> dict[str, Any]:
     return {
         "unsure_from": thresholds.unsure,
-        "spam_from": _finite_or_none(thresholds.spam),
-        "reject_from": _finite_or_none(thresholds.reject),
+        "spam_from": finite_or_none(thresholds.spam),
+        "reject_from": finite_or_none(thresholds.reject),
         "promise": thresholds.promise or None,
     }
 
@@ -274,10 +275,6 @@ def _describe_thresholds(thresholds: Thresholds) -> str:
     unsure = f"unsure from {format_threshold(thresholds.unsure)}"
     spam = f"spam from {format_threshold(thresholds.spam)}"
     text = f"{unsure}, {'nothing is called spam' if math.isinf(thresholds.spam) else spam}"
-    if (reject := _finite_or_none(thresholds.reject)) is not None:
+    if (reject := finite_or_none(thresholds.reject)) is not None:
         text += f", refused from {format_threshold(reject)}"
     return f"{text}; {thresholds.promise}" if thresholds.promise else text
-
-
-def _finite_or_none(threshold: float | None) -> float | None:
-    return threshold if threshold is not None and math.isfinite(threshold) else None

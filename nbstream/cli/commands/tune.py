@@ -73,7 +73,7 @@ def _render_text(tuning: TuningResult, model: str) -> str:
 def _plot_function() -> Callable[[Path, TuningResult], None]:
     """Return the function that draws the plot, which is imported only for ``--plot``."""
     try:
-        from nbstream.evaluation.tuning_plot import write_tuning_plot  # noqa: PLC0415 - matplotlib is an extra
+        from nbstream.evaluation.plots import write_tuning_plot  # noqa: PLC0415 - matplotlib is an extra
     except ModuleNotFoundError as error:
         raise ConfigError("--plot needs matplotlib: pip install 'nbstream[plot]'") from error
     return write_tuning_plot
