@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from nbstream.listeners.http.responses import error_problem
 from nbstream.page.axes import log_odds, probability
 from nbstream.page.lesson_sentences import describe_lesson
 from nbstream.page.lists import read_selected_ids
-from nbstream.page.quarantine_view import GONE, describe_unreadable
+from nbstream.page.quarantine_view import GONE, readable_quarantine
 from nbstream.page.rendering import format_probability
 from nbstream.page.requests import Page, PageRefused, PageRoute, Redirect, View
 from nbstream.page.waterfall import Axis, Mark, Step, StepKind, draw_waterfall, round_ticks
@@ -34,10 +35,12 @@ from nbstream.wire.api_json import is_message_id
 if TYPE_CHECKING:
     from markupsafe import Markup
 
+    from nbstream.delivery.quarantine import QuarantineNote
+    from nbstream.delivery.quarantine_text import ShownText
     from nbstream.filter import LearnableMessage, Lesson
     from nbstream.filter.message_record import MessageRecord
     from nbstream.page.lists import FindRows
-    from nbstream.page.quarantine_view import PageQuarantine, QuarantinedMail, ShownMail
+    from nbstream.page.quarantine_view import PageQuarantine, QuarantinedMail
     from nbstream.page.requests import Answer, PageRequest
     from nbstream.policy.explanation import CountedClue, Explanation
     from nbstream.policy.verdict import Thresholds
@@ -173,20 +176,21 @@ class MessageView(View):
         if record is None and mail is None and not history:
             raise PageRefused(404, _UNKNOWN)
         row = (await self._lookups.rows([message_id])).get(message_id)
-        shown = await self._show_quarantined(mail)
+        notes, text = await self._show_quarantined(mail) if mail else ((), None)
         values: dict[str, object] = {
             "id": message_id,
             "record": record,
             "entry": entry,
             "autolearned_label": None if entry else await self._lookups.autolearned_label(message_id),
             "contradicted": bool(record and entry and _is_contradicted(record.explanation_now, entry)),
-            "subject": _subject(row, shown),
+            "subject": _subject(row, text),
             "envelope": row.envelope if row else None,
             "outcome": row.outcome if row else None,
             "history": history,
             "mail": mail,
             "policy_labels": self._lookups.policy_labels(),
-            "shown": shown,
+            "notes": notes,
+            "text": text,
             "then": None,
             "now": None,
             "is_same_now": False,
@@ -197,18 +201,14 @@ class MessageView(View):
         return Page("message.html", values)
 
     async def _find_quarantined(self, message_id: str) -> QuarantinedMail | None:
-        try:
+        with suppress(InputError):  # the view of the quarantine says why
             return await self._quarantine.find(message_id)
-        except InputError:  # the view of the quarantine says why
-            return None
+        return None
 
-    async def _show_quarantined(self, mail: QuarantinedMail | None) -> ShownMail | None:
-        if mail is None:
-            return None
-        try:
+    async def _show_quarantined(self, mail: QuarantinedMail) -> tuple[Sequence[QuarantineNote], ShownText | None]:
+        with suppress(InputError):  # released or removed just now, or damaged: the view of the quarantine says so
             return await self._quarantine.show(mail)
-        except InputError:  # released or removed just now, or damaged: the view of the quarantine says so
-            return None
+        return (), None
 
     async def _change(self, request: PageRequest) -> Answer:
         message_id, action = _read_id(request), request.form_value("action")
@@ -275,12 +275,10 @@ class MessageView(View):
         checked = await handler.runtime.spam_filter.recall(message_id)
         if checked:
             return checked
-        try:
+        with readable_quarantine():
             mail = await self._quarantine.find(message_id)
             if mail:
                 return await self._quarantine.message(mail)
-        except InputError as error:
-            raise PageRefused(503, describe_unreadable(error)) from error
         raise PageRefused(
             404,
             (
@@ -292,9 +290,10 @@ class MessageView(View):
     async def _release(self, message_id: str, request: PageRequest) -> str:
         """Release the message, and return what became of it."""
         try:
-            mail = await self._quarantine.find(message_id)
-        except InputError as error:
-            return describe_unreadable(error)
+            with readable_quarantine():
+                mail = await self._quarantine.find(message_id)
+        except PageRefused as refused:
+            return refused.text
         if mail is None:
             return GONE
         again = request.form_value("again") == "yes"
@@ -308,11 +307,11 @@ def _read_id(request: PageRequest) -> str:
     return request.path_id
 
 
-def _subject(row: MessageRow | None, shown: ShownMail | None) -> str | None:
+def _subject(row: MessageRow | None, text: ShownText | None) -> str | None:
     """Return the subject of the message; None where it has none, or nobody knows it."""
     if row and row.envelope:
         return row.envelope.subject
-    return next((value for name, value in shown.text.fields if name == "Subject"), None) if shown else None
+    return next((value for name, value in text.fields if name == "Subject"), None) if text else None
 
 
 def _path(message_id: str) -> str:

@@ -11,8 +11,8 @@ import heapq
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -229,25 +229,6 @@ class ListedMail:
 
 
 @dataclass(frozen=True, slots=True)
-class ListPage:
-    """A page of the list; see ``MailPage``."""
-
-    rows: Sequence[ListedMail]
-    total: int
-    next_cursor: str
-    read_to: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class ShownMail:
-    """What is shown of one message: the notes of its first files, and its header and text."""
-
-    mail: QuarantinedMail
-    notes: Sequence[QuarantineNote]
-    text: ShownText
-
-
-@dataclass(frozen=True, slots=True)
 class MailResult:
     """What became of one message.
 
@@ -260,10 +241,16 @@ class MailResult:
     in_doubt: bool = False
 
 
-def describe_unreadable(error: InputError) -> str:
-    """Log that the quarantine cannot be read, and return how the page says it."""
-    _log.warning("quarantine: it cannot be read: %s", error)
-    return f"The quarantine cannot be read: {_reason(error)}. The log of the daemon names the file."
+@contextmanager
+def readable_quarantine() -> Iterator[None]:
+    """Raise ``PageRefused`` in place of ``InputError``, and log the error."""
+    try:
+        yield
+    except InputError as error:
+        _log.warning("quarantine: it cannot be read: %s", error)
+        raise PageRefused(
+            503, f"The quarantine cannot be read: {_reason(error)}. The log of the daemon names the file."
+        ) from error
 
 
 class PageQuarantine:
@@ -290,12 +277,12 @@ class PageQuarantine:
         """Return whether mail may come into the quarantine, as it is configured now."""
         return self._message_handler().runtime.rules.may_take(ActionKind.QUARANTINE)
 
-    async def list_page(self, query: MailQuery, count: int) -> ListPage:
-        """Return ``count`` messages at most. Raises ``InputError``."""
+    async def list_page(self, query: MailQuery, count: int) -> tuple[MailPage, Sequence[ListedMail]]:
+        """Return ``count`` messages at most, and what the list says of them. Raises ``InputError``."""
 
-        def read() -> ListPage:
+        def read() -> tuple[MailPage, Sequence[ListedMail]]:
             page = find_page(self._by_id().values(), query, count)
-            return ListPage([_listed(mail) for mail in page.mails], page.total, page.next_cursor, page.read_to)
+            return page, [_listed(mail) for mail in page.mails]
 
         async with self._one_reader:
             return await asyncio.to_thread(read)
@@ -325,14 +312,14 @@ class PageQuarantine:
         async with self._one_reader:
             return await asyncio.to_thread(lambda: [_listed(mail) for mail in mails])
 
-    async def show(self, mail: QuarantinedMail) -> ShownMail:
-        """Return what is shown of a message. Raises ``InputError``."""
+    async def show(self, mail: QuarantinedMail) -> tuple[Sequence[QuarantineNote], ShownText]:
+        """Return the notes of the first files of a message, and its header and text. Raises ``InputError``."""
         reader = self._message_handler().runtime.message_reader
 
-        def read() -> ShownMail:
+        def read() -> tuple[Sequence[QuarantineNote], ShownText]:
             note, content = quarantine.read_message(mail.files[0], reader.limits.look_bytes + _OWN_FIELDS_BYTES)
             notes = [note, *(quarantine.read_subject(file)[0] for file in mail.files[1:MAX_COPIES])]
-            return ShownMail(mail, notes, shown_text(reader.read_incoming(content)))
+            return notes, shown_text(reader.read_incoming(content))
 
         async with self._one_reader:
             return await asyncio.to_thread(read)
@@ -444,13 +431,11 @@ class QuarantineView(View):
 
     async def _list(self, request: PageRequest) -> Answer:
         query, filters, problems = _read_query(request.query)
-        try:
-            page = await self._quarantine.list_page(query, _ROWS)
-        except InputError as error:
-            raise PageRefused(503, describe_unreadable(error)) from error
-        selects_all = request.query.get("select") == "all"
+        with readable_quarantine():
+            page, rows = await self._quarantine.list_page(query, _ROWS)
         values = {
             "page": page,
+            "rows": rows,
             "query": query,
             "filters": filters,
             "problems": problems,
@@ -459,7 +444,7 @@ class QuarantineView(View):
             "first": _link(filters),
             "older": _link(filters, cursor=page.next_cursor),
             "select_all": _link(filters, cursor=query.cursor, select="all"),
-            "selects_all": selects_all,
+            "selects_all": request.query.get("select") == "all",
             "is_used": self._quarantine.is_used(),
         }
         return Page("quarantine.html", values)
@@ -468,10 +453,8 @@ class QuarantineView(View):
         if request.form_value("action") == "delete_matching":
             return await self._delete_matching(request)
         ids = read_selected_ids(request)
-        try:
+        with readable_quarantine():
             mails = await self._quarantine.find_all(ids)
-        except InputError as error:
-            raise PageRefused(503, describe_unreadable(error)) from error
         gone = [MailResult(each, False, GONE) for each in ids if each not in mails]
         actor = request.session.name
         match request.form_value("action"):
@@ -493,10 +476,8 @@ class QuarantineView(View):
         query, filters, problems = _read_query({**fields, "before": ""})
         if problems:  # a filter that is not understood finds all
             raise PageRefused(400, problems[0])
-        try:
+        with readable_quarantine():
             found, until = await self._quarantine.find_until(query, fields["until"])
-        except InputError as error:
-            raise PageRefused(503, describe_unreadable(error)) from error
         if request.form_value("confirmed") != "yes" or not fields["until"]:
             values = {"gone": (), "rows": (), "found": len(found), "most": MAX_READ}
             return Page("quarantine_delete.html", {**values, "filters": filters, "until": until})

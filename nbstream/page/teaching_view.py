@@ -153,30 +153,18 @@ class Burst:
 
 
 @dataclass(frozen=True, slots=True)
-class DisputedMessage:
-    """A message that people taught both ways, with its changes, newest first."""
-
-    message_key: str
-    changes: Sequence[HistoryChange]
-
-
-@dataclass(frozen=True, slots=True)
 class TeachingSummary:
-    """What the last ``changes`` changes come to, the oldest of which was at ``since`` (None: there is none).
+    """What the last changes come to.
 
-    ``days`` has each of the last days, the oldest first. The lists begin with who taught most and with what is
-    newest, and have at most ``MAX_LISTED`` members; ``contradiction_count`` and ``dispute_count`` count all.
-    Contradictions and bursts are of what is still in force.
+    ``days`` has each of the last days, the oldest first. The other lists begin with who taught most and with what
+    is newest; ``disputes`` are the changes of each message that people taught both ways. Contradictions and bursts
+    are of what is still in force.
     """
 
-    changes: int
-    since: float | None
     days: Sequence[DayOfTeaching]
     teachers: Sequence[Teacher]
     contradictions: Sequence[HistoryChange]
-    contradiction_count: int
-    disputes: Sequence[DisputedMessage]
-    dispute_count: int
+    disputes: Sequence[Sequence[HistoryChange]]
     bursts: Sequence[Burst]
 
 
@@ -194,18 +182,12 @@ def contradicts_verdict(change: HistoryChange) -> bool:
 def summarize_teaching(changes: Sequence[HistoryChange], now: float) -> TeachingSummary:
     """Return the summary of ``changes``, newest first; ``now`` is in seconds since the epoch."""
     newest = _newest_by_message(changes)
-    contradictions = [change for change in newest if contradicts_verdict(change)]
-    disputes = _disputes(changes)
     return TeachingSummary(
-        changes=len(changes),
-        since=changes[-1].at if changes else None,
-        days=_days(changes, now),
-        teachers=sorted(_teachers(changes), key=lambda teacher: -teacher.changes)[:MAX_LISTED],
-        contradictions=contradictions[:MAX_LISTED],
-        contradiction_count=len(contradictions),
-        disputes=disputes[:MAX_LISTED],
-        dispute_count=len(disputes),
-        bursts=list(_bursts(changes, newest))[: -MAX_LISTED - 1 : -1],
+        _days(changes, now),
+        sorted(_teachers(changes), key=lambda teacher: -teacher.changes),
+        [change for change in newest if contradicts_verdict(change)],
+        _disputes(changes),
+        list(_bursts(changes, newest))[::-1],
     )
 
 
@@ -243,15 +225,11 @@ def _teachers(changes: Iterable[HistoryChange]) -> Iterable[Teacher]:
     return teachers.values()
 
 
-def _disputes(changes: Iterable[HistoryChange]) -> list[DisputedMessage]:
+def _disputes(changes: Iterable[HistoryChange]) -> list[Sequence[HistoryChange]]:
     by_message: dict[str, list[HistoryChange]] = {}
     for change in changes:
         by_message.setdefault(change.message_key, []).append(change)
-    return [
-        DisputedMessage(key, of_message)
-        for key, of_message in by_message.items()
-        if len({label for change in of_message if (label := taught_label(change))}) > 1
-    ]
+    return [of_message for of_message in by_message.values() if len({*map(taught_label, of_message)} - {None}) > 1]
 
 
 def _bursts(changes: Sequence[HistoryChange], newest: Sequence[HistoryChange]) -> Iterator[Burst]:
@@ -337,12 +315,12 @@ class TeachingView(View):
         summary = await self._summarize(changes)
         selected = [change for change in changes if selection and change in selection]
         page, rest = page_of_changes(selected, before or None, _PAGE)
-        listed = [change.message_key for change in (*page, *summary.contradictions)]
-        disputed = [dispute.message_key for dispute in summary.disputes]
+        disputed = [of_message[0] for of_message in summary.disputes[:MAX_LISTED]]
+        listed = {change.message_key for change in (*page, *summary.contradictions[:MAX_LISTED], *disputed)}
         return Page(
             "teaching.html",
             {
-                "rows": await self._find_rows({*listed, *disputed}),
+                "rows": await self._find_rows(listed),
                 "wanted": wanted,
                 "problem": problem,
                 "page": page,
@@ -351,7 +329,10 @@ class TeachingView(View):
                 "is_first": not before,
                 "is_old": is_old,
                 "is_cut": len(changes) >= self._changes.limit,
+                "count": len(changes),
+                "since": changes[-1].at if changes else None,
                 "summary": summary,
+                "max_listed": MAX_LISTED,
                 "chart": _draw_days(summary.days),
                 "state": self._model_state(),
                 "autolearned": self._autolearned(),
