@@ -21,7 +21,7 @@ from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.store.model.keys import IMPORT_READY
-from nbstream.tokens import TOKENIZER_VERSION
+from nbstream.tokens import FORMER_TOKENIZERS, TOKENIZER_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,13 +33,6 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 3
 """Raised whenever keys, stored forms or their meaning change."""
-
-FORMER_TOKENIZERS: tuple[str, ...] = ()
-"""The older tokenizers whose models can be migrated, because most of their tokens are made today too.
-
-A ledger entry keeps the very tokens that were learned, so what an older version learned can still be unlearned
-exactly. The tokenizer of 0.7.0 is the oldest one that was published, and it is that of this version.
-"""
 
 _ESCAPED = "backslashreplace"
 
