@@ -133,17 +133,13 @@ def page() -> str:
 _INTRODUCTION = """
 # Commands
 
-`nbstream COMMAND --help` prints the usage, arguments and examples of a command. The exit codes stand here and in
-the manual page. Run the commands as the daemon's user: they find a
-running daemon's private Redis, or start it for as long as they need it. `-c FILE`, before or after the command,
-names the [configuration](settings.md); without it the first of `./nbstream.yaml`,
-`~/.config/nbstream/nbstream.yaml` and `/etc/nbstream/nbstream.yaml` is read, and without any of them the defaults
-hold. `--json` prints JSON on standard output, and takes no argument.
+`nbstream COMMAND --help` and the manual page nbstream(1) have examples too. Run the commands as the daemon's user:
+they find a running daemon's private Redis, or start it for as long as they need it. `-c FILE`, before or after the
+command, names the [configuration](settings.md); without it the first of `./nbstream.yaml`,
+`~/.config/nbstream/nbstream.yaml` and `/etc/nbstream/nbstream.yaml` is read. `--json` prints JSON.
 
-The wheel installs the manual pages nbstream(1) and nbstream.yaml(5), and completion for bash, zsh and fish, below
-the prefix that it is installed into. `man nbstream` finds its page where `PREFIX/bin` is on the path. The shells
-look below `/usr` by themselves; for another prefix write `source
-PREFIX/share/bash-completion/completions/nbstream` into `~/.bashrc`.
+The wheel installs completion for bash, zsh and fish too. The shells look below `/usr` by themselves; for another
+prefix write `source PREFIX/share/bash-completion/completions/nbstream` into `~/.bashrc`.
 """
 
 WORDS = """
@@ -167,11 +163,8 @@ def _section(command: Command) -> str:
     if rows:
         text += "\n" + table(("argument", "meaning"), rows)
     if command.exit_codes:
-        text += "\n" + table(
-            ("exit code", "meaning"), [(str(code), meaning) for code, meaning in command.exit_codes.items()]
-        )
-    if command.closing:
-        text += f"\n```text\n{command.closing}\n```\n"
+        codes = " ".join(f"**{code}**: {meaning}" for code, meaning in command.exit_codes.items())
+        text += f"\nExit codes: {codes}\n"
     return text
 
 

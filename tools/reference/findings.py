@@ -1,4 +1,4 @@
-"""The reference of the findings of ``nbstream doctor`` and of the page: their sentences and remedies."""
+"""The reference of the findings of ``nbstream doctor`` and of the page: what may be wrong, and the remedies."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ import nbstream.doctor
 import nbstream.listeners
 from nbstream.daemon import health, model_findings
 from nbstream.doctor.checks import CHECKS
-from nbstream.findings import FindingKind
+from nbstream.findings import FindingKind, Severity
 from nbstream.page import now
 from nbstream.server import probe
 from tools.reference.markup import NOTICE, table
 
 
 def page() -> str:
-    """Return the page as Markdown: a table for each subject, the findings in the order of the code."""
+    """Return the page as Markdown: the problems and warnings of each subject, in the order of the code."""
     subjects: dict[str, list[FindingKind]] = {}
     for kind in finding_kinds().values():
-        subjects.setdefault(kind.check.partition(".")[0], []).append(kind)
+        if kind.severity in {Severity.PROBLEM, Severity.WARNING}:
+            subjects.setdefault(kind.check.partition(".")[0], []).append(kind)
     return (
         NOTICE + _INTRODUCTION + "".join(f"\n## {subject}\n\n{_table(subjects[subject])}" for subject in subjects)
     )
@@ -57,8 +58,8 @@ def _modules() -> list[str]:
 
 
 def _table(kinds: list[FindingKind]) -> str:
-    rows = [(f"`{kind.check}`", str(kind.severity), _plain(kind.what), _plain(kind.remedy)) for kind in kinds]
-    return table(("check", "severity", "what", "remedy"), rows)
+    rows = [(f"`{kind.check}`", _plain(kind.what), _plain(kind.remedy)) for kind in kinds]
+    return table(("check", "what", "remedy"), rows)
 
 
 def _plain(text: str) -> str:
@@ -69,8 +70,7 @@ def _plain(text: str) -> str:
 _INTRODUCTION = """
 # Findings of nbstream doctor
 
-All that [`nbstream doctor`](../guides/doctor.md) may say, by what is examined. `{...}` stands for a value.
-A finding with the word degraded comes from the daemon: `/readyz` has the sentence, the page and doctor have the
-remedy too.
-The names of the checks are a contract; the sentences may be improved.
+The problems and warnings of [`nbstream doctor`](../guides/doctor.md), of the page and (those with the word
+degraded) of `/readyz`, by what is examined. `{...}` stands for a value. The names of the checks are a contract;
+the sentences may be improved.
 """

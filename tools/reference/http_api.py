@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from nbstream.listeners.http import openapi
@@ -17,14 +18,16 @@ def page() -> str:
 
 def text_of(document: JsonObject) -> str:
     """Return the page of this OpenAPI document. Raises ``Undocumented``."""
-    paths = [
-        _operation(path, method, operation)
-        for path, operations in document["paths"].items()
-        for method, operation in operations.items()
-    ]
+    operations = {
+        f"{method.upper()} {path}": operation
+        for path, of_path in document["paths"].items()
+        for method, operation in of_path.items()
+    }
+    paths = [_operation(name, operation) for name, operation in operations.items()]
     schemas = [_schema(name, schema) for name, schema in document["components"]["schemas"].items()]
     description = f"\n{document['info']['description']}\n"
-    return NOTICE + _INTRODUCTION + description + _ACCESS + "".join(paths) + "\n## Schemas\n" + "".join(schemas)
+    text = NOTICE + _INTRODUCTION + description + _ACCESS + "".join(paths) + _errors(operations.values())
+    return text + "\n## Schemas\n" + "".join(schemas)
 
 
 _INTRODUCTION = """
@@ -42,8 +45,7 @@ that a web page makes (it has the field `Origin`) is refused.
 """
 
 
-def _operation(path: str, method: str, operation: JsonObject) -> str:
-    name = f"{method.upper()} {path}"
+def _operation(name: str, operation: JsonObject) -> str:
     if not operation.get("summary"):
         raise Undocumented(f"{name} has no summary")
     text = f"\n## {name}\n\n{operation['summary']}\n"
@@ -54,8 +56,25 @@ def _operation(path: str, method: str, operation: JsonObject) -> str:
     if parameters:
         rows = [_parameter(name, parameter) for parameter in parameters]
         text += "\n" + table(("parameter", "where", "type", "meaning"), rows)
-    responses = [_response(status, response) for status, response in operation["responses"].items()]
-    return text + "\n" + table(("status", "answer", "meaning"), responses)
+    successes = [item for item in operation["responses"].items() if not _is_error(item[0])]
+    errors = [status for status in operation["responses"] if _is_error(status)]
+    text += "\n" + " ".join(f"Status {status}, {_answer(response)}." for status, response in successes)
+    return f"{text} [Errors](#errors): {', '.join(errors)}.\n"
+
+
+def _is_error(status: str) -> bool:
+    return int(status) >= 400
+
+
+def _errors(operations: Iterable[JsonObject]) -> str:
+    """Return what each error of the operations means; an error means the same for all of them."""
+    meanings = {
+        status: response["description"]
+        for operation in operations
+        for status, response in operation["responses"].items()
+        if _is_error(status)
+    }
+    return "\n## Errors\n\n" + table(("status", "meaning"), sorted(meanings.items()))
 
 
 def _parameter(operation: str, parameter: JsonObject) -> tuple[str, ...]:
@@ -64,9 +83,8 @@ def _parameter(operation: str, parameter: JsonObject) -> tuple[str, ...]:
     return f"`{parameter['name']}`", _location(parameter), _type(parameter["schema"]), parameter["description"]
 
 
-def _response(status: str, response: JsonObject) -> tuple[str, ...]:
-    content = [f"`{kind}`: {_type(media['schema'])}" for kind, media in response["content"].items()]
-    return status, ", ".join(content), response["description"]
+def _answer(response: JsonObject) -> str:
+    return ", ".join(f"`{kind}`: {_type(media['schema'])}" for kind, media in response["content"].items())
 
 
 def _location(parameter: JsonObject) -> str:
