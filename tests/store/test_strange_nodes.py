@@ -11,6 +11,7 @@ from redis import exceptions
 
 from nbstream.errors import StoreUnavailable
 from nbstream.store.connection import ClusterNodes, ConnectionOptions, SentinelNodes, open_client
+from nbstream.store.connection.locators import SentinelLocator
 from nbstream.store.connection.options import NodeAddress
 from nbstream.store.connection.primary import Primary
 from nbstream.store.model.model import Model
@@ -56,10 +57,11 @@ async def test_a_node_that_is_something_else_is_an_unavailable_store(kind: type,
                 await Model(client, "test", 3600).totals()
 
 
-class SilentNodes:
+class SilentNodes(SentinelLocator):
     """A locator that nobody answers; ``questions`` counts how often it was asked."""
 
     def __init__(self) -> None:
+        super().__init__(SentinelNodes((), "mymaster"), None, 1.0)
         self.questions = 0
         self.deadline = asyncio.Event()
 

@@ -9,9 +9,10 @@ within the deadline decide. Whether it is the primary, the server itself is aske
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from redis import exceptions
 from redis.asyncio import Connection
@@ -32,13 +33,6 @@ _MAX_NODE_SECONDS = 1.0
 _MAX_KNOWN_NODES = 100
 
 
-class PrimaryLocator(Protocol):
-    """Says where the primary is."""
-
-    async def locate(self) -> NodeAddress:
-        """Return where the primary is now. Raises ``redis.exceptions.ConnectionError`` where nobody knows."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Answer:
     """Where the primary is, by the decision number ``epoch``."""
@@ -47,50 +41,106 @@ class _Answer:
     address: NodeAddress
 
 
-class SentinelLocator:
-    """Asks Sentinels."""
+class PrimaryLocator(ABC):
+    """Asks nodes where the primary is."""
 
-    def __init__(self, nodes: SentinelNodes, tls: TlsOptions | None, timeout_seconds: float) -> None:
-        self._nodes = nodes
-        self._asker = _NodeAsker(nodes.login, tls, timeout_seconds)
+    def __init__(self, login: Login, tls: TlsOptions | None, timeout_seconds: float) -> None:
+        self._seconds = min(_MAX_NODE_SECONDS, timeout_seconds)
+        self._class: type[Connection] = Connection if tls is None else tls_connection_class()
+        tls_arguments = {} if tls is None else tls.arguments()
+        self._arguments = {"driver_info": None, **login.arguments(), **tls_arguments}  # see ``open_client``
 
     async def locate(self) -> NodeAddress:
         """Return the address of the newest answer. Raises ``redis.exceptions.ConnectionError``."""
-        answers = await _ask_all(self._nodes.addresses, self._ask)
-        problem = f"no Sentinel that answers knows {self._nodes.service}"
-        return _newest(answers, problem)
+        answers = await _ask_all(self._nodes, self._ask)
+        known = [answer for answer in answers if isinstance(answer, _Answer)]
+        if known:
+            return max(known, key=lambda answer: answer.epoch).address
+        for answer in answers:
+            if isinstance(answer, AuthenticationError):
+                raise answer
+        raise exceptions.ConnectionError(self._problem)
+
+    @property
+    @abstractmethod
+    def _nodes(self) -> Sequence[NodeAddress]:
+        """The nodes to ask."""
+
+    @property
+    @abstractmethod
+    def _problem(self) -> str:
+        """What is the case where no node has an answer."""
+
+    @abstractmethod
+    async def _ask(self, node: NodeAddress) -> _Answer | None:
+        """Ask one node. Raises what ``_send`` raises, and ``ValueError`` and the like for a strange answer."""
+
+    async def _send(self, node: NodeAddress, *commands: Sequence[str]) -> list[Any]:
+        """Return the replies to the commands, on a connection of their own, within a short deadline.
+
+        Raises what redis-py raises, and ``TimeoutError``.
+        """
+        connection = self._class(host=node[0], port=node[1], **self._arguments)
+        try:
+            async with asyncio.timeout(self._seconds):
+                await connection.connect()  # type: ignore[no-untyped-call]  # redis-py has no type here
+                replies = []
+                for command in commands:
+                    await connection.send_command(*command)
+                    replies.append(await connection.read_response())
+                return replies
+        finally:
+            await connection.disconnect(nowait=True)
+
+
+class SentinelLocator(PrimaryLocator):
+    """Asks Sentinels."""
+
+    def __init__(self, nodes: SentinelNodes, tls: TlsOptions | None, timeout_seconds: float) -> None:
+        super().__init__(nodes.login, tls, timeout_seconds)
+        self._service = nodes.service
+        self._sentinels = nodes.addresses
+
+    @property
+    def _nodes(self) -> Sequence[NodeAddress]:
+        return self._sentinels
+
+    @property
+    def _problem(self) -> str:
+        return f"no Sentinel that answers knows {self._service}"
 
     async def _ask(self, node: NodeAddress) -> _Answer | None:
-        address, state = await self._asker.ask(
+        address, state = await self._send(
             node,
-            ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._nodes.service),
-            ("SENTINEL", "MASTER", self._nodes.service),
+            ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service),
+            ("SENTINEL", "MASTER", self._service),
         )
         return _Answer(int(_mapping(state)[b"config-epoch"]), (address[0].decode(), int(address[1])))
 
 
-class ClusterLocator:
+class ClusterLocator(PrimaryLocator):
     """Asks nodes of a cluster which of them has the keys of a model, which all are in one slot."""
 
     def __init__(
         self, nodes: ClusterNodes, slot: int, login: Login, tls: TlsOptions | None, timeout_seconds: float
     ) -> None:
+        super().__init__(login, tls, timeout_seconds)
         self._slot = slot
         self._uses_tls = tls is not None
         self._configured = nodes.addresses
         self._known: tuple[NodeAddress, ...] = ()
-        self._asker = _NodeAsker(login, tls, timeout_seconds)
 
-    async def locate(self) -> NodeAddress:
-        """Return the address of the newest answer. Raises ``redis.exceptions.ConnectionError``."""
-        nodes = tuple(dict.fromkeys((*self._configured, *self._known)))
-        answers = await _ask_all(nodes, self._ask)
-        problem = f"no node of the cluster that answers knows who has slot {self._slot}"
-        return _newest(answers, problem)
+    @property
+    def _nodes(self) -> Sequence[NodeAddress]:
+        return tuple(dict.fromkeys((*self._configured, *self._known)))
+
+    @property
+    def _problem(self) -> str:
+        return f"no node of the cluster that answers knows who has slot {self._slot}"
 
     async def _ask(self, node: NodeAddress) -> _Answer | None:
-        (reply,) = await self._asker.ask(node, ("CLUSTER", "NODES"))
-        lines = [ClusterNode.parse(line, node[0], prefers_name=self._uses_tls) for line in _lines(reply)]
+        (reply,) = await self._send(node, ("CLUSTER", "NODES"))
+        lines = ClusterNode.parse_all(reply, node[0], prefers_name=self._uses_tls)
         self._known = tuple(line.address for line in lines if line.address[1])[:_MAX_KNOWN_NODES]
         owners = [line for line in lines if line.is_primary and line.has_slot(self._slot)]
         return _Answer(owners[0].epoch, owners[0].address) if owners else None
@@ -131,6 +181,12 @@ class ClusterNode:
         chosen = (prefers_name and name) or host or name or asked_host
         return cls((chosen, int(port)), frozenset(flags.split(",")), int(epoch), tuple(slots), frozenset(moving))
 
+    @classmethod
+    def parse_all(cls, reply: bytes, asked_host: str = "", *, prefers_name: bool = False) -> list[ClusterNode]:
+        """Read a whole reply to CLUSTER NODES; see ``parse``."""
+        lines = filter(None, reply.decode(errors="replace").splitlines())
+        return [cls.parse(line, asked_host, prefers_name=prefers_name) for line in lines]
+
     @property
     def is_primary(self) -> bool:
         """Whether the node is a primary that the others do not regard as failed."""
@@ -159,30 +215,6 @@ def model_slot(options: ConnectionOptions) -> int | None:
     if options.model is None:
         raise ValueError("a cluster needs the name of the model")
     return int(key_slot(options.model.encode()))
-
-
-class _NodeAsker:
-    """Asks one node on a connection of its own, within a short deadline."""
-
-    def __init__(self, login: Login, tls: TlsOptions | None, timeout_seconds: float) -> None:
-        self._seconds = min(_MAX_NODE_SECONDS, timeout_seconds)
-        self._class: type[Connection] = Connection if tls is None else tls_connection_class()
-        tls_arguments = {} if tls is None else tls.arguments()
-        self._arguments = {"driver_info": None, **login.arguments(), **tls_arguments}  # see ``open_client``
-
-    async def ask(self, node: NodeAddress, *commands: Sequence[str]) -> list[Any]:
-        """The replies to the commands. Raises what redis-py raises, and ``TimeoutError``."""
-        connection = self._class(host=node[0], port=node[1], **self._arguments)
-        try:
-            async with asyncio.timeout(self._seconds):
-                await connection.connect()  # type: ignore[no-untyped-call]  # redis-py has no type here
-                replies = []
-                for command in commands:
-                    await connection.send_command(*command)
-                    replies.append(await connection.read_response())
-                return replies
-        finally:
-            await connection.disconnect(nowait=True)
 
 
 async def _ask_all(
@@ -214,20 +246,6 @@ def _has_answered(task: asyncio.Task[_Answer | Exception | None]) -> bool:
     return task.done() and isinstance(task.result(), _Answer)
 
 
-def _newest(answers: Sequence[_Answer | Exception | None], problem: str) -> NodeAddress:
-    known = [answer for answer in answers if isinstance(answer, _Answer)]
-    if known:
-        return max(known, key=lambda answer: answer.epoch).address
-    for answer in answers:
-        if isinstance(answer, AuthenticationError):
-            raise answer
-    raise exceptions.ConnectionError(problem)
-
-
 def _mapping(reply: Any) -> dict[bytes, bytes]:
     """A reply with names and values: RESP3 gives a mapping, RESP2 a list."""
     return reply if isinstance(reply, dict) else dict(zip(reply[0::2], reply[1::2], strict=True))
-
-
-def _lines(reply: bytes) -> list[str]:
-    return [line for line in reply.decode(errors="replace").splitlines() if line]

@@ -90,35 +90,21 @@ class ConnectionOptions:
         return Login(self.user, self.password)
 
 
-_FileStates: TypeAlias = list[tuple[int, int, int]]
-
-
 def tls_connection_class() -> type[SSLConnection]:
     """A class of connections that share one context; their options are the same."""
-    return type("TlsConnection", (_TlsConnection,), {"contexts": _Contexts()})
+    context: ssl.SSLContext | None = None
+    states: list[tuple[int, int, int]] = []
 
+    class TlsConnection(SSLConnection):
+        def _connection_arguments(self) -> Mapping[str, Any]:
+            nonlocal context, states
+            states_now = _file_states(self.ssl_context)
+            if context is None or states_now != states:
+                context, states = _make_context(self.ssl_context), states_now
+            self.ssl_context.context = context
+            return super()._connection_arguments()
 
-class _TlsConnection(SSLConnection):
-    contexts: _Contexts
-
-    def _connection_arguments(self) -> Mapping[str, Any]:
-        self.ssl_context.context = self.contexts.current(self.ssl_context)
-        return super()._connection_arguments()
-
-
-class _Contexts:
-    """The context of a class of connections."""
-
-    def __init__(self) -> None:
-        self._context: ssl.SSLContext | None = None
-        self._states: _FileStates = []
-
-    def current(self, options: RedisSSLContext) -> ssl.SSLContext:
-        """The context with these options and the files as they are now. Raises ``OSError``."""
-        states = _file_states(options)
-        if self._context is None or states != self._states:
-            self._context, self._states = _make_context(options), states
-        return self._context
+    return TlsConnection
 
 
 def _make_context(options: RedisSSLContext) -> ssl.SSLContext:
@@ -130,7 +116,7 @@ def _make_context(options: RedisSSLContext) -> ssl.SSLContext:
     return context
 
 
-def _file_states(options: RedisSSLContext) -> _FileStates:
+def _file_states(options: RedisSSLContext) -> list[tuple[int, int, int]]:
     paths = [path for path in (options.ca_certs, options.certfile, options.keyfile) if path]
     states = [Path(path).stat() for path in paths]
     return [(state.st_ino, state.st_mtime_ns, state.st_size) for state in states]

@@ -14,7 +14,6 @@ reply.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -157,15 +156,8 @@ class ServerGuard:
         """
         if self._primary.slot is not None:
             reply = await self._client.execute_command("CLUSTER", "NODES")  # type: ignore[no-untyped-call]  # no type
-            own = [node for node in map(ClusterNode.parse, _lines(reply)) if "myself" in node.flags]
+            own = [node for node in ClusterNode.parse_all(reply) if "myself" in node.flags]
             slot = self._primary.slot
             if not any(node.has_slot(slot) and slot not in node.moving_slots for node in own):
                 raise StoreUnavailable("the keys of the model are being moved to another node: try again later")
         self.check()
-
-
-def _lines(reply: bytes) -> list[str]:
-    return reply.decode(errors="replace").splitlines()
-
-
-_log = logging.getLogger(__name__)
