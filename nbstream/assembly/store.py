@@ -17,7 +17,7 @@ from nbstream.store import connection
 from nbstream.store.acknowledged.lesson_journal import FOLDER, LessonJournal
 from nbstream.store.embedded.server import EmbeddedRedis
 from nbstream.store.mirror.mirror import Mirror
-from nbstream.store.mirror.segments import NoSharedMemory, Segments
+from nbstream.store.mirror.shared_counts import NoSharedMemory, SharedCounts
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.commit import ReplicaWaitOptions
 from nbstream.store.model.model import Model, temporary_model, temporary_name
@@ -170,13 +170,13 @@ def make_mirror(
     Processes with the same ``shared_folder``, which is in shared memory, share the counts if the engine can.
     """
     restart = clients.embedded.ensure_running if clients.embedded else None
-    functions, segments = table_functions(engine), None
+    functions, shared = table_functions(engine), None
     if functions and shared_folder:
         try:
-            segments = Segments(functions, shared_folder)
+            shared = SharedCounts(functions, shared_folder)
         except NoSharedMemory as error:
             _log.warning("this process keeps its own copy of the counts: %s", error)
-    return Mirror(model, settings.redis.timeout_seconds, restart, table_functions=functions, segments=segments)
+    return Mirror(model, settings.redis.timeout_seconds, restart, table_functions=functions, shared=shared)
 
 
 def make_recent_messages(

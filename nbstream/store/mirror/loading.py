@@ -4,8 +4,8 @@ Rules: the position in the change stream is noted before the counts are scanned,
 carries resulting counts, so it does no harm when the scan has already seen it. Changes are numbered one after the
 other: a gap or a step back means that the counts have to be loaded again.
 
-Where the workers of a daemon share the counts (``segments``), the first of them that asks is the writer. It takes
-over what a former writer has left: it takes back what was not committed, and goes on in the stream where the
+Where the workers of a daemon share the counts (``shared_counts``), the first of them that asks is the writer. It
+takes over what a former writer has left: it takes back what was not committed, and goes on in the stream where the
 counts stand; where the stream does not, it scans. The others are readers: they wait until the writer has the
 counts that Redis has, or, where the writer stands still, take what it has committed, and say so.
 """
@@ -25,7 +25,7 @@ import numpy as np
 from nbstream.bayes.counts import CLASSES, ChangePosition, ClassCounts, CountsChange, Totals
 from nbstream.bayes.table_counts import TableCounts
 from nbstream.store.cancellation import stop_if_cancelled
-from nbstream.store.mirror.segments import NoSharedMemory, SharedView, counts_identity
+from nbstream.store.mirror.shared_counts import NoSharedMemory, SharedView, counts_identity
 from nbstream.store.model.scan import scan_counts, scan_first_scores
 from nbstream.store.model.scripts import lesson_count
 from nbstream.store.redis_errors import store_errors
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from nbstream.bayes.table_counts import TableView
     from nbstream.engine.table import TableFunctions
     from nbstream.policy.first_scores import FirstScores
-    from nbstream.store.mirror.segments import Segments
+    from nbstream.store.mirror.shared_counts import SharedCounts
     from nbstream.store.model.model import Model
 
 _log = logging.getLogger(__name__)
@@ -104,48 +104,48 @@ def _parse_totals(text: bytes) -> Totals:
 class CountsLoader:
     """Loads the counts of a model: into a table of ``table_functions`` if there are any, else into a dictionary.
 
-    With ``segments`` other processes share them.
+    With ``shared`` other processes share them.
     """
 
-    def __init__(self, table_functions: TableFunctions | None, segments: Segments | None) -> None:
+    def __init__(self, table_functions: TableFunctions | None, shared: SharedCounts | None) -> None:
         self._table_functions = table_functions
-        self._segments = segments
+        self._shared = shared
 
     @property
     def role(self) -> Literal["alone", "writer", "reader"]:
         """Whether this process writes the counts that are shared, reads them, or has its own."""
-        if self._segments is None:
+        if self._shared is None:
             return "alone"
-        return "writer" if self._segments.is_writer else "reader"
+        return "writer" if self._shared.is_writer else "reader"
 
     def stop_writing(self) -> None:
         """Let another process write the shared counts."""
-        if self._segments:
-            self._segments.stop_writing()
+        if self._shared:
+            self._shared.stop_writing()
 
     def leave_shared_memory(self, error: Exception) -> None:
         """From now on keep the counts in the memory of this process; where they were there, in a dictionary."""
         _log.warning("this process keeps its own copy of the counts from now on: %s", error)
-        if self._segments is None:
+        if self._shared is None:
             self._table_functions = None
-        elif self._segments.is_writer:
-            self._segments.remove_current()
-            self._segments.stop_writing()
-        self._segments = None
+        elif self._shared.is_writer:
+            self._shared.remove_current()
+            self._shared.stop_writing()
+        self._shared = None
 
     def has_become_writer(self, loaded: LoadedCounts) -> bool:
         """Whether nobody wrote the shared counts any more, and this process is to load them as their writer.
 
         Raises ``RescanNeeded`` and ``NoSharedMemory`` where ``loaded`` are no longer the shared counts.
         """
-        if self._segments is None:
+        if self._shared is None:
             return False
         if isinstance(loaded.counts, SharedView):
-            if self._segments.try_to_write():
+            if self._shared.try_to_write():
                 return True
             if loaded.counts.is_superseded:
                 raise RescanNeeded("the shared counts are gone, or those of another model")
-        elif isinstance(loaded.counts, TableCounts) and not self._segments.uses(loaded.counts):
+        elif isinstance(loaded.counts, TableCounts) and not self._shared.uses(loaded.counts):
             raise NoSharedMemory("somebody has removed the file of the shared counts")
         return False
 
@@ -154,12 +154,12 @@ class CountsLoader:
 
         Raises ``StoreUnavailable``, ``RescanNeeded``, ``NoSharedMemory`` and ``TableFailure``.
         """
-        if self._segments is None:
+        if self._shared is None:
             return await self._scan(model)
         identity = _identity(model)
-        if loaded := await _view(model, self._segments, identity):
+        if loaded := await _view(model, self._shared, identity):
             return loaded
-        taking_over = asyncio.create_task(asyncio.to_thread(self._segments.take_over, identity))
+        taking_over = asyncio.create_task(asyncio.to_thread(self._shared.take_over, identity))
         try:
             counts = await asyncio.shield(taking_over)
         finally:  # also where this is cancelled: as long as the thread writes, no other process may
@@ -184,8 +184,8 @@ class CountsLoader:
         return loaded
 
     def _new_counts(self, model: Model, tokens: int) -> Counts:
-        if self._segments:
-            return self._segments.new_counts(tokens, _identity(model))
+        if self._shared:
+            return self._shared.new_counts(tokens, _identity(model))
         return TableCounts.empty(self._table_functions, tokens=tokens) if self._table_functions else ClassCounts()
 
 
@@ -193,15 +193,15 @@ def _identity(model: Model) -> tuple[int, int]:
     return counts_identity(model.keys.totals, model.half_life)
 
 
-async def _view(model: Model, segments: Segments, identity: tuple[int, int]) -> LoadedCounts | None:
+async def _view(model: Model, shared: SharedCounts, identity: tuple[int, int]) -> LoadedCounts | None:
     """The counts that another process writes, or None when this process has become the writer.
 
     They are those that Redis has now, but for a writer that stands still: of that one, what it has committed.
     """
     began, needed, is_said = time.monotonic(), math.inf, False
-    while not segments.try_to_write():
+    while not shared.try_to_write():
         stop_if_cancelled()
-        end, view = (await model.position()).change, segments.view(identity)
+        end, view = (await model.position()).change, shared.view(identity)
         needed = min(needed, end.sequence)  # less than at first where Redis has lost changes meanwhile
         is_standstill = time.monotonic() - began > _STANDSTILL_SECONDS
         if view is not None and await _are_stored(model, view, end):

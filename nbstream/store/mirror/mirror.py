@@ -6,7 +6,7 @@ meanwhile. So does another server, since its stream may have gone another way. W
 before it must still be in the stream under its number: a promoted replica may have continued with other lessons
 under the same numbers. Whoever teaches gets his own changes from the stream like all others.
 
-Where the workers of a daemon share the counts (``segments``), one of them, the writer, applies the changes to
+Where the workers of a daemon share the counts (``shared_counts``), one of them, the writer, applies the changes to
 them. The others, the readers, follow the stream as well, since first scores, losses and waiting lessons are their
 own, and look each second whether there is a writer. If there is none, one of them takes over. A writer that loses
 Redis lets others write. A reader that is ahead of the writer for longer than three seconds says that it does not
@@ -34,7 +34,7 @@ from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.connection import ServerGuard
 from nbstream.store.mirror.known_changes import KnownChanges
 from nbstream.store.mirror.loading import READ_COUNT, CountsLoader, LoadedCounts, RescanNeeded
-from nbstream.store.mirror.segments import NoSharedMemory
+from nbstream.store.mirror.shared_counts import NoSharedMemory
 from nbstream.store.redis_errors import readable_replies, store_errors
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from nbstream.bayes.counts import CountsView
     from nbstream.engine.table import Table, TableFunctions
-    from nbstream.store.mirror.segments import Segments
+    from nbstream.store.mirror.shared_counts import SharedCounts
     from nbstream.store.model.autolearn_layer import AutolearnModel
     from nbstream.store.model.model import Model
 
@@ -62,7 +62,7 @@ class Mirror:
     ``source`` is a model, or a layer that has another model in each epoch. Its Redis client belongs to the mirror
     alone and does not retry by itself: after a connection has broken the next one may lead to another server, so
     everything is compared anew. ``before_connect`` is awaited before each attempt to connect. With
-    ``table_functions`` the counts are in a table of the native library, and with ``segments`` other processes
+    ``table_functions`` the counts are in a table of the native library, and with ``shared`` other processes
     share it.
     """
 
@@ -73,12 +73,12 @@ class Mirror:
         before_connect: Callable[[], Awaitable[None]] | None = None,
         *,
         table_functions: TableFunctions | None = None,
-        segments: Segments | None = None,
+        shared: SharedCounts | None = None,
     ) -> None:
         self._source = source
         self._before_connect = before_connect
         self._block_seconds = min(_BLOCK_SECONDS, timeout_seconds / 2)  # the reply must come before the deadline
-        self._loader = CountsLoader(table_functions, segments)
+        self._loader = CountsLoader(table_functions, shared)
         self._loaded: LoadedCounts | None = None
         self._known = KnownChanges()
         self._damage = ""

@@ -20,7 +20,7 @@ from nbstream.engine.choice import load_library
 from nbstream.engine.table import TableFunctions
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.mirror import Mirror
-from nbstream.store.mirror.segments import Segments
+from nbstream.store.mirror.shared_counts import SharedCounts
 from nbstream.store.model.model import Model
 
 TOKENS = [b"shared:%d" % n for n in range(200)]
@@ -32,7 +32,7 @@ async def main(url: str, folder: Path) -> int:
     client = open_client(ConnectionOptions(url), retries=0)
     functions = TableFunctions(load_library())
     model = Model(client, "test", 3600)
-    mirror = Mirror(model, 5.0, table_functions=functions, segments=Segments(functions, folder))
+    mirror = Mirror(model, 5.0, table_functions=functions, shared=SharedCounts(functions, folder))
     running = asyncio.create_task(mirror.run())
     last = asyncio.create_task(asyncio.to_thread(sys.stdin.buffer.readline))
     await mirror.loaded.wait()

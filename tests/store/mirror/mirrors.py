@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from nbstream.store.mirror.mirror import Mirror
-from nbstream.store.mirror.segments import Segments
+from nbstream.store.mirror.shared_counts import SharedCounts
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.model import Model
 from tests.engine.native import table_functions
@@ -37,11 +37,11 @@ def new_mirror(model: Model | AutolearnModel, kind: Kind, folder: Path, seconds:
     if kind == "python":
         return Mirror(model, seconds)
     functions = table_functions()
-    segments = Segments(functions, folder) if kind in {"writer", "reader"} else None
+    shared = SharedCounts(functions, folder) if kind in {"writer", "reader"} else None
     if kind == "writer":
-        assert segments
-        assert segments.try_to_write()
-    return Mirror(model, seconds, table_functions=functions, segments=segments)
+        assert shared
+        assert shared.try_to_write()
+    return Mirror(model, seconds, table_functions=functions, shared=shared)
 
 
 @asynccontextmanager

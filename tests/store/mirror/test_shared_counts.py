@@ -20,7 +20,7 @@ from redis.asyncio import Redis
 from nbstream.bayes.counts import Totals
 from nbstream.bayes.table_counts import TableCounts
 from nbstream.errors import StoreUnavailable
-from nbstream.store.mirror.segments import Segments
+from nbstream.store.mirror.shared_counts import SharedCounts
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.model import Model
 from tests.conftest import RedisServer
@@ -175,7 +175,7 @@ async def test_a_reader_that_starts_while_the_writer_stands_still_begins_with_wh
 async def test_a_reader_says_that_it_waits_where_nothing_was_published(
     model: Model, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    loading = Segments(table_functions(), tmp_path / "counts")
+    loading = SharedCounts(table_functions(), tmp_path / "counts")
     assert loading.try_to_write()
     mirror = new_mirror(model, "reader", tmp_path / "counts")
     following = asyncio.create_task(mirror.run())
@@ -232,17 +232,17 @@ async def test_all_follow_a_layer_into_an_epoch_that_has_no_changes_yet(client: 
 async def test_nobody_else_writes_before_an_interrupted_take_over_has_ended(
     model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    began, may_end, take_over = threading.Event(), threading.Event(), Segments.take_over
+    began, may_end, take_over = threading.Event(), threading.Event(), SharedCounts.take_over
 
-    def take_over_slowly(segments: Segments, identity: tuple[int, int]) -> TableCounts | None:
+    def take_over_slowly(shared: SharedCounts, identity: tuple[int, int]) -> TableCounts | None:
         began.set()
         assert may_end.wait(DEADLINE_SECONDS)
-        return take_over(segments, identity)
+        return take_over(shared, identity)
 
-    monkeypatch.setattr(Segments, "take_over", take_over_slowly)
+    monkeypatch.setattr(SharedCounts, "take_over", take_over_slowly)
     running_mirror = asyncio.create_task(new_mirror(model, "writer", tmp_path / "counts").run())
     await until(began.is_set)
-    other = Segments(table_functions(), tmp_path / "counts")
+    other = SharedCounts(table_functions(), tmp_path / "counts")
     running_mirror.cancel()
     for _ in range(20):
         await asyncio.sleep(0)

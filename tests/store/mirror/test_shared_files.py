@@ -1,4 +1,4 @@
-"""Segments: one writer, readers that go over to the next segment, and nothing left of a writer that was killed."""
+"""Shared counts: one writer, readers that go over to the next file, and nothing left of a killed writer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ import pytest
 
 from nbstream.bayes.counts import NO_CHANGE, ChangePosition, CountsChange, Totals
 from nbstream.bayes.table_counts import TableCounts
-from nbstream.store.mirror.segments import NoSharedMemory, SegmentFile, Segments, SharedView, counts_identity
+from nbstream.store.mirror.shared_counts import (
+    NoSharedMemory,
+    SharedCounts,
+    SharedFile,
+    SharedView,
+    counts_identity,
+)
 from tests.engine.native import table_functions
 
 IDENTITY = counts_identity("model", 1)
@@ -27,16 +33,16 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def writer(folder: Path) -> Iterator[Segments]:
-    segments = Segments(table_functions(), folder)
-    assert segments.try_to_write()
-    yield segments
-    segments.stop_writing()
+def writer(folder: Path) -> Iterator[SharedCounts]:
+    shared = SharedCounts(table_functions(), folder)
+    assert shared.try_to_write()
+    yield shared
+    shared.stop_writing()
 
 
 @pytest.fixture
-def reader(folder: Path) -> Segments:
-    return Segments(table_functions(), folder)
+def reader(folder: Path) -> SharedCounts:
+    return SharedCounts(table_functions(), folder)
 
 
 def change(number: int) -> CountsChange:
@@ -48,8 +54,8 @@ def change(number: int) -> CountsChange:
     )
 
 
-def published(segments: Segments, changes: int = 1) -> TableCounts:
-    counts = segments.new_counts(0, IDENTITY)
+def published(shared: SharedCounts, changes: int = 1) -> TableCounts:
+    counts = shared.new_counts(0, IDENTITY)
     for number in range(1, changes + 1):
         counts.apply(change(number))
     counts.publish()
@@ -64,7 +70,7 @@ def shown(view: SharedView) -> int:
     return number
 
 
-def test_one_writes_and_gives_the_lock_back(writer: Segments, reader: Segments) -> None:
+def test_one_writes_and_gives_the_lock_back(writer: SharedCounts, reader: SharedCounts) -> None:
     assert writer.try_to_write()
     assert not reader.try_to_write()
     writer.stop_writing()
@@ -73,7 +79,7 @@ def test_one_writes_and_gives_the_lock_back(writer: Segments, reader: Segments) 
     reader.stop_writing()
 
 
-def test_nothing_is_seen_before_it_is_published(writer: Segments, reader: Segments) -> None:
+def test_nothing_is_seen_before_it_is_published(writer: SharedCounts, reader: SharedCounts) -> None:
     counts = writer.new_counts(0, IDENTITY)
     counts.apply(change(1))
     assert reader.view(IDENTITY) is None
@@ -83,7 +89,9 @@ def test_nothing_is_seen_before_it_is_published(writer: Segments, reader: Segmen
     assert (shown(view), view.position, view.snapshot()[0]) == (1, counts.position, counts.snapshot()[0])
 
 
-def test_a_view_follows_the_writer_through_all_segments(writer: Segments, reader: Segments, folder: Path) -> None:
+def test_a_view_follows_the_writer_through_all_files(
+    writer: SharedCounts, reader: SharedCounts, folder: Path
+) -> None:
     counts = published(writer)
     view = reader.view(IDENTITY)
     assert view is not None
@@ -96,8 +104,8 @@ def test_a_view_follows_the_writer_through_all_segments(writer: Segments, reader
     assert sum(before != after for before, after in pairwise(inodes)) > 3
 
 
-def test_a_view_keeps_what_it_has_where_the_next_segment_is_of_another_model(
-    writer: Segments, reader: Segments
+def test_a_view_keeps_what_it_has_where_the_next_file_is_of_another_model(
+    writer: SharedCounts, reader: SharedCounts
 ) -> None:
     published(writer)
     view = reader.view(IDENTITY)
@@ -109,7 +117,7 @@ def test_a_view_keeps_what_it_has_where_the_next_segment_is_of_another_model(
     assert reader.view(IDENTITY) is None
 
 
-def test_a_successor_goes_on_where_the_writer_was_killed(writer: Segments, reader: Segments) -> None:
+def test_a_successor_goes_on_where_the_writer_was_killed(writer: SharedCounts, reader: SharedCounts) -> None:
     counts = published(writer, changes=3)
     counts.table.begin()
     counts.table.set_counts(b"known 1", np.array([[9, 9]]))
@@ -128,7 +136,7 @@ def test_a_successor_goes_on_where_the_writer_was_killed(writer: Segments, reade
     reader.stop_writing()
 
 
-def test_what_a_writer_left_between_link_and_name_does_no_harm(writer: Segments, folder: Path) -> None:
+def test_what_a_writer_left_between_link_and_name_does_no_harm(writer: SharedCounts, folder: Path) -> None:
     counts = published(writer)
     os.link(folder / "current", folder / "next")
     published(writer, changes=2)
@@ -136,7 +144,7 @@ def test_what_a_writer_left_between_link_and_name_does_no_harm(writer: Segments,
     assert {file.name for file in folder.iterdir()} == {"current", "writer.lock"}
 
 
-def test_files_and_folder_are_for_their_user_alone(writer: Segments, folder: Path) -> None:
+def test_files_and_folder_are_for_their_user_alone(writer: SharedCounts, folder: Path) -> None:
     published(writer)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o600}
@@ -144,14 +152,14 @@ def test_files_and_folder_are_for_their_user_alone(writer: Segments, folder: Pat
 
 @pytest.mark.parametrize("content", [b"", b"x", bytes(8192), b"nbtable1" + bytes(8192)])
 def test_a_file_that_is_no_table_is_not_used(
-    writer: Segments, reader: Segments, folder: Path, content: bytes
+    writer: SharedCounts, reader: SharedCounts, folder: Path, content: bytes
 ) -> None:
     (folder / "current").write_bytes(content)
     assert reader.view(IDENTITY) is None
     assert writer.take_over(IDENTITY) is None
 
 
-def test_a_table_that_was_cut_is_not_used(writer: Segments, reader: Segments, folder: Path) -> None:
+def test_a_table_that_was_cut_is_not_used(writer: SharedCounts, reader: SharedCounts, folder: Path) -> None:
     published(writer)
     whole = (folder / "current").read_bytes()
     (folder / "cut").write_bytes(whole[: len(whole) // 2])
@@ -159,7 +167,7 @@ def test_a_table_that_was_cut_is_not_used(writer: Segments, reader: Segments, fo
     assert reader.view(IDENTITY) is None
 
 
-def test_a_link_is_not_followed(writer: Segments, reader: Segments, folder: Path) -> None:
+def test_a_link_is_not_followed(writer: SharedCounts, reader: SharedCounts, folder: Path) -> None:
     published(writer)
     (folder / "current").rename(folder / "elsewhere")
     (folder / "current").symlink_to(folder / "elsewhere")
@@ -167,7 +175,7 @@ def test_a_link_is_not_followed(writer: Segments, reader: Segments, folder: Path
 
 
 def test_memory_is_reserved_before_it_is_written_to(
-    writer: Segments, reader: Segments, monkeypatch: pytest.MonkeyPatch
+    writer: SharedCounts, reader: SharedCounts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts = published(writer)
     view = reader.view(IDENTITY)
@@ -183,7 +191,7 @@ def test_memory_is_reserved_before_it_is_written_to(
     assert shown(view) == counts.totals.messages[0]
 
 
-def test_a_folder_that_is_gone_gives_an_error(writer: Segments, folder: Path) -> None:
+def test_a_folder_that_is_gone_gives_an_error(writer: SharedCounts, folder: Path) -> None:
     counts = published(writer)
     for file in folder.iterdir():
         file.unlink()
@@ -193,9 +201,9 @@ def test_a_folder_that_is_gone_gives_an_error(writer: Segments, folder: Path) ->
         writer.new_counts(0, IDENTITY)
 
 
-def test_a_reader_cannot_write(writer: Segments, folder: Path) -> None:
+def test_a_reader_cannot_write(writer: SharedCounts, folder: Path) -> None:
     published(writer)
-    memory = SegmentFile.open_current(folder, writable=False)
+    memory = SharedFile.open_current(folder, writable=False)
     assert memory
     assert isinstance(memory.buffer, mmap.mmap)
     with pytest.raises(TypeError):

@@ -1,7 +1,7 @@
 """Counts that the workers of a daemon share: one of them writes a table in shared memory, the others read it.
 
 Rules: the folder belongs to the user of the daemon alone (0700), its files too (0600). ``current`` is the file of
-the table in use, a segment. A segment has no name while it is filled, so that nothing of it is left if its writer
+the table in use. A file has no name while it is filled, so that nothing of it is left if its writer
 is killed; then it takes the place of ``current`` in one step. Who has the old one mapped sees by its number of
 links that there is another one. Whoever has the lock of ``writer.lock`` writes, and the kernel gives the lock back
 when that process ends, however it ends. The memory is reserved before it is written to: where there is none, an
@@ -47,7 +47,7 @@ def _shared_memory_errors() -> Iterator[None]:
         raise NoSharedMemory(f"no shared memory: {error}") from error
 
 
-class SegmentFile:
+class SharedFile:
     """The memory of a table in a file of the folder. It is closed when nobody has it any more."""
 
     def __init__(self, folder: Path, descriptor: int, *, writable: bool) -> None:
@@ -61,7 +61,7 @@ class SegmentFile:
         os.close(self._descriptor)
 
     @classmethod
-    def create(cls, folder: Path, size: int) -> SegmentFile:
+    def create(cls, folder: Path, size: int) -> SharedFile:
         """Return memory of ``size`` bytes, none of which is reserved. Raises ``NoSharedMemory``."""
         with _shared_memory_errors():
             descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, _PRIVATE_MODE)
@@ -73,7 +73,7 @@ class SegmentFile:
             return cls(folder, descriptor, writable=True)
 
     @classmethod
-    def open_current(cls, folder: Path, *, writable: bool) -> SegmentFile | None:
+    def open_current(cls, folder: Path, *, writable: bool) -> SharedFile | None:
         """Return the memory of the table in use, or None where there is none."""
         flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
@@ -107,9 +107,9 @@ class SegmentFile:
 
 
 class SharedView(TableView):
-    """The counts that another process writes; it goes over to the next segment by itself."""
+    """The counts that another process writes; it goes over to the next file by itself."""
 
-    def __init__(self, functions: TableFunctions, folder: Path, memory: SegmentFile) -> None:
+    def __init__(self, functions: TableFunctions, folder: Path, memory: SharedFile) -> None:
         """Begin with the table in ``memory``. Raises ``TableFailure``."""
         self._functions = functions
         self._folder = folder
@@ -130,7 +130,7 @@ class SharedView(TableView):
         return self.table.memory is self._memory and self._memory.is_superseded
 
     def _reopen(self) -> None:
-        memory = SegmentFile.open_current(self._folder, writable=False)
+        memory = SharedFile.open_current(self._folder, writable=False)
         if memory is None:
             return
         with suppress(TableFailure):
@@ -139,8 +139,8 @@ class SharedView(TableView):
                 self._memory, self._table = memory, table
 
 
-class Segments:
-    """The segments of one model in ``folder``, which is made where it is missing.
+class SharedCounts:
+    """The shared counts of one model in ``folder``, which is made where it is missing.
 
     Raises ``NoSharedMemory`` where the folder cannot be used.
     """
@@ -180,7 +180,7 @@ class Segments:
 
     def take_over(self, identity: tuple[int, int]) -> TableCounts | None:
         """Return the counts that a former writer left; None where there are none of this ``identity``."""
-        memory = SegmentFile.open_current(self._folder, writable=True)
+        memory = SharedFile.open_current(self._folder, writable=True)
         if memory is None:
             return None
         try:
@@ -191,7 +191,7 @@ class Segments:
 
     def view(self, identity: tuple[int, int]) -> SharedView | None:
         """Return the counts that another process writes; None where there are none of this ``identity``."""
-        memory = SegmentFile.open_current(self._folder, writable=False)
+        memory = SharedFile.open_current(self._folder, writable=False)
         if memory is None:
             return None
         try:
@@ -203,15 +203,15 @@ class Segments:
     def uses(self, counts: TableCounts) -> bool:
         """Return whether others find these counts, which were published."""
         memory = counts.table.memory
-        return isinstance(memory, SegmentFile) and not memory.is_superseded
+        return isinstance(memory, SharedFile) and not memory.is_superseded
 
     def remove_current(self) -> None:
         """Remove the table in use, so that its memory is given back as soon as nobody reads it."""
         with suppress(OSError):
             (self._folder / _CURRENT).unlink()
 
-    def _make_memory(self, size: int) -> SegmentFile:
-        return SegmentFile.create(self._folder, size)
+    def _make_memory(self, size: int) -> SharedFile:
+        return SharedFile.create(self._folder, size)
 
 
 def counts_identity(*parts: object) -> tuple[int, int]:
