@@ -7,11 +7,10 @@ tokens are not copied. A change to a table that was not committed never shows.
 
 from __future__ import annotations
 
-import mmap
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import ChangePosition, Counts, CountsChange, CountsView, Totals
-from nbstream.engine.table import WORD_BYTES, NewTable, Table, TableFailure, TableFull, table_bytes
+from nbstream.engine.table import WORD_BYTES, Memory, NewTable, Table, TableFailure, TableFull, table_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from nbstream.engine.table import Memory, TableFunctions
+    from nbstream.engine.table import TableFunctions
 
 _LEAST_ROWS = 1024
 _SPARE = 1.5  # how many times the tokens that are there a new table has room for
@@ -101,19 +100,6 @@ class TableView(CountsView):
         return joined.split(b"\n") if len(rows) else [], rows
 
 
-class PrivateMemory:
-    """The memory of a table that only this process knows."""
-
-    def __init__(self, size: int) -> None:
-        self.buffer = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-
-    def reserve(self, start: int, end: int) -> None:
-        """Do nothing: the kernel gives the memory when it is written to."""
-
-    def publish(self) -> None:
-        """Do nothing: nobody looks for it."""
-
-
 class TableCounts(TableView, Counts):
     """Counts in a table of which this process is the only writer, and in ever larger ones as tokens come.
 
@@ -142,7 +128,7 @@ class TableCounts(TableView, Counts):
     def empty(
         cls,
         functions: TableFunctions,
-        make_memory: Callable[[int], Memory] = PrivateMemory,
+        make_memory: Callable[[int], Memory] = Memory,
         tokens: int = 0,
         identity: tuple[int, ...] = (0, 0),
     ) -> TableCounts:

@@ -7,15 +7,14 @@ the writer is killed in the middle. ``native/src/table`` says how.
 from __future__ import annotations
 
 import ctypes
+import mmap
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    import mmap
-
     from numpy.typing import NDArray
 
 CLASSES = 2
@@ -43,18 +42,21 @@ class TableFull(Exception):
     """All rows, or all room for long names, are in use."""
 
 
-class Memory(Protocol):
-    """The memory of one table, all zeros in the beginning. It may be made known to other processes."""
+class Memory:
+    """The memory of one table, all zeros in the beginning. This one is known to this process alone."""
 
-    @property
-    def buffer(self) -> mmap.mmap:
+    def __init__(self, size: int) -> None:
+        self.buffer = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         """The whole of it."""
 
     def reserve(self, start: int, end: int) -> None:
-        """Make sure that the bytes from ``start`` to ``end`` can be written, or raise ``OSError``."""
+        """Make sure that the bytes from ``start`` to ``end`` can be written, or raise ``OSError``.
+
+        Here the kernel gives the memory when it is written to.
+        """
 
     def publish(self) -> None:
-        """Let other processes find the table, in the place of the one before."""
+        """Let other processes find the table, in the place of the one before; here nobody looks for it."""
 
 
 class TableFunctions:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from nbstream.bayes.counts import NO_CHANGE, ChangePosition, ClassCounts, CountsChange, Totals
-from nbstream.bayes.table_counts import PrivateMemory, TableCounts
-from nbstream.engine.table import Table, TableFailure
+from nbstream.bayes.table_counts import TableCounts
+from nbstream.engine.table import Memory, Table, TableFailure
 from tests.engine.native import table_functions
 
 
@@ -30,7 +30,7 @@ class Memories:
         return self.given[-1]
 
 
-class LimitedMemory(PrivateMemory):
+class LimitedMemory(Memory):
     """Memory that may not be there where it is reserved."""
 
     def __init__(self, size: int, memories: Memories) -> None:
@@ -157,7 +157,7 @@ def test_names_and_their_number_must_agree() -> None:
 
 def test_memory_without_a_table_is_refused() -> None:
     with pytest.raises(TableFailure, match="no table"):
-        Table(table_functions(), PrivateMemory(4096))
+        Table(table_functions(), Memory(4096))
 
 
 def test_a_change_that_is_committed_and_was_never_begun_is_damage() -> None:

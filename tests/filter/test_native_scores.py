@@ -14,7 +14,7 @@ from nbstream.mail.message import Message
 from nbstream.policy.lesson_source import Insistence
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.store.model.memory_model import MemoryModel
-from nbstream.store.recent.compression import pack_explanation
+from nbstream.store.recent.stored_form import pack_explanation
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.engine.native import native_library, table_functions
 from tests.letters import letters

@@ -8,7 +8,7 @@ from statistics import mean
 import zstandard
 
 from nbstream.mail.message import Message
-from nbstream.store.recent import compression
+from nbstream.store.recent import stored_form
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.letters import letters
@@ -39,10 +39,10 @@ def test_the_same_mail_gives_the_same_dictionary() -> None:
 
 def test_a_message_is_smaller_than_deflated() -> None:
     new_mail = contents([*typical_mail(50, seed=2), *(raw for _, raw in letters(50))])
-    compressed = mean(len(compression.compress(content)) for content in new_mail)
+    compressed = mean(len(stored_form.compress(content)) for content in new_mail)
     assert compressed < 0.9 * mean(len(zlib.compress(content, 1)) for content in new_mail)
 
 
 def test_the_dictionary_bears_its_identifier() -> None:
-    frame = zstandard.get_frame_parameters(compression.compress(b"body:the"))
-    assert frame.dict_id == compression.DICTIONARY_ID
+    frame = zstandard.get_frame_parameters(stored_form.compress(b"body:the"))
+    assert frame.dict_id == stored_form.DICTIONARY_ID

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.table_counts import TableCounts, TableView
-from nbstream.engine.table import Table, TableFailure
+from nbstream.engine.table import Memory, Table, TableFailure
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +47,7 @@ def _shared_memory_errors() -> Iterator[None]:
         raise NoSharedMemory(f"no shared memory: {error}") from error
 
 
-class SharedFile:
+class SharedFile(Memory):
     """The memory of a table in a file of the folder. It is closed when nobody has it any more."""
 
     def __init__(self, folder: Path, descriptor: int, *, writable: bool) -> None:

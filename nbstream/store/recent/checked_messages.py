@@ -27,8 +27,7 @@ from nbstream.policy.verdict import Verdict
 from nbstream.store.lua import lua_script
 from nbstream.store.model.history import Assessment
 from nbstream.store.model.ledger import split_tokens
-from nbstream.store.recent import compression
-from nbstream.store.recent import compression as explanations
+from nbstream.store.recent import stored_form
 from nbstream.store.recent.message_rows import MessageRow
 from nbstream.store.redis_errors import store_errors
 from nbstream.tokens.tokenizer import Tokens
@@ -70,7 +69,7 @@ class CheckedMessage:
 
     def pack(self) -> bytes:
         """Return the stored form, without the key."""
-        return compression.compress(self.content())
+        return stored_form.compress(self.content())
 
     def content(self) -> bytes:
         """Return the stored form before it is compressed; no token contains a line feed or a NUL."""
@@ -95,7 +94,7 @@ class CheckedMessage:
         Raises ``StoreIncompatible`` if another program packed it.
         """
         try:
-            content, rest = compression.decompress_first(packed)
+            content, rest = stored_form.decompress_first(packed)
             packed_assessment, head, body, _, _, *optional = content.split(b"\0")
             assessment = Assessment.unpack(packed_assessment)
             Verdict(assessment.verdict)  # or ValueError
@@ -279,7 +278,7 @@ class RecentMessages:
         message, packed_explanation = CheckedMessage.unpack_first(message_key, packed)
         if not packed_explanation:
             return message, None
-        return message, explanations.unpack_explanation(packed_explanation, message.tokens.all)
+        return message, stored_form.unpack_explanation(packed_explanation, message.tokens.all)
 
     async def newest(
         self, count: int, report_unreadable: ReportUnreadable = _log_unreadable
@@ -330,7 +329,7 @@ class RecentMessages:
         for number, queued in enumerate(batch, 1):
             message, explanation = queued.message, queued.explanation
             packed_explanation = (
-                explanations.pack_explanation(explanation, message.tokens.all) if explanation else b""
+                stored_form.pack_explanation(explanation, message.tokens.all) if explanation else b""
             )
             args += queued.checked_at, message.key, message.pack() + packed_explanation
             row = queued.row if options.rows else None

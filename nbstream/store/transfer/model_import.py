@@ -179,8 +179,7 @@ async def _move_entries(model: Model, staged: StagedKeys, on_moved: Callable[[in
 
     Returns the number of the latter.
     """
-    staged_model = Model(model.client, model.keys.model, ledger_seconds=0)
-    staged_model.keys = StagedLedgerKeys(model.keys.model, staged)
+    staged_model = Model(model.client, StagedLedgerKeys(model.keys.model, staged), ledger_seconds=0)
     start = len(staged.ledger(""))
     already_learned = 0
     with store_errors():

@@ -16,9 +16,9 @@ from nbstream.errors import StoreIncompatible
 from nbstream.filter.message_record import MessageRecord
 from nbstream.policy.explanation import CountedClue, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds
-from nbstream.store.recent import compression
+from nbstream.store.recent import stored_form
 from nbstream.store.recent.checked_messages import CheckedMessage
-from nbstream.store.recent.compression import pack_explanation, unpack_explanation
+from nbstream.store.recent.stored_form import pack_explanation, unpack_explanation
 from nbstream.tokens.tokenizer import Tokens
 from tests.fuzz.shown_records import show_message
 from tests.fuzz.target import Choices, FuzzTarget
@@ -30,7 +30,7 @@ _TOKENS = Tokens((b"from:ann", b"subject:x"), (b"body:a", b"url:b"), (b"raw:c",)
 def _check(data: bytes) -> None:
     choices = Choices(data)
     stored = choices.rest
-    if pack := (compression.compress, None, zlib.compress)[choices.number(3)]:
+    if pack := (stored_form.compress, None, zlib.compress)[choices.number(3)]:
         sections, _, rest = choices.rest.partition(b"\xff")
         stored = pack(sections) + rest
     try:

@@ -12,7 +12,7 @@ from nbstream.mail.mime import MessageLimits
 from nbstream.policy.lesson_source import Insistence
 from nbstream.policy.message_reader import MessageReader
 from nbstream.store.model.memory_model import MemoryModel
-from nbstream.store.recent.compression import pack_explanation, unpack_explanation
+from nbstream.store.recent.stored_form import pack_explanation, unpack_explanation
 from tests.fuzz.memory_filter import TIME, TOKENIZER, memory_filter
 from tests.fuzz.target import Choices, FuzzTarget
 

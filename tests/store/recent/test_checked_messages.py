@@ -25,14 +25,14 @@ from nbstream.policy.verdict import ModelState, Thresholds
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.model.ledger import MAX_UNPACKED_BYTES
-from nbstream.store.recent import compression
+from nbstream.store.recent import stored_form
 from nbstream.store.recent.checked_messages import (
     MAX_QUEUED,
     CheckedMessage,
     RecentMessages,
     RecentMessagesOptions,
 )
-from nbstream.store.recent.compression import compress
+from nbstream.store.recent.stored_form import compress
 from nbstream.tokens import MAX_TOKENS
 from nbstream.tokens.tokenizer import Tokenizer, Tokens
 from tests.conftest import RedisServer
@@ -43,7 +43,7 @@ from tests.waiting import DEADLINE_SECONDS
 
 KEYS = ModelKeys("test")
 DICTIONARY = zstandard.ZstdCompressionDict(
-    (Path(compression.__file__).parent / compression.DICTIONARY_FILE).read_bytes()
+    (Path(stored_form.__file__).parent / stored_form.DICTIONARY_FILE).read_bytes()
 )
 
 

@@ -17,7 +17,7 @@ from nbstream.bayes.clues import PackedClues
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.explanation import CountedClue, CountedTokenClues, Explanation, ScoreCounts
 from nbstream.policy.verdict import ModelState, Thresholds
-from nbstream.store.recent.compression import pack_explanation, unpack_explanation
+from nbstream.store.recent.stored_form import pack_explanation, unpack_explanation
 from nbstream.tokens.tokenizer import Tokens
 from tests.bayes.sample_models import sample_message, score_of, trained_counts
 
