@@ -139,7 +139,7 @@ def _add_config(commands: Commands) -> None:
         commands,
         "config",
         "look at a configuration",
-        examples=("nbstream config check", "nbstream config check /etc/nbstream/nbstream.yaml"),
+        examples=("nbstream config check", "nbstream config show"),
     )
     actions = config.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=CommandParser)
     check = add_command(
@@ -155,6 +155,15 @@ def _add_config(commands: Commands) -> None:
     check.add_argument(
         "file", nargs="?", type=arguments.file_path, metavar="FILE", help="default: the one that is read"
     )
+    show = add_command(
+        actions,
+        "show",
+        "print every setting that holds, with the line that it comes from",
+        details="What is printed can be used as a configuration file. A password in a URL is hidden.",
+        examples=("nbstream config show", "nbstream config show --defaults"),
+        exit_codes={78: "The configuration has the problems that are printed."},
+    )
+    show.add_argument("--defaults", action="store_true", help="read no file: print the defaults")
 
 
 def _add_check(commands: Commands) -> None:

@@ -9,17 +9,13 @@ import typing
 from collections.abc import Callable, Iterator
 
 import pytest
-import yaml
 from prometheus_client import CollectorRegistry, Counter
 from pydantic import BaseModel
 
 from nbstream.cli.command_line import build_parser
 from nbstream.cli.exit_codes import ERROR_EXIT_CODES, EXIT_CODE_MEANINGS
 from nbstream.config import Settings
-from nbstream.filter.settings import AutolearnSettings
 from nbstream.listeners.http import openapi
-from nbstream.listeners.spamd import SpamdListenerSettings
-from nbstream.listeners.stream import StreamListenerSettings
 from nbstream.settings import values
 from nbstream.settings import values as addresses
 from nbstream.settings.values import Section
@@ -152,15 +148,3 @@ def test_a_part_of_the_http_api_without_a_text_is_named() -> None:
     del document["components"]["schemas"]["Check"]["description"]
     with pytest.raises(Undocumented, match=r"the schema Check has no description"):
         http_api.text_of(document)
-
-
-def test_a_section_that_is_off_is_on_once_its_comment_marks_are_removed() -> None:
-    key = re.compile(r"( *)# ( +[a-z_]+: \S.*)")
-    lines = (ROOT / "config/nbstream.yaml").read_text().splitlines()
-    used = "\n".join(match.expand(r"\1\2") if (match := key.fullmatch(line)) else line for line in lines)
-
-    example = yaml.safe_load(used.replace(": null\n", ":\n"))
-
-    assert SpamdListenerSettings.model_validate(example["listeners"]["spamd"]) == SpamdListenerSettings()
-    assert StreamListenerSettings.model_validate(example["listeners"]["stream"]) == StreamListenerSettings()
-    assert AutolearnSettings.model_validate(example["autolearn"]) == AutolearnSettings()

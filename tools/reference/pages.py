@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from tools.reference import commands, example, findings, http_api, manual, metrics, schemas, settings, streams
+from tools.reference import commands, findings, http_api, manual, metrics, schemas, settings, streams
 
 ROOT = Path(__file__).parents[2]
 
@@ -17,7 +17,6 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/http-api.md": http_api.page,
     "docs/reference/streams.md": streams.page,
     "docs/reference/findings.md": findings.page,
-    "config/nbstream.yaml": example.text,
     "share/man/man1/nbstream.1": manual.nbstream_1,
     "share/man/man5/nbstream.yaml.5": manual.nbstream_yaml_5,
     "docs/reference/commands.md": commands.page,

@@ -223,7 +223,8 @@ def page() -> str:
 
 
 _EXAMPLE = """
-The file `config/nbstream.yaml` of the source has every key at its default, to copy from.
+`nbstream config show` prints every setting that holds and the line that it comes from, and
+`nbstream config show --defaults` every key at its default, to copy from.
 """
 
 DESCRIPTION = """

@@ -1,4 +1,4 @@
-"""``nbstream config check FILE``: say what is wrong with a file, without starting anything."""
+"""``nbstream config``: say what is wrong with a file, or what holds and where it comes from."""
 
 from __future__ import annotations
 
@@ -6,11 +6,18 @@ import argparse
 
 from nbstream import config
 from nbstream.cli.terminal import print_note
+from nbstream.config.showing import show_defaults, show_settings
 from nbstream.engine.choice import choose_engine
+from nbstream.settings.document import Document, read_document
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the file's name and ``ok``; a file that cannot be used is a ``ConfigError`` (exit code 78)."""
+    """Do what ``ACTION`` says; a file that cannot be used is a ``ConfigError`` (exit code 78)."""
+    return _show(options) if options.action == "show" else _check(options)
+
+
+def _check(options: argparse.Namespace) -> int:
+    """Print the file's name and ``ok``."""
     if options.file and options.config:
         options.wrong_usage("one FILE is checked: give it with or without -c")
     path = config.find_config_file(options.file or options.config)
@@ -19,4 +26,16 @@ def run(options: argparse.Namespace) -> int:
     for warning in settings.warnings:
         print_note(f"warning: {warning}")
     print(f"{path or 'defaults'}: ok")
+    return 0
+
+
+def _show(options: argparse.Namespace) -> int:
+    """Print every key with its value."""
+    if options.defaults:
+        print(show_defaults(config.make_settings({})), end="")
+        return 0
+    path = config.find_config_file(options.config)
+    settings = config.load_settings(path)
+    print_note(f"configuration: {path or 'the defaults'}")
+    print(show_settings(settings, read_document(path) if path else Document()), end="")
     return 0

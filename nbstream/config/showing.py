@@ -1,0 +1,76 @@
+"""Show the settings that hold, key by key, each with where its value comes from.
+
+Rules: what is shown is YAML that gives the same settings again, except that a password in a URL is hidden. A value
+of the file is shown as the file has it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import yaml
+from pydantic import SecretStr
+
+from nbstream.delivery.settings import MaildirNextHopSetting
+from nbstream.settings.values import Section
+
+if TYPE_CHECKING:
+    from nbstream.config.settings import Settings
+    from nbstream.settings.document import Document, KeyPath
+
+_URL_PASSWORD = re.compile(r"(//[^:/@]*:)[^/]*@")
+
+
+def show_settings(settings: Settings, document: Document) -> str:
+    """Return the settings that were made of ``document``; behind each value stands its line, or ``default``."""
+    return "\n".join(_section_lines(settings, document.data, (), document)) + "\n"
+
+
+def show_defaults(defaults: Settings) -> str:
+    """Return every key at its default."""
+    return "\n".join(_section_lines(defaults, {}, (), None)) + "\n"
+
+
+def _section_lines(section: Section, given: object, key: KeyPath, document: Document | None) -> Iterator[str]:
+    """Yield the lines of the keys of a section; ``given`` is what the file has for it."""
+    values = given if isinstance(given, Mapping) else {}
+    indent = "  " * len(key)
+    for name in type(section).model_fields:
+        value, path = getattr(section, name), (*key, name)
+        if isinstance(value, Section) and not _is_written_as_text(value, values.get(name)):
+            yield f"{indent}{name}:"
+            yield from _section_lines(value, values.get(name), path, document)
+            continue
+        text = _given_text(values[name]) if name in values else _default_text(value)
+        if isinstance(value, SecretStr):
+            text = _URL_PASSWORD.sub(r"\1***@", text)
+        origin = ""
+        if document is not None:
+            origin = f"  # line {document.line_of(path)}" if name in values else "  # default"
+        yield f"{indent}{name}: {text}{origin}"
+
+
+def _is_written_as_text(section: Section, given: object) -> bool:
+    """Return whether a section is one word in the file, as the next hop is."""
+    return isinstance(given, str) or (given is None and isinstance(section, MaildirNextHopSetting))
+
+
+def _given_text(value: object) -> str:
+    text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True)
+    return text.removesuffix("...\n").strip()
+
+
+def _default_text(value: object) -> str:
+    if isinstance(value, MaildirNextHopSetting):
+        return "maildir"
+    if isinstance(value, SecretStr):
+        return _given_text(value.get_secret_value())
+    if isinstance(value, tuple):
+        items = [
+            item.model_dump(mode="json", exclude_defaults=True) if isinstance(item, Section) else str(item)
+            for item in value
+        ]
+        return _given_text(items)
+    return _given_text(value if value is None or isinstance(value, bool | int | float) else str(value))
