@@ -15,7 +15,7 @@ PACKAGE = Path(nbstream.__file__).parent
 # Lowest first. A module may import modules of its own package and of the layers before it; two packages of one
 # layer do not import each other.
 LAYERS = [
-    {"addresses", "errors", "findings", "system_users", "threads"},
+    {"addresses", "durable_files", "errors", "findings", "system_users", "threads"},
     {"metrics", "settings"},
     {"logs"},
     {"engine"},
@@ -158,6 +158,7 @@ def test_no_other_modules_stand_at_the_top() -> None:
     assert {path.stem for path in MODULES if path.parent == PACKAGE} == {
         "__init__",
         "addresses",
+        "durable_files",
         "errors",
         "findings",
         "logs",

@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from nbstream.delivery.next_hop import DataReplies, SmtpPath
+from nbstream.durable_files import make_folder, sync_folder
 from nbstream.errors import RelayUnavailable
 from nbstream.mail.lines import split_at_line_ends
 from nbstream.wire.smtp_reply import SmtpReply
@@ -192,24 +193,7 @@ def is_writable(maildir: pathlib.Path) -> bool:
 def create_maildir(maildir: pathlib.Path) -> None:
     """Make the missing folders of the Maildir, open to their owner alone."""
     for name in FOLDERS:
-        _make_folder(maildir / name)
-
-
-def _make_folder(folder: pathlib.Path) -> None:
-    if folder.is_dir():
-        return
-    _make_folder(folder.parent)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    sync_folder(folder.parent)
-
-
-def sync_folder(folder: pathlib.Path) -> None:
-    """Return once the names in the folder are on the disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        make_folder(maildir / name)
 
 
 def _open_private(path: str, flags: int) -> int:

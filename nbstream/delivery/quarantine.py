@@ -25,6 +25,7 @@ from typing import TypeAlias
 from nbstream.delivery import maildir
 from nbstream.delivery.maildir import MaildirRoom
 from nbstream.delivery.next_hop import Envelope, SmtpPath
+from nbstream.durable_files import sync_folder
 from nbstream.errors import InputError, NotReleased
 from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
@@ -177,14 +178,14 @@ def mark_waiting(message: QuarantinedMessage) -> QuarantinedMessage:
 def remove(message: QuarantinedMessage) -> None:
     """Remove the file of the message, durably; whoever does has locked it. Raises ``OSError``."""
     message.path.unlink()
-    maildir.sync_folder(message.path.parent)
+    sync_folder(message.path.parent)
 
 
 def _move(message: QuarantinedMessage, path: pathlib.Path, *, in_doubt: bool) -> QuarantinedMessage:
     if path != message.path:
         message.path.rename(path)
         for folder in (path.parent, message.path.parent):
-            maildir.sync_folder(folder)
+            sync_folder(folder)
     return QuarantinedMessage(message.id, message.at, path, in_doubt)
 
 

