@@ -27,7 +27,6 @@ LAYERS = [
     {"filter"},
     {"wire"},
     {"delivery"},
-    {"spool"},
     {"evaluation"},
     {"server"},
     {"listeners"},
@@ -47,11 +46,11 @@ PROTOCOLS = {path.parent.name for path in (PACKAGE / "listeners").glob("*/__init
 # The same within the packages that have packages of their own.
 INNER_LAYERS = {
     "store": [
-        {"backoff", "canaries", "cancellation", "embedded", "frames", "lua", "redis_errors", "settings"},
-        {"connection"},
+        {"backoff", "canaries", "cancellation", "embedded", "lua", "redis_errors", "settings"},
+        {"connection", "journal"},
         {"model"},
         {"activity", "mirror", "recent", "transfer", "undo"},
-        {"acknowledged"},
+        {"recovery"},
         {"logins", "metrics", "migration", "stream_queue"},
     ],
     "listeners": [PROTOCOLS, GUESTS_OF_HTTP],

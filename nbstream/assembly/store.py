@@ -14,12 +14,12 @@ from nbstream.bayes.table_counts import TableCounts
 from nbstream.engine.choice import PYTHON, Engine
 from nbstream.engine.table import TableFunctions
 from nbstream.store import connection
-from nbstream.store.acknowledged.lesson_journal import FOLDER, LessonJournal
 from nbstream.store.embedded.server import EmbeddedRedis
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.mirror.shared_counts import NoSharedMemory, SharedCounts
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.commit import ReplicaWaitOptions
+from nbstream.store.model.lesson_journal import FOLDER, LessonJournal
 from nbstream.store.model.model import Model, temporary_model, temporary_name
 from nbstream.store.recent import checked_messages
 from nbstream.store.recent.row_search import RowSearch
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from nbstream.addresses import TcpAddress
     from nbstream.config import Settings
-    from nbstream.store.model.commit import LessonRecorder
 
 
 # What holds the counts with the engine of the process.
@@ -141,7 +140,7 @@ async def open_running_redis(settings: Settings) -> AsyncIterator[RedisClients]:
         yield clients
 
 
-def make_model(settings: Settings, client: Redis, journal: LessonRecorder | None = None) -> Model:
+def make_model(settings: Settings, client: Redis, journal: LessonJournal | None = None) -> Model:
     """Return the model that the settings name; ``journal`` records the lessons that Redis acknowledges."""
     return Model(
         client,

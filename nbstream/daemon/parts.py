@@ -21,12 +21,12 @@ from nbstream.filter import (
     CountingObserver,
     RememberingObserver,
 )
-from nbstream.store.acknowledged.lesson_restorer import LessonRestorer
 from nbstream.store.activity import ActivityCounter, ActivityWriter, ListenerConnections, ProcessStatus
 from nbstream.store.canaries import FOLDER as CANARY_FOLDER
 from nbstream.store.canaries import Canaries
 from nbstream.store.connection import PrimaryWatch
 from nbstream.store.mirror.eviction import Evictor
+from nbstream.store.recovery.lesson_restorer import LessonRestorer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -274,7 +274,9 @@ def _chores(settings: Settings, parts: ServerParts) -> Sequence[tuple[str, Backg
         ("retention", QuarantineRetention(parts.quarantine, settings.quarantine, report_sweep))
     ]
     if parts.clients.journal:
-        restorer = LessonRestorer(parts.clients.journal, parts.model, parts.mirror, parts.metrics.store)
+        restorer = LessonRestorer(
+            parts.clients.journal, parts.model, parts.mirror, parts.metrics.store.lessons_lost
+        )
         chores.append(("restorer", restorer))
     if parts.autolearn:
         chores.append(("reconciler", parts.autolearn.reconciler))

@@ -13,8 +13,8 @@ from nbstream.doctor.examination import in_thread, run_parts
 from nbstream.doctor.redis_server import format_bytes
 from nbstream.engine.choice import choose_engine
 from nbstream.findings import note, ok, problem, warning
-from nbstream.spool import segments
-from nbstream.spool.reader import FAILED, MAX_FAILED, measure_backlog
+from nbstream.listeners.dovecot.spool import FAILED, MAX_FAILED, measure_backlog
+from nbstream.listeners.dovecot.spool import FOLDER as SPOOL_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -147,7 +147,7 @@ def _quarantine(site: Site) -> Iterator[Finding]:
 
 def _spool(site: Site) -> Iterator[Finding]:
     """Yield what waits in the spool of reported messages, where there is one."""
-    folder = site.settings.state_dir / segments.FOLDER
+    folder = site.settings.state_dir / SPOOL_FOLDER
     if not folder.exists():
         return
     backlog = measure_backlog(folder)

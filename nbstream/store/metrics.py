@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import Counter
 
-from nbstream.store.acknowledged.missing_lessons import Finding
+from nbstream.store.recovery.missing_lessons import LessonFate
 from nbstream.store.redis_errors import LOSS_REASONS
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from nbstream.metrics.registry import MetricsRegistry
 
-_NOT_RESTORED = (Finding.SUPERSEDED, Finding.UNKNOWN)
+_NOT_RESTORED = (LessonFate.SUPERSEDED, LessonFate.UNKNOWN)
 
 
 class StoreMetrics:
@@ -68,8 +68,8 @@ class StoreMetrics:
             ["reason"],
             registry=registry.counts,
         )
-        for finding in _NOT_RESTORED:
-            self._lessons_not_restored.labels(str(finding))
+        for fate in _NOT_RESTORED:
+            self._lessons_not_restored.labels(str(fate))
         self._lessons_unrecorded = Counter(
             "nbstream_lessons_unrecorded",
             "Acknowledged lessons that could not be recorded in state_dir, so they cannot be taught again.",
@@ -96,13 +96,13 @@ class StoreMetrics:
         """Count acknowledged lessons that could not be recorded."""
         self._lessons_unrecorded.inc(lessons)
 
-    def changes_lost(self, changes: int) -> None:
-        """Count changes that Redis has lost."""
-        self._changes_missing.inc(changes)
+    def lessons_lost(self, changes: int, lessons: Mapping[LessonFate, int]) -> None:
+        """Count changes, and recorded lessons by what became of them, that Redis has lost.
 
-    def lessons_lost(self, findings: Mapping[Finding, int], restored: int) -> None:
-        """Count recorded lessons that Redis has lost, by finding, and how many of them were taught again."""
-        self._lessons_missing.inc(sum(findings.values()))
-        self._lessons_restored.inc(restored)
-        for finding in _NOT_RESTORED:
-            self._lessons_not_restored.labels(str(finding)).inc(findings.get(finding, 0))
+        The ``MISSING`` ones were taught again.
+        """
+        self._changes_missing.inc(changes)
+        self._lessons_missing.inc(sum(lessons.values()))
+        self._lessons_restored.inc(lessons.get(LessonFate.MISSING, 0))
+        for fate in _NOT_RESTORED:
+            self._lessons_not_restored.labels(str(fate)).inc(lessons.get(fate, 0))

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nbstream.spool.reader import measure_backlog
+from nbstream.listeners.dovecot.spool import measure_backlog
 from tests.deploy.dovecot import PIECES, Dovecot
 from tests.deploy.postfix import open_folder
 from tests.integration.daemon import DaemonProcess, command, free_port, wait_until

@@ -11,11 +11,10 @@ import pytest
 from nbstream.doctor import machine
 from nbstream.doctor.machine import disk_finding, examine_machine, shared_memory_finding
 from nbstream.findings import FindingKind
-from nbstream.spool import segments
-from nbstream.spool.message_spool import SpoolWriter
-from nbstream.spool.reader import keep_failed
-from nbstream.spool.segments import SpooledMessage
+from nbstream.listeners.dovecot.spool import FOLDER as SPOOL_FOLDER
+from nbstream.listeners.dovecot.spool import SpooledMessage, keep_failed
 from tests.doctor.sites import is_of, make_site, the
+from tests.listeners.dovecot.spools import SpoolWriter
 
 
 def file_system(free_bytes: int, files: int = 10**6, free_files: int = 10**6) -> os.statvfs_result:
@@ -61,20 +60,18 @@ async def test_messages_that_should_be_gone_from_the_quarantine(
 
 
 async def test_reported_messages_that_wait_or_were_set_aside(tmp_path: Path) -> None:
-    folder, listener = tmp_path / "state" / segments.FOLDER, "listeners: {dovecot: {}}\n"
+    folder, listener = tmp_path / "state" / SPOOL_FOLDER, "listeners: {dovecot: {}}\n"
     (tmp_path / "state").mkdir(mode=0o700)
-    writer = SpoolWriter(folder, 1 << 20)
+    writer = SpoolWriter(folder)
     writer.append([SpooledMessage("spam", "user ann", int(time.time()), b"Subject: x\r\n\r\nprize\r\n")])
     the(await examine_machine(make_site(tmp_path)), machine.SPOOL_WITHOUT_LISTENER)
     the(await examine_machine(make_site(tmp_path, listener)), machine.SPOOL)
-    writer.close()
 
     old = tmp_path / "old"
     old.mkdir()
-    writer = SpoolWriter(old / "state" / segments.FOLDER, 1 << 20)
+    writer = SpoolWriter(old / "state" / SPOOL_FOLDER)
     writer.append([SpooledMessage("spam", "user ann", int(time.time()) - 600, b"Subject: x\r\n\r\nprize\r\n")])
-    writer.close()
-    keep_failed(old / "state" / segments.FOLDER, "spam", b"Subject: x\r\n\r\nprize\r\n", 1 << 20)
+    keep_failed(old / "state" / SPOOL_FOLDER, "spam", b"Subject: x\r\n\r\nprize\r\n", 1 << 20)
 
     found = await examine_machine(make_site(old, listener))
 

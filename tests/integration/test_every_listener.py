@@ -21,8 +21,8 @@ from pathlib import Path
 
 import pytest
 
+from nbstream.listeners.dovecot.spool import SpoolBacklog, measure_backlog
 from nbstream.mail.message import Message
-from nbstream.spool.reader import SpoolBacklog, measure_backlog
 from tests.deploy.filter_script import SCRIPT
 from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, wait_until
 from tests.integration.spool_client import REFUSED, TAKEN, report

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.spool.reader import SpoolBacklog, measure_backlog
+from nbstream.listeners.dovecot.spool import SpoolBacklog, measure_backlog
 from tests.integration.daemon import DaemonProcess, command, wait_until
 from tests.integration.spool_client import REFUSED, TAKEN, numbered, report
 from tests.integration.test_full_disk import fill

@@ -26,10 +26,10 @@ from nbstream.daemon.status import DaemonStatus, WorkerStatus, ask_daemon_status
 from nbstream.engine.choice import ENVIRONMENT, choose_engine
 from nbstream.errors import ConfigError, StoreUnavailable
 from nbstream.evaluation.measures import finite_or_none
+from nbstream.listeners.dovecot.spool import FOLDER as SPOOL_FOLDER
+from nbstream.listeners.dovecot.spool import SpoolBacklog, measure_backlog
 from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.verdict import ModelState, Thresholds, format_threshold
-from nbstream.spool import segments
-from nbstream.spool.reader import SpoolBacklog, measure_backlog
 from nbstream.store.model.signature import utc_time
 from nbstream.wire.api_json import iso_time
 
@@ -140,7 +140,7 @@ async def collect_status(settings: Settings) -> Status:
 
 
 def _measure_spool(state_dir: Path) -> SpoolBacklog:
-    folder = state_dir / segments.FOLDER
+    folder = state_dir / SPOOL_FOLDER
     try:
         return measure_backlog(folder)
     except OSError as error:

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 def _make(section: DovecotListenerSettings, context: ListenerContext) -> Listener:
     from nbstream.listeners.dovecot.listener import DovecotListener  # noqa: PLC0415 - see nbstream.server.listener
     from nbstream.listeners.dovecot.metrics import SpoolMetrics  # noqa: PLC0415 - as above
-    from nbstream.spool.message_spool import MessageSpool  # noqa: PLC0415 - as above
-    from nbstream.spool.segments import FOLDER  # noqa: PLC0415 - as above
+    from nbstream.listeners.dovecot.spool import FOLDER, MessageSpool  # noqa: PLC0415 - as above
 
     trusted_users = frozenset((0, os.getuid(), *map(_user_number, section.trusted_users)))
     spool = MessageSpool(context.state_dir / FOLDER, section.spool_max_bytes)

@@ -21,18 +21,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from nbstream.errors import CountsFull, StoreUnavailable
+from nbstream.listeners.dovecot.spool import SpoolReader, measure_backlog, open_learner_lock
 from nbstream.logs import event_fields
 from nbstream.policy.lesson_source import Insistence
-from nbstream.spool.reader import SpoolReader, measure_backlog
-from nbstream.spool.segments import create_folder, open_learner_lock
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
 
 if TYPE_CHECKING:
     from nbstream.listeners.dovecot.metrics import SpoolMetrics
+    from nbstream.listeners.dovecot.spool import MessageSpool, SpoolEntry
     from nbstream.server.message_service import MessageService
-    from nbstream.spool.message_spool import MessageSpool
-    from nbstream.spool.reader import SpoolEntry
     from nbstream.store.embedded.locks import FileLock
 
 _log = logging.getLogger(__name__)
@@ -76,8 +74,7 @@ class SpoolLearner:
         self._wake.set()
 
     async def _learn_with_lock(self, backoff: Backoff) -> None:
-        await asyncio.to_thread(create_folder, self._folder)
-        with open_learner_lock(self._folder) as lock:
+        with await asyncio.to_thread(open_learner_lock, self._folder) as lock:
             if not await self._has_lock(lock):
                 return
             reader = await asyncio.to_thread(SpoolReader, self._folder, self._max_failed_bytes)

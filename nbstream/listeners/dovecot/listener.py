@@ -21,22 +21,22 @@ from typing import TYPE_CHECKING
 
 from nbstream.listeners.dovecot.codec import ACCEPTED, REFUSED, ScriptParser, ScriptRefusal, ScriptRequest
 from nbstream.listeners.dovecot.learner import SpoolLearner
+from nbstream.listeners.dovecot.spool import SpooledMessage
 from nbstream.logs import event_fields
 from nbstream.mail.lines import is_blank
 from nbstream.server.limits import Reservation
 from nbstream.server.peers import Peer
 from nbstream.server.sockets import BACKLOG
-from nbstream.spool.segments import SpooledMessage
 from nbstream.system_users import actor_of_system_user, peer_user
 
 if TYPE_CHECKING:
     import socket
 
     from nbstream.listeners.dovecot.metrics import SpoolMetrics
+    from nbstream.listeners.dovecot.spool import MessageSpool
     from nbstream.server.limits import BytesInFlight, ListenerLimits
     from nbstream.server.message_service import MessageService
     from nbstream.server.runtime import Runtime
-    from nbstream.spool.message_spool import MessageSpool
 
 _log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from prometheus_client import Counter, Gauge, Histogram
 
 if TYPE_CHECKING:
+    from nbstream.listeners.dovecot.spool import SpoolBacklog
     from nbstream.metrics.registry import MetricsRegistry
-    from nbstream.spool.reader import SpoolBacklog
 
 _OUTCOMES = ("spooled", "refused", "learned", "failed")
 _SECONDS = (0.1, 1, 10, 60, 600, 3600, 86400)

@@ -29,15 +29,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from nbstream.errors import StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
-from nbstream.store.model.history import History, LessonNote, is_stream_id, read_note
+from nbstream.store.model.history import History, LessonNote, is_stream_id
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
+from nbstream.store.model.lesson_journal import KEPT_SECONDS, UNKNOWN_VERSION, AcknowledgedLesson
 from nbstream.store.model.scripts import LessonBatch, LessonCommit, unpack_reply
 from nbstream.store.redis_errors import store_error, store_errors
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from nbstream.store.model.keys import ModelKeys, RetentionLimits
+    from nbstream.store.model.lesson_journal import LessonJournal
 
 _log = logging.getLogger(__name__)
 
@@ -110,56 +112,6 @@ async def commit_planned(
     return plan
 
 
-KEPT_SECONDS = 900.0
-"""How long a lesson is kept at least, unless there are too many: a replica may be promoted some minutes later."""
-
-UNKNOWN_VERSION = "?"
-"""Stands for the version of an entry of which it is not known what it replaced."""
-
-
-@dataclass(frozen=True, slots=True)
-class AcknowledgedLesson:
-    """One lesson that Redis has acknowledged.
-
-    ``model`` is the name of the model and ``identity`` its identity (see ``signature.read_identity``), empty where
-    that was not known. ``change`` is the stream id of the change. ``former_version`` is the version of the ledger
-    entry that was replaced, empty for none, and ``UNKNOWN_VERSION`` where the lesson was only found in place.
-    ``note_fields`` and ``entry_fields`` are names and values in turn, as the learn script got them; without
-    ``entry_fields`` the message was unlearned.
-    """
-
-    model: str
-    identity: str
-    change: bytes
-    message_key: str
-    former_version: str
-    note_fields: tuple[bytes, ...]
-    entry_fields: tuple[bytes, ...]
-
-    @property
-    def entry(self) -> LedgerEntry | None:
-        """The ledger entry that the lesson wrote. Raises ``StoreIncompatible`` for one of another program."""
-        fields = dict(zip(self.entry_fields[0::2], self.entry_fields[1::2], strict=True))
-        return LedgerEntry.unpack({**fields, b"change": self.change} if fields else {})
-
-    @property
-    def note(self) -> LessonNote:
-        """The note of the lesson in the history. Raises ``StoreIncompatible`` for one of another program."""
-        return read_note(dict(zip(self.note_fields[0::2], self.note_fields[1::2], strict=True)))
-
-
-class LessonRecorder(Protocol):
-    """Records acknowledged lessons: the ``LessonJournal``, which this layer must not know.
-
-    ``identity`` is the identity of the model that lessons go to; each ``Model.open`` sets it.
-    """
-
-    identity: str
-
-    async def record(self, lessons: Sequence[AcknowledgedLesson]) -> None:
-        """Record the lessons before their acknowledgement goes on to whoever taught them; never raises."""
-
-
 @dataclass(frozen=True, slots=True)
 class ReplicaWaitOptions:
     """How many replicas must have a lesson before it is acknowledged (0: none), and how long that may take.
@@ -183,7 +135,7 @@ class CommitPoint:
         keys: ModelKeys,
         retention: RetentionLimits,
         clock: Callable[[], float],
-        journal: LessonRecorder | None,
+        journal: LessonJournal | None,
         replica_wait: ReplicaWaitOptions,
     ) -> None:
         self.client = client

@@ -65,7 +65,7 @@ class LessonNote:
 
     ``after`` is computed from the counts before the change and the change itself, without lessons of others at the
     same moment. ``repeats`` is the stream id of the lost change that this one repeats (see
-    ``store.acknowledged``), and empty for a change that repeats none. ``made_at`` is when somebody made the
+    ``store.recovery``), and empty for a change that repeats none. ``made_at`` is when somebody made the
     change, in seconds since the epoch by the clock of that process, and 0 where that is not known.
     """
 

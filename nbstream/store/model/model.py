@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from nbstream.policy.first_scores import FirstScores
-    from nbstream.store.model.commit import LessonRecorder
+    from nbstream.store.model.lesson_journal import LessonJournal
 
 
 _READ_COUNT = 10  # changes: of 64 lessons each they are 2 MB
@@ -95,7 +95,7 @@ class Model(CommitPoint):
         clock: Callable[[], float] = time.time,
         *,
         first_scores: int = MAX_FIRST_SCORES,
-        journal: LessonRecorder | None = None,
+        journal: LessonJournal | None = None,
         replica_wait: ReplicaWaitOptions = _NO_REPLICA_WAIT,
     ) -> None:
         keys = ModelKeys(model) if isinstance(model, str) else model

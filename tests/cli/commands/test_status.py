@@ -17,10 +17,10 @@ from nbstream.cli.exit_codes import EX_TEMPFAIL
 from nbstream.cli.main import main
 from nbstream.config import load_settings
 from nbstream.daemon.status import DaemonStatus, WorkerStatus
-from nbstream.spool import segments
-from nbstream.spool.message_spool import SpoolWriter
-from nbstream.spool.segments import SpooledMessage
+from nbstream.listeners.dovecot.spool import FOLDER as SPOOL_FOLDER
+from nbstream.listeners.dovecot.spool import SpooledMessage
 from tests.cli.taught import Taught
+from tests.listeners.dovecot.spools import SpoolWriter
 
 PRIZE = b"Subject: prize\n\nClaim your free prize now\n"
 
@@ -98,7 +98,7 @@ def test_what_waits_in_the_spool_is_said_while_redis_is_away(
 
     assert len(error().splitlines()) == 1
     message = SpooledMessage("spam", "user ann", round(time.time()), PRIZE)
-    SpoolWriter(tmp_path / segments.FOLDER, 1 << 20).append([message, message])
+    SpoolWriter(tmp_path / SPOOL_FOLDER).append([message, message])
     redis, spool = error().splitlines()
     assert redis.startswith("nbstream: ")
     assert re.fullmatch(

@@ -1,43 +1,60 @@
 """The journal of acknowledged lessons: any bytes have whole lessons at their beginning, and a cut is no damage.
 
-The first byte says whether the rest is a file, or the strings of lessons, with a NUL or 0x01 between the strings
-and 0xff between the lessons.
+The first byte says whether the rest is what a segment has, or the strings of lessons, with a NUL or 0x01 between
+the strings and 0xff between the lessons.
 """
 
 from __future__ import annotations
 
-from nbstream.store.acknowledged.lesson_journal import pack_frame, unpack_frames
-from nbstream.store.model.commit import AcknowledgedLesson
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from nbstream.store.journal.frames import NoFrame, pack_frame
+from nbstream.store.journal.journal import Place
+from nbstream.store.model.lesson_journal import AcknowledgedLesson, lesson_files
 from tests.fuzz.target import Choices, FuzzTarget
 
 _NAMED = 5
+_FIRST_LINE = b"nbstream lessons 2\n"
 
 
 def _check(data: bytes) -> None:
     choices = Choices(data)
     if choices.number(2):
-        _check_file(choices.rest)
+        _check_segment(choices.rest)
         return
-    lessons = tuple(map(_lesson, choices.rest.split(b"\xff")))
-    frames = [pack_frame(lesson) for lesson in lessons]
+    lessons = list(map(_lesson, choices.rest.split(b"\xff")))
+    frames = [pack_frame(lesson.pack()) for lesson in lessons]
     content = b"".join(frames)
-    read = unpack_frames(content)
-    assert tuple(lesson for _, lesson in read.lessons) == lessons
-    assert (read.end, read.is_damaged) == (len(content), False)
-    cut = unpack_frames(content[:-1])
-    assert [lesson for _, lesson in cut.lessons] == list(lessons[:-1])
-    assert (cut.end, cut.is_damaged) == (len(content) - len(frames[-1]), False)
+    assert [AcknowledgedLesson.unpack(record) for _, record in _read(content) if record] == lessons
+    cut = _read(content[:-1])
+    assert [AcknowledgedLesson.unpack(record) for _, record in cut if record] == lessons[:-1]
     position = len(data) % len(frames[0])
     changed = content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :]
-    assert not unpack_frames(changed).lessons
+    assert not any(list(record) == list(lessons[0].pack()) for place, record in _read(changed)[:1] if record)
 
 
-def _check_file(content: bytes) -> None:
-    read = unpack_frames(content)
-    assert 0 <= read.end <= len(content)
-    positions = [position for position, _ in read.lessons]
-    assert positions == sorted(set(positions))
-    assert b"".join(pack_frame(lesson) for _, lesson in read.lessons) == content[: read.end]
+def _check_segment(content: bytes) -> None:
+    end = len(_FIRST_LINE)
+    for place, record in _read(content):
+        assert place.start.offset == end < place.end.offset
+        end = place.end.offset
+        if record is not None:
+            start = place.start.offset - len(_FIRST_LINE)
+            assert pack_frame(record) == content[start : end - len(_FIRST_LINE)]
+    assert end <= len(_FIRST_LINE) + len(content)
+
+
+def _read(content: bytes) -> list[tuple[Place, list[bytes] | None]]:
+    """The places in a segment with that content; None for a damaged one."""
+    with TemporaryDirectory() as folder:
+        journal = lesson_files(Path(folder))
+        journal.path(1).write_bytes(_FIRST_LINE + content)
+        found = []
+        for place in journal.places(journal.first_position(1)):
+            record = journal.read(place)
+            found.append((place, None if isinstance(record, NoFrame) else record))
+        return found
 
 
 def _lesson(text: bytes) -> AcknowledgedLesson:
@@ -52,18 +69,19 @@ def _lesson(text: bytes) -> AcknowledgedLesson:
 
 
 _TEXT = b"mail\0" + b"id\0" + b"1799999999500-0\0" + b"a" * 24 + b"\0v1\1source\1smtp\1label\1spam\1tokens\1x"
+_FRAME = pack_frame(_lesson(_TEXT).pack())
 
 TARGET = FuzzTarget(
     _check,
     (
         b"\0" + _TEXT,
         b"\0" + _TEXT + b"\xff" + _TEXT.replace(b"smtp", b"http"),
-        b"\1" + pack_frame(_lesson(_TEXT)) * 2,
-        b"\1" + pack_frame(_lesson(_TEXT))[:40],
+        b"\1" + _FRAME * 2,
+        b"\1" + _FRAME[:40],
         b"\1" + b"\0" * 60,
         b"\0",
     ),
     words=(b"\0\0\0\0", b"\0", b"\1", b"\xff", b"\0\0\0\x0a"),
     max_bytes=2000,
-    mutations=1500,
+    mutations=600,
 )

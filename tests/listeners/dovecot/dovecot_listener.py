@@ -19,12 +19,11 @@ from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
 from nbstream.listeners.dovecot.listener import DovecotListener
 from nbstream.listeners.dovecot.metrics import SpoolMetrics
+from nbstream.listeners.dovecot.spool import MessageSpool, SpoolBacklog, measure_backlog
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.server.message_service import MessageService
 from nbstream.server.sockets import open_listening_socket
-from nbstream.spool.message_spool import MessageSpool
-from nbstream.spool.reader import SpoolBacklog, measure_backlog
 from tests.listeners.filters import OpenFilter, open_filter
 from tests.listeners.runtimes import HAM_ADDRESS, SPAM_ADDRESS, make_runtime
 from tests.waiting import DEADLINE_SECONDS, until

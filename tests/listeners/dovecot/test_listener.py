@@ -18,10 +18,8 @@ from redis.asyncio import Redis
 from nbstream.errors import StoreUnavailable
 from nbstream.filter import Filter
 from nbstream.listeners.dovecot import learner
+from nbstream.listeners.dovecot.spool import SpooledMessage, SpoolEntry, SpoolReader
 from nbstream.mail.message import Message
-from nbstream.spool.message_spool import SpoolWriter
-from nbstream.spool.reader import SpoolEntry, SpoolReader
-from nbstream.spool.segments import SpooledMessage, segment_numbers
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
 from tests.filter.disputes import DISPUTED, teach_dispute
@@ -34,6 +32,7 @@ from tests.listeners.dovecot.dovecot_listener import (
     open_dovecot,
     report,
 )
+from tests.listeners.dovecot.spools import SpoolWriter, segments
 from tests.waiting import DEADLINE_SECONDS, until
 
 
@@ -96,7 +95,7 @@ async def test_many_at_once_are_all_learned(dovecot: RunningDovecotListener) -> 
 
 
 async def test_what_waits_is_learned_after_a_restart(client: Redis, tmp_path: Path) -> None:
-    SpoolWriter(tmp_path / "spool", 1 << 20).append([SpooledMessage("spam", "user ann", 1, PRIZE)])
+    SpoolWriter(tmp_path / "spool").append([SpooledMessage("spam", "user ann", 1, PRIZE)])
     async with open_dovecot(client, tmp_path) as dovecot:
         await dovecot.until_learned()
         assert dovecot.learned == {"spam": 1, "ham": 0}
@@ -167,7 +166,7 @@ async def test_a_person_insists_by_saying_it_again(dovecot: RunningDovecotListen
 async def test_what_may_be_a_repetition_of_the_spool_does_not_insist(client: Redis, tmp_path: Path) -> None:
     async with open_dovecot(client, tmp_path) as dovecot:
         await teach_dispute(dovecot.opened_filter.spam_filter, source="smtp")
-    SpoolWriter(tmp_path / "spool", 1 << 20).append([SpooledMessage("ham", "user ann", 1, DISPUTED.raw)])
+    SpoolWriter(tmp_path / "spool").append([SpooledMessage("ham", "user ann", 1, DISPUTED.raw)])
     SpoolReader(tmp_path / "spool").take()  # a process that learned it, and died before it wrote that down
 
     async with open_dovecot(client, tmp_path) as dovecot:
@@ -235,7 +234,7 @@ async def test_learned_mail_is_removed_from_the_disk(
     async with open_dovecot(client, tmp_path) as dovecot:
         for number in range(3):
             assert await dovecot.send(report("spam", numbered(number))) == TAKEN
-            await until(lambda: segment_numbers(dovecot.folder) == [])
+            await until(lambda: segments(dovecot.folder) == [])
         assert dovecot.learned == {"spam": 3, "ham": 0}
 
 

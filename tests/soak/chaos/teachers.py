@@ -11,7 +11,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
-from nbstream.spool.reader import measure_backlog
+from nbstream.listeners.dovecot.spool import measure_backlog
 from tests.soak.chaos.journal import ACKNOWLEDGEMENTS, LessonOutcome
 from tests.soak.chaos.site import Host, Site
 from tests.soak.chaos.streams import StreamClient

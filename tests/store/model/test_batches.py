@@ -19,8 +19,8 @@ from nbstream.errors import StoreRefuses
 from nbstream.policy.first_scores import FirstScore
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.mirror import Mirror
-from nbstream.store.model.commit import AcknowledgedLesson, LessonRecorder
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
+from nbstream.store.model.lesson_journal import AcknowledgedLesson, LessonJournal
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import LessonBatch, LessonCommit
 from tests.conftest import RedisServer
@@ -52,7 +52,7 @@ contents = st.none() | st.tuples(
 rounds = st.lists(st.dictionaries(st.sampled_from(MESSAGES), contents, min_size=1), min_size=1, max_size=5)
 
 
-async def open_model(client: Redis, name: str = "test", recorder: LessonRecorder | None = None) -> Model:
+async def open_model(client: Redis, name: str = "test", recorder: LessonJournal | None = None) -> Model:
     return await Model(client, name, 3600, first_scores=LIMIT, journal=recorder).open()
 
 
@@ -229,12 +229,11 @@ async def test_a_batch_whose_reply_is_lost_is_made_once_and_answered_as_made(
     assert await stored(model) == await summed(model)
 
 
-class KeptLessons:
-    """A recorder that keeps what it is to record."""
-
-    identity = ""
+class KeptLessons(LessonJournal):
+    """A journal that keeps in memory what it is to record."""
 
     def __init__(self) -> None:
+        self.identity = ""
         self.lessons: list[AcknowledgedLesson] = []
 
     async def record(self, lessons: Sequence[AcknowledgedLesson]) -> None:

@@ -1,1 +1,0 @@
-"""The spool: messages on disk that were acknowledged as feedback and wait to be learned."""

@@ -1,1 +1,0 @@
-"""Lessons that Redis acknowledged: recorded for some minutes, and taught again where a failover lost them."""

@@ -1,0 +1,1 @@
+"""Recovery of lessons: what Redis has acknowledged and a failover lost is taught again."""
