@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.page.forms import MAX_FORM_FIELDS, may_ask, read_form, read_query, well_formed
+from nbstream.page.forms import MAX_FORM_FIELDS, may_ask, read_form, read_query
 from nbstream.page.requests import PageRefused
 
 TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -21,24 +21,6 @@ def test_a_form_is_read_as_it_was_written(fields: list[tuple[str, str]]) -> None
     assert [(name, value) for name, values in form.items() for value in values] == sorted(
         fields, key=lambda field: list(dict(fields)).index(field[0])
     )
-
-
-@given(st.binary(max_size=100))
-def test_whatever_is_sent_becomes_well_formed_text(sent: bytes) -> None:
-    query = read_query(sent.decode("utf-8", "surrogateescape"))
-    form = read_form(sent)
-    for text in [*query, *query.values(), *form, *[value for values in form.values() for value in values]]:
-        text.encode()
-
-
-def test_wrong_encodings_are_replaced() -> None:
-    assert read_query("a=%FF&b=%zz&c=\udcff&a=2&d") == {
-        "a": "\N{REPLACEMENT CHARACTER}",
-        "b": "%zz",
-        "c": "\N{REPLACEMENT CHARACTER}",
-        "d": "",
-    }
-    assert well_formed("a\udcc3\udca9") == "a\u00e9"
 
 
 def test_the_number_of_fields_is_bounded() -> None:

@@ -49,8 +49,3 @@ BEFORE, AFTER = check(0.41, Verdict.UNSURE), check(0.99952, Verdict.SPAM)
 )
 def test_a_lesson_says_in_sentences_what_it_changed_and_what_to_do(lesson: Lesson, sentences: str) -> None:
     assert describe_lesson(lesson) == sentences
-
-
-@pytest.mark.parametrize("outcome", LessonOutcome)
-def test_every_outcome_has_its_sentence(outcome: LessonOutcome) -> None:
-    assert describe_lesson(Lesson(outcome, "ham", BEFORE, AFTER)).endswith(".")

@@ -221,14 +221,6 @@ async def test_only_the_steps_of_the_coroutine_count() -> None:
     assert held.seconds == 3.0
 
 
-async def test_several_are_added_up() -> None:
-    clock = Clock()
-    held = LoopTime(clock)
-    for _ in range(2):
-        await held.measure(clock.work(1.0))
-    assert held.seconds == 2.0
-
-
 async def test_a_fault_and_a_cancellation_pass_through_it() -> None:
     clock = Clock()
     held, handled = LoopTime(clock), list[str]()
@@ -258,19 +250,6 @@ async def test_a_fault_and_a_cancellation_pass_through_it() -> None:
 
 def event(number: int) -> Event:
     return Event("now", b"%d" % number)
-
-
-async def test_each_listener_gets_the_events_of_its_topic_from_then_on() -> None:
-    broadcaster = Broadcaster()
-    broadcaster.publish("day", event(0))
-    subscribe = broadcaster.subscribe
-    with subscribe("day") as first, subscribe("hour") as other, subscribe("day") as second:
-        broadcaster.publish("day", event(1))
-        broadcaster.publish("hour", event(2))
-
-        assert [await each.get() for each in (first, second, other)] == [event(1), event(1), event(2)]
-        assert broadcaster.topics == {"day", "hour"}
-    assert broadcaster.topics == frozenset()
 
 
 async def test_a_slow_listener_loses_the_oldest_events_and_is_told_to_reload() -> None:

@@ -388,14 +388,6 @@ async def test_without_redis_nothing_is_shown_as_if_it_were_known(own_redis: Red
         await client.aclose()
 
 
-async def test_a_script_of_the_page_gets_the_content_alone(site: Site) -> None:
-    message_id = await site.check(SPAM)
-    async with site.browser() as browser:
-        page = await browser.get(PATH + message_id, X_Fragment="1")
-    assert "<html" not in page.text
-    assert f'data-message="{message_id}"' in page.text
-
-
 # ``nbstream.page.message_view``.
 
 
@@ -438,12 +430,6 @@ def test_the_strongest_clues_have_a_bar_each_and_all_others_one() -> None:
     assert labels[-3][1] == f"{100 - DRAWN_CLUES} weaker clues"
     values = [float(value) for value in re.findall(r'<text class="value [a-z]+"[^>]*>(.*?)</text>', svg)]
     assert math.fsum(values[:-1]) == pytest.approx(values[-1], abs=0.01 * len(values))
-
-
-def test_a_message_without_clues_is_its_prior() -> None:
-    none = explanation()
-    svg = draw_explanation(none, make_axes([none])[0], "why")
-    assert re.findall(r'<text class="label ([a-z]+)"', svg) == ["prior", "rest", "score"]
 
 
 def test_the_calibration_is_a_step_from_the_score_to_the_log_odds_of_the_probability() -> None:

@@ -232,9 +232,3 @@ async def test_texts_of_other_hosts_are_shown_as_text(client: Redis) -> None:
 @pytest.mark.parametrize("query", ["?span=", "?span=year", "?span=%00", "?span=hour&span=day"])
 async def test_an_unknown_span_is_the_hour(client: Redis, query: str) -> None:
     assert 'href="/ui/?span=hour" aria-current="true"' in await show(client, make_now(), query)
-
-
-async def test_browsers_without_a_session_get_no_events(client: Redis) -> None:
-    view = NowView(MadeUpReader(make_now()), PageRenderer("1").render_parts)
-    async with open_page(client, view) as page, page.browser() as browser:
-        assert (await browser.get("/ui/events")).status in {303, 401, 403}

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jinja2 import UndefinedError
 
 from nbstream.page.foreign_text import visible_text
 from nbstream.page.rendering import (
@@ -70,13 +69,6 @@ def test_lines_that_others_wrote_stay_lines_and_are_harmless() -> None:
 )
 def test_a_probability_near_its_ends_is_not_rounded_to_them(probability: float, shown: str) -> None:
     assert format_probability(probability) == shown
-
-
-def test_an_unknown_value_fails() -> None:
-    renderer = PageRenderer("1")
-    template = renderer._environment.from_string("{{ no_such_value }}")
-    with pytest.raises(UndefinedError):
-        template.render()
 
 
 async def test_all_templates_are_compiled_beside_the_loop_before_anybody_asks(

@@ -33,7 +33,6 @@ from nbstream.page.teaching_view import (
     MAX_LISTED,
     TeachingSummary,
     TeachingView,
-    page_of_changes,
     summarize_teaching,
 )
 from nbstream.page.tokens_view import TokensView
@@ -488,14 +487,6 @@ def change(
     )
 
 
-def test_nothing_taught_is_an_empty_summary() -> None:
-    summary = summarize_teaching([], NOON)
-
-    assert len(summary.days) == DAYS
-    assert not any(day.taken_back or sum(day.learned.values()) for day in summary.days)
-    assert not [*summary.teachers, *summary.contradictions, *summary.disputes, *summary.bursts]
-
-
 def test_days_are_counted_by_class_the_oldest_first() -> None:
     changes = [
         change("ham"),
@@ -626,16 +617,3 @@ def test_a_folder_that_a_command_taught_is_no_burst() -> None:
     folder = [change("spam", at=NOON - number / 100, source=COMMAND_SOURCE) for number in range(ONE_SIDED_LESSONS)]
 
     assert not summarize_teaching([*folder, decided], NOON).bursts
-
-
-def test_pages_go_on_where_the_last_one_ended() -> None:
-    changes = [change(at=NOON - number) for number in range(5)]
-
-    first, rest = page_of_changes(changes, None, 2)
-    second, rest_of_second = page_of_changes(changes, rest, 2)
-    third, end = page_of_changes(changes, rest_of_second, 2)
-
-    assert [*first, *second, *third] == changes
-    assert end is None
-    assert page_of_changes(changes, None, 5)[1] is None
-    assert page_of_changes(changes, b"1-0", 2) == ([], None)

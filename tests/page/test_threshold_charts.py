@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.evaluation.tuning import LabelledSample, count_errors
-from nbstream.page.axes import log_odds, probability
+from nbstream.page.axes import log_odds
 from nbstream.page.threshold_charts import (
     Histogram,
     det_point,
@@ -172,17 +172,3 @@ def test_a_kept_budget_has_its_loss_below_what_was_allowed() -> None:
 
     ends = {name: float(path_of(root, f"line {name}").rpartition(" ")[2]) for name in ("lost", "allowed")}
     assert ends["allowed"] < ends["lost"]  # the higher, the smaller
-
-
-@given(st.floats(-36, 36))
-def test_log_odds_and_probabilities_go_both_ways(odds: float) -> None:
-    p = probability(odds)
-
-    assert 0 < p < 1
-    if abs(odds) < 30:
-        assert log_odds(p) == pytest.approx(odds, rel=1e-2, abs=1e-9)
-
-
-@pytest.mark.parametrize(("p", "odds"), [(0.0, -36), (1.0, 36), (math.inf, 36), (5e-324, -36), (0.5, 0)])
-def test_log_odds_are_bounded(p: float, odds: float) -> None:
-    assert log_odds(p) == odds

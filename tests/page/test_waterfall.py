@@ -119,21 +119,6 @@ def test_no_number_leaves_the_drawing(bounds: list[tuple[float, float]], low: fl
         assert 0 <= float(position) <= 100
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "ticks"),
-    [
-        (-10, 10, [-10, -5, 0, 5, 10]),
-        (-3, 1, [-3, -2, -1, 0, 1]),
-        (0, 130, [0, 50, 100]),
-        (5, 5, []),
-        (0, math.inf, []),
-        (math.nan, 1, []),
-    ],
-)
-def test_ticks_are_round_numbers(low: float, high: float, ticks: list[float]) -> None:
-    assert list(round_ticks(low, high)) == ticks
-
-
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
 def test_there_are_few_ticks_within_the_bounds(low: float, width: float) -> None:
     ticks = round_ticks(low, low + width)
