@@ -1,4 +1,4 @@
-"""Each view with 0, 10 and 100,000 remembered messages: reachable, readable by all, and within its window."""
+"""Each view with 0, 10 and 10,000 remembered messages: reachable, readable by all, and within its window."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.browser.conftest import OpenVisitor
 from tests.browser.site import Site
 from tests.browser.visitor import NARROW, Look, Visitor
 
-pytestmark = pytest.mark.timeout(300)  # some dozens of pages, and 100,000 messages are written first
+pytestmark = pytest.mark.timeout(300)  # some dozens of pages, and 10,000 messages are written first
 
 FURTHER_VIEWS = (
     "/ui/?span=week",
