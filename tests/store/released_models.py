@@ -16,6 +16,9 @@ from redis.asyncio import Redis
 
 from tests.letters import letters
 
+TOKENIZER = 5
+"""The version of the tokenizer that wrote it."""
+
 _FILE = Path(__file__).parent / "released" / "0.7.0.json"
 
 _SIGNATURE = b"DKIM-Signature: v=1; a=rsa-sha256; d=mail.example.org; s=s2026; h=From; bh=YWJj; b=ZGVm\n"

@@ -30,9 +30,8 @@ from nbstream.store.model import signature
 from nbstream.store.transfer import archive
 from nbstream.store.transfer.model_import import ModelImport, finish_import
 from nbstream.store.transfer.model_snapshot import ModelSnapshot
-from nbstream.tokens import TOKENIZER_VERSION
 from tests.conftest import RedisServer
-from tests.store.released_models import restore, taught
+from tests.store.released_models import TOKENIZER, restore, taught
 
 MODEL = "default"
 SETTINGS = config.load_settings(None)
@@ -40,9 +39,9 @@ SETTINGS = config.load_settings(None)
 
 @pytest.fixture(autouse=True)
 def next_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The program is one of the next tokenizer, which can migrate models of this one."""
-    monkeypatch.setattr(signature, "TOKENIZER_VERSION", TOKENIZER_VERSION + 1)
-    monkeypatch.setattr(signature, "FORMER_TOKENIZERS", (str(TOKENIZER_VERSION),))
+    """The program has the tokenizer after that of 0.7.0, and can migrate models of that one."""
+    monkeypatch.setattr(signature, "TOKENIZER_VERSION", TOKENIZER + 1)
+    monkeypatch.setattr(signature, "FORMER_TOKENIZERS", (str(TOKENIZER),))
 
 
 @pytest.fixture
@@ -242,7 +241,7 @@ async def test_an_export_of_the_older_version_can_be_imported(client: Redis) -> 
     await migrate(client, MODEL, time.time())
     file = await exported(client)
     await migrate_back(client, MODEL)
-    of_old = await exported(client, {**archive.archive_signature(), "tokenizer": str(TOKENIZER_VERSION)})
+    of_old = await exported(client, {**archive.archive_signature(), "tokenizer": str(TOKENIZER)})
 
     for stream in (file, of_old):
         await client.flushall()

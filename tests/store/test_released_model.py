@@ -1,6 +1,8 @@
-"""A model of the oldest published version, 0.7.0, is used by this version as if it had written the model."""
+"""A model of the oldest published version, 0.7.0, is used by this version, once it is migrated where need be."""
 
 from __future__ import annotations
+
+import time
 
 from redis.asyncio import Redis
 
@@ -9,13 +11,19 @@ from nbstream.assembly.filter import make_filter
 from nbstream.assembly.store import make_autolearn_model, make_model, make_recent_messages
 from nbstream.filter import LessonOutcome
 from nbstream.mail.message import Message
+from nbstream.store.migration import migrate
 from tests.store.released_models import autolearned, restore, taught
 
 SETTINGS = config.load_settings(None)
 
 
-async def test_what_it_learned_is_known_and_is_unlearned_exactly(client: Redis) -> None:
+async def restore_and_migrate(client: Redis) -> None:
     await restore(client)
+    await migrate(client, SETTINGS.model.name, time.time())
+
+
+async def test_what_it_learned_is_known_and_is_unlearned_exactly(client: Redis) -> None:
+    await restore_and_migrate(client)
     model = await make_model(SETTINGS, client).open()
     spam_filter = make_filter(SETTINGS, model, model)
 
@@ -32,7 +40,7 @@ async def test_what_it_learned_is_known_and_is_unlearned_exactly(client: Redis) 
 
 
 async def test_what_it_learned_without_people_is_known(client: Redis) -> None:
-    await restore(client)
+    await restore_and_migrate(client)
     layer = await make_autolearn_model(SETTINGS, client).open()
 
     entries = await layer.entries([Message.parse(raw).key for _, raw in autolearned()])
@@ -41,7 +49,7 @@ async def test_what_it_learned_without_people_is_known(client: Redis) -> None:
 
 
 async def test_what_it_remembered_can_be_taught_by_its_key(client: Redis) -> None:
-    await restore(client)
+    await restore_and_migrate(client)
     model = await make_model(SETTINGS, client).open()
     recent = make_recent_messages(SETTINGS, model)
 

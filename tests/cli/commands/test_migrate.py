@@ -12,16 +12,15 @@ from nbstream.cli.main import main
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.embedded.locks import lock_daemon
 from nbstream.store.model import signature
-from nbstream.tokens import TOKENIZER_VERSION
 from tests.conftest import RedisServer
-from tests.store.released_models import restore
+from tests.store.released_models import TOKENIZER, restore
 
 
 @pytest.fixture(autouse=True)
 def next_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The program is one of the next tokenizer, which can migrate models of this one."""
-    monkeypatch.setattr(signature, "TOKENIZER_VERSION", TOKENIZER_VERSION + 1)
-    monkeypatch.setattr(signature, "FORMER_TOKENIZERS", (str(TOKENIZER_VERSION),))
+    """The program has the tokenizer after that of 0.7.0, and can migrate models of that one."""
+    monkeypatch.setattr(signature, "TOKENIZER_VERSION", TOKENIZER + 1)
+    monkeypatch.setattr(signature, "FORMER_TOKENIZERS", (str(TOKENIZER),))
 
 
 @pytest.fixture
