@@ -13,7 +13,10 @@ import json
 import os
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from nbstream.server.connections import Connections, StreamConnection
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,8 +35,7 @@ class ControlListener:
 
     def __init__(self, handlers: Mapping[str, Callable[[], Awaitable[ControlAnswer]]]) -> None:
         self._handlers = handlers
-        self._server: asyncio.Server | None = None
-        self._busy: set[asyncio.Task[Any]] = set()
+        self._connections = Connections("control", _MAX_CONNECTIONS)
         self._path: Path | None = None
 
     async def start(self, state_dir: Path) -> None:
@@ -45,48 +47,52 @@ class ControlListener:
             with _short_socket_path(state_dir) as name:
                 listening.bind(name)
             self._path.chmod(0o600)  # nobody can connect yet, because nothing listens
-            self._server = await asyncio.start_unix_server(self._serve, sock=listening, limit=_MAX_WORD_BYTES)
+            make = partial(_ControlConnection, self._handlers)
+            await self._connections.listen_with_streams([listening], make, _MAX_WORD_BYTES)
         except BaseException:
             listening.close()
             raise
 
     async def close(self) -> None:
         """Stop listening; clients that still wait get no answer."""
-        if self._server is None or self._path is None:
+        if self._path is None:
             return
-        self._server.close()
         self._path.unlink(missing_ok=True)
-        for task in list(self._busy):
-            task.cancel()
-        if self._busy:
-            await asyncio.wait(self._busy)
+        self._connections.stop()
+        await self._connections.abort()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        if len(self._busy) >= _MAX_CONNECTIONS:
-            writer.close()
-            return
-        self._busy.add(task)
+
+class _ControlConnection(StreamConnection):
+    """The connection of one command, with one request."""
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Callable[[], Awaitable[ControlAnswer]]],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        super().__init__(reader, writer)
+        self._handlers = handlers
+
+    async def serve(self) -> None:
+        """Answer the request."""
         try:
-            # A line that is too long is a ValueError. Only ``close`` cancels, and waits for this task; Python 3.11
-            # logs a cancelled one as a fault.
-            with contextlib.suppress(OSError, TimeoutError, ValueError, asyncio.CancelledError):
-                await self._answer(reader, writer)
+            # A line that is too long is a ValueError.
+            with contextlib.suppress(OSError, TimeoutError, ValueError):
+                await self._answer()
         finally:
-            self._busy.discard(task)
-            writer.transport.abort()  # a close would wait for a client that does not take its answer
+            self.writer.transport.abort()  # a close would wait for a client that does not take its answer
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self) -> None:
         async with asyncio.timeout(_PEER_SECONDS):
-            word = await reader.readline()
+            word = await self.reader.readline()
         answer = self._handlers.get(word.decode("ascii", "replace").rstrip("\n"))
         if answer is None:
             return
-        writer.write(json.dumps(await answer()).encode() + b"\n")
-        writer.close()
+        self.writer.write(json.dumps(await answer()).encode() + b"\n")
+        self.writer.close()
         async with asyncio.timeout(_PEER_SECONDS):
-            await writer.wait_closed()
+            await self.writer.wait_closed()
 
 
 def ask_daemon(state_dir: Path, word: str, seconds: float) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from nbstream.mail.message import Message
 from nbstream.policy.envelope import NO_ADDRESSES, Addresses, head_of, make_envelope
 from nbstream.policy.lesson_source import Insistence
 from nbstream.policy.verdict import Verdict
+from nbstream.server.connections import Connections
 from nbstream.server.log_lines import log_lesson, log_message
 from nbstream.server.request_errors import REQUEST_ERRORS, is_request_error
 from nbstream.threads import in_thread_if_large
@@ -56,13 +57,9 @@ class MessageService:
         """Return a handler for one message, which goes by the runtime of now."""
         return MessageHandler(self._listener_name, self.runtime, self._observer)
 
-    def connected(self, accepted: bool) -> None:
-        """Report a client that connected to the listener, and was accepted or turned away."""
-        self._observer.connected(self._listener_name, accepted)
-
-    def disconnected(self) -> None:
-        """Report that the connection of a client that was accepted is closed."""
-        self._observer.disconnected(self._listener_name)
+    def connections(self, limit: int) -> Connections:
+        """Return the connections of the listener, at most ``limit`` of them; none is open yet."""
+        return Connections(self._listener_name, limit, self._observer)
 
     @property
     def teachers(self) -> Teachers:

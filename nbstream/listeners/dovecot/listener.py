@@ -17,6 +17,7 @@ import logging
 import select
 import time
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nbstream.listeners.dovecot.codec import ACCEPTED, REFUSED, ScriptParser, ScriptRefusal, ScriptRequest
@@ -24,9 +25,9 @@ from nbstream.listeners.dovecot.learner import SpoolLearner
 from nbstream.listeners.dovecot.spool import SpooledMessage
 from nbstream.logs import event_fields
 from nbstream.mail.lines import is_blank
+from nbstream.server.connections import StreamConnection
 from nbstream.server.limits import Reservation
 from nbstream.server.peers import Peer
-from nbstream.server.sockets import BACKLOG
 from nbstream.system_users import actor_of_system_user, peer_user
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ _FEEDBACK_ADDRESS = 1  # the place of the address among the arguments; the one b
 
 
 class DovecotListener:
-    """Accepts connections, and learns from the spool.
+    """Takes messages into the spool, and learns from it.
 
     ``trusted_users`` are the numbers of the system users who may name the user whose mail they report.
     """
@@ -60,23 +61,20 @@ class DovecotListener:
         message_service: MessageService,
         observer: SpoolMetrics,
     ) -> None:
-        self._limits = limits
+        self.limits = limits
         self._trusted_users = trusted_users
         self._spool = spool
-        self._bytes_in_flight = bytes_in_flight
+        self.bytes_in_flight = bytes_in_flight
         self._message_service = message_service
         self._observer = observer
         self._learner = SpoolLearner(spool, message_service, observer)
         self._learning: asyncio.Task[None] | None = None
-        self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self.connections = message_service.connections(limits.max_connections)
 
     async def start(self, *sockets: socket.socket) -> None:
-        """Serve on the socket, which has to be exactly one, and learn from the spool."""
-        (listening,) = sockets
-        self._server = await asyncio.start_unix_server(
-            self._serve, sock=listening, backlog=BACKLOG, limit=_READ_BYTES
-        )
+        """Serve on these sockets, and learn from the spool."""
+        make = partial(DovecotConnection, self)
+        await self.connections.listen_with_streams(sockets, make, _READ_BYTES, REFUSED)
         self._learning = asyncio.create_task(self._learner.run(), name="spool: learning")
 
     def apply(self, runtime: Runtime) -> None:
@@ -85,88 +83,20 @@ class DovecotListener:
 
     async def drain(self, seconds: float) -> None:
         """Stop accepting, finish what is in hand within ``seconds``, then close; what waits stays in the spool."""
-        if self._server is not None:
-            self._server.close()
         self._learner.drain()
-        under_way = {*self._connections, *([self._learning] if self._learning else ())}
-        if under_way:
-            _, late = await asyncio.wait(under_way, timeout=seconds)
-            for task in late:
-                task.cancel()
-            if late:
-                _log.warning("dovecot: work under way did not finish in %g s", seconds)
-                await asyncio.wait(late)
+        await asyncio.gather(self.connections.drain(seconds), self._end_learning(seconds))
         await self._spool.close()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        is_admitted = len(self._connections) < self._limits.max_connections
-        self._message_service.connected(accepted=is_admitted)
-        if not is_admitted:
-            writer.write(REFUSED)
-            writer.close()
+    async def _end_learning(self, seconds: float) -> None:
+        if self._learning is None:
             return
-        self._connections.add(task)
-        try:
-            # Only a drain cancels, and waits for this task; Python 3.11 logs a cancelled one as a fault.
-            with suppress(ConnectionError, asyncio.CancelledError):
-                await self._answer(reader, writer)
-        except Exception as error:  # noqa: BLE001 - a fault with one client must not stop the others
-            _log.error("dovecot: a message failed: %s", error, exc_info=True)
-        finally:
-            self._connections.discard(task)
-            self._message_service.disconnected()
-            writer.transport.abort()  # a close would wait for a client that does not take its answer
+        _, late = await asyncio.wait({self._learning}, timeout=seconds)
+        if late:
+            _log.warning("dovecot: learning did not finish in %g s", seconds)
+            self._learning.cancel()
+            await asyncio.wait(late)
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        started = time.perf_counter()
-        descriptor = writer.get_extra_info("socket").fileno()
-        user = peer_user(descriptor)
-        parser = ScriptParser(self._limits.max_message_bytes)
-        reservation = Reservation(self._bytes_in_flight)
-        try:
-            try:
-                async with asyncio.timeout(self._limits.message_timeout_seconds):
-                    await self._receive(reader, parser, reservation)
-            except TimeoutError:
-                parser.refuse("the request is not complete in time")
-            event = parser.end()
-            if event is None:
-                return
-            if isinstance(event, ScriptRequest) and _has_hung_up(descriptor):
-                event = ScriptRefusal("the client is gone, and may have sent half a message")
-            answer = await self._answer_to(event, user, started)
-        finally:
-            reservation.release()
-        writer.write(answer)
-        writer.close()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_ANSWER_SECONDS):
-                await writer.wait_closed()
-
-    async def _receive(self, reader: asyncio.StreamReader, parser: ScriptParser, reservation: Reservation) -> None:
-        """Feed the parser until the client closes its side.
-
-        Raises ``TimeoutError``, and ``ConnectionError`` for a refused client that goes on sending.
-        """
-        received = 0
-        while True:
-            async with asyncio.timeout(self._limits.idle_timeout_seconds):
-                data = await reader.read(_READ_BYTES)
-            if not data:
-                return
-            received += len(data)
-            if received > self._limits.max_discarded_bytes + _READ_BYTES:
-                raise ConnectionAbortedError
-            if not parser.is_refused and not reservation.add(len(data)):
-                parser.refuse("there is too much mail at once")
-            if not parser.is_refused:
-                parser.feed(data)
-            if parser.is_refused:
-                reservation.release()
-
-    async def _answer_to(self, event: ScriptRequest | ScriptRefusal, user: int, started: float) -> bytes:
+    async def answer_to(self, event: ScriptRequest | ScriptRefusal, user: int, started: float) -> bytes:
         """Put the message into the spool, and return the answer."""
         if isinstance(event, ScriptRefusal):
             self._message_service.feedback_refused(why=event.text, fields={"peer": f"uid {user}"})
@@ -184,7 +114,7 @@ class DovecotListener:
             self._message_service.feedback_refused(label or "none", problem or "", {"actor": actor})
             return REFUSED
         try:
-            async with asyncio.timeout(self._limits.message_timeout_seconds):
+            async with asyncio.timeout(self.limits.message_timeout_seconds):
                 await self._spool.add(SpooledMessage(label, actor, int(time.time()), event.content))
         except OSError as error:  # also TimeoutError: the disk does not answer
             self._observer.spool_refused()
@@ -212,6 +142,74 @@ class DovecotListener:
         if named_user and user in self._trusted_users:
             return f"user {named_user}"
         return await asyncio.to_thread(actor_of_system_user, user)
+
+
+class DovecotConnection(StreamConnection):
+    """The connection of one script, with one message."""
+
+    def __init__(
+        self, listener: DovecotListener, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        super().__init__(reader, writer)
+        self._listener = listener
+
+    async def serve(self) -> None:
+        """Take one message, and answer."""
+        try:
+            with suppress(ConnectionError):
+                await self._answer()
+        except Exception as error:  # noqa: BLE001 - a fault with one client must not stop the others
+            _log.error("dovecot: a message failed: %s", error, exc_info=True)
+        finally:
+            self.writer.transport.abort()  # a close would wait for a client that does not take its answer
+
+    async def _answer(self) -> None:
+        limits, writer = self._listener.limits, self.writer
+        started = time.perf_counter()
+        descriptor = writer.get_extra_info("socket").fileno()
+        user = peer_user(descriptor)
+        parser = ScriptParser(limits.max_message_bytes)
+        reservation = Reservation(self._listener.bytes_in_flight)
+        try:
+            try:
+                async with asyncio.timeout(limits.message_timeout_seconds):
+                    await self._receive(parser, reservation)
+            except TimeoutError:
+                parser.refuse("the request is not complete in time")
+            event = parser.end()
+            if event is None:
+                return
+            if isinstance(event, ScriptRequest) and _has_hung_up(descriptor):
+                event = ScriptRefusal("the client is gone, and may have sent half a message")
+            answer = await self._listener.answer_to(event, user, started)
+        finally:
+            reservation.release()
+        writer.write(answer)
+        writer.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                await writer.wait_closed()
+
+    async def _receive(self, parser: ScriptParser, reservation: Reservation) -> None:
+        """Feed the parser until the client closes its side.
+
+        Raises ``TimeoutError``, and ``ConnectionError`` for a refused client that goes on sending.
+        """
+        received, limits = 0, self._listener.limits
+        while True:
+            async with asyncio.timeout(limits.idle_timeout_seconds):
+                data = await self.reader.read(_READ_BYTES)
+            if not data:
+                return
+            received += len(data)
+            if received > limits.max_discarded_bytes + _READ_BYTES:
+                raise ConnectionAbortedError
+            if not parser.is_refused and not reservation.add(len(data)):
+                parser.refuse("there is too much mail at once")
+            if not parser.is_refused:
+                parser.feed(data)
+            if parser.is_refused:
+                reservation.release()
 
 
 def _has_hung_up(descriptor: int) -> bool:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from nbstream.listeners.http.responses import refusal_response
-from nbstream.server.sockets import BACKLOG
+from nbstream.server.connections import RefusingProtocol
 from nbstream.wire.api_json import HttpProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    import socket
+    from collections.abc import Awaitable, Callable, Iterable
 
     from nbstream.listeners.http.access import HeaderFields
+    from nbstream.server.connections import Connections
 
 _log = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ class HttpConnection(web.RequestHandler):
         server: web.Server,
         seconds: float,
         active_requests: ActiveRequests,
-        on_disconnected: Callable[[], object],
+        connections: Connections,
     ) -> None:
         super().__init__(
             server,
@@ -100,7 +101,7 @@ class HttpConnection(web.RequestHandler):
         )
         self._idle_seconds = seconds
         self._active_requests = active_requests
-        self._on_disconnected = on_disconnected
+        self._connections = connections
         self._deadline_timer: asyncio.TimerHandle | None = None
         self._is_stream = False
         self.lost = asyncio.Event()
@@ -108,12 +109,13 @@ class HttpConnection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to wait for the first request."""
         super().connection_made(transport)
+        self._connections.opened(self)
         self.request_ended()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Stop the timer; a request that is being answered continues to its end."""
         self._cancel_deadline()
-        self._on_disconnected()
+        self._connections.closed(self)
         super().connection_lost(exc)
 
     def request_began(self) -> None:
@@ -133,6 +135,16 @@ class HttpConnection(web.RequestHandler):
             self.transport.abort()
         super().force_close()
 
+    def close_if_idle(self) -> None:
+        """Close the connection, for the daemon drains, unless a request is being answered."""
+        if self not in self._active_requests:
+            self.force_close()
+
+    def abort(self) -> None:
+        """Drop the connection."""
+        if self.transport is not None:
+            self.transport.abort()
+
     def request_ended(self) -> None:
         """Note that the answer is ready: the client has the idle time to read it and to send the next request."""
         self._active_requests.discard(self)
@@ -149,8 +161,7 @@ class HttpConnection(web.RequestHandler):
 
     def _abort_idle(self) -> None:
         _log.debug("http: no request came in time")
-        if self.transport is not None:
-            self.transport.abort()
+        self.abort()
 
     def handle_error(
         self,
@@ -195,47 +206,34 @@ class _SmallReads(asyncio.BufferedProtocol):
 
 
 class HttpConnections:
-    """Answers requests with ``serve`` on a listening socket, on a bounded number of connections.
+    """Answers requests with ``serve`` on a listening socket, on the connections of the listener.
 
-    ``on_connected`` is called for each client, with True where there was room for it, and ``on_disconnected``
-    where there was, when it is gone.
+    The protocol is that of aiohttp, with an end of its own: a drain waits for answers, and not for connections.
     """
 
     def __init__(
         self,
         serve: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
-        limit: int,
         seconds: float,
-        on_connected: Callable[[bool], object],
-        on_disconnected: Callable[[], object],
+        connections: Connections,
     ) -> None:
         self._serve = serve
-        self._limit = limit
         self._idle_seconds = seconds
-        self._on_connected = on_connected
-        self._on_disconnected = on_disconnected
+        self._connections = connections
         self._active_requests = ActiveRequests()
         self._buffer = bytearray(_READ_BYTES)
-        self._listening: asyncio.Server | None = None
         self._server: web.Server | None = None
 
-    async def start(self, listening: socket.socket) -> None:
-        """Serve on this socket."""
+    async def start(self, sockets: Iterable[socket.socket]) -> None:
+        """Serve on these sockets."""
         self._server = web.Server(self._serve)
-        loop = asyncio.get_running_loop()
-        options: Mapping[str, Any] = {"sock": listening, "backlog": BACKLOG}
-        if listening.family == socket.AF_UNIX:
-            self._listening = await loop.create_unix_server(self._accept, **options)
-        else:
-            self._listening = await loop.create_server(self._accept, **options)
+        await self._connections.listen(sockets, self._accept)
 
     def _accept(self) -> asyncio.BaseProtocol:
-        server = self._server
-        has_room = server is not None and len(server.connections) < self._limit
-        self._on_connected(has_room)
-        if server is None or not has_room:
-            return _RefusingProtocol()
-        connection = HttpConnection(server, self._idle_seconds, self._active_requests, self._on_disconnected)
+        if not self._connections.admit():
+            return RefusingProtocol(_TOO_MANY_RESPONSE)
+        assert self._server is not None
+        connection = HttpConnection(self._server, self._idle_seconds, self._active_requests, self._connections)
         return _SmallReads(connection, self._buffer)
 
     @property
@@ -245,27 +243,12 @@ class HttpConnections:
 
     async def drain(self, seconds: float) -> None:
         """Stop accepting, let active requests finish within ``seconds``, then close all connections."""
-        if self._listening is not None:
-            self._listening.close()
-        server = self._server
-        if server is not None:
-            self._active_requests.draining = True
-            for connection in server.connections:
-                if connection not in self._active_requests:
-                    connection.force_close()
-            try:
-                async with asyncio.timeout(seconds):
-                    await self._active_requests.idle.wait()
-            except TimeoutError:
-                _log.warning("http: requests in flight did not finish in %g s", seconds)
-            await server.shutdown(_CLOSE_SECONDS)
-
-
-class _RefusingProtocol(asyncio.Protocol):
-    """Answers a connection with one refusal and closes it."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Write the refusal and close."""
-        writable = cast("asyncio.Transport", transport)  # uvloop's transport is not one by its type
-        writable.write(_TOO_MANY_RESPONSE)
-        writable.close()
+        self._active_requests.draining = True
+        self._connections.stop()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._active_requests.idle.wait()
+        except TimeoutError:
+            _log.warning("http: requests in flight did not finish in %g s", seconds)
+        if self._server is not None:
+            await self._server.shutdown(_CLOSE_SECONDS)

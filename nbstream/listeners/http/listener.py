@@ -13,6 +13,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from aiohttp import HttpVersion11, web
@@ -30,6 +31,7 @@ from nbstream.listeners.http.connections import HttpConnection, HttpConnections,
 from nbstream.listeners.http.responses import FAULT, RequestRefused, error_problem, json_response, refusal_response
 from nbstream.listeners.http.route_table import RouteTable
 from nbstream.logs import event_fields
+from nbstream.server.connections import Connections
 from nbstream.server.limits import ListenerLimits
 from nbstream.server.peers import Peer
 from nbstream.server.request_errors import is_request_error
@@ -167,21 +169,14 @@ class HttpListener:
         self._limits = limits or ListenerLimits()
         self._message_service = message_service
         self._page = page
-        self._is_unix_socket = False
         self._routes = RouteTable(routes)
-        self._connections = HttpConnections(
-            self._serve,
-            self._limits.max_connections,
-            self._limits.idle_timeout_seconds,
-            message_service.connected if message_service else lambda _: None,
-            message_service.disconnected if message_service else lambda: None,
-        )
+        make = message_service.connections if message_service else partial(Connections, "metrics")
+        self._connections = make(self._limits.max_connections)
+        self._server = HttpConnections(self._serve, self._limits.idle_timeout_seconds, self._connections)
 
     async def start(self, *sockets: socket.socket) -> None:
-        """Serve on the socket, which has to be exactly one."""
-        (listening,) = sockets
-        self._is_unix_socket = listening.family == socket.AF_UNIX
-        await self._connections.start(listening)
+        """Serve on these sockets."""
+        await self._server.start(sockets)
         if self._page is not None:
             self._page.prepare()
 
@@ -193,12 +188,12 @@ class HttpListener:
     @property
     def busy(self) -> bool:
         """Whether a request is being answered."""
-        return self._connections.busy
+        return self._server.busy
 
     async def drain(self, seconds: float) -> None:
         """Stop accepting, let active requests finish within ``seconds``, then close all connections."""
         try:
-            await self._connections.drain(seconds)
+            await self._server.drain(seconds)
         finally:
             if self._page is not None:
                 await self._page.close()
@@ -241,7 +236,7 @@ class HttpListener:
         raise refused
 
     def _peer(self, request: web.BaseRequest) -> Peer:
-        return Peer(None if self._is_unix_socket else request.remote or "")
+        return Peer(None if self._connections.is_unix_socket else request.remote or "")
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         connection = request.protocol

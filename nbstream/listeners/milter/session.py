@@ -45,12 +45,13 @@ from nbstream.listeners.milter.replies import (
     RefusalReply,
     SkipReply,
 )
-from nbstream.server.peers import Peer
+from nbstream.server.connections import StreamConnection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nbstream.listeners.milter.answers import MilterAnswers
+    from nbstream.server.connections import Connections
     from nbstream.server.limits import BytesInFlight, ListenerLimits
 
 
@@ -59,7 +60,6 @@ _log = logging.getLogger(__name__)
 _READ_BYTES = 32 * 1024  # the shortest commands in so many bytes take 8 ms to be parsed
 _EVENTS_PER_STEP = 500  # the shortest commands take some ms
 _MAX_TEXT_CHARACTERS = 1000  # of a macro or an address; those of real mail servers are much shorter
-_UNKNOWN_HOST = "unknown"
 
 _ACTIONS = (
     MilterActions.ADDHDRS | MilterActions.CHGHDRS | MilterActions.SETSYMLIST | MilterActions.QUARANTINE
@@ -86,14 +86,14 @@ class _ProtocolBroken(Exception):
     """The mail server broke the protocol."""
 
 
-class MilterSession:
+class MilterSession(StreamConnection):
     """The session of one connection."""
 
     def __init__(
         self, listener: MilterListenerState, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
+        super().__init__(reader, writer)
         self._listener = listener
-        self._reader, self._writer = reader, writer
         self._parser = MilterParser()
         self._pending_bytes = 0
         self._options: MilterOptions | None = None
@@ -103,7 +103,7 @@ class MilterSession:
         self._content_deadline = 0.0
         self._ended = False
 
-    async def run(self) -> None:
+    async def serve(self) -> None:
         """Serve until one side ends the connection. Raises nothing but cancellation."""
         try:
             while not self._ended and (data := await self._read()):
@@ -112,7 +112,7 @@ class MilterSession:
                 await asyncio.sleep(0)  # what is here already is read without a wait, and others want to run
         except TimeoutError:
             _log.info("milter: a mail server was silent for too long, or sent no whole message in time")
-            self.abort()
+            self.writer.transport.abort()
         except ConnectionError:
             _log.info("milter: a mail server went away")
         except _ProtocolBroken as broken:
@@ -120,16 +120,12 @@ class MilterSession:
         finally:
             self._drop_message()
             self._count_pending_bytes(0)
-            self._writer.close()
+            self.writer.close()
 
     def close_if_idle(self) -> None:
         """Close the connection, for the daemon drains, unless a message is under way."""
         if self._message is None:
-            self._writer.close()
-
-    def abort(self) -> None:
-        """Drop the connection."""
-        self._writer.transport.abort()
+            self.writer.close()
 
     async def _read(self) -> bytes:
         seconds = self._listener.limits.idle_timeout_seconds
@@ -138,7 +134,7 @@ class MilterSession:
             if seconds <= 0:  # a read of what is here already does not wait, and would never time out
                 raise TimeoutError
         async with asyncio.timeout(seconds):
-            return await self._reader.read(_READ_BYTES)
+            return await self.reader.read(_READ_BYTES)
 
     def _count_pending_bytes(self, count: int) -> None:
         """Count the bytes of an unfinished command among those in flight."""
@@ -168,7 +164,7 @@ class MilterSession:
             await self._send(answer or [ContinueReply()])
         if isinstance(event, MilterMessageEnd):
             self._drop_message()
-        self._ended |= self._listener.draining and self._message is None
+        self._ended |= self._listener.connections.draining and self._message is None
 
     async def _negotiate(self, offer: MilterOptions) -> None:
         self._drop_message()
@@ -268,7 +264,8 @@ class MilterSession:
     async def _answer(self, message: MilterMessage, options: MilterOptions) -> Sequence[MilterReply]:
         """Return the replies to the end of a message, and ask for patience meanwhile."""
         sender = MilterSender(self._client, self._user, self._queue_id)
-        answer = asyncio.create_task(self._listener.answers.answer(message, sender, self._peer(), options))
+        peer = self._listener.connections.peer_of(self.writer.transport)
+        answer = asyncio.create_task(self._listener.answers.answer(message, sender, peer, options))
         try:
             while not (await asyncio.wait({answer}, timeout=self._listener.progress_seconds))[0]:
                 with suppress(ConnectionError):
@@ -281,19 +278,13 @@ class MilterSession:
     async def _send(self, answer: Sequence[MilterReply]) -> None:
         self._write(b"".join(reply.render() for reply in answer))
         async with asyncio.timeout(self._listener.limits.message_timeout_seconds):
-            await self._writer.drain()
+            await self.writer.drain()
 
     def _write(self, data: bytes) -> None:
         """Write to an open connection. Raises ``ConnectionError``, where uvloop would raise a ``RuntimeError``."""
-        if self._writer.is_closing():
+        if self.writer.is_closing():
             raise ConnectionResetError
-        self._writer.write(data)
-
-    def _peer(self) -> Peer:
-        if self._listener.is_unix_socket:
-            return Peer()
-        name = self._writer.get_extra_info("peername")  # uvloop has no address of a client that has disconnected
-        return Peer(str(name[0]) if isinstance(name, tuple) and name else _UNKNOWN_HOST)
+        self.writer.write(data)
 
 
 def _address(given: str) -> str:
@@ -322,9 +313,8 @@ class MilterListenerState:
     ``progress_seconds`` is the pause between two requests for patience while a message is worked on.
     """
 
+    connections: Connections
     limits: ListenerLimits
     bytes_in_flight: BytesInFlight
     answers: MilterAnswers
     progress_seconds: float = PROGRESS_SECONDS
-    is_unix_socket: bool = False
-    draining: bool = False

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import ssl
 
     from nbstream.listeners.smtp.listener_state import SmtpOptions
+    from nbstream.server.connections import Connections
     from nbstream.server.limits import ListenerLimits
     from nbstream.wire.smtp_reply import SmtpReply
 
@@ -45,7 +46,7 @@ class SmtpConnection(AiosmtpdConnection):
     ident = "ESMTP nbstream"
     """The words of the greeting after the name of the host."""
 
-    def __init__(self, limits: ListenerLimits, options: SmtpOptions, *, is_unix_socket: bool) -> None:
+    def __init__(self, limits: ListenerLimits, options: SmtpOptions, connections: Connections) -> None:
         super().__init__(
             handler=None,
             hostname=options.hostname,
@@ -61,7 +62,7 @@ class SmtpConnection(AiosmtpdConnection):
         self._message_timeout_seconds = limits.message_timeout_seconds
         self._unsent_replies, self._last_reply_at = b"", 0.0
         self._listener_name = options.listener_name
-        self._is_unix_socket = is_unix_socket
+        self._connections = connections
         self._peer = Peer("")
         self._is_encrypted = False
         self._awaits_handshake = False
@@ -69,8 +70,7 @@ class SmtpConnection(AiosmtpdConnection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Note who the client is."""
-        name = transport.get_extra_info("peername")
-        self._peer = Peer(None if self._is_unix_socket else str(name[0]) if isinstance(name, tuple) else "")
+        self._peer = self._connections.peer_of(transport)
         self._allow_one_message()
         super().connection_made(transport)
 

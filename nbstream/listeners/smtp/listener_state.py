@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from nbstream.listeners.smtp.settings import TlsMode
-from nbstream.server.limits import BytesInFlight
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from nbstream.delivery.next_hop import NextHop
     from nbstream.listeners.smtp.delivery import Delivery
+    from nbstream.server.connections import Connections
     from nbstream.server.feedback_mailbox import FeedbackMailbox
-    from nbstream.server.limits import ListenerLimits
+    from nbstream.server.limits import BytesInFlight, ListenerLimits
     from nbstream.server.peers import Network, Teachers
 
 
@@ -51,50 +50,13 @@ class MessageHandlers:
     tls_context: ssl.SSLContext | None = None
 
 
-class OpenSession(Protocol):
-    """A session as the listener sees it."""
-
-    def close_if_idle(self) -> None:
-        """Close the connection now unless a message is under way."""
-
-    def abort(self) -> None:
-        """Drop the connection."""
-
-
+@dataclass(slots=True)
 class SmtpListenerState:
-    """The shared state; ``message_handlers`` are those of the next transaction.
+    """The shared state; ``message_handlers`` are those of the next transaction."""
 
-    ``on_closed`` is called when the connection of a session is closed.
-    """
-
-    def __init__(
-        self,
-        limits: ListenerLimits,
-        options: SmtpOptions,
-        bytes_in_flight: BytesInFlight,
-        next_hop: NextHop,
-        message_handlers: MessageHandlers,
-        on_closed: Callable[[], object],
-    ) -> None:
-        self.limits = limits
-        self.options = options
-        self.next_hop = next_hop
-        self.message_handlers = message_handlers
-        self.bytes_in_flight = bytes_in_flight
-        self.sessions: set[OpenSession] = set()
-        self.draining = False
-        self._on_closed = on_closed
-        self.no_sessions = asyncio.Event()
-
-    def session_opened(self, session: OpenSession) -> None:
-        """A session has begun."""
-        self.sessions.add(session)
-        self.no_sessions.clear()
-
-    def session_closed(self, session: OpenSession) -> None:
-        """The connection of a session is closed."""
-        if session in self.sessions:
-            self.sessions.remove(session)
-            self._on_closed()
-        if not self.sessions:
-            self.no_sessions.set()
+    connections: Connections
+    limits: ListenerLimits
+    options: SmtpOptions
+    bytes_in_flight: BytesInFlight
+    next_hop: NextHop
+    message_handlers: MessageHandlers

@@ -52,8 +52,8 @@ class SmtpSession(SmtpConnection):
     no_hello_reply = smtp_replies.NO_HELO
     """The reply to MAIL before the client has introduced itself."""
 
-    def __init__(self, listener: SmtpListenerState, *, is_unix_socket: bool = False) -> None:
-        super().__init__(listener.limits, listener.options, is_unix_socket=is_unix_socket)
+    def __init__(self, listener: SmtpListenerState) -> None:
+        super().__init__(listener.limits, listener.options, listener.connections)
         self._listener = listener
         self._forwarded: dict[str, str] | None = None
         self._mail: MailTransaction | None = None
@@ -63,13 +63,13 @@ class SmtpSession(SmtpConnection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin a session."""
-        self._listener.session_opened(self)
+        self._listener.connections.opened(self)
         super().connection_made(transport)
 
     def connection_lost(self, error: Exception | None) -> None:
         """End the session; aiosmtpd cancels its task."""
         super().connection_lost(error)
-        self._listener.session_closed(self)
+        self._listener.connections.closed(self)
 
     async def session_begins(self) -> None:
         """Begin TLS where it comes before everything else."""
@@ -84,7 +84,7 @@ class SmtpSession(SmtpConnection):
         except ConnectionError as error:
             _log.info("%s: %s", self._listener_name, error, extra=event_fields(peer=str(self._peer)))
             # Where the client went away during the handshake, uvloop does not say that the connection is lost.
-            self._listener.session_closed(self)
+            self._listener.connections.closed(self)
             raise
 
     async def session_ended(self) -> None:
@@ -97,7 +97,7 @@ class SmtpSession(SmtpConnection):
             self._close_for_shutdown()
 
     def _close_if_draining(self) -> None:
-        if self._listener.draining:
+        if self._listener.connections.draining:
             self._close_for_shutdown()
 
     async def handle_exception(self, error: Exception) -> str:
@@ -234,7 +234,7 @@ class SmtpSession(SmtpConnection):
 
     async def smtp_MAIL(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """MAIL: open the next hop's transaction; its refusal is the reply."""
-        if self._listener.draining:
+        if self._listener.connections.draining:
             self._close_for_shutdown()
             return
         await self._send_reply(await self._begin_mail(arg), grouped=True)

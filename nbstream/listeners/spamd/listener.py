@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from typing import TYPE_CHECKING, cast
 
 from nbstream.listeners.spamd.codec import (
@@ -25,19 +24,18 @@ from nbstream.listeners.spamd.codec import (
 )
 from nbstream.listeners.spamd.handler import SpamdHandler
 from nbstream.mail.lines import ContentBuffer
-from nbstream.server.limits import BytesInFlight, Reservation
-from nbstream.server.peers import Peer
-from nbstream.server.sockets import BACKLOG
+from nbstream.server.limits import Reservation
 
 if TYPE_CHECKING:
-    from nbstream.server.limits import ListenerLimits
+    import socket
+
+    from nbstream.server.limits import BytesInFlight, ListenerLimits
     from nbstream.server.message_service import MessageService
     from nbstream.server.runtime import Runtime
 
 _log = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 10.0  # for a refused client to read the reason
-_UNKNOWN_HOST = "unknown"
 _BUSY = SpamdRefusal(EX_UNAVAILABLE, "Service Unavailable: too many connections")
 _CLOSING = SpamdRefusal(EX_UNAVAILABLE, "Service Unavailable: closing down")
 _NO_MEMORY = SpamdRefusal(EX_TEMPFAIL, "Too much mail at once, please try again later")
@@ -45,75 +43,28 @@ _SILENT = SpamdRefusal(EX_TIMEOUT, "Timeout: the request is not complete")
 
 
 class SpamdListener:
-    """Accepts connections, and limits their number and their bytes in memory."""
+    """Answers requests, and limits their bytes in memory."""
 
     def __init__(
         self, limits: ListenerLimits, bytes_in_flight: BytesInFlight, message_service: MessageService
     ) -> None:
         self.limits = limits
         self.handler = SpamdHandler(message_service)
-        self.connections: set[SpamdConnection] = set()
+        self.connections = message_service.connections(limits.max_connections)
         self.bytes_in_flight = bytes_in_flight
-        self.is_unix_socket = False
         self._message_service = message_service
-        self._draining = False
-        self._admitted_count = 0
-        self._server: asyncio.Server | None = None
-        self._no_connections = asyncio.Event()
-        self._no_connections.set()
 
     async def start(self, *sockets: socket.socket) -> None:
-        """Serve on the socket, which has to be exactly one."""
-        (listening,) = sockets
-        loop = asyncio.get_running_loop()
-        self.is_unix_socket = listening.family == socket.AF_UNIX
-        create = loop.create_unix_server if self.is_unix_socket else loop.create_server
-        self._server = await create(lambda: SpamdConnection(self), sock=listening, backlog=BACKLOG)
+        """Serve on these sockets."""
+        await self.connections.listen(sockets, lambda: SpamdConnection(self))
 
     def apply(self, runtime: Runtime) -> None:
         """Use ``runtime`` from the next request on."""
         self._message_service.apply(runtime)
 
-    def admit(self, connection: SpamdConnection) -> SpamdRefusal | None:
-        """Add a connection, and return the refusal if it may not send a request."""
-        self.connections.add(connection)
-        self._no_connections.clear()
-        refusal = (
-            _CLOSING if self._draining else _BUSY if self._admitted_count >= self.limits.max_connections else None
-        )
-        self._message_service.connected(accepted=refusal is None)
-        self._admitted_count += refusal is None
-        return refusal
-
-    @property
-    def is_crowded(self) -> bool:
-        """Whether there are too many connections even of clients that only read their refusal."""
-        return len(self.connections) - self._admitted_count > self.limits.max_connections
-
-    def connection_closed(self, connection: SpamdConnection) -> None:
-        """Remove a connection that is closed and whose work is finished."""
-        self.connections.discard(connection)
-        if connection.admitted:
-            self._admitted_count -= 1
-            self._message_service.disconnected()
-        if not self.connections:
-            self._no_connections.set()
-
     async def drain(self, seconds: float) -> None:
         """Stop accepting, let active requests finish within ``seconds``, then close all connections."""
-        self._draining = True
-        if self._server is not None:
-            self._server.close()
-        for connection in list(self.connections):
-            connection.close_if_idle()
-        try:
-            async with asyncio.timeout(seconds):
-                await self._no_connections.wait()
-        except TimeoutError:
-            _log.warning("spamd: requests under way did not finish in %g s", seconds)
-        for connection in list(self.connections):
-            connection.abort()
-        await self._no_connections.wait()  # cancelled tasks need a moment to end
+        await self.connections.drain(seconds)
 
 
 class SpamdConnection(asyncio.Protocol):
@@ -124,7 +75,6 @@ class SpamdConnection(asyncio.Protocol):
         self._parser = SpamdParser(listener.limits.max_message_bytes)
         self._received_bytes = 0
         self._reservation = Reservation(listener.bytes_in_flight)
-        self.admitted = False
         self._client_closed = self._answer_sent = self._disconnected = False
         self._refusal: SpamdRefusal | None = None
         self._answer_task: asyncio.Task[bytes] | None = None
@@ -134,13 +84,14 @@ class SpamdConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the request, or refuse the connection."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's transport does not inherit from it
-        refusal = self._listener.admit(self)
-        self.admitted = refusal is None
-        if refusal:
-            self._send_answer(refusal.render(), more_may_come=not self._listener.is_crowded)
-        else:
+        connections = self._listener.connections
+        if connections.admit():
+            connections.opened(self)
             self._deadline = asyncio.get_running_loop().time() + self._listener.limits.message_timeout_seconds
             self._wait_for_data()
+        else:
+            may_stay = connections.refused(self)
+            self._send_answer((_CLOSING if connections.draining else _BUSY).render(), more_may_come=may_stay)
 
     def data_received(self, data: bytes) -> None:
         """Parse more of the request, or discard the bytes after a refusal."""
@@ -246,15 +197,8 @@ class SpamdConnection(asyncio.Protocol):
                 content.append(piece)
                 await asyncio.sleep(0)  # other tasks run between two pieces
             body = content.take()
-        return await self._listener.handler.handle(request, body, self._peer())
-
-    def _peer(self) -> Peer:
-        if self._listener.is_unix_socket:
-            return Peer()
-        name = self._transport.get_extra_info(
-            "peername"
-        )  # uvloop has no address of a client that has disconnected
-        return Peer(str(name[0]) if isinstance(name, tuple) and name else _UNKNOWN_HOST)
+        peer = self._listener.connections.peer_of(self._transport)
+        return await self._listener.handler.handle(request, body, peer)
 
     def _send_answer(self, answer: bytes, *, more_may_come: bool) -> None:
         """Send the only answer of the connection.
@@ -276,4 +220,4 @@ class SpamdConnection(asyncio.Protocol):
     def _close_if_done(self) -> None:
         if self._disconnected and self._answer_task is None:
             self._reservation.release()
-            self._listener.connection_closed(self)
+            self._listener.connections.closed(self)

@@ -30,8 +30,7 @@ _listener = MilterListener(
 
 
 async def _wait_until_idle() -> None:
-    while tasks := list(_listener.sessions.values()):
-        await asyncio.wait(tasks)
+    await _listener.connections.wait_closed()
 
 
 _fuzzed = FuzzedListener(asyncio.Runner(), _listener, _wait_until_idle)

@@ -101,12 +101,11 @@ class _Server:
             ),
             DaemonMetrics.create(PYTHON).delivery,
         )
-        self._state = listener.state
+        self._connections = listener.connections
         self.fuzzed = FuzzedListener(runner, listener, self._wait_until_idle)
 
     async def _wait_until_idle(self) -> None:
-        if self._state.sessions:
-            await self._state.no_sessions.wait()
+        await self._connections.wait_closed()
 
 
 _runner = asyncio.Runner()

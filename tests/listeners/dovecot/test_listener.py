@@ -264,7 +264,7 @@ async def test_a_client_that_leaves_at_any_byte_has_reported_nothing(
         writer.write(data[:length])
         await writer.drain()
         writer.transport.abort() if abruptly else writer.close()
-    await until(lambda: not dovecot.listener._connections)
+    await until(lambda: not dovecot.listener.connections)
 
     assert dovecot.metric("nbstream_spool_messages_total", outcome="spooled") == 0
     assert await dovecot.send(data) == TAKEN

@@ -139,7 +139,7 @@ class RunningMilter:
 
     async def wait_until_idle(self) -> None:
         """Return when no connection is left, and check that no bytes are reserved then."""
-        await until(lambda: not self.listener.sessions)
+        await until(lambda: not self.listener.connections)
         assert self.listener.state.bytes_in_flight.reserved == 0
         assert self.metric("nbstream_connections_open", listener="milter") == 0
 

@@ -262,7 +262,7 @@ async def test_a_mail_server_that_never_reads_is_disconnected_and_its_replies_fi
             while True:
                 server.send(wire.negotiation() * 1000)
                 await server.writer.drain()
-                assert session._writer.transport.get_write_buffer_size() < 1 << 20  # nobody else knows it
+                assert session.writer.transport.get_write_buffer_size() < 1 << 20  # nobody else knows it
 
         with pytest.raises(ConnectionError):
             async with asyncio.timeout(DEADLINE_SECONDS):
@@ -271,8 +271,8 @@ async def test_a_mail_server_that_never_reads_is_disconnected_and_its_replies_fi
 
 
 async def opened_sessions(milter: RunningMilter) -> list[MilterSession]:
-    await until(lambda: bool(milter.listener.sessions))
-    return list(milter.listener.sessions)
+    await until(lambda: bool(milter.listener.connections))
+    return [session for session in milter.listener.connections if isinstance(session, MilterSession)]
 
 
 async def test_a_message_that_trickles_in_has_one_deadline_for_all_of_it(client: Redis) -> None:
@@ -324,7 +324,7 @@ async def test_a_drain_does_not_wait_for_a_message_that_is_given_up(milter: Runn
     server = await milter.server()
     await waits_for_content(server, milter)
     draining = asyncio.create_task(milter.listener.drain(2 * DEADLINE_SECONDS))
-    await until(lambda: milter.listener.state.draining)
+    await until(lambda: milter.listener.connections.draining)
 
     server.send(wire.ABORT)
 
@@ -355,7 +355,7 @@ async def test_a_drain_cancels_a_check_that_does_not_end(milter: RunningMilter) 
 
 async def test_a_session_ends_with_its_task(milter: RunningMilter) -> None:
     await milter.server()
-    (session,) = milter.listener.sessions
+    (session,) = milter.listener.connections
 
     assert isinstance(session, MilterSession)
     session.abort()

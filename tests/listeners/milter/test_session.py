@@ -12,6 +12,7 @@ import uvloop
 from nbstream.listeners.milter.answers import MilterAnswers
 from nbstream.listeners.milter.replies import ContinueReply, MilterReply
 from nbstream.listeners.milter.session import MilterListenerState, MilterSession
+from nbstream.server.connections import Connections
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from tests.listeners.milter import milter_frames as wire
 from tests.waiting import DEADLINE_SECONDS, until
@@ -40,13 +41,17 @@ async def leave_while_a_message_is_worked_on() -> bool:
     """Whether the work was finished; the session ends without an exception."""
     answers = SlowAnswers()
     state = MilterListenerState(
-        ListenerLimits(), BytesInFlight(1 << 20), cast("MilterAnswers", answers), progress_seconds=0
+        Connections("milter", 1),
+        ListenerLimits(),
+        BytesInFlight(1 << 20),
+        cast("MilterAnswers", answers),
+        progress_seconds=0,
     )
     sessions: list[asyncio.Task[None]] = []
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         answers.has_left = writer.is_closing
-        sessions.append(asyncio.get_running_loop().create_task(MilterSession(state, reader, writer).run()))
+        sessions.append(asyncio.get_running_loop().create_task(MilterSession(state, reader, writer).serve()))
 
     async with asyncio.timeout(DEADLINE_SECONDS), await asyncio.start_server(accept, "127.0.0.1", 0) as server:
         _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())

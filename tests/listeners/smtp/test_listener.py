@@ -192,7 +192,7 @@ async def test_connections_over_the_limit_get_a_421(client: Redis, tmp_path: Pat
         assert (await (await smtp.talk()).ended()).startswith(b"421 4.3.2")
 
         await first.say("QUIT")
-        await until(lambda: not smtp.listener.state.sessions)
+        await until(lambda: not smtp.listener.connections)
         assert (await (await smtp.talk()).hello()).startswith("250-")
         assert smtp.metric("nbstream_connections_open", listener="smtp") == 1
         assert smtp.metric("nbstream_connections_total", listener="smtp", outcome="accepted") == 2
@@ -224,7 +224,7 @@ async def test_an_idle_client_is_closed(client: Redis, tmp_path: Path) -> None:
         await dialogue.begin()
 
         assert await dialogue.ended() == b""
-        await until(lambda: not smtp.listener.state.sessions)
+        await until(lambda: not smtp.listener.connections)
 
 
 @pytest.mark.parametrize("data", [b"x", b"NOOP\r\n"], ids=["message", "commands"])
@@ -244,7 +244,7 @@ async def test_a_client_that_is_never_silent_and_sends_no_whole_message_is_disco
 
         await asyncio.wait([end])
         end.exception()  # it may have been reset
-        await until(lambda: not smtp.listener.state.sessions)
+        await until(lambda: not smtp.listener.connections)
         assert smtp.listener.state.bytes_in_flight.reserved == 0
 
 
@@ -252,7 +252,7 @@ async def test_after_a_message_a_client_has_the_whole_time_for_the_next_one(clie
     async with open_smtp_listener(client, tmp_path / "m") as smtp:
         dialogue = await smtp.talk()
         await dialogue.hello()
-        (session,) = smtp.listener.state.sessions
+        (session,) = smtp.listener.connections
         assert isinstance(session, SmtpSession)
         before = session.last_deadline
         for line in ("NOOP", "RSET", "MAIL FROM:<from@example.org>", "RCPT TO:<to@example.org>", "DATA"):
@@ -535,7 +535,7 @@ async def test_draining_waits_no_longer_than_the_given_time(smtp: RunningSmtp) -
 
     await smtp.listener.drain(0.05)
 
-    await until(lambda: not smtp.listener.state.sessions)
+    await until(lambda: not smtp.listener.connections)
     assert smtp.delivered() == []
 
 
@@ -564,7 +564,7 @@ async def test_a_client_that_closes_its_side_early_is_let_go(smtp: RunningSmtp, 
 
     await dialogue.ended()
 
-    await until(lambda: not smtp.listener.state.sessions)
+    await until(lambda: not smtp.listener.connections)
     assert smtp.listener.state.bytes_in_flight.reserved == 0
     assert smtp.delivered() == []
 
@@ -576,8 +576,8 @@ async def test_a_client_that_reads_nothing_is_dropped(client: Redis, tmp_path: P
         transport.pause_reading()
         dialogue.writer.write(b"HELP\r\n" * 300_000)
 
-        await until(lambda: bool(smtp.listener.state.sessions))
-        await until(lambda: not smtp.listener.state.sessions)
+        await until(lambda: bool(smtp.listener.connections))
+        await until(lambda: not smtp.listener.connections)
         transport.abort()
 
 
@@ -607,7 +607,7 @@ async def test_a_message_that_never_ends_is_cut_off(client: Redis, tmp_path: Pat
 
         with suppress(ConnectionError):
             assert (await dialogue.ended()).startswith(b"552 5.3.4")
-        await until(lambda: not smtp.listener.state.sessions)
+        await until(lambda: not smtp.listener.connections)
 
 
 async def test_while_draining_no_new_message_begins(smtp: RunningSmtp) -> None:
@@ -615,7 +615,7 @@ async def test_while_draining_no_new_message_begins(smtp: RunningSmtp) -> None:
     await busy.hello()
     await busy.say("MAIL FROM:<a@b>")
     draining = asyncio.create_task(smtp.listener.drain(20))
-    await until(lambda: smtp.listener.state.draining)
+    await until(lambda: smtp.listener.connections.draining)
 
     assert (await busy.say("RSET")).startswith("250")
 
@@ -646,7 +646,7 @@ async def test_commands_that_come_together_are_answered_together(
     monkeypatch.setattr("nbstream.listeners.smtp.connection._TOGETHER_SECONDS", math.inf)
     dialogue = await smtp.talk()
     await dialogue.hello()
-    (session,) = smtp.listener.state.sessions
+    (session,) = smtp.listener.connections
     assert isinstance(session, SmtpSession)
     said: list[bytes] = []
     write = session._writer.write
@@ -691,7 +691,7 @@ async def test_a_reply_that_took_its_time_does_not_wait_for_the_next(
 async def test_grouped_replies_are_sent_before_the_listener_closes(smtp: RunningSmtp) -> None:
     dialogue = await smtp.talk()
     await dialogue.hello()
-    smtp.listener.state.draining = True
+    smtp.listener.connections.draining = True
 
     dialogue.writer.write(b"RCPT TO:<to@example.org>\r\nMAIL FROM:<from@example.org>\r\nNOOP\r\n")
 

@@ -117,7 +117,7 @@ async def test_what_comes_in_place_of_a_handshake_ends_the_connection(
             rest = await dialogue.ended()
 
             assert b"250" not in rest
-            await until(lambda: not smtp.listener.state.sessions)
+            await until(lambda: not smtp.listener.connections)
 
 
 def client_hello(context: ssl.SSLContext) -> bytes:
@@ -159,13 +159,13 @@ def test_a_client_that_leaves_in_the_handshake_leaves_its_place(
                 assert (await stream.readline()).startswith(b"220 ")
                 writer.write(b"STARTTLS\r\n")
                 assert (await stream.readline()).startswith(b"220 2.0.0")
-            await until(lambda: bool(listener.state.sessions))
+            await until(lambda: bool(listener.connections))
             if begins:
                 writer.write(client_hello(ssl.create_default_context()))
             if is_aborted:
                 leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.close()
-        await until(lambda: not listener.state.sessions)
+        await until(lambda: not listener.connections)
         await listener.drain(0)
 
     with make_runner() as runner:
@@ -183,7 +183,7 @@ async def test_a_drain_puts_no_words_into_a_handshake(
         dialogue = await (smtp.talk() if mode is TlsMode.IMPLICIT else plain(smtp))
         if mode is TlsMode.MAY:
             assert (await dialogue.say("STARTTLS")).startswith("220")
-        await until(lambda: bool(smtp.listener.state.sessions))
+        await until(lambda: bool(smtp.listener.connections))
 
         await smtp.listener.drain(1)
 
@@ -200,12 +200,12 @@ async def test_a_handshake_has_a_deadline(
     ) as smtp:
         dialogue = await smtp.talk()
         dialogue.writer.write(sent)
-        await until(lambda: bool(smtp.listener.state.sessions))
+        await until(lambda: bool(smtp.listener.connections))
         turned_away = await smtp.talk()
 
         assert await turned_away.ended() == b""  # a handshake is a connection; without TLS there are no words
         await dialogue.ended()
-        await until(lambda: not smtp.listener.state.sessions)
+        await until(lambda: not smtp.listener.connections)
 
 
 async def test_a_handshake_may_come_byte_by_byte(
@@ -247,7 +247,7 @@ async def test_within_tls_a_client_that_reads_nothing_is_dropped(
         transport.pause_reading()
         dialogue.writer.write(b"HELP\r\n" * 100_000)
 
-        await until(lambda: smtp.listener.state.sessions == set())
+        await until(lambda: not smtp.listener.connections)
         assert not transport.is_closing()  # it has not left by itself
         transport.abort()
 
@@ -261,7 +261,7 @@ async def test_versions_below_1_2_are_refused(client: Redis, tmp_path: Path, cer
         context.maximum_version = ssl.TLSVersion.TLSv1_1
         with pytest.raises((ssl.SSLError, ConnectionError)):
             await asyncio.open_connection(smtp.host, smtp.port, ssl=context)
-        await until(lambda: not smtp.listener.state.sessions)
+        await until(lambda: not smtp.listener.connections)
 
 
 async def test_a_reload_shows_the_new_certificate_to_the_next_client(

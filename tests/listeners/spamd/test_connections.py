@@ -13,6 +13,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.listeners.spamd import listener
+from nbstream.listeners.spamd.listener import SpamdConnection
 from tests.listeners.spamd.spamd_listener import HAM, SPAM, RunningSpamdListener, open_spamd, request, tell
 from tests.mutation import mutations
 from tests.waiting import DEADLINE_SECONDS, until
@@ -339,6 +340,7 @@ async def test_a_request_aborted_before_its_work_begins_leaves_nothing(client: R
         await until(lambda: bool(spamd.listener.connections))
         (connection,) = spamd.listener.connections
 
+        assert isinstance(connection, SpamdConnection)
         connection.data_received(request("CHECK"))
         connection.abort()
 
