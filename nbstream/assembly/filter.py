@@ -59,7 +59,7 @@ def make_filter(  # noqa: PLR0913 - most have a default, and are named where the
         calibration=calibration.Calibration(library=engine.native_library),
         model=model,
         counts=counts,
-        observer=observer or filter_.SilentObserver(),
+        observer=observer or filter_.FilterObserver(),
         checked_messages=checked_messages,
         autolearn_layer=autolearn_layer,
         check_queue=check_queue,

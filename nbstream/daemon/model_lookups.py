@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.daemon.model_findings import budget_findings, learned_findings
-from nbstream.filter.message_record import MessageRecord, find_message_record
+from nbstream.filter.filter import MessageRecord, find_message_record
 from nbstream.findings import Severity
 from nbstream.policy.verdict import ModelState
 from nbstream.wire.api_json import ModelStatus

@@ -15,7 +15,6 @@ from nbstream.filter.parts import (
     FilterObserver,
     FilterParts,
     RememberingObserver,
-    SilentObserver,
 )
 from nbstream.filter.results import Check, CheckSeconds, Contradiction, FilterPolicy, Lesson, LessonOutcome
 from nbstream.filter.scorer import CheckQueue
@@ -42,7 +41,6 @@ __all__ = [
     "LessonOutcome",
     "LessonStore",
     "RememberingObserver",
-    "SilentObserver",
     "TokenizedMessage",
     "describe_known_messages",
     "describe_lesson",

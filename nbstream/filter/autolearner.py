@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.bayes.lesson_weight import grown_lesson_weight
 from nbstream.errors import NbstreamError
-from nbstream.filter.parts import SilentObserver
+from nbstream.filter.parts import FilterObserver
 from nbstream.filter.sources import AUTOLEARN_SOURCE
 from nbstream.policy.autolearn import MAX_LEAD, WEIGHT_SHARE, is_balanced
 from nbstream.store.cancellation import stop_if_cancelled
@@ -71,7 +71,7 @@ class AutolearnReconciler:
             await self._layer.withdraw(message_key)
 
 
-class Autolearner(SilentObserver):
+class Autolearner(FilterObserver):
     """Learns the messages of which a check is sure. It is an observer of the filter.
 
     ``taught_model`` is the model that people teach, and ``scorer`` scores over its counts alone.

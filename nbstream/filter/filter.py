@@ -1,4 +1,4 @@
-"""The filter with its three verbs: check, learn and unlearn."""
+"""The filter with its three verbs, check, learn and unlearn, and the explanation of a message by its id."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.bayes.counts import CLASSES
@@ -27,10 +27,14 @@ if TYPE_CHECKING:
     from nbstream.filter.lesson_plan import PlannedLesson
     from nbstream.filter.parts import FilterParts
     from nbstream.filter.results import Check, FilterPolicy
+    from nbstream.filter.scorer import Scorer
+    from nbstream.filter.sources import LessonStore
     from nbstream.mail.message import Message
     from nbstream.policy.envelope import BuildEnvelope
+    from nbstream.policy.explanation import Explanation
     from nbstream.policy.recipient_rules import RecipientTreatment
     from nbstream.store.model.ledger import LedgerEntry
+    from nbstream.store.recent.checked_messages import RecentMessages
     from nbstream.tokens.tokenizer import TakenApart
 
 _THREAD_BYTES = 64 * 1024
@@ -301,3 +305,39 @@ class Filter:
         started = time.perf_counter()
         taken = self.parts.tokenizer.take_apart(message)
         return taken, CheckSeconds(started - requested, time.perf_counter() - started)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRecord:
+    """The two explanations of a message, and what is stored of it.
+
+    ``checked`` is the message as it was checked, ``entry`` its ledger entry. At least one of them is there. An
+    entry that ``has_most_weight`` cannot be insisted on.
+    """
+
+    id: str
+    explanation_now: Explanation
+    explanation_at_check: Explanation | None
+    checked: CheckedMessage | None
+    entry: LedgerEntry | None
+    has_most_weight: bool = False
+
+
+async def find_message_record(
+    message_key: str, checked_messages: RecentMessages, model: LessonStore, scorer: Scorer
+) -> MessageRecord | None:
+    """Return what is remembered and learned of a message, with its explanation by ``scorer`` now.
+
+    Returns None for a message that is neither remembered nor learned. Raises ``StoreUnavailable``.
+    """
+    checked, explanation = await checked_messages.recall_with_explanation(message_key) or (None, None)
+    entry = await model.entry(message_key)
+    if checked:
+        tokens = checked.tokens
+    elif entry:
+        tokens = Tokens.from_all(entry.tokens)
+    else:
+        return None
+    check = await scorer.check_now(message_key, tokens)
+    has_most_weight = entry is not None and scorer.has_most_weight(entry)
+    return MessageRecord(message_key, check.explain(time.time()), explanation, checked, entry, has_most_weight)

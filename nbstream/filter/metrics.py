@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import Counter, Histogram
 
+from nbstream.filter.parts import FilterObserver
 from nbstream.logs import event_fields
 from nbstream.policy.bursts import WINDOW_SECONDS, BurstDetector, BurstKind
 from nbstream.policy.lesson_source import LessonSource
@@ -28,8 +29,8 @@ _PROBABILITY_BUCKETS = (0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.
 _log = logging.getLogger(__name__)
 
 
-class FilterMetrics:
-    """Counts what the filter (``FilterObserver``) and the autolearner do, and feedback that listeners refuse."""
+class FilterMetrics(FilterObserver):
+    """Counts what the filter and the autolearner do, and feedback that listeners refuse."""
 
     def __init__(self, registry: MetricsRegistry) -> None:
         self._feedback = Counter(

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from nbstream.filter.message_counts import HalfLifeMonitor
 from nbstream.filter.scorer import Scorer
@@ -25,47 +25,29 @@ if TYPE_CHECKING:
     from nbstream.tokens.tokenizer import Tokenizer, Tokens
 
 
-class FilterObserver(Protocol):
-    """Receives what the filter reports while it works; metrics are one of the observers."""
+class FilterObserver:
+    """Receives what the filter reports while it works; each observer overrides what it wants to know."""
 
     def checked(
         self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
     ) -> None:
-        """Report that one message with these tokens was checked.
+        """Note that one message with these tokens was checked.
 
         ``build_envelope`` builds what is known of its envelope, None where nobody knows anything; it takes time
         that a check does not have, so an observer calls it later.
         """
 
     def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
-        """Report feedback for one message that was taken or changed nothing."""
+        """Note feedback for one message that was taken or changed nothing."""
 
     def feedback_failed(self, label: str | None, source: str) -> None:
-        """Report feedback for one message that could not be stored."""
+        """Note feedback for one message that could not be stored."""
 
     def store_refused(self) -> None:
-        """Report that Redis could be reached but refused to write the feedback for one message."""
+        """Note that Redis could be reached but refused to write the feedback for one message."""
 
 
-class SilentObserver:
-    """An observer that reports to nobody."""
-
-    def checked(
-        self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
-    ) -> None:
-        """Report nothing."""
-
-    def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
-        """Report nothing."""
-
-    def feedback_failed(self, label: str | None, source: str) -> None:
-        """Report nothing."""
-
-    def store_refused(self) -> None:
-        """Report nothing."""
-
-
-class CompositeObserver:
+class CompositeObserver(FilterObserver):
     """Passes each report on to several observers, in their order."""
 
     def __init__(self, *observers: FilterObserver) -> None:
@@ -94,7 +76,7 @@ class CompositeObserver:
             observer.store_refused()
 
 
-class RememberingObserver(SilentObserver):
+class RememberingObserver(FilterObserver):
     """Remembers each checked message together with its explanation and its envelope."""
 
     def __init__(self, remember: Callable[[CheckedMessage, BuildExplanation, BuildEnvelope | None], None]) -> None:
@@ -108,7 +90,7 @@ class RememberingObserver(SilentObserver):
         self._remember(checked, check.explain, build_envelope)
 
 
-class CountingObserver(SilentObserver):
+class CountingObserver(FilterObserver):
     """Counts each check; ``count`` is called with the verdict and with how long the check took, in seconds."""
 
     def __init__(self, count: Callable[[Verdict, float], None]) -> None:
@@ -137,7 +119,7 @@ class FilterParts:
     calibration: Calibration
     model: LessonStore
     counts: CountSource
-    observer: FilterObserver = field(default_factory=SilentObserver)
+    observer: FilterObserver = field(default_factory=FilterObserver)
     checked_messages: RecentMessages | None = None
     clock: Callable[[], float] = time.time
     autolearn_layer: AutolearnLayer | None = None

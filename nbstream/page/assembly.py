@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.delivery.next_hop import NextHop
     from nbstream.delivery.quarantine import Quarantine
-    from nbstream.filter.message_record import MessageRecord
-    from nbstream.filter.preview import HypotheticalCounts
+    from nbstream.filter.filter import MessageRecord
     from nbstream.filter.scorer import Scorer
+    from nbstream.filter.undo import HypotheticalCounts
     from nbstream.listeners.http.access import PasswordCheck
     from nbstream.listeners.http.settings import HttpListenerSettings
     from nbstream.metrics.registry import MetricsRegistry

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from nbstream.delivery.quarantine import QuarantineNote
     from nbstream.delivery.quarantine_text import ShownText
     from nbstream.filter import LearnableMessage, Lesson
-    from nbstream.filter.message_record import MessageRecord
+    from nbstream.filter.filter import MessageRecord
     from nbstream.page.lists import FindRows
     from nbstream.page.quarantine_view import PageQuarantine, QuarantinedMail
     from nbstream.page.requests import Answer, PageRequest

@@ -23,9 +23,8 @@ from nbstream.page.teaching_view import MILLISECOND, ChangeSelection, form_time
 from nbstream.store.undo import TooManyChanges, selected_changes
 
 if TYPE_CHECKING:
-    from nbstream.filter.preview import HypotheticalCounts
     from nbstream.filter.scorer import Scorer
-    from nbstream.filter.undo import ChangeOutcome, UndoSummary
+    from nbstream.filter.undo import ChangeOutcome, HypotheticalCounts, UndoSummary
     from nbstream.page.lists import FindRows
     from nbstream.store.model.history import HistorySelection
     from nbstream.store.model.model import Model

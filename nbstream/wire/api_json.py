@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nbstream.bayes.clues import Clue
-    from nbstream.filter.message_record import MessageRecord
+    from nbstream.filter.filter import MessageRecord
     from nbstream.filter.results import Check, Lesson
     from nbstream.policy.explanation import Explanation
     from nbstream.policy.verdict import ModelState, Thresholds

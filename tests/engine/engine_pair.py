@@ -18,7 +18,7 @@ from nbstream.bayes.table_counts import TableCounts
 from nbstream.config import Settings
 from nbstream.engine.choice import LIBRARY_FILE, PYTHON, Engine, choose_engine
 from nbstream.engine.table import TableFunctions
-from nbstream.filter import Filter, SilentObserver
+from nbstream.filter import Filter, FilterObserver
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
 from nbstream.policy.message_reader import MessageReader
@@ -57,7 +57,7 @@ class Difference:
     native: str
 
 
-class _Checked(SilentObserver):
+class _Checked(FilterObserver):
     """Notes the tokens of the last check."""
 
     tokens: Tokens | None = None

@@ -16,7 +16,6 @@ from nbstream.filter import (
     FilterObserver,
     FilterParts,
     FilterPolicy,
-    SilentObserver,
 )
 from nbstream.filter.sources import LessonStore
 from nbstream.mail.message import Message
@@ -43,7 +42,7 @@ def make_filter(
         calibration=Calibration(),
         model=model,
         counts=counts or model,
-        observer=observer or SilentObserver(),
+        observer=observer or FilterObserver(),
         checked_messages=checked_messages,
         check_queue=check_queue,
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.filter import Check, CheckSeconds, SilentObserver
+from nbstream.filter import Check, CheckSeconds, FilterObserver
 from nbstream.mail.message import Message
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.envelope import BuildEnvelope
@@ -22,7 +22,7 @@ from tests.filter.filters import PRIZE, make_filter, with_parts
 NEVER_SPAM = ThresholdPolicy(0.5, 0.999)
 
 
-class Reports(SilentObserver):
+class Reports(FilterObserver):
     """The checks that were reported."""
 
     def __init__(self) -> None:

@@ -23,10 +23,10 @@ from nbstream.filter import (
     CheckQueue,
     CheckSeconds,
     CompositeObserver,
+    FilterObserver,
     Lesson,
     LessonOutcome,
     RememberingObserver,
-    SilentObserver,
 )
 from nbstream.mail.message import Message
 from nbstream.policy.envelope import BuildEnvelope
@@ -48,7 +48,7 @@ from tests.store.mirror.mirrors import running
 from tests.store.proxy import Fate, LosesOneReply, Proxy
 
 
-class Recorder(SilentObserver):
+class Recorder(FilterObserver):
     """An observer that keeps what is reported."""
 
     def __init__(self) -> None:

@@ -19,9 +19,9 @@ from nbstream.bayes.half_life import MAX_COUNT, HalfLife
 from nbstream.bayes.multinomial import TokenCounts
 from nbstream.errors import CountsFull
 from nbstream.filter import Filter, FilterParts, FilterPolicy, LessonOutcome
-from nbstream.filter.preview import HypotheticalCounts
 from nbstream.filter.scorer import Scorer
 from nbstream.filter.sources import CountSource
+from nbstream.filter.undo import HypotheticalCounts
 from nbstream.mail.message import Message
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.server.smtp_replies import error_reply

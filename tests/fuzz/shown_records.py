@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, cast
 
-from nbstream.filter.message_record import MessageRecord
+from nbstream.filter.filter import MessageRecord
 from nbstream.listeners.http.access import Role
 from nbstream.page.message_view import MessageLookups, MessageView
 from nbstream.page.messages_view import MessagesView

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.filter import Check, CheckSeconds, Filter, SilentObserver
+from nbstream.filter import Check, CheckSeconds, Filter, FilterObserver
 from nbstream.policy.actions import Action, ActionKind
 from nbstream.policy.envelope import MAX_RECIPIENTS, BuildEnvelope, Envelope
 from nbstream.policy.header import HeaderPolicy
@@ -29,7 +29,7 @@ QUARANTINE = ActionsSettings(**dict.fromkeys(("ham", "unsure", "spam", "reject")
 QUARANTINE_ALL = RecipientRules.build(ThresholdPolicy(), QUARANTINE)
 
 
-class Envelopes(SilentObserver):
+class Envelopes(FilterObserver):
     """The envelopes of the checks that were reported."""
 
     def __init__(self) -> None:

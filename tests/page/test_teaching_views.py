@@ -21,8 +21,8 @@ from nbstream.bayes.clues import NamedCounts
 from nbstream.bayes.counts import ClassCounts, Totals
 from nbstream.config import Settings
 from nbstream.errors import StoreUnavailable
-from nbstream.filter.preview import HypotheticalCounts
 from nbstream.filter.scorer import Scorer
+from nbstream.filter.undo import HypotheticalCounts
 from nbstream.listeners.http.access import Role
 from nbstream.mail.message import Message
 from nbstream.page import teaching_view, tokens_view, undo_view

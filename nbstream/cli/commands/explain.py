@@ -27,7 +27,7 @@ from nbstream.cli.clue_table import TableStyle, render_summary, render_table
 from nbstream.cli.exit_codes import exit_code
 from nbstream.cli.terminal import local_time, print_error, printable
 from nbstream.errors import InputError
-from nbstream.filter.message_record import MessageRecord, find_message_record
+from nbstream.filter.filter import MessageRecord, find_message_record
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.wire import api_json

@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from nbstream.bayes.counts import Totals
     from nbstream.config import Settings
     from nbstream.errors import StoreIncompatible
-    from nbstream.filter.preview import HypotheticalCounts
     from nbstream.filter.scorer import Scorer
-    from nbstream.filter.undo import ChangeOutcome, UndoSummary
+    from nbstream.filter.undo import ChangeOutcome, HypotheticalCounts, UndoSummary
     from nbstream.store.model.model import Model
     from nbstream.store.undo import UndoableChange
 

@@ -16,7 +16,7 @@ from nbstream.listeners.http.route_table import last_segment
 from nbstream.wire import api_json
 
 if TYPE_CHECKING:
-    from nbstream.filter.message_record import MessageRecord
+    from nbstream.filter.filter import MessageRecord
     from nbstream.listeners.http.bodies import BodyReader
     from nbstream.mail.message import Message
     from nbstream.server.message_service import MessageHandler, MessageService

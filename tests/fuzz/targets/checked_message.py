@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from nbstream.errors import StoreIncompatible
-from nbstream.filter.message_record import MessageRecord
+from nbstream.filter.filter import MessageRecord
 from nbstream.policy.explanation import CountedClue, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds
 from nbstream.store.recent import stored_form

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import Filter
-from nbstream.filter.message_record import MessageRecord
+from nbstream.filter.filter import MessageRecord
 from nbstream.listeners.http.api_v1 import ApiLookups, ApiV1
 from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.listener import HealthStatus, HttpListener, health_routes

@@ -7,7 +7,7 @@ import asyncio
 from redis.asyncio import Redis
 
 from nbstream.errors import StoreUnavailable
-from nbstream.filter import Check, CheckSeconds, FilterPolicy, SilentObserver
+from nbstream.filter import Check, CheckSeconds, FilterObserver, FilterPolicy
 from nbstream.mail.message import Message
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.envelope import BuildEnvelope
@@ -85,7 +85,7 @@ async def test_a_large_message_is_checked_and_a_larger_one_refused(
         assert (await worker.answer(raw=b"x" * 400_001))["error"] == "the message is larger than 400000 bytes"
 
 
-class CheckRecorder(SilentObserver):
+class CheckRecorder(FilterObserver):
     """Collects the checks that are reported."""
 
     def __init__(self) -> None:

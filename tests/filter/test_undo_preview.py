@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from redis.asyncio import Redis
 
@@ -13,8 +13,9 @@ from nbstream.bayes.classifier import Classifier
 from nbstream.bayes.counts import WEIGHT_ONE, ClassCounts, Totals
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.filter import FilterPolicy
-from nbstream.filter.preview import HypotheticalCounts, Preview, preview_verdicts
 from nbstream.filter.scorer import Scorer
+from nbstream.filter.sources import CountSource
+from nbstream.filter.undo import HypotheticalCounts, Preview, preview_verdicts
 from nbstream.mail.message import Message
 from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.thresholds import ThresholdPolicy
@@ -46,6 +47,10 @@ class Fixed:
         return FirstScores()
 
 
+def hypothetical(counts: Fixed) -> HypotheticalCounts:
+    return HypotheticalCounts(cast("CountSource", counts))
+
+
 def scorer(counts: HypotheticalCounts | Model) -> Scorer:
     return Scorer(Classifier(), Calibration(), counts, PARAMS)
 
@@ -63,7 +68,7 @@ async def test_a_removed_entry_is_subtracted_from_counts_sums_and_totals() -> No
     counts = ClassCounts()
     counts.add([b"w:a", b"w:b"], 1, WEIGHT_ONE, [(b"=x", 5)])
     counts.add([b"w:b", b"w:c"], 0, 7, [(b"=x", 3)])
-    supposed = HypotheticalCounts(Fixed(counts))
+    supposed = hypothetical(Fixed(counts))
 
     supposed.replace_entry(lesson("spam", b"w:a", b"w:b"), lesson("ham", b"w:d"))
 
@@ -76,7 +81,7 @@ async def test_a_removed_entry_is_subtracted_from_counts_sums_and_totals() -> No
 async def test_removing_and_adding_the_same_entry_changes_nothing() -> None:
     counts = ClassCounts()
     counts.add([b"w:a", b"w:b"], 1, WEIGHT_ONE)
-    supposed = HypotheticalCounts(Fixed(counts))
+    supposed = hypothetical(Fixed(counts))
 
     supposed.replace_entry(lesson("spam", b"w:a", b"w:n"), None)
     supposed.replace_entry(None, lesson("spam", b"w:a", b"w:n"))
@@ -88,7 +93,7 @@ async def test_more_changed_tokens_than_one_look_up_takes_are_all_counted() -> N
     many = tuple(b"w:%d" % n for n in range(4500))
     counts = ClassCounts()
     counts.add(many[:4000], 1, WEIGHT_ONE)
-    supposed = HypotheticalCounts(Fixed(counts))
+    supposed = hypothetical(Fixed(counts))
 
     supposed.replace_entry(lesson("spam", *many[:3500]), lesson("ham", *many[3000:]))
 
@@ -133,7 +138,7 @@ async def test_changed_verdicts_are_counted_by_old_and_new_verdict() -> None:
     poison = lesson("spam", b"b:good", *(b"b:fine%d" % n for n in range(3)))
     for _ in range(3000):
         counts.add(poison.tokens, 1, WEIGHT_ONE, poison.sums)
-    supposed = HypotheticalCounts(Fixed(counts))
+    supposed = hypothetical(Fixed(counts))
     for _ in range(3000):
         supposed.replace_entry(poison, None)
     good = [b"b:good", *(b"b:fine%d" % n for n in range(3))]
@@ -147,7 +152,7 @@ async def test_changed_verdicts_are_counted_by_old_and_new_verdict() -> None:
             checked("4", "spam", *bad),
             replace(checked("5", "spam", *good), policy="*@x.example"),  # decided by another policy
         ),
-        scorer(HypotheticalCounts(Fixed(counts))),
+        scorer(hypothetical(Fixed(counts))),
         scorer(supposed),
     )
 
@@ -159,11 +164,11 @@ async def test_what_else_was_learned_since_the_checks_changes_no_verdict() -> No
     for _ in range(400):
         counts.add([b"b:good"], 0, WEIGHT_ONE)
         counts.add([b"b:pills"], 1, WEIGHT_ONE)
-    nothing_changed = HypotheticalCounts(Fixed(counts))
+    nothing_changed = hypothetical(Fixed(counts))
 
     preview = await preview_verdicts(
         stream_of(checked("1", "ham", b"b:pills"), checked("2", "spam", b"b:good")),
-        scorer(HypotheticalCounts(Fixed(counts))),
+        scorer(hypothetical(Fixed(counts))),
         scorer(nothing_changed),
     )
 
@@ -171,6 +176,6 @@ async def test_what_else_was_learned_since_the_checks_changes_no_verdict() -> No
 
 
 async def test_without_remembered_messages_nothing_changes() -> None:
-    nobody = scorer(HypotheticalCounts(Fixed(ClassCounts())))
+    nobody = scorer(hypothetical(Fixed(ClassCounts())))
 
     assert await preview_verdicts(stream_of(), nobody, nobody) == Preview(0, {})
