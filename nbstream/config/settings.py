@@ -16,7 +16,6 @@ from pydantic import BeforeValidator, Field, PrivateAttr, Strict, ValidationInfo
 from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.delivery.settings import QuarantineSettings, RelaySettings, ServerNextHopSetting
 from nbstream.engine.choice import EngineChoice
-from nbstream.filter.settings import AuthservIds, AutolearnSettings
 from nbstream.listeners.dovecot.settings import DovecotListenerSettings
 from nbstream.listeners.http.settings import HttpListenerSettings, MetricsListenerSettings
 from nbstream.listeners.milter import MilterListenerSettings
@@ -27,6 +26,7 @@ from nbstream.logs import LogSettings
 from nbstream.policy import settings as inheritance
 from nbstream.policy.settings import (
     ActionsSettings,
+    AutolearnSettings,
     FeedbackSettings,
     HeadersSettings,
     RecipientRuleSettings,
@@ -34,7 +34,7 @@ from nbstream.policy.settings import (
     located_error,
 )
 from nbstream.server.settings import LimitsSettings
-from nbstream.settings.values import FilePath, Section, read_host_name
+from nbstream.settings.values import AuthservIds, FilePath, Section, read_host_name
 from nbstream.store.settings import MemorySettings, ModelSettings, RedisSettings
 
 _LEARNED_BYTES = 16 << 20  # of the spool: two segments of what was learned and is not removed yet

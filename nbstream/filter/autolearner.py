@@ -30,9 +30,9 @@ from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 if TYPE_CHECKING:
     from nbstream.filter.results import Check, CheckSeconds
     from nbstream.filter.scorer import Scorer
-    from nbstream.filter.settings import AutolearnSettings
     from nbstream.filter.sources import AutolearnLayer, LessonStore
     from nbstream.policy.envelope import BuildEnvelope
+    from nbstream.policy.settings import AutolearnSettings
     from nbstream.tokens.tokenizer import Tokens
 
 _log = logging.getLogger(__name__)

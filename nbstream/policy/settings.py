@@ -1,4 +1,4 @@
-"""The settings of what happens to mail: thresholds, actions, recipient rules, feedback, header fields.
+"""The settings of what happens to mail: thresholds, actions, recipient rules, feedback, fields, autolearning.
 
 What a recipient rule inherits from the top of the file, and what no rule may contain.
 
@@ -678,3 +678,19 @@ class HeadersSettings(Section):
                 "headers.fields: X-Spam-Flag, X-Spam-Status and X-Spam-Level are written and removed; where "
                 "own_field differs because a second nbstream runs too, give these fields other names as well"
             )
+
+
+class AutolearnSettings(Section):
+    """Autolearning: learning without people what a check is sure of, in a layer of its own."""
+
+    ham: Probability = 0.001
+    """A message with at most this P(spam) is learned as ham. It must be below ``verdict.unsure``."""
+
+    spam: Probability = 0.999
+    """A message with at least this P(spam) is learned as spam. It must be at least ``verdict.spam``."""
+
+    def label(self, probability: float) -> str | None:
+        """Return the label that a message with this P(spam) is learned as; None where the check is not sure."""
+        if probability >= self.spam:
+            return "spam"
+        return "ham" if probability <= self.ham else None

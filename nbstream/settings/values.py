@@ -231,3 +231,18 @@ def require_usable_certificate(certificate: Path, key: Path | None, setting: str
         ssl.create_default_context().load_cert_chain(certificate, key, password=lambda: "")
     except (OSError, ValueError):
         raise ValueError(f"must be the key of the certificate in {setting}, both in readable PEM files") from None
+
+
+_AUTHSERV_ID = re.compile(r"[^\s\x00-\x1f\x7f;()\"\\=/@,<>\[\]]{1,253}")
+
+
+def read_authserv_id(value: object) -> str:
+    """Read the identifier of a server in Authentication-Results (RFC 8601, section 2.5), in lower case."""
+    if not isinstance(value, str) or _AUTHSERV_ID.fullmatch(value) is None:
+        raise ValueError("must be the name that a server writes first in Authentication-Results: mx.example.org")
+    return value.lower()
+
+
+AuthservIds = Annotated[
+    tuple[Annotated[str, BeforeValidator(read_authserv_id)], ...], Strict(False), Field(max_length=100)
+]

@@ -20,9 +20,9 @@ from nbstream.config import Settings, find_config_file, load_settings, loading
 from nbstream.config.showing import show_defaults
 from nbstream.delivery.settings import MaildirNextHopSetting, ServerNextHopSetting
 from nbstream.errors import ConfigError
-from nbstream.filter.settings import AutolearnSettings
 from nbstream.listeners.stream import StreamListenerSettings
 from nbstream.logs import LogSettings
+from nbstream.policy.settings import AutolearnSettings
 from nbstream.settings import document
 from nbstream.settings.values import Section, read_address
 from nbstream.store.settings import MinLearnedSettings, RedisSettings

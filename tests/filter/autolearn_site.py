@@ -17,8 +17,8 @@ from nbstream.filter import (
     FilterPolicy,
 )
 from nbstream.filter.scorer import Scorer
-from nbstream.filter.settings import AutolearnSettings
 from nbstream.mail.message import Message
+from nbstream.policy.settings import AutolearnSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.model import Model

@@ -18,8 +18,8 @@ from nbstream.filter import (
     LessonOutcome,
 )
 from nbstream.filter.autolearner import MAX_QUEUED
-from nbstream.filter.settings import AutolearnSettings
 from nbstream.mail.message import Message
+from nbstream.policy.settings import AutolearnSettings
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.history import LessonNote
