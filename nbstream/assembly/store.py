@@ -160,7 +160,7 @@ def make_autolearn_model(settings: Settings, client: Redis, name: str | None = N
 def make_mirror(
     settings: Settings,
     clients: RedisClients,
-    model: Model | AutolearnModel,
+    model: Model,
     engine: Engine = PYTHON,
     shared_folder: Path | None = None,
 ) -> Mirror:

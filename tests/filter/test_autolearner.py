@@ -178,14 +178,20 @@ class Interrupted(AutolearnModel):
     lesson: asyncio.Task[object] | None = None
 
     async def commit_lesson(
-        self, message_key: str, old: LedgerEntry | None, new: LedgerEntry | None, note: LessonNote
+        self,
+        message_key: str,
+        old: LedgerEntry | None,
+        new: LedgerEntry | None,
+        note: LessonNote,
+        *,
+        waits_for_replicas: bool = True,
     ) -> bytes | LedgerConflict:
         """As a layer does, with a person in between."""
         speaks = self.lesson is None and new is not None
         if speaks and self.moment == "before":
             self.lesson = asyncio.create_task(self.person.learn(self.message, "ham", "test"))
             await self.lesson
-        change = await super().commit_lesson(message_key, old, new, note)
+        change = await super().commit_lesson(message_key, old, new, note, waits_for_replicas=waits_for_replicas)
         if speaks and self.moment == "after":
             self.lesson = asyncio.create_task(self.person.learn(self.message, "ham", "test"))
             await self.lesson

@@ -32,7 +32,7 @@ import asyncio
 import logging
 import time
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -44,12 +44,12 @@ from nbstream.store.model import ledger
 from nbstream.store.redis_errors import readable_replies
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from nbstream.store.mirror.mirror import Mirror
-    from nbstream.store.model.model import Eviction
+    from nbstream.store.model.model import Model
 
 _log = logging.getLogger(__name__)
 
@@ -67,27 +67,13 @@ _RETRY_SECONDS = 1.0  # short, because a flood goes on meanwhile
 _NOTHING_SECONDS = 10.0  # as after a failover, until the mirror has loaded what is left
 
 
-class EvictableModel(Protocol):
-    """A model, or a layer of one, from which tokens can be evicted. Its methods raise ``StoreUnavailable``."""
-
-    async def evict(
-        self, tokens: Sequence[bytes], counts: NDArray[np.int64], vocabulary: int | None
-    ) -> Eviction | None:
-        """Remove those ``tokens`` that still have these ``counts``; see ``Model.evict``."""
-
-    def ledger_tokens(self) -> AsyncIterator[list[bytes]]:
-        """The tokens of all live ledger entries, each packed as it is stored, a batch of entries at a time."""
-
-
 class Evictor:
     """Keeps the number of tokens in ``mirror``, which follows ``model``, within ``limit``.
 
     ``on_evicted`` is called at each step with the number of tokens that were forgotten.
     """
 
-    def __init__(
-        self, model: EvictableModel, mirror: Mirror, limit: int, on_evicted: Callable[[int], object]
-    ) -> None:
+    def __init__(self, model: Model, mirror: Mirror, limit: int, on_evicted: Callable[[int], object]) -> None:
         self._model = model
         self._mirror = mirror
         self._limit = limit

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from nbstream.bayes.counts import CountsView
     from nbstream.engine.table import Table, TableFunctions
     from nbstream.store.mirror.shared_counts import SharedCounts
-    from nbstream.store.model.autolearn_layer import AutolearnModel
     from nbstream.store.model.model import Model
 
 _log = logging.getLogger(__name__)
@@ -68,7 +67,7 @@ class Mirror:
 
     def __init__(
         self,
-        source: Model | AutolearnModel,
+        source: Model,
         timeout_seconds: float,
         before_connect: Callable[[], Awaitable[None]] | None = None,
         *,

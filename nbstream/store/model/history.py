@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nbstream.errors import StoreIncompatible
 from nbstream.store.cancellation import stop_if_cancelled
@@ -20,7 +20,7 @@ from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from redis.asyncio import Redis
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 UNDO_SOURCE = "undo"
 """The source with which the history notes that changes were undone."""
+
+_Entry: TypeAlias = "tuple[bytes, Mapping[bytes, bytes]]"
 
 _FORMER_PREFIX = b"former:"
 _STREAM_ID = re.compile(rb"[0-9]{1,20}-[0-9]{1,20}")
@@ -184,19 +186,8 @@ class History:
         async for record_id, fields in self._newest_entries(since, batch):
             yield read_change(record_id, fields)
 
-    async def _newest_entries(
-        self, since: float, batch: int = _BATCH
-    ) -> AsyncIterator[tuple[bytes, Mapping[bytes, bytes]]]:
-        newest: str | bytes = "+"
-        oldest = f"{max(0, round(since * 1000))}"
-        while True:
-            with store_errors():
-                entries: Any = await self._client.xrevrange(self._key, newest, oldest, count=batch)
-            for entry in entries:
-                yield entry
-            if len(entries) < batch:
-                return
-            newest = b"(" + entries[-1][0]
+    def _newest_entries(self, since: float, batch: int = _BATCH) -> AsyncIterator[_Entry]:
+        return _entries(self._client.xrevrange, self._key, b"+", b"%d" % max(0, round(since * 1000)), batch)
 
     async def has_removal(self, attempt: str) -> bool:
         """Whether one of the newest records is of the removal that ``LessonCommit.attempt`` identifies.
@@ -234,13 +225,14 @@ class History:
             return None
         written = id_milliseconds(entry.change)
         # The oldest first: a bulk run writes thousands of records within the time in which this one may be.
-        entries = self._oldest_entries(f"{written}", f"{written + _CHANGE_MILLISECONDS}")
+        last = written + _CHANGE_MILLISECONDS
+        entries = _entries(self._client.xrange, self._key, b"%d" % written, b"%d" % last)
         return await self._find(message_key, entries, entry.version)
 
     async def _find(
         self,
         message_key: str,
-        entries: AsyncIterator[tuple[bytes, Mapping[bytes, bytes]]],
+        entries: AsyncIterator[_Entry],
         version: str | None = None,
     ) -> HistoryRecord | None:
         """The first record of the message among 1,000 entries, and of this version unless that is None."""
@@ -255,21 +247,9 @@ class History:
                 break
         return None
 
-    async def _oldest_entries(
-        self, first: str | bytes, last: str
-    ) -> AsyncIterator[tuple[bytes, Mapping[bytes, bytes]]]:
-        while True:
-            with store_errors():
-                entries: Any = await self._client.xrange(self._key, first, last, count=_BATCH)
-            for entry in entries:
-                yield entry
-            if len(entries) < _BATCH:
-                return
-            first = b"(" + entries[-1][0]
-
     async def steps(self, after: bytes) -> AsyncIterator[HistoryStep]:
         """The steps after that stream id, oldest first; no entry is unpacked."""
-        async for record_id, fields in self._oldest_entries(b"(" + after, "+"):
+        async for record_id, fields in _entries(self._client.xrange, self._key, b"(" + after, b"+"):
             yield _read_step(record_id, fields)
 
     async def trimmed_until(self) -> int:
@@ -284,6 +264,20 @@ class History:
         with store_errors():
             entries: Any = await self._client.xrange(self._key, record_id, record_id)
         return read_record(*entries[0]) if entries else None
+
+
+async def _entries(
+    read: Callable[..., Any], key: str, first: bytes, last: bytes, batch: int = _BATCH
+) -> AsyncIterator[_Entry]:
+    """The entries of a stream from ``first`` to ``last``, in the order of ``read``: XRANGE or XREVRANGE."""
+    while True:
+        with store_errors():
+            entries: Any = await read(key, first, last, count=batch)
+        for entry in entries:
+            yield entry
+        if len(entries) < batch:
+            return
+        first = b"(" + entries[-1][0]
 
 
 def history_fields(new: LedgerEntry | None, note: LessonNote, attempt: str) -> list[str]:

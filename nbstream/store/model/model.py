@@ -30,6 +30,7 @@ from nbstream.policy.config_bounds import MAX_FIRST_SCORES
 from nbstream.store.lua import lua_script
 from nbstream.store.model import ledger
 from nbstream.store.model.commit import CommitPoint, ReplicaWaitOptions
+from nbstream.store.model.history import History
 from nbstream.store.model.keys import MAX_CHANGES, MAX_HISTORY_RECORDS, ModelKeys, RetentionLimits
 from nbstream.store.model.scan import remove_keys, scan_counts, scan_first_scores, scan_keys
 from nbstream.store.model.scripts import lesson_count
@@ -109,6 +110,15 @@ class Model(CommitPoint):
         self._first_scores: FirstScores | None = None
         self._first_scores_position = NO_CHANGE
 
+    def _use_keys(self, keys: ModelKeys) -> None:
+        """Use other keys from now on."""
+        self.keys = keys
+        self.history = History(self.client, keys)
+        self._first_scores = None
+
+    async def _look_for_keys(self) -> None:
+        """Before each read, look which keys are to be used: those of a model are always the same."""
+
     async def open(self, *, sign: bool = True, time_base: HalfLife | None = None) -> Self:
         """Check that this program can use what is stored, and return the model.
 
@@ -141,6 +151,7 @@ class Model(CommitPoint):
         This is for commands that check one message and need no mirror. A lesson may come between the two reads: a
         transaction would be refused while Redis is out of memory, although it writes nothing.
         """
+        await self._look_for_keys()
         starts = range(0, len(tokens), _LOOK_UP_NAMES)
         with store_errors():
             async with self.client.pipeline(transaction=False) as pipe:
@@ -161,6 +172,7 @@ class Model(CommitPoint):
 
     async def totals(self) -> Totals:
         """The totals as they are in Redis."""
+        await self._look_for_keys()
         with store_errors():
             fields: Any = await self.client.hgetall(self.keys.totals)
         return totals_from_hash(fields)
@@ -175,6 +187,7 @@ class Model(CommitPoint):
 
     async def first_scores(self) -> FirstScores:
         """The first scores that are stored. The first call takes about a second for 100,000 of them."""
+        await self._look_for_keys()
         with store_errors():
             while self._first_scores is None or not await self._apply_to_first_scores(self._first_scores):
                 position = (await self.position()).change
@@ -246,12 +259,14 @@ class Model(CommitPoint):
 
     async def entry(self, message_key: str) -> ledger.LedgerEntry | None:
         """What the message was learned as, or None."""
+        await self._look_for_keys()
         with store_errors():
             fields: Any = await self.client.hgetall(self.keys.ledger(message_key))
             return ledger.LedgerEntry.unpack(fields)
 
     async def entries(self, message_keys: Sequence[str]) -> list[ledger.LedgerEntry | StoreIncompatible | None]:
         """What each of these messages was learned as, None, or why that cannot be read, in one round trip."""
+        await self._look_for_keys()
         with store_errors():
             async with self.client.pipeline(transaction=False) as pipe:
                 for message_key in message_keys:
@@ -261,6 +276,7 @@ class Model(CommitPoint):
 
     async def ledger_tokens(self) -> AsyncIterator[list[bytes]]:
         """The tokens of all live ledger entries, each packed as it is stored, a batch of entries at a time."""
+        await self._look_for_keys()
         with store_errors():
             async for entry_keys in scan_keys(self.client, self.keys.ledger_pattern, _LEDGER_BATCH):
                 async with self.client.pipeline(transaction=False) as pipe:
@@ -277,6 +293,7 @@ class Model(CommitPoint):
         ``counts`` has the shape (tokens, classes). It stops when the model has ``vocabulary`` tokens left; with
         None only counts below zero are removed. Returns None where nothing was changed.
         """
+        await self._look_for_keys()
         keys = self.keys
         columns = [" ".join(map(str, column)) for column in counts.T.tolist()]
         target = "" if vocabulary is None else vocabulary
