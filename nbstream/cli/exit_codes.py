@@ -34,7 +34,7 @@ EXIT_CODE_MEANINGS: Mapping[int, str] = {
     65: "Nothing can be learned from a message.",
     66: "An input cannot be read, is damaged, or an id is unknown. The other inputs are handled all the same.",
     69: "The daemon does not run, or the next hop refuses.",
-    70: "There is a fault in nbstream. Please report the traceback.",
+    70: "There is a fault in nbstream. Standard error has the traceback.",
     74: "The output, or a file that is named for it, cannot be written, or nobody reads it.",
     75: "Try again later: Redis is away, or an address or the state folder is in use.",
     78: "The configuration, a password or a stored model cannot be used.",

@@ -29,7 +29,7 @@ LATE = problem(
 FAILED = problem(
     "doctor.{check}",
     "The check {check} could not be made in full: {error}.",
-    "Mend what the sentence names; if it names a fault of nbstream itself, please report it.",
+    "Mend what the sentence names, unless it is a fault of nbstream itself.",
 )
 FORBIDDEN = note(
     "doctor.{check}",

@@ -18,11 +18,10 @@ from tools.reference.markup import NOTICE, table
 
 
 def page() -> str:
-    """Return the page as Markdown: the problems and warnings of each subject, in the order of the code."""
+    """Return the page as Markdown: the checks and the problems of each subject, in the order of the code."""
     subjects: dict[str, list[FindingKind]] = {}
     for kind in finding_kinds().values():
-        if kind.severity in {Severity.PROBLEM, Severity.WARNING}:
-            subjects.setdefault(kind.check.partition(".")[0], []).append(kind)
+        subjects.setdefault(kind.check.partition(".")[0], []).append(kind)
     return (
         NOTICE + _INTRODUCTION + "".join(f"\n## {subject}\n\n{_table(subjects[subject])}" for subject in subjects)
     )
@@ -58,8 +57,10 @@ def _modules() -> list[str]:
 
 
 def _table(kinds: list[FindingKind]) -> str:
-    rows = [(f"`{kind.check}`", _plain(kind.what), _plain(kind.remedy)) for kind in kinds]
-    return table(("check", "what", "remedy"), rows)
+    checks = ", ".join(f"`{name}`" for name in dict.fromkeys(kind.check for kind in kinds))
+    problems = [kind for kind in kinds if kind.severity is Severity.PROBLEM]
+    rows = [(_plain(kind.what), _plain(kind.remedy)) for kind in problems]
+    return f"Checks: {checks}.\n" + ("\n" + table(("problem", "remedy"), rows) if rows else "")
 
 
 def _plain(text: str) -> str:
@@ -70,7 +71,7 @@ def _plain(text: str) -> str:
 _INTRODUCTION = """
 # Findings of nbstream doctor
 
-The problems and warnings of [`nbstream doctor`](../guides/doctor.md), of the page and (those with the word
-degraded) of `/readyz`, by what is examined. `{...}` stands for a value. The names of the checks are a contract;
-the sentences may be improved.
+The problems of [`nbstream doctor`](../guides/doctor.md), of the page and (those with the word degraded) of
+`/readyz`, by what is examined. `{...}` stands for a value. The names of the checks are a contract; the sentences
+may be improved.
 """
