@@ -113,12 +113,12 @@ class Settings(Section):
     workers: Annotated[int | Literal["auto"], BeforeValidator(read_workers)] = 1
     """How many processes serve mail; ``auto`` starts one for each CPU that nbstream may use. With more than 1 a
     supervisor starts them and replaces those that die. All limits of connections, bytes and entries hold for each
-    worker. With the native engine the workers share the counts in /dev/shm, else each has its own replica.
+    worker. With the native engine the workers share the counts in /dev/shm, else each has its own copy.
     """
 
     engine: EngineChoice = "auto"
-    """What takes messages apart and scores them. ``native`` is compiled code, and ``python`` is slower; both give
-    the same results to the last bit. ``auto`` is ``native`` where the native library was built and fits this
+    """What turns messages into tokens and scores them. ``native`` is compiled code, and ``python`` is slower; both
+    give the same results to the last bit. ``auto`` is ``native`` where the native library was built and fits this
     version, else ``python``; ``nbstream status`` says which one runs. With ``native`` nothing starts where the
     library does not fit.
     """

@@ -592,7 +592,7 @@ class HeadersSettings(Section):
     subject_tag: Annotated[str, BeforeValidator(read_subject_tag)] | None = None
     """What is put before the Subject of spam, such as ``"[SPAM] "``; ``null`` leaves every Subject as it is. The
     tag is not read as part of the Subject, in mail that comes in and in lessons. A DKIM signature of the Subject
-    breaks: who verifies behind nbstream takes tagged mail for changed.
+    breaks: verification behind nbstream fails then.
     """
 
     fields: Annotated[tuple[HeaderFieldSettings, ...], Strict(False), Field(max_length=_MAX_FIELDS)] = (

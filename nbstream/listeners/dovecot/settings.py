@@ -33,8 +33,8 @@ class DovecotListenerSettings(Section):
     """
 
     listen: UnixAddressSetting = UnixAddress(Path("/run/nbstream/nbstream-report"))
-    """The unix socket, with its group as in ``unix:/PATH group=vmail``: who may connect may teach. Its name is
-    that of the program in the Sieve scripts, and ``sieve_pipe_socket_dir`` names its folder, as seen from
+    """The unix socket, with its group as in ``unix:/PATH group=vmail``: clients that may connect may teach. Its
+    name is that of the program in the Sieve scripts, and ``sieve_pipe_socket_dir`` names its folder, as seen from
     Dovecot's ``base_dir``.
     """
 
