@@ -14,8 +14,7 @@ import smtplib
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,23 +39,6 @@ _PATIENCE_SECONDS = 120.0
 _FIRST_SECONDS = 5.0
 _RETRY_SECONDS = 0.2
 _TIMEOUT_SECONDS = 60.0
-
-
-@dataclass(slots=True)
-class Scoreboard:
-    """Counts behind hm% (ham called spam) and sm% (spam called anything else), as TREC defines them."""
-
-    messages: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CLASSES, 0))
-    wrong: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CLASSES, 0))
-
-    def add_verdict(self, label: str, verdict: str) -> None:
-        """Count one message of this label that got this verdict."""
-        self.messages[label] += 1
-        self.wrong[label] += (verdict in {"spam", "reject"}) != (label == "spam")
-
-    def percent(self, label: str) -> float:
-        """Return the share of this label's messages that were misjudged, in percent."""
-        return 100.0 * self.wrong[label] / self.messages[label] if self.messages[label] else 0.0
 
 
 class ReplayClient:
@@ -95,8 +77,6 @@ class ReplayClient:
         """
         try:
             code, text = self._transaction(recipient, content)
-            if code >= 300 and self._connection is not None:
-                self._connection.rset()
         except smtplib.SMTPDataError as error:
             code, text = error.smtp_code, error.smtp_error if isinstance(error.smtp_error, bytes) else b""
             self.close()
@@ -118,30 +98,15 @@ class ReplayClient:
         if self._connection is None:
             self._connection = smtplib.SMTP(*self._address, timeout=_TIMEOUT_SECONDS)
             self._connection.ehlo("replay.nbstream.invalid")
-        if not self._connection.has_extn("pipelining"):
-            code, text = self._connection.mail(_SENDER, self._mail_parameters(self._connection))
-            if code < 300:
-                code, text = self._connection.rcpt(recipient)
-            return self._connection.data(content) if code < 300 else (code, text)
-        return self._pipelined(self._connection, recipient, content)
-
-    @staticmethod
-    def _mail_parameters(connection: smtplib.SMTP) -> list[str]:
-        """Return the parameters of MAIL; the second asks for the verdict in the reply."""
-        return ["BODY=8BITMIME", *(["XVERDICT"] if connection.has_extn("xverdict") else [])]
-
-    @classmethod
-    def _pipelined(cls, connection: smtplib.SMTP, recipient: str, content: bytes) -> tuple[int, bytes]:
-        """Send MAIL, RCPT and DATA without waiting for the replies in between, as mail servers do (RFC 2920)."""
-        parameters = " ".join(cls._mail_parameters(connection))
-        connection.send(f"MAIL FROM:<{_SENDER}> {parameters}\r\nRCPT TO:<{recipient}>\r\nDATA\r\n")
-        replies = [connection.getreply() for _ in range(3)]
-        refused = next((reply for reply in replies[:2] if reply[0] >= 300), None)
-        if replies[2][0] != 354:
-            return refused or replies[2]
-        end = b".\r\n" if content.endswith(b"\r\n") else b"\r\n.\r\n"
-        connection.send((b"\r\n" + content).replace(b"\r\n.", b"\r\n..")[2:] + end)
-        return connection.getreply()
+        ask_verdict = ["XVERDICT"] if self._connection.has_extn("xverdict") else []
+        code, text = self._connection.mail(_SENDER, ["BODY=8BITMIME", *ask_verdict])
+        if code < 300:
+            code, text = self._connection.rcpt(recipient)
+        if code < 300:
+            code, text = self._connection.data(content)
+        if code >= 300:
+            self._connection.rset()
+        return code, text
 
     def close(self) -> None:
         """Close the connection, with QUIT if it is still open."""
@@ -154,18 +119,23 @@ class ReplayClient:
 
 
 class Replay:
-    """Sends a stream and its labels through a client, and counts the verdicts."""
+    """Sends a stream and its labels through a client, and counts the verdicts.
+
+    By label: ``measured`` are the messages whose verdicts count, ``wrong`` those of them that were misjudged: ham
+    called spam, and spam called anything else (hm and sm, as TREC defines them).
+    """
 
     def __init__(self, settings: Settings, client: ReplayClient, regime: str, skip: int) -> None:
         self._client = client
         self._regime = regime
         self._skip = skip
         self._addresses = {"spam": settings.feedback.spam_address, "ham": settings.feedback.ham_address}
-        self._deferred_labels: deque[tuple[str, bytes]] = deque()
+        self._waiting_labels: deque[tuple[str, bytes]] = deque()
         self._learning = True  # until a verdict or a feedback reply says otherwise
         self._sent = 0
         self.labels_sent = 0
-        self.scoreboard = Scoreboard()
+        self.measured = dict.fromkeys(CLASSES, 0)
+        self.wrong = dict.fromkeys(CLASSES, 0)
 
     def send(self, label: str, raw: bytes) -> None:
         """Send one message, and its label where the regime gives it."""
@@ -176,19 +146,22 @@ class Replay:
             raise ConfigError(
                 f"the daemon did not say its verdict; is this host in its feedback.allow_from? {reply}"
             )
+        verdict = match[2]
         self._sent += 1
         if self._sent > self._skip:
-            self.scoreboard.add_verdict(label, match[2])
-        if self._sends_label(label, match[2]):
-            self._deferred_labels.append((label, wrap_as_forward(content)))
-            self._send_deferred_labels()
+            self.measured[label] += 1
+            self.wrong[label] += (verdict in {"spam", "reject"}) != (label == "spam")
+        if self._sends_label(label, verdict):
+            self._waiting_labels.append((label, wrap_as_forward(content)))
+            self._send_labels(self._client.try_send)
 
     def finish(self) -> None:
         """Send the labels that were deferred."""
-        while self._deferred_labels:
-            label, content = self._deferred_labels[0]
-            self._note_learned(self._client.send(self._addresses[label], content))
-            self._deferred_labels.popleft()
+        self._send_labels(self._client.send)
+
+    def percent(self, label: str) -> float:
+        """Return the share of this label's messages that were misjudged, in percent."""
+        return 100.0 * self.wrong[label] / self.measured[label] if self.measured[label] else 0.0
 
     def _sends_label(self, label: str, verdict: str) -> bool:
         if self._regime in {"immediate", "none"}:
@@ -199,19 +172,16 @@ class Replay:
         wrong = {"ham": verdict in {"spam", "reject"}, "spam": verdict == "ham"}[label]
         return wrong or (self._regime == "unsure" and verdict == "unsure")
 
-    def _send_deferred_labels(self) -> None:
+    def _send_labels(self, send: Callable[[str, bytes], str | None]) -> None:
         """Send the labels that wait, oldest first, until the daemon defers one."""
-        while self._deferred_labels:
-            label, content = self._deferred_labels[0]
-            reply = self._client.try_send(self._addresses[label], content)
+        while self._waiting_labels:
+            label, content = self._waiting_labels[0]
+            reply = send(self._addresses[label], content)
             if reply is None:
                 return
-            self._note_learned(reply)
-            self._deferred_labels.popleft()
-
-    def _note_learned(self, reply: str) -> None:
-        self.labels_sent += 1
-        self._learning = _LEARNING_REASON.search(reply) is not None
+            self.labels_sent += 1
+            self._learning = _LEARNING_REASON.search(reply) is not None
+            self._waiting_labels.popleft()
 
 
 def wrap_as_forward(content: bytes) -> bytes:
@@ -233,7 +203,7 @@ def run(options: argparse.Namespace) -> int:
     replay = Replay(settings, client, options.feedback, options.skip)
     started = time.monotonic()
     try:
-        for label, raw in _with_scoreboard(pairs, replay):
+        for label, raw in _with_progress(pairs, replay):
             replay.send(label, raw)
         replay.finish()
     finally:
@@ -253,7 +223,7 @@ def _daemon_address(smtp: tuple[str, int] | None, settings: Settings) -> tuple[s
     return address.host, address.port
 
 
-def _with_scoreboard(pairs: list[tuple[str, Path]], replay: Replay) -> Iterator[tuple[str, bytes]]:
+def _with_progress(pairs: list[tuple[str, Path]], replay: Replay) -> Iterator[tuple[str, bytes]]:
     """Yield the messages, with a progress bar on a terminal that shows the rates so far."""
     with tqdm(pairs, unit="msg", disable=not sys.stderr.isatty(), smoothing=0.05) as bar:
         for label, path in bar:
@@ -262,21 +232,17 @@ def _with_scoreboard(pairs: list[tuple[str, Path]], replay: Replay) -> Iterator[
             except OSError as error:
                 raise InputError(f"{path}: {error.strerror}") from error
             yield label, raw
-            bar.set_postfix_str(
-                f"hm {replay.scoreboard.percent('ham'):.2f}% sm {replay.scoreboard.percent('spam'):.2f}%",
-                refresh=False,
-            )
+            rates = f"hm {replay.percent('ham'):.2f}% sm {replay.percent('spam'):.2f}%"
+            bar.set_postfix_str(rates, refresh=False)
 
 
 def _print_report(replay: Replay, client: ReplayClient, sent: int, seconds: float, *, as_json: bool) -> None:
-    board = replay.scoreboard
     result = {
         "messages": sent,
-        "measured": sum(board.messages.values()),
-        "spam": board.messages["spam"],
-        "ham": board.messages["ham"],
-        "hm_percent": round(board.percent("ham"), 4),
-        "sm_percent": round(board.percent("spam"), 4),
+        "measured": sum(replay.measured.values()),
+        **{label: replay.measured[label] for label in ("spam", "ham")},
+        "hm_percent": round(replay.percent("ham"), 4),
+        "sm_percent": round(replay.percent("spam"), 4),
         "learned": replay.labels_sent,
         "deferred": client.deferred,
         "seconds": round(seconds, 2),
@@ -288,6 +254,6 @@ def _print_report(replay: Replay, client: ReplayClient, sent: int, seconds: floa
     print(
         f"{sent} messages in {seconds:.1f} s ({result['messages_per_second']} a second), "
         f"{replay.labels_sent} labels sent, {client.deferred} deferrals\n"
-        f"hm {result['hm_percent']}%: {board.wrong['ham']} of {result['ham']} ham called spam\n"
-        f"sm {result['sm_percent']}%: {board.wrong['spam']} of {result['spam']} spam not so called"
+        f"hm {result['hm_percent']}%: {replay.wrong['ham']} of {result['ham']} ham called spam\n"
+        f"sm {result['sm_percent']}%: {replay.wrong['spam']} of {result['spam']} spam not so called"
     )
