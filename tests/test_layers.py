@@ -55,9 +55,9 @@ INNER_LAYERS = {
     ],
     "listeners": [PROTOCOLS, GUESTS_OF_HTTP],
     "cli": [
-        {"exit_codes", "interrupts", "standard_streams"},
+        {"exit_codes", "interrupts"},
         {"terminal"},
-        {"clue_table", "message_files"},
+        {"message_files"},
         {"generated_mail", "imap", "reader_process"},
         {"arguments"},
         {"parser"},

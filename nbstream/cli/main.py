@@ -11,7 +11,7 @@ import traceback
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from nbstream.cli import interrupts, standard_streams
+from nbstream.cli import interrupts, terminal
 from nbstream.cli.command_line import build_parser
 from nbstream.cli.commands import import_command
 from nbstream.cli.exit_codes import EX_INTERRUPTED, EX_SOFTWARE, exit_code
@@ -26,9 +26,9 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     if words is None:  # this process runs nothing but the command
         interrupts.exit_silently()
-    standard_streams.open_closed_streams()
+    terminal.open_closed_streams()
     try:
-        with standard_streams.flush_at_end():
+        with terminal.flush_at_end():
             options = build_parser().parse_args(words)
             return int(import_command(options.module).run(options))
     except KeyboardInterrupt:

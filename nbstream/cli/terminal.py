@@ -1,11 +1,83 @@
-"""What may reach a terminal: no part of a message, and no file's name, can move its cursor or change its title."""
+"""Standard input, output and error, which may be a terminal, closed, full, or without a reader.
+
+Rules: no part of a message, and no file's name, can move the cursor of a terminal or change its title. What
+cannot be printed ends a command with ``OutputFailed``, once; what cannot be printed on standard error is lost. A
+stream that is closed is replaced, since otherwise the next file that is opened would take its number.
+"""
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
 from datetime import datetime
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any, TextIO
 
-from nbstream.cli.standard_streams import discard_buffer
+from nbstream.cli.exit_codes import exit_code
+from nbstream.errors import NbstreamError, OutputFailed
+
+
+def open_closed_streams() -> None:
+    """Open the streams that are closed: using input and output fails then, and errors go nowhere."""
+    for name, flags in (("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, os.fdopen(os.open(os.devnull, flags), mode))  # the lowest number that is free
+
+
+@contextmanager
+def flush_at_end() -> Iterator[None]:
+    """Flush standard output at the end; characters that its encoding lacks are escaped.
+
+    Raises ``OutputFailed`` where it cannot be written.
+    """
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a token may be in any script
+    with redirect_stdout(_CheckedOutput(sys.stdout)):
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+
+
+@contextmanager
+def translate_output_errors() -> Iterator[None]:
+    """Turn an ``OSError`` inside into ``OutputFailed``; what is left in the buffer is discarded."""
+    try:
+        yield
+    except OSError as error:
+        discard_buffer(sys.stdout)
+        raise OutputFailed(f"standard output: {error.strerror}") from error
+
+
+def discard_buffer(stream: TextIO) -> None:
+    """Discard what is left in the buffer of a stream: Python would try to write it again at its exit."""
+    with suppress(OSError):  # of a stream in memory
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+
+class _CheckedOutput:
+    """A stream that raises ``OutputFailed`` where it cannot be written."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        with translate_output_errors():
+            return self._stream.write(text)
+
+    def flush(self) -> None:
+        with translate_output_errors():
+            self._stream.flush()
 
 
 def printable(text: str) -> str:
@@ -26,6 +98,43 @@ def print_note(text: str) -> None:
         discard_buffer(sys.stderr)
 
 
+def report_errors(errors: Sequence[NbstreamError]) -> int:
+    """Print the errors of single inputs, and return the exit code of the first one; it is 0 without any."""
+    for error in errors:
+        print_error(error)
+    return exit_code(errors[0]) if errors else 0
+
+
+def terminal_columns() -> int | None:
+    """Return how wide the terminal is that standard output is; None where it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def is_styled() -> bool:
+    """Return whether standard output may be in colour and in bold (no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
 def local_time(at: float) -> str:
     """Return a moment by the user's clock, to the second and with its offset, in a form that ``--since`` takes."""
     return datetime.fromtimestamp(at).astimezone().isoformat(timespec="seconds")
+
+
+# Files that commands write: a path that cannot be written to is an error before the work, not after it.
+
+
+def check_writable(paths: Sequence[Path]) -> None:
+    """Raise ``OutputFailed`` for the first of ``paths`` that no file can be written to."""
+    for path in paths:
+        target = path if path.exists() else path.parent
+        if path.is_dir() or not target.exists() or not os.access(target, os.W_OK):
+            raise OutputFailed(f"{path}: cannot be written there")
+
+
+@contextmanager
+def translate_write_errors(path: Path) -> Iterator[None]:
+    """Turn an ``OSError`` inside into an ``OutputFailed`` that names ``path``."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputFailed(f"{path}: {error.strerror}") from error

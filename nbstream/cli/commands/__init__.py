@@ -8,6 +8,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from nbstream.errors import ConfigError
+
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -27,3 +29,11 @@ def import_command(name: str) -> ModuleType:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def import_plots() -> ModuleType:
+    """Return the module that draws the plots, which is imported for ``--plot`` alone. Raises ``ConfigError``."""
+    try:
+        return importlib.import_module("nbstream.evaluation.plots")
+    except ModuleNotFoundError as error:  # matplotlib is an extra
+        raise ConfigError("--plot needs matplotlib: pip install 'nbstream[plot]'") from error

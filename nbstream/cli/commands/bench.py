@@ -27,9 +27,8 @@ from nbstream.assembly.filter import make_filter
 from nbstream.assembly.policy import make_message_reader
 from nbstream.assembly.store import make_mirror, make_model, open_running_redis
 from nbstream.cli import interrupts, message_files
-from nbstream.cli.exit_codes import exit_code
 from nbstream.cli.generated_mail import GeneratedMail, generate_mail
-from nbstream.cli.terminal import print_error, print_note
+from nbstream.cli.terminal import print_note, report_errors
 from nbstream.engine.choice import choose_engine
 from nbstream.errors import InputError, StoreUnavailable
 from nbstream.store.cancellation import cancel_and_wait
@@ -55,9 +54,7 @@ def run(options: argparse.Namespace) -> int:
     print_note("nothing of your model is read or changed: this measures with a private Redis, removed at the end")
     costs = interrupts.run_interruptible(_measure(settings, mail))
     print(json.dumps(costs, indent=2) if options.json else _describe(costs))
-    for error in errors:
-        print_error(error)
-    return exit_code(errors[0]) if errors else 0
+    return report_errors(errors)
 
 
 def _read_mail(options: argparse.Namespace, errors: list[InputError]) -> Sequence[GeneratedMail]:

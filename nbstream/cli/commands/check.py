@@ -10,8 +10,8 @@ from nbstream import config
 from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.assembly.policy import make_message_reader
 from nbstream.cli import interrupts, message_files
-from nbstream.cli.exit_codes import EX_SPAM, exit_code
-from nbstream.cli.terminal import print_error, printable
+from nbstream.cli.exit_codes import EX_SPAM
+from nbstream.cli.terminal import printable, report_errors
 from nbstream.store.cancellation import stop_if_cancelled
 
 if TYPE_CHECKING:
@@ -36,9 +36,7 @@ async def _run(options: argparse.Namespace) -> int:
             check = await spam_filter.check(make_message_reader(settings).read_incoming(source.raw))
             spam += check.verdict.is_spam
             print(_render_json(source.name, check) if options.json else _render_text(source.name, check))
-    for error in errors:
-        print_error(error)
-    return exit_code(errors[0]) if errors else EX_SPAM if spam else 0
+    return report_errors(errors) or (EX_SPAM if spam else 0)
 
 
 def _render_json(name: str, check: Check) -> str:

@@ -12,7 +12,6 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tqdm import tqdm
@@ -22,9 +21,9 @@ from nbstream.assembly.filter import make_autolearner, make_filter
 from nbstream.assembly.policy import make_message_reader
 from nbstream.assembly.store import make_autolearn_model, make_counts, open_temporary_model
 from nbstream.bayes.counts import CLASSES
-from nbstream.cli import interrupts, message_files, standard_streams
-from nbstream.cli.exit_codes import exit_code
-from nbstream.cli.terminal import print_error, print_note
+from nbstream.cli import interrupts, message_files
+from nbstream.cli.commands import import_plots
+from nbstream.cli.terminal import check_writable, print_note, report_errors, translate_write_errors
 from nbstream.engine.choice import choose_engine
 from nbstream.errors import ConfigError, InputError
 from nbstream.evaluation import report, streams
@@ -40,19 +39,14 @@ from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.settings import EMBEDDED, RedisSettings, read_redis_url, url_has_password, url_has_user
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pydantic import SecretStr
 
     from nbstream.config import Settings
     from nbstream.engine.choice import Engine
-    from nbstream.evaluation.report import EvaluationReport, RowArrays
+    from nbstream.evaluation.report import EvaluationReport
     from nbstream.evaluation.streams import LabelledStream
-    from nbstream.policy.verdict import Thresholds
     from nbstream.store.model.autolearn_layer import AutolearnModel
     from nbstream.store.model.model import Model
-
-    Draw = Callable[[Path, RowArrays, int, Thresholds], None]
 
 
 def run(options: argparse.Namespace) -> int:
@@ -60,8 +54,8 @@ def run(options: argparse.Namespace) -> int:
     _check_usage(options)
     file = config.find_config_file(options.config)
     settings = config.load_settings(file)
-    standard_streams.check_writable([path for path in (options.json_file, options.scores, options.plot) if path])
-    draw = _plot_function() if options.plot else None
+    check_writable([path for path in (options.json_file, options.scores, options.plot) if path])
+    plots = import_plots() if options.plot else None
     errors: list[InputError] = []
     if options.config is None:
         print_note(f"configuration: {file or 'the defaults'}")
@@ -72,9 +66,7 @@ def run(options: argparse.Namespace) -> int:
         _run(settings, options.redis, stream, evaluation_options)
     )
     if errors and len({row.label for row in result.rows}) < len(CLASSES):  # nothing can be said of one class alone
-        for error in errors:
-            print_error(error)
-        return exit_code(errors[0])
+        return report_errors(errors)
     measured = report.build_report(
         result,
         counting_store,
@@ -85,13 +77,11 @@ def run(options: argparse.Namespace) -> int:
     )
     print(measured.to_json() if options.json else measured.to_text())
     _write_outputs(options, result, measured)
-    if draw:
+    if plots:
         columns = report.RowArrays.from_rows(result.rows[skip:])
-        with standard_streams.translate_write_errors(options.plot):
-            draw(options.plot, columns, skip, result.thresholds)
-    for error in errors:
-        print_error(error)
-    return exit_code(errors[0]) if errors else 0
+        with translate_write_errors(options.plot):
+            plots.write_run_plot(options.plot, columns, skip, result.thresholds)
+    return report_errors(errors)
 
 
 def _check_usage(options: argparse.Namespace) -> None:
@@ -190,22 +180,13 @@ def _redis_settings(settings: Settings, url: SecretStr) -> RedisSettings:
     )
 
 
-def _plot_function() -> Draw:
-    """Return the function that draws the plot, which is imported only for ``--plot``."""
-    try:
-        from nbstream.evaluation.plots import write_run_plot  # noqa: PLC0415 - matplotlib is an extra
-    except ModuleNotFoundError as error:
-        raise ConfigError("--plot needs matplotlib: pip install 'nbstream[plot]'") from error
-    return write_run_plot
-
-
 def _write_outputs(options: argparse.Namespace, result: EvaluationResult, measured: EvaluationReport) -> None:
     if options.json_file:
-        with standard_streams.translate_write_errors(options.json_file):
+        with translate_write_errors(options.json_file):
             options.json_file.write_text(measured.to_json() + "\n", encoding="utf-8")
     if options.scores:
         with (
-            standard_streams.translate_write_errors(options.scores),
+            translate_write_errors(options.scores),
             options.scores.open("w", encoding="utf-8") as file,
         ):
             report.write_scores(file, result.rows)

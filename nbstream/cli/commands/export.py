@@ -19,9 +19,9 @@ from tqdm import tqdm
 
 from nbstream import config
 from nbstream.assembly.filter import open_one_shot_filter
-from nbstream.cli import interrupts, standard_streams
+from nbstream.cli import interrupts
 from nbstream.cli.message_files import STANDARD_INPUT
-from nbstream.cli.terminal import print_note
+from nbstream.cli.terminal import print_note, translate_output_errors
 from nbstream.durable_files import sync_folder
 from nbstream.errors import OutputFailed
 from nbstream.store.transfer import archive
@@ -61,7 +61,7 @@ def _open_output(file: str) -> Iterator[IO[bytes]]:
     if file == STANDARD_OUTPUT:
         if sys.stdout.isatty():
             raise OutputFailed("an export is no text for a terminal: name a file, or redirect")
-        with standard_streams.translate_output_errors():
+        with translate_output_errors():
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
         return

@@ -14,7 +14,7 @@ from nbstream import config
 from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.bayes.clues import NamedCounts, TokenVote, loudest_tokens
 from nbstream.cli import interrupts
-from nbstream.cli.clue_table import LOG_RATIO_HEAD
+from nbstream.cli.commands.explain import LOG_RATIO_HEAD
 from nbstream.cli.terminal import print_error, printable
 
 

@@ -8,26 +8,28 @@ counts.
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
-import sys
 from typing import TYPE_CHECKING
 
 from nbstream import config
 from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.assembly.policy import make_policy
-from nbstream.cli import interrupts, standard_streams
-from nbstream.cli.terminal import print_error, printable
-from nbstream.errors import ConfigError
+from nbstream.cli import interrupts
+from nbstream.cli.commands import import_plots
+from nbstream.cli.terminal import (
+    check_writable,
+    is_styled,
+    print_error,
+    printable,
+    terminal_columns,
+    translate_write_errors,
+)
 from nbstream.evaluation import threshold_choices, threshold_report
 from nbstream.policy.verdict import ModelState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
+    from collections.abc import Mapping
 
     from nbstream.config import Settings
-    from nbstream.evaluation.threshold_choices import TuningResult
     from nbstream.policy.first_scores import FirstScores
 
 _NAME_LENGTH = 24
@@ -40,8 +42,8 @@ def run(options: argparse.Namespace) -> int:
     if options.other:
         name = printable(options.other.name)[-_NAME_LENGTH:]
         other = f"with {name}", make_policy(config.load_settings(options.other))
-    standard_streams.check_writable([options.plot] if options.plot else [])
-    draw = _plot_function() if options.plot else None
+    check_writable([options.plot] if options.plot else [])
+    plots = import_plots() if options.plot else None
     first_scores, learned = interrupts.run_interruptible(_read_first_scores(settings))
     learned_at = first_scores.learned_at(ModelState(learned, settings.model.min_learned.model_dump()))
     tuning = threshold_choices.compare_thresholds(first_scores, make_policy(settings), other, learned_at)
@@ -50,10 +52,13 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(threshold_report.render_json(tuning, settings.model.name))
     else:
-        print(_render_text(tuning, settings.model.name))
-    if draw:
-        with standard_streams.translate_write_errors(options.plot):
-            draw(options.plot, tuning)
+        text = threshold_report.render_text(
+            tuning, settings.model.name, width=terminal_columns(), bold=is_styled()
+        )
+        print(text)
+    if plots:
+        with translate_write_errors(options.plot):
+            plots.write_tuning_plot(options.plot, tuning)
     return 0
 
 
@@ -61,19 +66,3 @@ async def _read_first_scores(settings: Settings) -> tuple[FirstScores, Mapping[s
     """Return the first scores, and how many messages of each class are learned."""
     async with open_one_shot_filter(settings) as (_, model):
         return await model.first_scores(), (await model.totals()).messages_by_label()
-
-
-def _render_text(tuning: TuningResult, model: str) -> str:
-    terminal = sys.stdout.isatty()
-    width = shutil.get_terminal_size().columns if terminal else None
-    bold = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return threshold_report.render_text(tuning, model, width=width, bold=bold)
-
-
-def _plot_function() -> Callable[[Path, TuningResult], None]:
-    """Return the function that draws the plot, which is imported only for ``--plot``."""
-    try:
-        from nbstream.evaluation.plots import write_tuning_plot  # noqa: PLC0415 - matplotlib is an extra
-    except ModuleNotFoundError as error:
-        raise ConfigError("--plot needs matplotlib: pip install 'nbstream[plot]'") from error
-    return write_tuning_plot

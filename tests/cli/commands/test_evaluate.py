@@ -161,7 +161,7 @@ def test_without_matplotlib_a_plot_is_refused_before_anything_is_read(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    monkeypatch.delitem(sys.modules, "nbstream.evaluation.run_plot", raising=False)
+    monkeypatch.delitem(sys.modules, "nbstream.evaluation.plots", raising=False)
 
     code, _, err = evaluate(tmp_path / "no index", "--plot", tmp_path / "a.png")
 

@@ -209,7 +209,7 @@ def test_without_matplotlib_a_plot_is_refused(
     taught: Taught, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.delitem(sys.modules, "nbstream.evaluation.tuning_plot", raising=False)
+    monkeypatch.delitem(sys.modules, "nbstream.evaluation.plots", raising=False)
 
     out, err = taught("tune", "--plot", str(tmp_path / "a.svg"), code=78)
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from nbstream.cli.clue_table import TableStyle, render_table
+from nbstream.cli.commands.explain import TableStyle, render_table
 from nbstream.policy.explanation import Explanation
 from nbstream.policy.verdict import ModelState, Thresholds
 
