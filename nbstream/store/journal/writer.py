@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.durable_files import make_folder, sync_folder
@@ -28,6 +29,9 @@ _CLOSE_SECONDS = 1.0  # for what is still to be written
 
 Record: TypeAlias = Sequence[bytes]
 """The byte strings of one frame."""
+
+
+_Pending: TypeAlias = "tuple[Sequence[Record], asyncio.Future[None]]"
 
 
 class JournalWriter:
@@ -110,10 +114,11 @@ class JournalWriter:
         is_young = time.time() - self._number <= SEGMENT_SECONDS
         if not self._end or not status.st_nlink or status.st_size > self._segment_bytes or not is_young:
             return False
-        for place in self._journal.places(Position(self._number, self._end)):
-            if isinstance(unpack_frame(self._journal.read_bytes(place)), NoFrame):
-                break
-            self._end = place.end.offset
+        if self._end < status.st_size:
+            for place in self._journal.places(Position(self._number, self._end)):
+                if isinstance(unpack_frame(self._journal.read_bytes(place)), NoFrame):
+                    break
+                self._end = place.end.offset
         return self._end == status.st_size
 
     def _create_segment(self, number: int) -> int:
@@ -155,60 +160,68 @@ class JournalWriter:
 class GroupCommit:
     """Appends to a journal from the event loop, in a thread of its own.
 
-    What comes while the disk is busy is written together, with one sync. Those who wait may stop waiting; a record
-    that is just being written may be in the journal then.
+    What comes while the disk is busy is written together, with one sync.
     """
 
     def __init__(self, writer: JournalWriter, thread_name: str) -> None:
         self._writer = writer
         self._executor = ThreadPoolExecutor(1, thread_name_prefix=thread_name)
-        self._pending: list[tuple[Sequence[Record], asyncio.Future[None]]] = []
-        self._writing: asyncio.Task[None] | None = None
+        self._pending: list[_Pending] = []
+        self._writing: asyncio.Future[None] | None = None
 
-    async def append(self, records: Sequence[Record]) -> None:
-        """Return when the records are in the journal. Raises ``OSError`` where they are not."""
+    def begin(self, records: Sequence[Record]) -> asyncio.Future[None]:
+        """Begin to append the records; what is returned is done when they are in the journal, or has the error."""
         written = asyncio.get_running_loop().create_future()
         self._pending.append((records, written))
-        if self._writing is None or self._writing.done():
-            self._writing = asyncio.create_task(self._write_pending(), name="journal")
+        if self._writing is None:
+            self._write_batch()
+        return written
+
+    async def append(self, records: Sequence[Record]) -> None:
+        """Return when the records are in the journal. Raises ``OSError`` where they are not.
+
+        Who stops waiting takes them along, since a disk that hangs must not gather them in memory. What is just
+        being written may be in the journal then.
+        """
+        written = self.begin(records)
         try:
             await written
         finally:
-            # Who stops waiting takes the records along: a disk that hangs must not gather them in memory.
             self._pending = [item for item in self._pending if item[1] is not written]
 
     async def close(self) -> None:
         """Write what waits, and close the file; a write that the disk does not finish is left to its thread."""
-        if self._writing is not None:
-            await asyncio.wait([self._writing], timeout=_CLOSE_SECONDS)
-            self._writing.cancel()
-            await asyncio.wait([self._writing])
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                while self._writing:
+                    await asyncio.wait([self._writing])
+        for _, written in self._pending:
+            written.cancel()
+        self._pending = []
         self._executor.submit(self._writer.close)
         self._executor.shutdown(wait=False)
 
-    async def _write_pending(self) -> None:
-        loop = asyncio.get_running_loop()
-        while self._pending:
-            batch = self._take_batch()
-            records = [record for records, _ in batch for record in records]
-            error: Exception | None = None
-            try:
-                await loop.run_in_executor(self._executor, self._writer.append, records)
-            except Exception as problem:  # noqa: BLE001 - those who wait get it
-                error = problem
-            for _, written in batch:
-                if written.done():  # nobody waits any more
-                    continue
-                if error is None:
-                    written.set_result(None)
-                else:
-                    written.set_exception(error)
-
-    def _take_batch(self) -> list[tuple[Sequence[Record], asyncio.Future[None]]]:
-        """Take the first records that wait: to write all at once needs memory for three copies of them."""
+    def _write_batch(self) -> None:
+        """Write the first records that wait: to write all at once needs memory for three copies of them."""
         count = size = 0
         while count < len(self._pending) and size < SEGMENT_BYTES:
             size += sum(len(string) for record in self._pending[count][0] for string in record)
             count += 1
         batch, self._pending = self._pending[:count], self._pending[count:]
-        return batch
+        records = [record for records, _ in batch for record in records]
+        loop = asyncio.get_running_loop()
+        self._writing = loop.run_in_executor(self._executor, self._writer.append, records)
+        self._writing.add_done_callback(partial(self._end_batch, batch))
+
+    def _end_batch(self, batch: Sequence[_Pending], writing: asyncio.Future[None]) -> None:
+        self._writing = None
+        if self._pending:
+            self._write_batch()
+        error = writing.exception()
+        for _, written in batch:
+            if written.done():  # nobody waits any more
+                continue
+            if error is None:
+                written.set_result(None)
+            else:
+                written.set_exception(error)

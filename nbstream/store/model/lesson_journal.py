@@ -21,6 +21,7 @@ import re
 import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nbstream.store.journal.frames import HEADER_BYTES, NoFrame, frame_bytes, unpack_frame
@@ -126,7 +127,6 @@ class LessonJournal:
         self.folder = folder
         self.identity = ""
         self._group_commit = GroupCommit(JournalWriter(lesson_files(folder), MAX_BYTES), "lessons")
-        self._recording: set[asyncio.Task[None]] = set()
         self._waiting_bytes = 0
         self._is_slow = False
         self._is_failing = False
@@ -144,31 +144,25 @@ class LessonJournal:
             self._note_failure(len(lessons), "the disk is too slow")
             return
         self._waiting_bytes += size
-        recording = asyncio.create_task(self._append(records, size), name="lessons")
-        self._recording.add(recording)
-        recording.add_done_callback(self._recording.discard)
+        writing = self._group_commit.begin(records)
+        writing.add_done_callback(partial(self._note_end, len(lessons), size))
         if not self._is_slow:
-            done, _ = await asyncio.wait([recording], timeout=_WRITE_SECONDS)
+            done, _ = await asyncio.wait([writing], timeout=_WRITE_SECONDS)
             self._is_slow = self._is_slow or not done
 
     async def close(self) -> None:
         """Write what waits, and close the file."""
         await self._group_commit.close()
-        for recording in self._recording:
-            recording.cancel()
 
-    async def _append(self, records: Sequence[Record], size: int) -> None:
-        try:
-            await self._group_commit.append(records)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the lessons are acknowledged
-            self._note_failure(len(records), str(error))
-        else:
-            if self._is_failing:
-                _log.info("acknowledged lessons are recorded again")
+    def _note_end(self, lessons: int, size: int, writing: asyncio.Future[None]) -> None:
+        self._waiting_bytes -= size
+        self._is_slow = False
+        error = None if writing.cancelled() else writing.exception()
+        if error:
+            self._note_failure(lessons, str(error))
+        elif self._is_failing:
             self._is_failing = False
-        finally:
-            self._waiting_bytes -= size
-            self._is_slow = False
+            _log.info("acknowledged lessons are recorded again")
 
     def _note_failure(self, lessons: int, problem: str) -> None:
         """Count lessons that are not recorded, and log the first failure of several."""
