@@ -32,7 +32,6 @@ from nbstream.store.cancellation import stop_if_cancelled
 
 if TYPE_CHECKING:
     from nbstream.cli.message_files import FolderPosition, NamedMessage
-    from nbstream.mail.message import Message
     from nbstream.policy.message_reader import MessageReader
     from nbstream.tokens.tokenizer import Tokenizer
 
@@ -104,24 +103,26 @@ MessageSource: TypeAlias = "Callable[[list[InputError]], Iterator[NamedMessage]]
 
 
 @dataclass(frozen=True, slots=True)
-class BareText:
-    """A message without the header of a mail: it may be a text, or a file that is no message at all."""
+class ReadMessage:
+    """A message with the name of its source, and where it is in an IMAP folder, if it is in one.
 
+    Where ``is_mail`` is false, it has no header of a mail: it may be a text, or a file that is no message at all.
+    """
+
+    tokenized: TokenizedMessage
     name: str
-    message_key: str
+    is_mail: bool
+    position: FolderPosition | None
 
 
 @dataclass(frozen=True, slots=True)
 class MessageChunk:
-    """Some messages in order, which of them are bare texts, and what could not be read on the way to them.
+    """Some messages in order, and what could not be read on the way to them.
 
-    ``positions`` says of each message where it is in an IMAP folder. ``last`` is true for the chunk after which
-    nothing comes.
+    ``last`` is true for the chunk after which nothing comes.
     """
 
-    messages: Sequence[TokenizedMessage]
-    positions: Sequence[FolderPosition | None]
-    bare_texts: Sequence[BareText]
+    messages: Sequence[ReadMessage]
     errors: Sequence[InputError]
     last: bool
 
@@ -135,32 +136,23 @@ def read_chunks(
     unlearning, which takes back whatever an older version has learned.
     """
     errors: list[InputError] = []
-    messages: list[TokenizedMessage] = []
-    positions: list[FolderPosition | None] = []
-    bare_texts: list[BareText] = []
+    messages: list[ReadMessage] = []
     for source in read_sources(errors):
         try:
-            message = _parse_message(source, label, reader)
+            if label is not None:
+                refuse_list(source, label)
+            message = reader.read_taught(source.raw)
         except InputError as error:
             errors.append(error)
             continue
         taken = tokenizer.take_apart(message)
-        messages.append(TokenizedMessage(taken.key, taken.tokens))
-        positions.append(source.position)
-        if not taken.is_mail:
-            bare_texts.append(BareText(source.name, taken.key))
+        tokenized = TokenizedMessage(taken.key, taken.tokens)
+        messages.append(ReadMessage(tokenized, source.name, taken.is_mail, source.position))
         if len(messages) == _MESSAGES_PER_CHUNK:
-            yield MessageChunk(tuple(messages), tuple(positions), tuple(bare_texts), tuple(errors), last=False)
-            for items in (messages, positions, bare_texts, errors):
-                items.clear()
-    yield MessageChunk(tuple(messages), tuple(positions), tuple(bare_texts), tuple(errors), last=True)
-
-
-def _parse_message(source: NamedMessage, label: str | None, reader: MessageReader) -> Message:
-    """Return the message. Raises ``InputError`` for a list that was to be learned."""
-    if label is not None:
-        refuse_list(source, label)
-    return reader.read_taught(source.raw)
+            yield MessageChunk(tuple(messages), tuple(errors), last=False)
+            messages.clear()
+            errors.clear()
+    yield MessageChunk(tuple(messages), tuple(errors), last=True)
 
 
 @contextmanager

@@ -127,7 +127,7 @@ async def test_what_comes_by_the_way_is_what_is_read_here_in_order(tmp_path: Pat
     ) as chunks:
         result = [chunk async for chunk in chunks]
 
-    messages_read = [message for chunk in result for message in chunk.messages]
+    messages_read = [message.tokenized for chunk in result for message in chunk.messages]
     messages = [Message.parse(raw.removesuffix(b"\n") + b"\n", reader.limits) for raw in RAWS]
     assert [message.key for message in messages_read] == [message.key for message in messages]
     assert [message.tokens for message in messages_read] == [tokenizer.tokenize(message) for message in messages]
@@ -144,7 +144,7 @@ def test_a_delivered_message_has_the_tokens_of_its_check(tmp_path: Path) -> None
 
     (chunk,) = reader_process.read_chunks(source(file), "spam", tokenizer, reader)
 
-    assert chunk.messages[0].tokens == tokenizer.tokenize(reader.read_incoming(ARRIVED))
+    assert chunk.messages[0].tokenized.tokens == tokenizer.tokenize(reader.read_incoming(ARRIVED))
 
 
 def test_who_wants_no_more_does_not_wait_for_the_rest(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ from nbstream.cli.exit_codes import exit_code
 from nbstream.errors import ReaderProcessFailed
 
 def failing():
-    yield reader_process.MessageChunk((), (), (), (), last=False)
+    yield reader_process.MessageChunk((), (), last=False)
     raise ZeroDivisionError("so it is")
 
 async def read(chunks):

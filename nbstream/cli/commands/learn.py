@@ -6,7 +6,7 @@ import argparse
 import shlex
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nbstream.cli.message_files import NamedMessage
-    from nbstream.cli.reader_process import BareText, MessageChunk, MessageSource
+    from nbstream.cli.reader_process import MessageChunk, MessageSource, ReadMessage
     from nbstream.config import Settings
     from nbstream.filter import Filter, LearnableMessage, Lesson, TokenizedMessage
 
@@ -135,10 +135,10 @@ async def _subjects(
             errors.append(message_files.unknown_id_error(message_key))
     async for chunk in chunks:
         errors += chunk.errors
-        bare_texts.add(chunk.bare_texts)
-        for message, position in zip(chunk.messages, chunk.positions, strict=True):
-            positions.begin(position)
-            yield message
+        for message in chunk.messages:
+            bare_texts.add(message)
+            positions.begin(message.position)
+            yield message.tokenized
 
 
 @contextmanager
@@ -204,13 +204,13 @@ class BareTextCount:
 
     def __init__(self) -> None:
         self.count = 0
-        self._first: BareText | None = None
+        self._first: ReadMessage | None = None
 
-    def add(self, bare_texts: Sequence[BareText]) -> None:
-        """Count some more."""
-        self.count += len(bare_texts)
-        if self._first is None and bare_texts:
-            self._first = bare_texts[0]
+    def add(self, message: ReadMessage) -> None:
+        """Count a message, if it is one of these."""
+        if not message.is_mail:
+            self.count += 1
+            self._first = self._first or message
 
     def warning(self, config_file: Path | None) -> str:
         """Return what was learned that may be no message, and the command that takes it back."""
@@ -220,7 +220,7 @@ class BareTextCount:
         if self.count == 1:
             return (
                 f"{name} has no header of a mail and is learned as bare text; if it is no message: "
-                f"{unlearn} --id {self._first.message_key}"
+                f"{unlearn} --id {self._first.tokenized.key}"
             )
         return (
             f"{self.count} of them have no header of a mail and are learned as bare texts, {name} first; "
