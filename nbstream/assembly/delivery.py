@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from nbstream.addresses import TcpAddress
 from nbstream.delivery.maildir import MaildirNextHop
-from nbstream.delivery.quarantine import Quarantine
 from nbstream.delivery.settings import ServerNextHopSetting
 
 if TYPE_CHECKING:
@@ -54,8 +53,3 @@ def _server(relay: RelaySettings, next_hop: ServerNextHopSetting) -> SmtpServer:
             implicit=next_hop.protocol == "smtps",
         )
     return SmtpServer(host, port, lmtp=is_lmtp, tls=tls, login=login)
-
-
-def make_quarantine(settings: Settings) -> Quarantine:
-    """Return the quarantine."""
-    return Quarantine(settings.quarantine_folder)

@@ -68,9 +68,6 @@ def make_message_reader(settings: Settings) -> MessageReader:
     """Return what makes messages of bytes, the same for every way in."""
     listeners = settings.listeners
     marks_mail = any((listeners.smtp, listeners.lmtp, listeners.milter))
-    return MessageReader(message_limits(settings), make_header_policy(settings).marks, marks_mail)
-
-
-def message_limits(settings: Settings) -> mime.MessageLimits:
-    """Return how much of a message is looked at."""
-    return mime.MessageLimits(settings.limits.look_bytes)
+    return MessageReader(
+        mime.MessageLimits(settings.limits.look_bytes), make_header_policy(settings).marks, marks_mail
+    )

@@ -21,7 +21,7 @@ from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.commit import ReplicaWaitOptions
 from nbstream.store.model.lesson_journal import FOLDER, LessonJournal
 from nbstream.store.model.model import Model, temporary_model, temporary_name
-from nbstream.store.recent import checked_messages
+from nbstream.store.recent.checked_messages import RecentMessages
 from nbstream.store.recent.row_search import RowSearch
 
 if TYPE_CHECKING:
@@ -180,20 +180,13 @@ def make_mirror(
 
 def make_recent_messages(
     settings: Settings, model: Model, report_dropped: Callable[[int], None] = lambda _: None
-) -> checked_messages.RecentMessages:
+) -> RecentMessages:
     """Return the memory of the model's checked messages.
 
     ``report_dropped`` is called with the number of messages that could not be remembered.
     """
-    memory = settings.memory
-    options = checked_messages.RecentMessagesOptions(
-        memory.hours * 3600,
-        memory.messages,
-        memory.explanations,
-        rows=settings.remembers_rows,
-        envelopes=settings.remembers_envelopes,
-    )
-    return checked_messages.RecentMessages(model.client, model.keys, options, report_dropped)
+    memory = settings.memory.model_copy(update={"envelope": settings.remembers_envelopes})
+    return RecentMessages(model.client, model.keys, memory, report_dropped, rows=settings.remembers_rows)
 
 
 def make_row_search(settings: Settings, model: Model) -> RowSearch:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import socket
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream import __version__
-from nbstream.assembly.delivery import make_next_hop, make_quarantine
+from nbstream.assembly.delivery import make_next_hop
 from nbstream.assembly.filter import make_autolearner, make_filter
 from nbstream.assembly.store import make_autolearn_model, make_mirror, make_model, make_recent_messages
 from nbstream.daemon.background import BackgroundTasks
+from nbstream.delivery.quarantine import Quarantine
 from nbstream.delivery.quarantine_release import QuarantineRetention
 from nbstream.filter import (
     AutolearnLayer,
@@ -29,14 +30,13 @@ from nbstream.store.mirror.eviction import Evictor
 from nbstream.store.recovery.lesson_restorer import LessonRestorer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
     from nbstream.assembly.store import RedisClients
     from nbstream.config import Settings
     from nbstream.daemon.metrics import DaemonMetrics
     from nbstream.delivery.next_hop import NextHop
-    from nbstream.delivery.quarantine import Quarantine
     from nbstream.engine.choice import Engine
     from nbstream.filter import Autolearner, Filter, FilterObserver
     from nbstream.server.metrics import DeliveryMetrics
@@ -125,13 +125,12 @@ def make_activity(
 
 @dataclass(frozen=True, slots=True)
 class AutolearnParts:
-    """The layer that is learned without people, what learns it, and what takes back lessons in dispute."""
+    """The layer that is learned without people, and what learns it."""
 
     model: AutolearnModel
     mirror: Mirror
     layer: AutolearnLayer
     learner: Autolearner
-    reconciler: AutolearnReconciler
 
 
 def make_autolearn_parts(
@@ -145,20 +144,8 @@ def make_autolearn_parts(
     """Return the parts beside ``model``, which people teach, and its ``mirror``."""
     layer_model = make_autolearn_model(settings, clients.client)
     layer = AutolearnLayer(layer_model, layer_mirror)
-    return AutolearnParts(
-        layer_model,
-        layer_mirror,
-        layer,
-        make_autolearner(settings, model, mirror, layer, metrics.filter.autolearned),
-        AutolearnReconciler(layer, lambda: layer_model.disputed_messages(model)),
-    )
-
-
-class BackgroundWork(Protocol):
-    """Work that goes on until it is cancelled."""
-
-    async def run(self) -> None:
-        """Do it."""
+    learner = make_autolearner(settings, model, mirror, layer, metrics.filter.autolearned)
+    return AutolearnParts(layer_model, layer_mirror, layer, learner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,14 +181,12 @@ def make_parts(
     Processes with the same folder ``shared_memory`` share the counts. ``worker`` is the number of this process
     among several, None where it is the only one.
     """
+
+    def follow(followed: Model | AutolearnModel, name: str) -> Mirror:
+        return make_mirror(settings, clients, followed, engine, shared_memory / name if shared_memory else None)
+
     model = make_model(settings, clients.client, clients.journal)
-    mirror = make_mirror(
-        settings,
-        clients,
-        make_model(settings, clients.blocking_client, clients.journal),
-        engine,
-        shared_memory / "counts" if shared_memory else None,
-    )
+    mirror = follow(make_model(settings, clients.blocking_client, clients.journal), "counts")
     if clients.journal:
         clients.journal.report_unrecorded_to(metrics.store.lessons_unrecorded)
     recent_messages = make_recent_messages(settings, model, metrics.store.not_remembered)
@@ -211,13 +196,7 @@ def make_parts(
         observers.append(CountingObserver(activity.counter.count))
     autolearn = None
     if settings.autolearn:
-        layer_mirror = make_mirror(
-            settings,
-            clients,
-            make_autolearn_model(settings, clients.blocking_client),
-            engine,
-            shared_memory / "autolearned" if shared_memory else None,
-        )
+        layer_mirror = follow(make_autolearn_model(settings, clients.blocking_client), "autolearned")
         autolearn = make_autolearn_parts(settings, clients, model, mirror, layer_mirror, metrics)
         observers.append(autolearn.learner)
         metrics.watch_autolearned(autolearn.mirror)
@@ -240,51 +219,54 @@ def make_parts(
         recent_messages,
         spam_filter,
         make_next_hop(settings),
-        make_quarantine(settings),
+        Quarantine(settings.quarantine_folder),
         autolearn,
         activity,
         BackgroundTasks(metrics.process.background_failed),
     )
 
 
-def background_work(
-    settings: Settings, parts: ServerParts, *, does_chores: bool
-) -> Sequence[tuple[str, BackgroundWork]]:
-    """Return the work that goes on beside mail, by the names of the tasks.
+BackgroundWork: TypeAlias = "tuple[str, Callable[[], Awaitable[None]]]"
+"""The name of work that goes on until it is cancelled, and what does it."""
+
+
+def background_work(settings: Settings, parts: ServerParts, *, does_chores: bool) -> Sequence[BackgroundWork]:
+    """Return the work that goes on beside mail.
 
     ``does_chores``: this process also does what one of those that share a model does for all of them.
     """
-    work: list[tuple[str, BackgroundWork]] = [("mirror", parts.mirror), ("memory", parts.recent_messages)]
+    work: list[BackgroundWork] = [("mirror", parts.mirror.run), ("memory", parts.recent_messages.run)]
     if parts.activity:
-        work.append(("activity", parts.activity.writer))
+        work.append(("activity", parts.activity.writer.run))
     if parts.clients.embedded is None:
-        work.append(("primary", PrimaryWatch(parts.clients.client)))
+        work.append(("primary", PrimaryWatch(parts.clients.client).run))
     if parts.autolearn:
-        work += [("auto mirror", parts.autolearn.mirror), ("autolearner", parts.autolearn.learner)]
+        work += [("auto mirror", parts.autolearn.mirror.run), ("autolearner", parts.autolearn.learner.run)]
     return [*work, *_chores(settings, parts)] if does_chores else work
 
 
-def _chores(settings: Settings, parts: ServerParts) -> Sequence[tuple[str, BackgroundWork]]:
+def _chores(settings: Settings, parts: ServerParts) -> Sequence[BackgroundWork]:
+    model, autolearn, metrics = parts.model, parts.autolearn, parts.metrics
+
     def report_sweep(remaining: int, removed: int) -> None:
-        parts.metrics.delivery.quarantine_swept(remaining, removed)
+        metrics.delivery.quarantine_swept(remaining, removed)
         if parts.activity:
             parts.activity.report.quarantine_swept(remaining)
 
-    chores: list[tuple[str, BackgroundWork]] = [
-        ("retention", QuarantineRetention(parts.quarantine, settings.quarantine, report_sweep))
-    ]
+    retention = QuarantineRetention(parts.quarantine, settings.quarantine, report_sweep)
+    chores: list[BackgroundWork] = [("retention", retention.run)]
     if parts.clients.journal:
-        restorer = LessonRestorer(
-            parts.clients.journal, parts.model, parts.mirror, parts.metrics.store.lessons_lost
-        )
-        chores.append(("restorer", restorer))
-    if parts.autolearn:
-        chores.append(("reconciler", parts.autolearn.reconciler))
+        restorer = LessonRestorer(parts.clients.journal, model, parts.mirror, metrics.store.lessons_lost)
+        chores.append(("restorer", restorer.run))
+    if autolearn:
+        layer_model = autolearn.model
+        reconciler = AutolearnReconciler(autolearn.layer, lambda: layer_model.disputed_messages(model))
+        chores.append(("reconciler", reconciler.run))
     max_tokens = settings.model.max_tokens
     if max_tokens is not None:
-        report_eviction = parts.metrics.store.evicted
-        chores.append(("evictor", Evictor(parts.model, parts.mirror, max_tokens, report_eviction)))
-        if parts.autolearn:
-            layer = parts.autolearn
-            chores.append(("auto evictor", Evictor(layer.model, layer.mirror, max_tokens, report_eviction)))
+        evictor = Evictor(model, parts.mirror, max_tokens, metrics.store.evicted)
+        chores.append(("evictor", evictor.run))
+        if autolearn:
+            evictor = Evictor(autolearn.model, autolearn.mirror, max_tokens, metrics.store.evicted)
+            chores.append(("auto evictor", evictor.run))
     return chores

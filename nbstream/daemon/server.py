@@ -186,8 +186,8 @@ class Server:
         self._metrics.watch_model(
             parts.mirror, clients.primary, lambda: (self._runtime or runtime).spam_filter.policy
         )
-        for name, part in background_work(self.settings, parts, does_chores=self._does_chores):
-            parts.background.start(name, part.run)
+        for name, run in background_work(self.settings, parts, does_chores=self._does_chores):
+            parts.background.start(name, run)
         if self._does_chores:
             parts.background.start("durability", partial(warn_about_durability, parts))
         fatal = asyncio.create_task(parts.background.wait_for_end())

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nbstream.assembly.delivery import make_quarantine
+from nbstream.delivery.quarantine import Quarantine
 from nbstream.doctor.examination import in_thread, run_parts
 from nbstream.doctor.redis_server import format_bytes
 from nbstream.engine.choice import choose_engine
@@ -136,7 +136,7 @@ def shared_memory_finding(folder: Path, status: os.statvfs_result) -> Finding:
 
 
 def _quarantine(site: Site) -> Iterator[Finding]:
-    messages = make_quarantine(site.settings).messages()
+    messages = Quarantine(site.settings.quarantine_folder).messages()
     days = site.settings.quarantine.days
     oldest = (time.time() - messages[0].at) / _DAY_SECONDS if messages else 0.0
     if days is not None and oldest > days + _GRACE_DAYS:

@@ -39,7 +39,8 @@ from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
-from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessages, RecentMessagesOptions
+from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessages
+from nbstream.store.settings import MemorySettings
 from nbstream.tokens.tokenizer import Tokenizer, Tokens
 from tests.conftest import RedisServer
 from tests.filter.filters import PRIZE, Together, budgeted_filter, make_filter, with_parts
@@ -421,9 +422,7 @@ async def test_a_message_is_recalled_as_it_was_checked_else_as_it_was_learned_el
 
 
 async def test_a_remembered_explanation_is_of_the_moment_of_the_check_and_sums_to_the_score(client: Redis) -> None:
-    checked_messages = RecentMessages(
-        client, Model(client, "test", 3600).keys, RecentMessagesOptions(), lambda _: None
-    )
+    checked_messages = RecentMessages(client, Model(client, "test", 3600).keys, MemorySettings(), lambda _: None)
     recorder = Recorder()
     spam_filter = make_filter(client, CompositeObserver(recorder, RememberingObserver(checked_messages.remember)))
     for label, raw in letters(30):

@@ -42,9 +42,10 @@ from nbstream.policy.lesson_source import COMMAND_SOURCE
 from nbstream.policy.verdict import ModelState
 from nbstream.store.model.history import UNDO_SOURCE, Assessment, History, HistoryChange, LessonNote, RecentChanges
 from nbstream.store.model.model import Model
-from nbstream.store.recent.checked_messages import RecentMessages, RecentMessagesOptions
+from nbstream.store.recent.checked_messages import RecentMessages
 from nbstream.store.recent.message_rows import MessageRow
 from nbstream.store.recent.row_search import RowSearch
+from nbstream.store.settings import MemorySettings
 from tests.filter.filters import make_filter
 from tests.letters import letters
 from tests.page.page_listener import Browser, PageListener, open_page
@@ -99,7 +100,7 @@ def counts() -> Counts:
 @pytest.fixture
 async def site(client: Redis, counts: Counts) -> AsyncIterator[Site]:
     model = await Model(client, "test", 3600).open()
-    recent_messages = RecentMessages(client, model.keys, RecentMessagesOptions(), lambda _: None)
+    recent_messages = RecentMessages(client, model.keys, MemorySettings(), lambda _: None)
     sites: list[Site] = []
 
     class ChangesOrNone(RecentChanges):
@@ -316,7 +317,7 @@ async def test_what_is_confirmed_is_what_was_shown(site: Site, teacher: Browser,
 async def test_an_age_is_confirmed_as_the_time_that_it_was_in_the_preview(client: Redis) -> None:
     model = await Model(client, "test", 3600).open()
     await make_filter(client).learn(PRIZE, "ham", "smtp", "mallory")
-    recent_messages = RecentMessages(client, model.keys, RecentMessagesOptions(), lambda _: None)
+    recent_messages = RecentMessages(client, model.keys, MemorySettings(), lambda _: None)
     hours = (time.time() + 7200 * number for number in itertools.count())
     find_rows = known_rows(RowSearch(client, model.keys, 3600))
     view = UndoView(

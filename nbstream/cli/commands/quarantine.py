@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nbstream import config
-from nbstream.assembly.delivery import make_next_hop, make_quarantine
+from nbstream.assembly.delivery import make_next_hop
 from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.assembly.policy import make_header_policy, make_message_reader
 from nbstream.cli import interrupts
@@ -20,6 +20,7 @@ from nbstream.cli.arguments import current_user
 from nbstream.cli.exit_codes import EX_NOINPUT, exit_code
 from nbstream.cli.terminal import local_time, print_error, printable
 from nbstream.delivery import quarantine
+from nbstream.delivery.quarantine import Quarantine
 from nbstream.delivery.quarantine_release import IN_DOUBT_TEXT, QuarantineReleaser
 from nbstream.delivery.quarantine_text import shown_text
 from nbstream.errors import InputError, NbstreamError, ReleaseInDoubt
@@ -30,7 +31,7 @@ from nbstream.wire.api_json import iso_time
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
-    from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage, QuarantineNote
+    from nbstream.delivery.quarantine import QuarantinedMessage, QuarantineNote
     from nbstream.filter import Lesson
     from nbstream.mail.message import Message
 
@@ -40,7 +41,7 @@ _MAX_SHOWN_LENGTH = 100
 def run(options: argparse.Namespace) -> int:
     """Print or release messages; 66 for an unknown id, 69 if the next hop refuses, 75 if it or Redis is away."""
     settings = config.load_settings(config.find_config_file(options.config))
-    waiting = make_quarantine(settings)
+    waiting = Quarantine(settings.quarantine_folder)
     if options.action == "list":
         return _list_messages(waiting, as_json=options.json)
     if options.action == "show":

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from nbstream.policy.envelope import BuildEnvelope
     from nbstream.policy.explanation import Explanation
     from nbstream.store.model.keys import ModelKeys
+    from nbstream.store.settings import MemorySettings
 
 _log = logging.getLogger(__name__)
 
@@ -126,21 +127,6 @@ def _log_unreadable(error: StoreIncompatible) -> None:
     _log.warning("a message is left out: %s", error)
 
 
-@dataclass(frozen=True, slots=True)
-class RecentMessagesOptions:
-    """How long a message is remembered (``seconds``), and how many are (``messages``; 0 writes nothing).
-
-    ``explanations`` says whether the explanation of the verdict is remembered as well, ``rows`` whether lists show
-    the message, and ``envelopes`` whether its row has the envelope.
-    """
-
-    seconds: int = 72 * 3600
-    messages: int = 20_000
-    explanations: bool = True
-    rows: bool = False
-    envelopes: bool = False
-
-
 BuildExplanation: TypeAlias = "Callable[[float], Explanation]"
 """Builds the explanation of a check; its argument is the time of the check, in seconds since the epoch."""
 
@@ -173,19 +159,23 @@ class _QueuedMessage:
 class RecentMessages:
     """The recently checked messages of one model in Redis.
 
-    ``on_dropped`` is called with the number of messages that were not written.
+    ``on_dropped`` is called with the number of messages that were not written. ``rows`` says whether lists show
+    the messages; a row has the envelope where ``memory.envelope`` is true.
     """
 
     def __init__(
         self,
         client: Redis,
         keys: ModelKeys,
-        options: RecentMessagesOptions,
+        memory: MemorySettings,
         on_dropped: Callable[[int], None],
+        *,
+        rows: bool = False,
     ) -> None:
         self._client = client
         self._keys = keys
-        self._options = options
+        self._memory = memory
+        self._rows = rows
         self._on_dropped = on_dropped
         self._queue: asyncio.Queue[_QueuedMessage] = asyncio.Queue(MAX_QUEUED)
         self._unwritten: dict[str, _QueuedMessage] = {}
@@ -202,14 +192,13 @@ class RecentMessages:
 
         ``build_explanation`` and ``build_envelope`` are called when the message is written.
         """
-        options = self._options
-        if not options.messages:
+        if not self._memory.messages:
             return
         queued = _QueuedMessage(
             time.time(),
             message,
-            build_explanation if options.explanations else None,
-            build_envelope if options.envelopes else None,
+            build_explanation if self._memory.explanations else None,
+            build_envelope if self._memory.envelope else None,
         )
         try:
             self._queue.put_nowait(queued)
@@ -321,10 +310,10 @@ class RecentMessages:
         return self._keys.checked(message_key.decode())
 
     async def _write_batch(self, batch: Sequence[_QueuedMessage]) -> None:
-        now, options = time.time(), self._options
+        now, seconds = time.time(), self._memory.hours * 3600
         args: list[str | bytes | int | float]
         keys = self._keys
-        args = [options.seconds, now - options.seconds, options.messages]
+        args = [seconds, now - seconds, self._memory.messages]
         args += keys.checked(""), keys.row(""), keys.rows_by("")
         for number, queued in enumerate(batch, 1):
             message, explanation = queued.message, queued.explanation
@@ -332,7 +321,7 @@ class RecentMessages:
                 stored_form.pack_explanation(explanation, message.tokens.all) if explanation else b""
             )
             args += queued.checked_at, message.key, message.pack() + packed_explanation
-            row = queued.row if options.rows else None
+            row = queued.row if self._rows else None
             args += (row.pack(), " ".join(row.index_names())) if row else ("", "")
             if number % _PACKED_AT_ONCE == 0:
                 await asyncio.sleep(0)

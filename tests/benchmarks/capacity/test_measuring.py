@@ -18,7 +18,8 @@ from nbstream.policy.message_reader import MessageReader
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
-from nbstream.store.recent.checked_messages import RecentMessages, RecentMessagesOptions
+from nbstream.store.recent.checked_messages import RecentMessages
+from nbstream.store.settings import MemorySettings
 from tests.benchmarks.capacity import measuring
 from tests.benchmarks.capacity.redis_costs import main_thread_seconds, server_name
 from tests.conftest import RedisServer
@@ -151,8 +152,8 @@ async def test_the_bytes_of_a_remembered_message_are_those_of_all_that_is_stored
 ) -> None:
     stored = []
     for rows, envelopes in ((False, False), (True, False), (True, True)):
-        options = RecentMessagesOptions(rows=rows, envelopes=envelopes)
-        memory = RecentMessages(client, model.keys, options, lambda _: None)
+        options = MemorySettings(envelope=envelopes)
+        memory = RecentMessages(client, model.keys, options, lambda _: None, rows=rows)
         spam_filter = make_filter(client, observer=RememberingObserver(memory.remember))
 
         costs = await measuring.measure_remembering(

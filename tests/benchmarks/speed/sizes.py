@@ -21,11 +21,11 @@ from pathlib import Path
 
 import uvloop
 
-from nbstream.assembly.policy import message_limits
 from nbstream.config import Settings
 from nbstream.engine.choice import choose_engine
 from nbstream.filter import Filter
 from nbstream.mail.message import Message
+from nbstream.mail.mime import MessageLimits
 from tests.benchmarks.speed.bench import Bench
 from tests.benchmarks.speed.daemons import InProcessDaemon, in_process_daemon, taught
 from tests.benchmarks.speed.listeners import relaying
@@ -61,7 +61,7 @@ async def _checks(bench: Bench, state: Path) -> None:
 
 async def _milliseconds(ours: InProcessDaemon, spam_filter: Filter, raw: bytes) -> float:
     """Return the CPU milliseconds of one check, as the mean of several."""
-    limits, count = message_limits(ours.settings), max(1, min(200, 400_000 // len(raw)))
+    limits, count = MessageLimits(ours.settings.limits.look_bytes), max(1, min(200, 400_000 // len(raw)))
     started = time.process_time()
     for _ in range(count):
         await spam_filter.check(Message(raw, limits))

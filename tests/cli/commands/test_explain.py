@@ -17,7 +17,8 @@ import pytest
 from nbstream.filter import Check, RememberingObserver
 from nbstream.mail.message import Message
 from nbstream.store.model.model import Model
-from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessages, RecentMessagesOptions
+from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessages
+from nbstream.store.settings import MemorySettings
 from nbstream.tokens.tokenizer import Tokens
 from tests.cli.taught import Taught
 from tests.filter.filters import make_filter
@@ -52,9 +53,7 @@ def check(taught: Taught, raw: bytes, *, explained: bool = True) -> Check:
     """Check a letter as the daemon does, and have it remembered."""
 
     async def run(model: Model) -> Check:
-        memory = RecentMessages(
-            model.client, model.keys, RecentMessagesOptions(explanations=explained), lambda _: None
-        )
+        memory = RecentMessages(model.client, model.keys, MemorySettings(explanations=explained), lambda _: None)
         writing = asyncio.create_task(memory.run())
         answer = await make_filter(model.client, RememberingObserver(memory.remember)).check(Message.parse(raw))
         await memory.wait_until_written()

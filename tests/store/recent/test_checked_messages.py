@@ -30,9 +30,9 @@ from nbstream.store.recent.checked_messages import (
     MAX_QUEUED,
     CheckedMessage,
     RecentMessages,
-    RecentMessagesOptions,
 )
 from nbstream.store.recent.stored_form import compress
+from nbstream.store.settings import MemorySettings
 from nbstream.tokens import MAX_TOKENS
 from nbstream.tokens.tokenizer import Tokenizer, Tokens
 from tests.conftest import RedisServer
@@ -72,7 +72,7 @@ async def running(recent: RecentMessages) -> AsyncIterator[None]:
             await asyncio.wait([task], timeout=0.1)
 
 
-async def write_messages(client: Redis, numbers: range, options: RecentMessagesOptions) -> RecentMessages:
+async def write_messages(client: Redis, numbers: range, options: MemorySettings) -> RecentMessages:
     """Recent messages with these numbers, queued no faster than they are written."""
     recent = RecentMessages(client, KEYS, options, DroppedMessages())
     async with running(recent):
@@ -121,7 +121,7 @@ async def test_the_name_of_the_recipient_rule_comes_back(client: Redis) -> None:
 
 
 async def test_a_message_is_recalled_as_it_was_until_it_expires(client: Redis) -> None:
-    recent = await write_messages(client, range(3), RecentMessagesOptions(seconds=3600))
+    recent = await write_messages(client, range(3), MemorySettings(hours=1))
 
     assert await recent.recall("m1") == checked_message(1)
     assert await recent.recall("m9") is None
@@ -148,7 +148,7 @@ def build_explanation(at: float) -> Explanation:
 
 
 async def test_the_explanation_is_recalled_with_its_message_and_the_time_of_the_check(client: Redis) -> None:
-    recent = RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages())
+    recent = RecentMessages(client, KEYS, MemorySettings(), DroppedMessages())
     before = time.time()
     async with running(recent):
         recent.remember(checked_message(1), build_explanation)
@@ -168,7 +168,7 @@ async def test_the_explanation_is_recalled_with_its_message_and_the_time_of_the_
 
 
 async def test_with_explanations_off_only_the_message_is_stored(client: Redis) -> None:
-    recent = RecentMessages(client, KEYS, RecentMessagesOptions(explanations=False), DroppedMessages())
+    recent = RecentMessages(client, KEYS, MemorySettings(explanations=False), DroppedMessages())
     async with running(recent):
         recent.remember(checked_message(1), fail_to_build)
         await recent.wait_until_written()
@@ -183,7 +183,7 @@ def fail_to_build(at: float) -> Explanation:
 
 async def test_a_message_is_recalled_whatever_follows_it(client: Redis) -> None:
     await client.set(KEYS.checked("m1"), checked_message(1).pack() + b"9 of a later version")
-    recent = RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages())
+    recent = RecentMessages(client, KEYS, MemorySettings(), DroppedMessages())
 
     assert await recent.recall("m1") == checked_message(1)
     with pytest.raises(StoreIncompatible):
@@ -191,7 +191,7 @@ async def test_a_message_is_recalled_whatever_follows_it(client: Redis) -> None:
 
 
 async def test_a_message_that_is_not_written_yet_can_be_recalled_by_this_process(client: Redis) -> None:
-    recent = RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages())
+    recent = RecentMessages(client, KEYS, MemorySettings(), DroppedMessages())
     recent.remember(checked_message(1), build_explanation)
     recent.remember(checked_message(2))
 
@@ -211,8 +211,8 @@ async def test_a_message_that_another_process_has_just_checked_can_be_recalled(
 ) -> None:
     monkeypatch.setattr("nbstream.store.recent.checked_messages._WRITTEN_SECONDS", 1.0)
     here, there = (
-        RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages()),
-        RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages()),
+        RecentMessages(client, KEYS, MemorySettings(), DroppedMessages()),
+        RecentMessages(client, KEYS, MemorySettings(), DroppedMessages()),
     )
     async with running(there):
         there.remember(checked_message(1))
@@ -221,7 +221,7 @@ async def test_a_message_that_another_process_has_just_checked_can_be_recalled(
 
 
 async def test_the_later_of_two_checks_of_a_message_is_recalled(client: Redis) -> None:
-    recent = RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages())
+    recent = RecentMessages(client, KEYS, MemorySettings(), DroppedMessages())
     recent.remember(checked_message(1))
     later = replace(checked_message(1), verdict="spam")
     recent.remember(later)
@@ -236,13 +236,13 @@ async def test_the_later_of_two_checks_of_a_message_is_recalled(client: Redis) -
 async def test_an_explanation_of_an_older_version_is_not_remembered_and_its_message_is(client: Redis) -> None:
     await client.set(KEYS.checked("m1"), checked_message(1).pack() + b"1 of an older version")
 
-    assert await RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages()).recall_with_explanation(
+    assert await RecentMessages(client, KEYS, MemorySettings(), DroppedMessages()).recall_with_explanation(
         "m1"
     ) == (checked_message(1), None)
 
 
 async def test_the_newest_come_first(client: Redis) -> None:
-    recent = await write_messages(client, range(250), RecentMessagesOptions())
+    recent = await write_messages(client, range(250), MemorySettings())
 
     assert [message.key async for message in recent.newest(3)] == ["m249", "m248", "m247"]
     assert [message.key async for message in recent.newest(1000)] == [
@@ -252,25 +252,25 @@ async def test_the_newest_come_first(client: Redis) -> None:
 
 
 async def test_a_message_checked_again_is_the_newest_and_still_one(client: Redis) -> None:
-    await write_messages(client, range(5), RecentMessagesOptions())
-    recent = await write_messages(client, range(1), RecentMessagesOptions())
+    await write_messages(client, range(5), MemorySettings())
+    recent = await write_messages(client, range(1), MemorySettings())
 
     assert [message.key async for message in recent.newest(9)] == ["m0", "m4", "m3", "m2", "m1"]
 
 
 async def test_above_the_limit_the_oldest_messages_are_removed_completely(client: Redis) -> None:
-    recent = await write_messages(client, range(100), RecentMessagesOptions(messages=30))
+    recent = await write_messages(client, range(100), MemorySettings(messages=30))
 
     assert [message.key async for message in recent.newest(100)] == [f"m{number}" for number in range(99, 69, -1)]
     assert len(await client.keys("*")) == 31
 
 
 async def test_a_lowered_limit_is_reached_in_small_steps(client: Redis) -> None:
-    await write_messages(client, range(100), RecentMessagesOptions())
-    recent = await write_messages(client, range(100, 110), RecentMessagesOptions(messages=20))
+    await write_messages(client, range(100), MemorySettings())
+    recent = await write_messages(client, range(100, 110), MemorySettings(messages=20))
     assert 20 < await client.zcard(KEYS.recent) <= 100
 
-    recent = await write_messages(client, range(110, 200), RecentMessagesOptions(messages=20))
+    recent = await write_messages(client, range(110, 200), MemorySettings(messages=20))
     assert [message.key async for message in recent.newest(100)] == [
         f"m{number}" for number in range(199, 179, -1)
     ]
@@ -278,14 +278,14 @@ async def test_a_lowered_limit_is_reached_in_small_steps(client: Redis) -> None:
 
 
 async def test_with_a_limit_of_0_nothing_is_written(client: Redis) -> None:
-    await write_messages(client, range(5), RecentMessagesOptions(messages=0))
+    await write_messages(client, range(5), MemorySettings(messages=0))
 
     assert await client.keys("*") == []
 
 
 async def test_messages_are_dropped_and_counted_when_the_queue_is_full(client: Redis) -> None:
     dropped = DroppedMessages()
-    recent = RecentMessages(client, KEYS, RecentMessagesOptions(), dropped)
+    recent = RecentMessages(client, KEYS, MemorySettings(), dropped)
 
     for number in range(MAX_QUEUED + 7):
         recent.remember(checked_message(number))
@@ -298,7 +298,7 @@ async def test_messages_are_dropped_and_counted_when_the_queue_is_full(client: R
 
 
 async def test_a_queue_of_messages_is_written_in_few_commands(client: Redis) -> None:
-    recent = RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages())
+    recent = RecentMessages(client, KEYS, MemorySettings(), DroppedMessages())
     for number in range(MAX_QUEUED):
         recent.remember(checked_message(number))
     await client.config_resetstat()
@@ -316,7 +316,7 @@ async def test_while_redis_is_away_messages_are_dropped_and_counted_and_later_on
 ) -> None:
     client = open_client(ConnectionOptions(own_redis.url, timeout_seconds=1))
     dropped = DroppedMessages()
-    recent = RecentMessages(client, KEYS, RecentMessagesOptions(), dropped)
+    recent = RecentMessages(client, KEYS, MemorySettings(), dropped)
     own_redis.stop()
     async with running(recent):
         for number in range(40):
@@ -349,7 +349,7 @@ async def test_messages_that_are_not_written_at_the_end_are_counted(
     dropped = DroppedMessages()
     async with Proxy(shared_redis.socket, tmp_path / "s", keep_script_reply) as proxy:
         stalled = open_client(ConnectionOptions(proxy.url))
-        recent = RecentMessages(stalled, KEYS, RecentMessagesOptions(), dropped)
+        recent = RecentMessages(stalled, KEYS, MemorySettings(), dropped)
         async with running(recent):
             for number in range(count):
                 recent.remember(checked_message(number))
@@ -364,7 +364,7 @@ async def test_a_stored_message_compressed_with_the_dictionary_is_read_by_all_ve
     await client.set(KEYS.checked("m"), bytes.fromhex(stored))
 
     expected = CheckedMessage("m", Tokens((b"subject:x",), (b"body:a",)), 0.5, "unsure")
-    assert await RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages()).recall("m") == expected
+    assert await RecentMessages(client, KEYS, MemorySettings(), DroppedMessages()).recall("m") == expected
 
 
 @pytest.mark.parametrize(
@@ -385,7 +385,7 @@ async def test_a_value_of_another_program_is_refused(client: Redis, stored: byte
     await client.set(KEYS.checked("m1"), stored)
 
     with pytest.raises(StoreIncompatible):
-        await RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages()).recall("m1")
+        await RecentMessages(client, KEYS, MemorySettings(), DroppedMessages()).recall("m1")
 
 
 def zstd_bomb(claimed_size: int) -> bytes:
@@ -410,7 +410,7 @@ async def test_a_bomb_is_refused_before_it_takes_memory(client: Redis, stored: b
     await client.set(KEYS.checked("m1"), stored)
 
     with little_memory(), pytest.raises(StoreIncompatible):
-        await RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages()).recall("m1")
+        await RecentMessages(client, KEYS, MemorySettings(), DroppedMessages()).recall("m1")
 
 
 async def test_the_largest_message_that_the_settings_allow_is_recalled(client: Redis) -> None:
@@ -418,7 +418,7 @@ async def test_the_largest_message_that_the_settings_allow_is_recalled(client: R
     largest = replace(checked_message(1), tokens=Tokens((), names))
     await client.set(KEYS.checked("m1"), largest.pack())
 
-    recent = RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages())
+    recent = RecentMessages(client, KEYS, MemorySettings(), DroppedMessages())
     assert await recent.recall("m1") == largest
 
 
@@ -426,5 +426,5 @@ async def test_without_wait_a_missing_message_is_reported_at_once(
     client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nbstream.store.recent.checked_messages._WRITTEN_SECONDS", 3600.0)
-    recent = await write_messages(client, range(1, 2), RecentMessagesOptions())
+    recent = await write_messages(client, range(1, 2), MemorySettings())
     assert await asyncio.wait_for(recent.recall_with_explanation("m2", wait=False), DEADLINE_SECONDS) is None

@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.envelope import Envelope
 from nbstream.policy.verdict import Verdict
-from nbstream.store.recent.checked_messages import RecentMessages, RecentMessagesOptions
+from nbstream.store.recent.checked_messages import RecentMessages
 from nbstream.store.recent.message_rows import (
     NULL_SENDER,
     MessageRow,
@@ -29,6 +29,7 @@ from nbstream.store.recent.message_rows import (
     recipient_index,
     sender_index,
 )
+from nbstream.store.settings import MemorySettings
 from tests.store.recent.rows import KEYS, NOW, envelope, message_id, write_rows
 from tests.store.recent.test_checked_messages import DroppedMessages, checked_message, running
 
@@ -258,8 +259,8 @@ async def test_a_batch_forgets_many_rows_in_small_steps(client: Redis) -> None:
 
 @pytest.mark.parametrize("at_envelopes", [True, False])
 async def test_the_row_is_built_when_the_batch_is_written(client: Redis, at_envelopes: bool) -> None:
-    options = RecentMessagesOptions(rows=True, envelopes=at_envelopes)
-    recent = RecentMessages(client, KEYS, options, DroppedMessages())
+    options = MemorySettings(envelope=at_envelopes)
+    recent = RecentMessages(client, KEYS, options, DroppedMessages(), rows=True)
     built = asyncio.Event()
 
     def build_envelope() -> Envelope:
@@ -283,7 +284,7 @@ async def test_the_row_is_built_when_the_batch_is_written(client: Redis, at_enve
 
 
 async def test_without_rows_nothing_but_the_message_is_stored(client: Redis) -> None:
-    recent = RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages())
+    recent = RecentMessages(client, KEYS, MemorySettings(), DroppedMessages())
     async with running(recent):
         recent.remember(checked_message(1), None, envelope)
         await recent.wait_until_written()
