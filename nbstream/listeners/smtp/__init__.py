@@ -13,19 +13,18 @@ if TYPE_CHECKING:
 
 
 def _make(section: MailListenerSettings, context: ListenerContext) -> Listener:
-    # aiosmtpd is loaded here: see nbstream.server.listener
+    # aiosmtpd is loaded with it: see nbstream.server.listener
     from nbstream.listeners.smtp.listener import SmtpListener  # noqa: PLC0415 - see above
-    from nbstream.listeners.smtp.listener_state import SmtpOptions  # noqa: PLC0415 - see above
 
-    options = SmtpOptions(
-        context.hostname or socket.getfqdn(),
-        context.name,
-        section.trusted_proxies,
-        section.tls,
-        is_lmtp=context.name == LMTP.name,
-    )
     return SmtpListener(
-        context.limits, options, context.bytes_in_flight, context.outlet, context.runtime, context.metrics
+        section,
+        name=context.name,
+        hostname=context.hostname or socket.getfqdn(),
+        limits=context.limits,
+        bytes_in_flight=context.bytes_in_flight,
+        outlet=context.outlet,
+        runtime=context.runtime,
+        metrics=context.metrics,
     )
 
 

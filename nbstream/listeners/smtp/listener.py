@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nbstream.listeners.smtp.delivery import Delivery
-from nbstream.listeners.smtp.listener_state import MessageHandlers, SmtpListenerState, SmtpOptions
-from nbstream.listeners.smtp.lmtp_session import LmtpSession
-from nbstream.listeners.smtp.session import SmtpSession
-from nbstream.listeners.smtp.settings import TlsMode
+from nbstream.listeners.smtp.session import MessageHandlers, SmtpListenerState, SmtpSession
+from nbstream.listeners.smtp.settings import LmtpListenerSettings, TlsMode
 from nbstream.server import smtp_replies
 from nbstream.server.connections import Connections, RefusingProtocol
 from nbstream.server.feedback_mailbox import FeedbackMailbox
@@ -18,6 +16,7 @@ if TYPE_CHECKING:
     import socket
 
     from nbstream.delivery.outlet import Outlet
+    from nbstream.listeners.smtp.settings import MailListenerSettings
     from nbstream.server.limits import BytesInFlight, ListenerLimits
     from nbstream.server.metrics import DeliveryMetrics
     from nbstream.server.runtime import Runtime
@@ -26,21 +25,35 @@ if TYPE_CHECKING:
 class SmtpListener:
     """Takes mail."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a listener is made of, with where mail goes
         self,
+        section: MailListenerSettings,
+        *,
+        name: str,
+        hostname: str,
         limits: ListenerLimits,
-        options: SmtpOptions,
         bytes_in_flight: BytesInFlight,
         outlet: Outlet,
         runtime: Runtime,
         metrics: DeliveryMetrics,
+        max_recipients: int = 1000,
     ) -> None:
-        self._options = options
         self._outlet = outlet
         self._metrics = metrics
-        self.connections = Connections(options.listener_name, limits.max_connections, metrics)
+        self._name = name
+        self._is_lmtp = isinstance(section, LmtpListenerSettings)
+        self.connections = Connections(name, limits.max_connections, metrics)
         self.state = SmtpListenerState(
-            self.connections, limits, options, bytes_in_flight, outlet.next_hop, self._message_handlers(runtime)
+            name,
+            hostname,
+            section,
+            self.connections,
+            limits,
+            bytes_in_flight,
+            outlet.next_hop,
+            self._message_handlers(runtime),
+            self._is_lmtp,
+            max_recipients,
         )
 
     async def start(self, *sockets: socket.socket) -> None:
@@ -53,17 +66,17 @@ class SmtpListener:
 
     def _message_handlers(self, runtime: Runtime) -> MessageHandlers:
         return MessageHandlers(
-            Delivery(runtime, self._outlet, self._metrics, replies_to_each=self._options.is_lmtp),
+            Delivery(runtime, self._outlet, self._metrics, replies_to_each=self._is_lmtp),
             FeedbackMailbox(runtime, self._metrics.filter_metrics),
-            runtime.teachers_through(self._options.listener_name),
-            runtime.tls_contexts.get(self._options.listener_name),
+            runtime.teachers_through(self._name),
+            runtime.tls_contexts.get(self._name),
         )
 
     def _accept(self) -> asyncio.BaseProtocol:
         if self.connections.admit():
-            return LmtpSession(self.state) if self._options.is_lmtp else SmtpSession(self.state)
+            return SmtpSession(self.state).connection
         reply = smtp_replies.CLOSING if self.connections.draining else smtp_replies.TOO_MANY_CONNECTIONS
-        begins_with_tls = self._options.tls is TlsMode.IMPLICIT  # plain text would only be taken for a fault
+        begins_with_tls = self.state.section.tls is TlsMode.IMPLICIT  # plain text would only be taken for a fault
         return RefusingProtocol(b"" if begins_with_tls else reply.render() + b"\r\n")
 
     async def drain(self, seconds: float) -> None:

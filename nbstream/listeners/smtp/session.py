@@ -1,4 +1,4 @@
-"""One SMTP session: the commands of a connection, as a transparent relay answers them.
+"""One SMTP or LMTP session: the commands of a connection, as a transparent relay answers them.
 
 Rules:
 - The next hop's transaction opens at MAIL, and every RCPT gets the next hop's own reply. Where the next hop cannot
@@ -7,20 +7,22 @@ Rules:
   share.
 - aiosmtpd's own MAIL, RCPT, DATA and EHLO are replaced: they refuse unknown parameters and long lines, change the
   case of parameters, and answer an exception with its text.
+- LMTP (RFC 2033) is SMTP with LHLO in the place of HELO and EHLO, and with a reply for each recipient after the
+content.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from nbstream.delivery.next_hop import DataReplies, Envelope, SmtpPath
 from nbstream.errors import NbstreamError, RelayRefused, RelayUnavailable
 from nbstream.listeners.smtp import codec
 from nbstream.listeners.smtp.connection import SmtpConnection
 from nbstream.listeners.smtp.data_content import DATA_END, IncomingMessage
-from nbstream.listeners.smtp.mail_transaction import MailTransaction
 from nbstream.listeners.smtp.settings import TlsMode
 from nbstream.logs import event_fields
 from nbstream.server import smtp_replies
@@ -29,7 +31,16 @@ from nbstream.server.smtp_replies import RELAY_UNAVAILABLE, TEMPORARY_FAILURE, e
 from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
-    from nbstream.listeners.smtp.listener_state import SmtpListenerState
+    import ssl
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from nbstream.delivery.next_hop import NextHop, Transaction
+    from nbstream.listeners.smtp.delivery import Delivery
+    from nbstream.listeners.smtp.settings import MailListenerSettings
+    from nbstream.server.connections import Connections
+    from nbstream.server.feedback_mailbox import FeedbackMailbox
+    from nbstream.server.limits import BytesInFlight, ListenerLimits
+    from nbstream.server.peers import Teachers
 
 _log = logging.getLogger(__name__)
 
@@ -46,71 +57,162 @@ to the sender: to strangers, who could try a text until it passes.
 _FORWARDED_EXTENSIONS = frozenset({"8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATUSCODES", "PIPELINING", "SIZE"})
 
 
-class SmtpSession(SmtpConnection):
+@dataclass(frozen=True, slots=True)
+class MessageHandlers:
+    """What becomes of mail: a transaction goes by one set of rules from MAIL to its end.
+
+    ``tls_context`` has the certificate for the next handshake; None where there is no TLS.
+    """
+
+    delivery: Delivery
+    feedback: FeedbackMailbox
+    teachers: Teachers
+    tls_context: ssl.SSLContext | None = None
+
+
+@dataclass(slots=True)
+class MailTransaction:
+    """One mail that comes in, with its sender and the recipients that were accepted.
+
+    It has one destination: the next hop's transaction, or the label of the feedback address that it is sent to. It
+    has none while the next hop is away, and after a fault: each further RCPT and DATA gets a 451 then. With a mere
+    503 at DATA the client would bounce mail whose first recipients were accepted.
+
+    ``wants_verdict``: the client asked for the verdict in the reply, and may see it.
+    """
+
+    handlers: MessageHandlers
+    sender: SmtpPath
+    next_hop_transaction: Transaction | None
+    feedback_label: str | None = None
+    wants_verdict: bool = False
+    recipients: list[SmtpPath] = field(default_factory=list)
+
+    @property
+    def has_destination(self) -> bool:
+        """Whether the mail can be relayed or learned."""
+        return self.next_hop_transaction is not None or self.feedback_label is not None
+
+    async def send_to_feedback(self, label: str) -> None:
+        """Make the feedback address of ``label`` the destination."""
+        await self.drop_destination()
+        self.feedback_label = label
+
+    async def drop_destination(self) -> None:
+        """End the next hop's transaction, and relay and learn nothing."""
+        transaction, self.next_hop_transaction = self.next_hop_transaction, None
+        self.feedback_label = None
+        if transaction is not None:
+            await transaction.abort()
+
+
+@dataclass(slots=True)
+class SmtpListenerState:
+    """What all sessions of a listener share; ``message_handlers`` are those of the next transaction.
+
+    ``name`` is that of the listener, and ``hostname`` the one in its greeting. With ``is_lmtp`` the protocol is
+    LMTP (RFC 2033). Recipients beyond ``max_recipients`` are put off, and the client sends to them in a second
+    transaction; RFC 5321 4.5.3.1.8 asks for at least 100.
+    """
+
+    name: str
+    hostname: str
+    section: MailListenerSettings
+    connections: Connections
+    limits: ListenerLimits
+    bytes_in_flight: BytesInFlight
+    next_hop: NextHop
+    message_handlers: MessageHandlers
+    is_lmtp: bool = False
+    max_recipients: int = 1000
+
+
+class SmtpSession:
     """The session of one connection; ``_mail`` is its state from MAIL to the end of DATA."""
 
-    no_hello_reply = smtp_replies.NO_HELO
-    """The reply to MAIL before the client has introduced itself."""
-
     def __init__(self, listener: SmtpListenerState) -> None:
-        super().__init__(listener.limits, listener.options, listener.connections)
         self._listener = listener
         self._forwarded: dict[str, str] | None = None
         self._mail: MailTransaction | None = None
-        self._awaits_handshake = listener.options.tls is TlsMode.IMPLICIT
+        self._peer = Peer("")
+        ident = "LMTP nbstream" if listener.is_lmtp else "ESMTP nbstream"
+        self.connection = SmtpConnection(self, listener.name, listener.hostname, ident, listener.limits)
+        self.connection.awaits_handshake = listener.section.tls is TlsMode.IMPLICIT
+
+    @property
+    def commands(self) -> Mapping[str, Callable[[Any], Awaitable[None]]]:
+        """The commands by their names."""
+        greetings = {"HELO": self._helo, "EHLO": self._ehlo}
+        if self._listener.is_lmtp:
+            greetings = {"HELO": self._refuse_greeting, "EHLO": self._refuse_greeting, "LHLO": self._ehlo}
+        return {
+            **greetings,
+            "STARTTLS": self._starttls,
+            "RSET": self._rset,
+            "VRFY": self._vrfy,
+            "AUTH": self._auth,
+            "XFORWARD": self._xforward,
+            "MAIL": self._begin_mail,
+            "RCPT": self._rcpt,
+            "DATA": self._data,
+        }
 
     # Beginning and end
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def opened(self) -> None:
         """Begin a session."""
+        assert self.connection.transport is not None
+        self._peer = self._listener.connections.peer_of(self.connection.transport)
         self._listener.connections.opened(self)
-        super().connection_made(transport)
 
-    def connection_lost(self, error: Exception | None) -> None:
-        """End the session; aiosmtpd cancels its task."""
-        super().connection_lost(error)
+    def closed(self) -> None:
+        """End the session."""
         self._listener.connections.closed(self)
 
-    async def session_begins(self) -> None:
+    async def begin(self) -> None:
         """Begin TLS where it comes before everything else."""
-        if self._listener.options.tls is TlsMode.IMPLICIT:
+        if self._listener.section.tls is TlsMode.IMPLICIT:
             await self._begin_tls()
 
     async def _begin_tls(self) -> None:
         context = self._listener.message_handlers.tls_context
         assert context is not None
         try:
-            await self.encrypt(context)
+            await self.connection.start_tls(context)
         except ConnectionError as error:
-            _log.info("%s: %s", self._listener_name, error, extra=event_fields(peer=str(self._peer)))
+            _log.info("%s: %s", self._listener.name, error, extra=event_fields(peer=str(self._peer)))
             # Where the client went away during the handshake, uvloop does not say that the connection is lost.
-            self._listener.connections.closed(self)
+            self.closed()
             raise
 
-    async def session_ended(self) -> None:
+    async def end(self) -> None:
         """End the transaction that is open."""
         await self._reset()
 
     def close_if_idle(self) -> None:
         """Close the connection, for the daemon drains, unless a message is under way."""
         if self._mail is None:
-            self._close_for_shutdown()
+            self.connection.close_for_shutdown()
+
+    def abort(self) -> None:
+        """Drop the connection."""
+        self.connection.abort()
 
     def _close_if_draining(self) -> None:
         if self._listener.connections.draining:
-            self._close_for_shutdown()
+            self.connection.close_for_shutdown()
 
-    async def handle_exception(self, error: Exception) -> str:
+    async def reply_to_fault(self, error: Exception) -> str:
         """Return the reply to a command that failed: never the text of an exception."""
         if self._mail is not None:
             await self._mail.drop_destination()
         if isinstance(error, asyncio.IncompleteReadError | ConnectionError):  # the client has gone away
-            self.close()
+            self.connection.close()
             return ""  # push finds the connection closed, and that ends the session
         if isinstance(error, NbstreamError):
-            _log.warning("%s: %s", self._listener_name, error)
+            _log.warning("%s: %s", self._listener.name, error)
             return str(error_reply(error))
-        _log.error("%s: a command failed", self._listener_name, exc_info=error)
+        _log.error("%s: a command failed", self._listener.name, exc_info=error)
         return str(TEMPORARY_FAILURE)
 
     async def _reset(self) -> None:
@@ -123,20 +225,18 @@ class SmtpSession(SmtpConnection):
 
     # Commands
 
-    async def smtp_HELO(self, hostname: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
+    async def _helo(self, hostname: str) -> None:
         """HELO: begin a session without extensions."""
         await self._reset()
-        await super().smtp_HELO(hostname)
+        await self.connection.smtp_HELO(hostname)
 
-    async def smtp_EHLO(self, hostname: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
-        """EHLO: offer only what the next hop offers, so that everything taken here can be passed on."""
+    async def _ehlo(self, hostname: str) -> None:
+        """EHLO, or LHLO: offer only what the next hop offers, so that everything taken here can be passed on."""
         if not hostname:
-            await self._send_reply(smtp_replies.SYNTAX_EHLO)
+            await self._reply(smtp_replies.SYNTAX_EHLO)
             return
         await self._reset()
-        assert self.session is not None
-        self.session.extended_smtp = True
-        self.session.host_name = hostname
+        self.connection.set_greeting(hostname)
         offered = sorted((await self._listener.next_hop.features()) & _FORWARDED_EXTENSIONS)
         size = f"SIZE {self._listener.limits.max_message_bytes}"
         own_extensions = [
@@ -144,14 +244,18 @@ class SmtpSession(SmtpConnection):
             *([VERDICT_PARAMETER] if self._may_see_verdicts else ()),
             *(["STARTTLS"] if self._offers_starttls else ()),
         ]
-        lines = [self.hostname, *own_extensions, *(size if name == "SIZE" else name for name in offered)]
-        await self._send_reply(SmtpReply(250, "\n".join(lines)))
+        lines = [self._listener.hostname, *own_extensions, *(size if name == "SIZE" else name for name in offered)]
+        await self._reply(SmtpReply(250, "\n".join(lines)))
+
+    async def _refuse_greeting(self, hostname: str) -> None:
+        """HELO and EHLO in LMTP: refused, so that no SMTP client takes this for its server (RFC 2033 4.1)."""
+        await self._reply(smtp_replies.IS_LMTP)
 
     @property
     def _offers_starttls(self) -> bool:
-        return self._listener.options.tls.offers_starttls and not self._is_encrypted
+        return self._listener.section.tls.offers_starttls and not self.connection.is_encrypted
 
-    async def smtp_STARTTLS(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
+    async def _starttls(self, arg: str | None) -> None:
         """STARTTLS: go on within TLS, with nothing of what was said before (RFC 3207 4.2).
 
         A client that sends more before TLS has begun may be one into whose connection somebody else writes. His
@@ -159,37 +263,37 @@ class SmtpSession(SmtpConnection):
         are answered as they came, without TLS.
         """
         if arg:
-            await self._send_reply(smtp_replies.SYNTAX_STARTTLS)
+            await self._reply(smtp_replies.SYNTAX_STARTTLS)
         elif not self._offers_starttls:
-            await self._send_reply(smtp_replies.NO_STARTTLS)
-        elif self.has_unread:
-            await self._send_reply(smtp_replies.TEXT_BEHIND_STARTTLS)
+            await self._reply(smtp_replies.NO_STARTTLS)
+        elif self.connection.has_unread:
+            await self._reply(smtp_replies.TEXT_BEHIND_STARTTLS)
         else:
             await self._reset()
-            self._awaits_handshake = True
-            await self._send_reply(smtp_replies.TLS_READY)
+            self.connection.awaits_handshake = True
+            await self._reply(smtp_replies.TLS_READY)
             await self._begin_tls()
-            assert self.session is not None
-            self._forwarded = self.session.host_name = None
+            self._forwarded = None
+            self.connection.set_greeting(None)
 
-    async def smtp_RSET(self, arg: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
+    async def _rset(self, arg: str) -> None:
         """RSET: give up the transaction."""
         if arg:
-            await self._send_reply(smtp_replies.SYNTAX_RSET)
+            await self._reply(smtp_replies.SYNTAX_RSET)
             return
         await self._reset()
-        await self._send_reply(smtp_replies.OK)
+        await self._reply(smtp_replies.OK)
         self._close_if_draining()
 
-    async def smtp_VRFY(self, arg: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
+    async def _vrfy(self, arg: str) -> None:
         """VRFY: never say which addresses exist, and parse none."""
-        await self._send_reply(smtp_replies.VRFY_NOT_SUPPORTED)
+        await self._reply(smtp_replies.VRFY_NOT_SUPPORTED)
 
-    async def smtp_AUTH(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
+    async def _auth(self, arg: str | None) -> None:
         """AUTH: nobody logs in here. aiosmtpd would ask for TLS, also of a client that has it."""
-        await self._send_reply(smtp_replies.NO_AUTH)
+        await self._reply(smtp_replies.NO_AUTH)
 
-    async def smtp_XFORWARD(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
+    async def _xforward(self, arg: str | None) -> None:
         """XFORWARD: a trusted proxy says whose the next mail is; whoever it names is the teacher."""
         attributes = codec.parse_xforward(arg)
         if self._needs_tls:
@@ -203,12 +307,12 @@ class SmtpSession(SmtpConnection):
         else:
             reply = smtp_replies.OK
             self._forwarded = {**(self._forwarded or {}), **attributes}
-        await self._send_reply(reply, grouped=True)
+        await self._reply(reply, grouped=True)
 
     @property
     def _is_trusted_proxy(self) -> bool:
         """Whether the peer may name clients; on a unix socket its permissions have said so."""
-        proxies = self._listener.options.trusted_proxies
+        proxies = self._listener.section.trusted_proxies
         return self._peer.address is None or self._peer.is_in_networks(proxies)
 
     @property
@@ -232,24 +336,23 @@ class SmtpSession(SmtpConnection):
         """Whether the peer gets verdicts in replies if it asks for them. A client behind it never does."""
         return self._forwarded is None and self._listener.message_handlers.teachers.may_teach(self._peer)
 
-    async def smtp_MAIL(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
+    async def _begin_mail(self, arg: str | None) -> None:
         """MAIL: open the next hop's transaction; its refusal is the reply."""
         if self._listener.connections.draining:
-            self._close_for_shutdown()
+            self.connection.close_for_shutdown()
             return
-        await self._send_reply(await self._begin_mail(arg), grouped=True)
+        await self._reply(await self._open_mail(arg), grouped=True)
 
     @property
     def _needs_tls(self) -> bool:
         """Whether mail is taken only after STARTTLS, which the client did not send yet."""
-        return self._listener.options.tls is TlsMode.REQUIRE and not self._is_encrypted
+        return self._listener.section.tls is TlsMode.REQUIRE and not self.connection.is_encrypted
 
-    async def _begin_mail(self, arg: str | None) -> SmtpReply:
-        assert self.session is not None
+    async def _open_mail(self, arg: str | None) -> SmtpReply:
         if self._needs_tls:
             return smtp_replies.TLS_REQUIRED
-        if not self.session.host_name:
-            return self.no_hello_reply
+        if not self.connection.greeted_as:
+            return smtp_replies.NO_LHLO if self._listener.is_lmtp else smtp_replies.NO_HELO
         if self._mail is not None:
             return smtp_replies.MAIL_ALREADY_GIVEN
         path = codec.parse_path("FROM", arg)
@@ -265,7 +368,7 @@ class SmtpSession(SmtpConnection):
         except RelayRefused as refusal:
             return error_reply(refusal)
         except RelayUnavailable as error:
-            _log.warning("%s: %s", self._listener_name, error)
+            _log.warning("%s: %s", self._listener.name, error)
         self._mail = mail
         return smtp_replies.SENDER_OK
 
@@ -276,9 +379,9 @@ class SmtpSession(SmtpConnection):
         parameters = tuple(name for name in path.parameters if name.upper() != VERDICT_PARAMETER)
         return SmtpPath(path.address, parameters), len(parameters) < len(path.parameters)
 
-    async def smtp_RCPT(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
+    async def _rcpt(self, arg: str | None) -> None:
         """RCPT: give the next hop's own reply, or ours for a feedback address."""
-        await self._send_reply(await self._add_recipient(arg), grouped=True)
+        await self._reply(await self._add_recipient(arg), grouped=True)
 
     async def _add_recipient(self, arg: str | None) -> SmtpReply:
         mail = self._mail
@@ -287,7 +390,7 @@ class SmtpSession(SmtpConnection):
         path = codec.parse_path("TO", arg)
         if path is None or not path[0]:
             return smtp_replies.SYNTAX_RCPT
-        if len(mail.recipients) >= self._listener.options.max_recipients:
+        if len(mail.recipients) >= self._listener.max_recipients:
             return smtp_replies.TOO_MANY_RECIPIENTS
         recipient = SmtpPath(*path)
         label = mail.handlers.feedback.label_of(recipient.address)
@@ -307,7 +410,7 @@ class SmtpSession(SmtpConnection):
     @property
     def _can_answer_each_recipient(self) -> bool:
         """Whether the client learns what became of each recipient: one reply to DATA cannot say two things."""
-        return self._listener.options.is_lmtp or not self._listener.next_hop.answers_each_recipient
+        return self._listener.is_lmtp or not self._listener.next_hop.answers_each_recipient
 
     async def _add_feedback_recipient(self, mail: MailTransaction, label: str, recipient: SmtpPath) -> SmtpReply:
         if not self._takes_feedback:
@@ -325,50 +428,69 @@ class SmtpSession(SmtpConnection):
         return teachers.may_teach_for(self._peer, self._forwarded_client)
 
     def _refuse_feedback(self, mail: MailTransaction, label: str) -> SmtpReply:
-        return mail.handlers.feedback.refuse(label, self._listener_name, self._forwarded_client or self._peer)
+        return mail.handlers.feedback.refuse(label, self._listener.name, self._forwarded_client or self._peer)
 
-    async def smtp_DATA(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
+    async def _data(self, arg: str | None) -> None:
         """DATA: read the message, then learn it or deliver it."""
         mail = self._mail
         if mail is None or not mail.recipients:
-            await self._send_reply(smtp_replies.NO_MAIL if mail is None else smtp_replies.NO_VALID_RECIPIENTS)
+            await self._reply(smtp_replies.NO_MAIL if mail is None else smtp_replies.NO_VALID_RECIPIENTS)
             return
         if arg:
-            await self._send_reply(smtp_replies.SYNTAX_DATA)
+            await self._reply(smtp_replies.SYNTAX_DATA)
             return
         if not mail.has_destination:
             await self._reset()
-            await self._send_reply(RELAY_UNAVAILABLE)
+            await self._reply(RELAY_UNAVAILABLE)
             return
         # The end of the content is CRLF.CRLF. For an empty message the first CRLF is the one after DATA, which was
         # read with the command. It is put back: then one rule finds the end of every message, and each dot at the
         # beginning of a line has a CRLF before it, also that of the first line.
-        self.unread(b"\r\n")
-        await self._send_reply(smtp_replies.GO_AHEAD)
+        self.connection.unread(b"\r\n")
+        await self._reply(smtp_replies.GO_AHEAD)
         incoming = IncomingMessage(self._listener.limits, self._listener.bytes_in_flight)
         try:
-            await self._send_data_replies(mail, await self._learn_or_deliver(mail, incoming))
+            await self._reply_to_data(mail, await self._replies_to_content(mail, incoming))
         finally:
             incoming.release()
             await self._reset()
             self._close_if_draining()
 
-    async def _send_data_replies(self, mail: MailTransaction, data_replies: DataReplies) -> None:
-        """Answer the content of a message, which has one reply for all recipients here."""
-        await self._send_reply(data_replies.single)
+    async def _reply(self, reply: SmtpReply, *, grouped: bool = False) -> None:
+        await self.connection.send_reply(reply, grouped=grouped)
+
+    async def _reply_to_data(self, mail: MailTransaction, data_replies: DataReplies) -> None:
+        """Answer the content of a message: once for all recipients, or in LMTP once for each that was accepted.
+
+        A client of LMTP that misses one would take the next reply for it, so it gets them whatever happens.
+        """
+        if not self._listener.is_lmtp:
+            await self._reply(data_replies.single)
+            return
+        rendered = (reply.render() for reply in data_replies.per_recipient(len(mail.recipients)))
+        await self.connection.push(b"\r\n".join(rendered))
+
+    async def _replies_to_content(self, mail: MailTransaction, incoming: IncomingMessage) -> DataReplies:
+        try:
+            return await self._learn_or_deliver(mail, incoming)
+        except (ConnectionError, EOFError):
+            raise
+        except Exception:  # noqa: BLE001 - whatever it is, each recipient gets a reply
+            _log.exception("%s: a message failed", self._listener.name)
+            return DataReplies((TEMPORARY_FAILURE,))
 
     async def _learn_or_deliver(self, mail: MailTransaction, incoming: IncomingMessage) -> DataReplies:
         problem = await self._read_content(incoming)
         if problem:
             return DataReplies((problem,))
-        self.stop_timers()  # the client waits for us now, and what follows has deadlines of its own
+        self.connection.stop_timers()  # the client waits for us now, and what follows has deadlines of its own
         try:
             if mail.feedback_label is not None:
                 if not self._takes_feedback:  # any more: a reload may have come since RCPT
                     return DataReplies((self._refuse_feedback(mail, mail.feedback_label),))
                 actor = str(self._forwarded_client or "") or str(self._peer)
                 reply = await mail.handlers.feedback.learn(
-                    incoming.content(), mail.feedback_label, self._listener_name, actor
+                    incoming.content(), mail.feedback_label, self._listener.name, actor
                 )
                 return DataReplies((reply,))
             transaction, mail.next_hop_transaction = mail.next_hop_transaction, None
@@ -376,26 +498,26 @@ class SmtpSession(SmtpConnection):
             envelope = Envelope(mail.sender, tuple(mail.recipients))
             # Nothing but the delivery holds the content, which may be rewritten there.
             result = await mail.handlers.delivery.deliver(
-                incoming.content(), envelope, transaction, self._listener_name, self._origin
+                incoming.content(), envelope, transaction, self._listener.name, self._origin
             )
             shows_verdict = mail.wants_verdict and self._may_see_verdicts
             return result.replies_with_verdict if shows_verdict else result.replies
         finally:
-            self.restart_timers()
+            self.connection.restart_timers()
 
     async def _read_content(self, incoming: IncomingMessage) -> SmtpReply | None:
         """Read the message to its end (RFC 5321 4.1.1.4), and return the reply that refuses it, if one does."""
         ended = False
         while not ended:
             try:
-                chunk = await self.reader.readuntil(DATA_END)
+                chunk = await self.connection.reader.readuntil(DATA_END)
                 ended = True
             except asyncio.LimitOverrunError as overrun:
-                chunk = await self.reader.readexactly(overrun.consumed)
-            self.restart_idle_timer()
+                chunk = await self.connection.reader.readexactly(overrun.consumed)
+            self.connection.restart_idle_timer()
             incoming.add(chunk, last=ended)
             if incoming.problem and incoming.exceeds_read_limit and not ended:
-                await self._send_reply(incoming.problem)
-                self.abort()
+                await self._reply(incoming.problem)
+                self.connection.abort()
                 raise ConnectionResetError
         return incoming.problem

@@ -18,8 +18,12 @@ from nbstream.delivery.outlet import Outlet
 from nbstream.delivery.quarantine import Quarantine
 from nbstream.engine.choice import PYTHON
 from nbstream.listeners.smtp.listener import SmtpListener
-from nbstream.listeners.smtp.listener_state import SmtpOptions
-from nbstream.listeners.smtp.settings import TlsMode
+from nbstream.listeners.smtp.settings import (
+    LmtpListenerSettings,
+    MailListenerSettings,
+    SmtpListenerSettings,
+    TlsMode,
+)
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.settings import OWN_FIELD
 from nbstream.server.limits import BytesInFlight, ListenerLimits
@@ -87,19 +91,22 @@ class _Transaction:
 class _Server:
     """A listener over a model in memory."""
 
-    def __init__(self, runner: asyncio.Runner, options: SmtpOptions) -> None:
-        self.options = options
-        self.next_hop = _NextHop(answers_each_recipient=options.is_lmtp)
+    def __init__(self, runner: asyncio.Runner, name: str, section: MailListenerSettings) -> None:
+        self.is_lmtp = name == "lmtp"
+        self.next_hop = _NextHop(answers_each_recipient=self.is_lmtp)
         self.bytes_in_flight = BytesInFlight(4 * _MAX_BYTES)
         listener = SmtpListener(
-            ListenerLimits(_MAX_BYTES, idle_timeout_seconds=10),
-            options,
-            self.bytes_in_flight,
-            Outlet(self.next_hop, Quarantine(Path(_FOLDER.name))),
-            make_runtime(
+            section,
+            name=name,
+            hostname=_HOSTNAME,
+            limits=ListenerLimits(_MAX_BYTES, idle_timeout_seconds=10),
+            bytes_in_flight=self.bytes_in_flight,
+            outlet=Outlet(self.next_hop, Quarantine(Path(_FOLDER.name))),
+            runtime=make_runtime(
                 memory_filter(MemoryModel()), tls_contexts={"smtp": ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)}
             ),
-            DaemonMetrics.create(PYTHON).delivery,
+            metrics=DaemonMetrics.create(PYTHON).delivery,
+            max_recipients=3,
         )
         self._connections = listener.connections
         self.fuzzed = FuzzedListener(runner, listener, self._wait_until_idle)
@@ -109,8 +116,8 @@ class _Server:
 
 
 _runner = asyncio.Runner()
-_smtp = _Server(_runner, SmtpOptions(_HOSTNAME, "smtp", LOOPBACK, TlsMode.MAY, max_recipients=3))
-_lmtp = _Server(_runner, SmtpOptions(_HOSTNAME, "lmtp", LOOPBACK, is_lmtp=True, max_recipients=3))
+_smtp = _Server(_runner, "smtp", SmtpListenerSettings.model_construct(trusted_proxies=LOOPBACK, tls=TlsMode.MAY))
+_lmtp = _Server(_runner, "lmtp", LmtpListenerSettings.model_construct(trusted_proxies=LOOPBACK))
 
 
 def _check(data: bytes) -> None:
@@ -129,7 +136,7 @@ def _check_server(server: _Server, data: bytes) -> None:
     taken = [int(number) for number in _TAKEN.findall(replies)]
     if replies:
         assert list(dict.fromkeys(taken)) == list(range(1, len(next_hop.messages) + 1))
-        assert server.options.is_lmtp or len(taken) == len(next_hop.messages)
+        assert server.is_lmtp or len(taken) == len(next_hop.messages)
         # Each RCPT that was accepted has its reply, if the client waited for it: none is left out or doubled.
         accepted = lines.count(b"250 2.1.5 Ok")
         assert len(taken) <= accepted

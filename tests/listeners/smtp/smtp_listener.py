@@ -25,8 +25,7 @@ from nbstream.delivery.quarantine import Quarantine
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import Filter, FilterPolicy
 from nbstream.listeners.smtp.listener import SmtpListener
-from nbstream.listeners.smtp.listener_state import SmtpOptions
-from nbstream.listeners.smtp.settings import TlsMode
+from nbstream.listeners.smtp.settings import LmtpListenerSettings, SmtpListenerSettings, TlsMode
 from nbstream.policy.header import HeaderPolicy
 from nbstream.policy.recipient_rules import RecipientRules
 from nbstream.policy.settings import ActionsSettings
@@ -225,20 +224,17 @@ async def open_smtp_listener(
             header_policy=headers,
             tls_contexts=tls_contexts,
         )
+        section = LmtpListenerSettings if way.listener_name == "lmtp" else SmtpListenerSettings
         listener = SmtpListener(
-            ListenerLimits(**options),
-            SmtpOptions(
-                "listener.example.org",
-                way.listener_name,
-                trusted_proxies,
-                tls,
-                is_lmtp=way.listener_name == "lmtp",
-                max_recipients=max_recipients,
-            ),
-            BytesInFlight(max_bytes_in_flight),
-            Outlet(next_hop, Quarantine(maildir.with_name("Quarantine"))),
-            runtime,
-            metrics.delivery,
+            section.model_construct(trusted_proxies=trusted_proxies, tls=tls),
+            name=way.listener_name,
+            hostname="listener.example.org",
+            limits=ListenerLimits(**options),
+            bytes_in_flight=BytesInFlight(max_bytes_in_flight),
+            outlet=Outlet(next_hop, Quarantine(maildir.with_name("Quarantine"))),
+            runtime=runtime,
+            metrics=metrics.delivery,
+            max_recipients=max_recipients,
         )
         path = maildir.with_name(f"{secrets.token_hex(4)}.sock") if way.is_unix else None
         address = UnixAddress(path) if path else TcpAddress("127.0.0.1", 0)

@@ -19,6 +19,7 @@ from redis.asyncio import Redis
 
 from nbstream.delivery.next_hop_connection import SmtpServer
 from nbstream.delivery.smtp_next_hop import NextHopLimits, SmtpNextHop
+from nbstream.listeners.smtp.connection import SmtpConnection
 from nbstream.listeners.smtp.session import SmtpSession
 from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
@@ -254,14 +255,14 @@ async def test_after_a_message_a_client_has_the_whole_time_for_the_next_one(clie
         await dialogue.hello()
         (session,) = smtp.listener.connections
         assert isinstance(session, SmtpSession)
-        before = session.last_deadline
+        before = session.connection.last_deadline
         for line in ("NOOP", "RSET", "MAIL FROM:<from@example.org>", "RCPT TO:<to@example.org>", "DATA"):
             await dialogue.say(line)
-            assert session.last_deadline == before
+            assert session.connection.last_deadline == before
 
         assert (await dialogue.say(MESSAGE + b".")).startswith("250 ")
 
-        assert before < session.last_deadline < math.inf
+        assert before < session.connection.last_deadline < math.inf
 
 
 @pytest.mark.parametrize(
@@ -649,13 +650,13 @@ async def test_commands_that_come_together_are_answered_together(
     (session,) = smtp.listener.connections
     assert isinstance(session, SmtpSession)
     said: list[bytes] = []
-    write = session._writer.write
+    write = session.connection._writer.write
 
     def noted(data: bytes) -> None:
         said.append(data)
         write(data)
 
-    monkeypatch.setattr(session._writer, "write", noted)
+    monkeypatch.setattr(session.connection._writer, "write", noted)
     rcpt = b"".join(b"RCPT TO:<to%d@example.org>\r\n" % number for number in range(recipients))
 
     dialogue.writer.write(b"MAIL FROM:<from@example.org>\r\n" + rcpt + b"DATA\r\n")
@@ -713,13 +714,13 @@ async def test_commands_that_came_together_do_not_hold_up_others(
 ) -> None:
     """One client sends a thousand commands in one go; between two of them every other task may run."""
     in_one_step, most = 0, 0
-    answer_noop = SmtpSession.smtp_NOOP
+    answer_noop = SmtpConnection.smtp_NOOP
 
-    async def counted_noop(session: SmtpSession, arg: str) -> None:
+    async def counted_noop(connection: SmtpConnection, arg: str) -> None:
         nonlocal in_one_step, most
         in_one_step += 1
         most = max(most, in_one_step)
-        await answer_noop(session, arg)
+        await answer_noop(connection, arg)
 
     async def other_work() -> None:
         nonlocal in_one_step
@@ -727,7 +728,7 @@ async def test_commands_that_came_together_do_not_hold_up_others(
             in_one_step = 0
             await asyncio.sleep(0)
 
-    monkeypatch.setattr(SmtpSession, "smtp_NOOP", counted_noop)
+    monkeypatch.setattr(SmtpConnection, "smtp_NOOP", counted_noop)
     dialogue = await smtp.talk()
     await dialogue.hello()
     other = asyncio.create_task(other_work())

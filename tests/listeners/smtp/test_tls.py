@@ -21,8 +21,7 @@ from nbstream.delivery.outlet import Outlet
 from nbstream.delivery.quarantine import Quarantine
 from nbstream.engine.choice import PYTHON
 from nbstream.listeners.smtp.listener import SmtpListener
-from nbstream.listeners.smtp.listener_state import SmtpOptions
-from nbstream.listeners.smtp.settings import TlsMode
+from nbstream.listeners.smtp.settings import SmtpListenerSettings, TlsMode
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.server.sockets import open_listening_socket
 from nbstream.store.model.memory_model import MemoryModel
@@ -139,15 +138,16 @@ def test_a_client_that_leaves_in_the_handshake_leaves_its_place(
 ) -> None:
     async def leave_and_come_again(mode: TlsMode, is_aborted: bool, begins: bool) -> None:
         runtime = make_runtime(memory_filter(MemoryModel()), tls_contexts={"smtp": server_context(certificates)})
-        options = SmtpOptions("listener.example.org", tls=mode)
         outlet = Outlet(MaildirNextHop(tmp_path / "m"), Quarantine(tmp_path / "q"))
         listener = SmtpListener(
-            ListenerLimits(max_connections=1),
-            options,
-            BytesInFlight(1 << 20),
-            outlet,
-            runtime,
-            DaemonMetrics.create(PYTHON).delivery,
+            SmtpListenerSettings.model_construct(tls=mode),
+            name="smtp",
+            hostname="listener.example.org",
+            limits=ListenerLimits(max_connections=1),
+            bytes_in_flight=BytesInFlight(1 << 20),
+            outlet=outlet,
+            runtime=runtime,
+            metrics=DaemonMetrics.create(PYTHON).delivery,
         )
         listening = open_listening_socket(TcpAddress("127.0.0.1", 0))
         address = listening.getsockname()

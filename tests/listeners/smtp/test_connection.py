@@ -1,7 +1,7 @@
 """What nbstream relies on in aiosmtpd beside its public interface.
 
 A test that fails here after an update of aiosmtpd (or of Python, for its streams) says that
-nbstream/listeners/smtp/aiosmtpd_seam.py has to be read again beside the new ``aiosmtpd/smtp.py``.
+nbstream/listeners/smtp/connection.py has to be read again beside the new ``aiosmtpd/smtp.py``.
 """
 
 from __future__ import annotations
@@ -10,53 +10,62 @@ import ast
 import asyncio
 import inspect
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiosmtpd.smtp import SMTP
 
-from nbstream.listeners.smtp import aiosmtpd_seam
-from nbstream.listeners.smtp.aiosmtpd_seam import AiosmtpdConnection
-from nbstream.listeners.smtp.session import SmtpSession
+from nbstream.listeners.smtp import connection as connection_module
+from nbstream.listeners.smtp.connection import SmtpConnection
+from nbstream.server.limits import ListenerLimits
 from tests.waiting import DEADLINE_SECONDS
 
-ADVICE = "aiosmtpd has changed: read nbstream/listeners/smtp/aiosmtpd_seam.py beside the new aiosmtpd/smtp.py"
+ADVICE = "aiosmtpd has changed: read nbstream/listeners/smtp/connection.py beside the new aiosmtpd/smtp.py"
 IDLE_SECONDS = 300.0
 
 pytestmark = pytest.mark.timeout(DEADLINE_SECONDS)
 
 
-class Connection(AiosmtpdConnection):
-    """Notes the calls of its hooks; aiosmtpd itself answers NOOP."""
+class Session:
+    """Notes what its connection says; aiosmtpd itself answers NOOP."""
+
+    commands: Mapping[str, Callable[[Any], Awaitable[None]]] = {}
 
     def __init__(self) -> None:
-        super().__init__(None, hostname="mx.example", timeout=IDLE_SECONDS, loop=asyncio.get_running_loop())
         self.heard: list[str] = []
         self.ended = asyncio.Event()
+        limits = ListenerLimits(idle_timeout_seconds=IDLE_SECONDS, message_timeout_seconds=math.inf)
+        self.connection = SmtpConnection(self, "smtp", "mx.example", "ESMTP", limits)
 
-    async def session_ended(self) -> None:
+    def opened(self) -> None:
+        self.heard.append("opened")
+
+    def closed(self) -> None: ...
+
+    async def begin(self) -> None:
+        self.heard.append("begun")
+
+    async def end(self) -> None:
         self.heard.append("ended")
         self.ended.set()
 
-    async def handle_exception(self, error: Exception) -> str:
+    async def reply_to_fault(self, error: Exception) -> str:
         assert isinstance(error, asyncio.IncompleteReadError)
-        self.close()
+        self.connection.close()
         return ""
-
-    def idle_timeout_passed(self) -> None:
-        self.heard.append("silent")
 
 
 @asynccontextmanager
-async def connected() -> AsyncIterator[tuple[Connection, asyncio.StreamReader, asyncio.StreamWriter]]:
+async def connected() -> AsyncIterator[tuple[Session, asyncio.StreamReader, asyncio.StreamWriter]]:
     """A connection after its greeting, and the client's streams."""
-    made: list[Connection] = []
+    made: list[Session] = []
 
-    def accept() -> Connection:
-        made.append(Connection())
-        return made[-1]
+    def accept() -> SmtpConnection:
+        made.append(Session())
+        return made[-1].connection
 
     server = await asyncio.get_running_loop().create_server(accept, "127.0.0.1", 0)
     reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
@@ -70,7 +79,7 @@ async def connected() -> AsyncIterator[tuple[Connection, asyncio.StreamReader, a
 
 @pytest.mark.parametrize("name", ["_handle_client", "_reset_timeout", "_timeout_cb"])
 def test_the_replaced_methods_exist_and_take_the_same_arguments(name: str) -> None:
-    theirs, ours = getattr(SMTP, name, None), getattr(AiosmtpdConnection, name)
+    theirs, ours = getattr(SMTP, name, None), getattr(SmtpConnection, name)
 
     assert theirs is not None, f"{name} is missing. {ADVICE}"
     assert list(inspect.signature(theirs).parameters) == list(inspect.signature(ours).parameters), ADVICE
@@ -78,7 +87,8 @@ def test_the_replaced_methods_exist_and_take_the_same_arguments(name: str) -> No
 
 
 async def test_a_connection_has_its_streams_and_its_timer_where_they_are_looked_for() -> None:
-    async with connected() as (connection, _, _):
+    async with connected() as (session, _, _):
+        connection = session.connection
         assert isinstance(connection._reader, asyncio.StreamReader), ADVICE
         assert isinstance(connection._writer, asyncio.StreamWriter), ADVICE
         assert connection._timeout_handle is not None, ADVICE
@@ -86,7 +96,7 @@ async def test_a_connection_has_its_streams_and_its_timer_where_they_are_looked_
 
 
 async def test_what_is_put_back_is_read_first_and_a_line_is_seen_before_it_is_read() -> None:
-    class Protocol(AiosmtpdConnection):
+    class Protocol(SmtpConnection):
         def __init__(self) -> None:
             self._reader = asyncio.StreamReader()
 
@@ -101,7 +111,8 @@ async def test_what_is_put_back_is_read_first_and_a_line_is_seen_before_it_is_re
 
 
 async def test_every_command_starts_the_idle_time_again_with_one_timer_for_all() -> None:
-    async with connected() as (connection, reader, writer):
+    async with connected() as (session, reader, writer):
+        connection = session.connection
         timer, connection._idle_deadline = connection._timeout_handle, 0.0
         writer.write(b"NOOP\r\n")
         await reader.readline()
@@ -111,49 +122,55 @@ async def test_every_command_starts_the_idle_time_again_with_one_timer_for_all()
 
 
 async def test_the_timer_rings_only_when_the_idle_time_has_passed() -> None:
-    async with connected() as (connection, _, _):
+    async with connected() as (session, reader, _):
+        connection = session.connection
         connection._timeout_cb()
-        connection.stop_idle_timer()
+        connection.stop_timers()
         assert connection._idle_deadline == math.inf
         connection._timeout_cb()
-        assert connection.heard == []
+        assert connection.transport is not None
+        assert not connection.transport.is_closing()
 
         connection._idle_deadline = 0.0
         connection._timeout_cb()
-        assert connection.heard == ["silent"], ADVICE
+        assert await reader.read() == b"", ADVICE
 
 
 async def test_a_client_that_closes_its_side_is_answered_before_the_session_ends() -> None:
-    async with connected() as (connection, reader, writer):
+    async with connected() as (session, reader, writer):
         writer.write(b"NOOP\r\nQUIT\r\n")
         writer.write_eof()
 
         assert await reader.readline() == b"250 OK\r\n", ADVICE
         assert (await reader.readline()).startswith(b"221 "), ADVICE
-        await connection.ended.wait()
-        assert connection.heard == ["ended"], ADVICE
+        await session.ended.wait()
+        assert session.heard == ["opened", "begun", "ended"], ADVICE
 
 
 async def test_the_session_ends_when_the_client_disconnects() -> None:
-    async with connected() as (connection, _, writer):
+    async with connected() as (session, _, writer):
         writer.transport.abort()
-        await connection.ended.wait()
+        await session.ended.wait()
 
-        assert connection.heard == ["ended"], ADVICE
+        assert session.heard == ["opened", "begun", "ended"], ADVICE
 
 
-async def test_only_the_seam_touches_private_parts_of_aiosmtpd() -> None:
-    connection = Connection()
-    private = {name for name in {*dir(SMTP), *vars(connection), "_reader", "_writer"} if name.startswith("_")}
+async def test_no_other_module_touches_private_parts_of_aiosmtpd() -> None:
+    made = Session().connection
+    private = {name for name in {*dir(SMTP), *vars(made), "_reader", "_writer"} if name.startswith("_")}
     private -= {name for name in private if name.startswith("__")}
-    folder = Path(aiosmtpd_seam.__file__).parent
+    own = Path(connection_module.__file__)
 
     touched = [
         f"{path.name}:{node.lineno}: {node.attr}"
-        for path in folder.glob("*.py")
-        if path.name != Path(aiosmtpd_seam.__file__).name
+        for path in own.parent.glob("*.py")
+        if path != own
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Attribute) and node.attr in private
+        if isinstance(node, ast.Attribute) and node.attr in private and not _is_of_self(node)
     ]
     assert touched == []
-    assert not {name for name in vars(SmtpSession) if not name.startswith("__")} & (private - {"_abc_impl"})
+
+
+def _is_of_self(node: ast.Attribute) -> bool:
+    """Whether it is an attribute of the object itself, which is no connection in another module."""
+    return isinstance(node.value, ast.Name) and node.value.id == "self"
