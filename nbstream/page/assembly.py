@@ -12,10 +12,9 @@ from nbstream.bayes.clues import NamedCounts
 from nbstream.bayes.counts import Totals
 from nbstream.listeners.http.bodies import BodyReader
 from nbstream.page.forms import MAX_FORM_BYTES
-from nbstream.page.lists import known_rows
 from nbstream.page.login import LoginPages, PageSessions
 from nbstream.page.message_view import PAGE_SOURCE, MessageLookups, MessageView
-from nbstream.page.messages_view import MessagesView
+from nbstream.page.messages_view import MessagesView, known_rows
 from nbstream.page.metrics import PageMetrics
 from nbstream.page.now import NowReader
 from nbstream.page.now_view import NowView

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from nbstream.page.requests import PageRefused
+from nbstream.store.recent.message_rows import normalize_address
+from nbstream.wire.api_json import is_message_id
 
 if TYPE_CHECKING:
     from aiohttp import web
 
     from nbstream.listeners.http.bodies import BodyReader
+    from nbstream.page.requests import PageRequest
 
 
 FORM_TYPE = "application/x-www-form-urlencoded"
@@ -59,35 +62,34 @@ def _read_fields(text: str, limit: int) -> list[tuple[str, str]]:
         raise PageRefused(400, f"a request may have {limit} fields at most") from error
 
 
-# Whether a page of this host made a request.
-#
-# Rules: a browser says in ``Sec-Fetch-Site`` or ``Origin`` which site made a request, and no script can change
-# that. So a request with the cookie of a session, but of another site, is refused (CSRF). The field ``Host``
-# proves nothing (DNS rebinding): it is compared with ``Origin`` alone.
+MAX_SELECTED = 100
+"""How many messages can be selected at a time."""
 
 
-def may_ask(method: str, headers: Mapping[str, str]) -> bool:
-    """Return whether such a request is answered at all.
+def read_selected_ids(request: PageRequest) -> Sequence[str]:
+    """Return the ids that a form selects, each once. Raises ``PageRefused`` for none and for too many."""
+    ids = list(dict.fromkeys(filter(is_message_id, request.form.get("id", ()))))
+    if not ids:
+        raise PageRefused(400, "Nothing was changed: no message was selected. Tick some in the list first.")
+    if len(ids) > MAX_SELECTED:
+        raise PageRefused(400, f"Nothing was changed: at most {MAX_SELECTED} messages can be selected at a time.")
+    return ids
 
-    A POST must be of a page of this host. Whoever follows a link from elsewhere, or types an address, may read;
-    the scripts and pictures of another site may not.
+
+def read_address(filters: dict[str, str], name: str, problems: list[str]) -> str:
+    """Return the address of the filter of this name, or ``@`` and a domain; a domain alone is taken as that.
+
+    ``filters`` then has it as it was understood. What no address can match is left out, and ``problems`` say so.
     """
-    is_own = _is_of_this_host(headers)
-    if method == "POST":
-        return is_own is True
-    is_of_person = headers.get("Sec-Fetch-Mode") == "navigate" or headers.get("Sec-Fetch-Site") == "none"
-    return is_own is not False or is_of_person
-
-
-def _is_of_this_host(headers: Mapping[str, str]) -> bool | None:
-    """Return whether a page of this host made the request; None where the browser says nothing of it."""
-    site = headers.get("Sec-Fetch-Site")
-    if site is not None:
-        return site == "same-origin"
-    origin = headers.get("Origin")
-    if origin is None:
-        return None
-    try:
-        return urlsplit(origin).netloc.lower() == headers.get("Host", "").lower() != ""
-    except ValueError:
-        return False
+    written = filters[name]
+    local, _, domain = written.rpartition("@")
+    if "*" in domain or local == "*":
+        problems.append(
+            f"{written} is not looked for: only a whole address is, such as ann@x.org, or a whole domain, "
+            "such as @x.org."
+        )
+        written = ""
+    elif "." in written and "@" not in written:
+        written = f"@{written}"
+    filters[name] = written
+    return normalize_address(written) if written else ""

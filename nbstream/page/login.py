@@ -253,7 +253,7 @@ def csrf_token(token: str) -> str:
     return _proof(token, b"form")
 
 
-def seal(token: str, text: str) -> str:
+def sign(token: str, text: str) -> str:
     """Return ``text`` as the value of a cookie that only this session can have made.
 
     A reply of another server may be in it: what is no character becomes ``?``.
@@ -262,9 +262,9 @@ def seal(token: str, text: str) -> str:
     return f"{encoded}.{_proof(token, b'cookie ' + encoded.encode())}"
 
 
-def unseal(token: str, sealed: str) -> str:
-    """Return the text that ``seal`` sealed for this session; empty where it did not."""
-    encoded, _, proof = sealed.partition(".")
+def unsign(token: str, signed: str) -> str:
+    """Return the text that ``sign`` signed for this session; empty where it did not."""
+    encoded, _, proof = signed.partition(".")
     expected = _proof(token, b"cookie " + encoded.encode("utf-8", "surrogateescape"))
     if not is_equal(proof, expected):
         return ""

@@ -18,9 +18,9 @@ from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.errors import InputError, StoreUnavailable
 from nbstream.filter import LessonOutcome
 from nbstream.listeners.http.responses import error_problem
-from nbstream.page.axes import log_odds, probability
+from nbstream.page.charts import log_odds, probability
+from nbstream.page.forms import read_selected_ids
 from nbstream.page.lesson_sentences import describe_lesson
-from nbstream.page.lists import read_selected_ids
 from nbstream.page.quarantine_view import GONE, readable_quarantine
 from nbstream.page.rendering import format_probability
 from nbstream.page.requests import Page, PageRefused, PageRoute, Redirect, View
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from nbstream.delivery.quarantine_text import ShownText
     from nbstream.filter import LearnableMessage, Lesson
     from nbstream.filter.filter import MessageRecord
-    from nbstream.page.lists import FindRows
+    from nbstream.page.messages_view import FindRows
     from nbstream.page.quarantine_view import PageQuarantine, QuarantinedMail
     from nbstream.page.requests import Answer, PageRequest
     from nbstream.policy.explanation import CountedClue, Explanation

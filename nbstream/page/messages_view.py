@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlencode
 
-from nbstream.page.lists import read_address
+from nbstream.errors import StoreUnavailable
+from nbstream.page.forms import read_address
 from nbstream.page.requests import Answer, Page, PageRequest, PageRoute, View
 from nbstream.policy.actions import ActionKind
 from nbstream.policy.verdict import Verdict
@@ -30,6 +31,22 @@ from nbstream.store.recent.row_search import Direction, RowFilter
 if TYPE_CHECKING:
     from nbstream.store.recent.row_search import RowPage, RowSearch
     from nbstream.store.settings import MemorySettings
+
+FindRows: TypeAlias = "Callable[[Collection[str]], Awaitable[Mapping[str, MessageRow]]]"
+"""Returns the rows of some messages by their ids, without those that are not known now."""
+
+
+def known_rows(search: RowSearch) -> FindRows:
+    """Return what finds rows; where Redis is away it finds none, since the ids say enough."""
+
+    async def find(ids: Collection[str]) -> Mapping[str, MessageRow]:
+        try:
+            return await search.rows(ids)
+        except StoreUnavailable:
+            return {}
+
+    return find
+
 
 PATH = "/ui/messages"
 

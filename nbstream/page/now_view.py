@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from nbstream.page.activity_chart import Bar, draw_activity
+from nbstream.page.charts import Bar, draw_activity
 from nbstream.page.live_now import LiveNow
 from nbstream.page.requests import PREFIX, Answer, EventStream, Page, PageRequest, PageRoute, View
 from nbstream.store.activity import (

@@ -24,8 +24,8 @@ from nbstream.delivery.quarantine_text import shown_text
 from nbstream.errors import InputError, NbstreamError, NotReleased, ReleaseInDoubt
 from nbstream.listeners.http.responses import error_problem
 from nbstream.logs import event_fields
+from nbstream.page.forms import read_address, read_selected_ids
 from nbstream.page.lesson_sentences import describe_lesson
-from nbstream.page.lists import read_address, read_selected_ids
 from nbstream.page.requests import Page, PageRefused, PageRoute, View
 from nbstream.policy.actions import ActionKind
 from nbstream.policy.lesson_source import Insistence
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from nbstream.delivery.quarantine_text import ShownText
     from nbstream.filter import Lesson
     from nbstream.mail.message import Message
-    from nbstream.page.lists import FindRows
+    from nbstream.page.messages_view import FindRows
     from nbstream.page.requests import Answer, PageRequest
     from nbstream.server.message_service import MessageHandler
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -20,14 +21,14 @@ from nbstream.errors import NbstreamError, StoreUnavailable
 from nbstream.listeners.http.access import is_equal
 from nbstream.listeners.http.responses import RequestRefused, error_problem
 from nbstream.listeners.http.route_table import RouteTable, last_segment
-from nbstream.page.foreign_text import visible_text
-from nbstream.page.forms import may_ask, read_query, receive_form, well_formed
+from nbstream.page.forms import read_query, receive_form, well_formed
 from nbstream.page.login import (
     SESSION_COOKIE,
-    seal,
     session_token,
-    unseal,
+    sign,
+    unsign,
 )
+from nbstream.page.rendering import visible_text
 from nbstream.page.requests import (
     LOGIN_PATH,
     LOGOUT_PATH,
@@ -144,7 +145,7 @@ class PageServer:
             return redirect(f"{STATIC_PREFIX}icon.svg")
         if not path.startswith(PREFIX):
             return redirect(PREFIX)
-        if not may_ask(request.method, request.headers):
+        if not passes_csrf_check(request.method, request.headers):
             raise RequestRefused(
                 403,
                 "This request does not come from a page of this host, or the browser does not say so.",
@@ -230,7 +231,7 @@ class PageServer:
             case Redirect():
                 response = redirect(answer.path)
                 if answer.flash:
-                    flash = seal(token, answer.flash[:_MAX_FLASH_LENGTH])
+                    flash = sign(token, answer.flash[:_MAX_FLASH_LENGTH])
                     set_cookie(response, request, _FLASH_COOKIE, flash, _FLASH_SECONDS)
                 return response
             case Json():
@@ -269,7 +270,7 @@ class PageServer:
     async def _show_page(
         self, request: web.BaseRequest, page: Page, page_request: PageRequest, token: str
     ) -> web.Response:
-        flash = "" if page_request.is_fragment else unseal(token, read_cookie(request, _FLASH_COOKIE))
+        flash = "" if page_request.is_fragment else unsign(token, read_cookie(request, _FLASH_COOKIE))
         html = self._renderer.render(
             page, page_request, self._navigation, path=request.path, flash=visible_text(flash)
         )
@@ -334,3 +335,37 @@ def _counted(counts: Counter[str], token: str, limit: int, refusal: str) -> Iter
         counts[token] -= 1
         if not counts[token]:
             del counts[token]
+
+
+# The check for requests that another site forged (CSRF).
+#
+# Rules: a browser says in ``Sec-Fetch-Site`` or ``Origin`` which site made a request, and no script can change
+# that. So a request with the cookie of a session, but of another site, is refused. The field ``Host``
+# proves nothing (DNS rebinding): it is compared with ``Origin`` alone.
+
+
+def passes_csrf_check(method: str, headers: Mapping[str, str]) -> bool:
+    """Return whether a page of this host made a request, or whoever made it may.
+
+    A POST must be of a page of this host. Whoever follows a link from elsewhere, or types an address, may read;
+    the scripts and pictures of another site may not.
+    """
+    is_own = _is_of_this_host(headers)
+    if method == "POST":
+        return is_own is True
+    is_of_person = headers.get("Sec-Fetch-Mode") == "navigate" or headers.get("Sec-Fetch-Site") == "none"
+    return is_own is not False or is_of_person
+
+
+def _is_of_this_host(headers: Mapping[str, str]) -> bool | None:
+    """Return whether a page of this host made the request; None where the browser says nothing of it."""
+    site = headers.get("Sec-Fetch-Site")
+    if site is not None:
+        return site == "same-origin"
+    origin = headers.get("Origin")
+    if origin is None:
+        return None
+    try:
+        return urlsplit(origin).netloc.lower() == headers.get("Host", "").lower() != ""
+    except ValueError:
+        return False

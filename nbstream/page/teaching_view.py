@@ -19,8 +19,8 @@ from urllib.parse import urlencode
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreUnavailable
-from nbstream.page.activity_chart import Bar, draw_activity
-from nbstream.page.foreign_text import visible_text
+from nbstream.page.charts import Bar, draw_activity
+from nbstream.page.rendering import visible_text
 from nbstream.page.requests import Answer, Page, PageRefused, PageRequest, PageRoute, View
 from nbstream.policy.bursts import WINDOW_SECONDS, BurstDetector, BurstKind
 from nbstream.policy.lesson_source import COMMAND_SOURCE, LessonSource
@@ -31,7 +31,7 @@ from nbstream.wire.moments import parse_moment
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from nbstream.page.lists import FindRows
+    from nbstream.page.messages_view import FindRows
     from nbstream.policy.verdict import ModelState
     from nbstream.store.model.history import RecentChanges
 

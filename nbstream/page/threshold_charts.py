@@ -16,7 +16,7 @@ import numpy as np
 from markupsafe import Markup
 
 from nbstream.evaluation.tuning import candidate_thresholds, count_errors
-from nbstream.page.axes import (
+from nbstream.page.charts import (
     MAX_LOG_ODDS,
     Frame,
     Scale,

@@ -26,7 +26,7 @@ from nbstream.evaluation.threshold_report import (
     sample_warnings,
 )
 from nbstream.evaluation.tuning import count_errors_at
-from nbstream.page.axes import probability
+from nbstream.page.charts import probability
 from nbstream.page.requests import Json, Page, PageRefused, PageRequest, PageRoute, View
 from nbstream.page.threshold_charts import (
     Histogram,

@@ -25,7 +25,7 @@ from nbstream.store.undo import TooManyChanges, selected_changes
 if TYPE_CHECKING:
     from nbstream.filter.scorer import Scorer
     from nbstream.filter.undo import ChangeOutcome, HypotheticalCounts, UndoSummary
-    from nbstream.page.lists import FindRows
+    from nbstream.page.messages_view import FindRows
     from nbstream.store.model.history import HistorySelection
     from nbstream.store.model.model import Model
     from nbstream.store.recent.checked_messages import RecentMessages

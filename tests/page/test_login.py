@@ -16,7 +16,7 @@ from nbstream.listeners.http import access as http_passwords
 from nbstream.listeners.http.access import Passwords, Role, is_equal
 from nbstream.metrics.registry import MetricsRegistry
 from nbstream.page import login
-from nbstream.page.login import PageSessions, login_name, seal, unseal
+from nbstream.page.login import PageSessions, login_name, sign, unsign
 from nbstream.page.requests import Answer, Page, PageRequest, PageRoute, Redirect, View
 from nbstream.page.responses import cookie_name
 from nbstream.store.connection import ConnectionOptions, open_client
@@ -556,4 +556,4 @@ async def test_a_session_that_another_process_ended_is_forgotten(client: Redis) 
 
 
 def test_what_is_sealed_may_have_a_reply_of_another_server() -> None:
-    assert unseal("a token", seal("a token", "550 nicht m\udcf6glich \ud800")) == "550 nicht m?glich ?"
+    assert unsign("a token", sign("a token", "550 nicht m\udcf6glich \ud800")) == "550 nicht m?glich ?"

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.page.foreign_text import visible_text
 from nbstream.page.rendering import (
     PageRenderer,
     foreign,
     foreign_lines,
     format_probability,
     local_time,
+    visible_text,
 )
 from nbstream.page.requests import Page
 
@@ -91,7 +91,7 @@ async def test_all_templates_are_compiled_beside_the_loop_before_anybody_asks(
     assert threading.get_ident() not in {thread for _, thread in compiled}
 
 
-# ``nbstream.page.foreign_text``.
+# ``nbstream.page.rendering``.
 
 
 @pytest.mark.parametrize(

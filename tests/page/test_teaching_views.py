@@ -26,7 +26,7 @@ from nbstream.filter.undo import HypotheticalCounts
 from nbstream.listeners.http.access import Role
 from nbstream.mail.message import Message
 from nbstream.page import teaching_view, tokens_view, undo_view
-from nbstream.page.lists import known_rows
+from nbstream.page.messages_view import known_rows
 from nbstream.page.rendering import foreign
 from nbstream.page.teaching_view import (
     DAYS,

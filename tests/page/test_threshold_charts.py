@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.evaluation.tuning import LabelledSample, count_errors
-from nbstream.page.axes import log_odds
+from nbstream.page.charts import log_odds
 from nbstream.page.threshold_charts import (
     Histogram,
     det_point,

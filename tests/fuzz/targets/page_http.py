@@ -17,7 +17,7 @@ from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.listener import HttpListener
 from nbstream.metrics.registry import MetricsRegistry
 from nbstream.page.forms import MAX_FORM_BYTES
-from nbstream.page.login import LoginPages, PageSessions, csrf_token, seal
+from nbstream.page.login import LoginPages, PageSessions, csrf_token, sign
 from nbstream.page.metrics import PageMetrics
 from nbstream.page.rendering import PageRenderer
 from nbstream.page.requests import (
@@ -174,7 +174,7 @@ TARGET = FuzzTarget(
         b"GET /ui/?span=day\nHost: x\n"
         + _COOKIE
         + b"; nbstream_flash="
-        + seal(_TEACHER, "caf\xe9 <b>").encode()
+        + sign(_TEACHER, "caf\xe9 <b>").encode()
         + b"\n\n",
         b"GET /ui/messages/%3Cb%3E%ff\nHost: x\n" + _COOKIE.replace(b"=tt", b'="tt\\"; $Path=/ui/;,') + b"\n\n",
         b"POST /ui/messages/a"

@@ -1,4 +1,4 @@
-"""``charts.axes``: scales and ticks."""
+"""``page.charts``."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
-from nbstream.page.activity_chart import Bar, draw_activity
-from nbstream.page.axes import Frame, round_ticks, tick_label
+from nbstream.page.charts import Bar, Frame, draw_activity, round_ticks, tick_label
 from tests.page.svg import coordinates, is_within_view_box, parse_svg
 
 
@@ -72,7 +71,7 @@ def test_a_label_at_either_end_stays_below_the_data_in_the_font_of_a_narrow_scre
     assert anchors == ["start", "middle", "end"]
 
 
-# ``charts.activity_chart``.
+# The chart of activity.
 
 CLASSES = ("ham", "unsure", "spam")
 VALUES = st.dictionaries(st.sampled_from(CLASSES), st.floats(allow_nan=True, allow_infinity=True))
