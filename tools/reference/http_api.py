@@ -39,9 +39,9 @@ in an answer is finite.
 """
 
 _ACCESS = """
-A password is sent as `Authorization: Bearer PASSWORD` or as `Password: PASSWORD`. Who needs one is set by
-[`listeners.http`](settings.md#listenershttp), and who may teach by [`feedback`](settings.md#feedback). A request
-that a web page makes (it has the field `Origin`) is refused.
+A password is sent as `Authorization: Bearer PASSWORD` or as `Password: PASSWORD`.
+[`listeners.http`](settings.md#listenershttp) says which clients need one, and [`feedback`](settings.md#feedback) which
+ones may teach. A request that a web page makes (it has the field `Origin`) is refused.
 """
 
 
