@@ -1,4 +1,4 @@
-"""The reference of the findings of ``nbstream doctor`` and of the page: what may be wrong, and the remedies."""
+"""The reference of the findings: the names of the checks of ``nbstream doctor``, and remedies for ``/readyz``."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ import nbstream.doctor
 import nbstream.listeners
 from nbstream.daemon import health, model_findings
 from nbstream.doctor.checks import CHECKS
-from nbstream.findings import FindingKind, Severity
+from nbstream.findings import FindingKind
 from nbstream.page import now
 from nbstream.server import probe
 from tools.reference.markup import NOTICE, table
 
 
 def page() -> str:
-    """Return the page as Markdown: the checks and the problems of each subject, in the order of the code."""
-    subjects: dict[str, list[FindingKind]] = {}
-    for kind in finding_kinds().values():
-        subjects.setdefault(kind.check.partition(".")[0], []).append(kind)
-    return (
-        NOTICE + _INTRODUCTION + "".join(f"\n## {subject}\n\n{_table(subjects[subject])}" for subject in subjects)
-    )
+    """Return the page as Markdown: the names of the checks by subject, and the sentences of ``/readyz``."""
+    kinds = finding_kinds()
+    subjects: dict[str, list[str]] = {}
+    for name in dict.fromkeys(kind.check for kind in kinds.values()):
+        subjects.setdefault(name.partition(".")[0], []).append(f"`{name}`")
+    checks = [(subject, ", ".join(names)) for subject, names in subjects.items()]
+    of_daemon = [kind for name, kind in kinds.items() if name.startswith("health.")]
+    degraded = [(_plain(kind.what), _plain(kind.remedy)) for kind in of_daemon]
+    tables = table(("subject", "checks"), checks), table(("what it says", "remedy"), degraded)
+    return NOTICE + _INTRODUCTION.format(*tables)
 
 
 def finding_kinds() -> dict[str, FindingKind]:
@@ -56,13 +59,6 @@ def _modules() -> list[str]:
     return list(dict.fromkeys([*of_checks, *others, *probes, *of_daemon]))
 
 
-def _table(kinds: list[FindingKind]) -> str:
-    checks = ", ".join(f"`{name}`" for name in dict.fromkeys(kind.check for kind in kinds))
-    problems = [kind for kind in kinds if kind.severity is Severity.PROBLEM]
-    rows = [(_plain(kind.what), _plain(kind.remedy)) for kind in problems]
-    return f"Checks: {checks}.\n" + ("\n" + table(("problem", "remedy"), rows) if rows else "")
-
-
 def _plain(text: str) -> str:
     """Return a sentence with placeholders of one word, such as ``{share}`` for ``{all.share:.0%}``."""
     return re.sub(r"\{(?:\w+\.)?(\w+)[^}]*\}", r"{\1}", text)
@@ -71,7 +67,12 @@ def _plain(text: str) -> str:
 _INTRODUCTION = """
 # Findings of nbstream doctor
 
-The problems of [`nbstream doctor`](../guides/doctor.md), of the page and (those with the word degraded) of
-`/readyz`, by what is examined. `{...}` stands for a value. The names of the checks are a contract; the sentences
-may be improved.
-"""
+[`nbstream doctor`](../guides/doctor.md) prints each problem and warning with its remedy, and so does the page. The
+names of the checks are a contract, for scripts that read `--json`; the sentences may be improved.
+
+{}
+## Degraded
+
+`/readyz` says what is degraded, without the remedy. `{{...}}` stands for a value.
+
+{}"""

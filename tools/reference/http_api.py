@@ -40,7 +40,7 @@ in an answer is finite.
 
 _ACCESS = """
 A password is sent as `Authorization: Bearer PASSWORD` or as `Password: PASSWORD`.
-[`listeners.http`](settings.md#listenershttp) says which clients need one, and [`feedback`](settings.md#feedback) which
+[`listeners.http`](settings.md#listenershttp) says which clients need one, [`feedback`](settings.md#feedback) which
 ones may teach. A request that a web page makes (it has the field `Origin`) is refused.
 """
 
