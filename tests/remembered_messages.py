@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from nbstream import config
 from nbstream.assembly.store import make_model, make_recent_messages, open_running_redis
-from nbstream.policy.envelope import Envelope
+from nbstream.policy.envelope import RememberedEnvelope
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokenizer import Tokens
 
@@ -20,7 +20,7 @@ _ID_DIGITS = str.maketrans("0189", "vwxy")  # an id has a-z and 2-7
 _AT_ONCE = 192  # three full batches; more messages that wait to be written would be dropped
 
 
-Remembered: TypeAlias = tuple[CheckedMessage, Envelope]
+Remembered: TypeAlias = tuple[CheckedMessage, RememberedEnvelope]
 
 
 def made_up_messages(count: int, seed: int = 1) -> Iterator[Remembered]:
@@ -32,7 +32,7 @@ def made_up_messages(count: int, seed: int = 1) -> Iterator[Remembered]:
         words = draw.sample(_WORDS.split(), 4)
         key = f"{_ID_LETTERS[number % len(_ID_LETTERS)]}{number:023d}".translate(_ID_DIGITS)
         tokens = Tokens([f"subject:{word}".encode() for word in words], [b"body:the"])
-        envelope = Envelope(
+        envelope = RememberedEnvelope(
             "smtp",
             f"{draw.choice(words)}@{draw.choice(['offers.example.com', 'work.example.org'])}",
             (f"{draw.choice(['ann', 'ben', 'eve'])}@example.net",),

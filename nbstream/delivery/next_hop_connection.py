@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from nbstream.delivery.settings import TlsMode
+from nbstream.delivery.settings import TlsLevel
 from nbstream.errors import RelayUnavailable
 from nbstream.mail.lines import PIECE_BYTES
 from nbstream.wire.smtp_reply import MalformedReply, SmtpReply, SmtpReplyReader
@@ -377,7 +377,7 @@ class RelayTls:
     system.
     """
 
-    mode: TlsMode
+    mode: TlsLevel
     server_name: str = ""
     ca_file: str | None = None
     implicit: bool = False
@@ -385,7 +385,7 @@ class RelayTls:
     def make_context(self) -> ssl.SSLContext:
         """Return the context of new connections. The authorities are read from files. Raises ``OSError``."""
         context = ssl.create_default_context(cafile=self.ca_file)
-        if self.mode is not TlsMode.VERIFY:
+        if self.mode is not TlsLevel.VERIFY:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         return context
@@ -504,7 +504,7 @@ async def _upgrade(
             await _encrypt(connection, tls, context)
             return True
         refusal = f"STARTTLS is refused: {reply}"
-    if tls.mode is not TlsMode.MAY:
+    if tls.mode is not TlsLevel.MAY:
         raise NotOpened(refusal, "offers no TLS")
     return False
 

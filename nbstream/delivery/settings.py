@@ -90,7 +90,7 @@ def read_next_hop(value: object) -> MaildirNextHopSetting | ServerNextHopSetting
     raise ValueError(_ALLOWED_NEXT_HOP)
 
 
-class TlsMode(StrEnum):
+class TlsLevel(StrEnum):
     """Which connections to the next hop are encrypted, and which certificates count."""
 
     OFF = "off"
@@ -102,12 +102,12 @@ class TlsMode(StrEnum):
     """TLS or no mail, with a certificate of a trusted authority that has the name of the server."""
 
 
-def read_tls_mode(value: object) -> TlsMode:
+def read_tls_level(value: object) -> TlsLevel:
     """Read ``off``, ``may``, ``encrypt`` or ``verify``. Without quotes ``off`` is a boolean in YAML."""
     if value is False:
-        return TlsMode.OFF
-    if isinstance(value, str) and value in set(TlsMode):
-        return TlsMode(value)
+        return TlsLevel.OFF
+    if isinstance(value, str) and value in set(TlsLevel):
+        return TlsLevel(value)
     raise ValueError("must be off, may, encrypt or verify")
 
 
@@ -123,7 +123,7 @@ class RelaySettings(Section):
     connections are TLS from the beginning. With LMTP the SMTP listener takes one recipient a transaction.
     """
 
-    tls: Annotated[TlsMode, BeforeValidator(read_tls_mode)] = TlsMode.OFF
+    tls: Annotated[TlsLevel, BeforeValidator(read_tls_level)] = TlsLevel.OFF
     """TLS with the next hop (STARTTLS, or ``smtps://``). ``may`` uses it where the server offers it, and
     ``encrypt`` sends no mail without it; both take any certificate. ``verify`` sends no mail without a certificate
     of a trusted authority that has the name of the server.
@@ -157,7 +157,7 @@ class RelaySettings(Section):
 
     @field_validator("tls")
     @classmethod
-    def _tls_fits_next_hop(cls, value: TlsMode, info: ValidationInfo) -> TlsMode:
+    def _tls_fits_next_hop(cls, value: TlsLevel, info: ValidationInfo) -> TlsLevel:
         next_hop = info.data.get("next_hop")
         if next_hop is None:
             return value

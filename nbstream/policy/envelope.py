@@ -60,7 +60,7 @@ NO_ADDRESSES = Addresses()
 
 
 @dataclass(frozen=True, slots=True)
-class Envelope:
+class RememberedEnvelope:
     """The envelope of a checked message, and what was done with it.
 
     ``sender`` and the recipients are those of ``Addresses``; a row that is read has those of former checks too.
@@ -76,7 +76,7 @@ class Envelope:
     action: str = ""
 
 
-BuildEnvelope: TypeAlias = "Callable[[], Envelope]"
+BuildEnvelope: TypeAlias = "Callable[[], RememberedEnvelope]"
 """Builds the envelope of a check, once the check is decided."""
 
 
@@ -85,9 +85,9 @@ def head_of(message: Message) -> bytes:
     return b"" if message.is_bare_text else message.raw[:MAX_HEAD_BYTES]
 
 
-def make_envelope(listener: str, addresses: Addresses, head: bytes, action: str = "") -> Envelope:
+def make_envelope(listener: str, addresses: Addresses, head: bytes, action: str = "") -> RememberedEnvelope:
     """Return the envelope of the message that begins with ``head``."""
-    return Envelope(
+    return RememberedEnvelope(
         listener,
         addresses.sender,
         addresses.recipients,

@@ -23,7 +23,7 @@ from nbstream.policy.envelope import (
     MAX_ADDRESS_LENGTH,
     MAX_RECIPIENTS,
     Addresses,
-    Envelope,
+    RememberedEnvelope,
     head_of,
     make_envelope,
 )
@@ -180,7 +180,7 @@ class MessageDecisions:
             decisions.extend([group.decision for group in groups])
             return _check_with_decision(check, groups[0].decision)
 
-        def build_envelope() -> Envelope:
+        def build_envelope() -> RememberedEnvelope:
             actions = _kinds(self._taken_action(decision.action, impossible) for decision in decisions)
             return make_envelope(listener, Addresses(sender, tuple(kept), count), head, actions or "")
 

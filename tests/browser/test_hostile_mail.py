@@ -12,7 +12,7 @@ import pytest
 from nbstream import config
 from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.mail.message import Message
-from nbstream.policy.envelope import Envelope
+from nbstream.policy.envelope import RememberedEnvelope
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokenizer import Tokens
 from tests.browser.conftest import OpenVisitor
@@ -109,13 +109,13 @@ def well_formed(text: str) -> str:
     return text.replace("\0", " ").encode("utf-8", "replace").decode()
 
 
-def remembered() -> Iterator[tuple[CheckedMessage, Envelope]]:
+def remembered() -> Iterator[tuple[CheckedMessage, RememberedEnvelope]]:
     """Checked messages with hostile texts in each field."""
     for number, text in enumerate(TEXTS):
         token = well_formed(text).replace("\n", " ").encode()
         tokens = Tokens([b"subject:" + token, token], [b"body:" + token])
         key = chr(ord("a") + number) * 24
-        envelope = Envelope(text, text, (text, text), 70_000, text, text)
+        envelope = RememberedEnvelope(text, text, (text, text), 70_000, text, text)
         yield CheckedMessage(key, tokens, 0.5, "unsure", well_formed(text)), envelope
 
 

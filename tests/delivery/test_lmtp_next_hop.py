@@ -12,7 +12,7 @@ import pytest
 
 from nbstream.delivery.next_hop import DataReplies, SmtpPath
 from nbstream.delivery.next_hop_connection import RelayTls, SmtpServer
-from nbstream.delivery.settings import TlsMode
+from nbstream.delivery.settings import TlsLevel
 from nbstream.delivery.smtp_next_hop import NextHopLimits, SmtpNextHop
 from nbstream.errors import RelayUnavailable
 from nbstream.wire.smtp_reply import SmtpReply
@@ -156,7 +156,7 @@ async def codes_after(
     if certificates:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(certificates.certificate, certificates.key)
-        tls = RelayTls(TlsMode.VERIFY, "127.0.0.1", str(certificates.authority), implicit=True)
+        tls = RelayTls(TlsLevel.VERIFY, "127.0.0.1", str(certificates.authority), implicit=True)
     server = await asyncio.start_server(RawServer(answer, piece_bytes).serve, "127.0.0.1", 0, ssl=context)
     next_hop = SmtpNextHop(SmtpServer("127.0.0.1", server.sockets[0].getsockname()[1], lmtp=True, tls=tls))
     try:

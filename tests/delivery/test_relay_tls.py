@@ -13,14 +13,14 @@ import pytest
 
 from nbstream.delivery.next_hop import SmtpPath
 from nbstream.delivery.next_hop_connection import RelayLogin, RelayTls, SmtpServer
-from nbstream.delivery.settings import TlsMode
+from nbstream.delivery.settings import TlsLevel
 from nbstream.delivery.smtp_next_hop import NextHopLimits, SmtpNextHop
 from nbstream.errors import RelayUnavailable
 from tests.redis_servers.access import Certificates
 
 from .scripted_server import ScriptedServer
 
-OFF, MAY, ENCRYPT, VERIFY = TlsMode
+OFF, MAY, ENCRYPT, VERIFY = TlsLevel
 ALL_TLS = [MAY, ENCRYPT, VERIFY]
 
 GREETING = "S: 220 server.test ESMTP\n"
@@ -58,7 +58,7 @@ class Site:
     def next_hop(
         self,
         server: ScriptedServer,
-        mode: TlsMode,
+        mode: TlsLevel,
         login: RelayLogin | None = None,
         *,
         name: str = "127.0.0.1",
@@ -95,7 +95,7 @@ async def site(certificates: dict[str, Certificates]) -> AsyncIterator[Site]:
 
 
 @pytest.mark.parametrize("mode", ALL_TLS)
-async def test_mail_goes_under_tls_and_extensions_are_those_under_tls(mode: TlsMode, site: Site) -> None:
+async def test_mail_goes_under_tls_and_extensions_are_those_under_tls(mode: TlsLevel, site: Site) -> None:
     server = await site.play(UPGRADE + UNDER_TLS + NOOP + MAIL)
     next_hop = site.next_hop(server, mode)
 
@@ -105,7 +105,7 @@ async def test_mail_goes_under_tls_and_extensions_are_those_under_tls(mode: TlsM
 
 
 @pytest.mark.parametrize("mode", [ENCRYPT, VERIFY])
-async def test_tls_from_the_first_byte(mode: TlsMode, site: Site) -> None:
+async def test_tls_from_the_first_byte(mode: TlsLevel, site: Site) -> None:
     server = await site.play("S: tls\n" + GREETING + HELLO + WITH_STARTTLS + MAIL)
 
     await site.next_hop(server, mode, implicit=True).begin(SmtpPath("alice@a.test"))
@@ -141,7 +141,7 @@ REFUSALS = {
 @pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS)
 @pytest.mark.parametrize("mode", ALL_TLS)
 async def test_only_may_sends_in_plain_text_where_there_is_no_starttls(
-    mode: TlsMode, refusal: str, site: Site
+    mode: TlsLevel, refusal: str, site: Site
 ) -> None:
     server = await site.play(refusal + (MAIL if mode is MAY else GONE))
     next_hop = site.next_hop(server, mode)
@@ -158,7 +158,7 @@ async def test_only_may_sends_in_plain_text_where_there_is_no_starttls(
 @pytest.mark.parametrize("fault", ["authority", "name", "expired"])
 @pytest.mark.parametrize("mode", [ENCRYPT, VERIFY])
 async def test_only_verify_asks_for_a_good_certificate(
-    mode: TlsMode, fault: str, implicit: bool, site: Site, caplog: pytest.LogCaptureFixture
+    mode: TlsLevel, fault: str, implicit: bool, site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL, "asyncio")  # of the server, whose handshake fails
     shown = "expired" if fault == "expired" else "good"
@@ -178,7 +178,7 @@ async def test_only_verify_asks_for_a_good_certificate(
 
 
 @pytest.mark.parametrize("mode", ALL_TLS)
-async def test_tls_that_fails_is_not_replaced_by_plain_text(mode: TlsMode, site: Site) -> None:
+async def test_tls_that_fails_is_not_replaced_by_plain_text(mode: TlsLevel, site: Site) -> None:
     server = await site.play(STARTTLS + "S: 220 2.0.0 Ready\nC: some\nS: this is no TLS\n" + GONE)
 
     assert await site.next_hop(server, mode).problem() == "cannot begin TLS"
@@ -188,7 +188,7 @@ async def test_tls_that_fails_is_not_replaced_by_plain_text(mode: TlsMode, site:
 
 
 @pytest.mark.parametrize("mode", ALL_TLS)
-async def test_plain_text_behind_starttls_is_never_read_under_tls(mode: TlsMode, site: Site) -> None:
+async def test_plain_text_behind_starttls_is_never_read_under_tls(mode: TlsLevel, site: Site) -> None:
     injected = "S: 220-2.0.0\nS: 220 2.0.0 Ready\nS: 250-evil.test\nS: 250 AUTH PLAIN\n"
     server = await site.play(STARTTLS + injected + GONE)
     next_hop = site.next_hop(server, mode, LOGIN)

@@ -12,7 +12,7 @@ from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.assembly.delivery import make_next_hop
 from nbstream.config import load_settings
 from nbstream.delivery.next_hop_connection import RelayLogin, RelayTls, SmtpServer
-from nbstream.delivery.settings import ServerNextHopSetting, TlsMode
+from nbstream.delivery.settings import ServerNextHopSetting, TlsLevel
 from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.errors import ConfigError
 
@@ -172,10 +172,10 @@ def test_other_servers_are_next_hops(write: Write, text: str) -> None:
     ("relay", "server"),
     [
         ("next_hop: smtp://mx:25", SmtpServer("mx", 25)),
-        ("next_hop: lmtp://mx:24, tls: may", SmtpServer("mx", 24, lmtp=True, tls=RelayTls(TlsMode.MAY, "mx"))),
+        ("next_hop: lmtp://mx:24, tls: may", SmtpServer("mx", 24, lmtp=True, tls=RelayTls(TlsLevel.MAY, "mx"))),
         (
             "next_hop: smtps://10.0.0.1:465, tls: verify, tls_server_name: mx.test",
-            SmtpServer("10.0.0.1", 465, tls=RelayTls(TlsMode.VERIFY, "mx.test", implicit=True)),
+            SmtpServer("10.0.0.1", 465, tls=RelayTls(TlsLevel.VERIFY, "mx.test", implicit=True)),
         ),
         ("next_hop: 'lmtp:unix:/run/x'", SmtpServer(socket_path="/run/x", lmtp=True)),
     ],

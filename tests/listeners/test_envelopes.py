@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 
 from nbstream.filter import Check, CheckSeconds, Filter, FilterObserver
 from nbstream.policy.actions import Action, ActionKind
-from nbstream.policy.envelope import MAX_RECIPIENTS, BuildEnvelope, Envelope
+from nbstream.policy.envelope import MAX_RECIPIENTS, BuildEnvelope, RememberedEnvelope
 from nbstream.policy.header import HeaderPolicy
 from nbstream.policy.recipient_rules import RecipientRules
 from nbstream.policy.settings import ActionsSettings, HeadersSettings
@@ -45,7 +45,7 @@ class Envelopes(FilterObserver):
         return with_parts(spam_filter, observer=self)
 
     @property
-    def only_one(self) -> Envelope:
+    def only_one(self) -> RememberedEnvelope:
         """The envelope of the only check, built now: long after the check."""
         (build,) = self._builders
         assert build is not None
@@ -65,7 +65,7 @@ async def test_smtp_and_lmtp_know_sender_recipients_and_action(
         running.listener.apply(make_runtime(envelopes.observe(running.spam_filter)))
         assert (await running.send(MAIL, "bob@y.example", "bounces@x.example")).startswith("250")
 
-    assert envelopes.only_one == Envelope(
+    assert envelopes.only_one == RememberedEnvelope(
         way.listener_name, "bounces@x.example", ("bob@y.example",), 1, "café", "pass"
     )
 
@@ -108,7 +108,7 @@ async def test_a_milter_knows_what_the_mail_server_says(client: Redis, envelopes
         await server.deliver(MAIL, "bob@y.example", "carl@y.example", sender="<ann@x.example>")
         server.close()
 
-    assert envelopes.only_one == Envelope(
+    assert envelopes.only_one == RememberedEnvelope(
         "milter", "ann@x.example", ("bob@y.example", "carl@y.example"), 2, "café", "pass"
     )
 
@@ -121,7 +121,7 @@ async def test_rspamds_protocol_names_sender_and_recipients_in_fields(
         answer = await running.ask("/checkv2", MAIL, From="<ann@x.example>", Rcpt="<bob@y.example>")
         assert answer.status == 200
 
-    assert envelopes.only_one == Envelope("http", "ann@x.example", ("bob@y.example",), 1, "café")
+    assert envelopes.only_one == RememberedEnvelope("http", "ann@x.example", ("bob@y.example",), 1, "café")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ async def test_who_names_no_addresses_has_none(
         running.listener.apply(make_runtime(envelopes.observe(running.spam_filter)))
         assert (await running.ask(path, MAIL, Content_Type=content_type)).status == 200
 
-    assert envelopes.only_one == Envelope("http", subject=subject)
+    assert envelopes.only_one == RememberedEnvelope("http", subject=subject)
 
 
 async def test_spamd_knows_the_subject_alone(client: Redis, envelopes: Envelopes) -> None:
@@ -147,7 +147,7 @@ async def test_spamd_knows_the_subject_alone(client: Redis, envelopes: Envelopes
         running.listener.apply(make_runtime(envelopes.observe(running.opened_filter.spam_filter)))
         assert b"EX_OK" in await running.ask(request("CHECK", "User: bob", message=MAIL))
 
-    assert envelopes.only_one == Envelope("spamd", subject="café")
+    assert envelopes.only_one == RememberedEnvelope("spamd", subject="café")
 
 
 async def test_an_entry_of_a_stream_may_name_a_recipient(
@@ -157,4 +157,4 @@ async def test_an_entry_of_a_stream_may_name_a_recipient(
         worker.listener.apply(make_runtime(envelopes.observe(worker.filter)))
         assert "verdict" in await worker.answer(raw=MAIL, to="bob@y.example", **{"from": "a program"})
 
-    assert envelopes.only_one == Envelope("stream", None, ("bob@y.example",), 1, "café")
+    assert envelopes.only_one == RememberedEnvelope("stream", None, ("bob@y.example",), 1, "café")

@@ -21,7 +21,7 @@ from nbstream.listeners.http.access import Role
 from nbstream.page.forms import read_query
 from nbstream.page.messages_view import MessagesView
 from nbstream.page.requests import Page, PageRequest, PageRoute, Session
-from nbstream.policy.envelope import Envelope
+from nbstream.policy.envelope import RememberedEnvelope
 from nbstream.store.recent.message_rows import MessageRow, RowPosition
 from nbstream.store.recent.row_search import MAX_LOOKED_AT, Direction, RowFilter, RowPage, RowSearch
 from nbstream.store.settings import MemorySettings
@@ -53,7 +53,7 @@ async def open_list(
         yield browser
 
 
-def make_rows(numbers: Sequence[int], envelope_: Envelope | None = None) -> list[MessageRow]:
+def make_rows(numbers: Sequence[int], envelope_: RememberedEnvelope | None = None) -> list[MessageRow]:
     """Rows of the last hours; those with even numbers are ham, the others spam."""
     first = time.time() - 3600
     return [
@@ -89,7 +89,7 @@ def cells_of(page: str) -> list[str]:
 
 
 async def test_a_line_has_what_is_remembered(client: Redis) -> None:
-    described = Envelope(
+    described = RememberedEnvelope(
         "smtp", "ann@x.example", ("bob@y.example", "carl@z.example"), 12, "hello", "pass, quarantine"
     )
     (row,) = make_rows([7], described)
@@ -111,7 +111,7 @@ async def test_a_line_has_what_is_remembered(client: Redis) -> None:
 
 
 async def test_what_is_not_known_is_a_dash_and_the_reason_is_said(client: Redis) -> None:
-    (row,) = make_rows([1], Envelope("spamd"))
+    (row,) = make_rows([1], RememberedEnvelope("spamd"))
     await write(client, [row])
 
     async with open_list(client) as browser:
@@ -136,7 +136,7 @@ async def test_the_null_sender_is_shown_as_it_is_written(client: Redis) -> None:
     ['"><script>alert(1)</script>', "\u202egnp.exe", "{{ 7 * 7 }}", "\x00\x1b[31m", "\udcff\ud800", "a" * 256],
 )
 async def test_hostile_texts_change_nothing_around_them(client: Redis, hostile: str) -> None:
-    described = Envelope("smtp", hostile, (hostile,), 1, hostile, "pass")
+    described = RememberedEnvelope("smtp", hostile, (hostile,), 1, hostile, "pass")
     (row,) = make_rows([1], described)
     await write(client, [replace(row, policy=hostile)])
 

@@ -12,7 +12,7 @@ from nbstream.policy.envelope import (
     MAX_RECIPIENTS,
     MAX_SUBJECT_LENGTH,
     Addresses,
-    Envelope,
+    RememberedEnvelope,
     head_of,
     make_envelope,
     read_subject,
@@ -80,6 +80,6 @@ def test_addresses_are_cut_and_the_first_recipients_are_kept(
 def test_an_envelope_has_what_is_known() -> None:
     addresses = Addresses.of("", ["ann@x.example"])
 
-    assert make_envelope("smtp", addresses, b"Subject: hi\r\n\r\n", "pass") == Envelope(
+    assert make_envelope("smtp", addresses, b"Subject: hi\r\n\r\n", "pass") == RememberedEnvelope(
         "smtp", "", ("ann@x.example",), 1, "hi", "pass"
     )

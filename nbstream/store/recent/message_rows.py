@@ -28,7 +28,7 @@ import orjson
 
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.policy.actions import ActionKind
-from nbstream.policy.envelope import MAX_ADDRESS_LENGTH, Envelope
+from nbstream.policy.envelope import MAX_ADDRESS_LENGTH, RememberedEnvelope
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
 from nbstream.policy.verdict import Verdict
 from nbstream.store.lua import lua_script
@@ -101,7 +101,7 @@ class MessageRow:
     verdict: str
     probability: float
     policy: str = DEFAULT_RULE_NAME
-    envelope: Envelope | None = None
+    envelope: RememberedEnvelope | None = None
     outcome: QuarantineOutcome | None = None
 
     @property
@@ -165,7 +165,7 @@ def _read_finite(value: Any) -> float:
     return number
 
 
-def _read_envelope(values: Any, others: Any) -> Envelope:
+def _read_envelope(values: Any, others: Any) -> RememberedEnvelope:
     """Return the envelope of these values; ``others`` are the recipients of former checks.
 
     Raises ``ValueError`` or ``TypeError`` for others than ``pack`` writes.
@@ -175,7 +175,7 @@ def _read_envelope(values: Any, others: Any) -> Envelope:
     texts += [text for text in (sender, subject) if text is not None]
     "".join(texts)  # or TypeError: it is the fastest look at all of them
     count = int(recipient_count) + len(others)
-    return Envelope(listener, sender, (*recipients, *others), count, subject, action)
+    return RememberedEnvelope(listener, sender, (*recipients, *others), count, subject, action)
 
 
 def normalize_address(text: str) -> str:
@@ -217,7 +217,7 @@ def policy_index(name: str) -> str:
     return _POLICY + _digest(name)
 
 
-def actions_of(envelope: Envelope) -> list[str]:
+def actions_of(envelope: RememberedEnvelope) -> list[str]:
     """Return the kinds of the actions that were taken."""
     return envelope.action.split(", ") if envelope.action else []
 

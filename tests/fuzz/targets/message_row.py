@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nbstream.errors import StoreIncompatible
-from nbstream.policy.envelope import Envelope
+from nbstream.policy.envelope import RememberedEnvelope
 from nbstream.store.recent.message_rows import MessageRow
 from tests.fuzz.shown_records import show_row
 from tests.fuzz.target import FuzzTarget
@@ -23,7 +23,9 @@ def _check(data: bytes) -> None:
     show_row(row)
 
 
-_ENVELOPE = Envelope("smtp", "ann@x.example", ("bob@y.example", ""), 12, "caf\u00e9 \udcff", "pass, quarantine")
+_ENVELOPE = RememberedEnvelope(
+    "smtp", "ann@x.example", ("bob@y.example", ""), 12, "caf\u00e9 \udcff", "pass, quarantine"
+)
 
 TARGET = FuzzTarget(
     _check,

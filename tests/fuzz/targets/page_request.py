@@ -10,7 +10,7 @@ from nbstream.page.rendering import PageRenderer
 from nbstream.page.requests import Page, PageRefused, PageRequest
 from nbstream.page.teaching_view import ChangeSelection
 from nbstream.page.thresholds_view import FIELDS, read_trial, verdict_line
-from nbstream.policy.envelope import Envelope
+from nbstream.policy.envelope import RememberedEnvelope
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.store.recent.message_rows import MessageRow
 from tests.fuzz.page_elements import assert_own_elements
@@ -48,7 +48,10 @@ def _check(data: bytes) -> None:
 
 def _check_pages(request: PageRequest, selection: ChangeSelection, text: str) -> None:
     show_row(
-        MessageRow("a" * 24, TIME, "spam", 0.5, text, Envelope(text, text, (text, text), 12, text, text)), request
+        MessageRow(
+            "a" * 24, TIME, "spam", 0.5, text, RememberedEnvelope(text, text, (text, text), 12, text, text)
+        ),
+        request,
     )
     with suppress(PageRefused):
         show_changes((), request)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from nbstream.policy.envelope import Envelope
+from nbstream.policy.envelope import RememberedEnvelope
 from nbstream.store.recent.message_rows import MessageRow, sender_index
 from tests.soak.chaos.page_records import row_deviations
 
-ROW = MessageRow("a", 7.5, "ham", 0.25, envelope=Envelope("smtp", "ann@x.example", (), 0, None, "pass"))
+ROW = MessageRow("a", 7.5, "ham", 0.25, envelope=RememberedEnvelope("smtp", "ann@x.example", (), 0, None, "pass"))
 BY_SENDER = f"rows:by:{sender_index('ann@x.example')}"
 NAMES = " ".join(ROW.index_names())
 INDICES = {

@@ -7,7 +7,7 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from nbstream.policy.envelope import Addresses, Envelope
+from nbstream.policy.envelope import Addresses, RememberedEnvelope
 from nbstream.store.lua import lua_script
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.recent.message_rows import MessageRow
@@ -21,9 +21,11 @@ def envelope(
     sender: str | None = "ann@x.example",
     recipients: Sequence[str] = ("bob@y.example",),
     subject: str | None = "hello",
-) -> Envelope:
+) -> RememberedEnvelope:
     addresses = Addresses.of(sender, recipients)
-    return Envelope("smtp", addresses.sender, addresses.recipients, addresses.recipient_count, subject, "pass")
+    return RememberedEnvelope(
+        "smtp", addresses.sender, addresses.recipients, addresses.recipient_count, subject, "pass"
+    )
 
 
 def message_id(number: int) -> str:

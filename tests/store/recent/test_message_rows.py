@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from nbstream.errors import StoreIncompatible
-from nbstream.policy.envelope import Envelope
+from nbstream.policy.envelope import RememberedEnvelope
 from nbstream.policy.verdict import Verdict
 from nbstream.store.recent.checked_messages import RecentMessages
 from nbstream.store.recent.message_rows import (
@@ -39,7 +39,7 @@ HOSTILE_TEXT = st.text(st.characters()) | st.sampled_from(
 """Any text, with surrogates and control characters."""
 
 ENVELOPES = st.builds(
-    Envelope,
+    RememberedEnvelope,
     st.sampled_from(["smtp", "lmtp", "milter", "http", "spamd", "stream"]),
     st.none() | HOSTILE_TEXT,
     st.lists(HOSTILE_TEXT, max_size=10).map(tuple),
@@ -50,7 +50,7 @@ ENVELOPES = st.builds(
 OLD_SCRIPT = Path(__file__).with_name("remember_0_6.lua").read_text(encoding="utf-8")
 
 
-def row(number: int, at: float | None = None, *, described: Envelope | None = None) -> MessageRow:
+def row(number: int, at: float | None = None, *, described: RememberedEnvelope | None = None) -> MessageRow:
     return MessageRow(
         message_id(number), NOW - 100 + number if at is None else at, "ham", 0.25, envelope=described or envelope()
     )
@@ -99,7 +99,7 @@ async def test_what_became_of_a_message_is_remembered_with_its_row_alone(client:
 
 
 @given(ENVELOPES)
-def test_the_names_of_indices_are_short_and_harmless(described: Envelope) -> None:
+def test_the_names_of_indices_are_short_and_harmless(described: RememberedEnvelope) -> None:
     named = replace(described, action="pass, redirect, quarantine, defer, reject")
     names = MessageRow("m1", NOW, "ham", 0.5, "*@\x00 x", named).index_names()
 
@@ -263,7 +263,7 @@ async def test_the_row_is_built_when_the_batch_is_written(client: Redis, at_enve
     recent = RecentMessages(client, KEYS, options, DroppedMessages(), rows=True)
     built = asyncio.Event()
 
-    def build_envelope() -> Envelope:
+    def build_envelope() -> RememberedEnvelope:
         built.set()
         return envelope(subject="lazily")
 
