@@ -111,6 +111,19 @@ def test_the_same_lesson_again_changes_nothing_and_another_label_relearns(open_f
             spam_filter.learn(spam(1), "junk")  # type: ignore[arg-type]  # what a program without types may do
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_messages_are_learned_as_if_one_by_one(open_filter: Open, kind: str) -> None:
+    with SpamFilter.in_memory(SETTINGS) as one_by_one, open_filter(kind) as spam_filter:
+        teach(one_by_one)
+        assert spam_filter.learn_many(map(spam, range(20)), "spam") == 20
+        assert spam_filter.learn_many(map(ham, range(20)), "ham") == 20
+
+        assert spam_filter.learned() == one_by_one.learned()
+        assert spam_filter.learn_many([spam(1), spam(99), ham(2)], "spam") == 2
+        for n in range(20):
+            assert spam_filter.unlearn(spam(n)).outcome == "unlearned"
+
+
 def test_who_insists_is_believed_more(open_filter: Open) -> None:
     with open_filter("memory") as spam_filter:
         teach(spam_filter)

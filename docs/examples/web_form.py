@@ -1,0 +1,57 @@
+"""A contact form that keeps spam out, with a button that says what the filter got wrong. No mail is involved.
+
+python web_form.py 8080
+"""
+
+import sys
+from collections.abc import AsyncIterator
+from typing import Literal
+
+from aiohttp import web
+
+from nbstream import AsyncSpamFilter
+
+SPAM_FILTER = web.AppKey("spam_filter", AsyncSpamFilter)
+FORM = '<form method="post"><textarea name="text"></textarea><button>Send</button></form>'
+
+
+async def show(_: web.Request) -> web.Response:
+    """Show the form."""
+    return web.Response(text=FORM, content_type="text/html")
+
+
+async def receive(request: web.Request) -> web.Response:
+    """Take a text, unless it is spam."""
+    text = str((await request.post())["text"])
+    result = await request.app[SPAM_FILTER].check(text)
+    if result.verdict == "spam":
+        return web.json_response({"taken": False, "probability": result.probability}, status=422)
+    return web.json_response({"taken": True, "probability": result.probability, "id": result.id})
+
+
+async def correct(request: web.Request) -> web.Response:
+    """Learn what somebody who reads the texts says; put a login before this in a real site."""
+    form = await request.post()
+    label: Literal["ham", "spam"] = "spam" if form["label"] == "spam" else "ham"
+    lesson = await request.app[SPAM_FILTER].learn(str(form["text"]), label, actor="editor")
+    return web.json_response({"outcome": lesson.outcome, "probability": lesson.after.probability})
+
+
+async def with_filter(app: web.Application) -> AsyncIterator[None]:
+    """Open the filter with the application, and close it at its end."""
+    settings = {"model": {"min_learned": {"spam": 10, "ham": 10}}}
+    async with AsyncSpamFilter.open("form.nbs", settings) as spam_filter:
+        app[SPAM_FILTER] = spam_filter
+        yield
+
+
+def make_app() -> web.Application:
+    """Return the application."""
+    app = web.Application()
+    app.cleanup_ctx.append(with_filter)
+    app.add_routes([web.get("/", show), web.post("/", receive), web.post("/correct", correct)])
+    return app
+
+
+if __name__ == "__main__":
+    web.run_app(make_app(), host="127.0.0.1", port=int(sys.argv[1]))

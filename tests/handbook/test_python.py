@@ -1,0 +1,138 @@
+"""The page about the library, and its examples, run as they stand."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import json
+import mailbox
+import re
+import smtplib
+import subprocess
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.handbook.pages import ROOT, fenced, page
+from tests.integration.daemon import free_port
+from tests.letters import letters
+from tests.waiting import DEADLINE_SECONDS
+
+EXAMPLES = ROOT / "docs" / "examples"
+
+
+@asynccontextmanager
+async def serving(example: str, folder: Path, ready: str) -> AsyncIterator[int]:
+    """Run a server of the examples in a folder, and return its port once it has printed that it is ready."""
+    port = free_port()
+    server = await asyncio.create_subprocess_exec(
+        sys.executable, "-u", EXAMPLES / example, str(port), cwd=folder, stdout=asyncio.subprocess.PIPE
+    )
+    assert server.stdout
+    try:
+        printed = ""
+        while ready not in printed:
+            line = await asyncio.wait_for(server.stdout.readline(), DEADLINE_SECONDS)
+            assert line, printed
+            printed += line.decode()
+        yield port
+    finally:
+        server.kill()
+        await server.wait()
+
+
+def test_the_program_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    (program,) = fenced(page("guides/python.md"), "python")
+
+    exec(program, {"raw": b"Subject: Prize\n\nClaim your free prize now\n"})  # the page's own program
+
+    assert "unsure" in capsys.readouterr().out
+    assert (tmp_path / "mail.nbs").exists()
+
+
+def test_a_maildir_is_sorted(tmp_path: Path) -> None:
+    inbox = mailbox.Maildir(tmp_path / "Maildir")
+    junk = inbox.add_folder("Junk")
+    for label, raw in letters(160):
+        message = mailbox.MaildirMessage(raw)
+        message.add_flag("S")
+        (junk if label == "spam" else inbox).add(message)
+    new = [(label, raw) for label, raw in letters(30, seed=9)]
+    for _, raw in new:
+        inbox.add(mailbox.MaildirMessage(raw))
+    in_junk = len(junk)
+
+    command = [sys.executable, str(EXAMPLES / "sort_maildir.py"), str(tmp_path / "Maildir")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    verdicts = [line.split()[0] for line in done.stdout.splitlines()]
+    moved = verdicts.count("spam")
+    assert sorted(set(verdicts)) in (["ham", "spam"], ["ham", "spam", "unsure"])
+    assert moved > 0.8 * sum(label == "spam" for label, _ in new)
+    assert len(list(mailbox.Maildir(tmp_path / "Maildir").get_folder("Junk"))) == in_junk + moved
+
+
+async def test_the_handler_of_aiosmtpd_learns_and_refuses(tmp_path: Path) -> None:
+    async with serving("smtp_handler.py", tmp_path, "ready at port") as port:
+
+        def use() -> int:
+            with smtplib.SMTP("127.0.0.1", port, timeout=DEADLINE_SECONDS) as client:
+                for label, raw in letters(140):
+                    client.sendmail("ann@site.example", [f"{label}@localhost"], raw)
+                refused = 0
+                for label, raw in letters(20, seed=9):
+                    try:
+                        client.sendmail("ann@site.example", ["you@site.example"], raw)
+                    except smtplib.SMTPDataError as error:
+                        refused += error.smtp_code == 550
+                        assert label == "spam"
+            return refused
+
+        assert await asyncio.to_thread(use) > 5
+
+
+async def test_the_form_keeps_spam_out_and_learns_what_an_editor_says(tmp_path: Path) -> None:
+    async with serving("web_form.py", tmp_path, "Running on") as port:
+
+        def post(path: str, **fields: str) -> tuple[int, dict[str, Any]]:
+            data = urllib.parse.urlencode(fields).encode()
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", data, DEADLINE_SECONDS) as answer:
+                    return answer.status, json.load(answer)
+            except urllib.error.HTTPError as error:
+                return error.code, json.load(error)
+
+        def use() -> None:
+            for n in range(60):
+                post("/correct", text=f"cheap watches, click now, number {n}", label="spam")
+                post("/correct", text=f"a question about your opening hours on day {n}", label="ham")
+
+            assert post("/", text="cheap watches, click now, number 99")[0] == 422
+            assert post("/", text="what are your opening hours on Sunday?")[1]["taken"]
+
+        await asyncio.to_thread(use)
+
+
+def test_the_notebook_learns_a_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    with (tmp_path / "texts.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(("label", "text"))
+        rows.writerows((label, raw.partition(b"\n\n")[2].decode()) for label, raw in letters(200))
+    notebook = json.loads((EXAMPLES / "learn_csv.ipynb").read_text())
+    names: dict[str, Any] = {}
+
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)  # as the notebook does it
+
+    printed = capsys.readouterr().out
+    assert re.search(r"of 20 texts: 0 ham lost, [0-3] spam missed", printed), printed
