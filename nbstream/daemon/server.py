@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from nbstream.assembly.store import RedisClients
     from nbstream.config import Settings
-    from nbstream.daemon.addresses import ListenerSockets
     from nbstream.daemon.metrics import DaemonMetrics
     from nbstream.daemon.parts import ServerParts
+    from nbstream.daemon.sockets import SocketsByName
     from nbstream.engine.choice import Engine
     from nbstream.server.listener import Listener, ListenerEntry
     from nbstream.server.runtime import Runtime
@@ -167,14 +167,13 @@ class Server:
     async def run(
         self,
         clients: RedisClients,
-        open_sockets: Callable[[], ListenerSockets],
-        on_ready: Callable[[bool], object],
+        open_sockets: Callable[[], SocketsByName],
+        on_ready: Callable[[], object],
     ) -> None:
         """Serve until ``stop``, then drain.
 
-        ``open_sockets`` is called when the listeners are to be opened; ``on_ready`` is called once they are, with
-        whether the counts are loaded. Raises ``ConfigError``, ``StoreIncompatible``, and what ``open_sockets``
-        raises.
+        ``open_sockets`` is called when the listeners are to be opened, and ``on_ready`` once they are. Raises
+        ``ConfigError``, ``StoreIncompatible``, and what ``open_sockets`` raises.
         """
         if self._does_chores:
             for warning in self.settings.warnings:
@@ -196,7 +195,7 @@ class Server:
             await self._run_until_stopped(_LOAD_SECONDS, parts.mirror.loaded.wait(), fatal)
             if not self.stopping:
                 await self._open_listeners(parts, open_sockets())
-                on_ready(self.is_loaded)
+                on_ready()
                 self._warn_about_budgets()
                 await self._run_until_stopped(None, self._stop.wait(), fatal)
         finally:
@@ -223,7 +222,7 @@ class Server:
             if task.done() and not task.cancelled():
                 task.result()
 
-    async def _open_listeners(self, parts: ServerParts, sockets: ListenerSockets) -> None:
+    async def _open_listeners(self, parts: ServerParts, sockets: SocketsByName) -> None:
         """Start all listeners of this process, and the background work of those that have some."""
         for entry in LISTENERS:
             has_socket = entry.listen_address(self.settings.listeners) is not None

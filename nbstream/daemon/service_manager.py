@@ -27,11 +27,6 @@ _LONGEST_ROUND_SECONDS = 10.0
 _PINGS_PER_LIMIT = 3  # sd_watchdog(3) recommends two
 
 
-def serving_status(*, loaded: bool) -> str:
-    """Return the sentence that ``systemctl status`` shows of a daemon that accepts mail."""
-    return "accepts mail" if loaded else "accepts mail, but does not score it: no counts are loaded"
-
-
 class ServiceManager:
     """The service manager that started this process; without an address there is none, and nothing is sent.
 

@@ -1,10 +1,9 @@
-"""The daemon as several processes: a supervisor, which handles no mail itself, and workers that share listeners.
+"""Several processes that serve mail: a supervisor, which handles none itself, and workers that share listeners.
 
-Rules: the supervisor has everything of which there is only one: the lock of the state folder, the signals, the
-control socket, the addresses, the listener for metrics, the folder in shared memory, and a use of the embedded
-Redis. It reads and checks the settings once, and either all workers apply them or none does. A worker that dies is
-replaced. One that says that the configuration or the stored model cannot be used, or dies before any was ready,
-ends the daemon, as it would end a single process.
+Rules: the supervisor has everything of which the workers need one: the addresses, the listener for metrics, the
+folder in shared memory, and a use of the embedded Redis. Either all workers apply new settings or none does. A
+worker that dies is replaced. One that says that the configuration or the stored model cannot be used, or dies
+before any was ready, ends the daemon, as it would end a single process.
 """
 
 from __future__ import annotations
@@ -13,34 +12,31 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from nbstream import logs
 from nbstream.assembly.policy import make_rules
-from nbstream.daemon import addresses, signals
-from nbstream.daemon.control import serve_control
-from nbstream.daemon.http import HTTP, METRICS, make_metrics_listener
+from nbstream.daemon.http import METRICS, make_metrics_listener
 from nbstream.daemon.metrics import DaemonMetrics
-from nbstream.daemon.process import log_ready, log_start
-from nbstream.daemon.reloader import Reloader
-from nbstream.daemon.service_manager import ServiceManager, serving_status
-from nbstream.daemon.sharing import SharedSockets, open_shared_folder
+from nbstream.daemon.shared_memory import open_shared_folder
+from nbstream.daemon.sockets import ListenerSockets
 from nbstream.daemon.worker_slot import WorkerContext, WorkerSlot
-from nbstream.engine.choice import choose_engine
 from nbstream.errors import ConfigError, StoreUnavailable
 from nbstream.logs import event_fields
 from nbstream.metrics import multiprocess
 from nbstream.server.limits import ListenerLimits
+from nbstream.server.sockets import reserve_address
 from nbstream.store.cancellation import cancel_and_wait
-from nbstream.store.embedded.locks import lock_daemon, translate_os_errors
+from nbstream.store.embedded.locks import translate_os_errors
 from nbstream.store.embedded.server import EmbeddedRedis
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from nbstream.config import Settings
-    from nbstream.daemon.addresses import ListenAddresses
+    from nbstream.daemon.sockets import ListenAddresses
+    from nbstream.engine.choice import Engine
     from nbstream.listeners.http.listener import HttpListener
 
 _log = logging.getLogger(__name__)
@@ -53,93 +49,60 @@ _LATE_SECONDS = 5.0  # beyond drain_seconds: then a worker that has not ended is
 
 
 class Supervisor:
-    """The process that ``nbstream serve`` is where there are several; ``run`` returns after a drain.
+    """Serves mail by ``workers`` processes; ``run`` returns after a drain."""
 
-    Raises ``ConfigError`` where the engine that the settings ask for does not fit.
-    """
-
-    def __init__(self, settings: Settings, workers: int, service_manager: ServiceManager | None = None) -> None:
+    def __init__(self, settings: Settings, engine: Engine, workers: int) -> None:
         self._settings = settings
-        self._service_manager = service_manager or ServiceManager()
-        self._engine = choose_engine(settings.engine)  # each worker chooses in the same way
         self._settings_since = time.time()
+        self._engine = engine
         self._metrics_folder = settings.state_dir.absolute() / "metrics"
         self._worker_numbers = range(1, workers + 1)
-        self._reloader = Reloader(
-            settings, self._apply_settings, self._count_reload, self._service_manager.reloading
-        )
         self._slots: list[WorkerSlot] = []
-        self._bound_addresses: ListenAddresses = {}
         self._stop = asyncio.Event()
-        self._shared_memory: Path | None = None
         self._metrics: DaemonMetrics | None = None
+        self.bound_addresses: ListenAddresses = {}
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether all workers have counts to score mail with."""
+        return all(slot.loaded for slot in self._slots)
+
+    @property
+    def lives(self) -> bool:
+        """Whether a worker serves, or all drain; each one that hangs is replaced by its slot."""
+        return self._stop.is_set() or any(slot.is_serving for slot in self._slots)
 
     def stop(self) -> None:
         """Begin to drain."""
-        self._service_manager.stopping()
         self._stop.set()
 
-    def reload(self) -> None:
-        """Read the configuration anew, soon; log, metrics and the control socket say whether it was applied.
-
-        That works at any time during ``run``, as in ``SingleProcessDaemon``: also while it starts, and while it
-        drains.
-        """
-        self._reloader.request()
-
-    def _count_reload(self, applied: bool) -> None:
+    def count_reload(self, applied: bool) -> None:
         """Count a reload whose file was applied, or refused."""
         if self._metrics:
             self._metrics.process.reloaded(applied)
 
-    async def run(self, on_ready: Callable[[ListenAddresses], None] | None = None) -> None:
-        """Serve until ``stop`` or SIGTERM or SIGINT, then drain; SIGHUP reloads.
-
-        ``on_ready`` is called once all workers accept mail. Raises ``ConfigError``, ``CannotStart`` or
-        ``WorkerFailed``.
-        """
-        signals.handle_signals(self.stop, self.reload)
-        log_start(self._engine)
-        state = self._settings.state_dir
-        with lock_daemon(state), ExitStack() as stack:
-            with translate_os_errors(state):
-                multiprocess.prepare_folder(
-                    self._metrics_folder, [multiprocess.SUPERVISOR, *map(str, self._worker_numbers)]
-                )
-            multiprocess.join_folder(self._metrics_folder, multiprocess.SUPERVISOR)
-            self._metrics = DaemonMetrics.create(self._engine, self._metrics_folder)
-            async with (
-                self._service_manager.watched(self._lives, self._serving_status),
-                serve_control(
-                    self._reloader,
-                    state,
-                    self._engine,
-                    lambda: self._bound_addresses.get(HTTP.name),
-                    self._worker_roles,
-                ),
-                self._embedded_redis(),
-            ):
-                if self._engine.native_library:  # the counts of Python cannot be shared
-                    self._shared_memory = stack.enter_context(open_shared_folder())
-                await self._serve(self._metrics, on_ready)
-                _log.info("stopped")
-
-    @property
-    def _is_loaded(self) -> bool:
-        return all(slot.loaded for slot in self._slots)
-
-    def _serving_status(self) -> str:
-        return serving_status(loaded=self._is_loaded)
-
-    def _lives(self) -> bool:
-        """Return whether a worker serves, or all drain; each one that hangs is replaced by its slot."""
-        return self._stop.is_set() or any(slot.is_serving for slot in self._slots)
-
-    async def _worker_roles(self) -> dict[int, str | None]:
+    async def worker_roles(self) -> dict[int, str | None]:
         """Return the role of each worker by the id of its process, None where it does not answer."""
         slots = {slot.pid: slot for slot in self._slots if slot.pid is not None}
         roles = await asyncio.gather(*(_ask_for_text(slot, "role", _ROLE_SECONDS) for slot in slots.values()))
         return dict(zip(slots, roles, strict=True))
+
+    async def run(self, on_ready: Callable[[], object]) -> None:
+        """Serve until ``stop``, then drain; ``on_ready`` is called once all workers accept mail.
+
+        The caller holds the lock of the state folder. Raises ``ConfigError``, ``CannotStart`` or ``WorkerFailed``.
+        """
+        with translate_os_errors(self._settings.state_dir):
+            multiprocess.prepare_folder(
+                self._metrics_folder, [multiprocess.SUPERVISOR, *map(str, self._worker_numbers)]
+            )
+        multiprocess.join_folder(self._metrics_folder, multiprocess.SUPERVISOR)
+        metrics = self._metrics = DaemonMetrics.create(self._engine, self._metrics_folder)
+        # The counts of Python cannot be shared.
+        open_folder = open_shared_folder if self._engine.native_library else nullcontext
+        async with self._embedded_redis():
+            with open_folder() as shared_memory:
+                await self._serve(metrics, shared_memory, on_ready)
 
     @asynccontextmanager
     async def _embedded_redis(self) -> AsyncIterator[None]:
@@ -170,17 +133,19 @@ class Supervisor:
         finally:
             stopping.cancel()
 
-    async def _serve(self, metrics: DaemonMetrics, on_ready: Callable[[ListenAddresses], None] | None) -> None:
-        shared_sockets = SharedSockets(self._settings)
+    async def _serve(
+        self, metrics: DaemonMetrics, shared_memory: Path | None, on_ready: Callable[[], object]
+    ) -> None:
+        shared_sockets = ListenerSockets(self._settings, lambda entry: entry.is_of_workers, reserve_address)
         try:
-            metrics_listener, metrics_addresses = await self._open_metrics()
-            self._bound_addresses = {**shared_sockets.bound_addresses, **metrics_addresses}
+            metrics_listener = await self._open_metrics()
+            self.bound_addresses = {**shared_sockets.bound_addresses, **self.bound_addresses}
             context = WorkerContext(
                 settings=lambda: self._settings,
                 settings_since=lambda: self._settings_since,
                 share_sockets=shared_sockets.open_for_worker,
                 metrics_folder=self._metrics_folder,
-                shared_memory=self._shared_memory,
+                shared_memory=shared_memory,
                 on_worker_death=metrics.process.worker_died,
                 any_was_ready=lambda: any(slot.ready.is_set() for slot in self._slots),
             )
@@ -191,7 +156,7 @@ class Supervisor:
             finally:
                 _log.info("draining")
                 # Otherwise a client of a unix socket that the workers have closed would wait for nobody.
-                shared_sockets.leave_to_workers()
+                shared_sockets.close()
                 await self._drain(tasks)
                 if metrics_listener:
                     await metrics_listener.drain(0)
@@ -201,20 +166,21 @@ class Supervisor:
                     raise failure
         finally:
             shared_sockets.close()
+            shared_sockets.remove_files()
 
-    async def _open_metrics(self) -> tuple[HttpListener | None, ListenAddresses]:
+    async def _open_metrics(self) -> HttpListener | None:
         """Open the listener for metrics, the only one that is not of the workers; None where it is off.
 
         It is not made by its entry in the table: that one renders the metrics of one process, and the supervisor
         renders those of all workers.
         """
-        listen_addresses = addresses.listen_addresses(self._settings, lambda entry: not entry.is_of_workers)
-        if not listen_addresses:
-            return None, {}
-        sockets = addresses.open_sockets(listen_addresses)
+        sockets = ListenerSockets(self._settings, lambda entry: not entry.is_of_workers)
+        if METRICS.name not in sockets.by_name:
+            return None
         listener = make_metrics_listener(self._render_metrics, ListenerLimits())
-        await listener.start(*sockets[METRICS.name])
-        return listener, addresses.bound_addresses(listen_addresses, sockets)
+        await listener.start(*sockets.by_name[METRICS.name])
+        self.bound_addresses = sockets.bound_addresses
+        return listener
 
     async def _render_metrics(self) -> bytes:
         """Return the counts of all processes, and the state of the model as the workers see it."""
@@ -224,22 +190,14 @@ class Supervisor:
         states = await asyncio.gather(*(_ask_for_text(slot, "state", _STATE_SECONDS) for slot in serving))
         return counts + multiprocess.merge_states([text for text in states if text]).encode()
 
-    async def _wait_until_stopped(
-        self,
-        tasks: list[asyncio.Task[None]],
-        on_ready: Callable[[ListenAddresses], None] | None,
-    ) -> None:
+    async def _wait_until_stopped(self, tasks: list[asyncio.Task[None]], on_ready: Callable[[], object]) -> None:
         """Return at ``stop``, or when the task of a slot has ended: no worker could serve."""
         all_ready = asyncio.create_task(self._wait_until_all_ready())
         try:
             await self._wait_unless_stopped(all_ready, *tasks)
-            if not all_ready.done():
-                return
-            log_ready(self._bound_addresses, loaded=self._is_loaded)
-            self._service_manager.ready(self._serving_status())
-            if on_ready:
-                on_ready(self._bound_addresses)
-            await self._wait_unless_stopped(*tasks)
+            if all_ready.done():
+                on_ready()
+                await self._wait_unless_stopped(*tasks)
         finally:
             await cancel_and_wait(all_ready)
 
@@ -265,7 +223,7 @@ class Supervisor:
             for task in late:
                 await cancel_and_wait(task)
 
-    async def _apply_settings(self, settings: Settings) -> Sequence[str]:
+    async def apply_settings(self, settings: Settings) -> Sequence[str]:
         """Let all workers apply the settings, or none; what may not be meant is in the log of the first worker.
 
         First each worker makes new objects of them. If that works in all workers, each one applies them. A worker

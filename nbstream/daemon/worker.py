@@ -19,20 +19,17 @@ import uvloop
 
 from nbstream import __version__, config, logs
 from nbstream.assembly.store import open_redis
-from nbstream.daemon import signals as thread_switching
-from nbstream.daemon.addresses import close_sockets
-from nbstream.daemon.channel import Channel, pack_settings, unpack_settings
+from nbstream.daemon import signals
+from nbstream.daemon.channel import Channel, unpack_settings
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.server import Server
+from nbstream.daemon.sockets import close_sockets
 from nbstream.engine.choice import choose_engine
 from nbstream.errors import CannotStart, NbstreamError
 from nbstream.metrics import multiprocess
 from nbstream.store.cancellation import cancel_and_wait
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from nbstream.config import Settings
     from nbstream.daemon.channel import ChannelMessage
 
 _log = logging.getLogger(__name__)
@@ -46,31 +43,11 @@ LOADED = "loaded"
 """What a worker answers to a ping while it has counts to score mail with."""
 
 
-def start_message(
-    settings: Settings,
-    since: float,
-    number: int,
-    metrics: Path,
-    shared_memory: Path | None,
-    inherited: Mapping[str, list[int]],
-) -> ChannelMessage:
-    """Return the first message to a worker; ``inherited`` are the descriptors of its sockets, by listener."""
-    return {
-        "version": __version__,
-        "settings": pack_settings(settings),
-        "since": since,
-        "number": number,
-        "metrics": str(metrics),
-        "shared_memory": str(shared_memory) if shared_memory else None,
-        "sockets": inherited,
-    }
-
-
 def main() -> int:
     """Serve until the supervisor ends it; the only argument is the descriptor of the channel."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    thread_switching.shorten_switch_interval()
+    signals.shorten_switch_interval()
     return uvloop.run(_serve_channel(_inherited_socket(int(sys.argv[1]))))
 
 
@@ -110,7 +87,7 @@ async def _run_server(channel: Channel, first: ChannelMessage) -> None:
     following = asyncio.create_task(_follow_supervisor(channel, server, metrics), name="supervisor")
     try:
         async with open_redis(settings, metrics.store.primary_lost) as clients:
-            await server.run(clients, lambda: sockets, lambda loaded: channel.send_soon({"ready": loaded}))
+            await server.run(clients, lambda: sockets, lambda: channel.send_soon({"ready": server.is_loaded}))
     finally:
         close_sockets(sockets)
         await cancel_and_wait(following)

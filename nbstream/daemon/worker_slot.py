@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import nbstream
-from nbstream.daemon import addresses
 from nbstream.daemon.channel import Channel, pack_settings
-from nbstream.daemon.worker import FAILED_FOR_GOOD, LOADED, start_message
+from nbstream.daemon.sockets import close_sockets
+from nbstream.daemon.worker import FAILED_FOR_GOOD, LOADED
 from nbstream.errors import WorkerFailed, WorkerFailedForGood
 from nbstream.logs import event_fields
 from nbstream.metrics import multiprocess
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from nbstream.config import Settings
-    from nbstream.daemon.addresses import ListenerSockets
     from nbstream.daemon.channel import ChannelMessage
+    from nbstream.daemon.sockets import SocketsByName
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class WorkerContext:
 
     settings: Callable[[], Settings]
     settings_since: Callable[[], float]
-    share_sockets: Callable[[], ListenerSockets]
+    share_sockets: Callable[[], SocketsByName]
     metrics_folder: Path
     shared_memory: Path | None
     on_worker_death: Callable[[], object]
@@ -204,15 +204,17 @@ class WorkerSlot:
                 self.loaded = answer.get("result") == LOADED
 
     def _start_message(self, inherited: Mapping[str, list[int]]) -> ChannelMessage:
+        """Return the first message; ``inherited`` are the descriptors of the worker's sockets, by listener."""
         context = self._context
-        return start_message(
-            context.settings(),
-            context.settings_since(),
-            self.number,
-            context.metrics_folder,
-            context.shared_memory,
-            inherited,
-        )
+        return {
+            "version": nbstream.__version__,
+            "settings": pack_settings(context.settings()),
+            "since": context.settings_since(),
+            "number": self.number,
+            "metrics": str(context.metrics_folder),
+            "shared_memory": str(context.shared_memory) if context.shared_memory else None,
+            "sockets": inherited,
+        }
 
     async def _spawn(self, theirs: socket.socket) -> tuple[Process, Mapping[str, list[int]]]:
         """Start a process; return it and the descriptors that it inherits, by listener."""
@@ -226,7 +228,7 @@ class WorkerSlot:
                 start_new_session=True,
             )
         finally:
-            addresses.close_sockets(sockets)
+            close_sockets(sockets)
         return process, inherited
 
     async def _read_messages(self, channel: Channel) -> ChannelMessage | None:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from nbstream.addresses import TcpAddress
 from nbstream.config import make_settings
+from nbstream.daemon.daemon import Daemon
 from nbstream.daemon.http import HTTP
-from nbstream.daemon.process import SingleProcessDaemon
 from nbstream.demo.mail import RECIPIENT, DemoMail, all_mail, labelled_mail
 from nbstream.listeners.smtp import SMTP
 from nbstream.page.links import create_page_link, link_url
@@ -27,7 +27,7 @@ from nbstream.store.cancellation import cancel_and_wait
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
-    from nbstream.daemon.addresses import ListenAddresses
+    from nbstream.daemon.sockets import ListenAddresses
 
 LESSONS = 60
 """So many messages are labelled before mail flows, half of them spam, as it happens."""
@@ -78,7 +78,7 @@ async def run_site(folder: Path, seed: int, pause_seconds: float, messages: int 
     ``pause_seconds`` is the time between two messages. Raises what starts of the daemon raise.
     """
     settings = demo_settings(folder)
-    daemon = SingleProcessDaemon(settings)
+    daemon = Daemon(settings)
     flows: list[asyncio.Task[None]] = []
 
     def ready(addresses: ListenAddresses) -> None:

@@ -80,7 +80,7 @@ async def test_a_drain_that_fails_is_logged_and_all_else_is_drained_and_closed(
     tasks_before = asyncio.all_tasks()
 
     with caplog.at_level(logging.ERROR):
-        await server.run(RedisClients(client, client), dict, lambda _: server.stop())
+        await server.run(RedisClients(client, client), dict, server.stop)
 
     assert drained == ["first", "second", "last"]
     (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
@@ -103,7 +103,7 @@ async def test_a_drain_leaves_no_work_of_the_page(
     ready, tasks_before = asyncio.Event(), asyncio.all_tasks()
     with silent, caplog.at_level(logging.ERROR):
         running = asyncio.create_task(
-            server.run(RedisClients(client, client), lambda: {"http": [http]}, lambda _: ready.set())
+            server.run(RedisClients(client, client), lambda: {"http": [http]}, ready.set)
         )
         await ready.wait()
         async with (

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.daemon.sharing import open_shared_folder
+from nbstream.daemon.shared_memory import open_shared_folder
 
 LEAVE_A_FOLDER = """
 import os, sys
 from pathlib import Path
-from nbstream.daemon.sharing import open_shared_folder
+from nbstream.daemon.shared_memory import open_shared_folder
 with open_shared_folder(Path(sys.argv[1])) as folder:
     (folder / "counts").mkdir()
     (folder / "counts" / "current").write_bytes(b"x")

@@ -17,12 +17,10 @@ import uvloop
 from nbstream import config, logs
 from nbstream.addresses import TcpAddress
 from nbstream.cli.arguments import current_user
-from nbstream.daemon import signals as ending
-from nbstream.daemon import signals as thread_switching
+from nbstream.daemon import signals
+from nbstream.daemon.daemon import Daemon
 from nbstream.daemon.http import HTTP
-from nbstream.daemon.process import SingleProcessDaemon
 from nbstream.daemon.service_manager import ServiceManager
-from nbstream.daemon.supervisor import Supervisor
 from nbstream.errors import NbstreamError
 from nbstream.listeners.smtp import SMTP
 from nbstream.page.links import create_page_link, link_note, link_url
@@ -30,7 +28,7 @@ from nbstream.store.cancellation import cancel_and_wait
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
-    from nbstream.daemon.addresses import ListenAddresses
+    from nbstream.daemon.sockets import ListenAddresses
 
 
 def run(options: argparse.Namespace) -> int:
@@ -41,17 +39,12 @@ def run(options: argparse.Namespace) -> int:
     logs.set_up_logging(settings.log)
 
     _raise_file_limit()
-    thread_switching.shorten_switch_interval()
+    signals.shorten_switch_interval()
 
     async def serve() -> None:
         # Read once, at once: a later SIGHUP waits in the running loop for the handler that the daemon adds.
         reload_wanted = bool(hangups)
-        workers = _worker_count(settings)
-        daemon = (
-            SingleProcessDaemon(settings, service_manager)
-            if workers == 1
-            else Supervisor(settings, workers, service_manager)
-        )
+        daemon = Daemon(settings, _worker_count(settings), service_manager)
         if reload_wanted:
             daemon.reload()
         hints: list[asyncio.Task[None]] = []
@@ -66,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
         finally:
             for task in hints:
                 await cancel_and_wait(task)
-        ending.end_soon()
+        signals.end_soon()
 
     uvloop.run(serve())
     return 0

@@ -19,8 +19,8 @@ import uvloop
 
 from nbstream import logs
 from nbstream.addresses import TcpAddress
-from nbstream.daemon import signals as thread_switching
-from nbstream.daemon.process import SingleProcessDaemon
+from nbstream.daemon import signals
+from nbstream.daemon.daemon import Daemon
 from nbstream.errors import CannotStart, NbstreamError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from nbstream.config import Settings
-    from nbstream.daemon.addresses import ListenAddresses
+    from nbstream.daemon.sockets import ListenAddresses
 
 _READY_SECONDS = 60.0
 _END_SECONDS = 45.0
@@ -98,7 +98,7 @@ def _serve(settings: Settings, pipe: Connection[object, object]) -> None:
     for stream in (sys.stdout, sys.stderr):
         os.dup2(silence, stream.fileno())
     logs.set_up_logging(settings.log)
-    thread_switching.shorten_switch_interval()
+    signals.shorten_switch_interval()
     try:
         uvloop.run(_serve_until_closed(settings, pipe))
     except NbstreamError as error:
@@ -107,7 +107,7 @@ def _serve(settings: Settings, pipe: Connection[object, object]) -> None:
 
 
 async def _serve_until_closed(settings: Settings, pipe: Connection[object, object]) -> None:
-    daemon = SingleProcessDaemon(settings)
+    daemon = Daemon(settings)
     loop = asyncio.get_running_loop()
 
     def ready(addresses: ListenAddresses) -> None:

@@ -10,10 +10,9 @@ import pytest
 
 from nbstream import config
 from nbstream.addresses import TcpAddress
-from nbstream.daemon import addresses
-from nbstream.daemon.sharing import SharedSockets
+from nbstream.daemon.sockets import ListenerSockets, close_sockets
 from nbstream.errors import CannotStart
-from nbstream.server.sockets import open_listening_socket
+from nbstream.server.sockets import open_listening_socket, reserve_address
 
 MANY = 60  # connections: the chance that one of two sockets gets none of them is 2 ** -59
 
@@ -27,14 +26,23 @@ def settings(tmp_path: Path) -> config.Settings:
     return config.load_settings(file)
 
 
+def reserved_sockets(settings: config.Settings) -> ListenerSockets:
+    return ListenerSockets(settings, make=reserve_address)
+
+
+def give_back(sockets: ListenerSockets) -> None:
+    sockets.close()
+    sockets.remove_files()
+
+
 @pytest.fixture
-def shared_sockets(settings: config.Settings) -> Iterator[SharedSockets]:
-    reserved = SharedSockets(settings)
+def shared_sockets(settings: config.Settings) -> Iterator[ListenerSockets]:
+    reserved = reserved_sockets(settings)
     yield reserved
-    reserved.close()
+    give_back(reserved)
 
 
-def smtp_address(shared_sockets: SharedSockets) -> tuple[str, int]:
+def smtp_address(shared_sockets: ListenerSockets) -> tuple[str, int]:
     """Where the SMTP listener is."""
     address = shared_sockets.bound_addresses["smtp"]
     assert isinstance(address, TcpAddress)
@@ -53,7 +61,7 @@ def accepted(listening: socket.socket) -> int:
         count += 1
 
 
-def test_connections_are_spread_over_those_that_share(shared_sockets: SharedSockets) -> None:
+def test_connections_are_spread_over_those_that_share(shared_sockets: ListenerSockets) -> None:
     workers = [shared_sockets.open_for_worker(), shared_sockets.open_for_worker()]
     for worker_sockets in workers:
         worker_sockets["smtp"][0].listen(MANY)
@@ -65,10 +73,10 @@ def test_connections_are_spread_over_those_that_share(shared_sockets: SharedSock
     for client in clients:
         client.close()
     for worker_sockets in workers:
-        addresses.close_sockets(worker_sockets)
+        close_sockets(worker_sockets)
 
 
-def test_connections_are_refused_before_a_worker_listens(shared_sockets: SharedSockets, tmp_path: Path) -> None:
+def test_connections_are_refused_before_a_worker_listens(shared_sockets: ListenerSockets, tmp_path: Path) -> None:
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(smtp_address(shared_sockets))
     with socket.socket(socket.AF_UNIX) as client, pytest.raises(ConnectionRefusedError):
@@ -76,7 +84,7 @@ def test_connections_are_refused_before_a_worker_listens(shared_sockets: SharedS
 
 
 def test_an_address_in_use_is_refused_with_its_key_also_where_others_share_it(
-    shared_sockets: SharedSockets,
+    shared_sockets: ListenerSockets,
 ) -> None:
     _, port = smtp_address(shared_sockets)
     other = config.Settings.model_validate(
@@ -86,22 +94,22 @@ def test_an_address_in_use_is_refused_with_its_key_also_where_others_share_it(
     worker["smtp"][0].listen()
 
     with pytest.raises(CannotStart, match=rf"listeners.smtp.listen: cannot listen on 127.0.0.1:{port}: "):
-        SharedSockets(other)
+        reserved_sockets(other)
     with pytest.raises(OSError, match="in use"):
         open_listening_socket(TcpAddress("127.0.0.1", port))
-    addresses.close_sockets(worker)
+    close_sockets(worker)
 
 
 def test_at_the_end_the_unix_socket_is_removed_but_not_a_newer_one_in_its_place(
     settings: config.Settings, tmp_path: Path
 ) -> None:
     path = tmp_path / "http.sock"
-    SharedSockets(settings).close()
+    give_back(reserved_sockets(settings))
     assert not path.exists()
 
-    first = SharedSockets(settings)
+    first = reserved_sockets(settings)
     path.rename(tmp_path / "old")  # so that its inode is not used again
     path.write_text("")
-    first.close()
+    give_back(first)
 
     assert path.exists()
