@@ -175,10 +175,15 @@ def round_ticks(high: float, count: int = 4) -> tuple[float, ...]:
     as 1.
     """
     top = high if 0 < high < math.inf else 1.0
-    rough = max(top / count, 1e-9)
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next((power * factor for factor in (1, 2, 5) if power * factor >= rough * (1 - 1e-9)), power * 10)
+    step = round_step(top, count)
     return tuple(step * number for number in range(math.ceil(top / step - 1e-9) + 1))
+
+
+def round_step(width: float, count: int) -> float:
+    """Return 1, 2 or 5 times a power of ten, the least that fits into ``width`` at most ``count`` times."""
+    rough = max(width / count, 1e-9)
+    power = 10.0 ** math.floor(math.log10(rough))
+    return next((power * factor for factor in (1, 2, 5) if power * factor >= rough * (1 - 1e-9)), power * 10)
 
 
 def tick_label(value: float) -> str:

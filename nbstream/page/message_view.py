@@ -24,7 +24,7 @@ from nbstream.page.lesson_sentences import describe_lesson
 from nbstream.page.quarantine_view import GONE, readable_quarantine
 from nbstream.page.rendering import format_probability
 from nbstream.page.requests import Page, PageRefused, PageRoute, Redirect, View
-from nbstream.page.waterfall import Axis, Mark, Step, StepKind, draw_waterfall, round_ticks
+from nbstream.page.waterfall import Axis, Mark, Step, StepKind, draw_waterfall, ticks_between
 from nbstream.policy.lesson_source import Insistence
 from nbstream.policy.verdict import contradicts_label, format_threshold
 from nbstream.server.request_errors import REQUEST_ERRORS
@@ -66,7 +66,7 @@ def make_axes(explanations: Sequence[Explanation]) -> Sequence[Axis]:
     bounds = [0.0, *(mark.at for mark in chain.from_iterable(marks))]
     bounds += chain.from_iterable((step.start, step.end) for each in explanations for step in _steps(each))
     low, high = min(bounds), max(bounds)
-    ticks = [Mark(tick, format_probability(probability(tick))) for tick in round_ticks(low, high)]
+    ticks = [Mark(tick, format_probability(probability(tick))) for tick in ticks_between(low, high)]
     return [Axis(low, high, ticks, thresholds) for thresholds in marks]
 
 

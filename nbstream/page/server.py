@@ -72,18 +72,6 @@ _FAVICON_PATH = "/favicon.ico"  # browsers ask for it where they show something 
 _FLASH_SECONDS = 60
 _MAX_FLASH_LENGTH = 500  # four bytes a character at most: a cookie may have 4096
 _MAX_RUNNING = 8  # requests of a session at a time: a browser has six connections
-_EXPLAINED = {  # what failed, and what to do
-    403: (
-        "This is not allowed",
-        "Go back, reload the page, and try it again. If that does not help, log out and log in again.",
-    ),
-    404: ("There is no such page", "Look whether the address is whole, or go on with one of the views."),
-    413: ("This is too much at once", "Select less, and try it again."),
-    429: ("There were too many attempts", "Wait for a minute, and try it again."),
-    500: ("This failed", "Look into the log of the daemon: it says why."),
-    503: ("This is not possible now", "Try it again in some seconds."),
-}
-_OTHER_ERROR = ("This request cannot be answered", "Go back, reload the page, and try it again.")
 _STORE_AWAY = "Redis cannot be reached now."
 _TOO_MANY_REQUESTS = "Too many requests of your session are at work. Please try again in a moment."
 MAX_STREAMS = 5  # of a session at a time, of the twenty places that a process has; hidden pages need none
@@ -200,13 +188,11 @@ class PageServer:
         allow: str | None = None,
     ) -> web.Response:
         status, detail = problem.status, problem.detail
-        heading, remedy = _EXPLAINED.get(status, _OTHER_ERROR)
+        is_phrase = detail == HTTPStatus(status).phrase
         values = {
-            "heading": heading,
-            "detail": ""
-            if detail == HTTPStatus(status).phrase
-            else visible_text(f"{detail[:1].upper()}{detail[1:]}"),
-            "remedy": "" if says_what_to_do else remedy,
+            "status": status,
+            "detail": "" if is_phrase else visible_text(f"{detail[:1].upper()}{detail[1:]}"),
+            "says_what_to_do": says_what_to_do,
         }
         page = Page("error.html", values)
         html = self._renderer.render(page, PageRequest(session) if session else None, self._navigation)

@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from markupsafe import Markup
 
+from nbstream.page.charts import round_step
 from nbstream.page.rendering import visible_text
 
 MAX_STEPS = 40
@@ -89,13 +90,11 @@ def draw_waterfall(steps: Sequence[Step], axis: Axis, title: str) -> Markup:
     ).format(height, title, Markup("\n").join(content))
 
 
-def round_ticks(low: float, high: float, count: int = 5) -> Sequence[float]:
+def ticks_between(low: float, high: float, count: int = 5) -> Sequence[float]:
     """Return about ``count`` round numbers from ``low`` to ``high``, 0 among them where it lies there."""
-    width = high - low
-    if not 0 < width / count < math.inf:
+    if not 0 < high - low < math.inf:
         return ()
-    power = 10.0 ** math.floor(math.log10(width / count))
-    step = next(power * factor for factor in (1, 2, 5, 10) if width / (power * factor) <= count)
+    step = round_step(high - low, count)
     return [number * step for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 

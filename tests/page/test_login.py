@@ -38,7 +38,9 @@ class WhoView(View):
 
     async def _tell(self, request: PageRequest) -> Answer:
         session = request.session
-        return Page("error.html", {"heading": session.name, "detail": f"may {session.role}"})
+        return Page(
+            "error.html", {"status": 403, "detail": f"{session.name} may {session.role}", "says_what_to_do": True}
+        )
 
     async def _change(self, _: PageRequest) -> Answer:
         return Redirect("/ui/")
@@ -71,7 +73,7 @@ async def test_a_link_logs_in_once_and_only_by_its_button(page: PageListener) ->
         again = await log_in(other, link=link)
         assert (again.status, "used before" in again.text) == (403, True)
         assert again.cookies == {}
-    assert "<h1>page user ann</h1>" in shown
+    assert "<p>page user ann may " in shown
     assert "may read" in shown
 
 
@@ -202,7 +204,7 @@ async def test_a_password_gives_its_role(
         else:
             assert answer.status == 200
             assert f"may {role}" in (await browser.get("/ui/")).text
-            assert "<h1>page Ann-Smith</h1>" in (await browser.get("/ui/")).text
+            assert "<p>page Ann-Smith may " in (await browser.get("/ui/")).text
 
 
 def test_all_passwords_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,7 +271,7 @@ async def test_a_client_cannot_name_another_address_to_its_proxy(page: PageListe
 async def test_the_name_of_who_types_none_is_an_address_and_nothing_else(page: PageListener) -> None:
     async with page.browser(X_Forwarded_For="::1%root logged in as user root") as browser:
         assert (await log_in(browser, password="for teaching")).status == 200
-        assert "<h1>page ::1</h1>" in (await browser.get("/ui/")).text
+        assert "<p>page ::1 may " in (await browser.get("/ui/")).text
 
 
 async def test_who_knows_the_password_cannot_fill_redis_with_sessions(page: PageListener, client: Redis) -> None:

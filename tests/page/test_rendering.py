@@ -85,7 +85,9 @@ async def test_all_templates_are_compiled_beside_the_loop_before_anybody_asks(
 
     monkeypatch.setattr(environment, "compile", note_thread)
     await renderer.compile_templates()
-    assert "Oh" in renderer.render(Page("error.html", {"heading": "Oh", "detail": ""}), None)
+    assert "Oh" in renderer.render(
+        Page("error.html", {"status": 500, "detail": "Oh", "says_what_to_do": True}), None
+    )
 
     assert sorted(name for name, _ in compiled) == sorted(environment.list_templates())
     assert threading.get_ident() not in {thread for _, thread in compiled}

@@ -40,7 +40,7 @@ class EchoView(View):
 
     async def _echo(self, request: PageRequest) -> Answer:
         self.requests.append(request)
-        return Page("error.html", {"heading": "Echo", "detail": request.path_id})
+        return Page("error.html", {"status": 404, "detail": request.path_id, "says_what_to_do": True})
 
     async def _change(self, request: PageRequest) -> Answer:
         self.requests.append(request)
@@ -75,7 +75,7 @@ async def test_a_view_answers_whoever_has_logged_in(page: PageListener, view: Ec
     async with page.browser(Role.READ) as browser:
         answer = await browser.get("/ui/echo/%3Cid%3E?a=1&a=2&b=%FF&c")
 
-    assert (answer.status, title_of(answer.text)) == (200, "Echo · nbstream")
+    assert (answer.status, title_of(answer.text)) == (200, "There is no such page · nbstream")
     assert "&lt;id&gt;" in answer.text
     assert view.requests[0].path_id == "<id>"
     assert view.requests[0].query == {"a": "1", "b": "\N{REPLACEMENT CHARACTER}", "c": ""}
@@ -241,7 +241,7 @@ async def test_a_script_gets_data_and_content_without_the_layout(page: PageListe
         "application/json; charset=utf-8",
     )
     assert "<html" not in fragment.text
-    assert "<h1>Echo</h1>" in fragment.text
+    assert "<p>a</p>" in fragment.text
 
 
 async def test_a_head_is_answered_without_the_page(page: PageListener) -> None:

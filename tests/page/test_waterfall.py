@@ -17,7 +17,7 @@ from nbstream.page.waterfall import (
     Step,
     StepKind,
     draw_waterfall,
-    round_ticks,
+    ticks_between,
 )
 
 AXIS = Axis(-10, 10, [Mark(-10, "0.01"), Mark(0, "0.5")], [Mark(2, "unsure 0.6"), Mark(8, "spam 0.95")])
@@ -112,7 +112,7 @@ numbers = st.floats(allow_nan=True, allow_infinity=True)
 @given(st.lists(st.tuples(numbers, numbers), max_size=5), numbers, numbers)
 @example([], 0.0, 5e-324)
 def test_no_number_leaves_the_drawing(bounds: list[tuple[float, float]], low: float, high: float) -> None:
-    axis = Axis(low, high, [Mark(tick, "") for tick in round_ticks(low, high)])
+    axis = Axis(low, high, [Mark(tick, "") for tick in ticks_between(low, high)])
     svg = draw_waterfall([Step(StepKind.CLUE, "", *pair) for pair in bounds], axis, "")
 
     for position in re.findall(r'(?:x|x1|x2|width)="([^"]*)%"', svg):
@@ -121,7 +121,7 @@ def test_no_number_leaves_the_drawing(bounds: list[tuple[float, float]], low: fl
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
 def test_there_are_few_ticks_within_the_bounds(low: float, width: float) -> None:
-    ticks = round_ticks(low, low + width)
+    ticks = ticks_between(low, low + width)
     assert len(ticks) <= 7
     assert all(low - 1e-6 * width <= tick <= low + width * (1 + 1e-6) for tick in ticks)
 
