@@ -20,14 +20,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
-from nbstream.bayes.counts import CLASSES, ChangePosition, ClassCounts, CountsChange, Totals
+from nbstream.bayes.counts import ChangePosition, ClassCounts, CountsChange, Totals
 from nbstream.bayes.table_counts import TableCounts
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.mirror.shared_counts import NoSharedMemory, SharedView, counts_identity
 from nbstream.store.model.scan import scan_counts, scan_first_scores
-from nbstream.store.model.scripts import lesson_count
+from nbstream.store.model.scripts import changed_counts, lesson_count
 from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
@@ -83,11 +81,7 @@ class LoadedCounts:
         sequence = int(fields[b"sequence"])
         if sequence != self.position.sequence + lesson_count(fields):
             raise RescanNeeded(f"change {sequence} came after {self.position.sequence}")
-        columns, tokens = [], fields[b"tokens"].split(b"\n") if fields[b"tokens"] else []
-        for column, label in enumerate(CLASSES):
-            resulting = fields.get(b"counts:" + label.encode())
-            if tokens and resulting is not None:
-                columns.append((column, np.fromstring(resulting, dtype=np.int64, sep=" ")))
+        tokens, columns = changed_counts(fields)
         totals = _parse_totals(fields[b"totals"])
         self.first_scores.apply_change(fields)
         self.position = ChangePosition.of(entry_id, sequence)

@@ -31,7 +31,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import RedisError, ResponseError
 
 from nbstream.errors import StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.store.connection import ServerGuard
@@ -44,6 +44,7 @@ from nbstream.store.redis_errors import store_error, store_errors
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
+    from redis.asyncio.client import Pipeline
 
     from nbstream.store.model.keys import ModelKeys, RetentionLimits
     from nbstream.store.model.lesson_journal import LessonJournal
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MAX_CONFLICTS = 20  # of one lesson, each with somebody else who was faster
-
-_SCRIPT_ATTEMPTS = 3  # to send lessons whose script the server does not know
 
 CommitResult: TypeAlias = "bytes | LedgerConflict | StoreUnavailable | StoreIncompatible"
 """What became of one of several lessons: its change, what the ledger holds instead, or why it failed."""
@@ -208,12 +207,10 @@ class CommitPoint:
         if change := await self._commit_at_once(batch):
             results += [change] * len(batch.lessons)
         else:
-            by_key = await self._commit_one_by_one(batch.lessons)
-            for lesson in batch.lessons:
-                result = by_key[lesson.message_key]
-                if isinstance(result, LedgerConflict):
-                    result = await self._recognize_removal(lesson, result)
-                results.append(result)
+            for lesson, result in zip(batch.lessons, await self._commit_one_by_one(batch.lessons), strict=True):
+                results.append(
+                    await self._recognize_removal(lesson, result) if isinstance(result, LedgerConflict) else result
+                )
         await self._record(identity, list(zip(batch.lessons, results, strict=True)))
         try:
             await self._wait_for_replicas(guard)
@@ -238,28 +235,21 @@ class CommitPoint:
                 return None
         return reply if isinstance(reply, bytes) and is_stream_id(reply) else None
 
-    async def _commit_batch(self, batch: LessonBatch) -> Any:
-        return await self._learn_script(keys=batch.pack_keys(self.keys), args=batch.pack_arguments(self.retention))
+    async def _commit_batch(self, batch: LessonBatch, pipe: Pipeline | None = None) -> Any:
+        """Return the reply to the script; with ``pipe`` the script runs when that is executed."""
+        keys, arguments = batch.pack_keys(self.keys), batch.pack_arguments(self.retention)
+        return await self._learn_script(keys=keys, args=arguments, client=pipe)
 
-    async def _commit_one_by_one(self, lessons: Sequence[LessonCommit]) -> dict[str, CommitResult]:
-        """Commit each lesson by itself, all in one round trip, and return the results by message key."""
-        results: dict[str, CommitResult] = {}
-        waiting = [LessonBatch([lesson]) for lesson in lessons]
-        for _ in range(_SCRIPT_ATTEMPTS):
-            if not waiting:
-                break
-            with store_errors():
-                replies = await self._send_commits(waiting)
-                answered = list(zip(waiting, replies, strict=True))
-                without_script = [batch for batch, reply in answered if isinstance(reply, NoScriptError)]
-                if without_script:
-                    await self.client.script_load(self._learn_script.script)
-            for batch, reply in answered:
-                failed = isinstance(reply, RedisError)
-                result = store_error(reply) if failed else _unpack_or_error(reply)
-                results[batch.lessons[0].message_key] = result
-            waiting = without_script
-        return results
+    async def _commit_one_by_one(self, lessons: Sequence[LessonCommit]) -> list[CommitResult]:
+        """Commit each lesson by itself, all in one round trip."""
+        with store_errors():
+            async with self.client.pipeline(transaction=False) as pipe:
+                for lesson in lessons:
+                    await self._commit_batch(LessonBatch([lesson]), pipe)
+                replies = await pipe.execute(raise_on_error=False)
+        return [
+            store_error(reply) if isinstance(reply, RedisError) else _unpack_or_error(reply) for reply in replies
+        ]
 
     async def confirm(self) -> None:
         """Return when as many replicas as wanted have every lesson that Redis has acknowledged.
@@ -289,13 +279,6 @@ class CommitPoint:
                 f"the lesson is stored, but {replicas} replicas have it, and redis.wait_replicas is "
                 f"{options.replicas}"
             )
-
-    async def _send_commits(self, batches: Sequence[LessonBatch]) -> list[Any]:
-        async with self.client.pipeline(transaction=False) as pipe:
-            for batch in batches:
-                keys = batch.pack_keys(self.keys)
-                pipe.evalsha(self._learn_script.sha, len(keys), *keys, *batch.pack_arguments(self.retention))
-            return await pipe.execute(raise_on_error=False)
 
     async def _recognize_removal(
         self, lesson: LessonCommit, answer: bytes | LedgerConflict

@@ -263,6 +263,20 @@ def _column(entry: ledger.LedgerEntry | None) -> int:
     return 0 if entry is None else CLASSES.index(entry.label) + 1
 
 
+def changed_counts(change: Mapping[bytes, bytes]) -> tuple[list[bytes], list[tuple[int, NDArray[np.int64]]]]:
+    """Return the names of a change, and for each class of which it has counts its column and these counts.
+
+    Raises ``KeyError`` or ``ValueError`` for a change that cannot be read.
+    """
+    names = change[b"tokens"].split(b"\n") if change[b"tokens"] else []
+    columns = [(column, change.get(b"counts:" + label.encode())) for column, label in enumerate(CLASSES)]
+    return names, [
+        (column, np.fromstring(counts, dtype=np.int64, sep=" "))
+        for column, counts in columns
+        if names and counts is not None
+    ]
+
+
 def lesson_count(change: Mapping[bytes, bytes]) -> int:
     """Return how many lessons a change has. Raises ``ValueError`` for a change that cannot be read."""
     count = int(change.get(b"lessons", b"1"))

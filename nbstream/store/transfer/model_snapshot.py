@@ -14,7 +14,7 @@ earlier ones. Entries that expire meanwhile change no count.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nbstream.bayes.counts import CLASSES, NO_CHANGE, Totals
@@ -24,7 +24,7 @@ from nbstream.store.lua import lua_script
 from nbstream.store.model.keys import IMPORT_READY
 from nbstream.store.model.model import ModelPosition
 from nbstream.store.model.scan import scan_hash, scan_keys
-from nbstream.store.model.scripts import lesson_count
+from nbstream.store.model.scripts import changed_counts, lesson_count
 from nbstream.store.redis_errors import store_errors
 from nbstream.store.transfer import archive
 
@@ -112,25 +112,15 @@ class ModelSnapshot:
                 self.learned_meanwhile += lessons
                 if fields.get(b"sequence") != b"%d" % sequence:
                     raise StoreUnavailable("the model was changed too much meanwhile: try again")
-                for counts in _change_counts(fields):
-                    yield counts
+                names, columns = changed_counts(fields)
+                for column, counts in columns:
+                    yield archive.CountsRecord(CLASSES[column], dict(zip(names, counts.tolist(), strict=True)))
             for message_key, milliseconds, pairs in entries:
                 yield archive.LedgerRecord(message_key.decode(), _hash_from_pairs(pairs), milliseconds)
             self._guard.check()
             if len(changes) < _CHANGES_BATCH and len(entries) < _RECORDS_BATCH:
                 yield archive.TotalsRecord({name: int(value) for name, value in _hash_from_pairs(totals).items()})
                 return
-
-
-def _change_counts(change: Mapping[bytes, bytes]) -> list[archive.CountsRecord]:
-    """Return the resulting counts of a change, one record for each class."""
-    tokens = change[b"tokens"].split(b"\n") if change[b"tokens"] else []
-    columns = ((label, change.get(b"counts:" + label.encode())) for label in CLASSES)
-    return [
-        archive.CountsRecord(label, dict(zip(tokens, map(int, column.split()), strict=True)))
-        for label, column in columns
-        if column
-    ]
 
 
 def _hash_from_pairs(pairs: Sequence[bytes]) -> dict[bytes, bytes]:
