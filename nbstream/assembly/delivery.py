@@ -20,14 +20,10 @@ def make_next_hop(settings: Settings) -> NextHop:
     next_hop = settings.relay.next_hop
     if isinstance(next_hop, ServerNextHopSetting):
         # Imported here, since commands for a quarantine before a Maildir need no SMTP client.
-        from nbstream.delivery.smtp_next_hop import NextHopLimits, SmtpNextHop  # noqa: PLC0415 - see above
+        from nbstream.delivery.smtp_next_hop import SmtpNextHop  # noqa: PLC0415 - see above
 
-        limits = NextHopLimits(
-            connect_timeout_seconds=settings.relay.connect_timeout_seconds,
-            reply_timeout_seconds=settings.relay.reply_timeout_seconds,
-            max_connections=settings.limits.max_connections,
-        )
-        return SmtpNextHop(_server(settings.relay, next_hop), limits)
+        server = _server(settings.relay, next_hop)
+        return SmtpNextHop(server, settings.relay, max_connections=settings.limits.max_connections)
     assert settings.maildir_folder is not None
     return MaildirNextHop(settings.maildir_folder)
 

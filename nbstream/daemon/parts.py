@@ -12,8 +12,7 @@ from nbstream.assembly.delivery import make_next_hop
 from nbstream.assembly.filter import make_autolearner, make_filter
 from nbstream.assembly.store import make_autolearn_model, make_mirror, make_model, make_recent_messages
 from nbstream.daemon.background import BackgroundTasks
-from nbstream.delivery.quarantine import Quarantine
-from nbstream.delivery.quarantine_release import QuarantineRetention
+from nbstream.delivery.quarantine import Quarantine, QuarantineRetention
 from nbstream.filter import (
     AutolearnLayer,
     AutolearnReconciler,

@@ -4,15 +4,17 @@ Rules: the first field of a file is JSON with all that a release needs, the para
 the message with its verdict follows. The name of the file has the id of the message and the time, so that no file
 is opened to find one. A file in ``new`` waits. A file in ``cur`` was being handed to the next hop when its release
 ended without a reply: it may have been delivered, and commands say so. Whoever releases or removes a message has
-locked its file (flock).
+locked its file (flock). Messages that are older than the configured days are removed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import io
 import itertools
 import json
+import logging
 import os
 import pathlib
 import re
@@ -25,8 +27,10 @@ from typing import TypeAlias
 from nbstream.delivery import maildir
 from nbstream.delivery.maildir import MaildirRoom
 from nbstream.delivery.next_hop import Envelope, SmtpPath
+from nbstream.delivery.settings import QuarantineSettings
 from nbstream.durable_files import sync_folder
 from nbstream.errors import InputError, NotReleased
+from nbstream.logs import event_fields
 from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.header import QUARANTINE_FIELD
@@ -36,6 +40,8 @@ _NOTE_FIELD_START = f"{QUARANTINE_FIELD}: ".encode("ascii")
 _MAX_NOTE_BYTES = 64 << 20
 _SUBJECT_SEARCH_BYTES = 16 * 1024  # of a message, for its subject
 _DAY_SECONDS = 86_400
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,3 +271,49 @@ def _read_note(message: QuarantinedMessage, file: io.BufferedReader) -> Quaranti
         )
     except (ValueError, KeyError, TypeError, RecursionError):
         raise InputError(f"{message.id}: {message.path.name} was not written by nbstream") from None
+
+
+# The retention of the quarantine: messages that are older than the configured days are removed.
+
+_INTERVAL_SECONDS = 60.0
+_MESSAGES_PER_STEP = 1000  # the end of the daemon waits for the thread that removes them
+
+
+class QuarantineRetention:
+    """Removes messages older than ``days`` of the section (None: nothing) and counts the others, once a minute.
+
+    ``on_swept`` is called with how many messages are left, and how many were removed.
+    """
+
+    def __init__(
+        self, quarantine: Quarantine, section: QuarantineSettings, on_swept: Callable[[int, int], object]
+    ) -> None:
+        self._quarantine = quarantine
+        self._days = section.days
+        self._on_swept = on_swept
+
+    async def run(self) -> None:
+        """Remove messages until cancelled; log a problem once, and try again as long as it lasts."""
+        logged_problem = ""
+        while True:
+            try:
+                result = await self.remove_expired()
+                problem = result.problem
+            except InputError as error:
+                result, problem = None, str(error)
+            if problem and problem != logged_problem:
+                _log.warning("the quarantine cannot be swept: %s", problem)
+            logged_problem = problem
+            if result is None or result.removed < _MESSAGES_PER_STEP:
+                await asyncio.sleep(_INTERVAL_SECONDS)
+
+    async def remove_expired(self) -> RetentionResult:
+        """Remove messages once. Raises ``InputError``."""
+        result = await asyncio.to_thread(self._quarantine.remove_expired, self._days, _MESSAGES_PER_STEP)
+        self._on_swept(result.remaining, result.removed)
+        if result.removed:
+            _log.info(
+                "quarantine: messages removed for their age",
+                extra=event_fields(removed=result.removed, held=result.remaining, days=self._days),
+            )
+        return result

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.delivery.next_hop import DataReplies, SmtpPath
@@ -21,6 +20,7 @@ from nbstream.delivery.next_hop_connection import (
     SmtpServer,
     open_connection,
 )
+from nbstream.delivery.settings import RelaySettings
 from nbstream.errors import RelayRefused, RelayUnavailable
 from nbstream.mail.lines import PIECE_BYTES, line_spans
 from nbstream.wire.smtp_reply import SmtpReply
@@ -34,25 +34,20 @@ if TYPE_CHECKING:
 # Rules: a connection is lent to one transaction at a time.
 
 
-@dataclass(frozen=True, slots=True)
-class NextHopLimits:
-    """The deadlines, in seconds, and the bounds of the connections to a next hop."""
-
-    connect_timeout_seconds: float = (
-        10.0  # until it is ready for mail; also the longest wait for a free connection
-    )
-    reply_timeout_seconds: float = 300.0  # for one command; for a message the time to send it included
-    max_idle_seconds: float = 30.0
-    max_connections: int = 200
+_MAX_CONNECTIONS = 200
+_MAX_IDLE_SECONDS = 30.0
 
 
 class ConnectionPool:
     """The connections to one next hop. The one that came back last is lent first."""
 
-    def __init__(self, server: SmtpServer, limits: NextHopLimits) -> None:
-        self.server, self.limits = server, limits
+    def __init__(
+        self, server: SmtpServer, relay: RelaySettings, max_connections: int, max_idle_seconds: float
+    ) -> None:
+        self.server, self.relay = server, relay
+        self._max_idle_seconds = max_idle_seconds
         self._tls_context: SSLContext | None = None
-        self._slots = asyncio.Semaphore(limits.max_connections)
+        self._slots = asyncio.Semaphore(max_connections)
         self._idle: dict[NextHopConnection, asyncio.TimerHandle] = {}
         self._closed = False
         self.features: frozenset[str] | None = None
@@ -69,7 +64,7 @@ class ConnectionPool:
         """
         try:
             if self._slots.locked():
-                async with asyncio.timeout(self.limits.connect_timeout_seconds):
+                async with asyncio.timeout(self.relay.connect_timeout_seconds):
                     await self._slots.acquire()
             else:
                 await self._slots.acquire()  # at once
@@ -89,7 +84,7 @@ class ConnectionPool:
             return
         connection.reused = True
         loop = asyncio.get_running_loop()
-        self._idle[connection] = loop.call_later(self.limits.max_idle_seconds, self._close_expired, connection)
+        self._idle[connection] = loop.call_later(self._max_idle_seconds, self._close_expired, connection)
 
     def read_authorities_again(self) -> None:
         """Read the authorities again for the next connection; those that are open stay."""
@@ -119,9 +114,9 @@ class ConnectionPool:
         if self._closed:
             raise RelayUnavailable("the relay is closed")
         try:
-            async with asyncio.timeout(self.limits.connect_timeout_seconds):
+            async with asyncio.timeout(self.relay.connect_timeout_seconds):
                 connection, self.features = await open_connection(
-                    self.server, await self._context(), self.limits.reply_timeout_seconds
+                    self.server, await self._context(), self.relay.reply_timeout_seconds
                 )
         except TimeoutError as error:
             raise NotOpened(f"no way to {self.server}: no answer in time") from error
@@ -147,13 +142,19 @@ _CONTROL_REFUSED = SmtpReply(501, "5.5.4 Control characters are not allowed in a
 
 
 class SmtpNextHop:
-    """A server that speaks SMTP or LMTP."""
+    """A server that speaks SMTP or LMTP; the deadlines are those of the section ``relay``."""
 
-    def __init__(self, server: SmtpServer, limits: NextHopLimits | None = None) -> None:
+    def __init__(
+        self,
+        server: SmtpServer,
+        relay: RelaySettings | None = None,
+        *,
+        max_connections: int = _MAX_CONNECTIONS,
+        max_idle_seconds: float = _MAX_IDLE_SECONDS,
+    ) -> None:
         self.server = server
         self.answers_each_recipient = server.lmtp
-        self._limits = limits or NextHopLimits()
-        self._pool = ConnectionPool(server, self._limits)
+        self._pool = ConnectionPool(server, relay or RelaySettings(), max_connections, max_idle_seconds)
 
     async def features(self) -> frozenset[str]:
         """Return the keywords of the last EHLO; connect where there was none yet. Never raises."""
@@ -175,7 +176,7 @@ class SmtpNextHop:
         if self._pool.all_lent:
             return None  # all of them were opened, and are in use
         try:
-            async with asyncio.timeout(self._limits.connect_timeout_seconds):
+            async with asyncio.timeout(self._pool.relay.connect_timeout_seconds):
                 transaction = SmtpTransaction(self._pool, await self._pool.lease())
                 reply = await transaction.exchange(b"NOOP")
         except NotOpened as error:
@@ -231,7 +232,7 @@ class SmtpTransaction:
             return
         keep = False
         try:
-            async with asyncio.timeout(self._pool.limits.connect_timeout_seconds):
+            async with asyncio.timeout(self._pool.relay.connect_timeout_seconds):
                 keep = (await self._connection.command(b"RSET")).accepted
         except (RelayUnavailable, TimeoutError):
             pass  # the connection is closed, and that aborts too

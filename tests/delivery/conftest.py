@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from nbstream.delivery.next_hop_connection import SmtpServer
-from nbstream.delivery.smtp_next_hop import NextHopLimits, SmtpNextHop
+from nbstream.delivery.settings import RelaySettings
+from nbstream.delivery.smtp_next_hop import SmtpNextHop
 
 from .scripted_server import ScriptedServer
 
@@ -34,8 +35,15 @@ async def relay_to() -> AsyncIterator[Relay]:
     """Make a relay to a server, with these limits."""
     async with AsyncExitStack() as stack:
 
-        def make(server: ScriptedServer, **limits: float) -> SmtpNextHop:
-            next_hop = SmtpNextHop(SmtpServer(server.host, server.port), NextHopLimits(**limits))  # type: ignore[arg-type]  # by name
+        def make(
+            server: ScriptedServer, *, max_connections: int = 200, max_idle_seconds: float = 30, **deadlines: float
+        ) -> SmtpNextHop:
+            next_hop = SmtpNextHop(
+                SmtpServer(server.host, server.port),
+                RelaySettings(**deadlines),  # type: ignore[arg-type]  # by name
+                max_connections=max_connections,
+                max_idle_seconds=max_idle_seconds,
+            )
             stack.push_async_callback(next_hop.close)
             return next_hop
 

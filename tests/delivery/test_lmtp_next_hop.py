@@ -12,8 +12,8 @@ import pytest
 
 from nbstream.delivery.next_hop import DataReplies, SmtpPath
 from nbstream.delivery.next_hop_connection import RelayTls, SmtpServer
-from nbstream.delivery.settings import TlsLevel
-from nbstream.delivery.smtp_next_hop import NextHopLimits, SmtpNextHop
+from nbstream.delivery.settings import RelaySettings, TlsLevel
+from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.errors import RelayUnavailable
 from nbstream.wire.smtp_reply import SmtpReply
 from tests.redis_servers.access import Certificates
@@ -33,7 +33,7 @@ async def lmtp_to() -> AsyncIterator[LmtpTo]:
 
         def make(port: int, **limits: float) -> SmtpNextHop:
             server = SmtpServer("127.0.0.1", port, lmtp=True)
-            next_hop = SmtpNextHop(server, NextHopLimits(**limits))  # type: ignore[arg-type]  # by name
+            next_hop = SmtpNextHop(server, RelaySettings(**limits))  # type: ignore[arg-type]  # by name
             stack.push_async_callback(next_hop.close)
             return next_hop
 

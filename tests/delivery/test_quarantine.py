@@ -16,8 +16,13 @@ from hypothesis import strategies as st
 
 from nbstream.delivery import maildir, quarantine
 from nbstream.delivery.next_hop import Envelope, SmtpPath
-from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage, QuarantineNote, RetentionResult
-from nbstream.delivery.quarantine_release import QuarantineRetention
+from nbstream.delivery.quarantine import (
+    Quarantine,
+    QuarantinedMessage,
+    QuarantineNote,
+    QuarantineRetention,
+    RetentionResult,
+)
 from nbstream.delivery.settings import QuarantineSettings
 from nbstream.errors import InputError, NotReleased, RelayUnavailable
 from nbstream.wire.smtp_reply import SmtpReply

@@ -13,8 +13,8 @@ import pytest
 
 from nbstream.delivery.next_hop import SmtpPath
 from nbstream.delivery.next_hop_connection import RelayLogin, RelayTls, SmtpServer
-from nbstream.delivery.settings import TlsLevel
-from nbstream.delivery.smtp_next_hop import NextHopLimits, SmtpNextHop
+from nbstream.delivery.settings import RelaySettings, TlsLevel
+from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.errors import RelayUnavailable
 from tests.redis_servers.access import Certificates
 
@@ -69,7 +69,7 @@ class Site:
         if mode is not OFF:
             tls = RelayTls(mode, name, str(self.certificates[trusted].authority), implicit=implicit)
         next_hop = SmtpNextHop(
-            SmtpServer(server.host, server.port, tls=tls, login=login), NextHopLimits(connect_timeout_seconds=10)
+            SmtpServer(server.host, server.port, tls=tls, login=login), RelaySettings(connect_timeout_seconds=10)
         )
         self._stack.push_async_callback(next_hop.close)
         return next_hop

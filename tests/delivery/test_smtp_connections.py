@@ -11,7 +11,8 @@ import pytest
 
 from nbstream.delivery.next_hop import SmtpPath
 from nbstream.delivery.next_hop_connection import NextHopConnection, SmtpServer
-from nbstream.delivery.smtp_next_hop import USUAL_FEATURES, NextHopLimits, SmtpNextHop
+from nbstream.delivery.settings import RelaySettings
+from nbstream.delivery.smtp_next_hop import USUAL_FEATURES, SmtpNextHop
 from nbstream.errors import RelayRefused, RelayUnavailable
 from nbstream.server.smtp_replies import error_reply
 from nbstream.wire.smtp_reply import SmtpReply
@@ -402,7 +403,7 @@ async def test_a_next_hop_that_cannot_be_reached(listening: bool) -> None:
         if listening:
             server.listen()
         host, port = server.getsockname()
-        relay = SmtpNextHop(SmtpServer(host, port), NextHopLimits(connect_timeout_seconds=0.2))
+        relay = SmtpNextHop(SmtpServer(host, port), RelaySettings(connect_timeout_seconds=0.2))
 
         assert await relay.problem() == "cannot be reached"
         assert await relay.features() == USUAL_FEATURES

@@ -16,7 +16,8 @@ from redis.asyncio import Redis
 from nbstream.delivery import quarantine
 from nbstream.delivery.next_hop_connection import SmtpServer
 from nbstream.delivery.quarantine import Quarantine, QuarantineNote
-from nbstream.delivery.smtp_next_hop import NextHopLimits, SmtpNextHop
+from nbstream.delivery.settings import RelaySettings
+from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
@@ -59,7 +60,7 @@ async def before_server(
 ) -> AsyncIterator[RunningSmtp]:
     """Such a listener whose next hop is an SMTP server, or an LMTP server."""
     async with open_sink(sink, lmtp=lmtp) as port:
-        next_hop = SmtpNextHop(SmtpServer("127.0.0.1", port, lmtp=lmtp), NextHopLimits(connect_timeout_seconds=5))
+        next_hop = SmtpNextHop(SmtpServer("127.0.0.1", port, lmtp=lmtp), RelaySettings(connect_timeout_seconds=5))
         async with taught(client, folder, next_hop=next_hop, **options) as smtp:
             yield smtp
 

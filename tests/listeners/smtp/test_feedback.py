@@ -11,7 +11,8 @@ from redis.asyncio import Redis
 
 from nbstream.cli.commands.replay import wrap_as_forward
 from nbstream.delivery.next_hop_connection import SmtpServer
-from nbstream.delivery.smtp_next_hop import NextHopLimits, SmtpNextHop
+from nbstream.delivery.settings import RelaySettings
+from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.server.peers import Teachers
 from nbstream.server.runtime import Runtime
 from tests.conftest import RedisServer
@@ -141,7 +142,7 @@ async def test_feedback_is_not_delivered(smtp: RunningSmtp) -> None:
 
 
 async def test_feedback_is_learned_while_the_next_hop_is_away(client: Redis, tmp_path: Path) -> None:
-    away = SmtpNextHop(SmtpServer("127.0.0.1", 1), NextHopLimits(connect_timeout_seconds=1))
+    away = SmtpNextHop(SmtpServer("127.0.0.1", 1), RelaySettings(connect_timeout_seconds=1))
     async with open_smtp_listener(client, tmp_path / "m", away) as smtp:
         assert (await smtp.send(wrap_as_forward(PRIZE), SPAM)).startswith("250 2.0.0 learned")
 

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from nbstream.delivery.next_hop_connection import SmtpServer
-from nbstream.delivery.smtp_next_hop import NextHopLimits, SmtpNextHop
+from nbstream.delivery.settings import RelaySettings
+from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.listeners.smtp.connection import SmtpConnection
 from nbstream.listeners.smtp.session import SmtpSession
 from nbstream.mail import header_fields
@@ -320,7 +321,7 @@ async def open_smtp_listener_before(transcript: str, client: Redis, maildir: Pat
     server = ScriptedServer(["C: NOOP\nS: 250 ok\n" + textwrap.dedent(transcript).strip()])
     await server.start()
     try:
-        next_hop = SmtpNextHop(SmtpServer(server.host, server.port), NextHopLimits(connect_timeout_seconds=5))
+        next_hop = SmtpNextHop(SmtpServer(server.host, server.port), RelaySettings(connect_timeout_seconds=5))
         async with open_smtp_listener(client, maildir, next_hop) as smtp:
             yield smtp
             await server.played()
@@ -439,7 +440,7 @@ async def test_a_message_refused_by_the_next_hop_is_refused(client: Redis, tmp_p
 async def test_while_the_next_hop_is_away_recipients_get_a_451_without_its_name(
     client: Redis, tmp_path: Path
 ) -> None:
-    away = SmtpNextHop(SmtpServer("127.0.0.1", 1), NextHopLimits(connect_timeout_seconds=1))
+    away = SmtpNextHop(SmtpServer("127.0.0.1", 1), RelaySettings(connect_timeout_seconds=1))
     async with open_smtp_listener(client, tmp_path / "m", away) as smtp:
         reply = await smtp.send(MESSAGE)
 
@@ -454,7 +455,7 @@ async def test_a_next_hop_that_goes_away_between_recipients_is_451_to_the_end(
     server = ScriptedServer(["C: NOOP\nS: 250 ok\n" + begun, "C: MAIL FROM:<a@b>\nS: drop"])
     await server.start()
     try:
-        next_hop = SmtpNextHop(SmtpServer(server.host, server.port), NextHopLimits(connect_timeout_seconds=5))
+        next_hop = SmtpNextHop(SmtpServer(server.host, server.port), RelaySettings(connect_timeout_seconds=5))
         async with open_smtp_listener(client, tmp_path / "m", next_hop) as smtp:
             dialogue = await smtp.talk()
             await dialogue.hello()
@@ -490,7 +491,7 @@ async def test_the_next_hop_may_take_longer_than_a_client_may(client: Redis, tmp
     )
     await server.start()
     try:
-        next_hop = SmtpNextHop(SmtpServer(server.host, server.port), NextHopLimits(connect_timeout_seconds=5))
+        next_hop = SmtpNextHop(SmtpServer(server.host, server.port), RelaySettings(connect_timeout_seconds=5))
         async with open_smtp_listener(client, tmp_path / "m", next_hop, **{name: 0.2}) as smtp:
             dialogue = await smtp.talk()
             await dialogue.begin()

@@ -12,7 +12,8 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.delivery.next_hop_connection import SmtpServer
-from nbstream.delivery.smtp_next_hop import NextHopLimits, SmtpNextHop
+from nbstream.delivery.settings import RelaySettings
+from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.listeners.smtp.settings import TlsMode
 from tests.conftest import RedisServer
 from tests.listeners.runtimes import SPAM_ADDRESS, make_runtime
@@ -124,7 +125,7 @@ async def test_while_redis_is_away_mail_is_scored_and_feedback_put_off(
 async def test_while_the_next_hop_is_away_mail_is_put_off(
     client: Redis, tmp_path: Path, request: pytest.FixtureRequest, way: Way
 ) -> None:
-    away = SmtpNextHop(SmtpServer("127.0.0.1", 1), NextHopLimits(connect_timeout_seconds=1))
+    away = SmtpNextHop(SmtpServer("127.0.0.1", 1), RelaySettings(connect_timeout_seconds=1))
     async with open_way(way, client, tmp_path, request, next_hop=away) as smtp:
         assert (await smtp.send(MESSAGE)).startswith("451 4.4.1")
 
