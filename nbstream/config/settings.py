@@ -111,9 +111,8 @@ class Settings(Section):
     """
 
     workers: Annotated[int | Literal["auto"], BeforeValidator(read_workers)] = 1
-    """How many processes serve mail; ``auto`` starts one for each CPU that nbstream may use. With more than 1 a
-    supervisor starts them and replaces those that die. All limits of connections, bytes and entries hold for each
-    worker. With the native engine the workers share the counts in /dev/shm, else each has its own copy.
+    """How many processes serve mail; ``auto`` starts one for each CPU. With more than 1 a supervisor replaces
+    those that die. All limits of connections, bytes and entries hold for each worker.
     """
 
     engine: EngineChoice = "auto"
@@ -141,9 +140,8 @@ class Settings(Section):
     """
 
     on_filter_failure: Literal["pass", "defer"] = "pass"
-    """What happens to a message whose check fails. ``pass`` delivers it without a verdict in its header; forged
-    verdicts are removed all the same. ``defer`` answers 451. A next hop that fails is another case: the client
-    always gets 451, or the reply of the next hop.
+    """What happens to a message whose check fails. ``pass`` delivers it without a verdict; forged verdicts are
+    removed all the same. ``defer`` answers 451. (A next hop that fails always gives 451, or its own reply.)
     """
 
     model: ModelSettings = ModelSettings()
@@ -155,9 +153,9 @@ class Settings(Section):
     """
 
     trusted_authserv_ids: AuthservIds = ()
-    """The servers whose results of SPF, DKIM, DMARC and the like become tokens, by the name that each writes first
-    in Authentication-Results (RFC 8601). Name your own server only, and only if it removes fields with its name
-    from mail that it receives. A field counts where it stands above the topmost Received field.
+    """The servers whose results of SPF, DKIM, DMARC and the like become tokens, by their names in
+    Authentication-Results (RFC 8601). Name your own server only, and only if it removes fields with its name from
+    mail that it receives. A field counts above the topmost Received field.
     """
 
     own_received_fields: Annotated[int, Field(ge=0, le=20)] = 0

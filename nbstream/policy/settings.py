@@ -160,9 +160,8 @@ class VerdictSettings(Section):
         Annotated[float, Field(ge=MIN_FALSE_POSITIVE_RATE, le=MAX_FALSE_POSITIVE_RATE, allow_inf_nan=False)] | None
     ) = None
     """Replaces ``spam``: a budget. 0.001 allows one ham message in a thousand to be called spam. The threshold is
-    then the lowest that keeps the budget; it is computed from the labelled ham and moves as more is learned. The
-    budget needs the labels of all ham, or of a fair sample, not of errors alone: 2,995 labelled ham messages for
-    0.001, 299 for 0.01, 29,956 for 0.0001. The newest 50,000 of each class are kept.
+    the lowest that keeps the budget, computed from labelled ham: 2,995 messages for 0.001, 299 for 0.01. It needs
+    the labels of all ham, or of a fair sample, not of errors alone.
     """
 
     until_promised: Annotated[float | str, BeforeValidator(read_until_promised)] = "unsure"
@@ -172,10 +171,9 @@ class VerdictSettings(Section):
     reject: (
         Annotated[float | FalsePositiveCost | FalsePositiveRate, BeforeValidator(read_reject_threshold)] | None
     ) = None
-    """From this P(spam) on a message is refused instead of delivered (see ``actions.reject``). ``null`` never
-    refuses. It also takes ``{false_positive_cost: C}`` or ``{max_false_positive_rate: R}``; nothing is refused by
-    a budget before the budget can be promised. It must be at least ``spam``. Do not set it behind Postfix's
-    ``content_filter``, nor before the figures of your own mail say that it is safe.
+    """From this P(spam) on, at least ``spam``, a message is refused instead of delivered (see ``actions.reject``);
+    ``null`` never refuses. It also takes ``{false_positive_cost: C}`` or ``{max_false_positive_rate: R}``, which
+    refuses nothing before the budget can be promised. Do not set it behind Postfix's ``content_filter``.
     """
 
     @property
@@ -579,9 +577,8 @@ class HeadersSettings(Section):
     """
 
     clues: bool = True
-    """Write ``X-Nbstream-Clues``: the eight strongest clues with their weights, in at most 500 bytes. Set it to
-    ``false`` where marked mail goes on to strangers (mailing lists, forwarding, bounces by the next hop), because
-    they would learn which words pass here. ``nbstream explain ID`` shows all clues in any case.
+    """Write ``X-Nbstream-Clues``, the eight strongest clues with their weights. Set it to ``false`` where marked
+    mail goes on to strangers, because they would learn which words pass here.
     """
 
     own_field: FieldName = OWN_FIELD
@@ -590,9 +587,8 @@ class HeadersSettings(Section):
     """
 
     subject_tag: Annotated[str, BeforeValidator(read_subject_tag)] | None = None
-    """What is put before the Subject of spam, such as ``"[SPAM] "``; ``null`` leaves every Subject as it is. The
-    tag is not read as part of the Subject, in mail that comes in and in lessons. A DKIM signature of the Subject
-    breaks: verification behind nbstream fails then.
+    """A tag before the Subject of spam, such as ``"[SPAM] "``; ``null`` leaves every Subject as it is. It is not
+    read as part of the Subject. It breaks DKIM signatures of the Subject.
     """
 
     fields: Annotated[tuple[HeaderFieldSettings, ...], Strict(False), Field(max_length=_MAX_FIELDS)] = (

@@ -364,10 +364,9 @@ class MemorySettings(Section):
     """
 
     envelope: bool | None = None
-    """Remember also the sender, the recipients (up to ten of the last check and twenty of checks before it), the
-    subject and the action of each checked message, for the list of messages on the page. ``null`` is ``true``
-    where ``listeners.http`` is on, and ``false`` elsewhere. With its indices it takes about 1.4 kB of Redis, and
-    0.6 kB where the page lists messages without envelopes.
+    """Remember also the sender, up to thirty recipients, the subject and the action of each checked message, for
+    the list on the page. ``null`` is ``true`` where ``listeners.http`` is on, and ``false`` elsewhere. It takes
+    about 1.4 kB of Redis, and 0.6 kB without envelopes.
     """
 
 
@@ -408,9 +407,9 @@ class ModelSettings(Section):
     """
 
     max_tokens: Annotated[int, Field(ge=10_000, le=1_000_000_000)] | None = None
-    """The number of distinct tokens that are kept; ``null`` is no limit. At 95 % of the limit a running daemon
-    forgets tokens until 85 % are left: first the tokens that no message learned within ``ledger_days`` holds, then
-    those that were learned least. A million tokens take 80 to 170 MB of Redis and 150 MB of each worker.
+    """The number of distinct tokens that are kept; ``null`` is no limit. At 95 % of it tokens are evicted until 85
+    % are left: first those that no message learned within ``ledger_days`` has, then those that were learned least.
+    A million tokens take 80 to 170 MB of Redis.
     """
 
     half_life_days: Annotated[float, Field(ge=1, le=36500, allow_inf_nan=False)] | None = None
