@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nbstream.evaluation.measures import BoolArray, FloatArray
-    from nbstream.evaluation.run import EvaluationOptions, EvaluationResult, EvaluationRow, LessonCountingStore
+    from nbstream.evaluation.run import EvaluationOptions, EvaluationResult, EvaluationRow
 
 
 _PATH_STEP = 1000
@@ -157,7 +157,6 @@ class EvaluationReport:
 
 def build_report(
     result: EvaluationResult,
-    lesson_store: LessonCountingStore,
     options: EvaluationOptions,
     skip: int,
     limit: int | None,
@@ -173,7 +172,7 @@ def build_report(
         messages=len(columns.is_spam),
         spam=spam,
         ham=len(columns.is_spam) - spam,
-        learned=lesson_store.learned,
+        learned=result.learned,
         autolearned=result.autolearned,
         corrections=result.labels.corrections,
         contradictions=result.labels.contradictions,
@@ -187,7 +186,7 @@ def build_report(
         fn_at_fp_0_5_percent=measures.fn_at_fp_percent(columns.is_spam, columns.score, 0.005),
         expected_calibration_error=measures.expected_calibration_error(columns.is_spam, columns.probability),
         seconds_per_message=result.seconds / len(result.rows) if result.rows else None,
-        tokens_per_message=lesson_store.tokens_per_message,
+        tokens_per_message=result.tokens_per_message,
         regime=options.regime,
         seed=options.seed,
         label_noise=options.label_noise,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -25,14 +25,10 @@ from nbstream.policy.verdict import Thresholds
 from nbstream.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from nbstream.errors import StoreIncompatible
     from nbstream.evaluation.streams import LabelledContent
-    from nbstream.filter import Autolearner, Check, Filter, Lesson, LessonStore
+    from nbstream.filter import Autolearner, Check, Filter, Lesson
     from nbstream.policy.message_reader import MessageReader
     from nbstream.policy.verdict import Verdict
-    from nbstream.store.model.history import LessonNote
-    from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
-    from nbstream.store.model.scripts import LessonBatch
     from nbstream.tokens.tokenizer import TakenApart, Tokens
 
 _SOURCE = "evaluate"
@@ -105,11 +101,14 @@ class LabelCounts:
 class EvaluationResult:
     """The rows in the order of the stream, and the seconds of checking and learning, without reading the stream.
 
-    ``autolearned`` is the number of messages that were learned without a label.
+    ``learned`` is the number of labels that changed the model, ``learned_tokens`` that of the distinct tokens of
+    these messages. ``autolearned`` is the number of messages that were learned without a label.
     """
 
     rows: tuple[EvaluationRow, ...]
     seconds: float
+    learned: int = 0
+    learned_tokens: int = 0
     autolearned: int = 0
     labels: LabelCounts = field(default_factory=LabelCounts)
 
@@ -117,6 +116,11 @@ class EvaluationResult:
     def thresholds(self) -> Thresholds:
         """The thresholds that decided the last message."""
         return self.rows[-1].thresholds if self.rows else Thresholds()
+
+    @property
+    def tokens_per_message(self) -> float | None:
+        """The mean number of distinct tokens of the learned messages; None if nothing was learned."""
+        return self.learned_tokens / self.learned if self.learned else None
 
 
 class CachingTokenizer(Tokenizer):
@@ -142,53 +146,6 @@ class CachingTokenizer(Tokenizer):
         return self.take_apart(message).tokens
 
 
-class LessonCountingStore:
-    """A lesson store that passes all calls on to ``model``, and counts the learned messages and their tokens."""
-
-    def __init__(self, model: LessonStore) -> None:
-        self._model = model
-        self.learned = 0
-        self.tokens = 0
-
-    async def entry(self, message_key: str) -> LedgerEntry | None:
-        """Return the ledger entry of the message, or None."""
-        return await self._model.entry(message_key)
-
-    async def entries(self, message_keys: Sequence[str]) -> Sequence[LedgerEntry | StoreIncompatible | None]:
-        """Return for each message its ledger entry, None, or the reason why the entry cannot be read."""
-        return await self._model.entries(message_keys)
-
-    async def confirm(self) -> None:
-        """Pass the call on."""
-        await self._model.confirm()
-
-    async def commit_lessons(self, batch: LessonBatch) -> list[bytes | LedgerConflict]:
-        """Commit the lessons of a batch, one after another."""
-        return [
-            await self.commit_lesson(lesson.message_key, lesson.old, lesson.new, lesson.note)
-            for lesson in batch.lessons
-        ]
-
-    async def commit_lesson(
-        self, message_key: str, old: LedgerEntry | None, new: LedgerEntry | None, note: LessonNote
-    ) -> bytes | LedgerConflict:
-        """Commit a lesson, and count it if it learns a message."""
-        result = await self._model.commit_lesson(message_key, old, new, note)
-        if isinstance(result, bytes) and new is not None:
-            self.learned += 1
-            self.tokens += len(new.tokens)
-        return result
-
-    async def last_change(self) -> bytes:
-        """Return the stream id of the last change; it is empty before the first one."""
-        return await self._model.last_change()
-
-    @property
-    def tokens_per_message(self) -> float | None:
-        """The mean number of distinct tokens of the learned messages; None if nothing was learned."""
-        return self.tokens / self.learned if self.learned else None
-
-
 async def evaluate(
     spam_filter: Filter,
     stream: Iterable[LabelledContent],
@@ -204,7 +161,7 @@ async def evaluate(
     regime = regimes.parse_regime(options.regime, options.taught)
     generator = random.Random(options.seed)  # noqa: S311 - no secret
     rows: list[EvaluationRow] = []
-    seconds, autolearned, labels = 0.0, 0, LabelCounts()
+    seconds, learned, learned_tokens, autolearned, labels = 0.0, 0, 0, 0, LabelCounts()
     for position, (labelled, draw) in enumerate(zip(stream, draw_habits(options.seed), strict=False), start=1):
         # A number is drawn for every message, learned or not, so that the same labels are flipped in every regime.
         flipped = generator.random() < options.label_noise
@@ -214,6 +171,9 @@ async def evaluate(
         check = await spam_filter.check(message)
         for case in regime(regimes.LabelledCheck(message, label, check, position, draw)):
             lesson = await spam_filter.learn(case.message, case.label, _SOURCE)
+            if lesson.outcome is not LessonOutcome.ALREADY:
+                learned += 1
+                learned_tokens += len(spam_filter.parts.tokenizer.tokenize(case.message).all)
             if case.position > options.taught_messages:
                 seconds += time.perf_counter() - started
                 labels.add(case, lesson, await _check_if_insisted(spam_filter, case, lesson))
@@ -223,7 +183,7 @@ async def evaluate(
         seconds += time.perf_counter() - started
         rows.append(EvaluationRow(labelled.label, check.score, check.probability, check.verdict, check.thresholds))
         await _allow_cancellation()
-    return EvaluationResult(tuple(rows), seconds, autolearned, labels)
+    return EvaluationResult(tuple(rows), seconds, learned, learned_tokens, autolearned, labels)
 
 
 async def _check_if_insisted(spam_filter: Filter, case: regimes.LabelledCheck, lesson: Lesson) -> Check:

@@ -8,9 +8,8 @@ import json
 import math
 
 from nbstream.evaluation.report import build_report, write_scores
-from nbstream.evaluation.run import EvaluationOptions, EvaluationResult, EvaluationRow, LessonCountingStore
+from nbstream.evaluation.run import EvaluationOptions, EvaluationResult, EvaluationRow
 from nbstream.policy.verdict import Verdict
-from nbstream.store.model.memory_model import MemoryModel
 
 ROWS = (
     EvaluationRow("spam", 0.0, 0.5, Verdict.UNSURE),
@@ -23,12 +22,7 @@ ROWS = (
 
 
 def report_members(rows: tuple[EvaluationRow, ...], skip: int = 0) -> dict[str, object]:
-    lesson_store = LessonCountingStore(MemoryModel())
-    return dict(
-        json.loads(
-            build_report(EvaluationResult(rows, 0.25), lesson_store, EvaluationOptions(), skip, None).to_json()
-        )
-    )
+    return dict(json.loads(build_report(EvaluationResult(rows, 0.25), EvaluationOptions(), skip, None).to_json()))
 
 
 def test_the_json_has_these_fields_and_no_others() -> None:
@@ -71,9 +65,8 @@ def test_an_undefined_measure_is_null() -> None:
 
 
 def test_the_text_is_aligned_and_an_undefined_measure_is_a_dash() -> None:
-    lesson_store = LessonCountingStore(MemoryModel())
     lines = (
-        build_report(EvaluationResult(ROWS[1:3], 0.25), lesson_store, EvaluationOptions("errors"), 0, None)
+        build_report(EvaluationResult(ROWS[1:3], 0.25), EvaluationOptions("errors"), 0, None)
         .to_text()
         .splitlines()
     )

@@ -19,7 +19,6 @@ from nbstream.evaluation.run import (
     EvaluationOptions,
     EvaluationResult,
     LabelCounts,
-    LessonCountingStore,
     evaluate,
 )
 from nbstream.evaluation.streams import LabelledContent
@@ -46,62 +45,61 @@ async def run_over(
     messages: Iterable[LabelledContent],
     options: EvaluationOptions = IMMEDIATE,
     model: MemoryModel | StoredModel | None = None,
-) -> tuple[EvaluationResult, LessonCountingStore]:
+) -> EvaluationResult:
     counts = model or MemoryModel()
-    lesson_store = LessonCountingStore(counts)
-    spam_filter = make_filter(SETTINGS, lesson_store, counts, wrap_tokenizer=CachingTokenizer)
-    return await evaluate(spam_filter, messages, options, make_message_reader(SETTINGS)), lesson_store
+    spam_filter = make_filter(SETTINGS, counts, counts, wrap_tokenizer=CachingTokenizer)
+    return await evaluate(spam_filter, messages, options, make_message_reader(SETTINGS))
 
 
 async def test_a_message_is_scored_before_its_label_is_learned() -> None:
     message = stream(1)[0]
 
-    result, lesson_store = await run_over([message, message])
+    result = await run_over([message, message])
 
     first, second = result.rows
     assert (first.score, first.verdict) == (0.0, Verdict.UNSURE)
     assert first.probability == pytest.approx(0.5)
     assert (second.score > 0) == (message.label == "spam")
     assert second.score != 0.0
-    assert lesson_store.learned == 1  # the second time it is known already
+    assert result.learned == 1  # the second time it is known already
 
 
 async def test_a_delayed_label_is_learned_after_the_delay_and_not_before() -> None:
     message = stream(1)[0]
 
-    result, lesson_store = await run_over([message] * 5, EvaluationOptions("delayed:2"))
+    result = await run_over([message] * 5, EvaluationOptions("delayed:2"))
 
     assert [row.score != 0.0 for row in result.rows] == [False, False, False, True, True]
-    assert lesson_store.learned == 1
+    assert result.learned == 1
 
 
 async def test_without_labels_nothing_is_learned() -> None:
-    result, lesson_store = await run_over(stream(10), EvaluationOptions("none"))
+    result = await run_over(stream(10), EvaluationOptions("none"))
 
     assert {row.score for row in result.rows} == {0.0}
-    assert (lesson_store.learned, lesson_store.tokens_per_message) == (0, None)
+    assert (result.learned, result.tokens_per_message) == (0, None)
 
 
 async def test_errors_learns_fewer_labels_than_unsure_and_both_fewer_than_immediate() -> None:
-    _, everything = await run_over(stream(150))
-    _, unsure = await run_over(stream(150), EvaluationOptions("unsure"))
-    _, errors = await run_over(stream(150), EvaluationOptions("errors"))
+    everything = await run_over(stream(150))
+    unsure = await run_over(stream(150), EvaluationOptions("unsure"))
+    errors = await run_over(stream(150), EvaluationOptions("errors"))
 
     assert 6 <= errors.learned <= unsure.learned < everything.learned == 150
 
 
 async def test_every_label_of_the_first_messages_is_learned_and_none_is_a_correction() -> None:
-    result, lesson_store = await run_over(stream(40), EvaluationOptions("first:15"))
+    result = await run_over(stream(40), EvaluationOptions("first:15"))
 
-    assert (lesson_store.learned, result.labels.corrections) == (15, 0)
+    assert (result.learned, result.labels.corrections) == (15, 0)
 
 
 async def test_in_the_inbox_regime_only_mail_in_the_wrong_folder_is_labelled() -> None:
-    result, lesson_store = await run_over(stream(150), EvaluationOptions("inbox:1,1,0", taught=10))
+    result = await run_over(stream(150), EvaluationOptions("inbox:1,1,0", taught=10))
 
     misplaced = [row for row in result.rows[10:] if row.verdict.is_spam != (row.label == "spam")]
     assert 0 < len(misplaced) < 140
-    assert (lesson_store.learned, result.labels.corrections) == (10 + len(misplaced), len(misplaced))
+    assert (result.learned, result.labels.corrections) == (10 + len(misplaced), len(misplaced))
 
 
 async def test_the_draws_of_a_message_do_not_depend_on_what_was_labelled_before() -> None:
@@ -120,10 +118,10 @@ async def test_the_draws_of_a_message_do_not_depend_on_what_was_labelled_before(
 
 
 async def test_a_flipped_label_is_a_mistake_about_the_folder_too() -> None:
-    result, lesson_store = await run_over(stream(60), EvaluationOptions("inbox:1,1,0", label_noise=1.0, taught=30))
+    result = await run_over(stream(60), EvaluationOptions("inbox:1,1,0", label_noise=1.0, taught=30))
 
     misplaced = [row for row in result.rows[30:] if row.verdict.is_spam == (row.label == "spam")]
-    assert result.labels.corrections == len(misplaced) == lesson_store.learned - 30
+    assert result.labels.corrections == len(misplaced) == result.learned - 30
 
 
 @pytest.mark.parametrize(("label", "contradictions"), [("spam", 0), ("ham", 1)])
@@ -136,7 +134,7 @@ async def test_a_contradiction_is_a_label_on_the_other_side_than_the_check(
     assert isinstance(spam.content, bytes)
     copy = LabelledContent(label, spam.content.replace(b"<7.4@", b"<copy@"))
 
-    result, _ = await run_over([*messages, copy], EvaluationOptions("unsure", taught=40))
+    result = await run_over([*messages, copy], EvaluationOptions("unsure", taught=40))
 
     assert result.rows[-1].probability > result.thresholds.unsure
     assert result.labels.contradictions == contradictions
@@ -175,11 +173,11 @@ async def test_what_insisting_would_lead_to_is_counted_and_nothing_is_learned_by
     messages = stream(60)
     model = MemoryModel()
 
-    result, lesson_store = await run_over(messages, EvaluationOptions(label_noise=0.3), model)
+    result = await run_over(messages, EvaluationOptions(label_noise=0.3), model)
 
     labels = result.labels
     assert labels.believed < labels.believed_twice <= labels.contradictions
-    assert lesson_store.learned == len(messages)
+    assert result.learned == len(messages)
     assert sum((await model.look_up([]))[1].messages) == len(messages)
 
 
@@ -198,7 +196,7 @@ async def test_the_seconds_of_a_run_have_no_part_in_what_insisting_would_lead_to
     model = CountingModel()
     monkeypatch.setattr(run, "time", SimpleNamespace(perf_counter=lambda: float(model.looks)))
 
-    result, _ = await run_over(stream(60), EvaluationOptions(label_noise=0.3), model)
+    result = await run_over(stream(60), EvaluationOptions(label_noise=0.3), model)
 
     assert model.looks > 0
     assert result.seconds == 0.0
@@ -208,41 +206,39 @@ async def test_noise_flips_learned_labels_and_no_measured_one() -> None:
     messages = stream(200)
     model = MemoryModel()
 
-    result, lesson_store = await run_over(messages, EvaluationOptions(label_noise=1.0), model)
+    result = await run_over(messages, EvaluationOptions(label_noise=1.0), model)
     _, totals = await model.look_up([])
 
     assert [row.label for row in result.rows] == [message.label for message in messages]
     spams = sum(message.label == "spam" for message in messages)
     assert totals.messages == (spams, 200 - spams)
-    assert lesson_store.learned == 200
+    assert result.learned == 200
 
 
 async def test_the_seed_determines_the_noise() -> None:
-    runs = [
-        (await run_over(stream(60), EvaluationOptions(label_noise=0.2, seed=seed)))[0].rows for seed in (1, 1, 2)
-    ]
+    runs = [(await run_over(stream(60), EvaluationOptions(label_noise=0.2, seed=seed))).rows for seed in (1, 1, 2)]
 
     assert runs[0] == runs[1]
     assert runs[0] != runs[2]
 
 
-async def test_the_lesson_store_counts_distinct_tokens_of_learned_messages() -> None:
+async def test_the_result_counts_distinct_tokens_of_learned_messages() -> None:
     texts = ["one two two", "one two three four"]
     distinct = [set(Tokenizer().tokenize(Message.from_text(text)).all) for text in texts]
 
-    _, lesson_store = await run_over(
+    result = await run_over(
         [LabelledContent("ham", texts[0]), LabelledContent("spam", texts[1]), LabelledContent("ham", texts[0])]
     )
 
     assert {b"body:one", b"body:two"} <= distinct[0]
-    assert lesson_store.tokens_per_message == sum(map(len, distinct)) / 2
+    assert result.tokens_per_message == sum(map(len, distinct)) / 2
 
 
 async def test_verdict_headers_from_outside_have_no_effect() -> None:
     verdict_headers = {"spam": b"X-Spam-Flag: YES\n", "ham": b"X-Nbstream: ham\n"}
     with_headers = [LabelledContent(label, verdict_headers[label] + raw) for label, raw in letters(40)]
 
-    assert (await run_over(with_headers))[0].rows == (await run_over(stream(40)))[0].rows
+    assert (await run_over(with_headers)).rows == (await run_over(stream(40))).rows
 
 
 async def test_a_text_that_looks_like_mail_is_read_as_text() -> None:
@@ -276,14 +272,14 @@ def with_repetitions(count: int) -> list[LabelledContent]:
 async def test_redis_gives_the_same_scores_to_the_last_bit(client: Redis, options: EvaluationOptions) -> None:
     messages = with_repetitions(60)
 
-    in_memory, one = await run_over(messages, options)
+    in_memory = await run_over(messages, options)
     async with temporary_model(client, "test", 3600) as model:
-        in_redis, other = await run_over(messages, options, model)
+        in_redis = await run_over(messages, options, model)
 
     assert in_redis.rows == in_memory.rows
     assert len({row.score for row in in_memory.rows}) > 50
-    assert (one.learned, one.tokens) == (other.learned, other.tokens)
-    assert one.learned > 10
+    assert (in_redis.learned, in_redis.learned_tokens) == (in_memory.learned, in_memory.learned_tokens)
+    assert in_memory.learned > 10
 
 
 async def test_a_run_can_be_cancelled_between_two_messages() -> None:

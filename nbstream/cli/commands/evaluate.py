@@ -31,7 +31,6 @@ from nbstream.evaluation.run import (
     CachingTokenizer,
     EvaluationOptions,
     EvaluationResult,
-    LessonCountingStore,
     evaluate,
 )
 from nbstream.filter import AutolearnLayer
@@ -62,14 +61,11 @@ def run(options: argparse.Namespace) -> int:
     stream = _make_stream(options, errors).limited_to(options.limit)
     evaluation_options = EvaluationOptions(options.regime, options.label_noise, options.seed, options.taught)
     skip = evaluation_options.taught_messages if options.skip is None else options.skip
-    result, counting_store = interrupts.run_interruptible(
-        _run(settings, options.redis, stream, evaluation_options)
-    )
+    result = interrupts.run_interruptible(_run(settings, options.redis, stream, evaluation_options))
     if errors and len({row.label for row in result.rows}) < len(CLASSES):  # nothing can be said of one class alone
         return report_errors(errors)
     measured = report.build_report(
         result,
-        counting_store,
         evaluation_options,
         skip,
         options.limit,
@@ -122,18 +118,18 @@ def _raw_messages(paths: Sequence[str], errors: list[InputError]) -> Iterator[by
 
 async def _run(
     settings: Settings, url: str | None, stream: LabelledStream, evaluation_options: EvaluationOptions
-) -> tuple[EvaluationResult, LessonCountingStore]:
+) -> EvaluationResult:
     interrupts.cancel_on(signal.SIGTERM, signal.SIGHUP)
     engine = choose_engine(settings.engine)
     async with _open_model(settings, url, engine) as model:
-        counting_store, layer, learner = LessonCountingStore(model), None, None
+        layer, learner = None, None
         if settings.autolearn:
             autolearn_model = await _autolearn_model(settings, model, engine)
             layer = AutolearnLayer(autolearn_model, autolearn_model)
-            learner = make_autolearner(settings, counting_store, model, layer)
+            learner = make_autolearner(settings, model, model, layer)
         spam_filter = make_filter(
             settings,
-            counting_store,
+            model,
             model,
             learner,
             wrap_tokenizer=CachingTokenizer,
@@ -141,9 +137,7 @@ async def _run(
             engine=engine,
         )
         with tqdm(stream.messages, total=stream.count, unit=" messages", disable=not sys.stderr.isatty()) as bar:
-            return await evaluate(
-                spam_filter, bar, evaluation_options, make_message_reader(settings), learner
-            ), counting_store
+            return await evaluate(spam_filter, bar, evaluation_options, make_message_reader(settings), learner)
 
 
 async def _autolearn_model(

@@ -360,24 +360,6 @@ def test_on_a_terminal_the_weights_are_coloured_and_long_tokens_cut(model: Taugh
     assert any(line.endswith("~") for line in table)
 
 
-def test_a_reader_that_goes_away_is_no_error(model: Taught) -> None:
-    then = check(model, LETTER)
-    reading, writing = os.pipe()
-    os.close(reading)
-
-    result = subprocess.run(
-        [sys.executable, "-m", "nbstream.cli", "explain", "-c", str(model.config), then.id],
-        stdout=writing,
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    os.close(writing)
-
-    assert (result.returncode, result.stderr) == (74, "")
-
-
 def test_a_terminal_without_the_letters_of_a_token_shows_their_numbers(model: Taught) -> None:
     words = "\u65e5\u672c\u8a9e".encode()
     model.teach(LETTER + words, "spam")

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from nbstream.cli.main import main
 from nbstream.policy.first_scores import FirstScore
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
@@ -214,13 +213,6 @@ def test_without_matplotlib_a_plot_is_refused(
     out, err = taught("tune", "--plot", str(tmp_path / "a.svg"), code=78)
 
     assert (out, err) == ("", "nbstream: --plot needs matplotlib: pip install 'nbstream[plot]'\n")
-
-
-def test_redis_away_is_75(tmp_path: Path) -> None:
-    config = tmp_path / "nb.yaml"
-    config.write_text(f"redis: {{url: 'unix://{tmp_path}/nobody.sock'}}\n")
-
-    assert main(["tune", "-c", str(config)]) == 75
 
 
 @pytest.mark.parametrize(("environment", "bold"), [({}, True), ({"NO_COLOR": "1"}, False)], ids=["bold", "plain"])
