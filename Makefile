@@ -19,10 +19,14 @@ wheel_found = $(shell $(PYTHON) -c 'import platform as p, sys; \
 	print("yes" if (p.machine(), sys.platform, p.python_implementation()) == ("x86_64", "linux", "CPython") \
 	and (3, 11) <= sys.version_info < (3, 13) else "")' 2>/dev/null)
 
-.PHONY: run test test-interpreter soak native-check fuzz bench accuracy peers strangers picture screenshots capacity reference docs dist deb format clean python redis corpora
+.PHONY: run demo test test-interpreter soak native-check fuzz bench accuracy peers strangers picture screenshots capacity reference docs dist deb format clean python redis corpora
 
 run: python redis $(VENV)/run.stamp $(LIBRARY)
 	@exec $(VENV)/bin/nbstream serve --hints
+
+# The same with made-up mail, in a temporary folder, until Ctrl-C.
+demo: python redis $(VENV)/run.stamp $(LIBRARY)
+	@exec $(VENV)/bin/nbstream demo
 
 # The whole suite on the native engine, where it was built, and the daemon from end to end on the Python one. The tests
 # of the pure layers compare the two by themselves.

@@ -47,9 +47,17 @@ def steps_printed(text: str, folder: Path) -> str:
         )
 
 
-@pytest.mark.parametrize("text", [README.read_text(), page("tutorial.md")], ids=["README", "tutorial"])
-def test_the_first_steps_work_as_they_stand(text: str, tmp_path: Path, redis_binary: Path) -> None:
-    printed = steps_printed(text, tmp_path)
+def test_the_first_steps_of_the_readme_end_in_spam_and_ham(tmp_path: Path, redis_binary: Path) -> None:
+    (steps,) = fenced(README.read_text(), "sh")
+
+    printed = run(steps, tmp_path)
+
+    assert re.search(r"^  spam +[01]\.", printed, re.MULTILINE)
+    assert re.search(r"^  ham +[01]\.", printed, re.MULTILINE)
+
+
+def test_the_first_steps_of_the_tutorial_work_as_they_stand(tmp_path: Path, redis_binary: Path) -> None:
+    printed = steps_printed(page("tutorial.md"), tmp_path)
 
     assert "1 learned as ham" in printed
     assert "prize.eml  (learning 2/100)" in printed
