@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from nbstream import config
 from nbstream.config import Settings
@@ -43,18 +44,21 @@ class ReloadResult:
     warnings: tuple[str, ...] = ()
 
 
+ApplySettings: TypeAlias = "Callable[[Settings], Awaitable[Sequence[str]]]"
+"""Applies all of the settings and returns what may not be meant, or raises and has applied nothing."""
+
+
 class Reloader:
     """Holds the settings in force, and replaces them by those of the file that the daemon was started with.
 
-    ``apply`` gets the new settings and applies all of them, or raises and has applied nothing. In a single process
-    it waits for nothing in between, so that no message meets a mixture of two sets of settings. Each reload is
-    within a block of ``reloading``. ``count_reload`` gets whether the file was applied.
+    In a single process ``apply`` waits for nothing in between, so that no message meets a mixture of two sets of
+    settings. Each reload is within a block of ``reloading``. ``count_reload`` gets whether the file was applied.
     """
 
     def __init__(
         self,
         settings: Settings,
-        apply: Callable[[Settings], Awaitable[Sequence[str]]],
+        apply: ApplySettings,
         count_reload: Callable[[bool], None],
         reloading: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
@@ -91,37 +95,38 @@ class Reloader:
         """Read the file now and apply it, after a reload that is under way, which may have read an older file."""
         async with self._reload_lock:
             with self._reloading():
-                return await self._reload()
-
-    async def _reload(self) -> ReloadResult:
-        before = self.settings
-        try:
-            file_settings = await self._read_settings()
-            settings = config.merge_live_settings(before, file_settings)
-            warnings = await self._apply(settings)
-        except ConfigError as error:
-            return self._report_refused(str(error).split("\n"))
-        except Exception as error:  # noqa: BLE001 - a fault here is no reason to stop taking mail
-            _log.error("reload failed: %s", error, exc_info=True)
-            return self._report_refused(["a fault in nbstream; the log has it"])
-        self.settings = settings
-        changed = config.changed_keys(before, settings)
-        waiting = config.keys_awaiting_restart(settings, file_settings)
-        return self._report_applied(changed, waiting, tuple(warnings))
+                try:
+                    result = await self._read_and(self._apply)
+                except Exception as error:  # noqa: BLE001 - a fault here is no reason to stop taking mail
+                    _log.error("reload failed: %s", error, exc_info=True)
+                    result = self._refused(["a fault in nbstream; the log has it"])
+                self._report(result)
+                return result
 
     async def pending(self) -> ReloadResult:
         """Return what a reload would do now, and do nothing."""
         async with self._reload_lock:
-            policy = config.policy_hash(self.settings)
-            try:
-                file_settings = await self._read_settings()
-                settings = config.merge_live_settings(self.settings, file_settings)
-            except ConfigError as error:
-                return ReloadResult(self.file, policy, _first_problems(str(error).split("\n")))
-            changed = config.changed_keys(self.settings, settings)
-            return ReloadResult(
-                self.file, policy, (), changed, config.keys_awaiting_restart(settings, file_settings)
-            )
+            return await self._read_and(None)
+
+    async def _read_and(self, apply: ApplySettings | None) -> ReloadResult:
+        """Read the file, and apply it where ``apply`` is given; return what that changes."""
+        before = self.settings
+        try:
+            file_settings = await self._read_settings()
+            settings = config.merge_live_settings(before, file_settings)
+            warnings = await apply(settings) if apply else ()
+        except ConfigError as error:
+            return self._refused(str(error).split("\n"))
+        if apply:
+            self.settings = settings
+        changed = config.changed_keys(before, settings)
+        waiting = config.keys_awaiting_restart(settings, file_settings)
+        return ReloadResult(self.file, config.policy_hash(self.settings), (), changed, waiting, tuple(warnings))
+
+    def _refused(self, problems: list[str]) -> ReloadResult:
+        more = len(problems) - _MAX_PROBLEMS
+        lines = (*problems[:_MAX_PROBLEMS], *([f"and {more} more"] if more > 0 else []))
+        return ReloadResult(self.file, config.policy_hash(self.settings), lines)
 
     async def _read_settings(self) -> Settings:
         try:
@@ -132,30 +137,16 @@ class Reloader:
         except TimeoutError:
             raise ConfigError(f"{self._file}: not read within {_READ_SECONDS:g} s") from None
 
-    def _report_applied(
-        self, changed: tuple[str, ...], waiting: tuple[str, ...], warnings: tuple[str, ...]
-    ) -> ReloadResult:
-        self._count_reload(True)
-        result = ReloadResult(self.file, config.policy_hash(self.settings), (), changed, waiting, warnings)
-        _log.info(
-            "reloaded",
-            extra=event_fields(file=result.file, policy=result.policy, changed=", ".join(changed) or None),
-        )
-        if waiting:
-            _log.warning("changed in the file, but in force only after a restart: %s", ", ".join(waiting))
-        return result
-
-    def _report_refused(self, problems: list[str]) -> ReloadResult:
-        self._count_reload(False)
-        lines = _first_problems(problems)
-        for problem in lines:
+    def _report(self, result: ReloadResult) -> None:
+        self._count_reload(not result.problems)
+        for problem in result.problems:
             _log.error("reload refused, nothing is changed: %s", problem)
-        return ReloadResult(self.file, config.policy_hash(self.settings), lines)
-
-
-def _first_problems(problems: list[str]) -> tuple[str, ...]:
-    more = len(problems) - _MAX_PROBLEMS
-    return (*problems[:_MAX_PROBLEMS], *([f"and {more} more"] if more > 0 else []))
+        if result.problems:
+            return
+        fields = event_fields(file=result.file, policy=result.policy, changed=", ".join(result.changed) or None)
+        _log.info("reloaded", extra=fields)
+        if result.waiting:
+            _log.warning("changed in the file, but in force only after a restart: %s", ", ".join(result.waiting))
 
 
 def _load_settings(file: Path | None) -> Settings:

@@ -107,11 +107,6 @@ class Server:
         metrics.process.set_policy(config.policy_hash(settings))
 
     @property
-    def stopping(self) -> bool:
-        """Whether ``stop`` was called."""
-        return self._stop.is_set()
-
-    @property
     def counts_role(self) -> str:
         """What this process does with the counts: "alone", "writer" or "reader"; "starting" before it has any."""
         return self._parts.mirror.role if self._parts else "starting"
@@ -193,7 +188,7 @@ class Server:
         try:
             # The first message is to be scored, but mail is not to wait for ever.
             await self._run_until_stopped(_LOAD_SECONDS, parts.mirror.loaded.wait(), fatal)
-            if not self.stopping:
+            if not self._stop.is_set():
                 await self._open_listeners(parts, open_sockets())
                 on_ready()
                 self._warn_about_budgets()

@@ -191,7 +191,6 @@ PasswordFile = Annotated[SecretFile, BeforeValidator(read_secret_file)]
 Seconds = Annotated[float, Field(gt=0, le=86400, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 ByteCount = Annotated[int, Field(ge=1, le=1 << 40)]
-PositiveNumber = Annotated[float, Field(ge=1e-9, le=1e9, allow_inf_nan=False)]  # 1e-320 gives infinite scores
 Probability = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 
 
