@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from nbstream.delivery.maildir import unique_name
 from nbstream.durable_files import make_folder, sync_folder
 from nbstream.store.embedded.locks import FileLock
-from nbstream.store.journal.frames import NoFrame
 from nbstream.store.journal.journal import Journal, JournalKind, Place, Position
 from nbstream.store.journal.writer import GroupCommit, JournalWriter, Record
 
@@ -52,13 +51,13 @@ class SpooledMessage:
         return self.label.encode(), self.actor.encode(), b"%d" % self.received_at, self.content
 
     @classmethod
-    def unpack(cls, record: Record | NoFrame) -> SpooledMessage | None:
+    def unpack(cls, record: Record | None) -> SpooledMessage | None:
         """Return the message of a record; None for what is none."""
-        with suppress(ValueError):
-            if not isinstance(record, NoFrame):
-                label, actor, received_at, content = record
-                return cls(label.decode(), actor.decode(), int(received_at), content)
-        return None
+        try:
+            label, actor, received_at, content = record or ()
+            return cls(label.decode(), actor.decode(), int(received_at), content)
+        except ValueError:
+            return None
 
 
 def spool_files(folder: Path) -> Journal:
@@ -227,11 +226,12 @@ class SpoolReader:
 
     def _read_message(self, place: Place) -> SpooledMessage | None:
         """Return the message at the position; None after what is none was kept and left behind."""
-        record = self._journal.read(place)
-        message = SpooledMessage.unpack(record)
-        if message is None and record is not NoFrame.CUT:
-            self._keep_failed("damaged", self._journal.read_bytes(place))
-            self._move_to(place.end)
+        message = SpooledMessage.unpack(self._journal.read(place))
+        if message is None:
+            content = self._journal.read_bytes(place)
+            if len(content) == place.size:  # else a writer that had failed has removed it
+                self._keep_failed("damaged", content)
+                self._move_to(place.end)
         return message
 
     def _keep_failed(self, kind: str, content: bytes) -> None:

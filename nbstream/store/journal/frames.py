@@ -10,22 +10,11 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from enum import Enum, auto
 
 _HEADER = struct.Struct(">II")
 _LENGTH = struct.Struct(">I")
 
 HEADER_BYTES = _HEADER.size
-
-
-class NoFrame(Enum):
-    """Why there is no frame to read."""
-
-    CUT = auto()
-    """The bytes end before the frame does, or there are none."""
-
-    DAMAGED = auto()
-    """It is not what was written."""
 
 
 def pack_frame(strings: Sequence[bytes]) -> bytes:
@@ -34,28 +23,21 @@ def pack_frame(strings: Sequence[bytes]) -> bytes:
     return _HEADER.pack(len(content), zlib.crc32(content)) + content
 
 
-def frame_bytes(header: bytes) -> int | NoFrame:
-    """Return how many bytes the frame has whose first ``HEADER_BYTES`` are ``header``."""
-    if len(header) < _HEADER.size:
-        return NoFrame.CUT
+def frame_bytes(header: bytes) -> int:
+    """Return how many bytes the frame has whose first ``HEADER_BYTES`` are ``header``; 0 where none begins."""
     length, _ = _HEADER.unpack(header)
-    return _HEADER.size + length if length else NoFrame.DAMAGED  # 0: a crash of the machine left zeros in a file
+    return _HEADER.size + length if length else 0  # 0: a crash of the machine left zeros in a file
 
 
-def unpack_frame(frame: bytes) -> list[bytes] | NoFrame:
-    """Return the byte strings of the frame at the beginning of ``frame``."""
-    size = frame_bytes(frame[: _HEADER.size])
-    if isinstance(size, NoFrame):
-        return size
-    if len(frame) < size:
-        return NoFrame.CUT
-    content = frame[_HEADER.size : size]
-    if zlib.crc32(content) != _HEADER.unpack_from(frame)[1]:
-        return NoFrame.DAMAGED
+def unpack_frame(frame: bytes) -> list[bytes] | None:
+    """Return the byte strings of a whole frame; None for what is not one."""
+    content = frame[_HEADER.size :]
+    if not content or frame[: _HEADER.size] != _HEADER.pack(len(content), zlib.crc32(content)):
+        return None
     try:
         return list(_unpack_strings(content))
     except struct.error:
-        return NoFrame.DAMAGED
+        return None
 
 
 def _unpack_strings(content: bytes) -> Iterator[bytes]:

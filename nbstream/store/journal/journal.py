@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.durable_files import sync_folder
 from nbstream.store.embedded.locks import FileLock
-from nbstream.store.journal.frames import HEADER_BYTES, NoFrame, frame_bytes, unpack_frame
+from nbstream.store.journal.frames import HEADER_BYTES, frame_bytes, unpack_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,6 +72,11 @@ class Place:
 
     start: Position
     end: Position
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return self.end.offset - self.start.offset
 
 
 class Journal:
@@ -120,31 +125,26 @@ class Journal:
         """
         number, offset = start.segment, start.offset
         with self._opened(number) as descriptor:
-            while True:
-                size = frame_bytes(os.pread(descriptor, HEADER_BYTES, offset))
+            while len(header := os.pread(descriptor, HEADER_BYTES, offset)) == HEADER_BYTES:
                 rest = os.fstat(descriptor).st_size - offset
-                if size is NoFrame.DAMAGED:
-                    size = rest
-                if size is NoFrame.CUT or size > rest:
+                size = frame_bytes(header) or rest
+                if size > rest:
                     return
                 yield Place(Position(number, offset), Position(number, offset + size))
                 offset += size
 
-    def read(self, place: Place) -> list[bytes] | NoFrame:
-        """Return the record at that place.
-
-        It is ``CUT`` if a writer that had failed has just removed it, ``DAMAGED`` if it is not what was written.
-        """
-        strings = unpack_frame(self.read_bytes(place))
-        if strings is NoFrame.DAMAGED:
+    def read(self, place: Place) -> list[bytes] | None:
+        """Return the record at that place; None where it is damaged, or was removed by its failed writer."""
+        record = unpack_frame(self.read_bytes(place))
+        if record is None:
             with self.locked():  # a writer may just remove what it wrote in part
-                strings = unpack_frame(self.read_bytes(place))
-        return strings
+                record = unpack_frame(self.read_bytes(place))
+        return record
 
     def read_bytes(self, place: Place) -> bytes:
         """Return the bytes at that place, whatever they are."""
         with self._opened(place.start.segment) as descriptor:
-            return os.pread(descriptor, place.end.offset - place.start.offset, place.start.offset)
+            return os.pread(descriptor, place.size, place.start.offset)
 
     @contextmanager
     def _opened(self, segment: int) -> Iterator[int]:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.durable_files import make_folder, sync_folder
-from nbstream.store.journal.frames import NoFrame, pack_frame, unpack_frame
+from nbstream.store.journal.frames import pack_frame, unpack_frame
 from nbstream.store.journal.journal import Position
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class JournalWriter:
             return False
         if self._end < status.st_size:
             for place in self._journal.places(Position(self._number, self._end)):
-                if isinstance(unpack_frame(self._journal.read_bytes(place)), NoFrame):
+                if unpack_frame(self._journal.read_bytes(place)) is None:
                     break
                 self._end = place.end.offset
         return self._end == status.st_size

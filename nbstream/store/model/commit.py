@@ -335,8 +335,7 @@ def _acknowledged_change(lesson: LessonCommit, result: CommitResult) -> bytes:
     reply.
     """
     if isinstance(result, LedgerConflict):
-        is_ours = lesson.new and result.entry and result.entry.version == lesson.new.version
-        return result.entry.change if result.entry and is_ours else b""
+        return result.entry.change if result.entry and is_own_entry(lesson, result.entry) else b""
     return result if isinstance(result, bytes) else b""
 
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from nbstream.store.journal.frames import HEADER_BYTES, NoFrame, frame_bytes, unpack_frame
+from nbstream.store.journal.frames import HEADER_BYTES, frame_bytes, unpack_frame
 from nbstream.store.journal.journal import Journal, JournalKind
 from nbstream.store.journal.writer import GroupCommit, JournalWriter, Record
 from nbstream.store.model.history import LessonNote, read_note
@@ -193,9 +193,10 @@ def take_over(path: Path) -> None:
 
 def _whole_frames(data: bytes) -> Iterator[Record]:
     start = 0
-    while not isinstance(size := frame_bytes(data[start : start + HEADER_BYTES]), NoFrame):
-        record = unpack_frame(data[start : start + size])
-        if isinstance(record, NoFrame):
+    while start + HEADER_BYTES <= len(data):
+        end = start + frame_bytes(data[start : start + HEADER_BYTES])
+        record = unpack_frame(data[start:end])
+        if record is None:
             return
         yield record
-        start += size
+        start = end

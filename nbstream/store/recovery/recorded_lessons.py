@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.errors import StoreIncompatible
-from nbstream.store.journal.frames import NoFrame
 from nbstream.store.model.history import id_milliseconds, is_stream_id
 from nbstream.store.model.lesson_journal import (
     KEPT_SECONDS,
@@ -155,7 +154,7 @@ class LessonReader:
     def _lesson_at(self, place: Place) -> AcknowledgedLesson:
         """The lesson at that place. Raises ``OSError``, and ``ValueError`` where there is none."""
         record = self._journal.read(place)
-        if record is NoFrame.CUT or record is NoFrame.DAMAGED:
+        if record is None:
             raise ValueError(f"damaged after {place.start.offset} bytes")
         return AcknowledgedLesson.unpack(record)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from nbstream.store.journal.frames import NoFrame, pack_frame
+from nbstream.store.journal.frames import pack_frame
 from nbstream.store.journal.journal import Place
 from nbstream.store.model.lesson_journal import AcknowledgedLesson, lesson_files
 from tests.fuzz.target import Choices, FuzzTarget
@@ -50,11 +50,7 @@ def _read(content: bytes) -> list[tuple[Place, list[bytes] | None]]:
     with TemporaryDirectory() as folder:
         journal = lesson_files(Path(folder))
         journal.path(1).write_bytes(_FIRST_LINE + content)
-        found = []
-        for place in journal.places(journal.first_position(1)):
-            record = journal.read(place)
-            found.append((place, None if isinstance(record, NoFrame) else record))
-        return found
+        return [(place, journal.read(place)) for place in journal.places(journal.first_position(1))]
 
 
 def _lesson(text: bytes) -> AcknowledgedLesson:
