@@ -412,16 +412,15 @@ _FEW = 100  # messages of a class: with fewer, what was never seen is said to be
 _TABLE_POINTS = 10  # of the table beside the chart of a budget
 
 
-def few_messages(sample: LabelledSample) -> Iterator[str]:
-    """Yield how far the rates of a small sample may be from the true ones."""
-    ham, spam = len(sample.hams), len(sample.spams)
-    if ham + spam and min(ham, spam) < _FEW:
-        shares = (float(wilson_interval(np.zeros(1), n)[1][0]) for n in (ham, spam))
-        ham_share, spam_share = (format_percent(share, 1) for share in shares)
-        yield (
-            f"Only {ham:,} ham and {spam:,} spam are known. With so few, an error that was never seen may "
-            f"still happen to {ham_share} of the ham, or to {spam_share} of the spam."
-        )
+def possible_shares(sample: LabelledSample) -> Sequence[str] | None:
+    """Return which share of the ham and of the spam an error may happen to that was never seen.
+
+    None where enough messages are known.
+    """
+    numbers = len(sample.hams), len(sample.spams)
+    if not any(numbers) or min(numbers) >= _FEW:
+        return None
+    return [format_percent(float(wilson_interval(np.zeros(1), n)[1][0]), 1) for n in numbers]
 
 
 def handles_drawing(histogram: Histogram, choice: ThresholdChoice) -> Markup:
@@ -449,27 +448,6 @@ def det_drawing(result: TuningResult, comparison: Comparison) -> Markup | None:
     return draw_det(result.sample, promised, comparison.present.error_counts, comparison.shown.error_counts)
 
 
-def table_row(choice: ThresholdChoice, ratio: float) -> dict[str, Any]:
-    """Return a row of the table of ``tune``."""
-    return {
-        "name": choice.name,
-        "unsure": choice.unsure_counts.ham + choice.unsure_counts.spam,
-        "from": format_threshold_rounded_up(choice.spam_threshold),
-        "measures": outcome_measures(choice, ratio),
-    }
-
-
-def policy_row(named: NamedPolicy, basis: TuningBasis) -> dict[str, Any]:
-    """Return a policy in force: its thresholds now, what it promises, and its outcome."""
-    thresholds = basis.thresholds(named.policy)
-    return {
-        "named": named,
-        "words": threshold_texts(thresholds),
-        "promise": thresholds.promise,
-        "measures": error_measures(count_errors_at(basis.sample, thresholds)),
-    }
-
-
 def budget_row(
     rate: float, basis: TuningBasis, present: ThresholdPolicy, ham: FirstScoreWindow, in_force: set[float]
 ) -> dict[str, Any]:
@@ -484,12 +462,9 @@ def budget_row(
         "is_promised": promise.is_promised,
         "from": format_threshold_rounded_up(thresholds.spam),
         "measures": error_measures(count_errors_at(basis.sample, thresholds)),
-        "use": (
-            f"{lost:,} lost, {rate * messages:.1f} allowed, of {messages:,} ham "
-            f"(p {overdrawn_p_value(messages, rate, lost):.2f})"
-        )
+        "use": (lost, rate * messages, messages, overdrawn_p_value(messages, rate, lost))
         if rate in in_force
-        else "",
+        else None,
     }
 
 
@@ -600,12 +575,10 @@ class ThresholdsView(View):
             "counts": result.present.error_counts,
             "left_out": basis.sample.left_out,
             "note": SCORES_NOTE,
-            "warnings": [
-                *map(as_sentence, sample_warnings(result, self._model)),
-                *few_messages(basis.sample),
-            ]
+            "warnings": map(as_sentence, sample_warnings(result, self._model))
             if len(basis.sample.hams) + len(basis.sample.spams)
-            else [],
+            else (),
+            "possible_shares": possible_shares(basis.sample),
             "learning": state if state and state.is_learning else None,
             "named": named,
             "fields": form_values(query, comparison),
@@ -619,8 +592,13 @@ class ThresholdsView(View):
             "present": outcome_measures(comparison.present, comparison.cost_ratio),
             "cost_ratio": comparison.cost_ratio,
             "det": det_drawing(result, comparison),
-            "table": [table_row(choice, comparison.cost_ratio) for choice in result.by_threshold()],
-            "policies": [policy_row(other, basis) for other in policies],
+            "choices": result.by_threshold(),
+            "outcome_measures": outcome_measures,
+            "rounded_up": format_threshold_rounded_up,
+            "policies": policies,
+            "thresholds_of": basis.thresholds,
+            "threshold_texts": threshold_texts,
+            "measures_at": lambda thresholds: error_measures(count_errors_at(basis.sample, thresholds)),
             "budgets": [budget_row(rate, basis, named.policy, ham, rates_in_force(policies)) for rate in rates],
             "budget_charts": [
                 budget_chart_values(rate, uses)
