@@ -26,7 +26,7 @@ from nbstream.page.teaching_view import TeachingView
 from nbstream.page.thresholds_view import ThresholdsView
 from nbstream.page.tokens_view import TokensView
 from nbstream.page.undo_view import UndoView
-from nbstream.policy.config_bounds import MAX_FIRST_SCORES
+from nbstream.policy.settings import MAX_FIRST_SCORES
 from nbstream.server.message_service import MessageHandler
 from nbstream.store.logins import AttemptCounts, PageSessionStore
 from nbstream.store.model.history import RecentChanges

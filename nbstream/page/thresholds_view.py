@@ -36,7 +36,7 @@ from nbstream.page.threshold_charts import (
     draw_distribution,
     draw_handles,
 )
-from nbstream.policy.config_bounds import ham_needed
+from nbstream.policy.budget import ham_needed
 from nbstream.policy.thresholds import FalsePositiveBudget, Threshold, ThresholdPolicy
 from nbstream.policy.verdict import format_threshold
 

@@ -33,8 +33,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nbstream.policy.config_bounds import PROMISE_DELTA, ham_needed
-
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
@@ -50,6 +48,19 @@ _MIN_BIAS_HAM = 20  # with fewer ham a sample is not judged
 _WRONG_SIDE_PROBABILITY = 0.5  # P(spam)
 # With a smaller share of ham on the right side, labels look like corrections only; see bayes.calibration.
 _MIN_RIGHT_SHARE = 0.8
+
+PROMISE_DELTA = 0.05
+"""The probability with which a promise may be broken (delta)."""
+
+
+def ham_needed(rate: float) -> int:
+    """Return the least number n of ham after which ``rate`` can be promised.
+
+    (1 - rate)^n <= delta; see the top of this module.
+    """
+    n = math.ceil(math.log(PROMISE_DELTA) / math.log1p(-rate))
+    is_enough = math.exp(n * math.log1p(-rate)) <= PROMISE_DELTA * (1 + 1e-12)  # the quotient was rounded
+    return n if is_enough else n + 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,7 +169,7 @@ _MAX_LINE_BYTES = 998  # RFC 5322 2.1.1
 
 
 class CheckedMail(Protocol):
-    """What the fields say of a message: the result of its check."""
+    """What the fields say of a message: the result of its check, of the filter above this layer."""
 
     @property
     def id(self) -> str:

@@ -28,12 +28,6 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from nbstream.mail.added_fields import other_filter_of
 from nbstream.policy.actions import Action, ActionKind
 from nbstream.policy.address_patterns import AddressPattern
-from nbstream.policy.config_bounds import (
-    MAX_BUDGETS,
-    MAX_FALSE_POSITIVE_RATE,
-    MAX_RECIPIENT_RULES,
-    MIN_FALSE_POSITIVE_RATE,
-)
 from nbstream.policy.verdict import Verdict
 from nbstream.settings.values import Networks, Probability, Section, read_network
 
@@ -42,6 +36,24 @@ if TYPE_CHECKING:
 
     from nbstream.settings.document import KeyPath
 
+
+MAX_RECIPIENT_RULES = 200
+"""The largest number of recipient rules."""
+
+MAX_FIRST_SCORES = 50_000
+"""How many labelled messages of each class are kept with the P(spam) that they had before their label.
+
+Each takes 150 bytes of Redis and 600 bytes of each worker. Budgets are promised by those of ham.
+"""
+
+MIN_FALSE_POSITIVE_RATE = 6e-5
+"""The smallest budget: ``MAX_FIRST_SCORES`` ham suffice to promise it, and for no smaller round one."""
+
+MAX_FALSE_POSITIVE_RATE = 0.5
+"""The largest budget."""
+
+MAX_BUDGETS = 20
+"""The largest number of different budgets: each first score stores what each of them decided."""
 
 _ALTERNATIVE_KEYS = ({"spam", "false_positive_cost", "max_false_positive_rate"},)
 

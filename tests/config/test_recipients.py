@@ -11,8 +11,8 @@ from nbstream.assembly.policy import make_filter_policy, make_rules
 from nbstream.config import Settings, load_settings
 from nbstream.errors import ConfigError
 from nbstream.policy import settings as inheritance
-from nbstream.policy.config_bounds import MAX_BUDGETS
 from nbstream.policy.first_scores import FirstScore
+from nbstream.policy.settings import MAX_BUDGETS
 from nbstream.policy.verdict import Verdict
 
 NEW = "must match an address that no rule above matches: "

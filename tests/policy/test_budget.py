@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.policy.budget import (
+    PROMISE_DELTA,
     BudgetPromise,
     allowed_false_positives,
     binomial_cumulative,
     budget_promise,
     budget_promises,
+    ham_needed,
 )
-from nbstream.policy.config_bounds import PROMISE_DELTA, ham_needed
 from nbstream.policy.first_scores import FirstScore, FirstScoreWindow
 
 

@@ -48,7 +48,7 @@ _ROLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class ModelStatus:
+class ModelSummary:
     """What the model in Redis has learned: messages by class, and tokens.
 
     ``half_lives_left`` says when export and import must move the time base (None: never); ``autolearned`` counts
@@ -72,7 +72,7 @@ class Status:
     daemon may not have applied. ``engine`` is the one that this configuration chooses.
     """
 
-    model: ModelStatus
+    model: ModelSummary
     autolearn_enabled: bool
     thresholds: Thresholds
     recipient_thresholds: Mapping[str, Thresholds]
@@ -122,7 +122,7 @@ async def collect_status(settings: Settings) -> Status:
     """
     daemon = ask_daemon_status(settings.state_dir)
     async with open_one_shot_filter(settings) as (_, model):
-        model_status = await _collect_model_status(settings, model)
+        model_status = await _collect_model_summary(settings, model)
         thresholds, recipient_thresholds = await _read_thresholds(settings, model)
     return Status(
         model=model_status,
@@ -147,12 +147,12 @@ def _measure_spool(state_dir: Path) -> SpoolBacklog:
         raise ConfigError(f"the spool {folder} cannot be read: {error}") from error
 
 
-async def _collect_model_status(settings: Settings, model: Model) -> ModelStatus:
+async def _collect_model_summary(settings: Settings, model: Model) -> ModelSummary:
     sums, totals = await model.look_up(SCORE_BINS)
     autolearn_totals = await make_autolearn_model(settings, model.client).totals()
     largest = largest_count(totals, sums)
     learned = dict(zip(CLASSES, totals.messages, strict=True))
-    return ModelStatus(
+    return ModelSummary(
         name=settings.model.name,
         state=ModelState(learned, settings.model.min_learned.model_dump()),
         vocabulary_size=totals.vocabulary_size,

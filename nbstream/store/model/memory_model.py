@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import CLASSES, ClassCounts, Counts, Totals
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
-from nbstream.policy.config_bounds import MAX_FIRST_SCORES
 from nbstream.policy.first_scores import FirstScores
+from nbstream.policy.settings import MAX_FIRST_SCORES
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ import numpy as np
 from nbstream.bayes.counts import CLASSES, NO_CHANGE, ChangePosition, ClassCounts, Totals
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.errors import StoreIncompatible, StoreUnavailable
-from nbstream.policy.config_bounds import MAX_FIRST_SCORES
+from nbstream.policy.settings import MAX_FIRST_SCORES
 from nbstream.store.lua import lua_script
 from nbstream.store.model import ledger
 from nbstream.store.model.commit import CommitPoint, ReplicaWaitOptions
