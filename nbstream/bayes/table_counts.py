@@ -33,7 +33,6 @@ _ROLLED_BACK = 65_536
 class TableView(CountsView):
     """The counts in a table, to be read."""
 
-    _vocabulary: tuple[Table, int, NDArray[np.int64]] | None = None
     _sums: tuple[Table, int, dict[tuple[bytes, ...], NDArray[np.int64]]] | None = None
 
     @property

