@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -241,21 +241,22 @@ class Model(CommitPoint):
 
     async def entry_versions(self, message_keys: Sequence[str]) -> list[str]:
         """The version of the ledger entry of each message, empty for no entry, in one round trip."""
-        with store_errors():
-            async with self.client.pipeline(transaction=False) as pipe:
-                for message_key in message_keys:
-                    pipe.hget(self.keys.ledger(message_key), "version")
-                versions = await pipe.execute()
+        versions = await self._ledger_field(map(self.keys.ledger, message_keys), "version")
         return [(version or b"").decode() for version in versions]
 
     async def labels(self, message_keys: Sequence[str]) -> dict[str, str]:
         """What those of these messages were learned as that are learned, in one round trip."""
+        labels = await self._ledger_field(map(self.keys.ledger, message_keys), "label")
+        return {key: label.decode() for key, label in zip(message_keys, labels, strict=True) if label}
+
+    async def _ledger_field(self, entry_keys: Iterable[str | bytes], field: str) -> list[bytes | None]:
+        """One field of the ledger entries under these keys, None for no entry, in one round trip."""
         with store_errors():
             async with self.client.pipeline(transaction=False) as pipe:
-                for message_key in message_keys:
-                    pipe.hget(self.keys.ledger(message_key), "label")
-                labels = await pipe.execute()
-        return {key: label.decode() for key, label in zip(message_keys, labels, strict=True) if label}
+                for key in entry_keys:
+                    pipe.hget(key, field)
+                values: list[bytes | None] = await pipe.execute()
+        return values
 
     async def entry(self, message_key: str) -> ledger.LedgerEntry | None:
         """What the message was learned as, or None."""
@@ -279,10 +280,7 @@ class Model(CommitPoint):
         await self._look_for_keys()
         with store_errors():
             async for entry_keys in scan_keys(self.client, self.keys.ledger_pattern, _LEDGER_BATCH):
-                async with self.client.pipeline(transaction=False) as pipe:
-                    for key in entry_keys:
-                        pipe.hget(key, "tokens")
-                    tokens = await pipe.execute()
+                tokens = await self._ledger_field(entry_keys, "tokens")
                 yield [packed for packed in tokens if packed is not None]  # None: the entry has expired meanwhile
 
     async def evict(
