@@ -69,11 +69,15 @@ def _may_have_missed_reply(attempt: LessonAttempt, faults: Sequence[Fault]) -> b
 def last_word_holds(attempts: Sequence[LessonAttempt], label: Label) -> bool:
     """Return whether a message may be learned as ``label`` where records can be lost and taught again.
 
-    It is the label of the last acknowledged attempt, or of one without an answer, which may have come later.
+    It is the label of the last acknowledged attempt, or of one without an answer, which may have come later. Who
+    is answered that nothing has to be changed, while the change before is missing, leaves no word: that change is
+    taught again afterwards.
     """
-    acknowledged = [attempt.label for attempt in attempts if attempt.outcome in ACKNOWLEDGEMENTS]
+    acknowledged = [attempt for attempt in attempts if attempt.outcome in ACKNOWLEDGEMENTS]
+    changes = [attempt.label for attempt in acknowledged if attempt.outcome is not LessonOutcome.SAME]
     unknown = {attempt.label for attempt in attempts if attempt.outcome is LessonOutcome.UNKNOWN}
-    return label in unknown or label == (acknowledged[-1] if acknowledged else None)
+    last = acknowledged[-1].label if acknowledged else None
+    return label in {last, *changes[-1:], *unknown}
 
 
 class _State(tuple[int, frozenset[tuple[Label, int]]]):

@@ -127,3 +127,12 @@ def test_where_records_can_be_lost_the_last_word_holds() -> None:
     assert not last_word_holds(answers, None)
     assert last_word_holds(attempts(("spam", UNKNOWN), ("ham", CHANGED)), "spam")
     assert last_word_holds([], None)
+
+
+@pytest.mark.parametrize(("label", "holds"), [("ham", True), (None, True), ("spam", False)])
+def test_an_answer_that_nothing_has_to_be_changed_is_no_word_while_the_change_is_missing(
+    label: str | None, holds: bool
+) -> None:
+    answers = attempts(("spam", CHANGED), ("ham", CHANGED), (None, SAME))
+
+    assert last_word_holds(answers, label) is holds
