@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from nbstream.page.now import Now, NowReader
 
 EVENTS_PATH = f"{PREFIX}events"
-_MAX_FINDINGS = 50
 
 # The steps of the table below the chart, in seconds, and how far apart the labels of the chart are, in steps.
 _TABLE_SECONDS = {ActivitySpan.HOUR: 300, ActivitySpan.DAY: HOUR_SECONDS, ActivitySpan.WEEK: DAY_SECONDS}
