@@ -123,11 +123,11 @@ def _pack(sizes: GroupNumbers, options: ScoreOptions, unit: float) -> bytes:
     return _REQUEST.pack(*sizes, *options.limits, *options.messages, options.alpha, unit, options.prior)
 
 
-# The mean probability of the calibration, by the native library. See ``native/src/score/calibration.rs``.
-
-
 class MeanProbability:
-    """Averages the probability of a message over pairs of temperature and bias."""
+    """Averages the probability of a message over pairs of temperature and bias, as the calibration needs it.
+
+    See ``native/src/score/calibration.rs``.
+    """
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._function = library.nbn_mean_probability

@@ -27,13 +27,12 @@ from nbstream.store.connection.options import ConnectionOptions, tls_connection_
 from nbstream.store.connection.primary import Primary, open_primary
 from nbstream.store.redis_errors import loss_reason
 
-# Connections that know which server they lead to, and the pool that drops those that are obsolete.
-#
-# A watch looks again and again which server is reached: a failover is noticed without any traffic.
-
 _log = logging.getLogger(__name__)
 
 _WATCH_SECONDS = 2.0
+_RETRY_SECONDS = 0.1  # the longest wait; the shortest is half of it
+_MAX_CONNECTIONS = 32
+_CLIENT = "nbstream-"
 
 
 class PrimaryPool(BlockingConnectionPool):
@@ -182,11 +181,6 @@ class PrimaryWatch:
             await self._pool.look_anew()
         except (RedisError, OSError) as error:
             _log.debug("the primary cannot be reached: %s", error)
-
-
-_RETRY_SECONDS = 0.1  # the longest wait; the shortest is half of it
-_MAX_CONNECTIONS = 32
-_CLIENT = "nbstream-"
 
 
 def open_client(options: ConnectionOptions, retries: int = 1, primary: Primary | None = None) -> Redis:
