@@ -50,3 +50,12 @@ def peer_user(descriptor: int) -> int:
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     _, user, _ = _CREDENTIALS.unpack(credentials)
     return int(user)
+
+
+def current_user(person: str | None = None) -> str:
+    """Return the user that this process runs as, as an actor in the history, whatever the environment says.
+
+    ``person`` is whom the user teaches for, by the user's own word.
+    """
+    user = actor_of_system_user(os.getuid())
+    return f"{user} for {person}" if person else user

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nbstream.system_users import actor_of_system_user
 from nbstream.wire.moments import parse_moment
 
 if TYPE_CHECKING:
@@ -129,15 +127,3 @@ def timestamp(text: str) -> float:
         return parse_moment(text, time.time())
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-
-
-# Who teaches by a command: the user that the process runs as, whatever the environment says.
-
-
-def current_user(person: str | None = None) -> str:
-    """Return ``user`` and the user's name, or its number where it has none; no peer's address looks like this.
-
-    ``person`` is whom the user teaches for, by the user's own word.
-    """
-    user = actor_of_system_user(os.getuid())
-    return f"{user} for {person}" if person else user

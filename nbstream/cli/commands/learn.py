@@ -15,7 +15,6 @@ from nbstream import config
 from nbstream.assembly.filter import open_one_shot_filter, tokenizer_options
 from nbstream.assembly.policy import make_message_reader
 from nbstream.cli import interrupts, message_files, reader_process
-from nbstream.cli.arguments import current_user
 from nbstream.cli.exit_codes import exit_code
 from nbstream.cli.imap.positions import LearnedPositions, PositionFiles
 from nbstream.cli.terminal import print_error, print_note
@@ -23,6 +22,7 @@ from nbstream.engine.choice import choose_engine
 from nbstream.errors import InputError, NbstreamError, StoreIncompatible
 from nbstream.filter import LessonOutcome, describe_known_messages, describe_lesson
 from nbstream.policy.lesson_source import COMMAND_SOURCE, Insistence, LessonSource
+from nbstream.system_users import current_user
 from nbstream.tokens.native_tokenizer import make_tokenizer
 
 if TYPE_CHECKING:

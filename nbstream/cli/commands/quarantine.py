@@ -16,7 +16,6 @@ from nbstream.assembly.delivery import make_next_hop
 from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.assembly.policy import make_header_policy, make_message_reader
 from nbstream.cli import interrupts
-from nbstream.cli.arguments import current_user
 from nbstream.cli.exit_codes import EX_NOINPUT, exit_code
 from nbstream.cli.terminal import local_time, print_error, printable
 from nbstream.delivery import quarantine
@@ -27,6 +26,7 @@ from nbstream.errors import InputError, NbstreamError, ReleaseInDoubt
 from nbstream.filter import describe_lesson
 from nbstream.policy.lesson_source import COMMAND_SOURCE
 from nbstream.store.recent.message_rows import OutcomeKind, QuarantineOutcomes
+from nbstream.system_users import current_user
 from nbstream.wire.api_json import iso_time
 
 if TYPE_CHECKING:

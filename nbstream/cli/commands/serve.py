@@ -16,7 +16,6 @@ import uvloop
 
 from nbstream import config, logs
 from nbstream.addresses import TcpAddress
-from nbstream.cli.arguments import current_user
 from nbstream.daemon import signals
 from nbstream.daemon.daemon import Daemon
 from nbstream.daemon.http import HTTP
@@ -25,6 +24,7 @@ from nbstream.errors import NbstreamError
 from nbstream.listeners.smtp import SMTP
 from nbstream.page.links import create_page_link, link_note, link_url
 from nbstream.store.cancellation import cancel_and_wait
+from nbstream.system_users import current_user
 
 if TYPE_CHECKING:
     from nbstream.config import Settings

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from nbstream import config
 from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.cli import interrupts
-from nbstream.cli.arguments import current_user
 from nbstream.cli.terminal import print_note
 from nbstream.daemon.status import ask_daemon_status
 from nbstream.errors import ConfigError, NotRunning
 from nbstream.page.links import create_page_link, link_note, link_url
+from nbstream.system_users import current_user
 
 if TYPE_CHECKING:
     from nbstream.addresses import ListenAddress

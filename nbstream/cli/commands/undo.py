@@ -16,11 +16,11 @@ from nbstream.assembly.filter import make_scorer, open_one_shot_filter
 from nbstream.assembly.store import make_autolearn_model, make_recent_messages
 from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts
-from nbstream.cli.arguments import current_user
 from nbstream.cli.commands.history import read_selection
 from nbstream.cli.terminal import local_time, print_error, print_note, printable
 from nbstream.filter.undo import MAX_PREVIEWED, preview_undo, undo_changes
 from nbstream.store.undo import selected_changes
+from nbstream.system_users import current_user
 from nbstream.wire.api_json import iso_time
 
 if TYPE_CHECKING:

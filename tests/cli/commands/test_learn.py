@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.cli.arguments import current_user
 from nbstream.filter.bulk import BATCH_SIZE
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
+from nbstream.system_users import current_user
 from tests.cli.taught import Taught
 from tests.conftest import RedisServer
 from tests.filter.disputes import DISPUTED, teach_dispute

@@ -9,12 +9,12 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.addresses import TcpAddress, UnixAddress
-from nbstream.cli.arguments import current_user
 from nbstream.cli.main import main
 from nbstream.page.links import link_note, link_url
 from nbstream.store.embedded.locks import lock_daemon
 from nbstream.store.logins import PageSessionStore
 from nbstream.store.model.keys import ModelKeys
+from nbstream.system_users import current_user
 from tests.conftest import RedisServer
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from nbstream.cli.message_files import read_messages
-from nbstream.cli.reader_process import refuse_list
+from nbstream.cli.message_files import read_messages, refuse_list
 from nbstream.errors import InputError
 from tests.fuzz.target import FuzzTarget
 
