@@ -45,7 +45,7 @@ def make_listener(
     """
     context = HttpContext(
         name=entry.name,
-        limits=entry.limits(settings.limits.max_message_bytes, settings.limits.max_connections),
+        limits=entry.limits(settings.limits),
         bytes_in_flight=BytesInFlight(settings.limits.max_bytes_in_flight),
         runtime=runtime,
         message_service=MessageService(entry.name, runtime, parts.metrics.delivery),

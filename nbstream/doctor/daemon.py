@@ -181,6 +181,7 @@ def open_files_finding(limits: str, needed: int) -> Finding | None:
 def _connections(site: Site) -> int:
     """Return how many connections a process may have, those to the next hop included."""
     settings = site.settings
-    limit = settings.limits.max_connections
     listeners = (entry for entry in LISTENERS if entry.listen_address(settings.listeners))
-    return sum(max(limit, entry.least_connections) for entry in listeners) + limit
+    return (
+        sum(entry.limits(settings.limits).max_connections for entry in listeners) + settings.limits.max_connections
+    )

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from nbstream.server.metrics import DeliveryMetrics
     from nbstream.server.probe import Conversation
     from nbstream.server.runtime import Runtime
+    from nbstream.server.settings import LimitsSettings
     from nbstream.settings.values import Section
     from nbstream.store.model.keys import ModelKeys
 
@@ -127,11 +128,11 @@ class ListenerEntry(Generic[SectionT, ContextT]):
         address: ListenAddress | None = getattr(self.section(listeners), "listen", None)
         return address
 
-    def limits(self, max_message_bytes: int, max_connections: int) -> ListenerLimits:
-        """Return the limits of its messages and clients."""
+    def limits(self, section: LimitsSettings) -> ListenerLimits:
+        """Return the limits of its messages and clients by the section ``limits``."""
         return ListenerLimits(
-            max_message_bytes,
-            max(max_connections, self.least_connections),
+            section.max_message_bytes,
+            max(section.max_connections, self.least_connections),
             self.idle_timeout_seconds,
             self.message_timeout_seconds,
         )

@@ -19,6 +19,7 @@ from nbstream.daemon.parts import ServerParts
 from nbstream.errors import ConfigError
 from nbstream.filter import Filter
 from nbstream.server.peers import Peer
+from nbstream.server.settings import LimitsSettings
 from nbstream.store.model.memory_model import MemoryModel
 from tests.listeners.runtimes import make_runtime
 
@@ -74,7 +75,10 @@ def test_who_may_teach_is_the_same_for_all_listeners_with_messages_and_a_socket(
 
 
 def test_the_limits_of_all_listeners_are_said_once() -> None:
-    made = {name: entry.limits(1000, 30) for name, entry in ENTRIES.items()}
+    made = {
+        name: entry.limits(LimitsSettings(max_message_bytes=1000, max_connections=30))
+        for name, entry in ENTRIES.items()
+    }
 
     assert {limit.max_message_bytes for limit in made.values()} == {1000}
     assert {name: limit.max_connections for name, limit in made.items() if limit.max_connections != 30} == {

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nbstream.listeners.milter.codec import MilterOptions
-    from nbstream.listeners.milter.incoming_message import MilterMessage, MilterSubject
+    from nbstream.listeners.milter.message import MilterMessage, MilterSubject
     from nbstream.mail.header_edits import HeaderEdits
     from nbstream.server.decisions import DecidedMessage, DecidedRecipients
     from nbstream.server.metrics import DeliveryMetrics

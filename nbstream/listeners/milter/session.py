@@ -35,7 +35,7 @@ from nbstream.listeners.milter.codec import (
     MilterViolation,
     without_ipv6_tag,
 )
-from nbstream.listeners.milter.incoming_message import MilterMessage
+from nbstream.listeners.milter.message import MilterMessage
 from nbstream.listeners.milter.replies import (
     ContinueReply,
     MacroStage,

@@ -14,7 +14,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.listeners.milter.answers import MAX_DELETED_FIELDS
-from nbstream.listeners.milter.incoming_message import MAX_ADDRESS_CHARACTERS, MAX_FIELDS, MilterMessage
+from nbstream.listeners.milter.message import MAX_ADDRESS_CHARACTERS, MAX_FIELDS, MilterMessage
 from nbstream.mail.message import Message
 from nbstream.policy.actions import Action
 from nbstream.policy.address_patterns import AddressPattern
