@@ -19,7 +19,7 @@ wheel_found = $(shell $(PYTHON) -c 'import platform as p, sys; \
 	print("yes" if (p.machine(), sys.platform, p.python_implementation()) == ("x86_64", "linux", "CPython") \
 	and (3, 11) <= sys.version_info < (3, 13) else "")' 2>/dev/null)
 
-.PHONY: run demo test test-interpreter soak native-check fuzz bench accuracy peers strangers picture screenshots capacity reference docs dist deb format clean python redis corpora
+.PHONY: run demo test test-interpreter soak native-check fuzz bench accuracy peers strangers picture screenshots capacity reference docs dist deb container format clean python redis corpora
 
 run: python redis $(VENV)/run.stamp $(LIBRARY)
 	@exec $(VENV)/bin/nbstream serve --hints
@@ -127,6 +127,13 @@ deb: $(VENV)/test.stamp
 	NBSTREAM_BUILD_ENGINE=native $(VENV)/bin/pip wheel --quiet --disable-pip-version-check --no-deps \
 		--no-build-isolation --wheel-dir $(DIST) .
 	$(VENV)/bin/python -m tools.debian_package $(DIST)/nbstream-*-manylinux*.whl $(DIST)
+
+# The container image, with what this machine has: podman, docker or buildah. BUILD_OPTIONS are further words for it.
+CONTAINER_TOOL ?= $(shell command -v podman || command -v docker || command -v buildah)
+container:
+	$(if $(CONTAINER_TOOL),,$(error this needs podman, docker or buildah))
+	$(CONTAINER_TOOL) build $(if $(findstring docker,$(notdir $(CONTAINER_TOOL))),,--format docker) $(BUILD_OPTIONS) \
+		--file deploy/container/Containerfile --tag nbstream:$(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' nbstream/__init__.py) .
 
 format: $(VENV)/test.stamp
 	$(VENV)/bin/ruff check --fix .

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from nbstream import config
-from nbstream.addresses import TcpAddress
 from tests.deploy.containerfile import read_instructions
 from tests.deploy.postfix import DEPLOY
 
 TOP = DEPLOY.parent
-SETTINGS = config.load_settings(DEPLOY / "container" / "nbstream.yaml")
+SETTINGS_TEXT = yaml.safe_load((DEPLOY / "container" / "nbstream.yaml").read_text())
+WITHOUT_PASSWORD = {
+    **SETTINGS_TEXT,
+    "listeners": {**SETTINGS_TEXT["listeners"], "http": {"listen": "127.0.0.1:11334"}},
+}
+SETTINGS = config.make_settings(WITHOUT_PASSWORD)  # the password is drawn in the container
 
 
 @pytest.fixture(scope="module")
@@ -54,12 +60,45 @@ def test_it_runs_without_root(instructions: list[tuple[str, str]]) -> None:
     assert "RUN" not in names[names.index("USER") :]
 
 
-def test_signals_reach_the_daemon_without_a_shell_between(instructions: list[tuple[str, str]]) -> None:
-    command = json.loads(last(instructions, "ENTRYPOINT")) + json.loads(last(instructions, "CMD"))
-    assert command == ["nbstream", "serve", "--config", "/etc/nbstream/nbstream.yaml"]
+def test_there_is_no_compiler_in_the_last_image(instructions: list[tuple[str, str]]) -> None:
+    names = [name for name, _ in instructions]
+    last_image = len(names) - names[::-1].index("FROM")
+    assert "cargo" not in " ".join(arguments for _, arguments in instructions[last_image:])
+
+
+def test_the_entrypoint_hands_over_to_the_daemon_so_that_signals_reach_it(
+    instructions: list[tuple[str, str]],
+) -> None:
+    assert json.loads(last(instructions, "ENTRYPOINT")) == ["nbstream-entrypoint"]
+    assert json.loads(last(instructions, "CMD")) == ["serve", "--config", "/etc/nbstream/nbstream.yaml"]
     assert last(instructions, "STOPSIGNAL") == "SIGTERM"
-    settings = last(instructions, "COPY").split()
-    assert settings[-2:] == ["deploy/container/nbstream.yaml", command[-1]]
+    script = (DEPLOY / "container" / "entrypoint").read_text()
+    assert script.splitlines()[-1] == 'exec nbstream "$@"'
+
+
+def test_the_password_is_drawn_once_and_read_by_its_owner_alone(tmp_path: Path) -> None:
+    assert SETTINGS_TEXT["listeners"]["http"]["password_file"] in (DEPLOY / "container/entrypoint").read_text()
+    script = (DEPLOY / "container/entrypoint").read_text().replace("/var/lib/nbstream", str(tmp_path))
+    program = tmp_path / "nbstream"
+    program.write_text('#!/bin/sh\necho "$@"\n')
+    program.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+
+    passwords = []
+    for _ in range(2):
+        done = subprocess.run(
+            ["sh", "-c", script, "entrypoint", "serve"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        passwords.append((tmp_path / "http.password").read_text())
+
+    assert done.stdout == "serve\n"
+    assert passwords[0] == passwords[1]
+    assert len(passwords[0].strip()) == 32
+    assert (tmp_path / "http.password").stat().st_mode & 0o777 == 0o600
 
 
 def test_the_state_is_in_the_volume(instructions: list[tuple[str, str]]) -> None:
@@ -67,24 +106,15 @@ def test_the_state_is_in_the_volume(instructions: list[tuple[str, str]]) -> None
 
 
 def test_the_listeners_for_others_are_exposed_and_no_other(instructions: list[tuple[str, str]]) -> None:
-    listeners = [SETTINGS.listeners.smtp, SETTINGS.listeners.http, SETTINGS.listeners.metrics]
-    addresses = [listener.listen for listener in listeners if listener]
-    reachable = [
-        str(address.port) for address in addresses if isinstance(address, TcpAddress) and address.host == "0.0.0.0"
-    ]
+    addresses = [listener["listen"] for listener in SETTINGS_TEXT["listeners"].values()]
+    reachable = [address.rpartition(":")[2] for address in addresses if address.startswith("0.0.0.0:")]
     assert reachable == last(instructions, "EXPOSE").split()
 
 
 def test_the_health_check_asks_the_daemon_inside(instructions: list[tuple[str, str]]) -> None:
     check = last(instructions, "HEALTHCHECK")
     program, option, code = json.loads(check[check.index("CMD ") + 4 :])
-    assert (program, option) == ("python", "-c")
+    assert (program, option) == ("python3", "-c")
     compile(code, "HEALTHCHECK", "exec")
-    assert SETTINGS.listeners.http is not None
-    assert f"http://{SETTINGS.listeners.http.listen}/readyz" in code
-
-
-def test_nobody_can_open_the_page_so_no_envelope_is_stored() -> None:
-    assert SETTINGS.listeners.http is not None
-    assert SETTINGS.listeners.http.listen.is_loopback
-    assert SETTINGS.memory.envelope is False
+    port = SETTINGS_TEXT["listeners"]["http"]["listen"].rpartition(":")[2]
+    assert f"http://127.0.0.1:{port}/readyz" in code
