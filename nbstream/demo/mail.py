@@ -164,6 +164,7 @@ class DemoMail:
 
     label: str | None
     sender: str
+    address: str
     subject: str
     raw: bytes
 
@@ -203,4 +204,4 @@ def _write(generator: random.Random, kind: Kind) -> DemoMail:
         paragraphs = "".join(f"<p>{sentence}</p>" for sentence in text)
         message.add_alternative(f"<html><body>{paragraphs}{link}</body></html>", subtype="html")
         message.set_boundary(f"part-{generator.randrange(1 << 60):x}")
-    return DemoMail(kind.label, name, subject, message.as_bytes())
+    return DemoMail(kind.label, name, address, subject, message.as_bytes())

@@ -133,25 +133,25 @@ class People:
         """Receive a message and say what it is."""
         await self.receive(mail)
         assert mail.label is not None
-        await asyncio.to_thread(self._send, self._feedback[mail.label], mail.raw)
+        await asyncio.to_thread(self._send, mail, self._feedback[mail.label])
 
     async def receive(self, mail: DemoMail) -> Delivery:
         """Receive a message, and correct its verdict where people agree that it is wrong."""
-        reply = await asyncio.to_thread(self._send, RECIPIENT, mail.raw)
+        reply = await asyncio.to_thread(self._send, mail, RECIPIENT)
         values = dict(word.split("=", 1) for word in reply.split() if "=" in word)
         verdict, probability = values["verdict"], float(values["probability"])
         is_wrong = mail.label is not None and verdict not in {mail.label, "unsure"}
         if is_wrong and mail.label:
-            await asyncio.to_thread(self._send, self._feedback[mail.label], mail.raw)
+            await asyncio.to_thread(self._send, mail, self._feedback[mail.label])
         return Delivery(mail, verdict, probability, mail.label if is_wrong else None)
 
-    def _send(self, recipient: str, raw: bytes) -> str:
+    def _send(self, mail: DemoMail, recipient: str) -> str:
         if self._connection is None:
             self._connection = smtplib.SMTP(self._address.host, self._address.port, timeout=_TIMEOUT_SECONDS)
             self._connection.ehlo("demo.nbstream.invalid")
-        self._connection.mail("people@site.example", ["XVERDICT"])
+        self._connection.mail(mail.address, ["XVERDICT"])
         self._connection.rcpt(recipient)
-        _, text = self._connection.data(raw)
+        _, text = self._connection.data(mail.raw)
         return text.decode("utf-8", "replace")
 
     def leave(self) -> None:

@@ -7,10 +7,11 @@ furthest from each other, or small signs would get the colour of others.
 
 from __future__ import annotations
 
-import random
 import shutil
+import smtplib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,10 +19,10 @@ import numpy as np
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
+from nbstream.demo.mail import RECIPIENT, DemoMail, all_mail, labelled_mail
 from tests.browser.site import Site, open_site, run_aside
 from tests.browser.visitor import NARROW, Look, Visitor, launch_chromium
-from tests.integration.daemon import free_port, send, wait_until
-from tests.letters import letters
+from tests.integration.daemon import DEADLINE_SECONDS, free_port, wait_until
 from tests.made_up_activity import add_activity
 
 FOLDER = Path(__file__).parents[2] / "docs" / "page"
@@ -41,27 +42,23 @@ _COLORS = 96
 _FREQUENT_COLORS = 16
 
 
-def uncertain_letters(count: int, seed: int) -> Iterator[tuple[str, bytes]]:
-    """Letters, every fifth of which has half the words of another one."""
-    draw = random.Random(seed)
-    former = b""
-    for label, raw in letters(count, seed):
-        head, _, body = raw.partition(b"\n\n")
-        words = body.split()
-        if former and draw.random() < 0.2:
-            words = words[: len(words) // 2] + former.split()[len(words) // 2 :]
-        former = body
-        yield label, head + b"\n\n" + b" ".join(words) + b"\n"
-
-
 def fill(site: Site) -> None:
-    """Teach a model, let somebody teach it wrongly, and send mail through it."""
-    send(site.daemon, [(f"{label}@nbstream.invalid", raw) for label, raw in uncertain_letters(400, 7)])
+    """Teach a model, send the mail of ``nbstream demo`` through it, and let somebody teach it wrongly."""
+    deliver(site, ((f"{mail.label}@nbstream.invalid", mail) for mail in islice(labelled_mail(1), 300)))
+    deliver(site, ((RECIPIENT, mail) for mail in islice(all_mail(3), 60)))
     wrong = {"ham": "spam", "spam": "ham"}
-    send(site.daemon, [(f"{wrong[label]}@nbstream.invalid", raw) for label, raw in letters(25, 9)], "127.0.0.2")
-    send(site.daemon, [("you@example.net", raw) for _, raw in uncertain_letters(60, 8)])
+    mistaken = (mail for mail in islice(labelled_mail(2), 25) if mail.label)
+    deliver(site, ((f"{wrong[mail.label or '']}@nbstream.invalid", mail) for mail in mistaken), "127.0.0.2")
     wait_until(lambda: len(site.message_ids()) >= 60)
     run_aside(add_activity(site.config))
+
+
+def deliver(site: Site, mail: Iterable[tuple[str, DemoMail]], peer: str = "127.0.0.1") -> None:
+    """Send messages from their senders, each to a recipient."""
+    host, _, port = site.daemon.address("smtp").partition(":")
+    with smtplib.SMTP(host, int(port), timeout=DEADLINE_SECONDS, source_address=(peer, 0)) as client:
+        for recipient, message in mail:
+            client.sendmail(message.address, [recipient], message.raw)
 
 
 def take(visitor: Visitor, path: str, picture: Path) -> None:
@@ -113,12 +110,12 @@ def take_single_pages(browser: Browser, site: Site) -> None:
 
 
 def teach_one(browser: Browser, site: Site) -> str:
-    """Teach an unsure message as ham, and return the path of its page: now differs from then."""
+    """Teach a newsletter as spam, and return the path of its page: now differs from then."""
     visitor = Visitor(browser, site.origin, Look(1100))
     site.log_in(visitor)
-    visitor.go("/ui/messages?verdict=unsure")
+    visitor.go("/ui/messages?sender=news@gadgets.example")
     visitor.page.locator("td > a").first.click()
-    visitor.page.get_by_role("button", name="This is ham").click()
+    visitor.page.get_by_role("button", name="This is spam").click()
     visitor.page.get_by_role("button", name="Take the lesson back").wait_for()
     path = urlsplit(visitor.page.url).path
     visitor.close()

@@ -96,7 +96,7 @@ def image(
     machine = folder / "machine"
     machine.mkdir()
     shutil.copy("/etc/ssl/certs/ca-certificates.crt", machine / "ca.crt")
-    kept = [line for line in lines if not line.startswith("cert=")]
+    kept = [line for line in lines if "index" in line or "host" in line]
     (machine / "pip.conf").write_text("\n".join(["[global]", *kept, "cert=/machine/ca.crt"]) + "\n")
     options = [
         *("--isolation", "chroot", "--format", "docker", "--network", "host"),
