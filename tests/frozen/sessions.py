@@ -379,8 +379,8 @@ def _commands(file: Path, folder: Path) -> Iterator[Transcript]:
         done = command(*words_with_config)
         name = " ".join(str(word).replace(f"{folder}/", "") for word in words)
         text = done.stdout
-        if words == ("quarantine", "list"):  # by whole seconds, and the names of files within one
-            text = "".join(sorted(text.splitlines(keepends=True), key=lambda line: line.partition("  ")[2]))
+        if words == ("quarantine", "list"):  # by whole seconds, into which messages fall by chance
+            text = "".join(sorted(f"(TIME)  {line.partition('  ')[2]}" for line in text.splitlines(keepends=True)))
         lines = [*shown("<", text.encode()), *shown("!", done.stderr.encode())]
         yield Transcript(name, (*_bounded(lines), f"exit {done.returncode}"))
 
