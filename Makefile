@@ -7,6 +7,9 @@ VENV := .venv$(if $(filter-out python3,$(PYTHON)),$(subst /,-,$(PYTHON)))
 PIP_INSTALL := $(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint .ci/constraints.txt
 PYTEST := $(VENV)/bin/python -m pytest
 
+# The tests start hundreds of processes, each of which would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The native engine, of which there is one for all interpreters.
 LIBRARY := nbstream/engine/libnbstream_native.so
 LIBRARY_SOURCES := $(wildcard native/src/*.rs native/src/*/*.rs) native/Cargo.toml native/Cargo.lock nbstream/engine/interface.h nbstream/tokens/__init__.py nbstream/__init__.py
