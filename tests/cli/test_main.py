@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pwd
@@ -25,17 +26,43 @@ PRIZE = "Subject: prize {}\n\nClaim your free prize now, winner {}\n"
 LUNCH = "Subject: lunch {}\n\nShall we have lunch on Friday, Ann {}\n"
 
 
+def process(*words: str | Path, text: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a command as a process."""
+    words = (sys.executable, "-m", "nbstream.cli", *words)
+    return subprocess.run(words, input=text, capture_output=True, text=True, timeout=60, check=False)
+
+
 @pytest.fixture
-def run(tmp_path: Path, redis_binary: Path) -> Run:  # the commands start the server themselves
-    """Run a command on a state folder of its own."""
+def run(
+    tmp_path: Path,
+    shared_redis: RedisServer,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Run:
+    """Run a command in this process, on an empty model."""
+    with Redis(unix_socket_path=str(shared_redis.socket)) as client:
+        client.flushall()
     config = tmp_path / "nb.yaml"
-    config.write_text(f"state_dir: {tmp_path / 'state'}\nmodel: {{min_learned: {{spam: 3, ham: 3}}}}\n")
+    config.write_text(
+        f"state_dir: {tmp_path / 'state'}\nredis: {{url: '{shared_redis.url}'}}\n"
+        "model: {min_learned: {spam: 3, ham: 3}}\n"
+    )
 
     def command(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
-        words = [sys.executable, "-m", "nbstream.cli", arguments[0], "-c", str(config), *arguments[1:]]
-        return subprocess.run(words, input=text, capture_output=True, text=True, timeout=60, check=False)
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        code = exit_code_of([arguments[0], "-c", str(config), *arguments[1:]])
+        printed = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, code, printed.out, printed.err)
 
     return command
+
+
+def exit_code_of(words: list[str]) -> int:
+    """What a command ends with; argparse ends the process itself."""
+    try:
+        return main(words)
+    except SystemExit as end:
+        return int(end.code or 0)
 
 
 def folder(path: Path, template: str, count: int) -> str:
@@ -54,6 +81,18 @@ def test_what_cannot_be_read_changes_nothing_and_says_so(
     answer = run(*words.split(), str(tmp_path / "away"))
 
     assert (answer.returncode, answer.stdout) == (66, output)
+
+
+def test_what_a_command_learned_in_a_redis_that_it_started_is_there_for_the_next(
+    tmp_path: Path, redis_binary: Path
+) -> None:
+    config = tmp_path / "nb.yaml"
+    config.write_text(f"state_dir: {tmp_path / 'state'}\n")
+
+    assert process("learn", "-c", config, "spam", "-", text=PRIZE).stdout.startswith("1 learned as spam: ")
+    assert process("learn", "-c", config, "spam", "-", text=PRIZE).stdout.startswith(
+        "1 already learned as spam, nothing"
+    )
 
 
 def test_teach_check_take_back(run: Run, tmp_path: Path) -> None:
@@ -194,41 +233,17 @@ def test_a_file_name_cannot_move_the_terminal(run: Run, words: tuple[str, ...]) 
 def test_an_unreadable_path_is_66_and_the_others_are_done(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.eml").write_text(PRIZE)
 
-    result = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "nbstream.cli",
-            "learn",
-            "-c",
-            tmp_path / "nb.yaml",
-            "spam",
-            tmp_path / "no",
-            tmp_path / "a.eml",
-        ],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    result = run("learn", "spam", str(tmp_path / "no"), str(tmp_path / "a.eml"))
 
     assert result.returncode == 66
     assert "No such file" in result.stderr
     assert result.stdout.startswith("1 learned as spam")
 
 
-def test_redis_away_is_75(tmp_path: Path) -> None:
-    config = tmp_path / "nb.yaml"
-    config.write_text(f"redis: {{url: 'unix://{tmp_path}/nobody.sock'}}\n")
+def test_redis_away_is_75(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "nb.yaml").write_text(f"redis: {{url: 'unix://{tmp_path}/nobody.sock'}}\n")
 
-    result = subprocess.run(
-        [sys.executable, "-m", "nbstream.cli", "learn", "-c", config, "spam", "-"],
-        input="x",
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    result = run("learn", "spam", "-", text="x")
 
     assert result.returncode == 75
     assert result.stderr.startswith("nbstream: Redis: ")
@@ -238,19 +253,14 @@ def test_redis_away_is_75(tmp_path: Path) -> None:
     ("text", "code", "said"),
     [("verdict: {spam: 0.3}", 78, "verdict.spam: found 0.3, must be at least verdict.unsure"), ("", 0, "ok")],
 )
-def test_config_check_says_what_is_wrong_without_starting(tmp_path: Path, text: str, code: int, said: str) -> None:
+def test_config_check_says_what_is_wrong_without_starting(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, code: int, said: str
+) -> None:
     config = tmp_path / "nb.yaml"
     config.write_text(text)
 
-    result = subprocess.run(
-        [sys.executable, "-m", "nbstream.cli", "config", "check", config],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert result.returncode == code
-    assert said in result.stdout + result.stderr
+    assert main(["config", "check", str(config)]) == code
+    assert said in "".join(capsys.readouterr())
 
 
 def test_config_check_refuses_an_engine_that_cannot_run(
@@ -264,13 +274,10 @@ def test_config_check_refuses_an_engine_that_cannot_run(
     assert "NBSTREAM_ENGINE=steam: must be auto, python or native" in capsys.readouterr().err
 
 
-def test_status_says_of_a_broken_file_that_a_daemon_does_not_go_by_it(tmp_path: Path) -> None:
-    config = tmp_path / "nb.yaml"
-    config.write_text("verdict: {spam: 0.3}")
+def test_status_says_of_a_broken_file_that_a_daemon_does_not_go_by_it(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "nb.yaml").write_text("verdict: {spam: 0.3}")
 
-    result = subprocess.run(
-        [sys.executable, "-m", "nbstream.cli", "status", "-c", config], capture_output=True, text=True, check=False
-    )
+    result = run("status")
 
     assert result.returncode == 78
     answer, output = result.stderr.splitlines()
@@ -282,12 +289,7 @@ def test_status_says_of_a_broken_file_that_a_daemon_does_not_go_by_it(tmp_path: 
 
 
 def test_wrong_usage_is_64_and_help_is_0() -> None:
-    wrong = subprocess.run(
-        [sys.executable, "-m", "nbstream.cli", "learn", "eggs", "-"], capture_output=True, text=True, check=False
-    )
-    right = subprocess.run(
-        [sys.executable, "-m", "nbstream.cli", "--help"], capture_output=True, text=True, check=False
-    )
+    wrong, right = process("learn", "eggs", "-"), process("--help")
 
     assert (wrong.returncode, right.returncode) == (64, 0)
     assert all(

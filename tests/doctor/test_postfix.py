@@ -74,10 +74,20 @@ class ExaminedPostfix:
         return {"smtp": tcp_endpoint("127.0.0.1", self._postfix.filter), "milter": MILTER}
 
 
-@pytest.fixture
-def postfix(program: Callable[[str], str], tmp_path: Path) -> Iterator[ExaminedPostfix]:
+@pytest.fixture(scope="module")
+def installed(program: Callable[[str], str]) -> Iterator[Postfix]:
+    """The configuration of the handbook, which nothing runs by."""
     with open_folder() as folder:
-        yield ExaminedPostfix(Postfix(folder, program), tmp_path, program)
+        yield Postfix(folder, program)
+
+
+@pytest.fixture
+def postfix(installed: Postfix, program: Callable[[str], str], tmp_path: Path) -> Iterator[ExaminedPostfix]:
+    files = [installed.folder / "etc" / name for name in ("main.cf", "master.cf")]
+    before = [file.read_bytes() for file in files]
+    yield ExaminedPostfix(installed, tmp_path, program)
+    for file, content in zip(files, before, strict=True):
+        file.write_bytes(content)
 
 
 async def test_the_configuration_of_the_handbook_is_fine(postfix: ExaminedPostfix) -> None:
