@@ -7,6 +7,7 @@ import socket
 import struct
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
@@ -27,6 +28,8 @@ verdict: {{spam: 0.5}}
 {more}
 """
 
+CHANGED, ALREADY = b"Message successfully un/learned\n", b"Message was already un/learned\n"
+
 Spamc: TypeAlias = Callable[..., tuple[int, bytes]]
 
 
@@ -36,16 +39,8 @@ def configure(folder: Path, listen: str = "127.0.0.1:0", more: str = "") -> Path
     return file
 
 
-@pytest.fixture
-def daemon(tmp_path: Path, redis_binary: Path) -> Iterator[DaemonProcess]:
-    with DaemonProcess(configure(tmp_path)) as running:
-        yield running
-
-
-@pytest.fixture
-def spamc(daemon: DaemonProcess, program: Callable[[str], str]) -> Spamc:
+def client_of(daemon: DaemonProcess, path: str) -> Spamc:
     """Run spamc on a message, and return its exit code and output. ``-x`` makes its failures exit codes."""
-    path = program("spamc")
     host, _, port = daemon.address("spamd").rpartition(":")
 
     def run(message: bytes, *options: str) -> tuple[int, bytes]:
@@ -56,19 +51,40 @@ def spamc(daemon: DaemonProcess, program: Callable[[str], str]) -> Spamc:
     return run
 
 
+@pytest.fixture(scope="module")
+def taught_daemon(
+    tmp_path_factory: pytest.TempPathFactory, redis_binary: Path, program: Callable[[str], str]
+) -> Iterator[DaemonProcess]:
+    """One that has learned one message of each class; what a test teaches it, the test takes back."""
+    with DaemonProcess(configure(tmp_path_factory.mktemp("spamd"))) as running:
+        spamc = client_of(running, program("spamc"))
+        for label, message in (("spam", SPAM), ("ham", HAM)):
+            assert spamc(message, "-L", label) == (0, CHANGED)
+        yield running
+
+
 @pytest.fixture
-def taught_spamc(spamc: Spamc) -> Spamc:
-    """spamc with a daemon that has learned one message of each class."""
-    for label, message in (("spam", SPAM), ("ham", HAM)):
-        assert spamc(message, "-L", label) == (0, b"Message successfully un/learned\n")
-    return spamc
+def taught_spamc(taught_daemon: DaemonProcess, program: Callable[[str], str]) -> Spamc:
+    return client_of(taught_daemon, program("spamc"))
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, redis_binary: Path) -> Iterator[DaemonProcess]:
+    """One for a test that reloads or ends it."""
+    with DaemonProcess(configure(tmp_path)) as running:
+        yield running
+
+
+@pytest.fixture
+def spamc(daemon: DaemonProcess, program: Callable[[str], str]) -> Spamc:
+    return client_of(daemon, program("spamc"))
 
 
 # spamc
 
 
-def test_ping(spamc: Spamc) -> None:
-    assert spamc(b"", "-K") == (0, b"SPAMD/1.5 0\n")
+def test_ping(taught_spamc: Spamc) -> None:
+    assert taught_spamc(b"", "-K") == (0, b"SPAMD/1.5 0\n")
 
 
 def test_check(taught_spamc: Spamc) -> None:
@@ -107,26 +123,32 @@ def test_reports(taught_spamc: Spamc) -> None:
     assert taught_spamc(HAM, "-r") == (0, b"")
 
 
-def test_learning_and_forgetting(spamc: Spamc, daemon: DaemonProcess) -> None:
-    changed, already = b"Message successfully un/learned\n", b"Message was already un/learned\n"
+def test_learning_and_forgetting(taught_spamc: Spamc, taught_daemon: DaemonProcess) -> None:
+    message = SPAM + b"Today only.\n"
 
     for label, output in (
-        ("spam", changed),
-        ("spam", already),
-        ("ham", changed),
-        ("forget", changed),
-        ("forget", already),
+        ("spam", CHANGED),
+        ("spam", ALREADY),
+        ("ham", CHANGED),
+        ("forget", CHANGED),
+        ("forget", ALREADY),
     ):
-        assert spamc(SPAM, "-L", label) == (0, output), label
-    assert daemon.metric('nbstream_model_messages{class="spam"}') == 0
-    assert daemon.metric('nbstream_feedback_total{label="ham",outcome="relearned",source="spamd"}') == 1
+        assert taught_spamc(message, "-L", label) == (0, output), label
+    assert taught_daemon.metric('nbstream_model_messages{class="spam"}') == 1
+    relearned = 'nbstream_feedback_total{label="ham",outcome="relearned",source="spamd"}'
+    assert taught_daemon.metric(relearned) == 1
 
 
-def test_a_report_learns_and_says_that_nothing_was_reported(taught_spamc: Spamc, daemon: DaemonProcess) -> None:
-    assert taught_spamc(HAM, "-C", "report") == (0, b"Unable to report/revoke message\n")
-    assert daemon.metric('nbstream_model_messages{class="spam"}') == 2
-    assert taught_spamc(HAM, "-C", "revoke") == (0, b"Unable to report/revoke message\n")
-    assert daemon.metric('nbstream_model_messages{class="ham"}') == 1
+def test_a_report_learns_and_says_that_nothing_was_reported(
+    taught_spamc: Spamc, taught_daemon: DaemonProcess
+) -> None:
+    message, answer = HAM + b"Or on Monday?\n", (0, b"Unable to report/revoke message\n")
+
+    assert taught_spamc(message, "-C", "report") == answer
+    assert taught_daemon.metric('nbstream_model_messages{class="spam"}') == 2
+    assert taught_spamc(message, "-C", "revoke") == answer
+    assert taught_daemon.metric('nbstream_model_messages{class="ham"}') == 2
+    assert taught_spamc(message, "-L", "forget") == (0, CHANGED)
 
 
 def test_compressed(taught_spamc: Spamc) -> None:
@@ -136,11 +158,13 @@ def test_compressed(taught_spamc: Spamc) -> None:
     assert (code, output) == (0, b"NBSTREAM_SPAM")
 
 
-def test_the_user_is_in_the_history(taught_spamc: Spamc, daemon: DaemonProcess) -> None:
-    taught_spamc(SPAM, "-u", "ann", "-L", "ham")
+def test_the_user_is_in_the_history(taught_spamc: Spamc, taught_daemon: DaemonProcess) -> None:
+    message = SPAM + b"Hurry.\n"
+    taught_spamc(message, "-u", "ann", "-L", "ham")
 
-    history = command("history", "-c", daemon.config).stdout
+    history = command("history", "-c", taught_daemon.config).stdout
     assert "spamd user ann" in " ".join(history.split())
+    assert taught_spamc(message, "-L", "forget") == (0, CHANGED)
 
 
 def test_a_message_of_megabytes(taught_spamc: Spamc) -> None:
@@ -188,16 +212,16 @@ def test_a_unix_socket(tmp_path: Path, redis_binary: Path, program: Callable[[st
         pass
 
 
-def test_a_reload_applies_to_the_spamd_listener(
-    taught_spamc: Spamc, daemon: DaemonProcess, tmp_path: Path
-) -> None:
+def test_a_reload_applies_to_the_spamd_listener(spamc: Spamc, daemon: DaemonProcess, tmp_path: Path) -> None:
+    for label, message in (("spam", SPAM), ("ham", HAM)):
+        spamc(message, "-L", label)
     file = configure(tmp_path, daemon.address("spamd"), "feedback: {allow_from: []}")
     file.write_text(file.read_text().replace("spam: 0.5", "spam: 0.9999"))
 
     assert "applied" in command("reload", "-c", file).stdout
 
-    assert taught_spamc(SPAM, "-y") == (0, b"NBSTREAM_UNSURE")
-    assert taught_spamc(SPAM, "-L", "ham") == (74, b"")
+    assert spamc(SPAM, "-y") == (0, b"NBSTREAM_UNSURE")
+    assert spamc(SPAM, "-L", "ham") == (74, b"")
 
 
 def test_a_stranger_who_disconnects_at_once_teaches_nothing(tmp_path: Path, redis_binary: Path) -> None:
@@ -220,13 +244,19 @@ def test_a_stranger_who_disconnects_at_once_teaches_nothing(tmp_path: Path, redi
 # Exim
 
 
-@pytest.fixture
-def exim(taught_spamc: Spamc, daemon: DaemonProcess) -> Iterator[Exim]:
-    """Exim in front of the daemon, which has learned SPAM and HAM."""
+@contextmanager
+def exim_before(daemon: DaemonProcess) -> Iterator[Exim]:
+    """Exim in front of a daemon."""
     with open_folder() as folder:
         exim = Exim(folder)
         host, _, port = daemon.address("spamd").rpartition(":")
         exim.configure(f"{host} {port}")
+        yield exim
+
+
+@pytest.fixture
+def exim(taught_daemon: DaemonProcess) -> Iterator[Exim]:
+    with exim_before(taught_daemon) as exim:
         yield exim
 
 
@@ -253,7 +283,8 @@ def test_exim_removes_forged_results_of_authentication(exim: Exim) -> None:
     assert re.search(r"^\d+\* Authentication-Results:", header, re.MULTILINE)  # Exim marks removed fields so
 
 
-def test_exim_defers_mail_while_the_listener_cannot_answer(exim: Exim, daemon: DaemonProcess) -> None:
-    daemon.stop()
+def test_exim_defers_mail_while_the_listener_cannot_answer(daemon: DaemonProcess) -> None:
+    with exim_before(daemon) as exim:
+        daemon.stop()
 
-    assert exim.send(crlf(HAM)).startswith("451 ")
+        assert exim.send(crlf(HAM)).startswith("451 ")
