@@ -32,14 +32,15 @@ demo: python redis $(VENV)/run.stamp $(LIBRARY)
 	@exec $(VENV)/bin/nbstream demo
 
 # The whole suite on the native engine, where it was built, and the daemon from end to end on the Python one. The tests
-# of the pure layers compare the two by themselves.
+# of the pure layers compare the two by themselves. Half of the time a test waits, for processes and for deadlines: so
+# there are twice as many tests at a time as cores, and the tests of a module mostly stay together, with what they share.
 END_TO_END := $(addprefix tests/integration/test_,feedback.py http.py spamd.py explain.py workers.py)
 test: $(VENV)/test.stamp $(LIBRARY)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
-	$(PYTEST) -n 2 -r s -m "not soak"
-	NBSTREAM_ENGINE=python $(PYTEST) -n 2 -r s -m "not soak" $(END_TO_END)
+	$(PYTEST) -n 4 --dist worksteal -r s -m "not soak"
+	NBSTREAM_ENGINE=python $(PYTEST) -n 4 --dist worksteal -r s -m "not soak" $(END_TO_END)
 
 # The part of the tests that another interpreter may change: the pure layers, whose tokens and keys are stored, both
 # engines, and the daemon from end to end.
