@@ -178,12 +178,12 @@ class CommitPoint:
         not write, ``StoreUnavailable``, and ``StoreIncompatible`` for an entry that cannot be read.
         """
         lesson = LessonCommit(message_key, old, new, note)
-        guard = ServerGuard(self.client)
+        guard, keys = ServerGuard(self.client), self.keys  # a layer may have others when Redis has answered
         identity = self._journal.identity if self._journal else ""
         try:
             with store_errors():
-                reply = await self._commit_batch(LessonBatch([lesson]))
-                result = await self._recognize_removal(lesson, unpack_reply(reply))
+                reply = await self._commit_batch(keys, LessonBatch([lesson]))
+                result = await self._recognize_removal(keys, lesson, unpack_reply(reply))
             await self._record(identity, [(lesson, result)])
             if waits_for_replicas:
                 await self._wait_for_replicas(guard)
@@ -202,14 +202,17 @@ class CommitPoint:
         ``StoreUnavailable`` where it is not known what was committed; the same lessons may be committed again.
         """
         identity = self._journal.identity if self._journal else ""
-        guard = ServerGuard(self.client)
+        guard, keys = ServerGuard(self.client), self.keys  # as above
         results: list[CommitResult] = []
-        if change := await self._commit_at_once(batch):
+        if change := await self._commit_at_once(keys, batch):
             results += [change] * len(batch.lessons)
         else:
-            for lesson, result in zip(batch.lessons, await self._commit_one_by_one(batch.lessons), strict=True):
+            answers = await self._commit_one_by_one(keys, batch.lessons)
+            for lesson, result in zip(batch.lessons, answers, strict=True):
                 results.append(
-                    await self._recognize_removal(lesson, result) if isinstance(result, LedgerConflict) else result
+                    await self._recognize_removal(keys, lesson, result)
+                    if isinstance(result, LedgerConflict)
+                    else result
                 )
         await self._record(identity, list(zip(batch.lessons, results, strict=True)))
         try:
@@ -220,7 +223,7 @@ class CommitPoint:
         self._note_refusal(next((result for result in results if isinstance(result, StoreRefuses)), None))
         return results
 
-    async def _commit_at_once(self, batch: LessonBatch) -> bytes | None:
+    async def _commit_at_once(self, keys: ModelKeys, batch: LessonBatch) -> bytes | None:
         """Commit several lessons in one step, and return its change; None where each has to be committed alone.
 
         Each has to be where the ledger holds another entry than expected of some message, and where Redis refuses
@@ -230,22 +233,22 @@ class CommitPoint:
             return None
         with store_errors():
             try:
-                reply = await self._commit_batch(batch)
+                reply = await self._commit_batch(keys, batch)
             except ResponseError:
                 return None
         return reply if isinstance(reply, bytes) and is_stream_id(reply) else None
 
-    async def _commit_batch(self, batch: LessonBatch, pipe: Pipeline | None = None) -> Any:
+    async def _commit_batch(self, keys: ModelKeys, batch: LessonBatch, pipe: Pipeline | None = None) -> Any:
         """Return the reply to the script; with ``pipe`` the script runs when that is executed."""
-        keys, arguments = batch.pack_keys(self.keys), batch.pack_arguments(self.retention)
-        return await self._learn_script(keys=keys, args=arguments, client=pipe)
+        arguments = batch.pack_arguments(self.retention)
+        return await self._learn_script(keys=batch.pack_keys(keys), args=arguments, client=pipe)
 
-    async def _commit_one_by_one(self, lessons: Sequence[LessonCommit]) -> list[CommitResult]:
+    async def _commit_one_by_one(self, keys: ModelKeys, lessons: Sequence[LessonCommit]) -> list[CommitResult]:
         """Commit each lesson by itself, all in one round trip."""
         with store_errors():
             async with self.client.pipeline(transaction=False) as pipe:
                 for lesson in lessons:
-                    await self._commit_batch(LessonBatch([lesson]), pipe)
+                    await self._commit_batch(keys, LessonBatch([lesson]), pipe)
                 replies = await pipe.execute(raise_on_error=False)
         return [
             store_error(reply) if isinstance(reply, RedisError) else _unpack_or_error(reply) for reply in replies
@@ -281,14 +284,16 @@ class CommitPoint:
             )
 
     async def _recognize_removal(
-        self, lesson: LessonCommit, answer: bytes | LedgerConflict
+        self, keys: ModelKeys, lesson: LessonCommit, answer: bytes | LedgerConflict
     ) -> bytes | LedgerConflict:
         """Return a change in place of the conflict of a removal that was carried out before, its reply lost.
 
         The ledger does not tell it from a removal by others, the history does. Nothing names its change: the last
         one comes no earlier.
         """
-        if isinstance(answer, bytes) or lesson.new or not await self.history.has_removal(lesson.attempt):
+        if isinstance(answer, bytes) or lesson.new:
+            return answer
+        if not await History(self.client, keys).has_removal(lesson.attempt):
             return answer
         return await self.last_change()
 

@@ -179,10 +179,12 @@ class Model(CommitPoint):
 
     async def counts(self) -> ClassCounts:
         """All counts of the model, with their totals; this takes some seconds for a million tokens."""
-        counts = ClassCounts()
+        await self._look_for_keys()
+        counts, keys = ClassCounts(), self.keys
         with store_errors():
-            await scan_counts(self.client, self.keys, counts)
-        counts.set_totals(await self.totals())
+            await scan_counts(self.client, keys, counts)
+            fields: Any = await self.client.hgetall(keys.totals)
+        counts.set_totals(totals_from_hash(fields))
         return counts
 
     async def first_scores(self) -> FirstScores:

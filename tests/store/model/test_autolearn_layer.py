@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -18,9 +19,11 @@ from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.lua import lua_script
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.autolearn_layer import AutolearnModel
+from nbstream.store.model.commit import CommitResult
 from nbstream.store.model.keys import AutolearnKeys
 from nbstream.store.model.ledger import LedgerConflict
 from nbstream.store.model.model import Model
+from nbstream.store.model.scripts import LessonBatch, LessonCommit
 from tests.store.algebra import NOTHING, stored, summed
 from tests.store.lessons import TOKENS, change, entry
 from tests.store.mirror.mirrors import running
@@ -121,14 +124,20 @@ async def test_a_mirror_of_an_empty_layer_follows_too(layer: AutolearnModel) -> 
             await until(lambda: mirror.totals == Totals())
 
 
+async def drop_and_be_killed(client: Redis) -> None:
+    """Begin the second epoch, and leave all that the first one has."""
+    old, new = AutolearnKeys("test", 0), AutolearnKeys("test", 1)
+    await client.register_script(lua_script("drop_epoch.lua"))(
+        keys=[old.epoch_key, old.sequence, old.changes, new.sequence], args=[0, 1, 60]
+    )
+
+
 async def test_a_drop_that_was_killed_is_a_drop_and_the_next_one_removes_what_it_left(
     client: Redis, layer: AutolearnModel
 ) -> None:
     await change(layer, "m1", entry("spam", TOKENS))
     old, new = AutolearnKeys("test", 0), AutolearnKeys("test", 1)
-    await client.register_script(lua_script("drop_epoch.lua"))(
-        keys=[old.epoch_key, old.sequence, old.changes, new.sequence], args=[0, 1, 60]
-    )
+    await drop_and_be_killed(client)
 
     assert await layer.entry("m1") is None
     assert await stored(layer) == NOTHING
@@ -199,6 +208,42 @@ async def test_a_lesson_in_a_dropped_epoch_changes_nothing_that_is_read(layer: A
     assert await stored(layer) == NOTHING
     assert await layer.drop_epoch() == Totals()
     assert [key for key in await names(layer.client, auto=True) if b"ledger" in key] == []
+
+
+async def commit_while_the_epoch_changes(layer: AutolearnModel, lessons: list[LessonCommit]) -> list[CommitResult]:
+    """Commit lessons in a dropped epoch, while another task of the process sees that it was dropped."""
+    await drop_and_be_killed(layer.client)
+    await layer.client.client_pause(10_000, all=False)  # writes wait
+    committing = asyncio.create_task(layer.commit_lessons(LessonBatch(lessons)))
+    await layer.totals()
+    await layer.client.client_unpause()
+    return await committing
+
+
+async def test_lessons_that_are_committed_while_another_task_sees_a_drop_stay_in_the_dropped_epoch(
+    layer: AutolearnModel,
+) -> None:
+    await change(layer, "m1", entry("spam", TOKENS))
+    lessons = [LessonCommit(message, None, entry("ham", TOKENS), NOTE) for message in ("m1", "m2")]
+
+    # The conflict of the first lesson makes them a step each.
+    conflict, _ = await commit_while_the_epoch_changes(layer, lessons)
+
+    assert isinstance(conflict, LedgerConflict)
+    assert await stored(layer) == NOTHING
+
+
+async def test_a_removal_with_a_lost_reply_is_recognized_while_another_task_sees_a_drop(
+    layer: AutolearnModel,
+) -> None:
+    await change(layer, "m1", entry("spam", TOKENS))
+    removal = LessonCommit("m1", await layer.entry("m1"), None, NOTE)
+    (removed,) = await layer.commit_lessons(LessonBatch([removal]))
+
+    (again,) = await commit_while_the_epoch_changes(layer, [removal])
+
+    assert isinstance(removed, bytes)
+    assert isinstance(again, bytes)
 
 
 async def test_disputed_messages_are_those_in_both_ledgers(people: Model, layer: AutolearnModel) -> None:
