@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -40,24 +41,24 @@ def lesson_status(daemon: DaemonProcess, number: int) -> int:
             return error.code
 
 
-@pytest.mark.parametrize(
-    ("behaviour", "workers"), [*((behaviour, 1) for behaviour in BREAKING), (Behaviour.RESET, 2)]
-)
+@pytest.mark.parametrize(("behaviours", "workers"), [(BREAKING, 1), ([Behaviour.RESET], 2)])
 def test_mail_goes_on_and_lessons_are_put_off_until_redis_is_back(
-    own_redis: RedisServer, tmp_path: Path, behaviour: Behaviour, workers: int
+    own_redis: RedisServer, tmp_path: Path, behaviours: Sequence[Behaviour], workers: int
 ) -> None:
     with Gate(own_redis.socket) as gate, DaemonProcess(write_settings(tmp_path, gate, workers)) as daemon:
-        assert lesson_status(daemon, 0) == 200
-        for number, passing in enumerate((0, 3, 6000)):  # bytes of replies
-            gate.behaviour, gate.passing = behaviour, passing
-            gate.cut()
-            connections = gate.connections
-            assert send(daemon, f"letter {number}").startswith("250 ")
-            assert lesson_status(daemon, 10 + number) in ({200, 503} if passing > 3 else {503})
-            wait_until(lambda connections=connections: gate.connections > connections + 5)
-        gate.behaviour = Behaviour.PASS
-        wait_until(lambda: lesson_status(daemon, 1) == 200)
-        wait_until(lambda: daemon.get("/readyz") == WELL)
+        for behaviour in behaviours:
+            assert lesson_status(daemon, 0) == 200
+            for number, passing in enumerate((0, 3, 6000)):  # bytes of replies
+                gate.behaviour, gate.passing = behaviour, passing
+                gate.cut()
+                connections = gate.connections
+                assert send(daemon, f"letter {number}").startswith("250 "), behaviour
+                status = lesson_status(daemon, 10 + number)
+                assert status in ({200, 503} if passing > 3 else {503}), behaviour
+                wait_until(lambda connections=connections: gate.connections > connections + 5)
+            gate.behaviour = Behaviour.PASS
+            wait_until(lambda: lesson_status(daemon, 1) == 200)
+            wait_until(lambda: daemon.get("/readyz") == WELL)
         assert not [event for event in daemon.events if event.get("event", "").startswith("the background work")]
         assert daemon.stop() == 0
 
