@@ -18,7 +18,7 @@ from nbstream.tokens.tokenizer import Tokenizer, Tokens
 MAX_ON_LOOP = 256 * 1024
 """How many bytes of a message may be rewritten, decoded or tokenized on the thread of the event loop."""
 
-LARGEST = 8 << 20
+LARGEST = 6 << 20
 """The largest message of the listeners in these tests: well beyond what is read of it."""
 
 HOSTILE: dict[str, bytes] = {
