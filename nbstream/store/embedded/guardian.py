@@ -19,10 +19,18 @@ import signal
 import subprocess
 import sys
 import threading
+from functools import partial
 
 STOP_SECONDS = 10  # from SIGTERM to SIGKILL; every acknowledged write is on disk before its answer
 _SERVER_LOCK = 0  # the standard input
 _PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+def end_with(guardian: int) -> None:
+    """Have the kernel stop this process, the server to be, when its parent, the guardian, ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+    if os.getppid() != guardian:  # it was killed before that, and the kernel will not signal its end
+        os._exit(1)
 
 
 def stop_when_unused(users: int) -> None:
@@ -37,10 +45,9 @@ def main(users_path: str, folder: str, *command: str) -> int:
     os.closerange(3, 1 + max(map(int, inherited)))  # locks and pipes of the starter must not stay open here
     os.chdir(folder)
     os.umask(0o077)
-    libc = ctypes.CDLL(None)
     server = subprocess.Popen(  # noqa: S603 - no shell: the arguments are fixed by the starter
         command,
-        preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0),  # noqa: PLW1509 - no threads yet
+        preexec_fn=partial(end_with, os.getpid()),  # noqa: PLW1509 - no threads yet
     )
 
     def stop(*_: object) -> None:

@@ -10,6 +10,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,7 @@ from redis.asyncio import Redis
 import nbstream
 from nbstream.errors import CannotStart, ConfigError, StoreIncompatible, StoreUnavailable
 from nbstream.server.smtp_replies import error_reply
+from nbstream.store.embedded.guardian import end_with
 from nbstream.store.embedded.locks import daemon_pid, lock_daemon
 from nbstream.store.embedded.server import LOG_BYTES, EmbeddedRedis, send_command
 from nbstream.store.embedded.server_programs import (
@@ -283,6 +287,11 @@ async def test_a_killed_guardian_leaves_no_orphan(new_user: NewUser, state_dir: 
     await wait_for_end(server)
     await embedded.ensure_running()
     assert await get(address, "key") == b"value"
+
+
+def test_a_guardian_that_is_killed_before_its_server_has_begun_leaves_no_orphan() -> None:
+    with ProcessPoolExecutor(1, get_context("fork")) as processes, pytest.raises(BrokenProcessPool):
+        processes.submit(end_with, os.getppid()).result(timeout=30)
 
 
 async def test_a_server_starts_only_after_the_end_of_its_predecessor(new_user: NewUser, state_dir: Path) -> None:
