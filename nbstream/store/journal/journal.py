@@ -97,7 +97,7 @@ class Journal:
     def segments(self) -> list[int]:
         """Return the numbers of the segments that are there, in order; none where there is no folder."""
         try:
-            names = [path.name for path in self.folder.iterdir()]
+            names = os.listdir(self.folder)  # noqa: PTH208 - each append asks; iterdir takes twice the time
         except FileNotFoundError:
             return []
         return sorted(int(match[1]) for match in map(self._name.fullmatch, names) if match)

@@ -38,6 +38,7 @@ class JournalWriter:
     """Appends to a journal; not to be called by several threads at once.
 
     All segments together have at most ``max_bytes``; one has ``segment_bytes`` and what is appended at a time.
+    Where the oldest are given up, that is done when a new one is begun.
     """
 
     def __init__(self, journal: Journal, max_bytes: int, segment_bytes: int = SEGMENT_BYTES) -> None:
@@ -60,7 +61,8 @@ class JournalWriter:
         # what the others have written before it along.
         with self._journal.locked():
             numbers = self._journal.segments()
-            self._make_room(numbers, len(data))
+            if self._journal.kind.kept_seconds is None:
+                self._check_room(numbers, len(data))
             descriptor = self._open_last_segment(numbers)
             self._write(descriptor, data)
         if self._journal.kind.is_synced:
@@ -76,20 +78,25 @@ class JournalWriter:
             os.close(self._descriptor)
         self._descriptor, self._number = None, -1
 
-    def _make_room(self, numbers: Sequence[int], added: int) -> None:
-        """Give up the oldest segments where that is permitted. Raises ``OSError`` where there is no room."""
-        kept_seconds = self._journal.kind.kept_seconds
-        used = added
+    def _check_room(self, numbers: Sequence[int], added: int) -> None:
+        """Raise ``OSError`` where so many more bytes have no room."""
+        used = 0
+        for number in numbers:
+            with suppress(FileNotFoundError):  # it was read, and just removed
+                used += self._journal.path(number).stat().st_size
+        if used + added > self._max_bytes:
+            raise OSError(errno.ENOSPC, f"the {self._journal.folder.name} is full, it has {used} bytes")
+
+    def _give_up_oldest(self, numbers: Sequence[int], kept_seconds: float) -> None:
+        """Remove the segments that are too old, and the oldest ones, so that one more has room."""
+        oldest, used = time.time() - kept_seconds, self._segment_bytes
         for number in reversed(numbers):
             path = self._journal.path(number)
             with suppress(FileNotFoundError):  # it was read, and just removed
                 status = path.stat()
                 used += status.st_size
-                is_too_old = kept_seconds is not None and status.st_mtime < time.time() - kept_seconds
-                if is_too_old or (kept_seconds is not None and used > self._max_bytes):
+                if status.st_mtime < oldest or used > self._max_bytes:
                     path.unlink()
-        if kept_seconds is None and used > self._max_bytes:
-            raise OSError(errno.ENOSPC, f"the {self._journal.folder.name} is full, it has {used - added} bytes")
 
     def _open_last_segment(self, numbers: Sequence[int]) -> int:
         """Return the descriptor of the segment to append to, whose end is ``_end`` then."""
@@ -105,6 +112,8 @@ class JournalWriter:
                 if os.pread(self._descriptor, len(first_line), 0) == first_line:
                     self._end = len(first_line)
         if self._descriptor is None or self._was_not_synced or not self._can_grow(self._descriptor):
+            if self._journal.kind.kept_seconds is not None:
+                self._give_up_oldest(numbers, self._journal.kind.kept_seconds)
             return self._create_segment(last + 1)
         return self._descriptor
 
