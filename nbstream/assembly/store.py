@@ -19,7 +19,7 @@ from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.mirror.shared_counts import NoSharedMemory, SharedCounts
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.commit import ReplicaWaitOptions
-from nbstream.store.model.lesson_journal import FOLDER, LessonJournal
+from nbstream.store.model.lesson_journal import COMMANDS_FOLDER, FOLDER, LessonJournal
 from nbstream.store.model.model import Model, temporary_model, temporary_name
 from nbstream.store.recent.checked_messages import RecentMessages
 from nbstream.store.recent.row_search import RowSearch
@@ -74,13 +74,14 @@ class RedisClients:
 
 @asynccontextmanager
 async def open_redis(
-    settings: Settings, report_loss: Callable[[str], object] = lambda _: None
+    settings: Settings, report_loss: Callable[[str], object] = lambda _: None, *, is_daemon: bool = False
 ) -> AsyncIterator[RedisClients]:
     """Open two clients and join the users of the embedded server; all of that is given back at the end.
 
     ``report_loss`` is called with the reason each time that all connections are dropped, because another server
-    answers or the server is not the primary any more. No server is contacted or started here. Raises
-    ``ConfigError`` for a state folder that cannot be used.
+    answers or the server is not the primary any more. ``is_daemon`` says that this process is one of the daemon,
+    and no command. No server is contacted or started here. Raises ``ConfigError`` for a state folder that cannot
+    be used.
     """
     async with AsyncExitStack() as stack:
         embedded, journal, options = None, None, connection_options(settings)
@@ -89,7 +90,8 @@ async def open_redis(
             stack.push_async_callback(embedded.release)
             options = replace(options, server=f"unix://{quote(await embedded.join())}")
         else:
-            journal = LessonJournal(settings.state_dir / FOLDER)
+            folder = settings.state_dir / FOLDER
+            journal = LessonJournal(folder if is_daemon else folder / COMMANDS_FOLDER)
             stack.push_async_callback(journal.close)
         primary = connection.open_primary(options, report_loss)
         client = connection.open_client(options, primary=primary)

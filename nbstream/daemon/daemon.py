@@ -201,7 +201,7 @@ class SingleProcess:
 
     async def run(self, on_ready: Callable[[], object]) -> None:
         """Serve until ``stop``, then drain."""
-        async with open_redis(self._settings, self._metrics.store.primary_lost) as clients:
+        async with open_redis(self._settings, self._metrics.store.primary_lost, is_daemon=True) as clients:
             try:
                 await self._server.run(clients, self._open_sockets, on_ready)
             finally:

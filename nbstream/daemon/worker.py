@@ -86,7 +86,7 @@ async def _run_server(channel: Channel, first: ChannelMessage) -> None:
     }
     following = asyncio.create_task(_follow_supervisor(channel, server, metrics), name="supervisor")
     try:
-        async with open_redis(settings, metrics.store.primary_lost) as clients:
+        async with open_redis(settings, metrics.store.primary_lost, is_daemon=True) as clients:
             await server.run(clients, lambda: sockets, lambda: channel.send_soon({"ready": server.is_loaded}))
     finally:
         close_sockets(sockets)

@@ -6,8 +6,9 @@ journal is not synced: it survives the end of every process, but not the end of 
 people's mail, as the ledger does.
 
 A lesson is kept until ``recovery`` has compared it with Redis, and while Redis or a replica is away. Where nobody
-does that, as without a daemon, it is kept for ``_ABANDONED_SECONDS``. All lessons together have at most
-``MAX_BYTES``, some 32,000 lessons of 450 tokens; of more the newest are kept.
+does that, as without a daemon, it is kept for ``_ABANDONED_SECONDS``. The lessons of the daemon have at most
+``MAX_BYTES``, some 32,000 lessons of 450 tokens; of more the newest are kept. Those of commands are a journal of
+their own, with the same bound: however much a command learns, what people have taught the daemon stays.
 
 Version 0.7 wrote the same frames into files of each process; ``take_over`` puts them into the journal.
 """
@@ -37,7 +38,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 FOLDER = "acknowledged"
-"""The name of the folder in ``state_dir``."""
+"""The name of the folder in ``state_dir`` for the lessons of the daemon."""
+
+COMMANDS_FOLDER = "commands"
+"""The name of the folder in that one for the lessons of commands."""
 
 KEPT_SECONDS = 900.0
 """How long a lesson is kept at least, unless there are too many: a replica may be promoted some minutes later."""

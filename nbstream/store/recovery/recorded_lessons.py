@@ -7,11 +7,13 @@ import logging
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nbstream.errors import StoreIncompatible
 from nbstream.store.model.history import id_milliseconds, is_stream_id
 from nbstream.store.model.lesson_journal import (
+    COMMANDS_FOLDER,
     KEPT_SECONDS,
     AcknowledgedLesson,
     former_files,
@@ -23,14 +25,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from nbstream.store.journal.journal import Place, Position
+    from nbstream.store.journal.journal import Journal, Place, Position
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedLesson:
-    """A recorded lesson without its tokens, and its place in the journal.
+    """A recorded lesson without its tokens, and its place in its journal.
 
     ``identity`` is that of the model. ``change`` is the stream id of the change that people made, also where the
     lesson was taught again since.
@@ -45,10 +47,11 @@ class RecordedLesson:
     version: str
     label: str
     made_at: float
+    journal: Journal
     place: Place
 
     @classmethod
-    def from_lesson(cls, lesson: AcknowledgedLesson, place: Place) -> RecordedLesson:
+    def from_lesson(cls, lesson: AcknowledgedLesson, journal: Journal, place: Place) -> RecordedLesson:
         """What is to be known of ``lesson``.
 
         Raises ``StoreIncompatible`` where its note cannot be read, and ``ValueError`` for a change that is none.
@@ -60,7 +63,7 @@ class RecordedLesson:
             raise ValueError(f"{change!r:.60} is the id of no change")
         versions = lesson.former_version, version
         made_at = lesson.note.made_at
-        return cls(lesson.identity, change, lesson.message_key, *versions, label, made_at, place)
+        return cls(lesson.identity, change, lesson.message_key, *versions, label, made_at, journal, place)
 
     @property
     def milliseconds(self) -> int:
@@ -79,17 +82,20 @@ class RecordedLesson:
 
 
 class LessonReader:
-    """Reads the journal of lessons in ``folder``; not to be called by several threads at once."""
+    """Reads the lessons of the daemon in ``folder``, and those of commands below it.
+
+    Not to be called by several threads at once.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._journal = lesson_files(folder)
+        self._journals = [lesson_files(folder), lesson_files(folder / COMMANDS_FOLDER)]
         self._unreadable: set[Path] = set()
         self.start_again()
 
     def start_again(self) -> None:
         """Read all lessons once more."""
-        self._position = self._journal.first_position()
+        self._positions = {journal: journal.first_position() for journal in self._journals}
         self._again: list[RecordedLesson] = []
 
     def read_again(self, lesson: RecordedLesson) -> None:
@@ -101,49 +107,53 @@ class LessonReader:
 
         What cannot be read is logged once, and left out.
         """
-        lessons, self._again = self._again, []
-        try:
-            self._take_over_former_files()
-            segments = self._journal.segments()
-            lessons = [lesson for lesson in lessons if lesson.place.start.segment in segments]
-            for start in self._journal.starts(self._position):
-                lessons += self._read_segment(start, model)
-        except OSError as error:
-            self._log_unreadable(self._folder, error)
+        again, self._again = self._again, []
+        lessons = [lesson for lesson in again if lesson.journal.path(lesson.place.start.segment).exists()]
+        self._take_over_former_files()
+        for journal in self._journals:
+            try:
+                for start in journal.starts(self._positions[journal]):
+                    lessons += self._read_segment(journal, start, model)
+            except OSError as error:
+                self._log_unreadable(journal.folder, error)
         return lessons
 
     def read_lesson(self, lesson: RecordedLesson) -> AcknowledgedLesson | None:
         """The whole of a lesson; None where its segment was removed meanwhile."""
         try:
-            return self._lesson_at(lesson.place)
+            return _lesson_at(lesson.journal, lesson.place)
         except (OSError, ValueError):
             return None
 
     def remove_compared(self) -> None:
         """Remove the segments that were not changed for ``KEPT_SECONDS``, since their lessons were compared."""
-        journal, oldest = self._journal, time.time() - KEPT_SECONDS
-        with suppress(OSError), journal.locked():  # read_next says that the folder cannot be used
-            segments = journal.segments()
-            old = list(itertools.takewhile(lambda number: journal.path(number).stat().st_mtime < oldest, segments))
-            if old:
-                journal.remove_before(journal.first_position(old[-1] + 1))
+        for journal in self._journals:
+            with suppress(OSError), journal.locked():  # read_next says that the folder cannot be used
+                old = list(itertools.takewhile(partial(_is_old, journal), journal.segments()))
+                if old:
+                    journal.remove_before(journal.first_position(old[-1] + 1))
 
     def _take_over_former_files(self) -> None:
-        for path in former_files(self._folder):
+        try:
+            paths = former_files(self._folder)
+        except OSError as error:
+            self._log_unreadable(self._folder, error)
+            return
+        for path in paths:
             try:
                 take_over(path)
             except OSError as error:
                 self._log_unreadable(path, error)
 
-    def _read_segment(self, start: Position, model: str) -> Iterator[RecordedLesson]:
-        path = self._journal.path(start.segment)
+    def _read_segment(self, journal: Journal, start: Position, model: str) -> Iterator[RecordedLesson]:
+        path = journal.path(start.segment)
         try:
-            for place in self._journal.places(start):
-                self._position = place.end
+            for place in journal.places(start):
+                self._positions[journal] = place.end
                 try:
-                    lesson = self._lesson_at(place)
+                    lesson = _lesson_at(journal, place)
                     if lesson.model == model:
-                        yield RecordedLesson.from_lesson(lesson, place)
+                        yield RecordedLesson.from_lesson(lesson, journal, place)
                 except (StoreIncompatible, ValueError) as error:
                     self._log_unreadable(path, error)
         except FileNotFoundError:  # a writer needed the room
@@ -151,15 +161,20 @@ class LessonReader:
         except OSError as error:
             self._log_unreadable(path, error)
 
-    def _lesson_at(self, place: Place) -> AcknowledgedLesson:
-        """The lesson at that place. Raises ``OSError``, and ``ValueError`` where there is none."""
-        record = self._journal.read(place)
-        if record is None:
-            raise ValueError(f"damaged after {place.start.offset} bytes")
-        return AcknowledgedLesson.unpack(record)
-
     def _log_unreadable(self, path: Path, problem: Exception) -> None:
         """Log a file that cannot be read, once."""
         if path not in self._unreadable:
             _log.warning("acknowledged lessons in %s cannot be read: %s", path, problem)
         self._unreadable.add(path)
+
+
+def _is_old(journal: Journal, segment: int) -> bool:
+    return journal.path(segment).stat().st_mtime < time.time() - KEPT_SECONDS
+
+
+def _lesson_at(journal: Journal, place: Place) -> AcknowledgedLesson:
+    """The lesson at that place. Raises ``OSError``, and ``ValueError`` where there is none."""
+    record = journal.read(place)
+    if record is None:
+        raise ValueError(f"damaged after {place.start.offset} bytes")
+    return AcknowledgedLesson.unpack(record)

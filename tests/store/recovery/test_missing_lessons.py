@@ -5,18 +5,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from nbstream.store.journal.journal import Place, Position
 from nbstream.store.model.history import HistoryStep
-from nbstream.store.model.lesson_journal import UNKNOWN_VERSION
+from nbstream.store.model.lesson_journal import UNKNOWN_VERSION, lesson_files
 from nbstream.store.recovery.missing_lessons import LessonFate, fates
 from nbstream.store.recovery.recorded_lessons import RecordedLesson
 
 
 def lesson(milliseconds: int, former_version: str, version: str) -> RecordedLesson:
-    place = Place(Position(0, 0), Position(0, 1))
-    return RecordedLesson("id", b"%d-0" % milliseconds, "m", former_version, version, "spam", 0.0, place)
+    place = lesson_files(Path("nowhere")), Place(Position(0, 0), Position(0, 1))
+    return RecordedLesson("id", b"%d-0" % milliseconds, "m", former_version, version, "spam", 0.0, *place)
 
 
 def step(milliseconds: int, former_version: str, version: str, repeats: bytes = b"") -> HistoryStep:

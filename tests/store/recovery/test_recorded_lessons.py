@@ -10,10 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
+from nbstream.assembly.store import open_redis
+from nbstream.config import Settings
+from nbstream.store.journal import writer as journal_writer
 from nbstream.store.journal.frames import pack_frame
+from nbstream.store.model import lesson_journal
 from nbstream.store.model.lesson_journal import KEPT_SECONDS, AcknowledgedLesson, LessonJournal
 from nbstream.store.recovery.recorded_lessons import LessonReader
+from nbstream.store.settings import RedisSettings
 from tests.store.acknowledged_lessons import acknowledged, lesson_segments, recorded_keys
 
 RELEASED = Path(__file__).parents[1] / "released" / "0.7.0-state" / "acknowledged"
@@ -45,6 +51,24 @@ async def test_a_reader_reads_each_lesson_once_while_it_is_written(journal: Less
         assert keys(reader) == [f"m{number}"]
     reader.start_again()
     assert len(keys(reader)) == 5
+
+
+async def test_however_much_a_command_learns_the_lessons_of_the_daemon_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lesson_journal, "MAX_BYTES", 1)
+    monkeypatch.setattr(journal_writer, "SEGMENT_SECONDS", -1)  # each lesson has a segment
+    settings = Settings(state_dir=tmp_path, redis=RedisSettings(url=SecretStr("redis://127.0.0.1:1")))
+    async with open_redis(settings, is_daemon=True) as daemon, open_redis(settings) as command:
+        assert daemon.journal
+        assert command.journal
+        await daemon.journal.record([acknowledged(1)])
+        for number in (2, 3):
+            await command.journal.record([acknowledged(number)])
+
+    reader = LessonReader(tmp_path / "acknowledged")
+    assert keys(reader) == ["m1", "m3"]
+    assert keys(reader) == []
 
 
 async def test_each_lesson_can_be_read_again_by_its_place(journal: LessonJournal) -> None:
