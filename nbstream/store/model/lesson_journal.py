@@ -54,6 +54,7 @@ _ABANDONED_SECONDS = 86_400.0
 _KIND = JournalKind("lessons", b"nbstream lessons 2\n", is_synced=False, kept_seconds=_ABANDONED_SECONDS)
 
 _WRITE_SECONDS = 1.0
+_TOO_SLOW = "the disk is too slow"
 _MAX_WAITING_BYTES = 4 << 20  # about 3,000 lessons that wait for the disk
 
 _RECORD_VERSION = b"1"
@@ -145,7 +146,7 @@ class LessonJournal:
         records = [lesson.pack() for lesson in lessons]
         size = sum(len(string) for record in records for string in record)
         if self._waiting_bytes + size > _MAX_WAITING_BYTES:
-            self._note_failure(len(lessons), "the disk is too slow")
+            self._note_failure(len(lessons), _TOO_SLOW)
             return
         self._waiting_bytes += size
         writing = self._group_commit.begin(records)
@@ -161,8 +162,9 @@ class LessonJournal:
     def _note_end(self, lessons: int, size: int, writing: asyncio.Future[None]) -> None:
         self._waiting_bytes -= size
         self._is_slow = False
-        error = None if writing.cancelled() else writing.exception()
-        if error:
+        if writing.cancelled():  # this process ends
+            self._note_failure(lessons, _TOO_SLOW)
+        elif error := writing.exception():
             self._note_failure(lessons, str(error))
         elif self._is_failing:
             self._is_failing = False

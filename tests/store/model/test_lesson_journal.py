@@ -145,9 +145,8 @@ async def test_what_cannot_be_written_leaves_no_files(
     assert recorded_keys(journal.folder) == ["m99"]
 
 
-async def test_a_disk_that_does_not_answer_holds_up_one_lesson_only(
-    journal: LessonJournal, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def slow_disk(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Have nothing written until the event is set, and no lesson wait for that."""
     monkeypatch.setattr(lesson_journal, "_WRITE_SECONDS", 0.05)
     answers, append = threading.Event(), JournalWriter.append
 
@@ -156,6 +155,27 @@ async def test_a_disk_that_does_not_answer_holds_up_one_lesson_only(
         append(writer, records)
 
     monkeypatch.setattr(JournalWriter, "append", append_when_it_answers)
+    return answers
+
+
+async def test_what_a_process_could_not_write_before_its_end_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_writer, "_CLOSE_SECONDS", 0.05)
+    answers, unrecorded = slow_disk(monkeypatch), list[int]()
+    journal = LessonJournal(tmp_path / "acknowledged")
+    journal.report_unrecorded_to(unrecorded.append)
+    for number in range(3):  # the first one is being written
+        await journal.record([acknowledged(number)])
+    await journal.close()
+    await until(lambda: len(unrecorded) == 2)
+    answers.set()
+
+
+async def test_a_disk_that_does_not_answer_holds_up_one_lesson_only(
+    journal: LessonJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = slow_disk(monkeypatch)
     unrecorded = list[int]()
     journal.report_unrecorded_to(unrecorded.append)
     size = sum(map(len, acknowledged().pack()))
