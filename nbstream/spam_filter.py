@@ -11,20 +11,23 @@
 
 Rules: this is the core of the daemon, so the same lessons give the same verdicts. Bytes are mail, as it came over
 the wire or lies in a file; a ``str`` is a text of any other kind. An object may be used by several threads: it has
-a thread of its own, in which one call is worked on after another. It does not survive ``os.fork``.
+a thread of its own, in which one call is worked on after another. That thread runs no code of the caller, and it
+does not survive ``os.fork``: the child makes an object of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
@@ -45,6 +48,11 @@ ProgramSettings: TypeAlias = "Mapping[str, object] | Path | None"
 ``{"verdict": {"spam": 0.98}}``, the path of a file, or None for the defaults."""
 
 _SOURCE = "python"
+_CLOSED = "this spam filter is closed"
+_PORTION_MESSAGES = (
+    1024  # that are learned in one step: some batches, of which one is read while another is written
+)
+_PORTION_SIZE = 32 << 20
 _Result = TypeVar("_Result")
 
 
@@ -113,10 +121,13 @@ class _Parts:
         message = self.message(content, taught=True)
         return _lesson_result(await self.filter.learn(message, label, _SOURCE, actor, insistence))
 
-    async def learn_many(self, contents: Iterable[bytes | str], label: Label, actor: str) -> int:
+    async def learn_many(self, contents: Sequence[bytes | str], label: Label, actor: str) -> int:
+        from nbstream.bayes.counts import CLASSES  # noqa: PLC0415 - see above
         from nbstream.filter import LessonOutcome  # noqa: PLC0415 - see above
         from nbstream.policy.lesson_source import LessonSource  # noqa: PLC0415 - see above
 
+        if label not in CLASSES:
+            raise ValueError(f"label {label!r} is none of {', '.join(CLASSES)}")
         changed = 0
 
         def count(lesson: Lesson | StoreIncompatible) -> None:
@@ -148,6 +159,9 @@ class _FilterThread:
         self._parts: asyncio.Future[_Parts] = self._loop.create_future()
         self._closing = asyncio.Event()
         self._is_open = True
+        self._calls: set[asyncio.Task[object]] = set()
+        # What is submitted under it comes before the end. A finalizer may close amidst it: hence an RLock.
+        self._lock = threading.RLock()
         self._thread = threading.Thread(target=self._run, name="nbstream", daemon=True)
         self._thread.start()
 
@@ -160,6 +174,7 @@ class _FilterThread:
             async with self._open_parts() as parts:
                 self._parts.set_result(parts)
                 await self._closing.wait()
+                await self._end_calls()
         except Exception as error:
             if self._parts.done():
                 raise
@@ -167,21 +182,48 @@ class _FilterThread:
             self._parts.exception()  # it is raised where somebody waits for the parts
             await self._closing.wait()
 
+    async def _end_calls(self) -> None:
+        for call in self._calls:
+            call.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
+
     def submit(self, work: Callable[[_Parts], Awaitable[_Result]]) -> Future[_Result]:
-        """Start ``work`` in the thread. Raises ``ValueError`` after ``close``."""
-        if not self._is_open:
-            raise ValueError("this spam filter is closed")
+        """Start ``work`` in the thread; where ``close`` cuts it short, it ends with ``ValueError``.
+
+        Raises ``ValueError`` after ``close``, and ``RuntimeError`` where the thread could never do it.
+        """
+        if threading.current_thread() is self._thread or sys.is_finalizing():
+            raise RuntimeError("a spam filter cannot be used by a finalizer (__del__)")
+        if self._is_open and not self._thread.is_alive():
+            raise RuntimeError("this spam filter was opened before os.fork: open one in this process")
 
         async def working() -> _Result:
-            return await work(await asyncio.shield(self._parts))
+            call = asyncio.current_task()
+            assert call is not None
+            self._calls.add(call)
+            try:
+                return await work(await asyncio.shield(self._parts))
+            except asyncio.CancelledError:
+                if self._closing.is_set():
+                    raise ValueError(_CLOSED) from None
+                raise
+            finally:
+                self._calls.discard(call)
 
-        return asyncio.run_coroutine_threadsafe(working(), self._loop)
+        with self._lock:
+            if not self._is_open:
+                raise ValueError(_CLOSED)
+            return asyncio.run_coroutine_threadsafe(working(), self._loop)
 
     def close(self) -> None:
-        """End the thread once it has closed the model; work that was not finished is cancelled."""
-        if self._is_open:
-            self._is_open = False
-            self._loop.call_soon_threadsafe(self._closing.set)
+        """End the thread once it has closed the model; calls that were not finished end with ``ValueError``."""
+        if not self._thread.is_alive():  # after os.fork too
+            return
+        with self._lock:
+            if self._is_open:
+                self._is_open = False
+                self._loop.call_soon_threadsafe(self._closing.set)
+        if threading.current_thread() is not self._thread and not sys.is_finalizing():
             self._thread.join()
 
 
@@ -248,11 +290,15 @@ class SpamFilter:
     def learn_many(self, contents: Iterable[bytes | str], label: Label, *, actor: str = "") -> int:
         """Learn that all of these messages are ``label``, many times as fast as one by one.
 
-        Returns how many of them are new or had the other label. ``contents`` is read in the thread of the filter,
-        as the messages are learned. If an error ends it, some messages are learned, each as a whole; all of them
-        may be learned again.
+        Returns how many of them are new or had the other label. ``contents`` is read in the caller's thread, and
+        may use this object. If an error ends it, some messages are learned, each as a whole; all of them may be
+        learned again. Raises ``ValueError`` for another label.
         """
-        return self._thread.submit(lambda parts: parts.learn_many(contents, label, actor)).result()
+        changed = 0
+        for some in _portions(contents):
+            learn = partial(_Parts.learn_many, contents=some, label=label, actor=actor)
+            changed += self._thread.submit(learn).result()
+        return changed
 
     def unlearn(self, content: bytes | str, *, actor: str = "") -> LessonResult:
         """Take back exactly what was learned of a message."""
@@ -263,7 +309,7 @@ class SpamFilter:
         return self._thread.submit(_Parts.learned).result()
 
     def close(self) -> None:
-        """Close the model. It may be called again."""
+        """Close the model. It may be called again. Calls of other threads end with ``ValueError``."""
         self._thread.close()
 
     def __enter__(self) -> Self:
@@ -314,8 +360,12 @@ class AsyncSpamFilter:
         return await self._submit(lambda parts: parts.learn(content, label, actor, insist=insist))
 
     async def learn_many(self, contents: Iterable[bytes | str], label: Label, *, actor: str = "") -> int:
-        """Learn that all of these messages are ``label``; see ``SpamFilter.learn_many``."""
-        return await self._submit(lambda parts: parts.learn_many(contents, label, actor))
+        """Learn that all of these messages are ``label``; see ``SpamFilter.learn_many``.
+
+        ``contents`` is read in another thread. A call that is cancelled goes on.
+        """
+        spam_filter = self._open_filter()
+        return await asyncio.to_thread(spam_filter.learn_many, contents, label, actor=actor)
 
     async def unlearn(self, content: bytes | str, *, actor: str = "") -> LessonResult:
         """Take back exactly what was learned of a message."""
@@ -326,9 +376,12 @@ class AsyncSpamFilter:
         return await self._submit(_Parts.learned)
 
     async def _submit(self, work: Callable[[_Parts], Awaitable[_Result]]) -> _Result:
+        return await asyncio.wrap_future(self._open_filter()._thread.submit(work))
+
+    def _open_filter(self) -> SpamFilter:
         if self._filter is None:
             raise ValueError("this spam filter is not open: use it in `async with`")
-        return await asyncio.wrap_future(self._filter._thread.submit(work))
+        return self._filter
 
     async def __aenter__(self) -> Self:
         """Open the model, and return this filter."""
@@ -341,6 +394,22 @@ class AsyncSpamFilter:
         """Close the model."""
         if self._filter:
             await asyncio.to_thread(self._filter.close)
+
+
+def _portions(contents: Iterable[bytes | str]) -> Iterator[list[bytes | str]]:
+    """Yield the messages in lists, which are bounded in number and size."""
+    if isinstance(contents, bytes | str):
+        raise TypeError("learn_many takes several messages; learn takes one")
+    portion: list[bytes | str] = []
+    size = 0
+    for content in contents:
+        portion.append(content)
+        size += len(content)
+        if len(portion) >= _PORTION_MESSAGES or size >= _PORTION_SIZE:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
 
 
 async def _nothing(_: _Parts) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +18,7 @@ import nbstream
 from nbstream import AsyncSpamFilter, CheckResult, SpamFilter
 from nbstream.errors import ConfigError, StoreIncompatible, StoreUnavailable
 from tests.conftest import RedisServer
+from tests.waiting import DEADLINE_SECONDS
 
 SETTINGS = {"model": {"min_learned": {"spam": 3, "ham": 3}}}
 KINDS = ("file", "memory", "redis")
@@ -124,6 +127,45 @@ def test_many_messages_are_learned_as_if_one_by_one(open_filter: Open, kind: str
             assert spam_filter.unlearn(spam(n)).outcome == "unlearned"
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_messages_to_learn_are_read_in_the_thread_of_the_caller(open_filter: Open, kind: str) -> None:
+    threads = set()
+
+    def messages() -> Iterator[bytes]:
+        for n in range(3):
+            threads.add(threading.current_thread())
+            assert spam_filter.check(spam(n)).verdict == "unsure"
+            yield spam(n)
+
+    with open_filter(kind) as spam_filter:
+        assert spam_filter.learn_many(messages(), "spam") == 3
+
+    assert threads == {threading.current_thread()}
+
+
+@pytest.mark.parametrize("error", [KeyError("of the caller"), KeyboardInterrupt(), SystemExit(3), GeneratorExit()])
+def test_an_error_while_the_messages_are_read_is_raised_and_the_filter_works(error: BaseException) -> None:
+    def messages() -> Iterator[bytes]:
+        yield spam(1)
+        raise error
+
+    with SpamFilter.in_memory() as spam_filter:
+        with pytest.raises(type(error)):
+            spam_filter.learn_many(messages(), "spam")
+
+        assert spam_filter.learn_many([spam(1), spam(2)], "spam") == 2
+
+
+def test_many_messages_of_another_label_or_only_one_are_refused() -> None:
+    with SpamFilter.in_memory() as spam_filter:
+        for label in ("junk", "", None):
+            with pytest.raises(ValueError, match="is none of ham, spam"):
+                spam_filter.learn_many([spam(1)], label)  # type: ignore[arg-type]  # as above
+        for one in (spam(1), "a text"):
+            with pytest.raises(TypeError, match="learn takes one"):
+                spam_filter.learn_many(one, "spam")  # type: ignore[arg-type]  # a text is an iterable of texts
+
+
 def test_who_insists_is_believed_more(open_filter: Open) -> None:
     with open_filter("memory") as spam_filter:
         teach(spam_filter)
@@ -187,6 +229,84 @@ def test_a_closed_filter_says_it(open_filter: Open) -> None:
 
     with pytest.raises(ValueError, match="closed"):
         spam_filter.check(b"")
+
+
+def test_close_ends_the_calls_of_other_threads_and_loses_no_lesson_that_was_acknowledged(
+    open_filter: Open,
+) -> None:
+    spam_filter, learned = open_filter("file"), []
+
+    def learn_until_closed(thread: int) -> None:
+        for n in count(thread * 1_000_000):
+            spam_filter.learn(spam(n), "spam")
+            learned.append(n)
+
+    with ThreadPoolExecutor(20) as threads:
+        calls = [threads.submit(learn_until_closed, thread) for thread in range(20)]
+        while len(learned) < 10:
+            spam_filter.check(spam(1))
+        spam_filter.close()
+
+    assert {str(call.exception()) for call in calls} == {"this spam filter is closed"}
+    assert {type(call.exception()) for call in calls} == {ValueError}
+    with open_filter("file") as again:
+        assert all(again.learn(spam(n), "spam").outcome == "already" for n in learned)
+
+
+async def test_a_coroutine_whose_filter_is_closed_is_not_cancelled(tmp_path: Path) -> None:
+    async with AsyncSpamFilter.open(tmp_path / "mail.nbs") as spam_filter:
+        endless = asyncio.create_task(spam_filter.learn_many(map(spam, count()), "spam"))
+        while (await spam_filter.learned())["spam"] == 0:
+            pass
+
+    with pytest.raises(ValueError, match="this spam filter is closed"):
+        await endless
+
+
+PROGRAM_THAT_FORKS = """
+import os, sys
+from nbstream import SpamFilter
+with SpamFilter.open(sys.argv[1]) as spam_filter:
+    if os.fork() == 0:
+        try:
+            spam_filter.check(b"")
+        except RuntimeError as error:
+            print(error)
+    else:
+        os.wait()
+        print(spam_filter.check(b"").verdict)
+"""
+PROGRAM_WITH_A_FINALIZER = """
+import sys
+from nbstream import SpamFilter
+class Owner:
+    spam_filter = SpamFilter.open(sys.argv[1])
+    def __del__(self):
+        try:
+            self.spam_filter.check(b"")
+        except RuntimeError as error:
+            print(error)
+        self.spam_filter.close()
+        print("closed")
+owner = Owner()
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        (PROGRAM_THAT_FORKS, "this spam filter was opened before os.fork: open one in this process\nunsure\n"),
+        (PROGRAM_WITH_A_FINALIZER, "a spam filter cannot be used by a finalizer (__del__)\nclosed\n"),
+    ],
+)
+def test_where_the_thread_is_gone_a_call_is_an_error_and_waits_for_nothing(
+    tmp_path: Path, program: str, expected: str
+) -> None:
+    command = [sys.executable, "-c", program, str(tmp_path / "mail.nbs")]
+
+    printed = subprocess.run(command, check=True, timeout=DEADLINE_SECONDS, capture_output=True, text=True).stdout
+
+    assert printed == expected
 
 
 def test_what_cannot_be_opened_is_an_error_at_once(tmp_path: Path) -> None:
