@@ -6,7 +6,6 @@ of the file is shown as the file has it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -15,12 +14,11 @@ from pydantic import SecretStr
 
 from nbstream.delivery.settings import MaildirNextHopSetting
 from nbstream.settings.values import Section
+from nbstream.store.settings import url_with_hidden_password
 
 if TYPE_CHECKING:
     from nbstream.config.settings import Settings
     from nbstream.settings.document import Document, KeyPath
-
-_URL_PASSWORD = re.compile(r"(//[^:/@]*:)[^/]*@")
 
 
 def show_settings(settings: Settings, document: Document) -> str:
@@ -43,9 +41,11 @@ def _section_lines(section: Section, given: object, key: KeyPath, document: Docu
             yield f"{indent}{name}:"
             yield from _section_lines(value, values.get(name), path, document)
             continue
-        text = _given_text(values[name]) if name in values else _default_text(value)
-        if isinstance(value, SecretStr):
-            text = _URL_PASSWORD.sub(r"\1***@", text)
+        text = (
+            _given_text(values[name])
+            if name in values and not isinstance(value, SecretStr)
+            else _default_text(value)
+        )
         origin = ""
         if document is not None:
             origin = f"  # line {document.line_of(path)}" if name in values else "  # default"
@@ -59,14 +59,14 @@ def _is_written_as_text(section: Section, given: object) -> bool:
 
 def _given_text(value: object) -> str:
     text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True)
-    return text.removesuffix("...\n").strip()
+    return text.removesuffix("...\n").removesuffix("\n")
 
 
 def _default_text(value: object) -> str:
     if isinstance(value, MaildirNextHopSetting):
         return "maildir"
     if isinstance(value, SecretStr):
-        return _given_text(value.get_secret_value())
+        return _given_text(url_with_hidden_password(value))
     if isinstance(value, tuple):
         items = [
             item.model_dump(mode="json", exclude_defaults=True) if isinstance(item, Section) else str(item)

@@ -10,7 +10,7 @@ import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import SplitResult, parse_qs, parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qs, parse_qsl, unquote_plus, urlsplit
 
 from pydantic import BeforeValidator, Field, SecretStr, Strict, ValidationInfo, field_validator
 
@@ -34,6 +34,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ALLOWED_URL = "must be embedded, redis://HOST:PORT/DB, rediss://HOST:PORT/DB or unix:///PATH; DB is a number"
 _BOOLEANS = ("true", "false", "yes", "no", "1", "0")
 _CERTIFICATE_CHECKS = ("none", "optional", "required")
+_HIDDEN = "***"
 _OPTIONS = ("db", "username", "password", "protocol")
 _TLS_FILES = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile")
 _TLS_OPTIONS = (*_TLS_FILES, "ssl_cert_reqs", "ssl_check_hostname")
@@ -122,6 +123,23 @@ def redact_url(url: SecretStr) -> str:
         return text
     parts = urlsplit(text)
     return f"{parts.scheme}://{_host(parts)}{parts.path}"
+
+
+def url_with_hidden_password(url: SecretStr) -> str:
+    """Return the URL as it was written, with ``***`` in the place of its password."""
+    text = url.get_secret_value()
+    if not url_has_password(url):
+        return text
+    parts = urlsplit(text)
+    login, at, host = parts.netloc.rpartition("@")
+    user, colon, _ = login.partition(":")
+    options = [option.partition("=") for option in parts.query.split("&")]
+    query = "&".join(
+        f"{name}={_HIDDEN}" if unquote_plus(name) == "password" else f"{name}{equals}{value}"
+        for name, equals, value in options
+    )
+    shown_login = f"{user}{colon}{_HIDDEN if colon else ''}{at}"
+    return f"{parts.scheme}://{shown_login}{host}{parts.path}{'?' if query else ''}{query}"
 
 
 def _host(parts: SplitResult) -> str:

@@ -12,7 +12,7 @@ from nbstream.config.showing import show_defaults, show_settings
 from nbstream.settings.document import read_document
 
 ROOT = Path(__file__).parents[2]
-WITH_PASSWORD_FILES = {"compose", "redis"}
+WITH_PASSWORD_FILES = {"compose", "container", "redis"}
 EXAMPLES = sorted(
     [
         ROOT / "config/nbstream.yaml",
@@ -55,14 +55,37 @@ def test_each_value_says_where_it_comes_from(tmp_path: Path) -> None:
     assert "  days: 30  # default" in lines
 
 
-def test_no_password_is_shown(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("redis://user:very:secret@x@127.0.0.1:6379/0", "redis://user:***@127.0.0.1:6379/0"),
+        ("redis://user@x:secret@127.0.0.1", "redis://user@x:***@127.0.0.1"),
+        ("rediss://:secret@site.example/2", "rediss://:***@site.example/2"),
+        ("redis://site.example?db=1&password=secret", "redis://site.example?db=1&password=***"),
+        (
+            "unix:///run/redis.sock?p%61ssword=secret&protocol=3",
+            "unix:///run/redis.sock?p%61ssword=***&protocol=3",
+        ),
+        ("unix://user:secret@/run/redis.sock", "unix://user:***@/run/redis.sock"),
+    ],
+)
+def test_no_password_is_shown(tmp_path: Path, url: str, expected: str) -> None:
     file = tmp_path / "nbstream.yaml"
-    file.write_text("redis: {url: 'redis://user:very:secret@x@127.0.0.1:6379/0'}\n")
+    file.write_text(f"redis: {{url: '{url}'}}\n")
 
     text = shown(file)
 
     assert "secret" not in text
-    assert "url: redis://user:***@127.0.0.1:6379/0  # line 1" in text
+    assert f"url: {expected}  # line 1" in text
+
+
+def test_odd_characters_are_shown_as_they_are(tmp_path: Path) -> None:
+    file, again = tmp_path / "nbstream.yaml", tmp_path / "again.yaml"
+    for name in ("a # b", "a: b", "'", '"', "\u00a0", " x ", "- [x]", "\u2028", "\u00e9"):
+        file.write_text(yaml.safe_dump({"state_dir": f"{tmp_path}/{name}"}))
+        again.write_text(shown(file))
+
+        assert load_settings(again).state_dir == load_settings(file).state_dir
 
 
 def test_the_example_is_on_one_screen() -> None:
