@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import smtplib
 from email import message_from_bytes
 from email.message import Message
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 from redis import Redis
 
 from tests.conftest import RedisServer
-from tests.integration.daemon import DaemonProcess, command, wait_until
+from tests.integration.daemon import DaemonProcess, command, send, wait_until
 from tests.integration.test_replay import write_config
 from tests.letters import letters
 
@@ -28,22 +27,15 @@ def redis(own_redis: RedisServer) -> Any:
         yield client
 
 
-def send(daemon: DaemonProcess, raw: bytes, recipient: str) -> None:
-    host, _, port = daemon.address("smtp").partition(":")
-    with smtplib.SMTP(host, int(port), timeout=30) as client:
-        client.sendmail(READER, [recipient], raw.replace(b"\n", b"\r\n"))
-
-
 def taught(daemon: DaemonProcess) -> None:
-    for label, raw in letters(120):
-        send(daemon, raw, SPAM if label == "spam" else HAM)
+    send(daemon, [(SPAM if label == "spam" else HAM, raw) for label, raw in letters(120)])
 
 
 def delivered(daemon: DaemonProcess, raw: bytes) -> tuple[Message, str]:
     """A message as its reader has it, and its id."""
     folder = daemon.config.parent / "state" / "Maildir" / "new"
     before = set(folder.glob("*"))
-    send(daemon, raw, READER)
+    send(daemon, [(READER, raw)])
     (arrived,) = set(folder.glob("*")) - before
     message = message_from_bytes(arrived.read_bytes())
     found = re.search(r"id=([a-z2-7]{24})$", message["X-Nbstream"])
@@ -63,7 +55,7 @@ def test_the_header_and_the_command_tell_the_same_of_a_message_after_the_model_h
         taught(daemon)
         message, message_id = delivered(daemon, letter)
         wait_until(lambda: redis.exists(f"nbstream:{{default}}:checked:{message_id}"))
-        send(daemon, letter, SPAM)
+        send(daemon, [(SPAM, letter)])
         (tmp_path / "letter.eml").write_bytes(letter)
         words = ("explain", "-c", daemon.config, "--json", message_id, tmp_path / "letter.eml")
         by_id, by_path = (json.loads(line) for line in command(*words).stdout.splitlines())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import re
@@ -12,8 +11,10 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from redis import Redis
 
 from nbstream.cli.imap import folders
 from nbstream.cli.imap.folders import FolderRequest, read_folders
@@ -235,7 +236,9 @@ def test_the_next_run_goes_on_after_what_was_learned(
     raws = {uid: message("prize", uid) for uid in range(1, 601)}
 
     def learned() -> int:
-        return int(json.loads(command("status", "-c", config, "--json").stdout)["learned"]["spam"])
+        with Redis(unix_socket_path=str(shared_redis.socket)) as redis:
+            count: Any = redis.hget(f"nbstream:{{m{code}}}:totals", "messages:spam")
+            return int(count or 0)
 
     server = Server([*answers(raws, 2), ending])
     words = ("learn", "spam", "-c", config, "--password-file", password_file, "--imap")

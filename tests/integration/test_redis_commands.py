@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from nbstream.assembly.store import open_temporary_model
+from nbstream.cli.main import main
 from nbstream.config import load_settings
-from tests.integration.daemon import DaemonProcess, command, wait_until
+from tests.integration.daemon import DaemonProcess, wait_until
 from tests.integration.test_life import send
 from tests.redis_servers.cluster_set import ClusterSet
 from tests.redis_servers.sentinel_set import SERVICE, SentinelSet
@@ -71,13 +71,15 @@ def letters(folder: Path, label: str, count: int) -> Path:
     return target
 
 
-def succeed(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    result = command(*words)
-    assert result.returncode == 0, result.stderr
-    return result
+def test_every_command_that_uses_redis_works(
+    servers: Servers, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def succeed(*words: str | Path) -> str:
+        """Run a command in this process; what it prints."""
+        code, printed = main(list(map(str, words))), capsys.readouterr()
+        assert code == 0, printed.err
+        return printed.out
 
-
-def test_every_command_that_uses_redis_works(servers: Servers, tmp_path: Path) -> None:
     config = configure(tmp_path, servers.setting)
     spam, ham = letters(tmp_path, "spam", 20), letters(tmp_path, "ham", 20)
     succeed("config", "check", config)
@@ -85,11 +87,10 @@ def test_every_command_that_uses_redis_works(servers: Servers, tmp_path: Path) -
     succeed("learn", "spam", "-c", config, spam)
     succeed("learn", "ham", "-c", config, ham)
     assert servers.learned() == 40
-    one = spam / "0.eml"
-    assert "spam" in succeed("check", "-c", config, one).stdout
-    assert "spam" in succeed("history", "-c", config).stdout
+    assert "spam" in succeed("check", "-c", config, spam / "0.eml")
+    assert "spam" in succeed("history", "-c", config)
     succeed("top-tokens", "-c", config)
-    assert "spam 20/0, ham 20/0" in succeed("status", "-c", config).stdout
+    assert "spam 20/0, ham 20/0" in succeed("status", "-c", config)
     succeed("migrate", "-c", config)
     succeed("forget-auto", "-c", config, "--yes")
 
