@@ -35,11 +35,11 @@ mount -t tmpfs tmpfs "$root/tmp"
 mount -t tmpfs -o uid=10025 tmpfs "$root/run/nbstream"
 mount -o remount,ro,bind "$root"
 ip link set lo up
-inside() {
-    chroot --userspec=10025:10025 "$root" \
-        env -i PATH=/opt/nbstream/bin:/usr/local/bin:/usr/bin:/bin HOME=/var/lib/nbstream "$@"
-}
-inside nbstream-entrypoint serve --config /etc/nbstream/nbstream.yaml >&2 &
+environment="env -i PATH=/opt/nbstream/bin:/usr/local/bin:/usr/bin:/bin HOME=/var/lib/nbstream"
+inside() { chroot --userspec=10025:10025 "$root" $environment "$@"; }
+# Without the function, which would be a shell between this one and the daemon.
+chroot --userspec=10025:10025 "$root" $environment \
+    nbstream-entrypoint serve --config /etc/nbstream/nbstream.yaml >&2 &
 daemon=$!
 health="import urllib.request; urllib.request.urlopen('http://127.0.0.1:11334/readyz', timeout=12)"
 tries=0
