@@ -128,6 +128,7 @@ dist: $(VENV)/test.stamp
 # The Debian package, for the release that this runs on: make deb. It needs cargo, and fetches what nbstream depends on.
 deb: $(VENV)/test.stamp
 	rm -f $(DIST)/nbstream_*.deb $(DIST)/nbstream-*-manylinux*.whl
+	@echo "Building the wheel and its environment, then compressing: some minutes ..."
 	NBSTREAM_BUILD_ENGINE=native $(VENV)/bin/pip wheel --quiet --disable-pip-version-check --no-deps \
 		--no-build-isolation --wheel-dir $(DIST) .
 	$(VENV)/bin/python -m tools.debian_package $(DIST)/nbstream-*-manylinux*.whl $(DIST)

@@ -75,7 +75,9 @@ def build(wheel: Path, folder: Path) -> Path:
         _write_documents(stage, list(distributions(path=[str(site)])))
         _write_control(stage, architecture, minor)
         file = folder / f"nbstream_{__version__}_{architecture}.deb"
-        _run("dpkg-deb", "--root-owner-group", "-Zxz", "--build", stage, file)
+        unfinished = file.with_suffix(".unfinished")  # whole, or not there under its name
+        _run("dpkg-deb", "--root-owner-group", "-Zxz", "--build", stage, unfinished)
+        unfinished.replace(file)
     return file
 
 

@@ -160,7 +160,10 @@ NEWSLETTER_SHARE = 0.15
 
 @dataclass(frozen=True, slots=True)
 class DemoMail:
-    """A message of the demo with what people call it; None is for each reader to say."""
+    """A message of the demo with what people call it; None is for each reader to say.
+
+    ``sender`` is the name of its sender as people see it, and ``address`` that of its envelope.
+    """
 
     label: str | None
     sender: str

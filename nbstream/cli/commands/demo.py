@@ -36,9 +36,10 @@ def _print_learned(number: int) -> None:
         print(f"  {number} of {LESSONS} messages learned", flush=True)
     if number == LESSONS:
         print(
-            "\nNow mail flows, and people only correct mistakes. Nobody has said yet what the newsletters of\n"
-            "Gadget Weekly are: open one on the page, say Spam or Ham, and look at the next one.\n\n"
-            "  verdict  P(spam)  from                   subject",
+            "\nNow mail flows, and people only correct mistakes. Nobody has said yet what the newsletters\n"
+            "of news@gadgets.example are: open one on the page (Messages, Sender), say that it is spam or ham,\n"
+            "and look at the next one.\n\n"
+            "  verdict  P(spam)  from                         subject",
             flush=True,
         )
 
@@ -46,6 +47,6 @@ def _print_learned(number: int) -> None:
 def _print_delivery(delivery: Delivery) -> None:
     mail, correction = delivery.mail, f"   (people say: {delivery.correction})" if delivery.correction else ""
     print(
-        f"  {delivery.verdict:8} {delivery.probability:7.3f}  {mail.sender:22.22} {mail.subject}{correction}",
+        f"  {delivery.verdict:8} {delivery.probability:7.3f}  {mail.address:28.28} {mail.subject}{correction}",
         flush=True,
     )
