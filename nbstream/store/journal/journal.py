@@ -89,7 +89,7 @@ class Journal:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock of those who append; it is held briefly."""
+        """Hold the lock of those who append, for milliseconds. Raises ``TimeoutError`` where others keep it."""
         with FileLock(self.folder / "append.lock") as lock:
             lock.wait_for_lock(fcntl.LOCK_EX)
             yield

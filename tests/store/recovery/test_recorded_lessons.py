@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import time
@@ -14,10 +15,11 @@ from pydantic import SecretStr
 
 from nbstream.assembly.store import open_redis
 from nbstream.config import Settings
+from nbstream.store.embedded import locks
 from nbstream.store.journal import writer as journal_writer
 from nbstream.store.journal.frames import pack_frame
 from nbstream.store.model import lesson_journal
-from nbstream.store.model.lesson_journal import KEPT_SECONDS, AcknowledgedLesson, LessonJournal
+from nbstream.store.model.lesson_journal import KEPT_SECONDS, AcknowledgedLesson, LessonJournal, lesson_files
 from nbstream.store.recovery.recorded_lessons import LessonReader
 from nbstream.store.settings import RedisSettings
 from tests.store.acknowledged_lessons import acknowledged, lesson_segments, recorded_keys
@@ -69,6 +71,25 @@ async def test_however_much_a_command_learns_the_lessons_of_the_daemon_stay(
     reader = LessonReader(tmp_path / "acknowledged")
     assert keys(reader) == ["m1", "m3"]
     assert keys(reader) == []
+
+
+async def test_a_process_that_was_stopped_while_it_appended_holds_nobody_up_for_long(
+    journal: LessonJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "LOCK_SECONDS", 0.05)
+    unrecorded = list[int]()
+    journal.report_unrecorded_to(unrecorded.append)
+    await journal.record([acknowledged(1)])
+    reader = LessonReader(journal.folder)
+    (segment,) = lesson_segments(journal.folder)
+    os.utime(segment, (0, time.time() - 2 * KEPT_SECONDS))
+
+    with lesson_files(journal.folder).locked():
+        await asyncio.wait_for(journal.record([acknowledged(2)]), 10)
+        await asyncio.wait_for(asyncio.to_thread(reader.remove_compared), 10)
+
+    assert unrecorded == [1]
+    assert keys(reader) == ["m1"]
 
 
 async def test_each_lesson_can_be_read_again_by_its_place(journal: LessonJournal) -> None:
