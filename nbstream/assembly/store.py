@@ -34,6 +34,11 @@ if TYPE_CHECKING:
     from nbstream.config import Settings
 
 
+_log = logging.getLogger(__name__)
+
+_DAY_SECONDS = 86_400
+
+
 # What holds the counts with the engine of the process.
 
 
@@ -46,11 +51,6 @@ def make_counts(engine: Engine) -> Counts:
     """Return empty counts in the memory of this process."""
     functions = table_functions(engine)
     return TableCounts.empty(functions) if functions else ClassCounts()
-
-
-_log = logging.getLogger(__name__)
-
-_DAY_SECONDS = 86_400
 
 
 @dataclass(frozen=True, slots=True)

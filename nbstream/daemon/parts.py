@@ -181,7 +181,7 @@ def make_parts(
     among several, None where it is the only one.
     """
 
-    def follow(followed: Model | AutolearnModel, name: str) -> Mirror:
+    def follow(followed: Model, name: str) -> Mirror:
         return make_mirror(settings, clients, followed, engine, shared_memory / name if shared_memory else None)
 
     model = make_model(settings, clients.client, clients.journal)

@@ -37,6 +37,13 @@ if TYPE_CHECKING:
     from nbstream.server.runtime import Runtime
 
 
+_log = logging.getLogger(__name__)
+
+_REDIS_SECONDS = 10.0  # the start goes on after this without Redis
+_LOAD_SECONDS = 10.0  # after this mail is accepted even if the model is not loaded yet
+_WRITE_SECONDS = 1.0  # what was checked last is written at the end, if Redis is there
+
+
 # The checks of Redis and of the stored model when the daemon starts.
 
 
@@ -64,13 +71,6 @@ async def warn_about_durability(parts: ServerParts) -> None:
             _log.warning("%s", risk)
     except StoreUnavailable as error:
         _log.warning("Redis was not asked whether it persists: %s", error)
-
-
-_log = logging.getLogger(__name__)
-
-_REDIS_SECONDS = 10.0  # the start goes on after this without Redis
-_LOAD_SECONDS = 10.0  # after this mail is accepted even if the model is not loaded yet
-_WRITE_SECONDS = 1.0  # what was checked last is written at the end, if Redis is there
 
 
 class Server:

@@ -15,7 +15,7 @@
 -- A first score begins with its time, by which it is sorted. The change names the first scores that were removed
 -- (gone), those that were added (come), and, where the limit removed older ones of a class, the oldest one that is left.
 
--- This is the one place that says what the keys and arguments mean. learn_script.py packs them under the same names
+-- This is the one place that says what the keys and arguments mean. model/scripts.py packs them under the same names
 -- and in the same order, and a test compares the two.
 local totals_key,
   changes_key,

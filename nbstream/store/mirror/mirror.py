@@ -58,9 +58,9 @@ _POLL_SECONDS = 0.001  # between two looks whether the writer has applied a less
 class Mirror:
     """A model's counts in memory; ``run`` keeps them equal to Redis until it is cancelled.
 
-    ``source`` is a model, or a layer that has another model in each epoch. Its Redis client belongs to the mirror
-    alone and does not retry by itself: after a connection has broken the next one may lead to another server, so
-    everything is compared anew. ``before_connect`` is awaited before each attempt to connect. With
+    ``source`` is a model, or a layer of one, which has other keys in each epoch. Its Redis client belongs to the
+    mirror alone and does not retry by itself: after a connection has broken the next one may lead to another
+    server, so everything is compared anew. ``before_connect`` is awaited before each attempt to connect. With
     ``table_functions`` the counts are in a table of the native library, and with ``shared`` other processes
     share it.
     """
