@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from nbstream.durable_files import make_folder
 from nbstream.errors import StoreIncompatible
 from nbstream.store.model.history import id_milliseconds, is_stream_id
 from nbstream.store.model.lesson_journal import (
@@ -109,7 +110,7 @@ class LessonReader:
         """
         again, self._again = self._again, []
         lessons = [lesson for lesson in again if lesson.journal.path(lesson.place.start.segment).exists()]
-        self._take_over_former_files()
+        self._prepare_folders()
         for journal in self._journals:
             try:
                 for start in journal.starts(self._positions[journal]):
@@ -133,8 +134,10 @@ class LessonReader:
                 if old:
                     journal.remove_before(journal.first_position(old[-1] + 1))
 
-    def _take_over_former_files(self) -> None:
+    def _prepare_folders(self) -> None:
         try:
+            # The user of the daemon makes both folders: in one of root no other command could record anything.
+            make_folder(self._folder / COMMANDS_FOLDER)
             paths = former_files(self._folder)
         except OSError as error:
             self._log_unreadable(self._folder, error)

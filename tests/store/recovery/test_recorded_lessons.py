@@ -73,6 +73,13 @@ async def test_however_much_a_command_learns_the_lessons_of_the_daemon_stay(
     assert keys(reader) == []
 
 
+def test_the_daemon_makes_the_folder_of_commands_before_a_command_of_root_does(tmp_path: Path) -> None:
+    assert keys(LessonReader(tmp_path / "acknowledged")) == []
+
+    folders = [tmp_path / "acknowledged", tmp_path / "acknowledged" / "commands"]
+    assert [folder.stat().st_mode & 0o777 for folder in folders] == [0o700, 0o700]
+
+
 async def test_a_process_that_was_stopped_while_it_appended_holds_nobody_up_for_long(
     journal: LessonJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
