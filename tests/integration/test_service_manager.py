@@ -75,7 +75,7 @@ def variables(pid: int) -> set[str]:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_it_hears_of_each_step_in_its_time(site: Site, manager: Manager, workers: int) -> None:
     port = free_port()
-    site.write(listeners=f"smtp: {{listen: '127.0.0.1:{port}'}}", workers=workers)
+    site.write(listeners=f"smtp: {{listen: '127.0.0.1:{port}'}}, http: null", workers=workers)
     with ExitStack() as stack:
         daemon = DaemonProcess(site.file, *manager.words)
         stack.callback(daemon.kill)
