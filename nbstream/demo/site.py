@@ -35,6 +35,7 @@ LESSONS = 60
 MIN_LEARNED = 20
 _LESSON_SECONDS = 0.05
 _TIMEOUT_SECONDS = 30.0
+_TAKEN = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,9 @@ class People:
             self._connection.ehlo("demo.nbstream.invalid")
         self._connection.mail(mail.address, ["XVERDICT"])
         self._connection.rcpt(recipient)
-        _, text = self._connection.data(mail.raw)
+        code, text = self._connection.data(mail.raw)
+        if code != _TAKEN:
+            raise smtplib.SMTPDataError(code, text)
         return text.decode("utf-8", "replace")
 
     def leave(self) -> None:

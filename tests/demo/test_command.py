@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import signal
+import smtplib
 import sys
 import tempfile
 import urllib.request
@@ -14,7 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import DEADLINE_SECONDS
+from nbstream.addresses import TcpAddress
+from nbstream.demo.mail import labelled_mail
+from nbstream.demo.site import People, demo_settings
+from tests.waiting import DEADLINE_SECONDS, until
 
 COMMAND = (sys.executable, "-m", "nbstream.cli", "demo", "--pause", "0")
 
@@ -64,3 +68,33 @@ async def test_the_link_leads_to_the_page_and_ctrl_c_removes_all(short_folder: P
     assert b"<form" in page
     assert demo.returncode == 0, printed
     assert list(short_folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_signal_while_it_starts_removes_the_folder(short_folder: Path, number: signal.Signals) -> None:
+    demo = await start(short_folder)
+    await until(lambda: any(short_folder.iterdir()))
+
+    demo.send_signal(number)
+    printed, _ = await asyncio.wait_for(demo.communicate(), DEADLINE_SECONDS)
+
+    assert demo.returncode == 0, printed
+    assert b"Traceback" not in printed
+    assert list(short_folder.iterdir()) == []
+
+
+async def test_mail_that_is_not_taken_is_an_error_of_smtp(short_folder: Path) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for reply in (b"220", b"250", b"250", b"250", b"354", b"451"):
+            writer.write(reply + b" x\r\n")
+            await (reader.readuntil(b"\r\n.\r\n") if reply == b"354" else reader.readline())
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    people = People(demo_settings(short_folder), TcpAddress("127.0.0.1", server.sockets[0].getsockname()[1]))
+
+    with pytest.raises(smtplib.SMTPDataError):
+        await people.receive(next(labelled_mail(1)))
+    people.leave()
+    server.close()
+    await server.wait_closed()

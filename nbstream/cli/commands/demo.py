@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import signal
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import uvloop
 
 from nbstream import logs
+from nbstream.cli.interrupts import cancel_on
 from nbstream.cli.terminal import print_note
 from nbstream.demo.site import LESSONS, Delivery, Reports, run_site
 from nbstream.logs import LogSettings
@@ -18,11 +22,17 @@ def run(options: argparse.Namespace) -> int:
     """Run until Ctrl-C, or for ``--messages`` messages; everything is removed at the end."""
     logs.set_up_logging(LogSettings(format="text", level="error"))
     print("A daemon, a private Redis and a page start in a temporary folder. Ctrl-C ends and removes all of it.")
-    with tempfile.TemporaryDirectory(prefix="nbstream-demo-") as folder:
-        reports = Reports(_print_link, _print_delivery, _print_learned)
-        uvloop.run(run_site(Path(folder), options.seed, options.pause, options.messages, reports))
+    with suppress(asyncio.CancelledError):  # by a signal before the daemon has begun
+        uvloop.run(_run_in_temporary_folder(options))
     print_note("the demo is over, and nothing is left of it")
     return 0
+
+
+async def _run_in_temporary_folder(options: argparse.Namespace) -> None:
+    cancel_on(signal.SIGINT, signal.SIGTERM)  # before there is a folder; then the daemon has handlers of its own
+    with tempfile.TemporaryDirectory(prefix="nbstream-demo-") as folder:
+        reports = Reports(_print_link, _print_delivery, _print_learned)
+        await run_site(Path(folder), options.seed, options.pause, options.messages, reports)
 
 
 def _print_link(link: str) -> None:
