@@ -103,6 +103,19 @@ def test_what_was_learned_is_there_when_the_model_is_opened_again(open_filter: O
         assert again.learned() == {"ham": 20, "spam": 19}
 
 
+@pytest.mark.parametrize("name", [":memory:", "file:mail.nbs?mode=memory", "-wal", "\udcff"])
+def test_a_file_may_have_any_name_and_is_made_for_its_owner_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with SpamFilter.open(name) as spam_filter:
+        spam_filter.learn(spam(1), "spam")
+
+    with SpamFilter.open(name) as again:
+        assert again.learned() == {"ham": 0, "spam": 1}
+    assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
+
+
 def test_the_same_lesson_again_changes_nothing_and_another_label_relearns(open_filter: Open) -> None:
     with open_filter("file") as spam_filter:
         labels: list[Literal["ham", "spam"]] = ["spam", "spam", "ham"]

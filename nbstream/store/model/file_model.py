@@ -3,8 +3,8 @@
 Rules: the same lessons give the same counts as in Redis, to the last digit. A lesson is one transaction, and it is
 on the disk when ``commit_lesson`` returns. Several processes may use one file: each look-up sees all lessons that
 are committed, and writers wait for each other. A file has no half-life and no false-positive budgets. It belongs
-on a local disk, because SQLite relies on its locks (https://sqlite.org/wal.html). It is readable by its owner
-alone, because it has words of private mail.
+on a local disk, because SQLite relies on its locks (https://sqlite.org/wal.html). A file that is made here is
+readable by its owner alone, because it has words of private mail.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class FileModel:
         self._sums: dict[tuple[bytes, ...], NDArray[np.int64]] = {}
         with self._store_errors():
             path.touch(0o600)
-            self._database = sqlite3.connect(path, timeout=_LOCK_SECONDS, isolation_level=None)
+            # Absolute: SQLite takes :memory: for no file, and may take file: for a URI.
+            self._database = sqlite3.connect(path.absolute(), timeout=_LOCK_SECONDS, isolation_level=None)
             try:
                 self._prepare()
             except BaseException:
