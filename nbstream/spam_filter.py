@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 Label: TypeAlias = Literal["ham", "spam"]
 """The two classes."""
 
-ProgramSettings: TypeAlias = "Mapping[str, object] | Path | None"
+ProgramSettings: TypeAlias = "Mapping[str, object] | str | Path | None"
 """The settings of the configuration file that concern checks and lessons: a mapping such as
 ``{"verdict": {"spam": 0.98}}``, the path of a file, or None for the defaults."""
 
@@ -422,7 +422,7 @@ async def _nothing(_: _Parts) -> None:
 def _settings(settings: ProgramSettings) -> Settings:
     from nbstream.config import load_settings, make_settings  # noqa: PLC0415 - see above
 
-    return load_settings(settings) if isinstance(settings, Path) else make_settings(settings or {})
+    return load_settings(Path(settings)) if isinstance(settings, str | Path) else make_settings(settings or {})
 
 
 def _parts(settings: Settings, model: LessonStore, counts: CountSource) -> _Parts:

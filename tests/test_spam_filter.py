@@ -354,7 +354,7 @@ def test_the_configuration_file_of_a_daemon_gives_its_verdicts(own_redis: RedisS
         "verdict: {spam: 0.6}\n"
     )
 
-    with SpamFilter.connect(settings=file) as spam_filter, SpamFilter.connect(own_redis.url, "site") as other:
+    with SpamFilter.connect(settings=str(file)) as spam_filter, SpamFilter.connect(own_redis.url, "site") as other:
         teach(spam_filter)
 
         assert spam_filter.check(spam(99)).reason == "probability >= 0.6 (spam)"
