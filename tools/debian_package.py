@@ -30,10 +30,7 @@ PYTHON = "/usr/bin/python3"
 MAINTAINER = "nbstream maintainers <maintainers@users.noreply.a-seed-c06deebf.example>"
 
 _HOME = Path("usr/lib/nbstream")
-_EXAMPLES = (
-    *("postfix", "before-queue", "lmtp", "exim", "dovecot", "opensmtpd", "sendmail", "pipe", "prometheus"),
-    "systemd",
-)
+_EXAMPLES = ("postfix", "before-queue", "lmtp", "exim", "dovecot", "opensmtpd", "sendmail", "pipe", "prometheus")
 _PROGRAM = """\
 #!/usr/lib/nbstream/bin/python3 -I
 import sys
@@ -49,7 +46,9 @@ _DESCRIPTION = """\
  classifier, and writes the verdict into the header. What users correct counts
  for the very next message, and can be taken back exactly.
  .
- The service listens on this machine alone and has a private Redis."""
+ The service listens on this machine alone and has a private Redis, for which it
+ needs only the program of redis-server or valkey-server. The service of that
+ package is neither used nor changed."""
 
 
 # What lintian is told, with the reason.
@@ -61,6 +60,10 @@ nbstream: library-not-linked-against-libc *
 nbstream: embedded-library *
 # The program runs in the environment of this package.
 nbstream: wrong-path-for-interpreter *
+# Its libraries are as their makers publish them, too: these modules of theirs are imported, and not run.
+nbstream: executable-not-elf-or-script *
+nbstream: unusual-interpreter *
+nbstream: package-contains-vcs-control-file *
 """
 
 
@@ -95,7 +98,7 @@ def _install_environment(stage: Path, wheel: Path, minor: str) -> Path:
     site = home / f"lib/python{minor}/site-packages"
     site.mkdir(parents=True)
     (home / "bin").mkdir()
-    (home / "bin/python3").symlink_to(f"/usr/bin/python{minor}")
+    (home / "bin/python3").symlink_to(f"../../../bin/python{minor}")
     (home / "pyvenv.cfg").write_text(
         f"home = /usr/bin\ninclude-system-site-packages = false\nversion = {minor}\n", encoding="utf-8"
     )
@@ -133,6 +136,8 @@ def _install_files(stage: Path) -> None:
     unit = unit.replace("/opt/nbstream/bin/nbstream", "/usr/bin/nbstream")
     unit = re.sub(r"\A(?:#.*\n)+\n", "", unit)  # where the other service expects its program
     _write(stage / "usr/lib/systemd/system/nbstream.service", unit)
+    tmpfiles = (DEPLOY / "systemd/nbstream.tmpfiles").read_text(encoding="utf-8")
+    _write(stage / "usr/lib/tmpfiles.d/nbstream.conf", tmpfiles)
     for shell, target in completion.INSTALLED.items():
         _write(stage / "usr" / target, completion.script(shell))
     for page in (ROOT / "share/man").rglob("nbstream*.[15]"):
@@ -143,17 +148,7 @@ def _install_files(stage: Path) -> None:
 
 def _write_documents(stage: Path, installed: Sequence[Distribution]) -> None:
     documents = stage / "usr/share/doc/nbstream"
-    for name in (
-        "postfix",
-        "before-queue",
-        "lmtp",
-        "exim",
-        "dovecot",
-        "opensmtpd",
-        "sendmail",
-        "pipe",
-        "prometheus",
-    ):
+    for name in _EXAMPLES:
         shutil.copytree(DEPLOY / name, documents / "examples" / name)
     for file in documents.rglob("*"):
         file.chmod(0o755 if file.is_dir() else 0o644)
@@ -166,6 +161,7 @@ def _write_documents(stage: Path, installed: Sequence[Distribution]) -> None:
 
 
 def _copyright(installed: Sequence[Distribution]) -> Iterator[str]:
+    yield f"Copyright: {MAINTAINER}"
     yield "nbstream is under the Apache License 2.0: /usr/share/common-licenses/Apache-2.0"
     yield ""
     yield "It comes with these Python packages, each under its own licence, which is in its folder below"

@@ -1,6 +1,7 @@
 """The Debian package on a bare root of Debian 12: installed, used, upgraded, removed and purged.
 
-There is no systemd in such a root: what the service manager does is not seen. The daemon is run as by its unit.
+There is no systemd in such a root: a program in its place notes what it is asked for, and the daemon is run as its
+unit runs it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ pytestmark = [
 PRIZE = "Subject: You have won\n\nClaim your free prize now, this offer ends today.\n"
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
 CONFIG = "/etc/nbstream/nbstream.yaml"
+MANAGER_LOG = "root/systemctl.log"
 
 
 class BareRoot:
@@ -58,6 +60,13 @@ class BareRoot:
             env=_ENVIRONMENT,
             check=False,
         )
+
+    def asked_of_the_service(self) -> list[str]:
+        """What the service manager was asked to do with the service since the last call."""
+        log = self.folder / MANAGER_LOG
+        requests = [line.split() for line in log.read_text().splitlines() if line.endswith(" nbstream.service")]
+        log.write_text("")
+        return [word for request in requests for word in request if word in {"start", "restart", "stop"}]
 
     def command(self, words: tuple[str, ...], user: str) -> list[str]:
         """The command that runs a program as ``user`` in this root."""
@@ -100,9 +109,10 @@ def root(tmp_path: Path, program: Callable[[str], str]) -> Iterator[BareRoot]:
     folder = tmp_path / "root"
     words = [program("mmdebstrap"), "--quiet", "--variant=minbase", "bookworm", str(folder)]
     subprocess.run(words, check=True, timeout=600)
-    policy = folder / "usr/sbin/policy-rc.d"
-    policy.write_text("#!/bin/sh\nexit 101\n")
-    policy.chmod(0o755)
+    manager = folder / "usr/bin/systemctl"
+    manager.write_text(f'#!/bin/sh\necho "$@" >>/{MANAGER_LOG}\ncase "$*" in *is-enabled*) echo enabled ;; esac\n')
+    manager.chmod(0o755)
+    (folder / "run/systemd/system").mkdir(parents=True)  # it runs
     subprocess.run(["mount", "--bind", "/proc", folder / "proc"], check=True)
     try:
         yield BareRoot(folder)
@@ -122,7 +132,9 @@ def put(root: BareRoot, package: Path, version: str = "") -> str:
     control = content / "DEBIAN/control"
     lines = [f"Version: {version}" if "Version:" in line else line for line in control.read_text().splitlines()]
     control.write_text("\n".join(lines) + "\n")
-    subprocess.run(["dpkg-deb", "--root-owner-group", "--build", content, file], check=True, capture_output=True)
+    subprocess.run(
+        ["dpkg-deb", "--root-owner-group", "-Znone", "--build", content, file], check=True, capture_output=True
+    )
     return f"/root/{file.name}"
 
 
@@ -130,6 +142,7 @@ def test_it_is_installed_used_upgraded_removed_and_purged(root: BareRoot, packag
     root.run("apt-get", "update", "-q")
     root.run("apt-get", "install", "-q", "-y", "--no-install-recommends", put(root, package))
 
+    assert root.asked_of_the_service() == ["start"]
     with root.serving():
         assert "1 learned as spam" in root.run("nbstream", "learn", "spam", "-", user="nbstream", stdin=PRIZE)
         assert "engine   native" in root.run("nbstream", "status", user="nbstream")
@@ -138,10 +151,12 @@ def test_it_is_installed_used_upgraded_removed_and_purged(root: BareRoot, packag
     assert "usage: nbstream-filter" in root.run("nbstream-filter", "--help")
 
     root.run("apt-get", "install", "-q", "-y", put(root, package, "99.0"))
+    assert root.asked_of_the_service() == ["restart"]
     with root.serving():
         assert "spam 1/50" in root.run("nbstream", "status", user="nbstream")
 
     root.run("apt-get", "install", "-q", "-y", "--allow-downgrades", put(root, package))
+    assert root.asked_of_the_service() == ["restart"]
     with root.serving():
         assert "spam 1/50" in root.run("nbstream", "status", user="nbstream")
 
@@ -149,9 +164,11 @@ def test_it_is_installed_used_upgraded_removed_and_purged(root: BareRoot, packag
         file.write("relais: {}\n")
     said = root.run("apt-get", "install", "-q", "-y", put(root, package, "99.0"))
     assert f"{CONFIG}:14: relais" in said
-    assert f"the running service was not restarted. Mend {CONFIG}" in said
+    assert f"the service was not restarted. Mend {CONFIG}" in said
+    assert root.asked_of_the_service() == []
 
     root.run("apt-get", "remove", "-q", "-y", "nbstream")
+    assert root.asked_of_the_service() == ["stop"]
     assert not root.succeeds("test", "-e", "/usr/lib/nbstream")
     assert root.succeeds("test", "-d", "/var/lib/nbstream/redis")
     assert root.succeeds("test", "-f", CONFIG)
@@ -160,6 +177,27 @@ def test_it_is_installed_used_upgraded_removed_and_purged(root: BareRoot, packag
     assert not root.succeeds("test", "-e", "/var/lib/nbstream")
     assert not root.succeeds("test", "-e", CONFIG)
     assert not root.succeeds("getent", "passwd", "nbstream")
+
+
+def test_it_follows_an_installation_by_hand(root: BareRoot, package: Path) -> None:
+    root.run("apt-get", "update", "-q")
+    root.run("useradd", "--system", "--user-group", "--home-dir", "/var/lib/nbstream", "nbstream")
+    root.run("groupadd", "--system", "postfix")  # a Postfix
+    root.run("install", "-d", "-o", "nbstream", "-m", "0700", "/var/lib/nbstream", "/etc/nbstream")
+    root.run("tee", CONFIG, stdin="state_dir: /var/lib/nbstream\nrelay: {next_hop: maildir, max_connections: 9}\n")
+    root.run("touch", "/etc/systemd/system/nbstream.service", "/var/lib/nbstream/kept")
+
+    said = root.run(
+        *("apt-get", "install", "-q", "-y", "--no-install-recommends", "-o", "Dpkg::Options::=--force-confold"),
+        *("systemd-standalone-tmpfiles", put(root, package)),
+    )
+
+    assert f"{CONFIG}:2: relay.max_connections: this key is gone" in said
+    assert f"the service was not restarted. Mend {CONFIG}" in said
+    assert "/etc/systemd/system/nbstream.service is of another installation" in said
+    assert "next_hop: maildir" in root.run("cat", CONFIG)
+    assert root.run("stat", "-c", "%U", "/var/lib/nbstream/kept") == "root\n"
+    assert root.run("stat", "-c", "%a %U %G", "/var/spool/postfix/nbstream") == "2710 nbstream postfix\n"
 
 
 def test_lintian_has_no_error(package: Path, program: Callable[[str], str]) -> None:
