@@ -1,69 +1,25 @@
-"""Two daemons on one Redis, one of a previous release and one of this one, neither lose nor double a lesson.
-
-The previous release is taken from the history of the checkout, and runs with the packages of this one.
-"""
+"""Two daemons on one Redis, one of a previous release and one of this one, neither lose nor double a lesson."""
 
 from __future__ import annotations
 
 import json
 import re
 import smtplib
-import subprocess
-import sys
 import threading
 import time
 import urllib.request
 from collections.abc import Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-import nbstream
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from tests.conftest import RedisServer
-from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, free_port, wait_until
+from tests.integration.daemon import DEADLINE_SECONDS, free_port, wait_until
+from tests.integration.releases import CHECKOUT, PREVIOUS, Release, unpack
 from tests.store.algebra import first_scores, first_scores_of_entries, stored, summed
-
-PREVIOUS = "0.7.0", "1c508e7fef929dc8d422a11c7f4e559bc7a98684"
-"""The version of the previous release, and its commit."""
-
-CHECKOUT = Path(nbstream.__file__).parents[1]
-
-
-@dataclass(frozen=True)
-class Release:
-    """A release of nbstream in a folder, with a configuration of its own for the common Redis."""
-
-    folder: Path
-    config: Path
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """What runs a program of this release: Python looks into the present folder first."""
-        return "env", "-C", str(self.folder)
-
-    def command(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        words = [*self.words, sys.executable, "-m", "nbstream.cli", *map(str, arguments), "-c", str(self.config)]
-        return subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
-
-    def daemon(self) -> DaemonProcess:
-        return DaemonProcess(self.config, *self.words)
-
-
-def unpack(release: tuple[str, str], folder: Path) -> Path:
-    """Return the folder with the code of a release."""
-    version, commit = release
-    packed = subprocess.run(
-        ["git", "-C", str(CHECKOUT), "archive", commit, "nbstream"], capture_output=True, check=False
-    )
-    if packed.returncode:
-        pytest.skip(f"the checkout does not have the commit of {version}")
-    (folder / version).mkdir()
-    subprocess.run(["tar", "-x", "-C", str(folder / version)], input=packed.stdout, check=True)
-    return folder / version
 
 
 def configure(name: str, redis: RedisServer, configs: Path) -> Path:
