@@ -24,7 +24,7 @@ WRONG_ANSWER = problem(
 BUSY = warning(
     "listener.{name}",
     "listeners.{name} at {address} puts clients off: {answer}.",
-    "Raise its max_connections, or see which client keeps so many connections open.",
+    "Raise limits.max_connections, or see which client keeps so many connections open.",
 )
 WORKS = ok("listener.{name}", "listeners.{name} at {address} answers to {request}.")
 _MAX_ANSWER_BYTES = 1 << 16
