@@ -76,11 +76,12 @@ class BareRoot:
     def serving(self) -> Iterator[None]:
         """Run the daemon as its unit does; at the end it is stopped by a signal, and ends without an error."""
         command = self.command(("nbstream", "serve", "--config", CONFIG), "nbstream")
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        log = self.folder / "root/serve.log"
+        with log.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=file) as process:
             until = time.monotonic() + DEADLINE_SECONDS
             try:
                 while not (running := re.search(r"running, process (\d+)", self._status())):
-                    assert process.poll() is None
+                    assert process.poll() is None, log.read_text()  # such as: a port is in use
                     assert time.monotonic() < until
                     time.sleep(0.1)
                 yield
