@@ -90,7 +90,8 @@ LMTP = (GUARD, ("next-hop.md", "Postfix, nbstream, Dovecot by LMTP"))
 WAY_BACK = ("postfix.md", "The way back")
 
 _SHELL = """\
-postconf() {{ case "$1" in -c) "{postconf}" "$@" ;; *) "{postconf}" -c "{etc}" "$@" ;; esac }}
+cool() {{ touch -d @0 "{etc}/main.cf" "{etc}/master.cf"; }}
+postconf() {{ cool; case "$1" in -c) "{postconf}" "$@" ;; *) "{postconf}" -c "{etc}" "$@" ;; esac }}
 postfix() {{ case "$1" in reload) ;; *) "{postfix}" -c "{etc}" "$@" ;; esac }}
 install() {{ :; }}
 systemctl() {{ :; }}
@@ -141,7 +142,7 @@ class Postfix:
         words = ["bash", "-euc", shell + self.own(commands)]
         result = subprocess.run(words, cwd=self.folder, timeout=60, capture_output=True, text=True, check=False)
         assert result.returncode == 0, result.stderr
-        self._cool()
+        self.cool()
 
     def own(self, text: str) -> str:
         """The text of a piece with the ports, and the name of the service on port 25, that are in use here."""
@@ -153,7 +154,7 @@ class Postfix:
     def _write(self, name: str, text: str) -> None:
         (self.folder / "etc" / name).write_text(_without_overridden(text))
 
-    def _cool(self) -> None:
+    def cool(self) -> None:
         """Date the files back: Postfix waits two seconds for one that has just been written."""
         for name in ("main.cf", "master.cf"):
             os.utime(self.folder / "etc" / name, (0, 0))

@@ -49,6 +49,7 @@ class ExaminedPostfix:
     def _edit(self, option: str, *settings: str) -> None:
         folder = str(self._postfix.folder / "etc")
         subprocess.run([self._program("postconf"), "-c", folder, option, *settings], check=True, timeout=30)
+        self._postfix.cool()
 
     def site(self, text: str = "") -> Site:
         """The site with the addresses of this Postfix."""
@@ -88,6 +89,7 @@ def postfix(installed: Postfix, program: Callable[[str], str], tmp_path: Path) -
     yield ExaminedPostfix(installed, tmp_path, program)
     for file, content in zip(files, before, strict=True):
         file.write_bytes(content)
+    installed.cool()
 
 
 async def test_the_configuration_of_the_handbook_is_fine(postfix: ExaminedPostfix) -> None:
