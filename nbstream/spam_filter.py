@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from nbstream.bayes.counts import Totals
     from nbstream.config import Settings
     from nbstream.errors import StoreIncompatible
     from nbstream.filter import Check, CountSource, Filter, Lesson, LessonStore
@@ -102,7 +101,7 @@ class LessonResult:
 class _Parts:
     filter: Filter
     reader: MessageReader
-    totals: Callable[[], Awaitable[Totals]]
+    counts: CountSource
 
     def message(self, content: bytes | str, *, taught: bool = False) -> Message:
         from nbstream.mail.message import Message  # noqa: PLC0415 - numpy and more are loaded when a filter opens
@@ -147,7 +146,8 @@ class _Parts:
         return _lesson_result(await self.filter.unlearn(self.message(content, taught=True), _SOURCE, actor))
 
     async def learned(self) -> dict[str, int]:
-        return (await self.totals()).messages_by_label()
+        _, totals = await self.counts.look_up(())
+        return totals.messages_by_label()
 
 
 class _FilterThread:
@@ -430,11 +430,8 @@ def _parts(settings: Settings, model: LessonStore, counts: CountSource) -> _Part
     from nbstream.assembly.policy import make_message_reader  # noqa: PLC0415 - see above
     from nbstream.engine.choice import choose_engine  # noqa: PLC0415 - see above
 
-    async def totals() -> Totals:
-        return (await counts.look_up(()))[1]
-
     spam_filter = make_filter(settings, model, counts, engine=choose_engine(settings.engine))
-    return _Parts(spam_filter, make_message_reader(settings), totals)
+    return _Parts(spam_filter, make_message_reader(settings), counts)
 
 
 @asynccontextmanager
@@ -472,7 +469,7 @@ async def _open_redis(url: str | None, name: str | None, settings: ProgramSettin
         named = _settings({"model": {"name": name}}).model.name
         checked = checked.model_copy(update={"model": checked.model.model_copy(update={"name": named})})
     async with open_one_shot_filter(checked, sign=True) as (spam_filter, model):
-        yield _Parts(spam_filter, make_message_reader(checked), model.totals)
+        yield _Parts(spam_filter, make_message_reader(checked), model)
 
 
 def _check_result(check: Check) -> CheckResult:

@@ -134,11 +134,6 @@ class FileModel:
             known = self._sums[names] = rows
         return known
 
-    async def totals(self) -> Totals:
-        """The totals."""
-        with self._store_errors():
-            return self._totals()[0]
-
     async def first_scores(self) -> FirstScores:
         """No first scores: they are what budgets need."""
         return FirstScores()

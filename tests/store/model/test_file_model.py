@@ -110,7 +110,7 @@ async def test_several_processes_learn_at_once_and_each_lesson_counts_once(tmp_p
 
     assert await asyncio.wait_for(asyncio.gather(*(learner.wait() for learner in learners)), 60) == [0, 0, 0]
     model = FileModel(tmp_path / "model")
-    assert (await model.totals()).messages == (0, 60)
+    assert (await model.look_up(()))[1].messages == (0, 60)
     model.close()
 
 
