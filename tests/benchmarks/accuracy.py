@@ -4,12 +4,14 @@
 
 DIR holds trec07p-20k.tar.xz, trec07p-b.tar.xz, spamassassin.tar.xz and sms/spam_train.tsv. With sections or
 streams named only these are measured, and their tables are printed instead; streams whose archive is missing are
-then skipped. A stream goes by the last word of its name; ``both`` is trec07p-20k, then trec07p-b.
+then skipped. A stream goes by the last word of its name; ``both`` is trec07p-20k, then trec07p-b, and
+``trec07p-b-corrected`` is trec07p-b with the labels of docs/corrected-labels.tsv.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import os
 import subprocess
@@ -22,11 +24,12 @@ from pathlib import Path
 from tests.benchmarks.near_copies import NearCopies
 from tests.benchmarks.page import page
 from tests.benchmarks.peers.figures import FIGURES, read_runs
-from tests.benchmarks.plan import BOTH, IN_TIME, RUNS, SECTIONS, SHUFFLED, SMS, STREAMS, TREC, TREC_B
+from tests.benchmarks.plan import BOTH, CORRECTED, IN_TIME, RUNS, SECTIONS, SHUFFLED, SMS, STREAMS, TREC, TREC_B
 from tests.benchmarks.runs import Run, make_all
 from tests.corpora import unpack
 
 PAGE = Path(__file__).with_name("ACCURACY.md")
+CORRECTED_LABELS = Path(__file__).parents[2] / "docs" / "corrected-labels.tsv"
 
 TEXTS = "sms/spam_train.tsv"
 ARCHIVES = {
@@ -37,9 +40,13 @@ ARCHIVES = {
     SHUFFLED: ("spamassassin.tar.xz",),
     SMS: (TEXTS,),
 }
+ARCHIVES |= {corrected: ARCHIVES[stream] for stream, corrected in CORRECTED.items()}
 """By stream the files that it is made of."""
 
-STREAM_WORDS = {"both" if stream == BOTH else stream.split()[-1]: stream for stream in ARCHIVES}
+STREAM_WORDS = {"both" if stream == BOTH else stream.split()[-1]: stream for stream in (*STREAMS, BOTH, SMS)}
+STREAM_WORDS |= {
+    f"{word}-corrected": CORRECTED[stream] for word, stream in STREAM_WORDS.items() if stream in CORRECTED
+}
 NEAR_COPIES = "near-copies"
 
 
@@ -95,7 +102,26 @@ def unpacked(corpora: Path, folder: Path, absent: Sequence[str]) -> dict[str, Pa
     streams = {stream: path for stream, path in paths.items() if not set(ARCHIVES[stream]) & set(absent)}
     if BOTH in streams:
         streams[BOTH].write_text("".join(absolute_lines(paths[TREC])) + "".join(absolute_lines(paths[TREC_B])))
-    return streams
+    return streams | {
+        CORRECTED[stream]: correct(index) for stream, index in streams.items() if stream in CORRECTED
+    }
+
+
+def correct(index: Path) -> Path:
+    """Write the index of a mail corpus with corrected labels beside it, and return its path."""
+    with CORRECTED_LABELS.open(newline="") as file:
+        corrections = {(row["corpus"], row["number"]): row for row in csv.DictReader(file, delimiter="\t")}
+    lines = []
+    for line in index.read_text().splitlines():
+        label, path = line.split("\t")
+        message = index.parent / path
+        row = corrections.get((message.parents[1].name.partition("-")[0], message.stem.lstrip("0")))
+        if row and row["published"] != label:
+            raise ValueError(f"{path} has the label {label}, which {CORRECTED_LABELS} does not say")
+        lines.append(f"{row['corrected'] if row else label}\t{path}\n")
+    corrected = index.with_stem(f"{index.stem}_corrected")
+    corrected.write_text("".join(lines))
+    return corrected
 
 
 def absolute_lines(index: Path) -> Iterable[str]:

@@ -18,6 +18,8 @@ TREC, TREC_B, BOTH = "trec07p-20k", "trec07p-b", "trec07p-20k, then trec07p-b"
 IN_TIME, SHUFFLED, SMS = "spamassassin 2002h2", "spamassassin shuffled", "sms"
 MAIL = (TREC, IN_TIME, SHUFFLED)
 STREAMS = (TREC, TREC_B, IN_TIME, SHUFFLED)
+CORRECTED = {stream: f"{stream}, corrected" for stream in (TREC_B, BOTH)}
+"""By stream the same messages with the labels of docs/corrected-labels.tsv, if any of them is there."""
 WARM_UP = 1000  # messages
 DELAY = 1000  # messages
 HALF = 10_000  # messages of a stream of TREC
@@ -30,6 +32,16 @@ def seeds(run: Run) -> Group:
     return tuple(replace(run, seed=seed) for seed in range(SEEDS))
 
 
+def with_both_labels(*groups: Group) -> tuple[Group, ...]:
+    """Each group, and after it the same runs over the corrected labels of its stream, if it has any."""
+    return tuple(
+        tuple(replace(run, stream=stream) for run in group)
+        for group in groups
+        for stream in (group[0].stream, CORRECTED.get(group[0].stream))
+        if stream is not None
+    )
+
+
 NOISY, NOISY_B = (seeds(Run(stream, label_noise=0.02)) for stream in (TREC, TREC_B))
 UNSURE, UNSURE_B = (Run(stream, "unsure") for stream in (TREC, TREC_B))
 DELAYED = Run(TREC, f"delayed:{DELAY}")
@@ -39,10 +51,12 @@ TAUGHT = {TREC: 500, TREC_B: 500, IN_TIME: 300, SHUFFLED: 300}
 """By stream the messages whose labels are all learned before the inbox regime begins."""
 
 INBOX = {stream: seeds(Run(stream, "inbox", taught=taught)) for stream, taught in TAUGHT.items()}
-INBOX_GROUPS: tuple[Group, ...] = tuple(
-    tuple(replace(run, autolearn=autolearn) for run in group)
-    for group in INBOX.values()
-    for autolearn in ("null", "{}")
+INBOX_GROUPS = with_both_labels(
+    *(
+        tuple(replace(run, autolearn=autolearn) for run in group)
+        for group in INBOX.values()
+        for autolearn in ("null", "{}")
+    )
 )
 
 
@@ -94,7 +108,7 @@ TARGETS = [
     *(target for stream in STREAMS for target in _inbox_targets(stream, disbelieved=5.0, disbelieved_twice=1.0)),
 ]
 
-DEFAULT_GROUPS: tuple[Group, ...] = (
+DEFAULT_GROUPS = with_both_labels(
     (Run(TREC),), (Run(TREC_B),), (Run(BOTH),), (UNSURE,), (UNSURE_B,), (DELAYED,), (FIRST_HALF,), (FIRST_HALF_B,),
     NOISY, NOISY_B,
     (Run(IN_TIME),), (Run(IN_TIME, "unsure"),), (Run(IN_TIME, "errors"),), (Run(SHUFFLED),), (Run(SMS),),

@@ -19,6 +19,7 @@ from tests.benchmarks.page import page
 from tests.benchmarks.plan import (
     BOTH,
     BUDGET_RUNS,
+    CORRECTED,
     IN_TIME,
     INBOX,
     INBOX_GROUPS,
@@ -73,7 +74,9 @@ def test_all_runs_are_made_and_the_page_is_written(tmp_path: Path, capsys: pytes
     texts = tmp_path / "sms.tsv"
     texts.write_text("".join(f"{label}\t{raw.decode().split()[-1]} text\n" for label, raw in letters(30)))
 
-    accuracy.write({**dict.fromkeys((*STREAMS, BOTH), index), SMS: texts}, tmp_path / "ACCURACY.md")
+    accuracy.write(
+        {**dict.fromkeys((*STREAMS, BOTH, *CORRECTED.values()), index), SMS: texts}, tmp_path / "ACCURACY.md"
+    )
 
     written = (tmp_path / "ACCURACY.md").read_text()
     assert cells(written, f"{TREC} `--label-noise 0.02`, seeds 0 to 4", "(1-AUC)%")[3] == "0.0060"
@@ -185,6 +188,29 @@ def test_the_two_streams_of_one_run_are_an_index_that_says_where_their_messages_
     paths = [Path(line.rstrip("\n").partition("\t")[2]) for line in lines]
     assert len(paths) == 6
     assert all(path.is_absolute() and path.is_file() for path in paths)
+
+
+def test_corrected_labels_are_a_stream_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = write_corpus(tmp_path / "trec07p-b", 3)
+    index.write_text("ham\tdata/000041.eml\nham\tdata/000042.eml\nspam\tdata/000410.eml\n")
+    corrections = tmp_path / "corrected-labels.tsv"
+    monkeypatch.setattr(accuracy, "CORRECTED_LABELS", corrections)
+    heads = "corpus\tnumber\tpublished\tcorrected\treason\n"
+
+    corrections.write_text(heads + "trec07p\t41\tham\tspam\tan advertisement\nspamassassin\t42\tham\tspam\tsold\n")
+    corrected = accuracy.correct(index)
+
+    assert corrected.name == "index_corrected.tsv"
+    assert corrected.read_text() == "spam\tdata/000041.eml\nham\tdata/000042.eml\nspam\tdata/000410.eml\n"
+    corrections.write_text(heads + "trec07p\t410\tham\tspam\tan advertisement\n")
+    with pytest.raises(ValueError, match=r"410\.eml has the label spam"):
+        accuracy.correct(index)
+
+
+def test_each_run_over_a_stream_with_corrected_labels_is_made_with_both() -> None:
+    for published, corrected in CORRECTED.items():
+        runs = {run for run in RUNS if run.stream == published}
+        assert {replace(run, stream=corrected) for run in runs} == {run for run in RUNS if run.stream == corrected}
 
 
 def test_without_the_corpora_it_says_what_is_missing(tmp_path: Path, program: Callable[[str], str]) -> None:
