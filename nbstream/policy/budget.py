@@ -22,12 +22,19 @@ moment allows more than three times the rate.
 The credit is at most 8 ham. Without this bound a large archive of ham, learned at once, would give a credit that
 lasts for months: up to 5.8 % of ham was called spam with a budget of 1 % (see docs/experiments.md, also for the
 other rules that were tried).
+
+All of this needs labels of all ham, or of a fair sample. Where people label errors alone, the ham that the fair
+sample draws (``policy.fair_sample``) is one, if people answer what they are asked. The drawn ham alone then
+decides, and its credit never rises above 0. So the bound stands as it is proved: the threshold is never below
+that of the order statistic. If lost ham is answered less often than other ham, by a factor of f, the rate is
+kept within alpha / f: of the ham that is drawn and answered at most alpha lies above the threshold, and by
+Bayes' rule of all ham at most alpha P(answered) / P(answered | lost).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -43,6 +50,7 @@ if TYPE_CHECKING:
 _CREDIT_GAIN = 0.5  # per ham of credit
 _MIN_RATE_FACTOR, _MAX_RATE_FACTOR = 0.1, 3.0
 _MAX_CREDIT_HAM = 8.0  # ham of credit; from 4 on alpha is at its maximum
+_DRAWN_SURPLUS_DEVIATIONS = 5.0  # above what is drawn of all ham by chance
 _BIAS_WINDOW_HAM = 200  # the last ham, by which a sample is called biased or not
 _MIN_BIAS_HAM = 20  # with fewer ham a sample is not judged
 _WRONG_SIDE_PROBABILITY = 0.5  # P(spam)
@@ -69,13 +77,15 @@ class BudgetPromise:
 
     ``threshold`` is None where nothing can be promised yet; ``ham_missing`` is the number of ham that are needed
     for that. Where ``is_biased``, the labels look like corrections only: nothing is promised, and the threshold is
-    that of the time before.
+    that of the time before; ``ham_missing`` is then the number of ham of the fair sample that are needed, 0 where
+    nothing is drawn. Where ``is_of_sample``, the ham of the fair sample alone decides.
     """
 
     rate: float
     threshold: float | None
     ham_missing: int = 0
     is_biased: bool = False
+    is_of_sample: bool = False
 
     @property
     def is_promised(self) -> bool:
@@ -84,6 +94,8 @@ class BudgetPromise:
 
     def __str__(self) -> str:
         rate = f"{100 * self.rate:g} %"
+        if self.is_biased and self.ham_missing:
+            return f"needs {self.ham_missing:,} more ham of those that were drawn to promise {rate}"
         if self.is_biased:
             return f"biased sample, {rate} cannot be promised"  # no colon: see policy.quoted_ids
         return (
@@ -100,17 +112,29 @@ def budget_promise(ham: FirstScoreWindow, rate: float) -> BudgetPromise:
 
 def budget_promises(ham: FirstScoreWindow, rates: Collection[float]) -> dict[float, BudgetPromise]:
     """Return the promise for each of ``rates``; what does not depend on the rate is computed once."""
-    if rates and is_biased_sample(ham):
-        probabilities = _probabilities_before_bias(ham)
-        return {rate: _promise_before_bias(probabilities, rate) for rate in rates}
-    return {rate: _promise_now(ham, rate) for rate in rates}
+    if not rates:
+        return {}
+    is_biased, drawn = is_biased_sample(ham), ham.drawn
+    before_bias = _probabilities_before_bias(ham) if is_biased else None
+    decides_alone = is_biased or is_mostly_drawn(ham)
+
+    def promise(rate: float) -> BudgetPromise:
+        missing = 0 if drawn is None else max(0, ham_needed(rate) - len(drawn))
+        if drawn is not None and decides_alone and not missing:
+            return replace(_promise_now(drawn, rate, max_credit=0.0), is_of_sample=True)
+        if before_bias is not None:
+            return replace(_promise_before_bias(before_bias, rate), ham_missing=missing)
+        return _promise_now(ham, rate)
+
+    return {rate: promise(rate) for rate in rates}
 
 
-def _promise_now(ham: FirstScoreWindow, rate: float) -> BudgetPromise:
+def _promise_now(ham: FirstScoreWindow, rate: float, max_credit: float = _MAX_CREDIT_HAM) -> BudgetPromise:
     needed = ham_needed(rate) - len(ham)
     if needed > 0:
         return BudgetPromise(rate, None, needed)
-    return BudgetPromise(rate, _lowest_threshold(ham.ascending_probabilities, _allowed_with_credit(ham, rate)))
+    allowed = _allowed_with_credit(ham, rate, max_credit)
+    return BudgetPromise(rate, _lowest_threshold(ham.ascending_probabilities, allowed))
 
 
 @lru_cache(maxsize=1024)
@@ -135,11 +159,9 @@ def binomial_cumulative(n: int, rate: float, last: int) -> NDArray[np.float64]:
     return cumulative
 
 
-def _allowed_with_credit(ham: FirstScoreWindow, rate: float) -> int:
+def _allowed_with_credit(ham: FirstScoreWindow, rate: float, max_credit: float) -> int:
     """Return how many of the ham may lie above the threshold, by the rate and by the credit of the budget."""
-    factor = max(
-        _MIN_RATE_FACTOR, min(_MAX_RATE_FACTOR, 1 + _CREDIT_GAIN * ham.budget_credit(rate, _MAX_CREDIT_HAM))
-    )
+    factor = max(_MIN_RATE_FACTOR, min(_MAX_RATE_FACTOR, 1 + _CREDIT_GAIN * ham.budget_credit(rate, max_credit)))
     return max(0, allowed_false_positives(len(ham), min(0.5, rate * factor)))
 
 
@@ -156,6 +178,18 @@ def is_biased_sample(ham: FirstScoreWindow) -> bool:
     probabilities = ham.recent_probabilities(_BIAS_WINDOW_HAM)
     right = sum(probability < _WRONG_SIDE_PROBABILITY for probability in probabilities)
     return len(probabilities) >= _MIN_BIAS_HAM and right < _MIN_RIGHT_SHARE * len(probabilities)
+
+
+def is_mostly_drawn(ham: FirstScoreWindow) -> bool:
+    """Whether the labelled ham has more of the fair sample in it than all ham would have.
+
+    Where people label all ham, the sample has its share of it. Much more of it means that people answer what they
+    are asked, and label little else: errors, which would weigh too much beside the sample.
+    """
+    if ham.drawn is None:
+        return False
+    expected = ham.sample.largest_share * ham.count_since(ham.sample.since)
+    return len(ham.drawn) > expected + _DRAWN_SURPLUS_DEVIATIONS * math.sqrt(expected)
 
 
 def _probabilities_before_bias(ham: FirstScoreWindow) -> NDArray[np.float64]:
