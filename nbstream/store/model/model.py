@@ -32,6 +32,7 @@ from nbstream.store.model import ledger
 from nbstream.store.model.commit import CommitPoint, ReplicaWaitOptions
 from nbstream.store.model.history import History
 from nbstream.store.model.keys import MAX_CHANGES, MAX_HISTORY_RECORDS, ModelKeys, RetentionLimits
+from nbstream.store.model.sample import write_sample, write_share
 from nbstream.store.model.scan import remove_keys, scan_counts, scan_first_scores, scan_keys
 from nbstream.store.model.scripts import lesson_count
 from nbstream.store.model.signature import read_identity, verify_signature
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from redis.asyncio import Redis
 
+    from nbstream.policy.fair_sample import FairSample
     from nbstream.policy.first_scores import FirstScores
     from nbstream.store.model.lesson_journal import LessonJournal
 
@@ -84,7 +86,8 @@ class Model(CommitPoint):
     signed with; after ``open``, ``half_life`` is what the model has. ``clock`` returns seconds
     since the epoch of Unix. ``first_scores`` is the number of first scores to keep of each class. ``journal``
     records the lessons that Redis acknowledges, where there is one. ``replica_wait`` says how many replicas must
-    have a lesson before it is acknowledged.
+    have a lesson before it is acknowledged. ``sample_share`` is the share of all messages that the fair sample
+    is to draw, and is written when the model is opened and signed; None leaves it as it is.
     """
 
     def __init__(  # noqa: PLR0913 - most have a default, and are named where they are given
@@ -98,12 +101,14 @@ class Model(CommitPoint):
         first_scores: int = MAX_FIRST_SCORES,
         journal: LessonJournal | None = None,
         replica_wait: ReplicaWaitOptions = _NO_REPLICA_WAIT,
+        sample_share: float | None = None,
     ) -> None:
         keys = ModelKeys(model) if isinstance(model, str) else model
         retention = RetentionLimits(MAX_CHANGES, MAX_HISTORY_RECORDS, first_scores, ledger_seconds)
         super().__init__(client, keys, retention, clock, journal, replica_wait)
         self.half_life = NO_HALF_LIFE
         self._half_life_days = half_life_days
+        self._sample_share = sample_share
         self._known_script = client.register_script(lua_script("known_changes.lua"))
         self._position_script = client.register_script(lua_script("position.lua"))
         self._evict_script = client.register_script(lua_script("evict.lua"))
@@ -137,7 +142,13 @@ class Model(CommitPoint):
             )
             if self._journal:
                 self._journal.identity = await read_identity(self.client, self.keys, sign=sign)
+        if sign and self._sample_share is not None:
+            await write_share(self.client, self.keys, self._sample_share, self._clock())
         return self
+
+    async def set_sample(self, sample: FairSample) -> None:
+        """Write the fair sample of a model that nobody has taught yet."""
+        await write_sample(self.client, self.keys, sample)
 
     # Counts
 
