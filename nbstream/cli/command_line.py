@@ -518,6 +518,14 @@ def _add_evaluate(commands: Commands) -> None:
         metavar="N",
         help="learn all labels of the first N messages, as of old mail, and begin the regime after them",
     )
+    evaluate.add_argument(
+        "--ask",
+        type=arguments.fraction,
+        default=0.0,
+        metavar="SHARE",
+        help="draw this share of all messages: their labels are learned in every regime, as answers to "
+        "nbstream ask",
+    )
     evaluate.add_argument("--limit", type=arguments.whole_number, metavar="N", help="only the first N messages")
     evaluate.add_argument(
         "--skip",
@@ -537,7 +545,7 @@ def _add_evaluate(commands: Commands) -> None:
         type=arguments.whole_number,
         default=0,
         metavar="S",
-        help="which labels are flipped, and which messages are moved with inbox",
+        help="which labels are flipped, which messages are moved with inbox, and which are drawn with --ask",
     )
     evaluate.add_argument("--json", action="store_true", help="the measures as one JSON object on standard output")
     evaluate.add_argument(

@@ -117,6 +117,7 @@ class EvaluationReport:
     seed: int
     label_noise: float
     taught: int
+    ask: float
     skip: int
     limit: int | None
     threshold_path: list[dict[str, float | int | None]]
@@ -191,6 +192,7 @@ def build_report(
         seed=options.seed,
         label_noise=options.label_noise,
         taught=options.taught_messages,
+        ask=options.ask,
         skip=skip,
         limit=limit,
         threshold_path=threshold_path(result.rows),

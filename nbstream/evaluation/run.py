@@ -20,6 +20,7 @@ from nbstream.filter import LessonOutcome, TokenizedMessage
 from nbstream.filter.lesson_plan import CountedCheck, LessonPlanner
 from nbstream.filter.message_counts import count_names
 from nbstream.mail.message import Message
+from nbstream.policy.fair_sample import FairSample
 from nbstream.policy.lesson_source import LessonSource
 from nbstream.policy.verdict import Thresholds
 from nbstream.tokens.tokenizer import Tokenizer
@@ -38,13 +39,20 @@ _SOURCE = "evaluate"
 class EvaluationOptions:
     """The name of the regime, the share of labels to flip before they are learned, and the seed of all draws.
 
-    Every label of the first ``taught`` messages is learned at once, whatever the regime is.
+    Every label of the first ``taught`` messages is learned at once, whatever the regime is. ``ask`` is the share
+    of the messages that the fair sample draws, and people are asked about.
     """
 
     regime: str = "immediate"
     label_noise: float = 0.0
     seed: int = 0
     taught: int = 0
+    ask: float = 0.0
+
+    @property
+    def sample(self) -> FairSample:
+        """The fair sample, of the whole stream: another seed draws other messages."""
+        return FairSample(f"evaluate {self.seed}").with_share(self.ask, 0.0)
 
     @property
     def taught_messages(self) -> int:
@@ -155,10 +163,11 @@ async def evaluate(
 ) -> EvaluationResult:
     """Check and learn the messages of ``stream``, and return the rows; raises the errors of filter and stream.
 
-    ``autolearner`` is an observer of the filter. It learns a message after the label of a person, if there is one.
-    In a daemon it may come first; the result is the same, because a person's label replaces an automatic one.
+    The model of the filter has the sample of ``options``. ``autolearner`` is an observer of the filter. It
+    learns a message after the label of a person, if there is one. In a daemon it may come first; the result is
+    the same, because a person's label replaces an automatic one.
     """
-    regime = regimes.parse_regime(options.regime, options.taught)
+    regime, sample = regimes.parse_regime(options.regime, options.taught), options.sample
     generator = random.Random(options.seed)  # noqa: S311 - no secret
     rows: list[EvaluationRow] = []
     seconds, learned, learned_tokens, autolearned, labels = 0.0, 0, 0, 0, LabelCounts()
@@ -169,7 +178,8 @@ async def evaluate(
         started = time.perf_counter()
         message = _parse_message(labelled.content, reader)
         check = await spam_filter.check(message)
-        for case in regime(regimes.LabelledCheck(message, label, check, position, draw)):
+        is_asked = sample.draws(check.id, 0.0)
+        for case in regime(regimes.LabelledCheck(message, label, check, position, draw, is_asked)):
             lesson = await spam_filter.learn(case.message, case.label, _SOURCE)
             if lesson.outcome is not LessonOutcome.ALREADY:
                 learned += 1

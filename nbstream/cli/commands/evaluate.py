@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from nbstream.engine.choice import Engine
     from nbstream.evaluation.report import EvaluationReport
     from nbstream.evaluation.streams import LabelledStream
+    from nbstream.policy.fair_sample import FairSample
     from nbstream.store.model.autolearn_layer import AutolearnModel
     from nbstream.store.model.model import Model
 
@@ -59,7 +60,9 @@ def run(options: argparse.Namespace) -> int:
     if options.config is None:
         print_note(f"configuration: {file or 'the defaults'}")
     stream = _make_stream(options, errors).limited_to(options.limit)
-    evaluation_options = EvaluationOptions(options.regime, options.label_noise, options.seed, options.taught)
+    evaluation_options = EvaluationOptions(
+        options.regime, options.label_noise, options.seed, options.taught, options.ask
+    )
     skip = evaluation_options.taught_messages if options.skip is None else options.skip
     result = interrupts.run_interruptible(_run(settings, options.redis, stream, evaluation_options))
     if errors and len({row.label for row in result.rows}) < len(CLASSES):  # nothing can be said of one class alone
@@ -121,7 +124,7 @@ async def _run(
 ) -> EvaluationResult:
     interrupts.cancel_on(signal.SIGTERM, signal.SIGHUP)
     engine = choose_engine(settings.engine)
-    async with _open_model(settings, url, engine) as model:
+    async with _open_model(settings, url, engine, evaluation_options.sample) as model:
         layer, learner = None, None
         if settings.autolearn:
             autolearn_model = await _autolearn_model(settings, model, engine)
@@ -152,15 +155,18 @@ async def _autolearn_model(
 
 
 @asynccontextmanager
-async def _open_model(settings: Settings, url: str | None, engine: Engine) -> AsyncIterator[MemoryModel | Model]:
+async def _open_model(
+    settings: Settings, url: str | None, engine: Engine, sample: FairSample
+) -> AsyncIterator[MemoryModel | Model]:
     if url is None:
-        yield MemoryModel(counts=make_counts(engine))
+        yield MemoryModel(counts=make_counts(engine), sample=sample)
         return
     try:
         redis = _redis_settings(settings, read_redis_url(url))
     except ValueError as error:
         raise ConfigError(f"--redis: {error}") from error
     async with open_temporary_model(settings.model_copy(update={"redis": redis}), "evaluate") as model:
+        await model.set_sample(sample)
         yield model
 
 
