@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nbstream.daemon.status import DaemonStatus, ask_daemon_status
+from nbstream.doctor.authentication import examine_authentication
 from nbstream.doctor.canary import SECONDS as CANARY_SECONDS
 from nbstream.doctor.canary import send_canary
 from nbstream.doctor.daemon import examine_configuration, examine_daemon
@@ -43,6 +44,7 @@ CHECKS = (
     SiteCheck("model", examine_model),
     SiteCheck("machine", examine_machine),
     SiteCheck("postfix", examine_postfix),
+    SiteCheck("authentication", examine_authentication),
     SiteCheck("dovecot", examine_dovecot),
 )
 

@@ -42,11 +42,13 @@ FORBIDDEN = note(
 class MailServerFiles:
     """Where the configurations of the mail servers are; None is where each of them looks itself.
 
-    ``postfix`` is the folder of ``main.cf`` and ``master.cf``, ``dovecot`` the file ``dovecot.conf``.
+    ``postfix`` is the folder of ``main.cf`` and ``master.cf``, ``dovecot`` the file ``dovecot.conf``; ``milters``
+    are the files of OpenDKIM and OpenDMARC.
     """
 
     postfix: Path | None = None
     dovecot: Path | None = None
+    milters: tuple[Path, ...] = (Path("/etc/opendkim.conf"), Path("/etc/opendmarc.conf"))
 
 
 @dataclass(frozen=True, slots=True)

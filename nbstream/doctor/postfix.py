@@ -64,12 +64,6 @@ EVERYBODY_TRUSTED = problem(
     "anywhere.",
     "Name only networks of your own in mynetworks.",
 )
-OTHER_AUTHSERV_ID = warning(
-    "postfix.authentication",
-    "None of trusted_authserv_ids ({ids}) is a name of this Postfix ({names}): results of SPF, DKIM and DMARC may "
-    "not be read.",
-    "Write the name that comes first in the Authentication-Results of mail that you receive.",
-)
 TRANSPORT = ok("postfix.filter", "Mail of this Postfix goes to nbstream by {parameter}.")
 TWO_WAYS = problem(
     "postfix.filter",
@@ -147,6 +141,8 @@ _LOCAL_DOMAINS = ("mydestination", "relay_domains", "virtual_mailbox_domains", "
 _RESTRICTIONS = ("smtpd_relay_restrictions", "smtpd_recipient_restrictions")
 _NO_RELAYING = {"reject_unauth_destination", "defer_unauth_destination"}
 _OWN_PREFIX = {4: 8, 6: 16}  # a network with a shorter prefix is nobody's own
+_COMPUTED = ("myhostname", "mydomain", "cleanup_replace_stray_cr_lf")
+"""Parameters whose default is not the same everywhere: it depends on the machine, or on the release."""
 _SECONDS = 10.0
 _SYSTEM_PATH = f"{os.defpath}:/usr/sbin:/usr/local/sbin:/sbin"
 
@@ -168,6 +164,7 @@ class FilterSide:
     refusals: str
     redirects: str
     authserv_ids: tuple[str, ...] = ()
+    own_received_fields: int = 0
 
     @property
     def milter_default_action(self) -> str:
@@ -242,6 +239,23 @@ class MailFlow:
     def asking(self) -> tuple[PostfixService, ...]:
         """The entrances that ask nbstream as a milter."""
         return tuple(service for service, ways in self.leading.items() if "smtpd_milters" in ways)
+
+    def other_milters(self, service: PostfixService) -> list[str]:
+        """Return the milters that see mail of a service before nbstream: none where it is a proxy."""
+        if self.proxies(service) or not self.runs_milters(service):
+            return []
+        milters = self.postfix.words("smtpd_milters", service)
+        ours = next((i for i, milter in enumerate(milters) if self.listener(milter)), len(milters))
+        return milters[:ours]
+
+    def proxies(self, service: PostfixService) -> bool:
+        """Return whether a service leads mail to nbstream before milters and header_checks see it."""
+        return "smtpd_proxy_filter" in self.ways[service]
+
+    def cleanup(self, service: PostfixService) -> PostfixService | None:
+        """Return the service that puts mail of another one into the queue."""
+        name = self.postfix.value("cleanup_service_name", service)
+        return next((cleanup for cleanup in self.postfix.services if cleanup.name == name), None)
 
     @property
     def asks_milter(self) -> bool:
@@ -344,18 +358,29 @@ EXPECTATIONS = (
 
 
 async def examine_postfix(site: Site) -> Sequence[Finding]:
-    """Read the configuration by ``postconf``, and compare it with that of nbstream."""
-    program = shutil.which("postconf") or shutil.which("postconf", path=_SYSTEM_PATH)
-    if program is None:
-        return [NOT_FOUND(why="it is not installed here")]
-    folder = site.mail_servers.postfix
-    words = [program, *(["-c", str(folder)] if folder else [])]
+    """Compare the configuration of Postfix with that of nbstream."""
     try:
-        main, services, options = [await run_program([*words, option]) for option in ("-nx", "-M", "-P")]
+        flow = await read_mail_flow(site)
     except OSError as error:
         return [NOT_FOUND(why=error)]
-    flow = MailFlow(parse_postfix(main, services, options), filter_side(site.settings))
     return [*compare(flow), *await in_thread(lambda: list(_milter_sockets(flow)))]
+
+
+async def read_mail_flow(site: Site) -> MailFlow:
+    """Read the configuration of Postfix by ``postconf``. Raises ``OSError`` where there is none to be read."""
+    words = postfix_command(site, "postconf")
+    computed = await run_program([*words, "-x", *_COMPUTED])
+    main, services, options = [await run_program([*words, option]) for option in ("-nx", "-M", "-P")]
+    return MailFlow(parse_postfix(computed + main, services, options), filter_side(site.settings))
+
+
+def postfix_command(site: Site, name: str) -> list[str]:
+    """Return the words that begin a command of Postfix. Raises ``OSError`` where it is not installed."""
+    program = shutil.which(name) or shutil.which(name, path=_SYSTEM_PATH)
+    if program is None:
+        raise OSError("it is not installed here")
+    folder = site.mail_servers.postfix
+    return [program, *(["-c", str(folder)] if folder else [])]
 
 
 def compare(flow: MailFlow) -> Iterator[Finding]:
@@ -375,12 +400,9 @@ def compare(flow: MailFlow) -> Iterator[Finding]:
     yield from _feedback(flow)
     for expectation in EXPECTATIONS:
         yield from expectation.compare(flow)
-    ours, names = flow.ours, {flow.postfix.value(name).lower() for name in ("myhostname", "mydomain")} - {""}
-    if flow.connected and ours.authserv_ids and names and not names & set(ours.authserv_ids):
-        yield OTHER_AUTHSERV_ID(ids=", ".join(ours.authserv_ids), names=", ".join(sorted(names)))
     is_accepted = flow.transports or any("content_filter" in ways for ways in flow.leading.values())
-    if ours.refusals and is_accepted:
-        yield REFUSED_LATE(setting=ours.refusals)
+    if flow.ours.refusals and is_accepted:
+        yield REFUSED_LATE(setting=flow.ours.refusals)
 
 
 def _elsewhere(flow: MailFlow) -> Iterator[Finding]:
@@ -512,6 +534,7 @@ def filter_side(settings: Settings) -> FilterSide:
         ", ".join(name for name, kind in taken if not kind.takes_message),
         ", ".join(name for name, kind in taken if kind is ActionKind.REDIRECT),
         settings.trusted_authserv_ids,
+        settings.own_received_fields,
     )
 
 

@@ -60,6 +60,7 @@ def listener_endpoint(address: ListenAddress) -> Endpoint:
 
 
 _DEFAULTS = {
+    "cleanup_service_name": "cleanup",
     "enable_original_recipient": "yes",
     "mail_owner": "postfix",
     "message_size_limit": "10240000",

@@ -1,25 +1,37 @@
-"""A real Postfix with a milter in front of the daemon: its results are read, and forged ones are not."""
+"""A real Postfix with a milter in front of the daemon: its results are read, and forged ones are not.
+
+The settings are the lines that ``nbstream doctor`` proposes for this Postfix.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from shutil import chown
 
 import pytest
 
+from nbstream.config import load_settings
+from nbstream.doctor import examination
+from nbstream.doctor.authentication import PROPOSED, examine_authentication
+from nbstream.doctor.examination import MailServerFiles
 from nbstream.mail.message import Message
-from nbstream.tokens.authentication import FIELD
+from nbstream.tokens.authentication import FIELD, authentication_tokens
 from tests.deploy.milter import Milters, milters
-from tests.deploy.postfix import STRANGER, Postfix, logins, open_folder
+from tests.deploy.postfix import AFTER_QUEUE, DEPLOY, MILTER, STRANGER, Postfix, logins, open_folder
 from tests.deploy.test_postfix import SETTINGS, Site
+from tests.doctor.sites import NO_DAEMON, the
 from tests.handbook.pages import page
 from tests.integration.daemon import DaemonProcess, command, wait_until
 
+MILTER_SETTINGS = DEPLOY / "postfix" / "milter" / "nbstream.yaml"
 REAL_RESULTS = {f"{FIELD}:dkim=pass", f"{FIELD}:dkim=pass:signer.example"}
 SPAM = 'nbstream_model_messages{class="spam"}'
+RECEIVED = b"Received: from x.example by mx.example.org\r\n"
 FORGED = """\
 Authentication-Results: mx.example.org; dkim=pass header.d=bank.example
 Authentication-Results : mx.example.org; spf=pass smtp.mailfrom=bank.example
@@ -32,29 +44,48 @@ def milter() -> Iterator[Milters]:
         yield listening
 
 
-@pytest.fixture(scope="module")
-def site(program: Callable[[str], str], redis_binary: Path, milter: Milters) -> Iterator[Site]:
+AFTER_THE_QUEUE, AS_A_MILTER = "after the queue", "as a milter"
+
+
+@pytest.fixture(scope="module", params=[AFTER_THE_QUEUE, AS_A_MILTER])
+def site(
+    request: pytest.FixtureRequest, program: Callable[[str], str], redis_binary: Path, milter: Milters
+) -> Iterator[Site]:
     program("postfix")
     if os.geteuid() != 0:
         pytest.skip("only root can start Postfix")
+    is_milter = request.param == AS_A_MILTER
     with open_folder() as folder:
-        postfix = Postfix(folder, program)
-        main = folder / "etc" / "main.cf"
-        checks = folder / "etc" / "header_checks"
+        checks = folder / "header_checks"
         (pattern,) = re.findall(r"^ +(/\^Authentication-Results.*)", page("guides/postfix.md"), re.MULTILINE)
         checks.write_text(pattern + "\n")
-        added = f"smtpd_milters = inet:127.0.0.1:{milter.port}\nheader_checks = regexp:{checks}\n"
-        added += "header_size_limit = 10000\n"  # the default is more than these servers take of a message
-        main.write_text(main.read_text() + added)
-        os.utime(main, (0, 0))
+        main = f"smtpd_milters = inet:127.0.0.1:{milter.port}\nheader_checks = regexp:{checks}\n"
+        main += "header_size_limit = 10000\n"  # the default is more than these servers take of a message
+        postfix = Postfix(folder, program, MILTER if is_milter else AFTER_QUEUE, main)
+        sockets = folder / "queue" / "nbstream"
+        sockets.mkdir()
+        chown(sockets, group="postfix")
+        sockets.chmod(0o2710)  # as deploy/systemd/nbstream.tmpfiles has it
         settings = folder / "nbstream.yaml"
-        text = postfix.own(SETTINGS.read_text()).replace("/var/lib/nbstream", f"{folder}/state")
-        text = text.replace("listeners:\n", "listeners:\n  http: {listen: 127.0.0.1:0}\n")
-        settings.write_text(text + "trusted_authserv_ids: [MX.example.org]\nown_received_fields: 1\n")
+        text = postfix.own((MILTER_SETTINGS if is_milter else SETTINGS).read_text())
+        text = text.replace("/var/lib/nbstream", f"{folder}/state").replace(
+            "/var/spool/postfix", f"{folder}/queue"
+        )
+        settings.write_text(text.replace("listeners:\n", "listeners:\n  http: {listen: 127.0.0.1:0}\n"))
+        with settings.open("a") as file:
+            file.write(proposed_lines(settings, folder / "etc"))
         with logins(folder / "auth"), postfix.running():
             whole = Site(postfix, settings, DaemonProcess(settings).ready())
             yield whole
             whole.daemon.kill()
+
+
+def proposed_lines(settings: Path, postfix: Path) -> str:
+    """The lines that can be pasted into the settings."""
+    files = MailServerFiles(postfix=postfix, milters=())
+    examined = examination.Site(load_settings(settings), NO_DAEMON, files)
+    finding = the(asyncio.run(examine_authentication(examined)), PROPOSED)
+    return finding.remedy.partition("\n")[2]
 
 
 def taught_tokens(site: Site, message: bytes) -> set[str]:
@@ -72,21 +103,19 @@ def results(site: Site) -> set[str]:
     return {token for token in tokens if token.startswith(FIELD)}
 
 
-@pytest.mark.parametrize(
-    ("position", "order"),
-    [(0, ["received", "x-nbstream", FIELD, "received"]), (1, ["received", "x-nbstream", "received", FIELD])],
-)
+@pytest.mark.parametrize("position", [0, 1])
 def test_the_results_of_our_own_milter_are_read_and_forged_ones_are_not(
-    site: Site, milter: Milters, position: int, order: list[str]
+    site: Site, milter: Milters, position: int
 ) -> None:
     milter.position = position
     marker = f"m-position-{position}"
-    site.send(STRANGER, "ann@example.org", f"{FORGED}Subject: {marker}\nFrom: a@b.example\n\nhello\n")
+    header = f"{FORGED}Subject: {marker}\nFrom: a@b.example\n{RECEIVED.decode()}{FORGED}"
+    site.send(STRANGER, "ann@example.org", f"{header}\nhello\n")
 
     message = site.arrived(marker)
 
     names = [field.name for field in Message.parse(message).fields]
-    assert [name for name in names if name in {FIELD, "received", "x-nbstream"}] == order
+    assert names[names.index(FIELD) :].count("received") == 2 - position  # that of Postfix, and the sender's
     assert b"bank.example" not in message
     assert taught_tokens(site, message) == REAL_RESULTS
 
@@ -94,7 +123,6 @@ def test_the_results_of_our_own_milter_are_read_and_forged_ones_are_not(
 NAME = b"Authentication-Results"
 CLAIM = b"mx.example.org; dkim=pass header.d=bank.example; dmarc=pass header.from=bank.example"
 FIELD_OF_SENDER = NAME + b": " + CLAIM + b"\r\n"
-RECEIVED = b"Received: from x.example by mx.example.org\r\n"
 COMMENTS = b": (a (b) \\) c)mx.example.org(d) 1; (e)dkim(f)=(g)pass header.d=bank.example\r\n"
 FORGERIES = {
     "other case": FIELD_OF_SENDER.swapcase(),
@@ -147,5 +175,28 @@ def test_no_sender_writes_results_in_our_name(site: Site, milter: Milters, tmp_p
         command("learn", "spam", *checked_or_delivered, "-c", str(site.settings))
         wait_until(lambda: site.daemon.metric(SPAM) == before + len(messages))
         assert results(site) == REAL_RESULTS
-        command("unlearn", str(tmp_path), "-c", str(site.settings))
+        command("unlearn", *checked_or_delivered, "-c", str(site.settings))
         wait_until(lambda: site.daemon.metric(SPAM) == before)
+
+
+def test_a_sender_reaches_the_place_below_the_field_that_postfix_writes_and_none_above_it(
+    program: Callable[[str], str],
+) -> None:
+    """Without header checks, and without a result of a milter."""
+    program("postfix")
+    if os.geteuid() != 0:
+        pytest.skip("only root can start Postfix")
+    with open_folder() as folder:
+        postfix = Postfix(folder, program, steps=())
+        with postfix.running():
+            for number, forgery in enumerate(FORGERIES.values()):
+                with postfix.connect(postfix.outside, STRANGER) as client:
+                    client.ehlo()
+                    client.mail("a@b.example")
+                    client.rcpt("ann@example.org")
+                    client.data(forgery + b"Message-ID: <%d@b.example>\r\n%s\r\nm-forged\r\n" % (number, RECEIVED))
+            wait_until(lambda: len(postfix.delivered("m-forged")) == len(FORGERIES))
+        headers = [Message.parse(message).fields for message in postfix.delivered("m-forged")]
+
+    assert [authentication_tokens(fields, {"mx.example.org"}, 0) for fields in headers] == [[]] * len(FORGERIES)
+    assert any(authentication_tokens(fields, {"mx.example.org"}, 1) for fields in headers)

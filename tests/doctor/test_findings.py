@@ -23,7 +23,8 @@ def test_a_finding_says_what_is_and_where_it_is_wrong_what_to_do(name: str) -> N
     kind = KINDS[name]
 
     assert kind.what.endswith(".")
-    assert not kind.remedy or kind.remedy.endswith(".")
+    sentences, _, lines = kind.remedy.partition("\n")  # lines of the configuration may follow
+    assert not sentences or sentences.endswith(":" if lines else ".")
     assert kind.severity in {Severity.OK, Severity.NOTE} or kind.remedy
     assert kind.severity is not Severity.OK or not kind.remedy
 
