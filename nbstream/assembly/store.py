@@ -13,6 +13,7 @@ from nbstream.bayes.counts import ClassCounts, Counts
 from nbstream.bayes.table_counts import TableCounts
 from nbstream.engine.choice import PYTHON, Engine
 from nbstream.engine.table import TableFunctions
+from nbstream.policy.fair_sample import NO_SAMPLE
 from nbstream.store import connection
 from nbstream.store.embedded.server import EmbeddedRedis
 from nbstream.store.mirror.mirror import Mirror
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from nbstream.addresses import TcpAddress
     from nbstream.config import Settings
+    from nbstream.policy.fair_sample import FairSample
 
 
 _log = logging.getLogger(__name__)
@@ -142,8 +144,14 @@ async def open_running_redis(settings: Settings) -> AsyncIterator[RedisClients]:
         yield clients
 
 
-def make_model(settings: Settings, client: Redis, journal: LessonJournal | None = None) -> Model:
-    """Return the model that the settings name; ``journal`` records the lessons that Redis acknowledges."""
+def make_model(
+    settings: Settings, client: Redis, journal: LessonJournal | None = None, *, sets_sample: bool = False
+) -> Model:
+    """Return the model that the settings name; ``journal`` records the lessons that Redis acknowledges.
+
+    ``sets_sample``: from now on the fair sample of the model draws the share of the settings.
+    """
+    share = settings.ask.share if settings.ask else 0.0
     return Model(
         client,
         settings.model.name,
@@ -151,6 +159,7 @@ def make_model(settings: Settings, client: Redis, journal: LessonJournal | None 
         settings.model.half_life_days,
         journal=journal,
         replica_wait=ReplicaWaitOptions(settings.redis.wait_replicas, settings.redis.timeout_seconds / 2),
+        sample_share=share if sets_sample else None,
     )
 
 
@@ -181,14 +190,20 @@ def make_mirror(
 
 
 def make_recent_messages(
-    settings: Settings, model: Model, report_dropped: Callable[[int], None] = lambda _: None
+    settings: Settings,
+    model: Model,
+    report_dropped: Callable[[int], None] = lambda _: None,
+    sample: Callable[[], FairSample] = lambda: NO_SAMPLE,
 ) -> RecentMessages:
     """Return the memory of the model's checked messages.
 
-    ``report_dropped`` is called with the number of messages that could not be remembered.
+    ``report_dropped`` is called with the number of messages that could not be remembered, and ``sample`` returns
+    the fair sample of the model.
     """
     memory = settings.memory.model_copy(update={"envelope": settings.remembers_envelopes})
-    return RecentMessages(model.client, model.keys, memory, report_dropped, rows=settings.remembers_rows)
+    return RecentMessages(
+        model.client, model.keys, memory, report_dropped, rows=settings.remembers_rows, sample=sample
+    )
 
 
 def make_row_search(settings: Settings, model: Model) -> RowSearch:

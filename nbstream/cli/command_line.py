@@ -297,6 +297,27 @@ def _add_learn(commands: Commands) -> None:
         )
 
 
+def _add_ask(commands: Commands) -> None:
+    ask = add_command(
+        commands,
+        "ask",
+        "the messages whose label would tell most; on a terminal, answer what they are",
+        details="First those that were drawn by chance (ask.share): with their labels a false-positive budget can "
+        "be promised where people label only errors. Then unsure ones, whose labels teach most. All of them are "
+        "checked messages that are still remembered. Answers are learned at the end; Ctrl-C learns none.",
+        examples=("nbstream ask", "nbstream ask --list --count 50"),
+        exit_codes={0: "There may be no questions."},
+    )
+    ask.add_argument(
+        "--count",
+        type=arguments.whole_number,
+        default=10,
+        metavar="N",
+        help="at most so many of each kind (default: 10)",
+    )
+    ask.add_argument("--list", action="store_true", help="ask nothing, also on a terminal")
+
+
 def _add_quarantine(commands: Commands) -> None:
     quarantine = add_command(
         commands,
@@ -666,6 +687,7 @@ _IN_ORDER_OF_HELP = (
     _add_check,
     _add_explain,
     _add_learn,
+    _add_ask,
     _add_quarantine,
     _add_status,
     _add_top_tokens,

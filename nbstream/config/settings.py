@@ -26,6 +26,7 @@ from nbstream.logs import LogSettings
 from nbstream.policy import settings as inheritance
 from nbstream.policy.settings import (
     ActionsSettings,
+    AskSettings,
     AutolearnSettings,
     FeedbackSettings,
     HeadersSettings,
@@ -168,6 +169,12 @@ class Settings(Section):
     """The probabilities of spam from which a message gets each verdict; below ``unsure`` it is ham. 0 < unsure <=
     spam < 1, and spam <= reject <= 1. The threshold for spam has one of three forms: ``spam``,
     ``false_positive_cost`` or ``max_false_positive_rate``. A form that is given replaces the default.
+    """
+
+    ask: AskSettings | None = None
+    """Messages are drawn by chance, and people are asked what they are, with ``nbstream ask`` or on the page. With
+    the answers ``verdict.max_false_positive_rate`` can be promised where people label only errors. It needs
+    ``memory``.
     """
 
     autolearn: AutolearnSettings | None = None

@@ -185,10 +185,12 @@ def make_parts(
         return make_mirror(settings, clients, followed, engine, shared_memory / name if shared_memory else None)
 
     model = make_model(settings, clients.client, clients.journal)
-    mirror = follow(make_model(settings, clients.blocking_client, clients.journal), "counts")
+    mirror = follow(make_model(settings, clients.blocking_client, clients.journal, sets_sample=True), "counts")
     if clients.journal:
         clients.journal.report_unrecorded_to(metrics.store.lessons_unrecorded)
-    recent_messages = make_recent_messages(settings, model, metrics.store.not_remembered)
+    recent_messages = make_recent_messages(
+        settings, model, metrics.store.not_remembered, lambda: mirror.loaded_first_scores.sample
+    )
     observers: list[FilterObserver] = [metrics.filter, RememberingObserver(recent_messages.remember)]
     activity = make_activity(settings, clients, model, mirror, metrics, worker)
     if activity:

@@ -11,6 +11,7 @@ from nbstream.assembly.store import make_row_search
 from nbstream.bayes.clues import NamedCounts
 from nbstream.bayes.counts import Totals
 from nbstream.listeners.http.bodies import BodyReader
+from nbstream.page.ask_view import AskView
 from nbstream.page.forms import MAX_FORM_BYTES
 from nbstream.page.login import LoginPages, PageSessions
 from nbstream.page.message_view import PAGE_SOURCE, MessageLookups, MessageView
@@ -150,6 +151,13 @@ def make_page(parts: PageParts) -> PageServer:
             ),
             quarantine,
             parts.message_handler,
+        ),
+        AskView(
+            row_search,
+            model.labels,
+            settings.ask is not None,
+            lambda: parts.mirror.loaded_first_scores,
+            lambda: parts.message_service.runtime.spam_filter.policy.budget_rates,
         ),
         ThresholdsView(
             settings.model.name,

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 _CREDIT_GAIN = 0.5  # per ham of credit
 _MIN_RATE_FACTOR, _MAX_RATE_FACTOR = 0.1, 3.0
 _MAX_CREDIT_HAM = 8.0  # ham of credit; from 4 on alpha is at its maximum
+_DAY_SECONDS = 86_400.0
+_PACE_DAYS = 30  # by which it is told how long the answers take
 _DRAWN_SURPLUS_DEVIATIONS = 5.0  # above what is drawn of all ham by chance
 _BIAS_WINDOW_HAM = 200  # the last ham, by which a sample is called biased or not
 _MIN_BIAS_HAM = 20  # with fewer ham a sample is not judged
@@ -190,6 +192,41 @@ def is_mostly_drawn(ham: FirstScoreWindow) -> bool:
         return False
     expected = ham.sample.largest_share * ham.count_since(ham.sample.since)
     return len(ham.drawn) > expected + _DRAWN_SURPLUS_DEVIATIONS * math.sqrt(expected)
+
+
+@dataclass(frozen=True, slots=True)
+class SampleProgress:
+    """How far the fair sample has come towards the promise of ``rate``.
+
+    ``ham`` of it is labelled, and ``ham_needed`` has to be. ``days`` is how long the rest takes if as much ham is
+    answered each day as in the last 30; None where none was.
+    """
+
+    rate: float
+    ham: int
+    ham_needed: int
+    days: float | None
+
+    def __str__(self) -> str:
+        """Return the progress as a sentence without its full stop."""
+        rate = f"{100 * self.rate:g} %"
+        text = f"{rate} of the ham needs {self.ham_needed:,} drawn ham, and {self.ham:,} are labelled"
+        if self.ham >= self.ham_needed:
+            return text
+        if self.days is None:
+            return f"{text}, none in the last {_PACE_DAYS} days"
+        return f"{text}; at the pace of the last {_PACE_DAYS} days the rest takes {math.ceil(self.days):,}"
+
+
+def sample_progress(ham: FirstScoreWindow, rate: float, now: float) -> SampleProgress:
+    """Return how far the sample has come at the time ``now``, in seconds since the epoch."""
+    if ham.drawn is None:
+        return SampleProgress(rate, 0, ham_needed(rate), None)
+    start = max(ham.sample.since, now - _PACE_DAYS * _DAY_SECONDS)
+    answered = ham.drawn.count_since(start)
+    missing = max(0, ham_needed(rate) - len(ham.drawn))
+    days = missing * max(now - start, _DAY_SECONDS) / _DAY_SECONDS / answered if answered else None
+    return SampleProgress(rate, len(ham.drawn), ham_needed(rate), days)
 
 
 def _probabilities_before_bias(ham: FirstScoreWindow) -> NDArray[np.float64]:

@@ -22,13 +22,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nbstream.errors import StoreIncompatible, StoreUnavailable
+from nbstream.policy.fair_sample import NO_SAMPLE
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
 from nbstream.policy.verdict import Verdict
 from nbstream.store.lua import lua_script
 from nbstream.store.model.history import Assessment
 from nbstream.store.model.ledger import split_tokens
 from nbstream.store.recent import stored_form
-from nbstream.store.recent.message_rows import MessageRow
+from nbstream.store.recent.message_rows import DRAWN_INDEX, MessageRow
 from nbstream.store.redis_errors import store_errors
 from nbstream.tokens.tokenizer import Tokens
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from nbstream.policy.envelope import BuildEnvelope
     from nbstream.policy.explanation import Explanation
+    from nbstream.policy.fair_sample import FairSample
     from nbstream.store.model.keys import ModelKeys
     from nbstream.store.settings import MemorySettings
 
@@ -160,7 +162,8 @@ class RecentMessages:
     """The recently checked messages of one model in Redis.
 
     ``on_dropped`` is called with the number of messages that were not written. ``rows`` says whether lists show
-    the messages; a row has the envelope where ``memory.envelope`` is true.
+    the messages; a row has the envelope where ``memory.envelope`` is true. ``sample`` returns the fair sample of
+    the model, whose messages have an index.
     """
 
     def __init__(
@@ -171,11 +174,13 @@ class RecentMessages:
         on_dropped: Callable[[int], None],
         *,
         rows: bool = False,
+        sample: Callable[[], FairSample] = lambda: NO_SAMPLE,
     ) -> None:
         self._client = client
         self._keys = keys
         self._memory = memory
         self._rows = rows
+        self._sample = sample
         self._on_dropped = on_dropped
         self._queue: asyncio.Queue[_QueuedMessage] = asyncio.Queue(MAX_QUEUED)
         self._unwritten: dict[str, _QueuedMessage] = {}
@@ -309,6 +314,10 @@ class RecentMessages:
     def _stored_key(self, message_key: bytes) -> str:
         return self._keys.checked(message_key.decode())
 
+    def _index_names(self, row: MessageRow) -> list[str]:
+        names = row.index_names()
+        return [*names, DRAWN_INDEX] if self._sample().draws(row.id, row.checked_at) else names
+
     async def _write_batch(self, batch: Sequence[_QueuedMessage]) -> None:
         now, seconds = time.time(), self._memory.hours * 3600
         args: list[str | bytes | int | float]
@@ -322,7 +331,7 @@ class RecentMessages:
             )
             args += queued.checked_at, message.key, message.pack() + packed_explanation
             row = queued.row if self._rows else None
-            args += (row.pack(), " ".join(row.index_names())) if row else ("", "")
+            args += (row.pack(), " ".join(self._index_names(row))) if row else ("", "")
             if number % _PACKED_AT_ONCE == 0:
                 await asyncio.sleep(0)
         with store_errors():

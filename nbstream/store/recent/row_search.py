@@ -19,6 +19,7 @@ from nbstream.errors import StoreIncompatible
 from nbstream.policy.actions import ActionKind
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
 from nbstream.store.recent.message_rows import (
+    DRAWN_INDEX,
     MessageRow,
     RowPosition,
     action_index,
@@ -51,7 +52,8 @@ class RowFilter:
     ``id_prefix`` is an id or its beginning. The time of the check is at or after ``since`` and before ``until``,
     in seconds since the epoch. ``sender`` and ``recipient`` are as ``normalize_address`` returns them. ``action``
     is one of those that were taken, ``policy`` the name of the policy that decided. The subject has ``subject`` in
-    it; upper and lower case are the same.
+    it; upper and lower case are the same. With ``is_drawn`` the fair sample has drawn the message; nothing else
+    but times can be wanted then.
     """
 
     id_prefix: str = ""
@@ -63,6 +65,7 @@ class RowFilter:
     action: str = ""
     policy: str = ""
     subject: str = ""
+    is_drawn: bool = False
 
     def matches(self, row: MessageRow) -> bool:
         """Return whether a row is what is wanted."""
@@ -101,6 +104,7 @@ class RowFilter:
     def index_names(self) -> Sequence[str]:
         """The names of the indices that have all that is wanted."""
         return [
+            *([DRAWN_INDEX] if self.is_drawn else ()),
             *([self.verdict] if self.verdict else ()),
             *([sender_index(self.sender)] if self.sender else ()),
             *([recipient_index(self.recipient)] if self.recipient else ()),

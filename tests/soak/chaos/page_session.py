@@ -22,7 +22,16 @@ from tests.soak.chaos.http_client import HttpHead, ask, open_exchange
 from tests.soak.chaos.journal import Journal, LessonOutcome
 from tests.soak.chaos.site import Host
 
-VIEWS = ("/ui/", "/ui/messages", "/ui/thresholds", "/ui/teaching", "/ui/undo", "/ui/tokens", "/ui/quarantine")
+VIEWS = (
+    "/ui/",
+    "/ui/messages",
+    "/ui/thresholds",
+    "/ui/ask",
+    "/ui/teaching",
+    "/ui/undo",
+    "/ui/tokens",
+    "/ui/quarantine",
+)
 _LINK = re.compile(r'href="(/ui/[^"]*)"')
 _HIDDEN_FIELD = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)">')
 _UNDO_FORM = re.compile(r'<form method="post" action="/ui/undo".*?</form>', re.DOTALL)
