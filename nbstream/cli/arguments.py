@@ -78,16 +78,20 @@ def server_address(text: str) -> tuple[str, int]:
 
 def regime_name(text: str) -> str:
     """Return the name of a regime of ``evaluate``."""
-    if not re.fullmatch(r"immediate|errors|unsure|none|(delayed|first):[^,]+|inbox(:[^,]+,[^,]+,[^,]+)?", text):
+    form = r"immediate|errors|unsure|none|(delayed|first):[^,]+|(inbox|spam-only)(:[^,]+,[^,]+,[^,]+)?"
+    if not re.fullmatch(form, text):
         raise argparse.ArgumentTypeError(
-            f"{text} is none of immediate, delayed:N, errors, unsure, inbox, inbox:P,Q,DELAY, first:N, none"
+            f"{text} is none of immediate, delayed:N, errors, unsure, inbox, inbox:P,Q,DELAY, spam-only, "
+            "spam-only:P,DELAY,KEEP, first:N, none"
         )
-    _, has_numbers, numbers = text.partition(":")
+    kind, has_numbers, numbers = text.partition(":")
     if has_numbers:
-        *probabilities, count = numbers.split(",")
-        for probability in probabilities:
-            fraction(probability)
-        _check_message_count(count)
+        count_of_probabilities = {"inbox": 2, "spam-only": 1}.get(kind, 0)
+        for position, number in enumerate(numbers.split(",")):
+            if position < count_of_probabilities:
+                fraction(number)
+            else:
+                _check_message_count(number)
     return text
 
 

@@ -527,10 +527,12 @@ def _add_evaluate(commands: Commands) -> None:
         "--regime",
         type=arguments.regime_name,
         default="immediate",
-        metavar="immediate|delayed:N|errors|unsure|inbox[:P,Q,DELAY]|first:N|none",
+        metavar="immediate|delayed:N|errors|unsure|inbox[:P,Q,DELAY]|spam-only[:P,DELAY,KEEP]|first:N|none",
         help="which labels are learned, and when (default: each at once). inbox: a person moves a share P of the "
         "spam in the inbox to Junk and rescues a share Q of the ham in Junk, DELAY messages later, and labels "
-        "nothing else (default: 0.3,0.3,50). first:N: the first N labels are learned, and none later",
+        "nothing else (default: 0.3,0.3,50). spam-only: a person moves a share P of the spam in the inbox, DELAY "
+        "messages later, and never labels ham; with autolearn, what is unmoved KEEP messages later is kept mail "
+        "(default: 0.3,50,200). first:N: the first N labels are learned, and none later",
     )
     evaluate.add_argument(
         "--taught",

@@ -24,6 +24,7 @@ from nbstream.listeners.spamd import SpamdListenerSettings
 from nbstream.listeners.stream import StreamListenerSettings
 from nbstream.logs import LogSettings
 from nbstream.policy import settings as inheritance
+from nbstream.policy.actions import ActionKind
 from nbstream.policy.settings import (
     ActionsSettings,
     AskSettings,
@@ -255,7 +256,9 @@ class Settings(Section):
     def _autolearn_beyond_thresholds(
         cls, value: AutolearnSettings | None, info: ValidationInfo
     ) -> AutolearnSettings | None:
-        verdict = info.data.get("verdict")
+        verdict, memory = info.data.get("verdict"), info.data.get("memory")
+        if value and memory and (value.kept_hours or 0) >= memory.hours:
+            raise ValueError(f"must have kept_hours below memory.hours ({memory.hours})")
         if value and verdict and value.ham >= verdict.unsure:
             raise ValueError(f"must have a ham below verdict.unsure ({verdict.unsure})")
         if value and verdict and value.spam < (verdict.fixed_spam_threshold or verdict.unsure):
@@ -319,6 +322,17 @@ class Settings(Section):
     def remembers_envelopes(self) -> bool:
         """Whether the envelopes of checked messages are remembered."""
         return self.listeners.http is not None if self.memory.envelope is None else self.memory.envelope
+
+    @property
+    def kept_seconds(self) -> float | None:
+        """After how many seconds a message that nobody moved is kept mail; None where none is.
+
+        Mail that waits in the quarantine, or went to another address, was not left where it is by people.
+        """
+        autolearn, hours = self.autolearn, self.memory.hours
+        if not autolearn or autolearn.kept_hours == 0 or self.actions.unsure.kind is not ActionKind.PASS:
+            return None
+        return 3600.0 * (autolearn.kept_hours or 2 * hours / 3)
 
     @property
     def maildir_folder(self) -> Path | None:

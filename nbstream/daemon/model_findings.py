@@ -79,10 +79,9 @@ _LITTLE_SHARE = 0.5
 _FEW_SPAM = 50
 
 
-def learned_findings(totals: Totals, needed: Mapping[str, int], max_tokens: int | None) -> Iterator[Finding]:
-    """Yield whether the model has learned enough of each class, and whether it forgets tokens."""
-    learned = totals.messages_by_label()
-    state = ModelState(learned, needed)
+def learned_findings(state: ModelState, tokens: int, max_tokens: int | None) -> Iterator[Finding]:
+    """Yield whether the model has learned enough of each class, and whether it forgets some of its ``tokens``."""
+    learned, needed = state.learned, state.needed
     text = describe_counts(learned)
     count = sum(learned.values())
     share = learned["ham"] / max(1, count)
@@ -93,8 +92,8 @@ def learned_findings(totals: Totals, needed: Mapping[str, int], max_tokens: int 
         yield ONE_SIDED(share=share, learned=text, rare="ham" if share < _RARE_SHARE else "spam")
     else:
         yield LEARNED(learned=text, share=share)
-    if max_tokens is not None and totals.vocabulary_size >= _FULL_SHARE * max_tokens:
-        yield TOKENS_FULL(count=totals.vocabulary_size, limit=max_tokens)
+    if max_tokens is not None and tokens >= _FULL_SHARE * max_tokens:
+        yield TOKENS_FULL(count=tokens, limit=max_tokens)
 
 
 def budget_findings(first_scores: FirstScores, totals: Totals, policy: FilterPolicy) -> Iterator[Finding]:

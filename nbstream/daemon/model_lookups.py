@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nbstream.daemon.model_findings import budget_findings, learned_findings
 from nbstream.filter.filter import MessageRecord, find_message_record
 from nbstream.findings import Severity
-from nbstream.policy.verdict import ModelState
+from nbstream.policy.autolearn import model_state
 from nbstream.wire.api_json import ModelStatus
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nbstream.filter import FilterPolicy
     from nbstream.filter.scorer import Scorer
     from nbstream.findings import Finding
+    from nbstream.policy.verdict import ModelState
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +48,16 @@ class ModelLookups:
         totals = self.parts.mirror.totals
         if totals is None:
             return None
-        return ModelState(totals.messages_by_label(), self.policy().min_learned)
+        layer = self.parts.autolearn
+        return model_state(totals, self.policy().min_learned, layer.mirror.totals if layer else None)
 
     def findings(self) -> Sequence[Finding]:
         """Return what is not as it should be with what the model has learned, and with its budgets."""
-        mirror, policy = self.parts.mirror, self.policy()
-        if mirror.totals is None:
+        mirror, policy, state = self.parts.mirror, self.policy(), self.model_state()
+        if mirror.totals is None or state is None:
             return []
         found = [
-            *learned_findings(mirror.totals, policy.min_learned, self.settings.model.max_tokens),
+            *learned_findings(state, mirror.totals.vocabulary_size, self.settings.model.max_tokens),
             *budget_findings(mirror.loaded_first_scores, mirror.totals, policy),
         ]
         return [finding for finding in found if finding.severity is not Severity.OK]

@@ -19,6 +19,8 @@ from nbstream.filter import (
     CheckQueue,
     CompositeObserver,
     CountingObserver,
+    KeptMailLearner,
+    KeptMailWalk,
     RememberingObserver,
 )
 from nbstream.store.activity import ActivityCounter, ActivityWriter, ListenerConnections, ProcessStatus
@@ -246,6 +248,21 @@ def background_work(settings: Settings, parts: ServerParts, *, does_chores: bool
     return [*work, *_chores(settings, parts)] if does_chores else work
 
 
+def _kept_mail_work(
+    parts: ServerParts, layer_mirror: Mirror, kept_seconds: float
+) -> Callable[[], Awaitable[None]]:
+    spam_filter = parts.spam_filter
+    learner = KeptMailLearner(spam_filter.parts, spam_filter.policy, parts.metrics.filter.autolearned)
+    walk = KeptMailWalk(learner, parts.recent_messages.oldest_between, kept_seconds)
+
+    async def walk_when_loaded() -> None:
+        await parts.mirror.loaded.wait()
+        await layer_mirror.loaded.wait()
+        await walk.run()
+
+    return walk_when_loaded
+
+
 def _chores(settings: Settings, parts: ServerParts) -> Sequence[BackgroundWork]:
     model, autolearn, metrics = parts.model, parts.autolearn, parts.metrics
 
@@ -263,6 +280,8 @@ def _chores(settings: Settings, parts: ServerParts) -> Sequence[BackgroundWork]:
         layer_model = autolearn.model
         reconciler = AutolearnReconciler(autolearn.layer, lambda: layer_model.disputed_messages(model))
         chores.append(("reconciler", reconciler.run))
+        if settings.kept_seconds is not None:
+            chores.append(("kept mail", _kept_mail_work(parts, autolearn.mirror, settings.kept_seconds)))
     max_tokens = settings.model.max_tokens
     if max_tokens is not None:
         evictor = Evictor(model, parts.mirror, max_tokens, metrics.store.evicted)

@@ -8,13 +8,14 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from nbstream.assembly.policy import make_filter_policy
-from nbstream.assembly.store import make_model, open_running_redis
+from nbstream.assembly.store import make_autolearn_model, make_model, open_running_redis
 from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.half_life import largest_count
 from nbstream.daemon.model_findings import budget_findings, describe_counts, learned_findings
 from nbstream.errors import ConfigError, StoreIncompatible, StoreUnavailable
 from nbstream.findings import note, ok, problem, warning
+from nbstream.policy.autolearn import model_state
 from nbstream.store.model.signature import SCHEMA_VERSION
 from nbstream.store.redis_errors import store_errors
 from nbstream.tokens import TOKENIZER_VERSION
@@ -80,9 +81,10 @@ async def examine_model(site: Site) -> Sequence[Finding]:
 async def _findings(site: Site, model: Model) -> AsyncIterator[Finding]:
     yield FORMATS(name=model.keys.model, schema=SCHEMA_VERSION, tokenizer=TOKENIZER_VERSION)
     sums, totals = await model.look_up(SCORE_BINS)
-    for finding in learned_findings(
-        totals, site.settings.model.min_learned.model_dump(), site.settings.model.max_tokens
-    ):
+    settings = site.settings
+    layer = await make_autolearn_model(settings, model.client).totals() if settings.autolearn else None
+    state = model_state(totals, settings.model.min_learned.model_dump(), layer)
+    for finding in learned_findings(state, totals.vocabulary_size, settings.model.max_tokens):
         yield finding
     left = model.half_life.half_lives_left(time.time(), largest_count(totals, sums))
     if left is not None and left < _HALF_LIVES:

@@ -81,11 +81,38 @@ class InboxHabits:
         return draw < (self.junked if label == "spam" else self.rescued)
 
 
+@dataclass(frozen=True, slots=True)
+class SpamOnlyHabits:
+    """What people do who never label ham.
+
+    Spam in the inbox is moved to Junk with the probability ``junked``, when ``delay`` other messages have come.
+    What lies in the inbox without a label counts as kept mail when ``kept_after`` other messages have come.
+    """
+
+    junked: float = 0.3
+    delay: int = 50
+    kept_after: int = 200
+
+    @classmethod
+    def parse(cls, text: str) -> SpamOnlyHabits:
+        """Return the habits of ``P,DELAY,KEEP``, the default ones of an empty text. Raises ``ValueError``."""
+        if not text:
+            return cls()
+        junked, delay, kept_after = text.split(",")
+        return cls(float(junked), int(delay), int(kept_after))
+
+
+def kept_after(name: str) -> int | None:
+    """Return after how many other messages one that nobody moved counts as kept; None where that says nothing."""
+    kind, _, argument = name.partition(":")
+    return SpamOnlyHabits.parse(argument).kept_after if kind == "spam-only" else None
+
+
 def parse_regime(name: str, taught: int = 0) -> LabelRegime:
     """Return a regime by its name. All labels of the first ``taught`` messages are learned before it begins.
 
-    The names are ``immediate``, ``delayed:N``, ``errors``, ``unsure``, ``inbox``, ``inbox:P,Q,DELAY``, ``first:N``
-    and ``none``. Raises ``ValueError`` for another name.
+    The names are ``immediate``, ``delayed:N``, ``errors``, ``unsure``, ``inbox``, ``inbox:P,Q,DELAY``,
+    ``spam-only``, ``spam-only:P,DELAY,KEEP``, ``first:N`` and ``none``. Raises ``ValueError`` for another name.
     """
     count, regime = count_taught(name, taught), _regime_after_taught(name)
     return lambda case: [case] if case.position <= count else regime(case)
@@ -108,6 +135,9 @@ def _regime_after_taught(name: str) -> LabelRegime:
             return _corrections(unsure=kind == "unsure")
         case "inbox", _:
             return _moved(InboxHabits.parse(argument))
+        case "spam-only", _:
+            habits = SpamOnlyHabits.parse(argument)
+            return _moved(InboxHabits(habits.junked, 0.0, habits.delay))
         case ("first", _) | ("none", ""):
             return lambda case: [case] if case.is_asked else []
     raise ValueError(f"no regime is called {name}")

@@ -90,7 +90,8 @@ class EvaluationReport:
     without a label. Of the labels that were given after the first ``taught`` messages, ``corrections`` were of
     messages in the wrong folder: ham called spam, or spam called anything else. ``contradictions`` of them were on
     the other side of ``unsure`` than the check, and after ``believed_percent`` of these the message was on the
-    label's side, or would be if the label were insisted on (``believed_twice_percent``). ``threshold_path`` has
+    label's side, or would be if the label were insisted on (``believed_twice_percent``). ``first_verdict`` is the
+    number of the first message for which the model had learned enough. ``threshold_path`` has
     the thresholds at every thousandth message, ``budget`` the outcome of the budget for spam, or None if there was
     no budget.
     """
@@ -100,6 +101,7 @@ class EvaluationReport:
     ham: int
     learned: int
     autolearned: int
+    first_verdict: int | None
     corrections: int
     contradictions: int
     believed_percent: float | None
@@ -143,6 +145,7 @@ class EvaluationReport:
             ("corrections: labels of mail in the wrong folder", self.corrections, 0, ""),
             ("contradictions believed at once", self.believed_percent, 2, of_contradictions),
             ("contradictions believed when said twice", self.believed_twice_percent, 2, of_contradictions),
+            ("first message with a verdict", self.first_verdict, 0, ""),
         ]
         if self.autolearned:
             measures_to_show.append(("learned without a label", self.autolearned, 0, ""))
@@ -175,6 +178,7 @@ def build_report(
         ham=len(columns.is_spam) - spam,
         learned=result.learned,
         autolearned=result.autolearned,
+        first_verdict=result.first_verdict,
         corrections=result.labels.corrections,
         contradictions=result.labels.contradictions,
         believed_percent=result.labels.believed_percent,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -23,11 +24,12 @@ from nbstream.mail.message import Message
 from nbstream.policy.fair_sample import FairSample
 from nbstream.policy.lesson_source import LessonSource
 from nbstream.policy.verdict import Thresholds
+from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from nbstream.evaluation.streams import LabelledContent
-    from nbstream.filter import Autolearner, Check, Filter, Lesson
+    from nbstream.filter import Autolearner, Check, Filter, KeptMailLearner, Lesson
     from nbstream.policy.message_reader import MessageReader
     from nbstream.policy.verdict import Verdict
     from nbstream.tokens.tokenizer import TakenApart, Tokens
@@ -111,6 +113,8 @@ class EvaluationResult:
 
     ``learned`` is the number of labels that changed the model, ``learned_tokens`` that of the distinct tokens of
     these messages. ``autolearned`` is the number of messages that were learned without a label.
+    ``first_verdict`` is the number of the first message, counted from 1, before which enough was learned for a
+    verdict; None where there was none.
     """
 
     rows: tuple[EvaluationRow, ...]
@@ -119,6 +123,7 @@ class EvaluationResult:
     learned_tokens: int = 0
     autolearned: int = 0
     labels: LabelCounts = field(default_factory=LabelCounts)
+    first_verdict: int | None = None
 
     @property
     def thresholds(self) -> Thresholds:
@@ -154,23 +159,50 @@ class CachingTokenizer(Tokenizer):
         return self.take_apart(message).tokens
 
 
+class Inbox:
+    """The messages of a run that may become kept mail.
+
+    A message is kept when ``kept_after`` other messages have come; with None, or without ``learner``, none is.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, learner: KeptMailLearner | None, kept_after: int | None) -> None:
+        self._tokenizer = tokenizer
+        self._learner = None if kept_after is None else learner
+        self._kept_after = kept_after or 0
+        self._waiting: deque[CheckedMessage] = deque()
+
+    async def add(self, message: Message, check: Check) -> int:
+        """Add a message that was checked, and return how many were learned that are kept now."""
+        if self._learner is None:
+            return 0
+        tokens = self._tokenizer.tokenize(message)
+        self._waiting.append(CheckedMessage(check.id, tokens, check.probability, str(check.verdict)))
+        if len(self._waiting) <= self._kept_after:
+            return 0
+        return int(await self._learner.learn(self._waiting.popleft()))
+
+
 async def evaluate(
     spam_filter: Filter,
     stream: Iterable[LabelledContent],
     options: EvaluationOptions,
     reader: MessageReader,
     autolearner: Autolearner | None = None,
+    kept_mail: KeptMailLearner | None = None,
 ) -> EvaluationResult:
     """Check and learn the messages of ``stream``, and return the rows; raises the errors of filter and stream.
 
     The model of the filter has the sample of ``options``. ``autolearner`` is an observer of the filter. It
     learns a message after the label of a person, if there is one. In a daemon it may come first; the result is
     the same, because a person's label replaces an automatic one.
+    ``kept_mail`` learns what the regime counts as kept.
     """
     regime, sample = regimes.parse_regime(options.regime, options.taught), options.sample
     generator = random.Random(options.seed)  # noqa: S311 - no secret
     rows: list[EvaluationRow] = []
+    inbox = Inbox(spam_filter.parts.tokenizer, kept_mail, regimes.kept_after(options.regime))
     seconds, learned, learned_tokens, autolearned, labels = 0.0, 0, 0, 0, LabelCounts()
+    first_verdict = None
     for position, (labelled, draw) in enumerate(zip(stream, draw_habits(options.seed), strict=False), start=1):
         # A number is drawn for every message, learned or not, so that the same labels are flipped in every regime.
         flipped = generator.random() < options.label_noise
@@ -178,6 +210,8 @@ async def evaluate(
         started = time.perf_counter()
         message = _parse_message(labelled.content, reader)
         check = await spam_filter.check(message)
+        if first_verdict is None and not check.state.is_learning:
+            first_verdict = position
         is_asked = sample.draws(check.id, 0.0)
         for case in regime(regimes.LabelledCheck(message, label, check, position, draw, is_asked)):
             lesson = await spam_filter.learn(case.message, case.label, _SOURCE)
@@ -190,10 +224,11 @@ async def evaluate(
                 started = time.perf_counter()  # nobody insists in a run, so that is no part of its work
         if autolearner:
             autolearned += await autolearner.learn_queued()
+        autolearned += await inbox.add(message, check)
         seconds += time.perf_counter() - started
         rows.append(EvaluationRow(labelled.label, check.score, check.probability, check.verdict, check.thresholds))
         await _allow_cancellation()
-    return EvaluationResult(tuple(rows), seconds, learned, learned_tokens, autolearned, labels)
+    return EvaluationResult(tuple(rows), seconds, learned, learned_tokens, autolearned, labels, first_verdict)
 
 
 async def _check_if_insisted(spam_filter: Filter, case: regimes.LabelledCheck, lesson: Lesson) -> Check:

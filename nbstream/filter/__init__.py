@@ -7,6 +7,7 @@ unless a person insists.
 
 from nbstream.filter.autolearner import Autolearner, AutolearnReconciler
 from nbstream.filter.filter import CheckDecider, Filter, LearnableMessage
+from nbstream.filter.kept_mail import KeptMailLearner, KeptMailWalk
 from nbstream.filter.lesson_plan import TokenizedMessage
 from nbstream.filter.lesson_text import describe_known_messages, describe_lesson, describe_lessons
 from nbstream.filter.parts import (
@@ -36,6 +37,8 @@ __all__ = [
     "FilterObserver",
     "FilterParts",
     "FilterPolicy",
+    "KeptMailLearner",
+    "KeptMailWalk",
     "LearnableMessage",
     "Lesson",
     "LessonOutcome",

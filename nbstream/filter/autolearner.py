@@ -24,8 +24,8 @@ from nbstream.filter.parts import FilterObserver
 from nbstream.filter.sources import AUTOLEARN_SOURCE
 from nbstream.policy.autolearn import MAX_LEAD, WEIGHT_SHARE, is_balanced
 from nbstream.store.cancellation import stop_if_cancelled
-from nbstream.store.model.history import Assessment, LessonNote
-from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
+from nbstream.store.model.history import Assessment
+from nbstream.store.model.ledger import LedgerEntry
 
 if TYPE_CHECKING:
     from nbstream.filter.results import Check, CheckSeconds
@@ -148,23 +148,10 @@ class Autolearner(FilterObserver):
         _, totals = await self._layer.counts.look_up(())
         if not is_balanced(label, totals.messages, self._max_lead):
             return "unbalanced"
-        if await self._taught_model.entry(check.id):
-            return "human"
-        if await self._layer.model.entry(check.id):
-            return "already"
         # No sums: the calibration learns nothing, because what the model says of itself is no evidence.
         weight = grown_lesson_weight(check_by_people.score, label, share=WEIGHT_SHARE, growth=counts.growth)
         entry = LedgerEntry(
             secrets.token_hex(8), label, weight, tokens.all, time.time(), AUTOLEARN_SOURCE, "", check.score
         )
         assessment = Assessment(check.probability, str(check.verdict))
-        change = await self._layer.model.commit_lesson(
-            check.id, None, entry, LessonNote(AUTOLEARN_SOURCE, "", assessment, assessment)
-        )
-        if await self._taught_model.entry(check.id):
-            await self._layer.withdraw(check.id)
-            return "human"
-        if isinstance(change, LedgerConflict):
-            return "already"
-        await self._layer.counts.wait_until_applied(change)
-        return "learned"
+        return await self._layer.learn(check.id, entry, assessment, self._taught_model)

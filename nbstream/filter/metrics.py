@@ -75,9 +75,9 @@ class FilterMetrics(FilterObserver):
         )
         self._autolearned = Counter(
             "nbstream_autolearn",
-            "Messages that a check was sure of, by label and outcome: learned, already, unbalanced, human (a "
-            "person labelled it), unsure (the model that people taught is less sure), dropped, failed. Only with "
-            "autolearn.",
+            "Messages that a check was sure of, and kept mail, by label and outcome: learned, kept (learned, of "
+            "kept mail), already, unbalanced, human (a person labelled it), unsure (the model that people taught "
+            "is less sure, or the counts do not call kept mail ham), dropped, failed. Only with autolearn.",
             ["label", "outcome"],
             registry=registry.counts,
         )
@@ -115,7 +115,7 @@ class FilterMetrics(FilterObserver):
         self._store_refusals.inc()
 
     def autolearned(self, label: str, outcome: str) -> None:
-        """Count one message that a check was sure is ``label``, by what the autolearner did with it."""
+        """Count one message that may be learned as ``label`` without people, by what became of that."""
         self._autolearned.labels(label, outcome).inc()
 
     def _log_bursts(self, before: Check, label: str, source: str, actor: str) -> None:

@@ -26,7 +26,7 @@ from nbstream.bayes.score import Score
 from nbstream.errors import StoreUnavailable
 from nbstream.filter.message_counts import AutolearnedCounts, MessageCounts
 from nbstream.filter.results import Check
-from nbstream.policy.autolearn import LIMIT_CLUE, limit_log_odds
+from nbstream.policy.autolearn import LIMIT_CLUE, counts_kept_mail, limit_log_odds, model_state
 from nbstream.policy.explanation import ScoreCounts
 from nbstream.policy.first_scores import FirstScore, FirstScores
 from nbstream.policy.thresholds import spam_by_budget
@@ -75,7 +75,7 @@ class Scorer:
             tuple[FirstScores, int, dict[ThresholdPolicy, tuple[Mapping[float, BudgetPromise], Thresholds]]] | None
         ) = None
         self._has_budgets = bool(policy.budget_rates)
-        self._cached_state: tuple[tuple[int, ...], ModelState] = (), ModelState({})
+        self._cached_state: tuple[tuple[tuple[int, ...], ...], ModelState] = (), ModelState({})
 
     async def read_counts(self, names: tuple[bytes, ...]) -> MessageCounts:
         """Read the counts of ``names``, which begin with the tokens of a message; see ``count_names``."""
@@ -107,37 +107,48 @@ class Scorer:
             if scored:
                 evidence = ScoreCounts(growth=growth)
                 sums, first_scores = await self._counts.sums(SCORE_BINS), await self.first_scores()
-                return self._decide(message_key, scored.score, evidence, scored.totals, sums, first_scores)
+                probability = self._probability(scored.score.log_odds, sums, scored.totals, growth)
+                state = self._model_state(scored.totals)
+                return self._decide(message_key, scored.score, evidence, probability, state, first_scores)
         return self.check(message_key, tokens, await self.read_counts(tokens.all.names))
 
     def check(self, message_key: str, tokens: Tokens, counts: MessageCounts) -> Check:
         """Return the check of a message by these counts."""
         token_counts = TokenCounts(counts.rows[: len(tokens.all)], counts.totals, WEIGHT_ONE * counts.growth)
-        score = self._classifier.score(tokens, token_counts)
-        if counts.autolearned:
-            token_counts = _counts_of_both(token_counts, counts.autolearned)
-            both = self._classifier.score(tokens, token_counts)
-            log_odds = limit_log_odds(
-                score.log_odds,
-                both.log_odds,
-                lambda odds: self._probability(odds, counts.sums, counts.totals, counts.growth),
-            )
-            score = both if log_odds == both.log_odds else _limited_score(both, log_odds)
+        layer = counts.autolearned
+        state = self._model_state(counts.totals, layer.totals if layer else None)
+        if layer is None:
+            score = self._classifier.score(tokens, token_counts)
+        elif counts_kept_mail(counts.totals, self._policy.min_learned):
+            token_counts = _counts_of_both(token_counts, layer, tuple(state.learned[label] for label in CLASSES))
+            score = self._classifier.score(tokens, token_counts)
+        else:
+            by_people = self._classifier.score(tokens, token_counts)
+            token_counts = _counts_of_both(token_counts, layer, counts.totals.messages)
+            score = self._limit_score(by_people, self._classifier.score(tokens, token_counts), counts)
         evidence = ScoreCounts.of_clues(score.clues, tokens.all.names, token_counts.rows, counts.growth)
-        return self._decide(message_key, score, evidence, counts.totals, counts.sums, counts.first_scores)
+        probability = self._probability(score.log_odds, counts.sums, token_counts.totals, counts.growth)
+        return self._decide(message_key, score, evidence, probability, state, counts.first_scores)
+
+    def _limit_score(self, by_people: Score, by_both: Score, counts: MessageCounts) -> Score:
+        """Return the score by both layers, or the nearest one that the autolearn layer may lead to."""
+        log_odds = limit_log_odds(
+            by_people.log_odds,
+            by_both.log_odds,
+            lambda odds: self._probability(odds, counts.sums, counts.totals, counts.growth),
+        )
+        return by_both if log_odds == by_both.log_odds else _limited_score(by_both, log_odds)
 
     def _decide(
         self,
         message_key: str,
         score: Score,
         evidence: ScoreCounts,
-        totals: Totals,
-        sums: NDArray[np.int64],
+        probability: float,
+        state: ModelState,
         first_scores: FirstScores,
     ) -> Check:
-        """Return the check of a message with this score; the rest is as in ``MessageCounts``."""
-        probability = self._probability(score.log_odds, sums, totals, evidence.growth)
-        state = self._model_state(totals)
+        """Return the check of a message with this score and P(spam)."""
         thresholds = self.thresholds(self._policy.default_policy, first_scores)
         verdict, reason = decide_verdict(probability, thresholds, state)
         return Check(
@@ -162,11 +173,11 @@ class Scorer:
         thresholds = self.thresholds(self._policy.default_policy, first_scores)
         return decide_check(replace(check, state=self._model_state(totals)), thresholds)
 
-    def _model_state(self, totals: Totals) -> ModelState:
+    def _model_state(self, people: Totals, layer: Totals | None = None) -> ModelState:
         """Return the state of the model: the same object until something is learned."""
-        if self._cached_state[0] != totals.messages:
-            learned = dict(zip(CLASSES, totals.messages, strict=True))
-            self._cached_state = totals.messages, ModelState(learned, self._policy.min_learned)
+        basis = people.messages, layer.messages if layer else ()
+        if self._cached_state[0] != basis:
+            self._cached_state = basis, model_state(people, self._policy.min_learned, layer)
         return self._cached_state[1]
 
     def thresholds(self, policy: ThresholdPolicy, first_scores: FirstScores) -> Thresholds:
@@ -231,19 +242,20 @@ def first_score_sums(entry: LedgerEntry) -> Sums:
     return [(name, amount) for name, amount in entry.sums if name in SCORE_BINS]
 
 
-def _counts_of_both(people: TokenCounts, layer: AutolearnedCounts) -> TokenCounts:
+def _counts_of_both(people: TokenCounts, layer: AutolearnedCounts, messages: tuple[int, ...]) -> TokenCounts:
     """Return the counts of what people taught and of the autolearn layer together.
 
-    The number of messages is that of people: what they taught decides whether a model is ready, and the prior. The
-    vocabulary size is the sum of both sizes, so a token that both have counts twice. The result lies between the
-    true size and twice that, and its part in the smoothing is the same for each class.
+    ``messages`` is the number of messages of each class, which decides the prior: that of people, without whom no
+    model is ready, and kept mail where it counts. The vocabulary size is the sum of both sizes, so a token that
+    both have counts twice. The result lies between the true size and twice that, and its part in the smoothing is
+    the same for each class.
     """
     weights = tuple(a + b for a, b in zip(people.totals.token_weights, layer.totals.token_weights, strict=True))
     vocabulary_size = people.totals.vocabulary_size + layer.totals.vocabulary_size
     return replace(
         people,
         rows=people.rows + layer.rows[: len(people.rows)],
-        totals=Totals(people.totals.messages, weights, vocabulary_size),
+        totals=Totals(messages, weights, vocabulary_size),
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from nbstream.errors import StoreIncompatible
 from nbstream.store.model.commit import Settled, commit_planned
 from nbstream.store.model.history import Assessment, LessonNote
+from nbstream.store.model.ledger import LedgerConflict
 from nbstream.store.model.scripts import LessonCommit
 
 if TYPE_CHECKING:
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
     from nbstream.engine.table import Table
     from nbstream.errors import StoreUnavailable
     from nbstream.policy.first_scores import FirstScores
-    from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
+    from nbstream.store.model.ledger import LedgerEntry
     from nbstream.store.model.scripts import LessonBatch
 
 AUTOLEARN_SOURCE = "auto"
+KEPT_MAIL_SOURCE = "kept"
 _REMOVAL_NOTE = LessonNote(AUTOLEARN_SOURCE, "", Assessment(0.5, "unsure"), Assessment(0.5, "unsure"))
 
 
@@ -88,6 +90,28 @@ class AutolearnLayer:
     def __init__(self, model: LessonStore, counts: CountSource) -> None:
         self.model = model
         self.counts = counts
+
+    async def learn(
+        self, message_key: str, entry: LedgerEntry, assessment: Assessment, taught: LessonStore
+    ) -> str:
+        """Learn a message unless it is in the ledger of ``taught``, which people teach, or in that of the layer.
+
+        ``assessment`` is what the model says of it. Returns ``learned``, ``human`` or ``already``. Raises
+        ``StoreUnavailable``; the call may be repeated then.
+        """
+        if await taught.entry(message_key):
+            return "human"
+        if await self.model.entry(message_key):
+            return "already"
+        note = LessonNote(entry.source, entry.actor, assessment, assessment)
+        change = await self.model.commit_lesson(message_key, None, entry, note)
+        if await taught.entry(message_key):
+            await self.withdraw(message_key)
+            return "human"
+        if isinstance(change, LedgerConflict):
+            return "already"
+        await self.counts.wait_until_applied(change)
+        return "learned"
 
     async def withdraw(self, message_key: str) -> str | None:
         """Take back exactly what was autolearned of the message, and return its label.

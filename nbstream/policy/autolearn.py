@@ -8,6 +8,13 @@ Whoever sends mail decides what is learned without people. Mail that contains pu
 campaign is learned as ham, as often as it is sent, and no rule about single messages or words prevents that. So
 the effect is bounded, and not the cause: whatever was autolearned, it moves the log-odds of P(spam) at most by
 ``MAX_SHIFT`` from what people taught alone.
+
+Where people have never taught ham, their lessons alone say nothing, and nothing can be compared with them. Until
+they have taught enough of it, kept mail counts as ham: mail that was not called spam, lay where people could move
+it, and stayed. Some of it is spam that nobody moved. Therefore only mail is learned that the present counts call
+ham, apart from the first: without any ham they call everything spam. Strangers can bring their mail among the
+ham by that, and no ham among the spam: the worst that comes of it is that their mail is delivered, as all mail is
+where there are no verdicts. For the guards that were tried see docs/experiments.md, "Kept mail".
 """
 
 from __future__ import annotations
@@ -16,9 +23,14 @@ import math
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.multinomial import HAM
+from nbstream.policy.verdict import ModelState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from nbstream.bayes.counts import Totals
+    from nbstream.policy.verdict import Thresholds
 
 MAX_SHIFT = math.log(0.95 / 0.05) - math.log(0.5 / 0.5)
 """How far the autolearn layer may move the log-odds of P(spam), in nats.
@@ -45,6 +57,30 @@ def is_balanced(label: str, messages: Sequence[int], max_lead: int = MAX_LEAD) -
     """Whether one more message with ``label`` may be learned. ``messages`` are the learned messages by class."""
     column = CLASSES.index(label)
     return messages[column] - messages[1 - column] < max_lead
+
+
+def counts_kept_mail(people: Totals, needed: Mapping[str, int]) -> bool:
+    """Return whether kept mail counts as ham: as long as people have taught fewer ham than the model needs."""
+    return people.messages[HAM] < needed.get(CLASSES[HAM], 0)
+
+
+def model_state(people: Totals, needed: Mapping[str, int], layer: Totals | None = None) -> ModelState:
+    """Return how much a model has learned, of which ``people`` are the totals of what people taught.
+
+    The ham of the ``layer`` is kept mail, and counts while it is needed.
+    """
+    kept = layer.messages[HAM] if layer and counts_kept_mail(people, needed) else 0
+    learned = people.messages_by_label()
+    return ModelState({**learned, CLASSES[HAM]: learned[CLASSES[HAM]] + kept}, needed, kept)
+
+
+def is_kept_ham(probability: float, thresholds: Thresholds, state: ModelState) -> bool:
+    """Return whether a kept message with this P(spam) may be learned as ham.
+
+    The first messages may, as many as the model needs. With these the others must be below ``unsure``.
+    """
+    label = CLASSES[HAM]
+    return state.learned[label] < state.needed.get(label, 0) or probability < thresholds.unsure
 
 
 def limit_log_odds(by_people: float, by_both: float, probability: Callable[[float], float]) -> float:

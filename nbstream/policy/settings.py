@@ -707,6 +707,12 @@ class AutolearnSettings(Section):
     spam: Probability = 0.999
     """A message with at least this P(spam) is learned as spam. It must be at least ``verdict.spam``."""
 
+    kept_hours: Annotated[int, Field(ge=0, le=8760)] | None = None
+    """While people have taught fewer ham than ``model.min_learned.ham``: after how many hours a message without a
+    label, which was not called spam, counts as ham. It must be below ``memory.hours``. ``null`` is two thirds of
+    ``memory.hours``; with 0 there is no such mail.
+    """
+
     def label(self, probability: float) -> str | None:
         """Return the label that a message with this P(spam) is learned as; None where the check is not sure."""
         if probability >= self.spam:

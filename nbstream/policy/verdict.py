@@ -30,10 +30,14 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ModelState:
-    """How much a model has learned: the distinct labelled messages of each class, and how many it needs."""
+    """How much a model has learned: the distinct messages of each class, and how many it needs.
+
+    ``kept`` of the learned ham were labelled by nobody: they are kept mail; see ``policy.autolearn``.
+    """
 
     learned: Mapping[str, int]
     needed: Mapping[str, int] = field(default_factory=dict)
+    kept: int = 0
 
     @property
     def is_learning(self) -> bool:
@@ -41,11 +45,12 @@ class ModelState:
         return any(self.learned.get(label, 0) < count for label, count in self.needed.items())
 
     def __str__(self) -> str:
-        """Return ``ready``, or ``learning N/M``: N of the M needed messages are learned."""
+        """Return ``ready``, or ``learning N/M`` where N of the M needed messages are learned."""
         if not self.is_learning:
             return "ready"
         learned = sum(min(self.learned.get(label, 0), count) for label, count in self.needed.items())
-        return f"learning {learned}/{sum(self.needed.values())}"
+        kept = f", {self.kept} of them kept mail" if self.kept else ""
+        return f"learning {learned}/{sum(self.needed.values())}{kept}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,7 +171,9 @@ class Model(TypedDict):
     """The state of the model."""
 
     name: Annotated[str, Keywords("The name of the model.")]
-    state: Annotated[str, Keywords("`ready`, or `learning N/M` with N of the M messages that are needed.")]
+    state: Annotated[
+        str, Keywords("`ready`, or `learning N/M` with N of M messages; `, K of them kept mail` may follow.")
+    ]
     learned: Learned
     needed: Needed
     tokens: Annotated[int, Keywords("Distinct tokens in the vocabulary.", minimum=0)]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from nbstream.evaluation.regimes import LabelledCheck, LabelRegime, count_taught, parse_regime
+from nbstream.evaluation.regimes import LabelledCheck, LabelRegime, count_taught, kept_after, parse_regime
 from nbstream.filter import Check
 from nbstream.mail.message import Message
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
@@ -174,3 +174,30 @@ def test_an_answer_comes_as_late_as_the_corrections_of_the_regime() -> None:
     regime, asked = parse_regime("inbox:0,0,1"), replace(case("ham"), is_asked=True)
 
     assert [list(regime(labelled)) for labelled in (asked, case("ham"), case("ham"))] == [[], [asked], []]
+
+
+@pytest.mark.parametrize(
+    ("label", "verdict", "moved"),
+    [
+        ("spam", Verdict.HAM, True),
+        ("spam", Verdict.UNSURE, True),
+        ("spam", Verdict.SPAM, False),
+        ("ham", Verdict.SPAM, False),
+        ("ham", Verdict.HAM, False),
+    ],
+)
+def test_spam_only_learns_the_label_of_spam_in_the_inbox_alone(label: str, verdict: Verdict, moved: bool) -> None:
+    assert learned(parse_regime("spam-only:1,0,5"), stream((label, verdict))) == [1] * moved
+
+
+def test_spam_only_without_numbers_moves_three_of_ten_fifty_messages_later_and_keeps_after_two_hundred() -> None:
+    moved = stream(*[("spam", Verdict.UNSURE)] * 51, draw=0.29)
+
+    assert learned(parse_regime("spam-only"), moved) == [1]
+    assert learned(parse_regime("spam-only"), [replace(each, draw=0.3) for each in moved]) == []
+    assert kept_after("spam-only") == 200
+
+
+@pytest.mark.parametrize(("name", "messages"), [("spam-only:0.3,50,7", 7), ("inbox", None), ("none", None)])
+def test_what_is_unmoved_is_kept_mail_in_the_regime_spam_only_alone(name: str, messages: int | None) -> None:
+    assert kept_after(name) == messages

@@ -22,7 +22,7 @@ from nbstream.evaluation.run import (
     evaluate,
 )
 from nbstream.evaluation.streams import LabelledContent
-from nbstream.filter import Check, Lesson, LessonOutcome
+from nbstream.filter import AutolearnLayer, Check, KeptMailLearner, Lesson, LessonOutcome
 from nbstream.mail.message import Message
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.store.model.ledger import LedgerEntry
@@ -312,3 +312,37 @@ async def test_what_is_drawn_is_learned_in_addition_and_known_to_the_first_score
     assert sum(len(window) for window in windows if window is not None) == result.learned
     other = await run_over(stream(60), EvaluationOptions("none", seed=5, ask=0.5))
     assert [row.score for row in other.rows] != [row.score for row in result.rows]
+
+
+async def run_spam_only(regime: str, *, autolearns: bool, count: int = 150) -> EvaluationResult:
+    people, layer_model = MemoryModel(), MemoryModel()
+    layer = AutolearnLayer(layer_model, layer_model) if autolearns else None
+    spam_filter = make_filter(SETTINGS, people, people, wrap_tokenizer=CachingTokenizer, autolearn_layer=layer)
+    kept_mail = KeptMailLearner(spam_filter.parts, spam_filter.policy) if layer else None
+    options, reader = EvaluationOptions(regime), make_message_reader(SETTINGS)
+    return await evaluate(spam_filter, stream(count), options, reader, kept_mail=kept_mail)
+
+
+async def test_where_only_spam_is_moved_kept_mail_brings_the_first_verdict_and_without_it_there_is_none() -> None:
+    alone = await run_spam_only("spam-only:1,0,20", autolearns=False)
+    with_kept_mail = await run_spam_only("spam-only:1,0,20", autolearns=True)
+
+    assert (alone.first_verdict, alone.autolearned) == (None, 0)
+    assert with_kept_mail.first_verdict
+    assert 20 < with_kept_mail.first_verdict < 40
+    assert with_kept_mail.autolearned > 10
+    assert {row.verdict for row in alone.rows} == {Verdict.UNSURE}
+    assert Verdict.HAM in {row.verdict for row in with_kept_mail.rows}
+
+
+async def test_a_message_is_kept_mail_when_that_many_others_have_come() -> None:
+    assert (await run_spam_only("spam-only:1,0,20", autolearns=True, count=20)).autolearned == 0
+    assert (await run_spam_only("spam-only:0,0,20", autolearns=True, count=22)).autolearned == 2
+
+
+async def test_the_first_verdict_is_that_of_the_message_after_enough_was_learned() -> None:
+    result = await run_over(stream(30))
+
+    labels = [row.label for row in result.rows]
+    enough = next(n for n in range(30) if min(labels[:n].count("ham"), labels[:n].count("spam")) == 3)
+    assert result.first_verdict == enough + 1

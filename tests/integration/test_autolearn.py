@@ -123,6 +123,31 @@ def known(label: str) -> int:
     return sum(each == label for each, _ in TAUGHT)
 
 
+def test_where_people_move_nothing_but_spam_kept_mail_brings_verdicts(site: Site) -> None:
+    one = site.start("{kept_hours: 50}", name="one")
+    send(one, [("spam@nbstream.invalid", raw) for label, raw in TAUGHT if label == "spam"])
+    ham = [raw for label, raw in FRESH if label == "ham"]
+    assert len(ham) > 20
+    deliver(one, ham)
+    wait_until(lambda: site.redis.zcard(f"{KEY}recent") == len(ham))
+    remembered: Any = site.redis.zrange(f"{KEY}recent", 0, -1, withscores=True)
+    site.redis.zadd(f"{KEY}recent", {key: at - 50 * 3600 for key, at in remembered})
+    before = site.people()
+
+    two = site.start("{kept_hours: 50}", name="two")  # it walks when it starts
+    wait_until(lambda: two.metric('nbstream_autolearn_total{label="ham",outcome="kept"}') == len(ham))
+
+    state = json.loads(command("status", "-c", two.config, "--json").stdout)
+    assert (state["state"], state["kept_mail"], state["learned"]["ham"]) == ("ready", len(ham), len(ham))
+    text = command("status", "-c", two.config).stdout
+    assert f"ham {len(ham)}, spam 0; the ham is kept mail, until people teach ham" in text
+    assert "nbstream forget-auto drops it" in text
+    assert site.people() == before
+    (reply,) = send(one, [("ham@nbstream.invalid", ham[0])])
+    assert "learned as ham" in reply
+    assert site.auto()["messages:ham"] == len(ham) - 1
+
+
 def test_a_correction_by_mail_replaces_what_was_learned(site: Site) -> None:
     daemon = site.start()
     teach(daemon)

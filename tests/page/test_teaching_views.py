@@ -272,6 +272,18 @@ async def test_what_is_learned_without_people_stands_beside_what_people_taught(
     shown = await seen(reader, "/ui/teaching")
     assert "Learned Learned automatically Needed" in shown
     assert "ham 0 1,234 200 200" in shown
+    assert "dropped by nbstream forget-auto" in shown
+    assert "kept mail" not in shown
+
+
+async def test_how_much_of_the_ham_is_kept_mail_is_said(site: Site, reader: Browser) -> None:
+    site.state = ModelState({"ham": 34, "spam": 50}, {"ham": 50, "spam": 50}, kept=20)
+    site.autolearned = {"ham": 20, "spam": 0}
+
+    shown = await seen(reader, "/ui/teaching")
+
+    assert "ham 34 20 50 16" in shown
+    assert "20 of the learned ham are kept mail" in shown
 
 
 async def test_an_undo_is_previewed_exactly_and_changes_nothing(site: Site, teacher: Browser) -> None:

@@ -7,11 +7,16 @@ import math
 import pytest
 
 from nbstream.bayes.calibration import sigmoid
+from nbstream.bayes.counts import Totals
 from nbstream.policy.autolearn import (
     MAX_SHIFT,
+    counts_kept_mail,
     is_balanced,
+    is_kept_ham,
     limit_log_odds,
+    model_state,
 )
+from nbstream.policy.verdict import ModelState, Thresholds
 
 
 @pytest.mark.parametrize(
@@ -57,3 +62,46 @@ def test_what_is_sure_by_what_people_taught_stays_on_its_side_and_may_become_sur
     assert sigmoid(limit_log_odds(-30.0, 90.0, sigmoid)) < 0.02
     assert limit_log_odds(7.0, 90.0, sigmoid) == 90.0
     assert limit_log_odds(-7.0, -90.0, sigmoid) == -90.0
+
+
+NEEDED = {"ham": 20, "spam": 20}
+
+
+@pytest.mark.parametrize(
+    ("people", "layer", "state"),
+    [
+        ((0, 0), (0, 0), "learning 0/40"),
+        ((0, 14), (0, 0), "learning 14/40"),
+        ((0, 14), (20, 0), "learning 34/40, 20 of them kept mail"),
+        ((5, 14), (10, 0), "learning 29/40, 10 of them kept mail"),
+        ((0, 20), (19, 0), "learning 39/40, 19 of them kept mail"),
+        ((0, 20), (20, 0), "ready"),
+        ((0, 19), (300, 300), "learning 39/40, 300 of them kept mail"),
+        ((20, 19), (300, 300), "learning 39/40"),
+    ],
+)
+def test_kept_mail_counts_as_ham_until_people_have_taught_enough(
+    people: tuple[int, int], layer: tuple[int, int], state: str
+) -> None:
+    assert str(model_state(Totals(people), NEEDED, Totals(layer))) == state
+
+
+def test_without_a_layer_people_alone_decide_whether_a_model_is_ready() -> None:
+    assert model_state(Totals((3, 30)), NEEDED) == ModelState({"ham": 3, "spam": 30}, NEEDED)
+
+
+@pytest.mark.parametrize(("ham", "counts"), [(0, True), (19, True), (20, False), (1000, False)])
+def test_kept_mail_is_learned_while_people_have_taught_too_little_ham(ham: int, counts: bool) -> None:
+    assert counts_kept_mail(Totals((ham, 50)), NEEDED) is counts
+
+
+@pytest.mark.parametrize(
+    ("ham", "probability", "may"),
+    [(0, 0.99, True), (19, 0.99, True), (20, 0.39, True), (20, 0.4, False), (20, 0.99, False)],
+)
+def test_the_first_kept_mail_is_ham_in_any_case_and_later_mail_where_it_is_called_ham(
+    ham: int, probability: float, may: bool
+) -> None:
+    state = ModelState({"ham": ham, "spam": 0}, NEEDED)
+
+    assert is_kept_ham(probability, Thresholds(unsure=0.4), state) is may

@@ -33,7 +33,7 @@ from nbstream.evaluation.run import (
     EvaluationResult,
     evaluate,
 )
-from nbstream.filter import AutolearnLayer
+from nbstream.filter import AutolearnLayer, KeptMailLearner
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.settings import EMBEDDED, RedisSettings, read_redis_url, url_has_password, url_has_user
 
@@ -139,8 +139,10 @@ async def _run(
             autolearn_layer=layer,
             engine=engine,
         )
+        kept_mail = KeptMailLearner(spam_filter.parts, spam_filter.policy) if layer else None
         with tqdm(stream.messages, total=stream.count, unit=" messages", disable=not sys.stderr.isatty()) as bar:
-            return await evaluate(spam_filter, bar, evaluation_options, make_message_reader(settings), learner)
+            reader = make_message_reader(settings)
+            return await evaluate(spam_filter, bar, evaluation_options, reader, learner, kept_mail)
 
 
 async def _autolearn_model(

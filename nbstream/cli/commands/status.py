@@ -19,7 +19,6 @@ from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.assembly.policy import make_rules
 from nbstream.assembly.store import make_autolearn_model
 from nbstream.bayes.calibration import SCORE_BINS
-from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.half_life import HalfLife, largest_count
 from nbstream.cli import interrupts
 from nbstream.daemon.status import DaemonStatus, WorkerStatus, ask_daemon_status
@@ -28,14 +27,16 @@ from nbstream.errors import ConfigError, StoreUnavailable
 from nbstream.evaluation.measures import finite_or_none
 from nbstream.listeners.dovecot.spool import FOLDER as SPOOL_FOLDER
 from nbstream.listeners.dovecot.spool import SpoolBacklog, measure_backlog
+from nbstream.policy.autolearn import model_state
 from nbstream.policy.first_scores import FirstScores
-from nbstream.policy.verdict import ModelState, Thresholds, format_threshold
+from nbstream.policy.verdict import Thresholds, format_threshold
 from nbstream.store.model.signature import utc_time
 from nbstream.wire.api_json import iso_time
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.engine.choice import Engine
+    from nbstream.policy.verdict import ModelState
     from nbstream.store.model.model import Model
 
 _ROLES = {
@@ -151,14 +152,15 @@ async def _collect_model_summary(settings: Settings, model: Model) -> ModelSumma
     sums, totals = await model.look_up(SCORE_BINS)
     autolearn_totals = await make_autolearn_model(settings, model.client).totals()
     largest = largest_count(totals, sums)
-    learned = dict(zip(CLASSES, totals.messages, strict=True))
     return ModelSummary(
         name=settings.model.name,
-        state=ModelState(learned, settings.model.min_learned.model_dump()),
+        state=model_state(
+            totals, settings.model.min_learned.model_dump(), autolearn_totals if settings.autolearn else None
+        ),
         vocabulary_size=totals.vocabulary_size,
         half_life=model.half_life,
         half_lives_left=model.half_life.half_lives_left(time.time(), largest),
-        autolearned=dict(zip(CLASSES, autolearn_totals.messages, strict=True)),
+        autolearned=autolearn_totals.messages_by_label(),
     )
 
 
@@ -188,6 +190,7 @@ def status_to_json(status: Status) -> dict[str, Any]:
         "half_lives_left": None if left is None else round(left, 2),
         "autolearn": status.autolearn_enabled,
         "autolearned": dict(model.autolearned),
+        "kept_mail": model.state.kept,
         **_thresholds_to_json(status.thresholds),
         "recipients": [
             {"match": match, **_thresholds_to_json(thresholds)}
@@ -235,7 +238,8 @@ def render_text(status: Status) -> Iterator[str]:
     if status.autolearn_enabled or any(model.autolearned.values()):
         counts = ", ".join(f"{label} {count}" for label, count in model.autolearned.items())
         use = "on" if status.autolearn_enabled else "off, not used"
-        yield f"auto     {use} (learned without people: {counts})"
+        kept = "; the ham is kept mail, until people teach ham" if model.state.kept else ""
+        yield f"auto     {use} (learned without people: {counts}{kept}); nbstream forget-auto drops it"
     yield f"redis    {status.redis_url}"
     yield f"daemon   {_describe_daemon(status.daemon)}"
     yield f"engine   {_describe_engine(status)}"

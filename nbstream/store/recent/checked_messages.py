@@ -298,6 +298,27 @@ class RecentMessages:
             if len(keys) <= last - first:
                 return
 
+    async def oldest_between(
+        self, after: float, until: float, count: int
+    ) -> AsyncIterator[tuple[float, CheckedMessage | None]]:
+        """Yield the ``count`` oldest messages that were checked after the first time and up to the second one.
+
+        Times are in seconds since the epoch; each message comes with that of its check, and is None where it has
+        expired or cannot be read. Raises ``StoreUnavailable``.
+        """
+        with store_errors():
+            found: Any = await self._client.zrange(
+                self._keys.recent, f"({after!r}", f"{until!r}", byscore=True, withscores=True, offset=0, num=count
+            )
+            values: Any = await self._client.mget([self._stored_key(key) for key, _ in found]) if found else []
+        for (key, checked_at), packed in zip(found, values, strict=True):
+            try:
+                message = CheckedMessage.unpack(key.decode("utf-8", "replace"), packed) if packed else None
+            except StoreIncompatible as error:
+                _log_unreadable(error)
+                message = None
+            yield checked_at, message
+
     async def _read_stored(self, message_key: str) -> bytes | None:
         """Return what is stored of the message; wait once, as another process may be about to write it."""
         packed = await self._get_stored(message_key)

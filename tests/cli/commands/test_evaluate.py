@@ -210,9 +210,12 @@ def test_wrong_usage_is_64(evaluate: Evaluate, arguments: list[str]) -> None:
         ("inbox:2,0.3,50", "2 is no number from 0 to 1"),
         ("inbox:0.3,..,50", ".. is no number from 0 to 1"),
         ("inbox:0.3,0.3,-1", "-1 is no whole number from 0 to 999999999"),
+        ("spam-only:2,50,200", "2 is no number from 0 to 1"),
+        ("spam-only:0.3,0.5,200", "0.5 is no whole number from 0 to 999999999"),
         (
             "first:",
-            "first: is none of immediate, delayed:N, errors, unsure, inbox, inbox:P,Q,DELAY, first:N, none",
+            "first: is none of immediate, delayed:N, errors, unsure, inbox, inbox:P,Q,DELAY, spam-only, "
+            "spam-only:P,DELAY,KEEP, first:N, none",
         ),
     ],
 )

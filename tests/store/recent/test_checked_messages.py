@@ -120,6 +120,27 @@ async def test_the_name_of_the_recipient_rule_comes_back(client: Redis) -> None:
     assert CheckedMessage.unpack("m1", checked_message(1).pack()).policy == "default"
 
 
+async def test_the_oldest_messages_of_a_time_come_in_their_order_with_their_times(client: Redis) -> None:
+    recent = await write_messages(client, range(5), MemorySettings())
+    for number in range(5):
+        await client.zadd(KEYS.recent, {f"m{number}": 100.5 - number})
+
+    async def between(after: float, until: float, count: int = 10) -> list[tuple[float, CheckedMessage | None]]:
+        return [found async for found in recent.oldest_between(after, until, count)]
+
+    assert await between(0, 99.5) == [(100.5 - number, checked_message(number)) for number in (4, 3, 2, 1)]
+    assert await between(97.5, 200, 1) == [(98.5, checked_message(2))]
+    assert await between(100.5, 200) == []
+
+
+async def test_what_has_expired_or_cannot_be_read_has_a_time_and_no_message(client: Redis) -> None:
+    recent = await write_messages(client, range(2), MemorySettings())
+    await client.delete(KEYS.checked("m0"))
+    await client.set(KEYS.checked("m1"), b"of another program")
+
+    assert [message async for _, message in recent.oldest_between(0, time.time() + 1, 10)] == [None, None]
+
+
 async def test_a_message_is_recalled_as_it_was_until_it_expires(client: Redis) -> None:
     recent = await write_messages(client, range(3), MemorySettings(hours=1))
 

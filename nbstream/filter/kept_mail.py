@@ -1,0 +1,133 @@
+"""Kept mail: where people move nothing but spam, what they leave where it is counts as ham, until they teach ham.
+
+Rules:
+
+- A message is kept when nobody labelled it for some time, and its verdict did not send it to Junk. It is learned
+  as ham in the autolearn layer, once, and a person's label takes that back.
+- Kept mail is learned, and counts, as long as people have taught fewer ham than the model needs. After that its
+  lessons stay in the layer, with the bounded effect that all lessons there have, and no more are added.
+- No check waits for it. A walk takes the oldest of the remembered messages in bounded steps. Several processes may
+  walk: the ledger of the layer has each message once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING
+
+from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.lesson_weight import grown_lesson_weight
+from nbstream.bayes.multinomial import HAM
+from nbstream.errors import NbstreamError
+from nbstream.filter.sources import KEPT_MAIL_SOURCE
+from nbstream.policy.autolearn import WEIGHT_SHARE, counts_kept_mail, is_kept_ham
+from nbstream.policy.verdict import Verdict
+from nbstream.store.cancellation import stop_if_cancelled
+from nbstream.store.model.history import Assessment
+from nbstream.store.model.ledger import LedgerEntry
+
+if TYPE_CHECKING:
+    from nbstream.filter.parts import FilterParts
+    from nbstream.filter.results import FilterPolicy
+    from nbstream.store.recent.checked_messages import CheckedMessage
+
+_log = logging.getLogger(__name__)
+
+_HAM = CLASSES[HAM]
+_WALK_SECONDS = 60.0
+_STEP = 100  # messages a walk: each takes two milliseconds of this process
+
+
+class KeptMailLearner:
+    """Learns kept mail as ham in the autolearn layer of ``parts``, which have one.
+
+    ``report_outcome`` is called for each message with its label and its outcome: ``kept`` (it is learned),
+    ``already``, ``human`` or ``unsure`` (the present counts do not call it ham).
+    """
+
+    def __init__(
+        self,
+        parts: FilterParts,
+        policy: FilterPolicy,
+        report_outcome: Callable[[str, str], object] = lambda _label, _outcome: None,
+    ) -> None:
+        assert parts.autolearn_layer is not None
+        self._layer = parts.autolearn_layer
+        self._parts = parts
+        self._needed = policy.min_learned
+        self._scorer = parts.make_scorer(policy)
+        self._report_outcome = report_outcome
+
+    async def is_needed(self) -> bool:
+        """Return whether kept mail counts. Raises ``StoreUnavailable``."""
+        _, totals = await self._parts.counts.look_up(())
+        return counts_kept_mail(totals, self._needed)
+
+    async def learn(self, message: CheckedMessage) -> bool:
+        """Learn a message that was kept, and return whether it was. Raises ``StoreUnavailable``."""
+        if Verdict(message.verdict).is_spam or not await self.is_needed():
+            return False
+        outcome = await self._learn(message)
+        self._report_outcome(_HAM, outcome)
+        return outcome == "kept"
+
+    async def _learn(self, message: CheckedMessage) -> str:
+        counts = await self._scorer.read_counts(message.tokens.all.names)
+        check = self._scorer.check(message.key, message.tokens, counts)
+        if not is_kept_ham(check.probability, check.thresholds, check.state):
+            return "unsure"
+        weight = grown_lesson_weight(check.score, _HAM, share=WEIGHT_SHARE, growth=counts.growth)
+        version, now = secrets.token_hex(8), self._parts.clock()
+        entry = LedgerEntry(version, _HAM, weight, message.tokens.all, now, KEPT_MAIL_SOURCE, "", check.score)
+        assessment = Assessment(check.probability, str(check.verdict))
+        outcome = await self._layer.learn(message.key, entry, assessment, self._parts.model)
+        return "kept" if outcome == "learned" else outcome
+
+
+class KeptMailWalk:
+    """Walks over the remembered messages that were checked ``kept_seconds`` ago or earlier, the oldest first.
+
+    ``remembered`` is ``RecentMessages.oldest_between``.
+    """
+
+    def __init__(
+        self,
+        learner: KeptMailLearner,
+        remembered: Callable[[float, float, int], AsyncIterator[tuple[float, CheckedMessage | None]]],
+        kept_seconds: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._learner = learner
+        self._remembered = remembered
+        self._kept_seconds = kept_seconds
+        self._clock = clock
+        self._walked_until = 0.0
+
+    async def run(self) -> None:
+        """Take a step every minute until cancelled; of failures in a row the first is logged."""
+        failing = False
+        while True:
+            stop_if_cancelled()
+            try:
+                await self.step()
+                failing = False
+            except NbstreamError as error:
+                if not failing:
+                    _log.warning("kept mail is not learned now: %s", error)
+                failing = True
+            await asyncio.sleep(_WALK_SECONDS)
+
+    async def step(self) -> int:
+        """Learn the next messages that were kept, and return how many. Raises ``StoreUnavailable``."""
+        learned = 0
+        if not await self._learner.is_needed():
+            return learned
+        until = self._clock() - self._kept_seconds
+        async for checked_at, message in self._remembered(self._walked_until, until, _STEP):
+            learned += message is not None and await self._learner.learn(message)
+            self._walked_until = checked_at
+        return learned
