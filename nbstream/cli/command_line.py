@@ -503,7 +503,7 @@ def _add_evaluate(commands: Commands) -> None:
         "score a labelled stream, learning as it goes, and measure how good that was",
         details="The daemon and its model are left alone.",
         examples=(
-            "nbstream evaluate index.tsv --json-file result.json --scores scores.tsv",
+            "nbstream evaluate index.tsv --scores scores.tsv --suspects suspects.tsv",
             "nbstream evaluate --spam ~/Maildir/.Junk --ham ~/Maildir --regime errors --json",
         ),
         exit_codes={78: "A picture needs matplotlib, which is not installed."},
@@ -583,6 +583,12 @@ def _add_evaluate(commands: Commands) -> None:
     )
     evaluate.add_argument(
         "--plot", type=arguments.file_path, metavar="FILE.png", help="ROC, learning curve and histograms"
+    )
+    evaluate.add_argument(
+        "--suspects",
+        type=arguments.file_path,
+        metavar="FILE",
+        help="messages whose label may be wrong, as TSV: all others contradict it. For the default regime",
     )
     evaluate.add_argument("--redis", metavar="URL", help="count in a temporary model there instead of in memory")
 

@@ -12,7 +12,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -64,13 +64,18 @@ class EvaluationOptions:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRow:
-    """One message: its true label, and the result of its check before the label was learned."""
+    """One message: its true label, and the result of its check before the label was learned.
+
+    ``name`` says where the message is, as in ``LabelledContent``.
+    """
 
     label: str
     score: float
     probability: float
     verdict: Verdict
     thresholds: Thresholds = field(default_factory=Thresholds)
+    message_key: str = ""
+    name: str = ""
 
 
 @dataclass(slots=True)
@@ -226,7 +231,8 @@ async def evaluate(
             autolearned += await autolearner.learn_queued()
         autolearned += await inbox.add(message, check)
         seconds += time.perf_counter() - started
-        rows.append(EvaluationRow(labelled.label, check.score, check.probability, check.verdict, check.thresholds))
+        row = EvaluationRow(labelled.label, check.score, check.probability, check.verdict, check.thresholds)
+        rows.append(replace(row, message_key=check.id, name=labelled.name))
         await _allow_cancellation()
     return EvaluationResult(tuple(rows), seconds, learned, learned_tokens, autolearned, labels, first_verdict)
 

@@ -28,19 +28,23 @@ _INSPECTED_LINES = 10  # more than one, because some files of an index may be mi
 
 @dataclass(frozen=True, slots=True)
 class LabelledContent:
-    """One message of a stream and its true label; bytes are mail, a str is a text without header fields."""
+    """One message of a stream and its true label; bytes are mail, a str is a text without header fields.
+
+    ``name`` says where it is: its path, or the line of a table where it ends.
+    """
 
     label: str
     content: bytes | str
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageSource:
-    """Messages with one label: at most ``count`` of them, in order, each as the bytes of a mail."""
+    """Messages with one label: at most ``count`` of them, in order, each with its name."""
 
     label: str
     count: int
-    messages: Iterable[bytes]
+    messages: Iterable[tuple[str, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +103,8 @@ def merge_sources(sources: Sequence[MessageSource]) -> LabelledStream:
 
 
 def _positioned_messages(source: MessageSource) -> Iterator[tuple[float, LabelledContent]]:
-    for i, raw in enumerate(source.messages):
-        yield (i + 0.5) / max(source.count, 1), LabelledContent(source.label, raw)
+    for i, (name, raw) in enumerate(source.messages):
+        yield (i + 0.5) / max(source.count, 1), LabelledContent(source.label, raw, name)
 
 
 def _position(pair: tuple[float, LabelledContent]) -> float:
@@ -134,7 +138,7 @@ def _read_table(path: Path, delimiter: str) -> list[LabelledContent]:
                     f"{path}:{rows.line_num}: must be spam or ham, a {name}, and a text (quoted, if it holds a "
                     f"{name}, a line end or a quote)"
                 )
-            texts.append(LabelledContent(row[0], row[1]))
+            texts.append(LabelledContent(row[0], row[1], f"{path}:{rows.line_num}"))
     except csv.Error as error:
         raise InputError(f"{path}:{rows.line_num}: {error}") from error
     finally:
@@ -145,7 +149,7 @@ def _read_table(path: Path, delimiter: str) -> list[LabelledContent]:
 def _read_files(pairs: Iterable[tuple[str, Path]]) -> Iterator[LabelledContent]:
     for label, path in pairs:
         try:
-            yield LabelledContent(label, path.read_bytes())
+            yield LabelledContent(label, path.read_bytes(), str(path))
         except OSError as error:
             raise InputError(f"{path}: {error.strerror}") from error
 

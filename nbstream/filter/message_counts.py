@@ -70,8 +70,9 @@ def counts_after_lesson(
     counts: MessageCounts, old_entry: LedgerEntry | None, new_entry: LedgerEntry | None
 ) -> MessageCounts:
     """Return the counts once ``old_entry`` is taken back and ``new_entry`` is added, if nobody else teaches."""
-    if new_entry and not old_entry and new_entry.tokens == counts.names:
-        return _counts_after_new_entry(counts, new_entry)
+    only = new_entry if not old_entry else old_entry if not new_entry else None
+    if only and only.tokens == counts.names:
+        return _counts_after_one_entry(counts, only, 1 if new_entry else -1)
     changed = ClassCounts()
     changed.set_counts(counts.names, counts.rows)
     changed.set_counts(SCORE_BINS, counts.sums)
@@ -84,18 +85,19 @@ def counts_after_lesson(
     return replace(counts, rows=rows, sums=sums, totals=changed.totals)
 
 
-def _counts_after_new_entry(counts: MessageCounts, new_entry: LedgerEntry) -> MessageCounts:
-    """Return the counts after a first lesson, whose tokens are those of ``counts``.
+def _counts_after_one_entry(counts: MessageCounts, entry: LedgerEntry, sign: int) -> MessageCounts:
+    """Return the counts once ``entry``, whose tokens are those of ``counts``, is added (1) or taken back (-1).
 
     The result is that of ``ClassCounts``, but computed by arrays: most lessons are of this kind.
     """
-    column, rows, sums = CLASSES.index(new_entry.label), counts.rows.copy(), counts.sums.copy()
+    column, rows, sums = CLASSES.index(entry.label), counts.rows.copy(), counts.sums.copy()
     vocabulary_before = np.count_nonzero((rows > 0).any(axis=1))
-    rows[:, column] += new_entry.weight
+    rows[:, column] += sign * entry.weight
     new_tokens = int(np.count_nonzero((rows > 0).any(axis=1)) - vocabulary_before)
-    for name, amount in new_entry.sums:
-        sums[SCORE_BINS.index(name), column] += amount
-    totals = counts.totals.with_lesson(column, new_entry.weight * len(rows), new_tokens)
+    for name, amount in entry.sums:
+        if name in SCORE_BINS:
+            sums[SCORE_BINS.index(name), column] += sign * amount
+    totals = counts.totals.with_lesson(column, sign * entry.weight * len(rows), new_tokens, sign)
     return replace(counts, rows=rows, sums=sums, totals=totals)
 
 

@@ -24,13 +24,14 @@ from nbstream.bayes.lesson_weight import grown_lesson_weight, insisted_weights
 from nbstream.bayes.multinomial import TokenCounts
 from nbstream.bayes.score import Score
 from nbstream.errors import StoreUnavailable
-from nbstream.filter.message_counts import AutolearnedCounts, MessageCounts
+from nbstream.filter.message_counts import AutolearnedCounts, MessageCounts, counts_after_lesson
 from nbstream.filter.results import Check
 from nbstream.policy.autolearn import LIMIT_CLUE, counts_kept_mail, limit_log_odds, model_state
 from nbstream.policy.explanation import ScoreCounts
 from nbstream.policy.first_scores import FirstScore, FirstScores
 from nbstream.policy.thresholds import spam_by_budget
 from nbstream.policy.verdict import ModelState, decide_verdict
+from nbstream.tokens.tokenizer import Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from nbstream.policy.thresholds import ThresholdPolicy
     from nbstream.policy.verdict import Thresholds
     from nbstream.store.model.ledger import LedgerEntry
-    from nbstream.tokens.tokenizer import Tokens
 
 
 class Scorer:
@@ -138,6 +138,12 @@ class Scorer:
             lambda odds: self._probability(odds, counts.sums, counts.totals, counts.growth),
         )
         return by_both if log_odds == by_both.log_odds else _limited_score(by_both, log_odds)
+
+    async def check_without_lesson(self, message_key: str, entry: LedgerEntry) -> Check:
+        """Return the check of a learned message as if its own lesson, which wrote ``entry``, were taken back."""
+        tokens = Tokens.from_all(entry.tokens)
+        counts = await self.read_counts(tokens.all.names)
+        return self.check(message_key, tokens, counts_after_lesson(counts, entry, None))
 
     def _decide(
         self,

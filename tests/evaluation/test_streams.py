@@ -20,10 +20,14 @@ def write_text(path: Path, text: str) -> Path:
 
 
 def test_an_index_gives_its_files_as_mail_in_order(tmp_path: Path) -> None:
-    stream = read_stream(write_corpus(tmp_path / "corpus", 5))
+    index = write_corpus(tmp_path / "corpus", 5)
+    stream = read_stream(index)
 
     assert (stream.description, stream.count) == ("an index of messages", 5)
-    assert list(stream.messages) == [LabelledContent(label, raw) for label, raw in letters(5)]
+    assert list(stream.messages) == [
+        LabelledContent(label, raw, str(index.parent / f"{number}.eml"))
+        for number, (label, raw) in enumerate(letters(5))
+    ]
 
 
 @pytest.mark.parametrize("limit", [0, 3, 9])
@@ -45,11 +49,14 @@ def test_a_table_gives_its_texts(tmp_path: Path, name: str, text: str) -> None:
     stream = read_stream(write_text(tmp_path / name, text))
 
     assert (stream.description, stream.count) == ("a table of texts", 3)
-    assert list(stream.messages) == [
-        LabelledContent("spam", 'WIN: "now", friend'),
-        LabelledContent("ham", 'said "hi"\tto me'),
-        LabelledContent("ham", "x\ny"),
+    messages = list(stream.messages)
+    assert [(message.label, message.content) for message in messages] == [
+        ("spam", 'WIN: "now", friend'),
+        ("ham", 'said "hi"\tto me'),
+        ("ham", "x\ny"),
     ]
+    last_line = text.rstrip().replace("\r", "").count("\n") + 1
+    assert messages[-1].name == f"{tmp_path / name}:{last_line}"
 
 
 def test_a_line_separator_that_csv_does_not_know_stays_in_its_text(tmp_path: Path) -> None:
@@ -117,14 +124,14 @@ def test_a_missing_or_binary_file_is_named(tmp_path: Path) -> None:
 
 @given(st.integers(0, 60), st.integers(0, 60))
 def test_two_sources_end_together_each_in_its_own_order(spams: int, hams: int) -> None:
-    spam, ham = [b"s%d" % n for n in range(spams)], [b"h%d" % n for n in range(hams)]
+    spam, ham = [("s", b"s%d" % n) for n in range(spams)], [("h", b"h%d" % n) for n in range(hams)]
 
     stream = merge_sources([MessageSource("spam", spams, spam), MessageSource("ham", hams, ham)])
 
     messages = list(stream.messages)
     assert stream.count == len(messages) == spams + hams
-    assert [message.content for message in messages if message.label == "spam"] == spam
-    assert [message.content for message in messages if message.label == "ham"] == ham
+    assert [(message.name, message.content) for message in messages if message.label == "spam"] == spam
+    assert [(message.name, message.content) for message in messages if message.label == "ham"] == ham
     for i in range(len(messages)):
         # Before any position the share of spam is that of the whole stream, up to less than one message.
         behind = sum(message.label == "spam" for message in messages[:i])

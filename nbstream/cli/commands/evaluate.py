@@ -33,7 +33,9 @@ from nbstream.evaluation.run import (
     EvaluationResult,
     evaluate,
 )
+from nbstream.evaluation.suspects import list_suspects, write_suspects
 from nbstream.filter import AutolearnLayer, KeptMailLearner
+from nbstream.filter.suspects import describe_suspects
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.settings import EMBEDDED, RedisSettings, read_redis_url, url_has_password, url_has_user
 
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from nbstream.engine.choice import Engine
     from nbstream.evaluation.report import EvaluationReport
     from nbstream.evaluation.streams import LabelledStream
+    from nbstream.evaluation.suspects import SuspectRow
     from nbstream.policy.fair_sample import FairSample
     from nbstream.store.model.autolearn_layer import AutolearnModel
     from nbstream.store.model.model import Model
@@ -54,7 +57,8 @@ def run(options: argparse.Namespace) -> int:
     _check_usage(options)
     file = config.find_config_file(options.config)
     settings = config.load_settings(file)
-    check_writable([path for path in (options.json_file, options.scores, options.plot) if path])
+    outputs = (options.json_file, options.scores, options.plot, options.suspects)
+    check_writable([path for path in outputs if path])
     plots = import_plots() if options.plot else None
     errors: list[InputError] = []
     if options.config is None:
@@ -64,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
         options.regime, options.label_noise, options.seed, options.taught, options.ask
     )
     skip = evaluation_options.taught_messages if options.skip is None else options.skip
-    result = interrupts.run_interruptible(_run(settings, options.redis, stream, evaluation_options))
+    result, suspects = interrupts.run_interruptible(_run(settings, options, stream, evaluation_options))
     if errors and len({row.label for row in result.rows}) < len(CLASSES):  # nothing can be said of one class alone
         return report_errors(errors)
     measured = report.build_report(
@@ -75,7 +79,11 @@ def run(options: argparse.Namespace) -> int:
         settings.verdict.max_false_positive_rate,
     )
     print(measured.to_json() if options.json else measured.to_text())
-    _write_outputs(options, result, measured)
+    if suspects is not None:
+        described = describe_suspects([each.suspect for each in suspects], "labelled")
+        advice = ": look at them before you teach them" if suspects else ""
+        print(f"{described}{advice}.", file=sys.stderr if options.json else sys.stdout)
+    _write_outputs(options, result, measured, suspects)
     if plots:
         columns = report.RowArrays.from_rows(result.rows[skip:])
         with translate_write_errors(options.plot):
@@ -94,6 +102,8 @@ def _check_usage(options: argparse.Namespace) -> None:
         options.wrong_usage("--taught is for another --regime: with immediate every label is learned at once")
     if options.taught and options.regime.startswith("first:"):
         options.wrong_usage("--taught is for another --regime: first:N says how many are taught")
+    if options.suspects and (options.regime != "immediate" or options.label_noise):
+        options.wrong_usage("--suspects needs all labels as they are: without --regime and --label-noise")
 
 
 def _make_stream(options: argparse.Namespace, errors: list[InputError]) -> LabelledStream:
@@ -115,16 +125,20 @@ def _count_messages(paths: Sequence[str]) -> int:
     return sum(1 for _ in message_files.read_messages(paths, [])) if count is None else count
 
 
-def _raw_messages(paths: Sequence[str], errors: list[InputError]) -> Iterator[bytes]:
-    return (source.raw for source in message_files.read_messages(paths, errors))
+def _raw_messages(paths: Sequence[str], errors: list[InputError]) -> Iterator[tuple[str, bytes]]:
+    return ((source.name, source.raw) for source in message_files.read_messages(paths, errors))
 
 
 async def _run(
-    settings: Settings, url: str | None, stream: LabelledStream, evaluation_options: EvaluationOptions
-) -> EvaluationResult:
+    settings: Settings,
+    options: argparse.Namespace,
+    stream: LabelledStream,
+    evaluation_options: EvaluationOptions,
+) -> tuple[EvaluationResult, list[SuspectRow] | None]:
+    """Return the result of the run, and the suspects, None where nobody asks for them."""
     interrupts.cancel_on(signal.SIGTERM, signal.SIGHUP)
     engine = choose_engine(settings.engine)
-    async with _open_model(settings, url, engine, evaluation_options.sample) as model:
+    async with _open_model(settings, options.redis, engine, evaluation_options.sample) as model:
         layer, learner = None, None
         if settings.autolearn:
             autolearn_model = await _autolearn_model(settings, model, engine)
@@ -142,7 +156,8 @@ async def _run(
         kept_mail = KeptMailLearner(spam_filter.parts, spam_filter.policy) if layer else None
         with tqdm(stream.messages, total=stream.count, unit=" messages", disable=not sys.stderr.isatty()) as bar:
             reader = make_message_reader(settings)
-            return await evaluate(spam_filter, bar, evaluation_options, reader, learner, kept_mail)
+            result = await evaluate(spam_filter, bar, evaluation_options, reader, learner, kept_mail)
+        return result, await list_suspects(spam_filter, result.rows) if options.suspects else None
 
 
 async def _autolearn_model(
@@ -182,7 +197,12 @@ def _redis_settings(settings: Settings, url: SecretStr) -> RedisSettings:
     )
 
 
-def _write_outputs(options: argparse.Namespace, result: EvaluationResult, measured: EvaluationReport) -> None:
+def _write_outputs(
+    options: argparse.Namespace,
+    result: EvaluationResult,
+    measured: EvaluationReport,
+    suspects: list[SuspectRow] | None,
+) -> None:
     if options.json_file:
         with translate_write_errors(options.json_file):
             options.json_file.write_text(measured.to_json() + "\n", encoding="utf-8")
@@ -192,3 +212,9 @@ def _write_outputs(options: argparse.Namespace, result: EvaluationResult, measur
             options.scores.open("w", encoding="utf-8") as file,
         ):
             report.write_scores(file, result.rows)
+    if suspects is not None:
+        with (
+            translate_write_errors(options.suspects),
+            options.suspects.open("w", encoding="utf-8") as file,
+        ):
+            write_suspects(file, suspects)

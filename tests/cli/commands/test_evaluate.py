@@ -149,6 +149,27 @@ def test_json_and_scores_go_to_their_files(evaluate: Evaluate, index: str, tmp_p
     assert [line.split("\t")[0] for line in lines[1:]] == [str(n) for n in range(1, COUNT + 1)]
 
 
+def test_suspects_are_one_sentence_and_a_file(evaluate: Evaluate, tmp_path: Path) -> None:
+    index = write_corpus(tmp_path / "corpus", 300)
+    lines = index.read_text().splitlines()
+    label, path = lines[200].split("\t")
+    lines[200] = f"{'ham' if label == 'spam' else 'spam'}\t{path}"
+    index.write_text("\n".join(lines))
+
+    code, out, _ = evaluate(index, "--suspects", tmp_path / "suspects.tsv")
+    json_code, json_out, err = evaluate(index, "--suspects", tmp_path / "again.tsv", "--json")
+
+    sentence = (
+        f"This message labelled {lines[200].split()[0]} looks like {label}: look at them before you teach them."
+    )
+    assert (code, out.splitlines()[-1]) == (0, sentence)
+    assert (json_code, json.loads(json_out)["messages"]) == (0, 300)
+    assert sentence in err.splitlines()
+    found = (tmp_path / "suspects.tsv").read_text().splitlines()
+    assert [line.split("\t")[:2] for line in found] == [["number", "path"], ["201", str(index.parent / path)]]
+    assert (tmp_path / "again.tsv").read_text().splitlines() == found
+
+
 def test_a_plot_is_drawn(evaluate: Evaluate, index: str, tmp_path: Path) -> None:
     code, _, _ = evaluate(index, "--plot", tmp_path / "a.png")
 
@@ -191,6 +212,8 @@ def test_without_matplotlib_a_plot_is_refused_before_anything_is_read(
         ["index", "--label-noise", "1.5"],
         ["index", "--label-noise", "nan"],
         ["index", "--limit", "-1"],
+        ["index", "--suspects", "a.tsv", "--regime", "errors"],
+        ["index", "--suspects", "a.tsv", "--label-noise", "0.1"],
     ],
     ids=" ".join,
 )
@@ -252,7 +275,7 @@ def test_without_a_readable_message_of_a_class_nothing_is_measured(evaluate: Eva
     assert err == f"nbstream: {tmp_path / 'gone'}: No such file or directory\n"
 
 
-@pytest.mark.parametrize("option", ["--json-file", "--scores", "--plot"])
+@pytest.mark.parametrize("option", ["--json-file", "--scores", "--plot", "--suspects"])
 def test_a_place_that_cannot_be_written_to_is_found_before_the_run(
     evaluate: Evaluate, tmp_path: Path, option: str
 ) -> None:

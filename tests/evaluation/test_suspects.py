@@ -1,0 +1,83 @@
+"""Labels of a stream that may be wrong: found with those that support them, and listed in a file."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from nbstream.assembly.filter import make_filter
+from nbstream.assembly.policy import make_message_reader
+from nbstream.config import Settings
+from nbstream.evaluation import suspects
+from nbstream.evaluation.run import CachingTokenizer, EvaluationOptions, EvaluationRow, evaluate
+from nbstream.evaluation.streams import LabelledContent
+from nbstream.evaluation.suspects import SuspectRow, list_suspects, write_suspects
+from nbstream.filter.suspects import Suspect
+from nbstream.policy.verdict import Verdict
+from nbstream.store.model.memory_model import MemoryModel
+from tests.letters import letters
+
+SETTINGS = Settings()
+
+
+async def suspects_of(messages: list[LabelledContent]) -> list[SuspectRow]:
+    model = MemoryModel()
+    spam_filter = make_filter(SETTINGS, model, model, wrap_tokenizer=CachingTokenizer)
+    result = await evaluate(spam_filter, messages, EvaluationOptions(), make_message_reader(SETTINGS))
+    return await list_suspects(spam_filter, result.rows)
+
+
+def opposite(label: str) -> str:
+    return "ham" if label == "spam" else "spam"
+
+
+async def test_flipped_labels_are_suspects_and_right_ones_are_none() -> None:
+    flipped = {150, 200, 250}
+    messages = [
+        LabelledContent(opposite(label) if number in flipped else label, raw, f"{number}.eml")
+        for number, (label, raw) in enumerate(letters(300), start=1)
+    ]
+
+    found = await suspects_of(messages)
+
+    assert {each.number for each in found} == flipped
+    assert {each.row.name for each in found} == {f"{number}.eml" for number in flipped}
+    doubts = [each.suspect.doubt for each in found]
+    assert doubts == sorted(doubts, reverse=True)
+
+
+async def test_messages_with_the_same_wrong_label_are_found_although_they_support_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    footer = b"\n".join(b"footer%d of the list" % n for n in range(5))
+    spam = iter([raw for label, raw in letters(60, seed=8) if label == "spam"])
+    wrong = [next(spam) + footer * (n % 2) for n in range(8)]
+    messages = [LabelledContent(label, raw) for label, raw in letters(300)]
+    messages += [LabelledContent("ham", raw, f"wrong {n}") for n, raw in enumerate(wrong)]
+
+    found = {each.row.name for each in await suspects_of(messages)}
+    monkeypatch.setattr(suspects, "_MAX_ROUNDS", 1)
+    found_at_once = {each.row.name for each in await suspects_of(messages)}
+
+    assert found == {f"wrong {n}" for n in range(8)}
+    assert found_at_once < found
+
+
+def test_the_file_has_a_line_for_each_suspect_whatever_its_name_is() -> None:
+    names = ["mail/1.eml", "ä.eml", "a\tspam\nb\x1b[2J\u202e\\.eml", "\udce9.eml"]
+    rows = [
+        SuspectRow(n, EvaluationRow("ham", 1.0, 0.75, Verdict.UNSURE, name=name), Suspect("k", "ham", 0.99))
+        for n, name in enumerate(names, start=1)
+    ]
+    file = io.StringIO()
+
+    write_suspects(file, rows)
+
+    assert file.getvalue().encode().decode().splitlines() == [
+        "number\tpath\tlabel\tprobability\tprobability_without",
+        "1\tmail/1.eml\tham\t0.75\t0.99",
+        "2\tä.eml\tham\t0.75\t0.99",
+        "3\ta\\tspam\\nb\\x1b[2J\\u202e\\\\.eml\tham\t0.75\t0.99",
+        "4\t\\udce9.eml\tham\t0.75\t0.99",
+    ]
