@@ -10,6 +10,7 @@ from nbstream.assembly.filter import make_scorer
 from nbstream.assembly.store import make_row_search
 from nbstream.bayes.clues import NamedCounts
 from nbstream.bayes.counts import Totals
+from nbstream.filter.suspects import find_suspects
 from nbstream.listeners.http.bodies import BodyReader
 from nbstream.page.ask_view import AskView
 from nbstream.page.forms import MAX_FORM_BYTES
@@ -34,7 +35,7 @@ from nbstream.store.model.history import RecentChanges
 from nbstream.store.recent.message_rows import QuarantineOutcomes
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from nbstream.assembly.store import RedisClients
     from nbstream.config import Settings
@@ -42,7 +43,8 @@ if TYPE_CHECKING:
     from nbstream.delivery.quarantine import Quarantine
     from nbstream.filter.filter import MessageRecord
     from nbstream.filter.scorer import Scorer
-    from nbstream.filter.undo import HypotheticalCounts
+    from nbstream.filter.sources import CountSource
+    from nbstream.filter.suspects import Suspect
     from nbstream.listeners.http.access import PasswordCheck
     from nbstream.listeners.http.settings import HttpListenerSettings
     from nbstream.metrics.registry import MetricsRegistry
@@ -109,8 +111,12 @@ class PageParts:
         entry = await self.autolearn_model.entry(message_key) if self.autolearn_model else None
         return entry.label if entry else None
 
-    def hypothetical_scorer(self, counts: HypotheticalCounts) -> Scorer:
-        """Return what scores as checks do now, but with other counts."""
+    async def find_suspects(self, message_keys: Iterable[str]) -> Sequence[Suspect]:
+        """Return the learned messages whose label may be wrong. Raises ``StoreUnavailable``."""
+        return await find_suspects(self.model, self.scorer_over(self.mirror), message_keys)
+
+    def scorer_over(self, counts: CountSource) -> Scorer:
+        """Return what scores as checks do now, by these counts of what people taught."""
         policy = self.message_service.runtime.spam_filter.policy
         return make_scorer(self.settings, counts, policy, autolearned_counts=self.autolearn_mirror)
 
@@ -166,8 +172,10 @@ def make_page(parts: PageParts) -> PageServer:
             parts.model_state,
             parts.rules,
         ),
-        TeachingView(RecentChanges(model.history), parts.model_state, parts.autolearned, find_rows),
-        UndoView(model, parts.recent_messages, parts.hypothetical_scorer, find_rows),
+        TeachingView(
+            RecentChanges(model.history), parts.model_state, parts.autolearned, find_rows, parts.find_suspects
+        ),
+        UndoView(model, parts.recent_messages, parts.scorer_over, find_rows),
         TokensView(lambda: parts.mirror.vocabulary_size, parts.named_counts),
         QuarantineView(quarantine, find_rows),
     ]

@@ -10,7 +10,7 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date, datetime, timedelta
 from itertools import islice
@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreUnavailable
+from nbstream.filter.suspects import describe_suspects
 from nbstream.page.charts import Bar, draw_activity
 from nbstream.page.rendering import visible_text
 from nbstream.page.requests import Answer, Page, PageRefused, PageRequest, PageRoute, View
@@ -31,6 +32,7 @@ from nbstream.wire.moments import parse_moment
 if TYPE_CHECKING:
     from markupsafe import Markup
 
+    from nbstream.filter.suspects import Suspect
     from nbstream.page.messages_view import FindRows
     from nbstream.policy.verdict import ModelState
     from nbstream.store.model.history import RecentChanges
@@ -98,7 +100,10 @@ DAYS = 30
 """So many days are counted one by one, today included."""
 
 MAX_LISTED = 20
-"""So many teachers, contradictions, messages and bursts are listed at most."""
+"""So many teachers, contradictions, messages, bursts and suspects are listed at most."""
+
+MAX_CHECKED = 200
+"""So many of the messages that were taught last are looked at for a wrong label, for a millisecond each."""
 
 _CONFIRMING = {
     "ham": frozenset({str(Verdict.HAM), str(Verdict.UNSURE)}),
@@ -158,7 +163,7 @@ class TeachingSummary:
 
     ``days`` has each of the last days, the oldest first. The other lists begin with who taught most and with what
     is newest; ``disputes`` are the changes of each message that people taught both ways. Contradictions and bursts
-    are of what is still in force.
+    are of what is still in force. ``taught`` has the newest lesson of the messages that were taught last.
     """
 
     days: Sequence[DayOfTeaching]
@@ -166,6 +171,7 @@ class TeachingSummary:
     contradictions: Sequence[HistoryChange]
     disputes: Sequence[Sequence[HistoryChange]]
     bursts: Sequence[Burst]
+    taught: Mapping[str, HistoryChange]
 
 
 def taught_label(change: HistoryChange) -> str | None:
@@ -188,6 +194,7 @@ def summarize_teaching(changes: Sequence[HistoryChange], now: float) -> Teaching
         [change for change in newest if contradicts_verdict(change)],
         _disputes(changes),
         list(_bursts(changes, newest))[::-1],
+        {change.message_key: change for change in islice(filter(taught_label, newest), MAX_CHECKED)},
     )
 
 
@@ -280,7 +287,8 @@ class TeachingView(View):
     """Shows the last changes of the history.
 
     ``model_state`` returns None before the counts are loaded, and ``autolearned`` how many messages of each class
-    were learned without people, None where none are.
+    were learned without people, None where none are. ``find_suspects`` returns those of some messages by their ids
+    whose label may be wrong, and raises ``StoreUnavailable``.
     """
 
     navigation = ("/ui/teaching", "Teaching")
@@ -291,13 +299,16 @@ class TeachingView(View):
         model_state: Callable[[], ModelState | None],
         autolearned: Callable[[], Mapping[str, int] | None],
         find_rows: FindRows,
+        find_suspects: Callable[[Iterable[str]], Awaitable[Sequence[Suspect]]],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._changes = changes
         self._model_state = model_state
         self._autolearned = autolearned
         self._find_rows = find_rows
+        self._find_suspects = find_suspects
         self._clock = clock
+        self._suspects: tuple[object, Sequence[Suspect]] | None = None
         self._summary: tuple[object, TeachingSummary] | None = None
         self._one_at_a_time = asyncio.Lock()
 
@@ -313,10 +324,12 @@ class TeachingView(View):
             raise PageRefused(400, "There is no such page of the list.")
         changes, is_old = await self._read()
         summary = await self._summarize(changes)
+        suspects = await self._look_at_labels(summary)
         selected = [change for change in changes if selection and change in selection]
         page, rest = page_of_changes(selected, before or None, _PAGE)
         disputed = [of_message[0] for of_message in summary.disputes[:MAX_LISTED]]
         listed = {change.message_key for change in (*page, *summary.contradictions[:MAX_LISTED], *disputed)}
+        listed |= {suspect.message_key for suspect in suspects[:MAX_LISTED]}
         return Page(
             "teaching.html",
             {
@@ -332,6 +345,8 @@ class TeachingView(View):
                 "count": len(changes),
                 "since": changes[-1].at if changes else None,
                 "summary": summary,
+                "suspects": suspects,
+                "suspects_described": describe_suspects(suspects, "taught as"),
                 "max_listed": MAX_LISTED,
                 "chart": _draw_days(summary.days),
                 "state": self._model_state(),
@@ -348,6 +363,21 @@ class TeachingView(View):
             if not self._changes.known:
                 raise
             return self._changes.known, True
+
+    async def _look_at_labels(self, summary: TeachingSummary) -> Sequence[Suspect]:
+        """Return the suspects among the messages that were taught last, the most doubtful first.
+
+        They are looked at again when something else was taught. Where Redis is away there are none.
+        """
+        basis = {key: change.id for key, change in summary.taught.items()}
+        async with self._one_at_a_time:
+            if self._suspects is None or self._suspects[0] != basis:
+                try:
+                    suspects = await self._find_suspects(summary.taught)
+                except StoreUnavailable:
+                    return ()
+                self._suspects = basis, sorted(suspects, key=lambda suspect: -suspect.doubt)
+            return self._suspects[1]
 
     async def _summarize(self, changes: Sequence[HistoryChange]) -> TeachingSummary:
         now = self._clock()

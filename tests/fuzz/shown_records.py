@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from nbstream.filter.filter import MessageRecord
+from nbstream.filter.suspects import Suspect
 from nbstream.listeners.http.access import Role
 from nbstream.page.message_view import MessageLookups, MessageView
 from nbstream.page.messages_view import MessagesView
@@ -58,6 +59,10 @@ class _Changes(RecentChanges):
         return self.known
 
 
+async def _suspect_all(message_keys: Iterable[str]) -> Sequence[Suspect]:
+    return [Suspect(key, "ham", 0.99) for key in message_keys]
+
+
 class _EmptyQuarantine:
     async def find(self, message_id: str) -> None:
         return None
@@ -75,7 +80,12 @@ def show_changes(changes: Sequence[HistoryChange], request: PageRequest | None =
     """Show changes in the view teaching, as an answer to this request. Raises ``PageRefused``."""
     _show(
         TeachingView(
-            _Changes(changes), lambda: ModelState({"ham": 1, "spam": 1}), lambda: None, _find_nothing, lambda: TIME
+            _Changes(changes),
+            lambda: ModelState({"ham": 1, "spam": 1}),
+            lambda: None,
+            _find_nothing,
+            _suspect_all,
+            lambda: TIME,
         ),
         request or PageRequest(SESSION),
     )

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import re
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from html import unescape
@@ -22,6 +22,7 @@ from nbstream.bayes.counts import ClassCounts, Totals
 from nbstream.config import Settings
 from nbstream.errors import StoreUnavailable
 from nbstream.filter.scorer import Scorer
+from nbstream.filter.suspects import Suspect, find_suspects
 from nbstream.filter.undo import HypotheticalCounts
 from nbstream.listeners.http.access import Role
 from nbstream.mail.message import Message
@@ -66,6 +67,7 @@ class Site:
     state: ModelState = field(default_factory=lambda: ModelState({"ham": 0, "spam": 3}, {"ham": 200, "spam": 3}))
     autolearned: Mapping[str, int] | None = None
     is_away: bool = False
+    looked_at: int = 0
 
     async def teach(self, message: Message, label: str | None, actor: str = "ann", source: str = "smtp") -> None:
         spam_filter = make_filter(self.model.client)
@@ -112,10 +114,18 @@ async def site(client: Redis, counts: Counts) -> AsyncIterator[Site]:
     def scorer(hypothetical: HypotheticalCounts) -> Scorer:
         return make_scorer(SETTINGS, hypothetical)
 
+    async def suspects(message_keys: Iterable[str]) -> Sequence[Suspect]:
+        sites[0].looked_at += 1
+        return await find_suspects(model, make_scorer(SETTINGS, model), message_keys)
+
     find_rows = known_rows(RowSearch(client, model.keys, 3600))
     views = (
         TeachingView(
-            ChangesOrNone(model.history), lambda: sites[0].state, lambda: sites[0].autolearned, find_rows
+            ChangesOrNone(model.history),
+            lambda: sites[0].state,
+            lambda: sites[0].autolearned,
+            find_rows,
+            suspects,
         ),
         UndoView(model, recent_messages, scorer, find_rows),
         TokensView(lambda: counts.counts.totals.vocabulary_size, counts.token_counts),
@@ -580,13 +590,54 @@ async def test_lists_are_cut_and_counted(client: Redis) -> None:
     async def find_rows(_: object) -> Mapping[str, MessageRow]:
         return {}
 
-    view = TeachingView(KnownChanges(changes), lambda: None, lambda: None, find_rows, lambda: NOON)
+    async def find_suspects(_: object) -> Sequence[Suspect]:
+        return []
+
+    view = TeachingView(KnownChanges(changes), lambda: None, lambda: None, find_rows, find_suspects, lambda: NOON)
     async with open_page(client, view) as page, page.browser(Role.READ) as browser:
         html = (await browser.get("/ui/teaching?actor=nobody")).text
 
     assert f"{MAX_LISTED + 5} labels were the opposite of the verdict" in html
     assert html.count('data-label="Against the verdict"') == MAX_LISTED
     assert html.count('data-label="Message"') == MAX_LISTED
+
+
+async def suspects_section(browser: Browser) -> str:
+    html = (await browser.get("/ui/teaching")).text
+    return html.partition('aria-labelledby="suspects"')[2].partition("</section>")[0]
+
+
+async def test_labels_that_all_others_contradict_are_shown_to_be_changed(site: Site, teacher: Browser) -> None:
+    pairs = [(label, Message.parse(raw)) for label, raw in letters(200)]
+    for label, message in pairs[1:]:
+        await site.teach(message, label)
+    label, message = pairs[0]
+    wrong = "ham" if label == "spam" else "spam"
+    assert "Labels that may be wrong" not in await seen(teacher, "/ui/teaching")
+
+    await site.teach(message, wrong, HOSTILE)
+    section, again = await suspects_section(teacher), await suspects_section(teacher)
+
+    assert f"This message taught as {wrong} looks like {label}, by all that was taught without them." in section
+    assert "Of the 200 messages that were taught last" in section
+    (message_id,) = re.findall(r'name="id" value="(\w+)"', section)
+    assert f"/ui/messages/{message_id}" in section
+    assert '<form method="post" action="/ui/messages">' in section
+    assert HOSTILE not in section
+    assert (again, site.looked_at) == (section, 2)  # once for each of two states of the model
+
+
+async def test_who_may_only_read_sees_doubtful_labels_without_buttons(site: Site, reader: Browser) -> None:
+    for label, raw in letters(200):
+        await site.teach(Message.parse(raw), label)
+    label, raw = next(letters(1, seed=8))
+    await site.teach(Message.parse(raw), "ham" if label == "spam" else "spam")
+
+    section = await suspects_section(reader)
+
+    assert "Labels that may be wrong" in section
+    assert "<form" not in section
+    assert "checkbox" not in section
 
 
 def test_bursts_are_found_once_with_who_and_when() -> None:
