@@ -18,7 +18,7 @@ TREC, TREC_B, BOTH = "trec07p-20k", "trec07p-b", "trec07p-20k, then trec07p-b"
 IN_TIME, SHUFFLED, SMS = "spamassassin 2002h2", "spamassassin shuffled", "sms"
 MAIL = (TREC, IN_TIME, SHUFFLED)
 STREAMS = (TREC, TREC_B, IN_TIME, SHUFFLED)
-CORRECTED = {stream: f"{stream}, corrected" for stream in (TREC_B, BOTH)}
+CORRECTED = {stream: f"{stream}, corrected" for stream in (TREC, TREC_B, BOTH)}
 """By stream the same messages with the labels of docs/corrected-labels.tsv, if any of them is there."""
 WARM_UP = 1000  # messages
 DELAY = 1000  # messages
