@@ -306,7 +306,18 @@ class Settings(Section):
     @property
     def warnings(self) -> list[str]:
         """One sentence for each thing that is allowed and may not be meant."""
-        return [*self.redis.warnings, *self.listeners.warnings, *self.feedback.warnings, *self.headers.warnings]
+        warnings = [
+            *self.redis.warnings,
+            *self.listeners.warnings,
+            *self.feedback.warnings,
+            *self.headers.warnings,
+        ]
+        if self.ask and not (self.remembers_rows and self.memory.messages):
+            warnings.append(
+                "ask: nobody is asked about anything, because no list of checked messages is remembered: it needs "
+                "memory.messages above 0, and memory.envelope or listeners.http"
+            )
+        return warnings
 
     @property
     def source(self) -> Path | None:

@@ -193,6 +193,20 @@ def test_envelopes_are_remembered_with_the_page_unless_it_is_said_otherwise(
     assert (settings.remembers_rows, settings.remembers_envelopes) == (rows, envelopes)
 
 
+@pytest.mark.parametrize(
+    ("text", "warned"),
+    [
+        ("ask: {}", False),
+        ("ask: {}\nlisteners: {http: null}", True),
+        ("ask: {}\nlisteners: {http: null}\nmemory: {envelope: true}", False),
+        ("ask: {}\nmemory: {messages: 0}", True),
+        ("listeners: {http: null}", False),
+    ],
+)
+def test_questions_of_which_nothing_is_remembered_are_warned_of(write: Write, text: str, warned: bool) -> None:
+    assert any("ask: " in warning for warning in load_settings(write(text)).warnings) is warned
+
+
 @pytest.mark.parametrize("name", ["state_dir: ~/x", "relay: {next_hop: 'maildir:~/x/Maildir'}"])
 def test_a_tilde_is_the_home_folder(
     write: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
