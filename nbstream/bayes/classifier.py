@@ -5,7 +5,7 @@ it is rounded; a token that was never seen does not vote.
 
 The numbers of clues and the smoothing were chosen by a rule over three corpora, each left out in turn. For the
 rule, the figures, and what was tried and not chosen see docs/experiments.md, "Lesson weights and clues on unseen
-mail".
+mail" and "The constants again, on corrected labels".
 """
 
 from __future__ import annotations
@@ -41,6 +41,20 @@ _MAX_ATTEMPTS = 10  # a lesson would have to come between the attempts each time
 
 
 @dataclass(frozen=True, slots=True)
+class ClueLimits:
+    """How many tokens of each group of ``Tokens`` vote for each class, at most."""
+
+    head: int = 12
+    body: int = 24
+    raw_header: int = 12
+
+    @property
+    def by_group(self) -> tuple[int, int, int]:
+        """The limits in the order of ``Tokens.groups``."""
+        return self.head, self.body, self.raw_header
+
+
+@dataclass(frozen=True, slots=True)
 class TableScore:
     """A score by the counts in a table, whose clues are packed; ``totals`` are those of the same moment."""
 
@@ -51,19 +65,18 @@ class TableScore:
 class NativeMultinomial:
     """The native way to the scores of a classifier with Lidstone's ``alpha``.
 
-    A score has at most ``most_clues`` clues; ``group_limits`` returns how many of each group vote for a class.
-    ``prior`` in the methods returns the prior log-odds for a number of learned messages of each class.
+    ``clue_limits`` says how many tokens of each group vote for a class. ``prior`` in the methods returns the prior
+    log-odds for a number of learned messages of each class.
     """
 
     def __init__(
         self,
         library: ctypes.CDLL,
-        most_clues: int,
+        clue_limits: ClueLimits,
         alpha: float,
-        group_limits: Callable[[int], tuple[int, int, int]],
     ) -> None:
-        self._scoring = NativeScoring(library, most_clues)
-        self._group_limits = group_limits
+        self._scoring = NativeScoring(library, 2 * sum(clue_limits.by_group))
+        self._clue_limits = clue_limits
         self._alpha = alpha
         self._options = ScoreOptions((-1, -1), (0, 0, 0), alpha, 0.0)  # for no model
         self._totals = Totals()
@@ -97,8 +110,7 @@ class NativeMultinomial:
     def _options_for(self, messages: tuple[int, ...], prior: Callable[[tuple[int, ...]], float]) -> ScoreOptions:
         """Return the options for a model that has learned so many messages of each class."""
         if self._options.messages != messages:
-            limits = self._group_limits(sum(messages))
-            self._options = ScoreOptions(messages, limits, self._alpha, prior(messages))
+            self._options = ScoreOptions(messages, self._clue_limits.by_group, self._alpha, prior(messages))
         return self._options
 
     def _totals_of(self, numbers: tuple[int, ...]) -> Totals:
@@ -114,28 +126,6 @@ def _score_of(scored: NativeScore, tokens: Tokens, prior: float) -> Score:
     return Score(scored.log_odds, TokenClues.from_packed(tokens, clues), prior)
 
 
-@dataclass(frozen=True, slots=True)
-class ClueLimits:
-    """How many tokens of each group vote for each class, at most, once the model has learned ``messages``.
-
-    The groups are those of ``Tokens``.
-    """
-
-    messages: int
-    head: int
-    body: int
-    raw_header: int
-
-
-DEFAULT_CLUE_LIMITS = (
-    ClueLimits(messages=0, head=12, body=24, raw_header=12),
-    ClueLimits(messages=2_500, head=18, body=24, raw_header=12),
-    ClueLimits(messages=6_000, head=24, body=28, raw_header=12),
-    ClueLimits(messages=15_000, head=30, body=30, raw_header=12),
-)
-"""Weak clues mislead a model that knows few messages, and a model that knows many needs more of them."""
-
-
 class Classifier:
     """Scores the tokens of a message against class counts: the strongest clues of each group and class vote.
 
@@ -145,13 +135,12 @@ class Classifier:
     def __init__(
         self,
         library: ctypes.CDLL | None = None,
-        clue_limits: Sequence[ClueLimits] = DEFAULT_CLUE_LIMITS,
+        clue_limits: ClueLimits = ClueLimits(),
         alpha: float = ALPHA,
     ) -> None:
         self._clue_limits = clue_limits
         self._alpha = alpha
-        most = max(limits.head + limits.body + limits.raw_header for limits in clue_limits)
-        self._native = NativeMultinomial(library, 2 * most, alpha, self.group_limits) if library else None
+        self._native = NativeMultinomial(library, clue_limits, alpha) if library else None
         self._last_prior = (0,) * len(CLASSES), 0.0
 
     def score(self, tokens: Tokens, counts: TokenCounts) -> Score:
@@ -174,23 +163,12 @@ class Classifier:
     def _clues(self, tokens: Tokens, counts: TokenCounts) -> TokenClues:
         ratios = token_log_ratios(counts.rows, counts.totals, self._alpha, counts.unit)
         start, strongest = 0, []
-        for group, limit in zip(tokens.groups, self.group_limits(sum(counts.totals.messages)), strict=True):
+        for group, limit in zip(tokens.groups, self._clue_limits.by_group, strict=True):
             end = start + len(group)
             strongest.append(strongest_indices(group, ratios[start:end], limit) + start)
             start = end
         indices = np.sort(np.concatenate(strongest))
         return TokenClues(tokens, indices, ratios[indices])
-
-    def group_limits(self, messages: int) -> tuple[int, int, int]:
-        """Return how many clues of each group vote for a class, in the order of ``Tokens.groups``.
-
-        ``messages`` is how many the model has learned.
-        """
-        limits = self._clue_limits[0]
-        for later_limits in self._clue_limits[1:]:
-            if messages >= later_limits.messages:
-                limits = later_limits
-        return limits.head, limits.body, limits.raw_header
 
     def _prior_log_odds(self, messages: tuple[int, ...]) -> float:
         """Return the prior log-odds by learned messages, computed again only when a message was learned."""

@@ -68,7 +68,7 @@ def test_tokens_never_seen_do_not_vote() -> None:
 
 
 def test_only_the_strongest_of_each_group_vote() -> None:
-    classifier = Classifier(clue_limits=(ClueLimits(0, head=7, body=9, raw_header=3),))
+    classifier = Classifier(clue_limits=ClueLimits(head=7, body=9, raw_header=3))
     head, body = tuple(b"h:spam%d" % n for n in range(9)), tuple(b"b:ham%d" % n for n in range(30))
     raw_header = tuple(b"b:spam%d" % n for n in range(30))
     result = score_of(trained_counts(), Tokens(head, body, raw_header=raw_header), classifier)
@@ -78,7 +78,7 @@ def test_only_the_strongest_of_each_group_vote() -> None:
 
 
 def test_each_class_has_its_own_clues_however_strong_the_other() -> None:
-    classifier = Classifier(clue_limits=(ClueLimits(0, head=5, body=5, raw_header=5),))
+    classifier = Classifier(clue_limits=ClueLimits(head=5, body=5, raw_header=5))
     body = (b"b:ham1", *(b"b:spam%d" % n for n in range(30)), b"b:spam")
     clues = score_of(trained_counts(), Tokens((), body), classifier).clues
     assert len(clues) == 6

@@ -21,7 +21,7 @@ from nbstream.tokens.tokenizer import Tokens
 from tests.bayes.sample_models import sample_message, teach, token_counts
 from tests.engine.native import native_library, table_functions
 
-LIMITS = (ClueLimits(0, head=2, body=3, raw_header=1), ClueLimits(50, head=4, body=0, raw_header=2))
+LIMITS = (ClueLimits(head=2, body=3, raw_header=1), ClueLimits(head=4, body=0, raw_header=2))
 # Few different counts make votes that are equal, large ones are rounded when they become floats.
 COUNTS = st.sampled_from([0, 0, 1000, 1000, 2000, 300, -700, 1]) | st.integers(-(2**52), 2**53)
 TOTALS = st.builds(
@@ -33,9 +33,9 @@ TOTALS = st.builds(
 ROWS = st.lists(st.tuples(st.binary(max_size=3), COUNTS, COUNTS), max_size=60, unique_by=lambda row: row[0])
 
 
-def classifiers(smoothing: float = 0.12) -> tuple[Classifier, Classifier]:
+def classifiers(smoothing: float = 0.12, limits: ClueLimits = LIMITS[0]) -> tuple[Classifier, Classifier]:
     """One of Python alone, and one with the native library."""
-    return Classifier(None, LIMITS, smoothing), Classifier(native_library(), LIMITS, smoothing)
+    return Classifier(None, limits, smoothing), Classifier(native_library(), limits, smoothing)
 
 
 def bits(score: Score) -> tuple[bytes, ...]:
@@ -61,6 +61,7 @@ def packed_by_python(score: Score, rows: NDArray[np.int64]) -> PackedClues:
     st.tuples(st.integers(0, 60), st.integers(0, 60)),
     st.sampled_from([1000, 1000.0, 1234.5, 2.0**30]),
     st.sampled_from([0.12, 1.0, 1e-9, 1e9]),
+    st.sampled_from(LIMITS),
 )
 def test_a_score_by_given_counts_is_the_same(
     rows: list[tuple[bytes, int, int]],
@@ -68,12 +69,13 @@ def test_a_score_by_given_counts_is_the_same(
     ends: tuple[int, int],
     unit: float,
     smoothing: float,
+    limits: ClueLimits,
 ) -> None:
     names = [b"t:" + name.replace(b"\n", b"") + b"%d" % n for n, (name, _, _) in enumerate(rows)]
     first, second = sorted(ends)
     tokens = Tokens(names[:first], names[first:second], raw_header=names[second:])
     counts = TokenCounts(np.array([row[1:] for row in rows], np.int64).reshape(-1, 2), totals, unit)
-    python, native = classifiers(smoothing)
+    python, native = classifiers(smoothing, limits)
 
     scored, expected = native.score(tokens, counts), python.score(tokens, counts)
 
