@@ -22,7 +22,7 @@ _HASHES: float = 2.0 ** (8 * _HASH_BYTES)
 class FairSample:
     """Which messages are drawn.
 
-    ``key`` is a secret of at most 64 characters. ``shares`` are the shares of all messages, from 0 to 1, that were
+    ``key`` is a secret of at most 64 bytes. ``shares`` are the shares of all messages, from 0 to 1, that were
     to be drawn, each with the time from which it held, in seconds since the epoch, the oldest first. Before the
     first time nothing is drawn.
     """
@@ -69,7 +69,8 @@ class FairSample:
         key, *texts = packed.split(" ")
         pairs = [text.split(":") for text in texts]
         shares = tuple((float(since), float(share)) for since, share in pairs)
-        if not all(math.isfinite(since) and 0 <= share <= 1 for since, share in shares):
+        is_sample = all(math.isfinite(since) and 0 <= share <= 1 for since, share in shares)
+        if not is_sample or len(key.encode()) > hashlib.blake2b.MAX_KEY_SIZE:
             raise ValueError("this is no fair sample")
         return cls(key, shares)
 

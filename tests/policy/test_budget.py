@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from nbstream.policy.budget import (
     PROMISE_DELTA,
     BudgetPromise,
+    SampleProgress,
     allowed_false_positives,
     binomial_cumulative,
     budget_promise,
     budget_promises,
     ham_needed,
+    sample_progress,
 )
 from nbstream.policy.fair_sample import FairSample
 from nbstream.policy.first_scores import FirstScore, FirstScoreWindow
@@ -266,3 +268,26 @@ def test_no_credit_lowers_the_threshold_of_a_sample_and_drawn_ham_that_was_lost_
     allowed = allowed_false_positives(1500, 0.01)
     assert of_sample(0) == math.nextafter((1499 - allowed) / 4000, 1)
     assert of_sample(0) < of_sample(3)
+
+
+def test_the_progress_of_a_sample_tells_how_long_the_answers_still_take() -> None:
+    day = 86_400.0
+    sample = FairSample("secret").with_share(1.0, 10 * day)
+    labelled = FirstScoreWindow(sample)
+    for number in range(99):
+        labelled.add(FirstScore((11 + number % 4) * day, f"m{number}", 0.25).pack())
+    before, none = FirstScoreWindow(sample), FirstScoreWindow()
+
+    # 99 of 299 in five days.
+    progress = sample_progress(labelled, 0.01, 15 * day)
+    assert progress == SampleProgress(0.01, 99, 299, 200 * 5 / 99)
+    assert str(progress) == (
+        "1 % of the ham needs 299 drawn ham, and 99 are labelled; "
+        "at the pace of the last 30 days the rest takes 11"
+    )
+    # Long ago is no pace.
+    assert sample_progress(labelled, 0.01, 100 * day).days is None
+    assert sample_progress(before, 0.01, 15 * day) == sample_progress(none, 0.01, 0.0)
+    assert (
+        str(sample_progress(labelled, 0.5, 15 * day)) == "50 % of the ham needs 5 drawn ham, and 99 are labelled"
+    )

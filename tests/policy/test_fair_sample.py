@@ -67,7 +67,9 @@ def test_a_sample_comes_back_as_it_was(sample: FairSample) -> None:
     assert FairSample.unpack(sample.pack()) == sample
 
 
-@pytest.mark.parametrize("packed", ["key 0.0", "key 0.0:2", "key nan:0.5", "key 0.0:0.1:0.2", "key 0.0:x"])
+@pytest.mark.parametrize(
+    "packed", ["key 0.0", "key 0.0:2", "key nan:0.5", "key 0.0:0.1:0.2", "key 0.0:x", "k" * 65]
+)
 def test_texts_that_are_no_sample_are_refused(packed: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
         FairSample.unpack(packed)
