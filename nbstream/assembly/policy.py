@@ -56,12 +56,13 @@ def make_rules(settings: Settings) -> RecipientRules:
 def make_filter_policy(settings: Settings) -> FilterPolicy:
     """Return what the filter decides by: all policies, and how much has to be learned before they hold."""
     others = tuple(rule.treatment.policy for rule in make_rules(settings).rules)
-    return FilterPolicy(make_policy(settings), settings.model.min_learned.model_dump(), others)
+    min_learned = settings.model.min_learned.model_dump()
+    return FilterPolicy(make_policy(settings), min_learned, others, settings.model.kinds)
 
 
 def make_header_policy(settings: Settings) -> HeaderPolicy:
     """Return what is done to the header of checked mail."""
-    return HeaderPolicy(settings.model.name, settings.headers)
+    return HeaderPolicy(settings.model.name, settings.headers, bool(settings.model.kinds))
 
 
 def make_message_reader(settings: Settings) -> MessageReader:

@@ -32,6 +32,19 @@ def message_id_prefix(text: str) -> str:
     return text
 
 
+class ClassNames(tuple[str, ...]):
+    """The classes that a shell offers; it contains each name that a class may have, and the settings say more."""
+
+    __slots__ = ()
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether a class may have this name."""
+        return isinstance(name, str) and re.fullmatch(r"[a-z][a-z0-9-]{0,30}", name) is not None
+
+
+CLASS_NAMES = ClassNames(("spam", "ham"))
+
+
 def mail_address(text: str) -> str:
     """Return a mail address of printable ASCII, without display name and angle brackets."""
     if not re.fullmatch(r"[!-;=?A-~]{1,64}@[!-;=?A-~]{1,253}", text):

@@ -229,8 +229,13 @@ def _add_learn(commands: Commands) -> None:
         exit_codes={0: "All messages are learned, or were learned before."},
     )
     # With nargs="+" argparse would show that a path must be there.
-    learn.usage = "%(prog)s [-h] [-c FILE] spam|ham [PATH ...] [--id ID ...] [--imap URL ...]"
-    learn.add_argument("label", choices=("spam", "ham"), help="what the messages are: spam or ham")
+    learn.usage = "%(prog)s [-h] [-c FILE] CLASS [PATH ...] [--id ID ...] [--imap URL ...]"
+    learn.add_argument(
+        "label",
+        choices=arguments.CLASS_NAMES,
+        metavar="CLASS",
+        help="what the messages are: spam, ham, or a kind of ham in model.classes",
+    )
     learn.add_argument(
         "--insist",
         action="store_true",
@@ -447,7 +452,12 @@ def _add_selection(parser: CommandParser) -> None:
     parser.add_argument("--until", type=arguments.timestamp, metavar="TIME", help="only what was before then")
     parser.add_argument("--source", metavar="S", help="only what came this way: smtp, http, page, cli and so on")
     parser.add_argument("--actor", metavar="A", help="only what this one taught: a peer's address, a user")
-    parser.add_argument("--label", choices=("spam", "ham"), help="only what was learned, or unlearned, as this")
+    parser.add_argument(
+        "--label",
+        choices=arguments.CLASS_NAMES,
+        metavar="CLASS",
+        help="only what was learned, or unlearned, as this: spam, ham (of every kind), or a kind",
+    )
     parser.add_argument("--id", type=arguments.message_id, metavar="ID", help="only this message")
 
 

@@ -188,7 +188,7 @@ class Settings(Section):
     """What the header of a delivered message says, what is removed from it, and how the Subject of spam begins."""
 
     feedback: FeedbackSettings = FeedbackSettings()
-    """Corrections by mail: a message that is forwarded to one of two addresses is learned. Both addresses must
+    """Corrections by mail: a message that is forwarded to one of these addresses is learned. The addresses must
     reach the SMTP listener.
     """
 
@@ -265,6 +265,20 @@ class Settings(Section):
             raise ValueError(
                 f"must have a spam of at least verdict.spam ({verdict.fixed_spam_threshold or verdict.unsure})"
             )
+        return value
+
+    @field_validator("feedback")
+    @classmethod
+    def _addresses_of_kinds(cls, value: FeedbackSettings, info: ValidationInfo) -> FeedbackSettings:
+        model = info.data.get("model")
+        text = "must be one of model.classes, and neither ham nor spam"
+        problems: list[inheritance.RuleProblem] = [
+            (("kinds", position, "kind"), text, entry.kind)
+            for position, entry in enumerate(value.kinds)
+            if model and (entry.kind == "ham" or entry.kind not in model.kinds)
+        ]
+        if problems:
+            raise located_error(problems)
         return value
 
     @field_validator("actions")

@@ -27,7 +27,7 @@ def make_runtime(settings: Settings, spam_filter: Filter) -> Runtime:
         spam_filter=spam_filter.with_policy(make_filter_policy(settings)),
         rules=make_rules(settings),
         teachers=_teachers(settings),
-        feedback_addresses=FeedbackAddresses(settings.feedback.spam_address, settings.feedback.ham_address),
+        feedback_addresses=FeedbackAddresses(settings.feedback.addresses),
         message_reader=make_message_reader(settings),
         header_policy=make_header_policy(settings),
         tls_contexts=make_tls_contexts(settings),

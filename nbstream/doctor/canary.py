@@ -90,7 +90,7 @@ async def send_canary(site: Site, address: str) -> Sequence[Finding]:
     settings = site.settings
     if site.daemon.pid is None:
         return [NO_DAEMON()]
-    if address.lower() in {settings.feedback.spam_address.lower(), settings.feedback.ham_address.lower()}:
+    if address.lower() in {taken.lower() for taken in settings.feedback.addresses.values()}:
         return [FEEDBACK_ADDRESS(address=address)]
     way = find_way(site)
     if way is None:

@@ -37,6 +37,12 @@ HALF_LIFE_ENDS = warning(
     "In {left:.1f} half-lives nothing more can be learned.",
     "Run nbstream export, set another model.name, and run nbstream import: this moves the time base.",
 )
+KIND_NOT_CONFIGURED = note(
+    "model.kinds",
+    "{count} messages were learned as {kind}, which is not in model.classes: they count as plain ham.",
+    "Add {kind} to model.classes to use them again.",
+)
+KINDS_LEARNED = ok("model.kinds", "Messages of kinds that were learned: {counts}.")
 NOT_TAUGHT = note(
     "model.feedback",
     "Nobody has taught the model in the last {days} days.",
@@ -89,12 +95,25 @@ async def _findings(site: Site, model: Model) -> AsyncIterator[Finding]:
     left = model.half_life.half_lives_left(time.time(), largest_count(totals, sums))
     if left is not None and left < _HALF_LIVES:
         yield HALF_LIFE_ENDS(left=left)
+    async for finding in _kinds(site, model):
+        yield finding
     async for finding in _feedback(model):
         yield finding
     for finding in budget_findings(await model.first_scores(), totals, make_filter_policy(site.settings)):
         yield finding
     async for finding in _remembered(site, model):
         yield finding
+
+
+async def _kinds(site: Site, model: Model) -> AsyncIterator[Finding]:
+    learned, unit = await model.learned_kinds(), model.half_life.unit(time.time())
+    configured = site.settings.model.kinds
+    for kind, count in sorted(learned.items()):
+        if kind not in configured:
+            yield KIND_NOT_CONFIGURED(kind=kind, count=round(count / unit))
+    if configured:
+        counts = ", ".join(f"{kind} {round(learned.get(kind, 0) / unit)}" for kind in configured[1:])
+        yield KINDS_LEARNED(counts=counts)
 
 
 async def _feedback(model: Model) -> AsyncIterator[Finding]:

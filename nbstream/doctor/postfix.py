@@ -529,7 +529,7 @@ def filter_side(settings: Settings) -> FilterSide:
         {name: listener_endpoint(address) for name, address in addresses.items() if address is not None},
         settings.limits.max_message_bytes,
         _next_hop(settings),
-        (settings.feedback.spam_address, settings.feedback.ham_address),
+        tuple(settings.feedback.addresses.values()),
         settings.on_filter_failure,
         ", ".join(name for name, kind in taken if not kind.takes_message),
         ", ".join(name for name, kind in taken if kind is ActionKind.REDIRECT),

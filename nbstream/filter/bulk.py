@@ -199,9 +199,10 @@ class BulkLearner:
                 continue
             counts = batch_counts.message_counts(i)
             check = self._scorer.check(message.key, message.tokens, counts)
-            if (entry.label if entry else None) == request.label:
+            if (entry.class_name if entry else None) == request.label:
                 outcome = LessonOutcome.ALREADY if entry else LessonOutcome.UNKNOWN
-                part.lessons.append((message, Lesson(outcome, request.label, check, check)))
+                label, kind = (entry.label, entry.kind) if entry else (None, "")
+                part.lessons.append((message, Lesson(outcome, label, check, check, kind=kind)))
                 continue
             before = CountedCheck(check, counts)
             try:
@@ -266,7 +267,7 @@ class BulkLearner:
                 return await self._learn_one(message, request.label, request.lesson_source)
             except NbstreamError as error:
                 return error
-        return Lesson(planned.outcome, planned.label, planned.before, planned.after)
+        return planned.result(planned.after)
 
     async def _withdraw_autolearned(self, messages: Sequence[TokenizedMessage]) -> WithdrawnLabels:
         """Take back what was autolearned of the messages: a person's label replaces it."""

@@ -9,7 +9,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.kinds import kind_of, label_of
 from nbstream.errors import CountsFull, StoreIncompatible, StoreRefuses
 from nbstream.filter.bulk import BulkLearner, BulkRequest
 from nbstream.filter.lesson_plan import CountedCheck, LessonPlanner, TokenizedMessage
@@ -24,6 +24,7 @@ from nbstream.tokens.tokenizer import Tokens
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable
 
+    from nbstream.bayes.kinds import KindScores
     from nbstream.filter.lesson_plan import PlannedLesson
     from nbstream.filter.parts import FilterParts
     from nbstream.filter.results import Check, FilterPolicy
@@ -95,7 +96,7 @@ class Filter:
         insistence: Insistence = Insistence.NEVER,
         insisted_version: str | None = None,
     ) -> Lesson:
-        """Learn that ``message`` is ``label`` ("spam" or "ham"). A label that differs from the last relearns it.
+        """Learn that ``message`` is ``label``: ham, spam or a kind. A label unlike the last relearns it.
 
         The same label again changes nothing, unless the check still contradicts it and ``insistence`` allows to
         insist: then the message gets more weight, up to ``MAX_LESSONS`` lessons of full weight. ``source``,
@@ -103,8 +104,7 @@ class Filter:
         ledger entry of that version and label is insisted on, and nothing is learned or relearned. Raises
         ``StoreUnavailable``; nothing is half done then, and the call may be repeated.
         """
-        if label not in CLASSES:
-            raise ValueError(f"label {label!r} is none of {', '.join(CLASSES)}")
+        self._require_class(label)
         lesson_source = LessonSource(source, actor, insistence, insisted_version)
         return await self._learn_and_report(message, label, lesson_source)
 
@@ -126,9 +126,16 @@ class Filter:
         ``StoreUnavailable``; some of the messages that were not reported by then may have been learned, each as a
         whole, and all messages may be taught again.
         """
+        if label is not None:
+            self._require_class(label)
         bulk = BulkLearner(self.parts, self._scorer, self._planner, self._learn_one)
         async with aclosing(self._tokenize_all(messages)) as tokenized:
             await bulk.learn_all(tokenized, BulkRequest(label, lesson_source, report_result))
+
+    def _require_class(self, class_name: str) -> None:
+        """Raise ``ValueError`` unless the class is one of this model."""
+        if class_name not in self.policy.class_names:
+            raise ValueError(f"label {class_name!r} is none of {', '.join(self.policy.class_names)}")
 
     async def _tokenize_all(
         self, messages: AsyncIterable[LearnableMessage | TokenizedMessage]
@@ -183,7 +190,7 @@ class Filter:
             tokenized = await self._tokenize_learnable(message)
             lesson = await self._learn_one(tokenized, label, lesson_source)
         except Exception as error:
-            self.parts.observer.feedback_failed(label, lesson_source.source)
+            self.parts.observer.feedback_failed(label and label_of(label), lesson_source.source)
             if isinstance(error, StoreRefuses):
                 self.parts.observer.store_refused()
             raise
@@ -203,7 +210,7 @@ class Filter:
         before = await self._check_with_counts(message, None)
 
         async def plan(entry: LedgerEntry | None, former: PlannedLesson | None) -> PlannedLesson | Settled[Lesson]:
-            if seen is None and label != (entry.label if entry else None):
+            if seen is None and label != (entry.class_name if entry else None):
                 try:
                     return await self._plan_label(message, label, before, entry, lesson_source)
                 except CountsFull:
@@ -214,11 +221,12 @@ class Filter:
                     return await plan(written, former)
             if entry is None:
                 await model.confirm()  # an earlier attempt may have removed it
-                return Settled(Lesson(LessonOutcome.UNKNOWN, label, before.check, before.check))
+                taught_label, kind = (label_of(label), kind_of(label)) if label else (None, "")
+                return Settled(Lesson(LessonOutcome.UNKNOWN, taught_label, before.check, before.check, kind=kind))
             if seen is None:  # of two who insist at the same moment, one is enough
                 may_insist = former is None or former.outcome is not LessonOutcome.INSISTED
             else:
-                may_insist = (entry.label, entry.version) == (label, seen)
+                may_insist = (entry.class_name, entry.version) == (label, seen)
             return await self._plan_repeat(message, entry, lesson_source, may_insist=may_insist)
 
         # Most messages that are learned are new. Therefore no entry is looked up: if there is one, the answer to
@@ -263,7 +271,9 @@ class Filter:
                 planned = self._planner.plan_insisted(message, before, entry, lesson_source)
                 if planned:
                     return planned
-        return Settled(Lesson(LessonOutcome.ALREADY, entry.label, before.check, before.check, contradiction))
+        return Settled(
+            Lesson(LessonOutcome.ALREADY, entry.label, before.check, before.check, contradiction, kind=entry.kind)
+        )
 
     def _contradiction(
         self, check: Check, entry: LedgerEntry, lesson_source: LessonSource
@@ -279,7 +289,7 @@ class Filter:
         """Return the planned lesson once it is made."""
         after, entry = await self._check_after(planned, tokens), planned.new
         contradiction = self._contradiction(after, entry, lesson_source) if entry else None
-        return Lesson(planned.outcome, planned.label, planned.before, after, contradiction)
+        return planned.result(after, contradiction)
 
     async def _check_after(self, planned: PlannedLesson, tokens: Tokens) -> Check:
         """Return the check of the message once the planned lesson is made."""
@@ -312,7 +322,8 @@ class MessageRecord:
     """The two explanations of a message, and what is stored of it.
 
     ``checked`` is the message as it was checked, ``entry`` its ledger entry. At least one of them is there. An
-    entry that ``has_most_weight`` cannot be insisted on.
+    entry that ``has_most_weight`` cannot be insisted on. ``kind`` is how probable each kind is now; None for spam,
+    and where no kinds are configured.
     """
 
     id: str
@@ -321,6 +332,7 @@ class MessageRecord:
     checked: CheckedMessage | None
     entry: LedgerEntry | None
     has_most_weight: bool = False
+    kind: KindScores | None = None
 
 
 async def find_message_record(
@@ -340,4 +352,6 @@ async def find_message_record(
         return None
     check = await scorer.check_now(message_key, tokens)
     has_most_weight = entry is not None and scorer.has_most_weight(entry)
-    return MessageRecord(message_key, check.explain(time.time()), explanation, checked, entry, has_most_weight)
+    return MessageRecord(
+        message_key, check.explain(time.time()), explanation, checked, entry, has_most_weight, check.kind
+    )

@@ -6,10 +6,10 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nbstream.bayes.kinds import kind_of, kind_sums, label_of
 from nbstream.bayes.lesson_weight import insisted_weights
-from nbstream.filter.message_counts import counts_after_lesson
-from nbstream.filter.results import LessonOutcome
-from nbstream.filter.scorer import first_score_sums
+from nbstream.filter.message_counts import counts_after_lesson, first_score_sums
+from nbstream.filter.results import Lesson, LessonOutcome
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.scripts import LessonCommit
@@ -17,7 +17,7 @@ from nbstream.store.model.scripts import LessonCommit
 if TYPE_CHECKING:
     from nbstream.filter.message_counts import MessageCounts
     from nbstream.filter.parts import FilterParts
-    from nbstream.filter.results import Check
+    from nbstream.filter.results import Check, Contradiction
     from nbstream.filter.scorer import Scorer
     from nbstream.policy.lesson_source import LessonSource
     from nbstream.tokens.tokenizer import Tokens
@@ -50,6 +50,19 @@ class PlannedLesson(LessonCommit):
         entry = self.new or self.old
         return entry.label if entry else None
 
+    @property
+    def kind(self) -> str:
+        """The kind that is learned or taken back; empty for none."""
+        entry = self.new or self.old
+        return entry.kind if entry else ""
+
+    def result(self, after: Check, contradiction: Contradiction | None = None) -> Lesson:
+        """Return the result once the lesson is made; ``after`` is the check of its message then."""
+        former = self.old.class_name if self.old else None
+        return Lesson(
+            self.outcome, self.label, self.before, after, contradiction, kind=self.kind, former_class_name=former
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class CountedCheck:
@@ -69,18 +82,20 @@ class LessonPlanner:
     def plan(
         self,
         message: TokenizedMessage,
-        label: str | None,
+        class_name: str | None,
         before: CountedCheck,
         old_entry: LedgerEntry | None,
         lesson_source: LessonSource,
     ) -> PlannedLesson:
-        """Plan the change from ``old_entry`` to an entry with ``label``, or to no entry where ``label`` is None.
+        """Plan the change from ``old_entry`` to an entry of a class, or to no entry where ``class_name`` is None.
 
         ``before`` is the check of the message before the lesson. Raises ``CountsFull``.
         """
-        new_entry = self._new_entry(message.tokens, label, before, old_entry, lesson_source) if label else None
+        new_entry = (
+            self._new_entry(message.tokens, class_name, before, old_entry, lesson_source) if class_name else None
+        )
         planned = self._plan_change(
-            message, _outcome(old_entry, label), before, (old_entry, new_entry), lesson_source
+            message, _outcome(old_entry, class_name), before, (old_entry, new_entry), lesson_source
         )
         self._check_room(planned)
         return planned
@@ -97,7 +112,9 @@ class LessonPlanner:
         planned: PlannedLesson | None = None
         for weight in insisted_weights(old_entry.weight, before.counts.growth):
             weighed = weight, tuple(first_score_sums(old_entry))
-            new_entry = self._entry(message.tokens, old_entry.label, weighed, before, old_entry, lesson_source)
+            new_entry = self._entry(
+                message.tokens, old_entry.class_name, weighed, before, old_entry, lesson_source
+            )
             planned = self._plan_change(
                 message, LessonOutcome.INSISTED, before, (old_entry, new_entry), lesson_source
             )
@@ -133,24 +150,28 @@ class LessonPlanner:
     def _new_entry(
         self,
         tokens: Tokens,
-        label: str,
+        class_name: str,
         before: CountedCheck,
         old_entry: LedgerEntry | None,
         lesson_source: LessonSource,
     ) -> LedgerEntry:
-        weighed = self._scorer.weigh_lesson(before.check.score, label, before.counts, old_entry)
-        return self._entry(tokens, label, weighed, before, old_entry, lesson_source)
+        label = label_of(class_name)
+        if old_entry and old_entry.label == label:  # only the kind changes, and P(spam) does not
+            weighed = old_entry.weight, tuple(first_score_sums(old_entry))
+        else:
+            weighed = self._scorer.weigh_lesson(before.check.score, label, before.counts, old_entry)
+        return self._entry(tokens, class_name, weighed, before, old_entry, lesson_source)
 
     def _entry(
         self,
         tokens: Tokens,
-        label: str,
+        class_name: str,
         weighed: tuple[int, tuple[tuple[bytes, int], ...]],
         before: CountedCheck,
         old_entry: LedgerEntry | None,
         lesson_source: LessonSource,
     ) -> LedgerEntry:
-        """Return a new entry; ``weighed`` are its weight and its sums.
+        """Return a new entry; ``weighed`` are its weight and its sums, without those of its kind.
 
         The score and the first score are those of before the first label, which ``old_entry`` has.
         """
@@ -161,20 +182,20 @@ class LessonPlanner:
             score, first_score = old_entry.score, old_entry.first_score
         return LedgerEntry(
             version=secrets.token_hex(8),
-            label=label,
+            label=label_of(class_name),
             weight=weight,
             tokens=tokens.all,
             learned_at=now,
             source=lesson_source.source,
             actor=lesson_source.actor,
             score=score,
-            sums=sums,
+            sums=(*kind_sums(kind_of(class_name), tokens.all, weight, counts.growth), *sums),
             first_score=first_score,
         )
 
 
-def _outcome(old_entry: LedgerEntry | None, label: str | None) -> LessonOutcome:
-    if label is None:
+def _outcome(old_entry: LedgerEntry | None, class_name: str | None) -> LessonOutcome:
+    if class_name is None:
         return LessonOutcome.UNLEARNED
     return LessonOutcome.LEARNED if old_entry is None else LessonOutcome.RELEARNED
 

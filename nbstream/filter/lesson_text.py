@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nbstream.bayes.counts import CLASSES
 from nbstream.filter.results import LessonOutcome
 from nbstream.policy.header import escape_token
 
 if TYPE_CHECKING:
+    from nbstream.bayes.kinds import KindScores
     from nbstream.filter.results import Check, Contradiction, Lesson
     from nbstream.policy.verdict import ModelState
 
@@ -30,24 +30,22 @@ def describe_lesson(lesson: Lesson) -> str:
     Where the message is still on the wrong side, the text names the strongest clues against the label, and says
     how to insist.
     """
-    before, after, label = lesson.before, lesson.after, lesson.label
+    before, after, name = lesson.before, lesson.after, lesson.class_name
     match lesson.outcome:
         case LessonOutcome.UNKNOWN:
             return "unknown, nothing changed: it was never learned, or so long ago that this is forgotten"
         case LessonOutcome.ALREADY:
-            text = (
-                f"already learned as {label}, nothing changed: P {_format_probability(before)}, {before.verdict}"
-            )
+            text = f"already learned as {name}, nothing changed: P {_format_probability(before)}, {before.verdict}"
         case LessonOutcome.RELEARNED:
-            former = next(other for other in CLASSES if other != label)
-            text = f"relearned as {label}, was learned as {former}: {_describe_change(before, after)}"
+            former = lesson.former_class_name
+            text = f"relearned as {name}, was learned as {former}: {_describe_change(before, after)}"
         case LessonOutcome.LEARNED:
-            text = f"learned as {label}: {_describe_change(before, after)}"
+            text = f"learned as {name}: {_describe_change(before, after)}"
         case LessonOutcome.INSISTED:
-            text = f"insisted on {label}: {_describe_change(before, after)}"
+            text = f"insisted on {name}: {_describe_change(before, after)}"
         case LessonOutcome.UNLEARNED:
             learned = "autolearned" if lesson.was_automatic else "learned"
-            text = f"unlearned, was {learned} as {label}: {_describe_change(before, after)}"
+            text = f"unlearned, was {learned} as {name}: {_describe_change(before, after)}"
     return f"{text}{_describe_contradiction(lesson)}; {describe_known_messages(after.state)}"
 
 
@@ -66,6 +64,13 @@ def describe_known_messages(state: ModelState) -> str:
         if count < state.needed.get(label, 0)
     ]
     return f"{', '.join(missing or (f'{label} {count}' for label, count in state.learned.items()))} known"
+
+
+def describe_kind(scores: KindScores) -> str:
+    """Describe which kind a message is of: ``newsletter 0.973106, ham 0.026894; notification needs 7 more``."""
+    parts = [", ".join(f"{name} {probability:.6f}" for name, probability in scores.probabilities.items())]
+    parts += [f"{name} needs {count} more" for name, count in scores.missing.items()]
+    return "; ".join(filter(None, parts))
 
 
 def _describe_change(before: Check, after: Check) -> str:

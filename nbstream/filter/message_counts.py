@@ -23,7 +23,7 @@ from nbstream.errors import CountsFull
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nbstream.bayes.counts import Totals
+    from nbstream.bayes.counts import Sums, Totals
     from nbstream.bayes.half_life import HalfLife
     from nbstream.policy.first_scores import FirstScores
     from nbstream.store.model.ledger import LedgerEntry
@@ -66,6 +66,11 @@ def count_names(tokens: Tokens, old_entry: LedgerEntry | None) -> tuple[bytes, .
     return tuple(dict.fromkeys((*names, *old_entry.tokens))) if old_entry else names
 
 
+def first_score_sums(entry: LedgerEntry) -> Sums:
+    """Return the sums of an entry that count the first score of its message in the bins of the calibration."""
+    return [(name, amount) for name, amount in entry.sums if name in SCORE_BINS]
+
+
 def counts_after_lesson(
     counts: MessageCounts, old_entry: LedgerEntry | None, new_entry: LedgerEntry | None
 ) -> MessageCounts:
@@ -94,9 +99,8 @@ def _counts_after_one_entry(counts: MessageCounts, entry: LedgerEntry, sign: int
     vocabulary_before = np.count_nonzero((rows > 0).any(axis=1))
     rows[:, column] += sign * entry.weight
     new_tokens = int(np.count_nonzero((rows > 0).any(axis=1)) - vocabulary_before)
-    for name, amount in entry.sums:
-        if name in SCORE_BINS:
-            sums[SCORE_BINS.index(name), column] += sign * amount
+    for name, amount in first_score_sums(entry):
+        sums[SCORE_BINS.index(name), column] += sign * amount
     totals = counts.totals.with_lesson(column, sign * entry.weight * len(rows), new_tokens, sign)
     return replace(counts, rows=rows, sums=sums, totals=totals)
 

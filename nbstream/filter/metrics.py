@@ -81,6 +81,13 @@ class FilterMetrics(FilterObserver):
             ["label", "outcome"],
             registry=registry.counts,
         )
+        self._kinds = Counter(
+            "nbstream_kinds",
+            "Checked messages that are not spam, by their most probable kind; none while too little is learned. "
+            "Only with kinds in model.classes.",
+            ["kind"],
+            registry=registry.counts,
+        )
         # A look-up of a child by its labels takes longer than the count itself: each child is looked up once.
         self._stage_seconds = cache(self._check_seconds.labels)
 
@@ -91,6 +98,8 @@ class FilterMetrics(FilterObserver):
         for stage, duration in seconds.by_stage().items():
             self._stage_seconds(stage).observe(duration)
         self._probability.observe(check.probability)
+        if check.kind:
+            self._kinds.labels(check.kind.kind or "none").inc()
 
     def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
         """Count the feedback of one message that was learned, or changed nothing."""

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from nbstream.bayes.counts import CLASSES
 from nbstream.policy.explanation import Explanation, ScoreCounts
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
 from nbstream.policy.verdict import Thresholds, Verdict, contradicts_label
 
 if TYPE_CHECKING:
     from nbstream.bayes.clues import Clue
+    from nbstream.bayes.kinds import KindScores
     from nbstream.policy.thresholds import ThresholdPolicy
     from nbstream.policy.verdict import ModelState
 
@@ -37,7 +39,8 @@ class Check:
     ``score`` is the log-odds in nats before calibration, ``probability`` is P(spam) after it. ``prior`` and the
     clues sum to the score, and ``evidence`` has the counts behind them. ``thresholds`` are those that decided, and
     ``policy`` is the name of the treatment that they belong to. ``is_canary``: the message is one of
-    ``nbstream doctor``, see ``as_canary``.
+    ``nbstream doctor``, see ``as_canary``. ``kinds`` is None where no kinds are configured, and in the checks of
+    lessons.
     """
 
     id: str
@@ -52,6 +55,12 @@ class Check:
     evidence: ScoreCounts = field(default=ScoreCounts(), repr=False, compare=False)  # an array has no truth value
     policy: str = DEFAULT_RULE_NAME
     is_canary: bool = False
+    kinds: KindScores | None = None
+
+    @property
+    def kind(self) -> KindScores | None:
+        """How probable each kind is, if the model has kinds; None for spam, which is of no kind."""
+        return None if self.verdict.is_spam else self.kinds
 
     @property
     def outcome(self) -> str:
@@ -123,7 +132,8 @@ class Lesson:
     others at the same moment are missing in it. Its verdict uses the state and the thresholds after the lesson.
     ``contradiction`` is None where ``after`` does not contradict the label, and for messages that are taught in
     batches, where nobody asks. ``was_automatic`` says that no person had taught the message: what was taken back
-    had been learned automatically, and the history of what people taught has no record of it.
+    had been learned automatically, and the history of what people taught has no record of it. ``kind`` is the kind
+    that was learned or taken back, empty for none; ``former_class_name`` is what the message was before.
     """
 
     outcome: LessonOutcome
@@ -132,6 +142,13 @@ class Lesson:
     after: Check
     contradiction: Contradiction | None = None
     was_automatic: bool = False
+    kind: str = ""
+    former_class_name: str | None = None
+
+    @property
+    def class_name(self) -> str | None:
+        """The name of the class that was learned or taken back: the kind, or else the label."""
+        return self.kind or self.label
 
     def with_withdrawn_label(self, label: str) -> Lesson:
         """Return the lesson for a message of which an autolearned ``label`` was taken back as well.
@@ -154,6 +171,13 @@ class FilterPolicy:
 
     First scores also record what the budgets of these policies decide.
     """
+    kinds: tuple[str, ...] = ()
+    """Ham and the other classes than spam, where there are any; else empty."""
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The classes that can be taught."""
+        return (*self.kinds, "spam") if self.kinds else CLASSES
 
     @property
     def budget_rates(self) -> frozenset[float]:

@@ -20,11 +20,17 @@ import numpy as np
 from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.clues import Clue, sort_by_strength
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Totals
+from nbstream.bayes.kinds import KindClassifier, KindScores
 from nbstream.bayes.lesson_weight import grown_lesson_weight, insisted_weights
 from nbstream.bayes.multinomial import TokenCounts
 from nbstream.bayes.score import Score
 from nbstream.errors import StoreUnavailable
-from nbstream.filter.message_counts import AutolearnedCounts, MessageCounts, counts_after_lesson
+from nbstream.filter.message_counts import (
+    AutolearnedCounts,
+    MessageCounts,
+    counts_after_lesson,
+    first_score_sums,
+)
 from nbstream.filter.results import Check
 from nbstream.policy.autolearn import LIMIT_CLUE, counts_kept_mail, limit_log_odds, model_state
 from nbstream.policy.explanation import ScoreCounts
@@ -40,7 +46,6 @@ if TYPE_CHECKING:
 
     from nbstream.bayes.calibration import Calibration
     from nbstream.bayes.classifier import Classifier
-    from nbstream.bayes.counts import Sums
     from nbstream.filter.results import FilterPolicy
     from nbstream.filter.sources import CountSource
     from nbstream.policy.budget import BudgetPromise
@@ -75,6 +80,7 @@ class Scorer:
             tuple[FirstScores, int, dict[ThresholdPolicy, tuple[Mapping[float, BudgetPromise], Thresholds]]] | None
         ) = None
         self._has_budgets = bool(policy.budget_rates)
+        self._kinds = KindClassifier(policy.kinds) if policy.kinds else None
         self._cached_state: tuple[tuple[tuple[int, ...], ...], ModelState] = (), ModelState({})
 
     async def read_counts(self, names: tuple[bytes, ...]) -> MessageCounts:
@@ -99,7 +105,20 @@ class Scorer:
         return await self._counts.first_scores() if self._has_budgets else self._no_first_scores
 
     async def check_now(self, message_key: str, tokens: Tokens) -> Check:
-        """Return the check of a message by the counts of this moment."""
+        """Return the check of a message by the counts of this moment, with its kind where kinds are configured."""
+        check = await self._check_now(message_key, tokens)
+        # Spam has no kind, but another policy may decide that it is none.
+        if self._kinds is None or (check.verdict.is_spam and not self._policy.other_policies):
+            return check
+        return replace(check, kinds=await self._score_kinds(self._kinds, tokens))
+
+    async def _score_kinds(self, kinds: KindClassifier, tokens: Tokens) -> KindScores:
+        """Return how probable each kind is, by what people taught alone."""
+        names = tokens.all.names
+        rows, totals = await self._counts.look_up(kinds.count_names(names))
+        return kinds.score(names, rows, totals, WEIGHT_ONE * self._counts.half_life.growth(self._clock()))
+
+    async def _check_now(self, message_key: str, tokens: Tokens) -> Check:
         table = None if self._autolearned_counts else self._counts.native_table
         if table:
             growth = self._counts.half_life.growth(self._clock())
@@ -241,11 +260,6 @@ class Scorer:
     def has_most_weight(self, entry: LedgerEntry) -> bool:
         """Return whether the message has the most weight that one message may have at this moment."""
         return not insisted_weights(entry.weight, self._counts.half_life.growth(self._clock()))
-
-
-def first_score_sums(entry: LedgerEntry) -> Sums:
-    """Return the sums of an entry that count the first score of its message in the bins of the calibration."""
-    return [(name, amount) for name, amount in entry.sums if name in SCORE_BINS]
 
 
 def _counts_of_both(people: TokenCounts, layer: AutolearnedCounts, messages: tuple[int, ...]) -> TokenCounts:

@@ -101,6 +101,10 @@ class PageParts:
         """Return the patterns of the recipients by the names of the policies in force."""
         return self.rules().patterns_by_name
 
+    def class_names(self) -> Sequence[str]:
+        """Return the classes that can be taught now."""
+        return self.message_service.runtime.spam_filter.policy.class_names
+
     def autolearned(self) -> Mapping[str, int] | None:
         """Return how many messages of each class were learned without people; None where none are to be."""
         layer = self.autolearn_mirror
@@ -145,6 +149,7 @@ def make_page(parts: PageParts) -> PageServer:
             settings.remembers_envelopes,
             model.labels,
             parts.policy_labels,
+            parts.class_names,
         ),
         MessageView(
             MessageLookups(
@@ -154,6 +159,7 @@ def make_page(parts: PageParts) -> PageServer:
                 find_rows,
                 parts.policy_labels,
                 parts.autolearned_label,
+                parts.class_names,
             ),
             quarantine,
             parts.message_handler,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _OUTCOMES = {
     LessonOutcome.LEARNED: "The message was learned as {label}.",
-    LessonOutcome.RELEARNED: "The message was relearned as {label}: it had the other label before.",
+    LessonOutcome.RELEARNED: "The message was relearned as {label}: it was {former} before.",
     LessonOutcome.INSISTED: "You insisted on {label}: the message has more weight now.",
     LessonOutcome.ALREADY: "Nothing was learned: the message is learned as {label} already.",
     LessonOutcome.UNLEARNED: "The lesson was taken back: the message was learned as {label}.",
@@ -38,7 +38,7 @@ def describe_lesson(lesson: Lesson) -> str:
         sentences.append(_describe_change(lesson.before, lesson.after))
     if lesson.contradiction is not None:
         sentences.append(_HAS_MOST_WEIGHT if lesson.contradiction.has_most_weight else _STILL_CONTRADICTS)
-    return " ".join(sentences).format(label=lesson.label)
+    return " ".join(sentences).format(label=lesson.class_name, former=lesson.former_class_name)
 
 
 def _describe_change(before: Check, after: Check) -> str:

@@ -117,8 +117,7 @@ PAGE_SOURCE = "page"
 
 _LESSONS_SECONDS = 30.0  # no lesson of many begins later than this after the first one: a browser waits
 _FIRST_ROWS = 30  # of the table of clues; the others are folded away
-_LESSONS = {"ham": "ham", "spam": "spam", "unlearn": None}
-_INSISTED = {"insist-ham": "ham", "insist-spam": "spam"}
+_UNLEARN, _INSIST = "unlearn", "insist-"
 _GROUPS = ("header and structure", "text and links", "header as written")  # in the order of Tokens.groups
 
 _AS_TABLE = "The table of clues says the same in numbers."
@@ -132,7 +131,8 @@ class MessageLookups:
 
     ``history`` gets the ledger entry too, and returns records with the newest first. ``probability_curve`` returns
     the calibration of now. ``policy_labels`` returns how the policies of the rules are shown, by their names.
-    ``autolearned_label`` returns what the message was learned as without people.
+    ``autolearned_label`` returns what the message was learned as without people, and ``class_names`` the classes
+    that can be taught now.
     """
 
     record: Callable[[str], Awaitable[MessageRecord | None]]
@@ -141,6 +141,7 @@ class MessageLookups:
     rows: FindRows
     policy_labels: Callable[[], Mapping[str, str]]
     autolearned_label: Callable[[str], Awaitable[str | None]]
+    class_names: Callable[[], Sequence[str]]
 
 
 class MessageView(View):
@@ -181,6 +182,7 @@ class MessageView(View):
             "id": message_id,
             "record": record,
             "entry": entry,
+            "class_names": self._lookups.class_names(),
             "autolearned_label": None if entry else await self._lookups.autolearned_label(message_id),
             "contradicted": bool(record and entry and _is_contradicted(record.explanation_now, entry)),
             "subject": _subject(row, text),
@@ -200,6 +202,10 @@ class MessageView(View):
             values |= _explain(record)
         return Page("message.html", values)
 
+    def _lessons(self) -> Sequence[str]:
+        """Return the actions that teach a message, or take back what it was taught as."""
+        return (*self._lookups.class_names(), _UNLEARN)
+
     async def _find_quarantined(self, message_id: str) -> QuarantinedMail | None:
         with suppress(InputError):  # the view of the quarantine says why
             return await self._quarantine.find(message_id)
@@ -215,10 +221,10 @@ class MessageView(View):
         if action == "release":
             return Redirect(_path(message_id), await self._release(message_id, request))
         lesson: Lesson | None
-        if action in _LESSONS:
-            lesson = await self._learn(message_id, _LESSONS[action], request)
-        elif action in _INSISTED:
-            lesson = await self._insist(message_id, _INSISTED[action], request)
+        if action in self._lessons():
+            lesson = await self._learn(message_id, _label_of_action(action), request)
+        elif action.startswith(_INSIST) and (label := action.removeprefix(_INSIST)) in self._lookups.class_names():
+            lesson = await self._insist(message_id, label, request)
         else:
             raise PageRefused(400, _UNKNOWN_ACTION)
         described = (
@@ -232,7 +238,7 @@ class MessageView(View):
         """Teach the messages that were selected in a list; each has a result of its own."""
         ids = read_selected_ids(request)
         action = request.form_value("action")
-        if action not in _LESSONS:
+        if action not in self._lessons():
             raise PageRefused(400, _UNKNOWN_ACTION)
         results = dict.fromkeys(ids, "Not tried: it took too long, or Redis went away. Do it once more.")
         until = time.monotonic() + _LESSONS_SECONDS
@@ -240,7 +246,9 @@ class MessageView(View):
             if time.monotonic() >= until:
                 break
             try:
-                results[message_id] = describe_lesson(await self._learn(message_id, _LESSONS[action], request))
+                results[message_id] = describe_lesson(
+                    await self._learn(message_id, _label_of_action(action), request)
+                )
             except PageRefused as refused:
                 results[message_id] = refused.text
             except REQUEST_ERRORS as error:
@@ -259,7 +267,7 @@ class MessageView(View):
         if lesson.outcome is LessonOutcome.INSISTED:
             return lesson
         entry = await self._lookups.ledger_entry(message_id)
-        return lesson if entry and (entry.label, entry.version) == (label, version) else None
+        return lesson if entry and (entry.class_name, entry.version) == (label, version) else None
 
     async def _learn(
         self, message_id: str, label: str | None, request: PageRequest, insisted_version: str | None = None
@@ -299,6 +307,10 @@ class MessageView(View):
         again = request.form_value("again") == "yes"
         result = await self._quarantine.release(mail, request.session.name, again=again)
         return result.text if result.is_done else f"Not released: {result.text}"
+
+
+def _label_of_action(action: str) -> str | None:
+    return None if action == _UNLEARN else action
 
 
 def _read_id(request: PageRequest) -> str:

@@ -82,7 +82,7 @@ class MessagesView(View):
 
     ``memory`` says what is remembered, and ``has_envelopes`` whether with envelopes. ``find_labels`` returns what
     messages are learned as, by their ids. ``policy_labels`` returns how policies of rules are shown, by their
-    names.
+    names, and ``class_names`` the classes that can be taught.
     """
 
     navigation = ("/ui/messages", "Messages")
@@ -94,12 +94,14 @@ class MessagesView(View):
         has_envelopes: bool,
         find_labels: Callable[[Sequence[str]], Awaitable[Mapping[str, str]]],
         policy_labels: Callable[[], Mapping[str, str]],
+        class_names: Callable[[], Sequence[str]],
     ) -> None:
         self._rows = rows
         self._memory = memory
         self._has_envelopes = has_envelopes
         self._find_labels = find_labels
         self._policy_labels = policy_labels
+        self._class_names = class_names
 
     def routes(self) -> Iterable[PageRoute]:
         """Return the route of the list."""
@@ -118,6 +120,7 @@ class MessagesView(View):
                 "messages": page.rows,
                 "recipients": {row.id: _shown_recipient(row, query.wanted.recipient) for row in page.rows},
                 "null_sender": NULL_SENDER,
+                "class_names": self._class_names(),
                 "labels": await self._find_labels([row.id for row in page.rows]),
                 "selects_all": request.query.get("select") == "all",
                 "select_all_link": query.link(query.direction, query.position, select="all"),

@@ -25,6 +25,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 
+from nbstream.bayes.kinds import label_of
 from nbstream.errors import FeedbackRefused, FeedbackTooLarge
 from nbstream.mail import forwards
 from nbstream.mail.message import Message
@@ -110,7 +111,7 @@ def parse_feedback_mail(
 
 def _require_matching_label(feedback_type: str | None, label: str) -> None:
     report_label = _LABEL_BY_REPORT_TYPE.get(feedback_type or "", label)
-    if report_label != label:
+    if label_of(report_label) != label_of(label):
         raise FeedbackRefused(
             f"This report says {feedback_type}, but this address learns {label}: "
             f"send it to the one for {report_label}"

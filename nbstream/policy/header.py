@@ -21,6 +21,7 @@ from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
     from nbstream.bayes.clues import Clue
+    from nbstream.bayes.kinds import KindScores
     from nbstream.policy.verdict import Thresholds
 
 # What nbstream writes into mail, and therefore removes from all that comes in and all that is taught.
@@ -37,17 +38,23 @@ class FilterMarks:
     """The names of the fields that this filter writes, and its tag in the Subject.
 
     ``own_field`` says everything and carries the id; further names begin with it. ``verdict_fields`` are the other
-    ones. ``subject_tag`` is empty where there is none.
+    ones. ``subject_tag`` is empty where there is none. ``writes_kind``: the kind has a field too.
     """
 
     own_field: str = OWN_FIELD
     verdict_fields: tuple[str, ...] = SPAMASSASSIN_FIELDS
     subject_tag: str = ""
+    writes_kind: bool = False
 
     @property
     def clues_field(self) -> str:
         """The field of the strongest clues."""
         return f"{self.own_field}-Clues"
+
+    @property
+    def kind_field(self) -> str:
+        """The field of the kind."""
+        return f"{self.own_field}-Kind"
 
     @property
     def guard_field(self) -> str:
@@ -63,7 +70,7 @@ class FilterMarks:
     def names(self) -> tuple[str, ...]:
         """The names of all fields: every copy that arrives from outside is removed."""
         own = (self.own_field, self.clues_field, self.guard_field, self.recipient_field, QUARANTINE_FIELD)
-        return (*self.verdict_fields, *own)
+        return (*self.verdict_fields, *own, *((self.kind_field,) if self.writes_kind else ()))
 
 
 # The verdict in numbers and words for programs: scores that they compare, and the value of our own field.
@@ -164,6 +171,11 @@ def _format_log_ratio(log_ratio: float) -> str:
     return f"{log_ratio:+.2f}" if abs(log_ratio) < 10_000 else f"{log_ratio:+.1e}"
 
 
+def kind_field_value(scores: KindScores) -> str:
+    """Return the value of the field of the kind: ``newsletter; probability=0.973106``."""
+    return f"{scores.kind}; probability={scores.probabilities[scores.kind or '']:.6f}"
+
+
 _MAX_STARS = 50
 _MAX_LINE_BYTES = 998  # RFC 5322 2.1.1
 
@@ -195,17 +207,22 @@ class CheckedMail(Protocol):
     def clues(self) -> Sequence[Clue]:
         """The clues, the strongest first."""
 
+    @property
+    def kind(self) -> KindScores | None:
+        """How probable each kind is; None for spam, and where no kinds are configured."""
+
 
 @dataclass(frozen=True)
 class HeaderPolicy:
     """Which fields are written, and which are removed: the section ``headers``, for one model.
 
-    Where the section observes, this is a trial: nothing but our own field is written, nothing else is changed, and
-    no action is taken.
+    ``writes_kind``: the model has kinds. Where the section observes, this is a trial: nothing but our own field
+    is written, nothing else is changed, and no action is taken.
     """
 
     model_name: str
     headers: HeadersSettings = field(default_factory=HeadersSettings)
+    writes_kind: bool = False
 
     @property
     def observes(self) -> bool:
@@ -216,7 +233,9 @@ class HeaderPolicy:
     def marks(self) -> FilterMarks:
         """What this filter writes into mail, and therefore removes from all that comes in."""
         names = [] if self.observes else [field.name for field in self.headers.fields]
-        return FilterMarks(self.headers.own_field, tuple(dict.fromkeys(names)), self.headers.subject_tag or "")
+        return FilterMarks(
+            self.headers.own_field, tuple(dict.fromkeys(names)), self.headers.subject_tag or "", self.writes_kind
+        )
 
     @property
     def removed_from_incoming(self) -> tuple[str, ...]:
@@ -263,6 +282,8 @@ class HeaderPolicy:
         added.append(own)
         if self.headers.clues and check.clues:
             added.append((self.marks.clues_field, clues_field_value(check.clues)))
+        if check.kind and check.kind.kind:
+            added.append((self.marks.kind_field, kind_field_value(check.kind)))
         if redirected_from and _fits_field(self.marks.recipient_field, redirected_from):
             added.append((self.marks.recipient_field, redirected_from))
         return HeaderEdits(tuple(added), edits.removed_names, edits.guard, edits.subject_tag)

@@ -350,14 +350,29 @@ def read_mail_address(value: object) -> str:
 MailAddress = Annotated[str, BeforeValidator(read_mail_address)]
 
 
+class KindAddressSettings(Section):
+    """The address that takes corrections of one kind."""
+
+    kind: Annotated[str, Field(min_length=1, max_length=31)]
+    """A kind in ``model.classes``."""
+
+    address: MailAddress
+    """Mail to this address is learned as this kind and never delivered."""
+
+
 class FeedbackSettings(Section):
-    """The two addresses that take corrections by mail, and the networks they are taken from."""
+    """The addresses that take corrections by mail, and the networks they are taken from."""
 
     spam_address: MailAddress = "spam@nbstream.invalid"
     """Mail to this address is learned as spam and never delivered."""
 
     ham_address: MailAddress = "ham@nbstream.invalid"
     """Mail to this address is learned as ham and never delivered. It must differ from ``spam_address``."""
+
+    kinds: Annotated[tuple[KindAddressSettings, ...], Strict(False)] = ()
+    """An address for each of some kinds in ``model.classes``, as ``{kind: KIND, address: ADDRESS}``: mail to it is
+    learned as this kind and never delivered. All addresses must differ.
+    """
 
     allow_from: Networks = (read_network("127.0.0.0/8"), read_network("::1/128"))
     """The networks whose peers may teach; all other peers are refused (550). Behind a mail server every client is
@@ -376,6 +391,28 @@ class FeedbackSettings(Section):
             raise ValueError("must differ from feedback.spam_address (upper and lower case are the same)")
         return value
 
+    @field_validator("kinds")
+    @classmethod
+    def _different_addresses(
+        cls, value: tuple[KindAddressSettings, ...], info: ValidationInfo
+    ) -> tuple[KindAddressSettings, ...]:
+        taken = [info.data.get(name, name) for name in ("spam_address", "ham_address")]
+        addresses = [*taken, *(entry.address for entry in value)]
+        if len({address.lower() for address in addresses}) < len(addresses):
+            raise ValueError("must have different addresses (upper and lower case are the same)")
+        if len({entry.kind for entry in value}) < len(value):
+            raise ValueError("must have one address for a kind")
+        return value
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """The address of each class that has one."""
+        return {
+            "spam": self.spam_address,
+            "ham": self.ham_address,
+            **{entry.kind: entry.address for entry in self.kinds},
+        }
+
     @property
     def warnings(self) -> list[str]:
         """One sentence where everybody may teach."""
@@ -384,7 +421,7 @@ class FeedbackSettings(Section):
 
 
 def _feedback_addresses(feedback: FeedbackSettings) -> set[str]:
-    return {feedback.spam_address.lower(), feedback.ham_address.lower()}
+    return {address.lower() for address in feedback.addresses.values()}
 
 
 def feedback_action_problems(

@@ -28,6 +28,7 @@ def log_message(
         "id": check.id if check else None,
         "verdict": check.outcome if check else "none",
         "probability": round(check.probability, 6) if check else None,
+        **({"kind": check.kind.kind} if check and check.kind else {}),
         **details,
         "milliseconds": round(seconds * 1000, 2),
     }
@@ -42,7 +43,7 @@ def log_lesson(lesson: Lesson, source: str, actor: str) -> None:
             source=source,
             actor=actor,
             id=lesson.after.id,
-            label=lesson.label,
+            label=lesson.class_name,
             outcome=str(lesson.outcome),
             before=round(lesson.before.probability, 6),
             after=round(lesson.after.probability, 6),

@@ -21,19 +21,19 @@ _NOBODY = Teachers()
 
 @dataclass(frozen=True, slots=True)
 class FeedbackAddresses:
-    """The addresses at which mail is learned as spam and as ham."""
+    """The addresses at which mail is learned, by the names of the classes."""
 
-    spam: str
-    ham: str
+    by_class: Mapping[str, str]
 
     def label_of(self, address: str) -> str | None:
-        """Return the label that ``address`` stands for in whatever case; None for every other one."""
-        return {self.spam.casefold(): "spam", self.ham.casefold(): "ham"}.get(address.casefold())
+        """Return the class that ``address`` stands for in whatever case; None for every other one."""
+        folded = address.casefold()
+        return next((name for name, own in self.by_class.items() if own.casefold() == folded), None)
 
     @property
     def all(self) -> frozenset[str]:
-        """Both addresses, in lower case."""
-        return frozenset((self.spam.lower(), self.ham.lower()))
+        """All addresses, in lower case."""
+        return frozenset(address.lower() for address in self.by_class.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import SplitResult, parse_qs, parse_qsl, unquote_plus, urlsplit
 
-from pydantic import BeforeValidator, Field, SecretStr, Strict, ValidationInfo, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Strict, ValidationInfo, field_validator
 
 from nbstream.addresses import TcpAddress
 from nbstream.settings.values import (
@@ -408,12 +408,41 @@ def read_model_name(value: object) -> str:
     return value
 
 
+_REQUIRED_CLASSES = tuple(sorted(MinLearnedSettings.model_fields))
+_CLASS_NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
+MAX_CLASSES = 8
+
+
+def read_class_name(value: object) -> str:
+    """Read a name of 1 to 31 lower-case letters, digits and ``-``, which begins with a letter."""
+    if isinstance(value, str) and _CLASS_NAME.fullmatch(value):
+        return value
+    raise ValueError("must be a name of 1 to 31 lower-case letters, digits and -, which begins with a letter")
+
+
+def check_classes(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the classes of a model. Raises ``ValueError`` where one is missing, or there are too many."""
+    if not set(_REQUIRED_CLASSES) <= set(names):
+        raise ValueError("must have ham and spam")
+    if len(set(names)) < len(names) or len(names) > MAX_CLASSES:
+        raise ValueError(f"must be at most {MAX_CLASSES} different names")
+    return names
+
+
 class ModelSettings(Section):
     """The model that is used, and how it computes scores."""
 
     name: Annotated[str, BeforeValidator(read_model_name)] = "default"
     """The name of the model, which is part of its Redis keys. Another name is another model, which starts from
     nothing; the old one stays in Redis.
+    """
+
+    classes: Annotated[
+        tuple[Annotated[str, BeforeValidator(read_class_name)], ...], Strict(False), AfterValidator(check_classes)
+    ] = _REQUIRED_CLASSES
+    """The classes that messages are learned into: ``ham`` and ``spam``, and at most 6 more, the kinds of ham. A
+    message that is not spam then also gets a kind, and P(spam) stays the same to the last bit. ``max_tokens`` must
+    be ``null`` with kinds.
     """
 
     min_learned: MinLearnedSettings = MinLearnedSettings()
@@ -435,3 +464,16 @@ class ModelSettings(Section):
     teaching, because a model keeps the half-life that it was begun with. To change it, run ``nbstream export``,
     set another ``model.name`` and run ``nbstream import``.
     """
+
+    @field_validator("max_tokens")
+    @classmethod
+    def _kinds_are_not_evicted(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and len(info.data.get("classes", ())) > len(_REQUIRED_CLASSES):
+            raise ValueError("must be null with kinds in model.classes: the counts of kinds are not evicted")
+        return value
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Ham and the other classes than spam, where there are any; else empty."""
+        others = tuple(name for name in self.classes if name not in _REQUIRED_CLASSES)
+        return ("ham", *others) if others else ()

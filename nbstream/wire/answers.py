@@ -8,11 +8,14 @@ the type; its description is Markdown.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import (
+    Annotated,
+    Any,
+    NotRequired,  # not that of typing: pydantic refuses it before Python 3.12
+)
 
-from typing_extensions import TypedDict  # not that of typing: pydantic refuses it before Python 3.12
+from typing_extensions import TypedDict
 
-from nbstream.bayes.counts import CLASSES
 from nbstream.filter.results import LessonOutcome
 from nbstream.policy.verdict import Verdict
 
@@ -31,7 +34,7 @@ Count = Annotated[int, Keywords(minimum=0)]
 Probability = Annotated[float, Keywords("P(spam).", minimum=0, maximum=1)]
 MessageId = Annotated[str, Keywords("The id of the message.", pattern="^[a-z2-7]{24}$")]
 VerdictName = Annotated[str, Keywords("The verdict on the message.", enum=[str(verdict) for verdict in Verdict])]
-Label = Annotated[str, Keywords(enum=list(CLASSES))]
+Label = Annotated[str, Keywords("The name of a class.", pattern="^[a-z][a-z0-9-]{0,30}$")]
 Reason = Annotated[str, Keywords("Why the message has this verdict.")]
 Score = Annotated[float, Keywords("The log-odds of spam before calibration, in nats.")]
 LogRatio = Annotated[float, Keywords("The weight of the clue: above 0 it is evidence for spam, below 0 for ham.")]
@@ -97,7 +100,35 @@ CountedClue = TypedDict(
 CountedClue.__doc__ = "A token that voted, with the counts behind its weight."
 
 
-class Check(TypedDict):
+class Kind(TypedDict):
+    """How probable one kind is."""
+
+    name: Label
+    probability: Annotated[float, Keywords("P(kind), if the message is not spam.", minimum=0, maximum=1)]
+    clues: Annotated[
+        list[Clue], Keywords("What speaks for this kind (above 0) and for the others, the strongest first.")
+    ]
+
+
+class Kinds(TypedDict):
+    """Which kind a message is of that is not spam."""
+
+    name: Annotated[
+        Label | None, Keywords("The most probable kind; `null` while fewer than two have learned enough.")
+    ]
+    kinds: Annotated[list[Kind], Keywords("The kinds that have learned enough, the most probable first.")]
+    missing: Annotated[dict[str, Count], Keywords("Messages that each of the other kinds still has to learn.")]
+
+
+class WithKind(TypedDict):
+    """What an answer says of kinds."""
+
+    kind: NotRequired[
+        Annotated[Kinds, Keywords("Only where `model.classes` has kinds, and of a message that is not spam.")]
+    ]
+
+
+class Check(WithKind):
     """The result of a check."""
 
     id: MessageId
@@ -157,7 +188,7 @@ class LedgerEntry(TypedDict):
     actor: Annotated[str, Keywords("Who gave the feedback.")]
 
 
-class Known(TypedDict):
+class Known(WithKind):
     """What is known of a message by its id."""
 
     id: MessageId

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nbstream.bayes.clues import Clue
+    from nbstream.bayes.kinds import KindScores
     from nbstream.filter.filter import MessageRecord
     from nbstream.filter.results import Check, Lesson
     from nbstream.policy.explanation import Explanation
@@ -84,7 +85,19 @@ def check_to_json(check: Check, model: str) -> answers.Check:
         "needed": dict(check.state.needed),
         "thresholds": thresholds_to_json(check.thresholds),
         "clues": clues_to_json(check.clues),
+        **kind_to_json(check.kind),
     }
+
+
+def kind_to_json(scores: KindScores | None) -> answers.WithKind:
+    """Return the member that says how probable each kind is; there is none where nothing is known of kinds."""
+    if scores is None:
+        return {}
+    kinds: list[answers.Kind] = [
+        {"name": name, "probability": probability, "clues": clues_to_json(scores.clues[name])}
+        for name, probability in scores.probabilities.items()
+    ]
+    return {"kind": {"name": scores.kind, "kinds": kinds, "missing": dict(scores.missing)}}
 
 
 def lesson_to_json(lesson: Lesson) -> answers.Lesson:
@@ -92,7 +105,7 @@ def lesson_to_json(lesson: Lesson) -> answers.Lesson:
     return {
         "id": lesson.after.id,
         "outcome": str(lesson.outcome),
-        "label": lesson.label,
+        "label": lesson.class_name,
         "before": _assessment_to_json(lesson.before),
         "after": _assessment_to_json(lesson.after),
         "learned": learned_counts(lesson.after.state),
@@ -167,7 +180,7 @@ def message_record_to_json(record: MessageRecord) -> answers.Known:
     learned_as: answers.LedgerEntry | None = None
     if entry:
         learned_as = {
-            "label": entry.label,
+            "label": entry.class_name,
             "time": iso_time(entry.learned_at),
             "source": entry.source,
             "actor": entry.actor,
@@ -178,6 +191,7 @@ def message_record_to_json(record: MessageRecord) -> answers.Known:
         "learned": learned_as,
         "then": explanation_to_json(record.explanation_at_check) if record.explanation_at_check else None,
         "now": explanation_to_json(record.explanation_now),
+        **kind_to_json(record.kind),
     }
 
 

@@ -209,3 +209,22 @@ async def test_messages_that_are_forgotten_early_are_noted(taught: TaughtSite, c
     found = await taught.findings("memory: {messages: 2, hours: 72}\n")
 
     assert "1 hours" in the(found, model.REMEMBERED_BRIEFLY).what
+
+
+_KINDS = "model: {min_learned: {spam: 1, ham: 1}, classes: [ham, newsletter, spam]}\n"
+
+
+async def test_what_kinds_have_learned_is_said(taught: TaughtSite) -> None:
+    await taught.teach("newsletter", 3, _KINDS)
+
+    assert the(await taught.findings(_KINDS), model.KINDS_LEARNED).what == (
+        "Messages of kinds that were learned: newsletter 3."
+    )
+
+
+async def test_a_kind_that_is_no_longer_configured_is_said(taught: TaughtSite) -> None:
+    await taught.teach("newsletter", 3, _KINDS)
+
+    assert the(await taught.findings(), model.KIND_NOT_CONFIGURED).what == (
+        "3 messages were learned as newsletter, which is not in model.classes: they count as plain ham."
+    )

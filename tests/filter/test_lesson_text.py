@@ -29,7 +29,7 @@ BEFORE, AFTER = check(0.41, Verdict.UNSURE), check(0.93, Verdict.SPAM)
             "learned as spam: P 0.41 -> 0.93, was unsure, now spam; ham 180/200 known",
         ),
         (
-            Lesson(LessonOutcome.RELEARNED, "spam", BEFORE, AFTER),
+            Lesson(LessonOutcome.RELEARNED, "spam", BEFORE, AFTER, former_class_name="ham"),
             "relearned as spam, was learned as ham: P 0.41 -> 0.93, was unsure, now spam; ham 180/200 known",
         ),
         (

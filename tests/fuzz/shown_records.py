@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
+from nbstream.bayes.counts import CLASSES
 from nbstream.filter.filter import MessageRecord
 from nbstream.filter.suspects import Suspect
 from nbstream.listeners.http.access import Role
@@ -71,7 +72,7 @@ class _EmptyQuarantine:
 def show_row(row: MessageRow, request: PageRequest | None = None) -> None:
     """Show a row in the list, as an answer to this request."""
     _show(
-        MessagesView(_OneRow(row), MemorySettings(), True, _find_nothing, dict),
+        MessagesView(_OneRow(row), MemorySettings(), True, _find_nothing, dict, lambda: CLASSES),
         request or PageRequest(SESSION),
     )
 
@@ -103,7 +104,9 @@ def show_message(record: MessageRecord | None, history: Sequence[HistoryRecord] 
     async def find_nothing(_: str) -> None:
         return None
 
-    lookups = MessageLookups(find_record, find_nothing, find_history, _find_nothing, dict, find_nothing)
+    lookups = MessageLookups(
+        find_record, find_nothing, find_history, _find_nothing, dict, find_nothing, lambda: CLASSES
+    )
     view = MessageView(lookups, cast(PageQuarantine, _EmptyQuarantine()), _no_handler)
     _show(view, PageRequest(SESSION, "a" * 24))
 

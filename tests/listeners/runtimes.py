@@ -27,7 +27,7 @@ def make_runtime(spam_filter: Filter, *, allow_from: Sequence[Network] = LOOPBAC
     values: dict[str, Any] = {
         "rules": RULES,
         "teachers": {**teachers, "stream": Teachers()},
-        "feedback_addresses": FeedbackAddresses(SPAM_ADDRESS, HAM_ADDRESS),
+        "feedback_addresses": FeedbackAddresses({"spam": SPAM_ADDRESS, "ham": HAM_ADDRESS}),
         "message_reader": MessageReader(marks=header_policy.marks),
         "header_policy": header_policy,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 from redis.asyncio import Redis
 
+from nbstream.bayes.counts import CLASSES
 from nbstream.delivery import maildir
 from nbstream.delivery.next_hop import Envelope, SmtpPath
 from nbstream.delivery.quarantine import Quarantine, QuarantineNote
@@ -79,13 +80,19 @@ class Site:
 
 @asynccontextmanager
 async def open_site(
-    client: Redis, folder: Path, *, actions: Mapping[str, str] | None = None, **relay: Any
+    client: Redis,
+    folder: Path,
+    *,
+    actions: Mapping[str, str] | None = None,
+    classes: Sequence[str] = CLASSES,
+    **relay: Any,
 ) -> AsyncIterator[Site]:
     """Run a listener with the page; ``relay`` are values of that section of the configuration."""
 
     def change(values: dict[str, Any]) -> None:
         values["quarantine"] = {"path": str(folder / "Quarantine")}
         values["actions"] = dict(actions or {})
+        values["model"]["classes"] = list(classes)
         values["relay"] |= relay
 
     async with open_http(client, folder, change=change) as http:

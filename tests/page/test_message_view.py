@@ -441,3 +441,35 @@ def test_the_calibration_is_a_step_from_the_score_to_the_log_odds_of_the_probabi
     assert labels[-2].startswith("calibration")
     assert labels[-1] == "P(spam) 0.881"  # the sigmoid of 8 / 4
     assert values == ["+2.00", "+6.00", "-6.00", "+2.00"]
+
+
+async def test_kinds_are_shown_and_taught(client: Redis, tmp_path: Path) -> None:
+    async with (
+        open_site(client, tmp_path, classes=("ham", "newsletter", "spam")) as site,
+        site.browser() as browser,
+    ):
+        for number, (label, raw) in enumerate(letters(120)):
+            name = label if label == "spam" else ("ham", "newsletter")[number % 2]
+            await site.http.spam_filter.learn(Message.parse(raw), name, "test")
+        ham = await site.check(next(raw for label, raw in letters(60, seed=9) if label == "ham"))
+
+        before = await browser.get(PATH + ham)
+        said = await act(browser, ham, "newsletter")
+        after = await browser.get(PATH + ham)
+        again = await act(browser, ham, "spam")
+
+        assert buttons(before.text) == ["This is ham", "This is newsletter", "This is spam"]
+        assert re.search(r"Kind (ham|newsletter) 0\.\d+, (ham|newsletter) 0\.\d+", words(before.text))
+        assert "The message was learned as newsletter." in said
+        assert buttons(after.text) == ["This is ham", "This is spam", "Take the lesson back"]
+        assert "Learned as newsletter" in words(after.text)
+        assert "it was newsletter before" in again
+        listed = await browser.get("/ui/messages")
+        assert "These are newsletter" in buttons(listed.text)
+
+
+async def test_a_class_that_is_not_configured_is_no_action(site: Site) -> None:
+    async with site.browser() as browser:
+        answer = await browser.post(PATH + await site.check(SPAM), {"action": "newsletter"})
+
+    assert answer.status == 400

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
+from nbstream.bayes.counts import CLASSES
 from nbstream.listeners.http.access import Role
 from nbstream.page.forms import read_query
 from nbstream.page.messages_view import MessagesView
@@ -48,6 +49,7 @@ async def open_list(
         has_envelopes,
         find_labels,
         lambda: {"recipients[1]": "abuse@*"},
+        lambda: CLASSES,
     )
     async with open_page(client, view) as page, page.browser(Role.READ) as browser:
         yield browser
@@ -344,7 +346,7 @@ def test_a_link_asks_the_same_behind_the_exact_place_of_the_last_message(
 ) -> None:
     row = MessageRow(message_id(1), at, "ham", 0.5)
     search, session = RecordedSearch(row), Session(Role.READ, "page ann", "csrf")
-    (route,) = MessagesView(search, MEMORY, True, find_labels, dict).routes()
+    (route,) = MessagesView(search, MEMORY, True, find_labels, dict, lambda: CLASSES).routes()
     first = PageRequest(session, query={"sender": sender, "recipient": recipient})
 
     page = asyncio.run(_answer(route, first))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nbstream.bayes.clues import Clue
+from nbstream.bayes.kinds import KindScores
 from nbstream.policy.verdict import Thresholds, Verdict
 
 
@@ -18,4 +19,5 @@ class Checked:
     probability: float
     clues: Sequence[Clue] = ()
     reason: str = "because"
+    kind: KindScores | None = None
     thresholds: Thresholds = field(default_factory=Thresholds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nbstream.bayes.clues import Clue
+from nbstream.bayes.kinds import KindScores
 from nbstream.policy.header import HeaderPolicy
 from nbstream.policy.settings import (
     MAX_TEMPLATE_CHARACTERS,
@@ -143,3 +144,23 @@ def test_values_that_a_field_may_have(value: str) -> None:
 def test_values_that_a_field_may_not_have(value: str) -> None:
     with pytest.raises(ValueError, match="must be"):
         read_field_value(value)
+
+
+# The kind
+
+NEWSLETTER = KindScores({"newsletter": 0.75, "ham": 0.25})
+
+
+def test_the_kind_has_a_field_where_one_is_known() -> None:
+    policy = HeaderPolicy("default", writes_kind=True)
+    known, learning = (Checked("abc", Verdict.HAM, 0.1, kind=kind) for kind in (NEWSLETTER, KindScores()))
+
+    assert dict(policy.edits(known).added)["X-Nbstream-Kind"] == "newsletter; probability=0.750000"
+    assert "X-Nbstream-Kind" not in dict(policy.edits(learning).added)
+
+
+def test_a_kind_that_arrives_is_removed_where_there_are_kinds() -> None:
+    edits = HeaderPolicy("default", writes_kind=True).edits(Checked("abc", Verdict.SPAM, 0.99))
+
+    assert "X-Nbstream-Kind" in edits.removed_names
+    assert "X-Nbstream-Kind" not in DEFAULT.edits(SPAM).removed_names

@@ -12,7 +12,9 @@ from nbstream.assembly.policy import make_message_reader
 from nbstream.cli import interrupts, message_files
 from nbstream.cli.exit_codes import EX_SPAM
 from nbstream.cli.terminal import printable, report_errors
+from nbstream.filter.lesson_text import describe_kind
 from nbstream.store.cancellation import stop_if_cancelled
+from nbstream.wire import api_json
 
 if TYPE_CHECKING:
     from nbstream.errors import InputError
@@ -52,6 +54,7 @@ def _render_json(name: str, check: Check) -> str:
                 {"token": clue.token.decode("utf-8", "replace"), "log_ratio": clue.log_ratio}
                 for clue in check.clues
             ],
+            **api_json.kind_to_json(check.kind),
         }
     )
 
@@ -61,5 +64,6 @@ def _render_text(name: str, check: Check) -> str:
         f"{printable(clue.token.decode('utf-8', 'replace'))} {clue.log_ratio:+.1f}"
         for clue in check.clues[:_SHOWN_CLUES]
     )
-    line = f"{check.verdict:6} {check.probability:8.4f}  {printable(name)}  ({check.reason})"
+    kind = f"  {describe_kind(check.kind)}" if check.kind else ""
+    line = f"{check.verdict:6} {check.probability:8.4f}  {printable(name)}  ({check.reason}){kind}"
     return f"{line}\n                 {clues}" if clues else line

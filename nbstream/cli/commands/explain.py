@@ -12,7 +12,7 @@ import math
 import re
 import time
 import unicodedata
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +32,7 @@ from nbstream.cli.terminal import (
 )
 from nbstream.errors import InputError
 from nbstream.filter.filter import MessageRecord, find_message_record
+from nbstream.filter.lesson_text import describe_kind
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
 from nbstream.policy.verdict import format_threshold
 from nbstream.store.cancellation import stop_if_cancelled
@@ -39,6 +40,7 @@ from nbstream.tokens.origins import token_origin
 from nbstream.wire import api_json
 
 if TYPE_CHECKING:
+    from nbstream.bayes.kinds import KindScores
     from nbstream.config import Settings
     from nbstream.filter import Filter
     from nbstream.policy.explanation import CountedClue, Explanation
@@ -49,6 +51,7 @@ LOG_RATIO_HEAD = "+spam -ham"
 _SPAM_COLOUR, _HAM_COLOUR, _NO_COLOUR = "\x1b[31m", "\x1b[32m", "\x1b[0m"
 _MIN_COLUMNS = 8  # columns of words, however narrow the terminal is
 _GAP = "  "
+_KIND_CLUES = 5  # of each kind
 _MESSAGE_ID = re.compile(r"[a-z2-7]{24}")
 
 
@@ -104,7 +107,8 @@ async def _subjects(
             remembered, then = await memory.recall_with_explanation(check.id, wait=False) or (None, None)
             entry = await model.entry(check.id)
             yield _Subject(
-                source.name, MessageRecord(check.id, check.explain(time.time()), then, remembered, entry)
+                source.name,
+                MessageRecord(check.id, check.explain(time.time()), then, remembered, entry, kind=check.kind),
             )
 
 
@@ -121,12 +125,22 @@ def _render_text(subject: _Subject, style: TableStyle, *, now: bool) -> str:
     if record.entry:
         entry = record.entry
         who = printable(f"{entry.source} {entry.actor}".rstrip())
-        lines.append(f"learned  {local_time(entry.learned_at)}  as {entry.label}  by {who}")
+        lines.append(f"learned  {local_time(entry.learned_at)}  as {entry.class_name}  by {who}")
     lines.append(f"now      {render_summary(record.explanation_now)}")
+    if record.kind:
+        lines += [f"kind     {describe_kind(record.kind)}", *_kind_lines(record.kind)]
     if subject.path is None and record.checked is None:
         lines.append("by the tokens that it was learned with; its attributes and numbers are not kept")
     lines.append("" if then else "\nas it is now:")
     return "\n".join([*lines, *render_table(then or record.explanation_now, style)])
+
+
+def _kind_lines(scores: KindScores) -> Iterator[str]:
+    """Yield the strongest clues for each kind."""
+    for name, clues in scores.clues.items():
+        shown = [clue for clue in clues if clue.log_ratio > 0][:_KIND_CLUES]
+        words = (f"{printable(clue.token.decode('utf-8', 'replace'))} {clue.log_ratio:+.1f}" for clue in shown)
+        yield f"  {name}: {'  '.join(words)}"
 
 
 def _describe_check(record: MessageRecord) -> str:

@@ -45,6 +45,8 @@ def run(options: argparse.Namespace) -> int:
     if options.label and not options.folders and (options.all or options.password_file or options.ca_file):
         options.wrong_usage("--all, --password-file and --ca-file are only for --imap")
     settings = config.load_settings(config.find_config_file(options.config))
+    if options.label and options.label not in settings.model.classes:
+        options.wrong_usage(f"CLASS must be one of {', '.join(settings.model.classes)} (model.classes)")
     tokenizer = make_tokenizer(tokenizer_options(settings), choose_engine(settings.engine).native_library)
     files = PositionFiles(settings.state_dir, settings.model.name, options.label or "")
     source = _message_source(options, files)
@@ -190,13 +192,13 @@ def _describe_outcome(lesson: Lesson) -> str:
         case LessonOutcome.UNKNOWN:
             return "unknown"
         case LessonOutcome.ALREADY:
-            return f"already learned as {lesson.label}"
+            return f"already learned as {lesson.class_name}"
         case LessonOutcome.INSISTED:
-            return f"insisted on {lesson.label}"
+            return f"insisted on {lesson.class_name}"
         case LessonOutcome.UNLEARNED:
-            return f"unlearned from {lesson.label}"
+            return f"unlearned from {lesson.class_name}"
         case _:
-            return f"{lesson.outcome} as {lesson.label}"
+            return f"{lesson.outcome} as {lesson.class_name}"
 
 
 class BareTextCount:

@@ -20,6 +20,8 @@ from nbstream.assembly.policy import make_rules
 from nbstream.assembly.store import make_autolearn_model
 from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.half_life import HalfLife, largest_count
+from nbstream.bayes.kinds import messages_name
+from nbstream.bayes.multinomial import HAM
 from nbstream.cli import interrupts
 from nbstream.daemon.status import DaemonStatus, WorkerStatus, ask_daemon_status
 from nbstream.engine.choice import ENVIRONMENT, choose_engine
@@ -53,7 +55,7 @@ class ModelSummary:
     """What the model in Redis has learned: messages by class, and tokens.
 
     ``half_lives_left`` says when export and import must move the time base (None: never); ``autolearned`` counts
-    the messages that were learned without people.
+    the messages that were learned without people, and ``kinds`` those of each kind that is configured.
     """
 
     name: str
@@ -62,6 +64,7 @@ class ModelSummary:
     half_life: HalfLife
     half_lives_left: float | None
     autolearned: Mapping[str, int]
+    kinds: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +164,17 @@ async def _collect_model_summary(settings: Settings, model: Model) -> ModelSumma
         half_life=model.half_life,
         half_lives_left=model.half_life.half_lives_left(time.time(), largest),
         autolearned=autolearn_totals.messages_by_label(),
+        kinds=await _learned_kinds(settings, model),
     )
+
+
+async def _learned_kinds(settings: Settings, model: Model) -> dict[str, int]:
+    """Return how many messages each kind that is configured has learned, without plain ham."""
+    kinds, unit = settings.model.kinds[1:], model.half_life.unit(time.time())
+    if not kinds:
+        return {}
+    rows, _ = await model.look_up([messages_name(kind) for kind in kinds])
+    return {kind: round(count / unit) for kind, count in zip(kinds, rows[:, HAM].tolist(), strict=True)}
 
 
 async def _read_thresholds(settings: Settings, model: Model) -> tuple[Thresholds, dict[str, Thresholds]]:
@@ -184,6 +197,7 @@ def status_to_json(status: Status) -> dict[str, Any]:
         "state": str(model.state),
         "learned": dict(model.state.learned),
         "needed": dict(model.state.needed),
+        **({"kinds": dict(model.kinds)} if model.kinds else {}),
         "tokens": model.vocabulary_size,
         "half_life_days": half_life.days,
         "half_life_since": None if half_life.days is None else iso_time(half_life.since),
@@ -230,6 +244,8 @@ def render_text(status: Status) -> Iterator[str]:
     yield f"verdict  {_describe_thresholds(status.thresholds)}"
     for match, thresholds in status.recipient_thresholds.items():
         yield f"         {match}: {_describe_thresholds(thresholds)}"
+    if model.kinds:
+        yield f"kinds    {', '.join(f'{kind} {count}' for kind, count in model.kinds.items())}"
     yield f"tokens   {model.vocabulary_size}"
     if model.half_lives_left is not None:
         since = f"{model.half_life.days:g} days, t0 {utc_time(model.half_life.since)}"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from nbstream.bayes.counts import CLASSES
 from nbstream.listeners.http import openapi
 from nbstream.listeners.http.listener import AccessLevel, Route
 from nbstream.listeners.http.responses import RequestRefused, json_response
@@ -56,7 +55,7 @@ class ApiV1:
         self._message_service = message_service
         self._body_reader = bodies
         self._lookups = lookups
-        self._document = openapi.document(version)
+        self._document = openapi.document(version, message_service.runtime.spam_filter.policy.class_names)
 
     def routes(self) -> Iterable[Route]:
         """Return the route of each handler."""
@@ -77,8 +76,9 @@ class ApiV1:
 
     async def _learn(self, request: web.BaseRequest) -> web.Response:
         labels = request.query.getall("label", [])
-        if len(labels) != 1 or labels[0] not in CLASSES:
-            raise RequestRefused(400, f"label must be one of {', '.join(CLASSES)}")
+        class_names = self._message_service.runtime.spam_filter.policy.class_names
+        if len(labels) != 1 or labels[0] not in class_names:
+            raise RequestRefused(400, f"label must be one of {', '.join(class_names)}")
         return await self._teach(request, labels[0])
 
     async def _unlearn(self, request: web.BaseRequest) -> web.Response:

@@ -8,6 +8,7 @@ generate requests from it.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ SCHEMAS = Path(__file__).with_name("schemas.json")
 
 _STRING: JsonObject = {"type": "string"}
 _ID: JsonObject = {"type": "string", "pattern": "^[a-z2-7]{24}$"}
-_LABEL: JsonObject = {"type": "string", "enum": list(CLASSES)}
 
 _PROBLEMS = {
     400: "The request cannot be understood; `detail` says what is wrong.",
@@ -37,14 +37,14 @@ _PROBLEMS_OF_ALL = (401, 403, 429, 503)
 _PROBLEMS_WITH_BODY = (400, 401, 403, 408, 413, 415, 429, 503)
 
 
-def document(version: str) -> JsonObject:
-    """Return the document for this version of the program."""
+def document(version: str, class_names: Sequence[str] = CLASSES) -> JsonObject:
+    """Return the document for this version of the program, and a model with these classes."""
     return {
         "openapi": "3.1.0",
         "info": {"title": "nbstream", "version": version, "description": _DESCRIPTION},
         "paths": {
             "/v1/check": {"post": _check()},
-            "/v1/learn": {"post": _learn()},
+            "/v1/learn": {"post": _learn(class_names)},
             "/v1/unlearn": {"post": _unlearn()},
             "/v1/messages/{id}": {"get": _message()},
             "/v1/model": {"get": _model()},
@@ -73,13 +73,13 @@ def _check() -> JsonObject:
     )
 
 
-def _learn() -> JsonObject:
+def _learn(class_names: Sequence[str]) -> JsonObject:
     label = {
         "name": "label",
         "in": "query",
         "required": True,
-        "schema": _LABEL,
-        "description": "The label to learn.",
+        "schema": {"type": "string", "enum": list(class_names)},
+        "description": "The label to learn: a class of `model.classes`.",
     }
     operation = _operation(
         "learn",

@@ -351,7 +351,7 @@ def _entry_in_place(lesson: LessonCommit, result: CommitResult, since: float) ->
     whose reply was lost: to acknowledge the second attempt acknowledges this entry.
     """
     entry = result.entry if isinstance(result, LedgerConflict) else None
-    is_same = entry and lesson.new and entry.label == lesson.new.label and entry.learned_at >= since
+    is_same = entry and lesson.new and entry.class_name == lesson.new.class_name and entry.learned_at >= since
     return entry if is_same else None
 
 

@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from nbstream.bayes.kinds import kind_of_packed_sums
 from nbstream.errors import StoreIncompatible
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.keys import MAX_HISTORY_RECORDS
@@ -85,7 +86,8 @@ class HistoryChange:
 
     ``id`` is the stream id of its record in the history, ``at`` its time in seconds since the epoch. ``label`` and
     ``version`` are those of the entry that the change wrote, None where it left no entry; ``former_label`` and
-    ``former_version`` those of the entry that was there before.
+    ``former_version`` those of the entry that was there before. ``kind`` and ``former_kind`` are the kinds of
+    these entries, empty for none.
     """
 
     id: bytes
@@ -96,6 +98,18 @@ class HistoryChange:
     former_label: str | None
     former_version: str | None
     note: LessonNote
+    kind: str = field(default="", kw_only=True)
+    former_kind: str = field(default="", kw_only=True)
+
+    @property
+    def class_name(self) -> str | None:
+        """The name of the class that was learned, None where nothing was."""
+        return self.kind or self.label
+
+    @property
+    def former_class_name(self) -> str | None:
+        """The name of the class of the entry that was there before, None where there was none."""
+        return self.former_kind or self.former_label
 
     @property
     def description(self) -> str:
@@ -104,12 +118,13 @@ class HistoryChange:
         It is ``learned spam``, ``relearned ham -> spam``, ``insisted on spam``, ``weight of spam put back``
         (an undo of an insisted label, or of such an undo) or ``unlearned spam``.
         """
-        if self.former_label is None:
-            return f"learned {self.label}"
-        if self.former_label == self.label:
+        name, former_name = self.class_name, self.former_class_name
+        if former_name is None:
+            return f"learned {name}"
+        if former_name == name:
             is_undo = self.note.source == UNDO_SOURCE
-            return f"weight of {self.label} put back" if is_undo else f"insisted on {self.label}"
-        return f"relearned {self.former_label} -> {self.label}" if self.label else f"unlearned {self.former_label}"
+            return f"weight of {name} put back" if is_undo else f"insisted on {name}"
+        return f"relearned {former_name} -> {name}" if name else f"unlearned {former_name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +159,8 @@ class HistoryStep:
 class HistorySelection:
     """Which changes to select; None in ``until``, ``actor``, ``label``, ``message_key`` or ``source`` selects any.
 
-    ``since`` (inclusive) and ``until`` (exclusive) are seconds since the epoch. ``label`` is what was learned, or,
-    where nothing was learned, what was unlearned.
+    ``since`` (inclusive) and ``until`` (exclusive) are seconds since the epoch. ``label`` is the label or the kind
+    that was learned, or, where nothing was learned, that was unlearned.
     """
 
     since: float = 0.0
@@ -160,10 +175,15 @@ class HistorySelection:
             self.since <= change.at
             and (self.until is None or change.at < self.until)
             and self.actor in {None, change.note.actor}
-            and self.label in {None, change.label or change.former_label}
+            and self.label in {None, *_class_names(change)}
             and self.message_key in {None, change.message_key}
             and self.source in {None, change.note.source}
         )
+
+
+def _class_names(change: HistoryChange) -> tuple[str | None, str]:
+    """Return the label and the kind by which a change is found."""
+    return (change.label, change.kind) if change.label else (change.former_label, change.former_kind)
 
 
 class History:
@@ -283,11 +303,12 @@ async def _entries(
 def history_fields(new: LedgerEntry | None, note: LessonNote, attempt: str) -> list[str]:
     """The names and values in turn that a record has beside its message and the former entry.
 
-    ``attempt`` is only in the record of a removal, and only ``has_removal`` reads it. Older versions ignore both
-    it and ``made_at``.
+    ``attempt`` is only in the record of a removal, and only ``has_removal`` reads it. Older versions ignore it,
+    ``made_at`` and ``kind``.
     """
     return [
         *("label", new.label if new else "", "version", new.version if new else ""),
+        *(("kind", new.kind) if new and new.kind else ()),
         *("source", note.source, "actor", note.actor),
         *("before", note.before.pack(), "after", note.after.pack()),
         *(() if new else ("attempt", attempt)),
@@ -370,6 +391,8 @@ def _change_values(record_id: bytes, fields: Mapping[bytes, bytes]) -> dict[str,
         "former_label": fields.get(_FORMER_PREFIX + b"label", b"").decode() or None,
         "former_version": fields.get(_FORMER_PREFIX + b"version", b"").decode() or None,
         "note": read_note(fields),
+        "kind": fields.get(b"kind", b"").decode(),
+        "former_kind": kind_of_packed_sums(fields.get(_FORMER_PREFIX + b"sums", b"")),
     }
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.kinds import kind_of_sums
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.first_scores import FirstScore
 from nbstream.tokens import MAX_TOKENS
@@ -52,6 +53,16 @@ class LedgerEntry:
     sums: tuple[tuple[bytes, int], ...] = ()
     first_score: bytes = b""
     change: bytes = b""
+
+    @property
+    def kind(self) -> str:
+        """The kind that the message was learned as; empty for spam, and for ham of no kind."""
+        return kind_of_sums(self.sums)
+
+    @property
+    def class_name(self) -> str:
+        """The name of the class that the message was learned as: its kind, or else its label."""
+        return self.kind or self.label
 
     def pack(self) -> dict[str, str | bytes]:
         """The entry as fields of a Redis hash, without ``change``, which the script adds."""

@@ -25,15 +25,18 @@ import numpy as np
 
 from nbstream.bayes.counts import CLASSES, NO_CHANGE, ChangePosition, ClassCounts, Totals
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
+from nbstream.bayes.kinds import MESSAGES_PATTERN, kind_of_name
+from nbstream.bayes.multinomial import HAM
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.policy.settings import MAX_FIRST_SCORES
+from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
 from nbstream.store.model import ledger
 from nbstream.store.model.commit import CommitPoint, ReplicaWaitOptions
 from nbstream.store.model.history import History
 from nbstream.store.model.keys import MAX_CHANGES, MAX_HISTORY_RECORDS, ModelKeys, RetentionLimits
 from nbstream.store.model.sample import write_sample, write_share
-from nbstream.store.model.scan import remove_keys, scan_counts, scan_first_scores, scan_keys
+from nbstream.store.model.scan import remove_keys, scan_counts, scan_first_scores, scan_hash, scan_keys
 from nbstream.store.model.scripts import lesson_count
 from nbstream.store.model.signature import read_identity, verify_signature
 from nbstream.store.redis_errors import store_errors
@@ -256,6 +259,15 @@ class Model(CommitPoint):
         """The version of the ledger entry of each message, empty for no entry, in one round trip."""
         versions = await self._ledger_field(map(self.keys.ledger, message_keys), "version")
         return [(version or b"").decode() for version in versions]
+
+    async def learned_kinds(self) -> dict[str, int]:
+        """How much each kind has learned, whether it is configured or not, as the sum of its messages."""
+        learned: dict[str, int] = {}
+        with store_errors():
+            guard = ServerGuard(self.client)
+            async for fields in scan_hash(self.client, self.keys.counts[HAM], guard, pattern=MESSAGES_PATTERN):
+                learned |= {kind: int(count) for name, count in fields.items() if (kind := kind_of_name(name))}
+        return learned
 
     async def labels(self, message_keys: Sequence[str]) -> dict[str, str]:
         """What those of these messages were learned as that are learned, in one round trip."""

@@ -54,16 +54,18 @@ async def remove_keys(client: Redis, pattern: str) -> None:
 
 
 async def scan_hash(
-    client: Redis, key: str, guard: ServerGuard, count: int = SCAN_STEP
+    client: Redis, key: str, guard: ServerGuard, count: int = SCAN_STEP, pattern: bytes | None = None
 ) -> AsyncIterator[dict[bytes, bytes]]:
-    """Yield the fields of a hash, about ``count`` at a step; a field may be deleted after it was yielded.
+    """Yield the fields of a hash that match ``pattern`` (None: all), about ``count`` looked at in a step.
+
+    A field may be deleted after it was yielded.
 
     Raises what redis-py raises, and ``StoreUnavailable`` where another server answers than that of ``guard``.
     """
     cursor = None
     while cursor != 0:
         stop_if_cancelled()
-        reply: Any = await client.hscan(key, cursor or 0, count=count)
+        reply: Any = await client.hscan(key, cursor or 0, match=pattern, count=count)
         guard.check()
         cursor, fields = reply
         if fields:

@@ -191,9 +191,9 @@ class LessonBatch:
         """Whether one more lesson stays within the limits of one step; the first one always does."""
         if not self.lessons:
             return True
-        tokens = sum(len(entry.tokens) for entry in (lesson.old, lesson.new) if entry)
+        names = sum(len(entry.tokens) + len(entry.sums) for entry in (lesson.old, lesson.new) if entry)
         touched_classes = sum(1 for class_sum in self._class_sums if class_sum.token_additions)
-        counts = touched_classes * len(self._token_numbers) + tokens
+        counts = touched_classes * (len(self._token_numbers) + len(self._sum_numbers)) + names
         return len(self.lessons) < MAX_BATCH_LESSONS and counts <= MAX_BATCH_COUNTS
 
     def pack_keys(self, keys: ModelKeys) -> list[str]:

@@ -202,7 +202,7 @@ class LessonRestorer:
             fate = steps.fates(chain)[-1]
             if fate is LessonFate.PRESENT and former:  # the reply to our own attempt was lost
                 return Settled(LessonFate.MISSING)
-            if fate is LessonFate.SUPERSEDED and lesson.label == (current.label if current else ""):
+            if fate is LessonFate.SUPERSEDED and lesson.class_name == (current.class_name if current else ""):
                 return Settled(LessonFate.PRESENT)  # somebody has taught the same again
             if fate is not LessonFate.MISSING:
                 return Settled(fate)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from nbstream.bayes.kinds import kind_of_packed_sums
 from nbstream.durable_files import make_folder
 from nbstream.errors import StoreIncompatible
 from nbstream.store.model.history import id_milliseconds, is_stream_id
@@ -38,7 +39,7 @@ class RecordedLesson:
     ``identity`` is that of the model. ``change`` is the stream id of the change that people made, also where the
     lesson was taught again since.
     ``former_version`` and ``version`` are those of the ledger entry before and after it, empty for no entry;
-    ``label`` is what was learned, empty where the message was unlearned. ``made_at`` is that of the note.
+    ``class_name`` is what was learned, empty where the message was unlearned. ``made_at`` is that of the note.
     """
 
     identity: str
@@ -46,7 +47,7 @@ class RecordedLesson:
     message_key: str
     former_version: str
     version: str
-    label: str
+    class_name: str
     made_at: float
     journal: Journal
     place: Place
@@ -59,12 +60,13 @@ class RecordedLesson:
         """
         fields = dict(zip(lesson.entry_fields[0::2], lesson.entry_fields[1::2], strict=True))
         version, label = (fields.get(name, b"").decode() for name in (b"version", b"label"))
+        class_name = kind_of_packed_sums(fields.get(b"sums", b"")) or label
         change = lesson.note.repeats or lesson.change
         if not is_stream_id(change):
             raise ValueError(f"{change!r:.60} is the id of no change")
         versions = lesson.former_version, version
         made_at = lesson.note.made_at
-        return cls(lesson.identity, change, lesson.message_key, *versions, label, made_at, journal, place)
+        return cls(lesson.identity, change, lesson.message_key, *versions, class_name, made_at, journal, place)
 
     @property
     def milliseconds(self) -> int:

@@ -104,7 +104,7 @@ def test_nobody_can_move_the_terminal_or_forge_a_line(taught: Taught) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--since", "soon"], ["--since", "2"], ["--since", "99999-01-01"], ["--label", "eggs"], ["--limit", "-1"]],
+    [["--since", "soon"], ["--since", "2"], ["--since", "99999-01-01"], ["--label", "Eggs"], ["--limit", "-1"]],
     ids=" ".join,
 )
 def test_wrong_usage_is_64(taught: Taught, arguments: list[str]) -> None:

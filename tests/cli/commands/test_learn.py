@@ -338,3 +338,39 @@ def test_a_list_on_standard_input_is_refused_too(
         "nbstream: -: a list of paths, not a message; "
         "to learn what it lists: ... | xargs -d '\\n' nbstream learn ham\n"
     )
+
+
+def test_a_kind_is_learned_checked_and_explained(taught: Taught, tmp_path: Path) -> None:
+    taught.config.write_text(
+        taught.config.read_text().replace("name: test,", "name: test, classes: [ham, news, spam],")
+    )
+    for number, (label, raw) in enumerate(letters(120)):
+        name = label if label == "spam" else ("ham", "news")[number % 2]
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        (folder / f"{number}.eml").write_bytes(raw)
+    for name in ("ham", "news", "spam"):
+        out, _ = taught("learn", name, str(tmp_path / name))
+        assert f" learned as {name}; " in out
+    message = tmp_path / "message.eml"
+    message.write_bytes(next(raw for label, raw in letters(60, seed=9) if label == "ham"))
+
+    checked, _ = taught("check", str(message))
+    (as_json,) = taught.json("check", str(message))
+    explained, _ = taught("explain", str(message))
+    history, _ = taught("history", "--label", "news", "--limit", "1")
+    moved, _ = taught("learn", "news", str(tmp_path / "ham"))
+
+    assert re.search(r"  (ham|news) 0\.\d{6}, (ham|news) 0\.\d{6}$", checked.splitlines()[0])
+    assert {kind["name"] for kind in as_json["kind"]["kinds"]} == {"ham", "news"}
+    assert re.search(r"\nkind     (ham|news) 0\.\d{6}, .*\n  (ham|news): \S+ \+", explained)
+    assert "learned news" in history
+    assert " relearned as news; " in moved
+    assert taught.model(stored) == taught.model(summed)
+
+
+def test_a_class_that_is_not_configured_is_wrong_usage(taught: Taught, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        taught("learn", "newsletter", str(tmp_path))
+
+    assert stopped.value.code == 64

@@ -106,3 +106,14 @@ def test_what_waits_in_the_spool_is_said_while_redis_is_away(
         r"that could not be learned: 0",
         spool,
     )
+
+
+def test_what_kinds_have_learned_is_said(taught: Taught) -> None:
+    assert "kinds" not in taught.json("status")[0]
+    classes = "classes: [ham, newsletter, spam]"
+    taught.config.write_text(taught.config.read_text().replace("name: test,", f"name: test, {classes},"))
+
+    out, _ = taught("status")
+
+    assert "\nkinds    newsletter 0\n" in out
+    assert taught.json("status")[0]["kinds"] == {"newsletter": 0}

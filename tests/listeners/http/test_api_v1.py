@@ -18,6 +18,7 @@ from nbstream.policy.envelope import BuildEnvelope
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
 from tests.filter.disputes import DISPUTED, teach_dispute
+from tests.letters import letters
 from tests.listeners.delivered import DELIVERED, assert_learned_as_it_was_checked
 from tests.listeners.http.http_listener import LUNCH, PRIZE, RunningHttpListener, open_http, unix_address
 
@@ -304,3 +305,56 @@ async def test_a_user_who_says_it_again_insists_and_may_take_it_back(http: Runni
     assert (again.status, again.json["outcome"]) == (200, "already")
     assert (await http.ask("/v1/model")).json["learned"] == before
     assert (await http.ask("/v1/unlearn", DISPUTED.raw)).json["outcome"] == "unlearned"
+
+
+# Kinds
+
+
+def with_kinds(values: dict[str, Any]) -> None:
+    values["model"]["classes"] = ["ham", "newsletter", "notification", "spam"]
+
+
+async def test_a_kind_is_taught_and_a_check_says_which_one_a_message_is(client: Redis, tmp_path: Path) -> None:
+    async with open_http(client, tmp_path, change=with_kinds) as http:
+        early = (await http.ask("/v1/check", LUNCH)).json["kind"]
+        for number, (label, raw) in enumerate(letters(120)):
+            name = label if label == "spam" else ("ham", "newsletter")[number % 2]
+            answer = await http.ask(f"/v1/learn?label={name}", raw)
+            assert (answer.status, answer.json["label"]) == (200, name)
+        ham = next(raw for label, raw in letters(20, seed=11) if label == "ham")
+        spam = next(raw for label, raw in letters(20, seed=11) if label == "spam")
+        check, other = (await http.ask("/v1/check", ham)).json, (await http.ask("/v1/check", spam)).json
+        await http.memory.wait_until_written()
+        record = (await http.ask(f"/v1/messages/{check['id']}")).json
+
+    assert early == {"name": None, "kinds": [], "missing": {"ham": 20, "newsletter": 20, "notification": 20}}
+    kind = check["kind"]
+    assert {each["name"] for each in kind["kinds"]} == {"ham", "newsletter"}
+    assert kind["name"] == kind["kinds"][0]["name"]
+    assert sum(each["probability"] for each in kind["kinds"]) == pytest.approx(1)
+    assert all(each["clues"] for each in kind["kinds"])
+    assert kind["missing"] == {"notification": 20}
+    assert record["kind"] == kind
+    assert (other["verdict"], "kind" in other) == ("spam", False)
+
+
+async def test_a_label_that_is_no_class_is_refused(client: Redis, tmp_path: Path) -> None:
+    async with open_http(client, tmp_path, change=with_kinds) as http:
+        answer = await http.ask("/v1/learn?label=receipt", LUNCH)
+
+    assert answer.status == 400
+    assert answer.json["detail"] == "label must be one of ham, newsletter, notification, spam"
+
+
+async def test_without_kinds_an_answer_says_nothing_of_them(http: RunningHttpListener) -> None:
+    check = (await http.ask("/v1/check", LUNCH)).json
+
+    assert "kind" not in check
+    assert (await http.ask("/v1/learn?label=newsletter", LUNCH)).status == 400
+
+
+async def test_checked_kinds_are_counted(client: Redis, tmp_path: Path) -> None:
+    async with open_http(client, tmp_path, change=with_kinds) as http:
+        await http.ask("/v1/check", LUNCH)
+
+        assert http.metric("nbstream_kinds_total", kind="none") == 1

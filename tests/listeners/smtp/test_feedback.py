@@ -14,7 +14,7 @@ from nbstream.delivery.next_hop_connection import SmtpServer
 from nbstream.delivery.settings import RelaySettings
 from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.server.peers import Teachers
-from nbstream.server.runtime import Runtime
+from nbstream.server.runtime import FeedbackAddresses, Runtime
 from tests.conftest import RedisServer
 from tests.filter.disputes import DISPUTED, SIMILAR, teach_dispute
 from tests.letters import letters
@@ -332,3 +332,17 @@ async def test_a_message_that_stays_on_the_wrong_side_says_when_to_insist(smtp: 
     assert first.startswith("250 2.0.0 relearned as ham, was learned as spam: ")
     assert "; say it again in 10 min to insist; " in first
     assert "; say it again in 10 min to insist; " in again
+
+
+async def test_a_kind_has_an_address_of_its_own(client: Redis, tmp_path: Path) -> None:
+    async with open_smtp_listener(client, tmp_path / "Maildir") as smtp:
+        addresses = FeedbackAddresses({"spam": SPAM, "ham": HAM, "newsletter": "Newsletter@learn.invalid"})
+        policy = replace(smtp.spam_filter.policy, kinds=("ham", "newsletter"))
+        runtime = make_runtime(smtp.spam_filter.with_policy(policy), feedback_addresses=addresses)
+        smtp.listener.apply(runtime)
+
+        reply = await smtp.send(wrap_as_forward(LUNCH), "newsletter@learn.invalid")
+        again = await smtp.send(wrap_as_forward(LUNCH), HAM)
+
+    assert reply.startswith("250 2.0.0 learned as newsletter: ")
+    assert again.startswith("250 2.0.0 relearned as ham, was learned as newsletter: ")

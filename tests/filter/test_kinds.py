@@ -1,0 +1,281 @@
+"""Kinds of ham through the filter: exact in every store, and nothing changes for spam and ham."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis.asyncio import Redis
+
+from nbstream.bayes.classifier import Classifier
+from nbstream.bayes.counts import CLASSES
+from nbstream.filter import Filter, LessonOutcome
+from nbstream.mail.message import Message
+from nbstream.policy.lesson_source import Insistence, LessonSource
+from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.model.file_model import FileModel
+from nbstream.store.model.history import HistorySelection
+from nbstream.store.model.memory_model import MemoryModel
+from nbstream.store.model.model import Model
+from nbstream.store.undo import apply_undo, prepare_undo, selected_changes
+from tests.conftest import RedisServer
+from tests.engine.native import native_library
+from tests.filter.filters import make_filter, with_parts
+from tests.letters import letters
+from tests.store.algebra import NOTHING, equals_redis_exactly, stored, summed
+from tests.store.mirror.mirrors import KINDS as MIRROR_KINDS
+from tests.store.mirror.mirrors import Kind, mirroring
+from tests.store.transfer.model_archives import export_model, import_model, open_model
+
+MESSAGES = [Message.parse(raw) for _, raw in letters(8)]
+CLASS_NAMES = ("ham", "spam", "newsletter", "notification")
+Steps: TypeAlias = "Sequence[tuple[int, str | None]]"
+STEPS = st.lists(st.tuples(st.integers(0, len(MESSAGES) - 1), st.sampled_from([*CLASS_NAMES, None])), max_size=25)
+
+
+def with_kinds(spam_filter: Filter) -> Filter:
+    kinds = ("ham", "newsletter", "notification")
+    return spam_filter.with_policy(replace(spam_filter.policy, kinds=kinds))
+
+
+def filter_of(client: Redis) -> Filter:
+    return with_kinds(make_filter(client))
+
+
+async def teach(spam_filter: Filter, steps: Steps) -> None:
+    for number, name in steps:
+        if name is None:
+            await spam_filter.unlearn(MESSAGES[number], "test")
+        else:
+            await spam_filter.learn(MESSAGES[number], name, "test")
+
+
+async def stream_of(messages: Sequence[Message]) -> AsyncIterator[Message]:
+    for message in messages:
+        yield message
+
+
+async def teach_in_bulk(spam_filter: Filter, messages: Sequence[Message], name: str | None) -> None:
+    await spam_filter.learn_many(stream_of(messages), name, LessonSource("test", ""), lambda _: None)
+
+
+async def teach_by_number(spam_filter: Filter) -> None:
+    """Teach each class some of 200 letters; P(spam) of the letters is then known well."""
+    for number, (label, raw) in enumerate(letters(200, seed=3)):
+        name = label if label == "spam" else ("ham", "newsletter", "notification")[number % 3]
+        await spam_filter.learn(Message.parse(raw), name, "test")
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS)
+def test_any_lessons_leave_the_counts_of_a_recount_and_nothing_when_all_is_unlearned(
+    shared_redis: RedisServer, steps: Steps
+) -> None:
+    async def run() -> None:
+        client = open_client(ConnectionOptions(shared_redis.url))
+        try:
+            await client.flushdb()
+            spam_filter, model = filter_of(client), Model(client, "test", 3600)
+            await teach(spam_filter, steps)
+            assert await stored(model) == await summed(model)
+            await teach_in_bulk(spam_filter, MESSAGES, "notification")
+            assert await stored(model) == await summed(model)
+            await teach_in_bulk(spam_filter, MESSAGES, None)
+            assert await stored(model) == NOTHING
+        finally:
+            await client.aclose()
+
+    asyncio.run(run())
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS)
+def test_every_store_has_the_counts_that_redis_has(
+    shared_redis: RedisServer, tmp_path_factory: pytest.TempPathFactory, steps: Steps
+) -> None:
+    async def run() -> None:
+        client = open_client(ConnectionOptions(shared_redis.url))
+        try:
+            await client.flushdb()
+            await teach(filter_of(client), steps)
+            counts, _ = await stored(Model(client, "test", 3600))
+            names = sorted({name for of_class in counts.values() for name in of_class} | {b"=newsletter/messages"})
+            for model in (MemoryModel(), FileModel(tmp_path_factory.mktemp("file") / "model.nbs")):
+                await teach(with_parts(filter_of(client), model=model, counts=model), steps)
+                rows, totals = await model.look_up(names)
+                assert rows.tolist() == [[counts[label].get(name, 0) for label in CLASSES] for name in names]
+                assert totals == await Model(client, "test", 3600).totals()
+        finally:
+            await client.aclose()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("mirror_kind", MIRROR_KINDS)
+async def test_a_mirror_has_the_counts_of_kinds_and_the_same_kind(
+    client: Redis, tmp_path: Path, mirror_kind: Kind
+) -> None:
+    model = Model(client, "test", 3600)
+    await model.open(sign=True)
+    spam_filter = filter_of(client)
+    async with mirroring(model, mirror_kind, tmp_path) as mirror:
+        mirrored = with_parts(spam_filter, counts=mirror, classifier=Classifier(native_library()))
+        await teach_by_number(mirrored)
+
+        assert await equals_redis_exactly(mirror, model)
+        for message in MESSAGES:
+            check = await mirrored.check(message)
+            assert check.kinds == (await spam_filter.check(message)).kinds
+            assert (check.kinds is None) is check.verdict.is_spam
+
+
+async def test_spam_and_ham_are_scored_to_the_last_bit_as_without_kinds(client: Redis) -> None:
+    async def scores(*, kinds: bool) -> list[object]:
+        model = MemoryModel()
+        spam_filter = with_parts(make_filter(client), model=model, counts=model)
+        spam_filter = with_kinds(spam_filter) if kinds else spam_filter
+        checks: list[object] = []
+        for number, (label, raw) in enumerate(letters(150, seed=5)):
+            message = Message.parse(raw)
+            check = await spam_filter.check(message)
+            checks.append((check.probability, check.score, check.verdict, check.clues, check.thresholds))
+            name = ("ham", "newsletter", "notification")[number % 3] if kinds and label == "ham" else label
+            if number % 5 == 0 and label == "ham":  # what is of a kind now was plain ham before
+                await spam_filter.learn(message, "ham", "test")
+            await spam_filter.learn(message, name, "test")
+        return checks
+
+    assert await scores(kinds=True) == await scores(kinds=False)
+
+
+async def test_a_kind_is_found_and_spam_has_none(client: Redis) -> None:
+    spam_filter = filter_of(client)
+    await teach_by_number(spam_filter)
+    ham, spam = (
+        next(Message.parse(raw) for label, raw in letters(50, seed=9) if label == wanted) for wanted in CLASSES
+    )
+
+    check = await spam_filter.check(ham)
+    assert check.kind is not None
+    assert check.kind.kind in {"ham", "newsletter", "notification"}
+    assert sum(check.kind.probabilities.values()) == pytest.approx(1)
+    spam_check = await spam_filter.check(spam)
+    assert spam_check.verdict.is_spam
+    assert spam_check.kind is None
+
+
+async def test_without_kinds_nothing_is_said_or_stored_of_them(client: Redis) -> None:
+    spam_filter, model = make_filter(client), Model(client, "test", 3600)
+    await spam_filter.learn(MESSAGES[0], "ham", "test")
+
+    assert (await spam_filter.check(MESSAGES[1])).kinds is None
+    entry = await model.entry(MESSAGES[0].key)
+    assert entry is not None
+    assert [name for name, _ in entry.sums if b"/" in name] == []
+
+
+async def test_a_class_that_is_not_configured_is_refused(client: Redis) -> None:
+    with pytest.raises(ValueError, match="'receipt' is none of ham, newsletter, notification, spam"):
+        await filter_of(client).learn(MESSAGES[0], "receipt", "test")
+    with pytest.raises(ValueError, match="'newsletter' is none of ham, spam"):
+        await make_filter(client).learn(MESSAGES[0], "newsletter", "test")
+
+
+async def test_a_lesson_names_the_kind_and_what_it_was_before(client: Redis) -> None:
+    spam_filter = filter_of(client)
+
+    outcomes = [
+        await spam_filter.learn(MESSAGES[0], name, "test") for name in ("newsletter", "newsletter", "ham", "spam")
+    ]
+    outcomes += [
+        await spam_filter.learn(MESSAGES[0], "newsletter", "test"),
+        await spam_filter.unlearn(MESSAGES[0], "x"),
+    ]
+
+    assert [(lesson.outcome, lesson.class_name, lesson.label) for lesson in outcomes] == [
+        (LessonOutcome.LEARNED, "newsletter", "ham"),
+        (LessonOutcome.ALREADY, "newsletter", "ham"),
+        (LessonOutcome.RELEARNED, "ham", "ham"),
+        (LessonOutcome.RELEARNED, "spam", "spam"),
+        (LessonOutcome.RELEARNED, "newsletter", "ham"),
+        (LessonOutcome.UNLEARNED, "newsletter", "ham"),
+    ]
+    assert [lesson.former_class_name for lesson in outcomes[2:5]] == ["newsletter", "ham", "spam"]
+    records = [record async for record in Model(client, "test", 3600).history.records()]
+    assert [record.description for record in reversed(records)] == [
+        "learned newsletter",
+        "relearned newsletter -> ham",
+        "relearned ham -> spam",
+        "relearned spam -> newsletter",
+        "unlearned newsletter",
+    ]
+    by_kind = HistorySelection(label="newsletter")
+    assert [record in by_kind for record in reversed(records)] == [True, False, False, True, True]
+    assert [record in HistorySelection(label="ham") for record in reversed(records)] == [
+        True,
+        True,
+        False,
+        True,
+        True,
+    ]
+
+
+async def test_an_insisted_kind_stays_exact(client: Redis) -> None:
+    spam_filter, model = filter_of(client), Model(client, "test", 3600)
+    for number in range(1, 8):
+        await spam_filter.learn(MESSAGES[number], "spam", "test")
+    for _ in range(3):
+        await spam_filter.learn(MESSAGES[0], "newsletter", "test", insistence=Insistence.AT_ONCE)
+
+    assert await stored(model) == await summed(model)
+    entry = await model.entry(MESSAGES[0].key)
+    assert entry is not None
+    assert dict(entry.sums)[b"=newsletter/tokens"] == entry.weight * len(entry.tokens)
+
+
+async def test_an_undo_puts_the_kind_back(client: Redis) -> None:
+    spam_filter, model = filter_of(client), Model(client, "test", 3600)
+    await spam_filter.learn(MESSAGES[0], "newsletter", "test", "ben")
+    before = await stored(model)
+    for name in ("spam", "notification", "ham"):
+        await spam_filter.learn(MESSAGES[0], name, "test", "ann")
+
+    for key, changes in (await selected_changes(model, HistorySelection(actor="ann"))).items():
+        assert await apply_undo(model, await prepare_undo(model, key, changes), "root")
+
+    assert await stored(model) == before
+    entry = await model.entry(MESSAGES[0].key)
+    assert entry is not None
+    assert entry.class_name == "newsletter"
+
+
+async def test_an_export_has_the_kinds(client: Redis) -> None:
+    spam_filter, model = filter_of(client), Model(client, "test", 3600)
+    await model.open(sign=True)
+    await teach(spam_filter, [(0, "newsletter"), (1, "notification"), (2, "ham"), (3, "spam")])
+
+    other = await open_model(client, "other")
+    await import_model(other, await export_model(model))
+
+    assert await stored(other) == await stored(model)
+    entries = await other.entries([message.key for message in MESSAGES[:4]])
+    assert [getattr(entry, "class_name", None) for entry in entries] == [
+        "newsletter",
+        "notification",
+        "ham",
+        "spam",
+    ]
+
+
+async def test_the_model_says_what_each_kind_has_learned(client: Redis) -> None:
+    spam_filter, model = filter_of(client), Model(client, "test", 3600)
+    await teach(spam_filter, [(0, "newsletter"), (1, "newsletter"), (2, "ham"), (3, "spam"), (4, "notification")])
+    await teach(spam_filter, [(4, None)])
+
+    assert await model.learned_kinds() == {"newsletter": 2000}
