@@ -22,7 +22,7 @@ from nbstream.bayes.lesson_weight import grown_lesson_weight
 from nbstream.errors import NbstreamError
 from nbstream.filter.parts import FilterObserver
 from nbstream.filter.sources import AUTOLEARN_SOURCE
-from nbstream.policy.autolearn import MAX_LEAD, WEIGHT_SHARE, is_balanced
+from nbstream.policy.autolearn import MAX_LEAD, WEIGHT_SHARE, is_balanced, is_known
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.history import Assessment
 from nbstream.store.model.ledger import LedgerEntry
@@ -76,7 +76,7 @@ class Autolearner(FilterObserver):
 
     ``taught_model`` is the model that people teach, and ``scorer`` scores over its counts alone.
     ``report_outcome`` is called for each candidate with its label and its outcome: ``learned``, ``already``,
-    ``unbalanced``, ``human``, ``unsure``, ``failed`` or ``dropped``.
+    ``known``, ``unbalanced``, ``human``, ``unsure``, ``failed`` or ``dropped``.
     """
 
     def __init__(
@@ -103,6 +103,9 @@ class Autolearner(FilterObserver):
         """Queue a checked message as a candidate if the model has learned enough and is sure of the message."""
         label = self._settings.label(check.probability)
         if label is None or check.state.is_learning:
+            return
+        if is_known(label, check.score):
+            self._report_outcome(label, "known")
             return
         try:
             self._queue.put_nowait((check, tokens))

@@ -76,8 +76,9 @@ class FilterMetrics(FilterObserver):
         self._autolearned = Counter(
             "nbstream_autolearn",
             "Messages that a check was sure of, and kept mail, by label and outcome: learned, kept (learned, of "
-            "kept mail), already, unbalanced, human (a person labelled it), unsure (the model that people taught "
-            "is less sure, or the counts do not call kept mail ham), dropped, failed. Only with autolearn.",
+            "kept mail), already, known (nothing new), unbalanced, human (a person labelled it), unsure (the "
+            "model that people taught is less sure, or the counts do not call kept mail ham), dropped, failed. "
+            "Only with autolearn.",
             ["label", "outcome"],
             registry=registry.counts,
         )

@@ -155,6 +155,7 @@ class Scorer:
             by_people.log_odds,
             by_both.log_odds,
             lambda odds: self._probability(odds, counts.sums, counts.totals, counts.growth),
+            self.thresholds(self._policy.default_policy, counts.first_scores).spam,
         )
         return by_both if log_odds == by_both.log_odds else _limited_score(by_both, log_odds)
 

@@ -7,7 +7,7 @@ label gives. Other margins, shares and leads were tried; see docs/experiments.md
 Whoever sends mail decides what is learned without people. Mail that contains public ham and the words of a later
 campaign is learned as ham, as often as it is sent, and no rule about single messages or words prevents that. So
 the effect is bounded, and not the cause: whatever was autolearned, it moves the log-odds of P(spam) at most by
-``MAX_SHIFT`` from what people taught alone.
+``MAX_SHIFT`` from what people taught alone, and leaves spam what they alone call spam by ``SPAM_MARGIN``.
 
 Where people have never taught ham, their lessons alone say nothing, and nothing can be compared with them. Until
 they have taught enough of it, kept mail counts as ham: mail that was not called spam, lay where people could move
@@ -23,7 +23,7 @@ import math
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.bayes.multinomial import HAM
+from nbstream.bayes.multinomial import HAM, SPAM
 from nbstream.policy.verdict import ModelState
 
 if TYPE_CHECKING:
@@ -39,8 +39,22 @@ It is the distance between the default thresholds for ``unsure`` and ``spam``. W
 into unsure mail or unsure mail into ham, and the other way round, but never spam into ham or ham into spam.
 """
 
+SPAM_MARGIN = 1.0
+"""What people's lessons alone put this far above the threshold for spam stays spam, in nats of P(spam).
+
+A floor at the threshold itself would take all that the layer is worth: the ham that it saves is ham that people's
+lessons alone call spam. See docs/experiments.md, "Autolearning".
+"""
+
+MAX_SCORE = 50.0
+"""A message that the model scores beyond this on the side of its label teaches nothing new, and is not learned.
+
+The log-odds are those by both layers before calibration, in nats. So copies of one message are learned some
+twenty times, however many come.
+"""
+
 LIMIT_CLUE = b"autolearn:limit"
-"""The name of the clue for what the layer says beyond ``MAX_SHIFT``, and what is therefore taken back."""
+"""The name of the clue for what the layer says beyond its limits, and what is therefore taken back."""
 
 _SURE = math.log(0.999 / 0.001)  # P(spam) of 0.001 and below are the same here, and so are those from 0.999 on
 _HALVINGS = 16  # exact to a 65,536th of the distance between both scores
@@ -57,6 +71,11 @@ def is_balanced(label: str, messages: Sequence[int], max_lead: int = MAX_LEAD) -
     """Whether one more message with ``label`` may be learned. ``messages`` are the learned messages by class."""
     column = CLASSES.index(label)
     return messages[column] - messages[1 - column] < max_lead
+
+
+def is_known(label: str, log_odds: float) -> bool:
+    """Return whether a message with this score has nothing new to teach as ``label``; see ``MAX_SCORE``."""
+    return (log_odds if CLASSES.index(label) == SPAM else -log_odds) > MAX_SCORE
 
 
 def counts_kept_mail(people: Totals, needed: Mapping[str, int]) -> bool:
@@ -83,21 +102,32 @@ def is_kept_ham(probability: float, thresholds: Thresholds, state: ModelState) -
     return state.learned[label] < state.needed.get(label, 0) or probability < thresholds.unsure
 
 
-def limit_log_odds(by_people: float, by_both: float, probability: Callable[[float], float]) -> float:
+def limit_log_odds(
+    by_people: float, by_both: float, probability: Callable[[float], float], spam_threshold: float = math.inf
+) -> float:
     """Return the log-odds nearest to ``by_both`` that the autolearn layer may lead to.
 
     ``by_people`` are the log-odds by what people taught alone, ``by_both`` those by the layer as well, both before
     calibration and in nats. ``probability`` is the calibration, a monotone function that returns P(spam). The
     logit of the result's P(spam) differs by at most ``MAX_SHIFT`` from that of ``by_people``, where a P beyond
-    0.001 and 0.999 counts as 0.001 and 0.999: mail that is sure either way may become more sure.
+    0.001 and 0.999 counts as 0.001 and 0.999: mail that is sure either way may become more sure. Where
+    ``by_people`` is ``SPAM_MARGIN`` above ``spam_threshold``, a P(spam), the result reaches the threshold too.
     """
-    start = _sure_logit(probability(by_people))
-    if abs(_sure_logit(probability(by_both)) - start) <= MAX_SHIFT:
+    start = probability(by_people)
+    stays_spam = spam_threshold < 1 and _logit(start) >= _logit(spam_threshold) + SPAM_MARGIN
+
+    def is_allowed(log_odds: float) -> bool:
+        shifted = probability(log_odds)
+        if stays_spam and shifted < spam_threshold:
+            return False
+        return abs(_sure_logit(shifted) - _sure_logit(start)) <= MAX_SHIFT
+
+    if is_allowed(by_both):
         return by_both
     inside, outside = by_people, by_both
     for _ in range(_HALVINGS):
         middle = (inside + outside) / 2
-        if abs(_sure_logit(probability(middle)) - start) <= MAX_SHIFT:
+        if is_allowed(middle):
             inside = middle
         else:
             outside = middle
@@ -105,4 +135,8 @@ def limit_log_odds(by_people: float, by_both: float, probability: Callable[[floa
 
 
 def _sure_logit(probability: float) -> float:
-    return max(-_SURE, min(_SURE, math.log(probability / (1 - probability))))
+    return max(-_SURE, min(_SURE, _logit(probability)))
+
+
+def _logit(probability: float) -> float:
+    return math.log(probability / (1 - probability))

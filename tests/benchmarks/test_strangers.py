@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nbstream.assembly.filter import make_filter
-from nbstream.policy.autolearn import MAX_SHIFT
+from nbstream.policy.autolearn import MAX_SHIFT, SPAM_MARGIN
 from tests.benchmarks.strangers import attack
 from tests.benchmarks.strangers.__main__ import page, read_stream
 from tests.benchmarks.strangers.mails import Letter, Stranger, again, frequent_sender, read_letter
@@ -33,6 +33,13 @@ def known() -> Letter:
     return frequent_sender(stream().taught)
 
 
+@pytest.fixture
+def everything_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The letters are so alike that a model soon has nothing to learn from more of them: here it goes on."""
+    monkeypatch.setattr("nbstream.policy.autolearn.MAX_SCORE", math.inf)
+
+
+@pytest.mark.usefixtures("everything_is_new")
 @pytest.mark.parametrize("name", list(attack.campaigns(stream())))
 async def test_a_campaign_that_strangers_prepared_as_ham_stays_spam(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -49,10 +56,25 @@ async def test_a_campaign_that_strangers_prepared_as_ham_stays_spam(
     assert min(min(at_mark) for at_mark in after) >= 0.95
 
 
+async def test_of_three_hundred_copies_of_a_list_s_mail_a_few_are_learned() -> None:
+    people, stranger = await attack.teach(stream().taught), Stranger()
+    list_mail, spam = stream().of_class("ham")[0], stream().of_class("spam")
+    lessons = chain.from_iterable(
+        (stranger.lesson(list_mail, known(), number, list_mail), again(other, number))
+        for number, other in enumerate(islice(cycle(spam), 300))
+    )
+
+    outcome = await attack.attack(people, lessons, [], [600])
+
+    assert 0 < sum(outcome.learned) < 30
+
+
+@pytest.mark.usefixtures("everything_is_new")
 async def test_copies_of_a_list_s_mail_make_a_campaign_that_is_not_sure_spam_unsure_at_most() -> None:
     """300 copies of one public mail have the words of a campaign, which hides among words of that mail.
 
-    So an attack on real mail moved a campaign from 0.996 to 0.948: what keeps it from going on is the bound alone.
+    So an attack on real mail moved a campaign from 0.996 to 0.948: it ended at the bound. What people's lessons
+    alone put a margin above the threshold for spam stays spam.
     """
     people, stranger = await attack.teach(stream().taught), Stranger()
     list_mail, spam = stream().of_class("ham")[0], stream().of_class("spam")
@@ -77,17 +99,24 @@ async def test_copies_of_a_list_s_mail_make_a_campaign_that_is_not_sure_spam_uns
     assert min(after) >= 0.5
     shifts = [logit(was) - logit(now) for was, now in zip(before, after, strict=True)]
     assert max(shifts) <= MAX_SHIFT + 1e-9
+    threshold = attack.SETTINGS.verdict.fixed_spam_threshold
+    assert threshold
+    is_sure = [logit(was) >= logit(threshold) + SPAM_MARGIN for was in before]
+    assert any(is_sure)
+    assert min(now for now, sure in zip(after, is_sure, strict=True) if sure) >= threshold
 
 
 def logit(probability: float) -> float:
     return math.log(probability / (1 - probability))
 
 
+@pytest.mark.usefixtures("everything_is_new")
 async def test_without_a_bound_the_same_attack_makes_spam_of_the_campaign_ham(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(attack, "MARKS", MARKS)
     monkeypatch.setattr("nbstream.policy.autolearn.MAX_SHIFT", 1000 * MAX_SHIFT)
+    monkeypatch.setattr("nbstream.policy.autolearn.SPAM_MARGIN", math.inf)
     people = await attack.teach(stream().taught)
 
     outcome = await attack.attack_as_ham(stream(), people, Stranger(), known())

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
-from nbstream.bayes.calibration import Calibration
+from nbstream.bayes.calibration import Calibration, sigmoid
 from nbstream.bayes.classifier import Classifier
 from nbstream.errors import StoreUnavailable
 from nbstream.filter import AutolearnLayer, Check, Filter, FilterParts, FilterPolicy
 from nbstream.mail.message import Message
-from nbstream.policy.autolearn import LIMIT_CLUE, MAX_SHIFT
+from nbstream.policy.autolearn import LIMIT_CLUE, MAX_SHIFT, SPAM_MARGIN
 from nbstream.policy.lesson_source import LessonSource
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.model.history import Assessment, LessonNote
@@ -100,6 +101,17 @@ async def test_beyond_the_limit_a_clue_takes_back_what_the_layer_says_too_much(s
     assert math.fsum([limited.prior, *(clue.log_ratio for clue in limited.clues)]) == limited.score
     strengths = [abs(clue.log_ratio) for clue in limited.clues]
     assert strengths == sorted(strengths, reverse=True)
+
+
+async def test_what_people_alone_call_spam_by_a_margin_stays_spam(site: Site) -> None:
+    alone = await site.check()
+    threshold = sigmoid(logit(alone.probability) - SPAM_MARGIN)  # so high that the margin is just kept
+    for spam, is_spam in ((threshold - 1e-9, True), (threshold + 1e-6, False)):
+        parts = replace(site.both.parts, autolearn_layer=AutolearnLayer(site.layer, site.layer))
+        strict = Filter(parts, FilterPolicy(ThresholdPolicy(spam=spam), {}))
+        await site.autolearn(SPAM_TO_WATCH, "ham", 300)
+
+        assert (await strict.check(Message.parse(SPAM_TO_WATCH))).verdict.is_spam is is_spam
 
 
 async def test_the_limit_has_no_counts_in_an_explanation(site: Site) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import Counter
 
 import pytest
@@ -19,6 +20,7 @@ from nbstream.filter import (
 )
 from nbstream.filter.autolearner import MAX_QUEUED
 from nbstream.mail.message import Message
+from nbstream.policy.autolearn import MAX_SCORE
 from nbstream.policy.settings import AutolearnSettings
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.autolearn_layer import AutolearnModel
@@ -41,6 +43,12 @@ def test_only_messages_beyond_the_margins_have_a_label(probability: float, expec
     assert AutolearnSettings(ham=0.01, spam=0.99).label(probability) == expected
 
 
+@pytest.fixture(autouse=True)
+def everything_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The letters are so alike that a model soon has nothing to learn from more of them."""
+    monkeypatch.setattr("nbstream.policy.autolearn.MAX_SCORE", math.inf)
+
+
 async def test_only_sure_messages_are_learned_and_only_in_the_layer(client: Redis) -> None:
     site = await taught_site(client)
     before = await stored(site.people)
@@ -59,7 +67,7 @@ async def test_only_sure_messages_are_learned_and_only_in_the_layer(client: Redi
 
 
 async def test_autolearning_changes_scores_but_neither_calibration_nor_the_model_state(client: Redis) -> None:
-    site = await taught_site(client, 300)
+    site = await taught_site(client)
     before = [(await site.filter.check(Message.parse(raw))) for _, raw in letters(5, seed=9)]
     await site.learner.learn_queued()
 
@@ -93,6 +101,22 @@ async def test_one_class_leads_by_no_more_than_the_option_allows(client: Redis) 
 
     await site.check(*letters_of("ham", 30))
     assert (await site.model.totals()).messages == (10, 5)
+
+
+async def test_what_says_nothing_new_is_not_learned(client: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nbstream.policy.autolearn.MAX_SCORE", MAX_SCORE)
+    site = await taught_site(client, 300)
+    raws = letters_of("spam", 10)
+    scores = [(await site.filter.check(Message.parse(raw))).score for raw in raws]
+    await site.learner.learn_queued()
+
+    known = sum(score > MAX_SCORE for score in scores)
+
+    assert known > 0
+    assert site.outcomes["spam", "known"] == known
+    assert set(await live_entries(site.model)).isdisjoint(
+        Message.parse(raw).key for raw, score in zip(raws, scores, strict=True) if score > MAX_SCORE
+    )
 
 
 async def test_a_message_is_learned_once(client: Redis) -> None:

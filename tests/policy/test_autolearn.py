@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nbstream.bayes.calibration import sigmoid
 from nbstream.bayes.counts import Totals
 from nbstream.policy.autolearn import (
     MAX_SHIFT,
+    SPAM_MARGIN,
     counts_kept_mail,
     is_balanced,
     is_kept_ham,
+    is_known,
     limit_log_odds,
     model_state,
 )
@@ -105,3 +109,52 @@ def test_the_first_kept_mail_is_ham_in_any_case_and_later_mail_where_it_is_calle
     state = ModelState({"ham": ham, "spam": 0}, NEEDED)
 
     assert is_kept_ham(probability, Thresholds(unsure=0.4), state) is may
+
+
+@pytest.mark.parametrize(
+    ("label", "log_odds", "known"),
+    [
+        ("spam", 50.0, False),
+        ("spam", 50.1, True),
+        ("spam", -60.0, False),
+        ("ham", -50.1, True),
+        ("ham", 60.0, False),
+    ],
+)
+def test_a_message_far_on_the_side_of_its_label_says_nothing_new(label: str, log_odds: float, known: bool) -> None:
+    assert is_known(label, log_odds) is known
+
+
+LOG_ODDS = st.floats(-60, 60)
+
+
+def calibrated(log_odds: float) -> float:
+    return sigmoid(log_odds / 3)
+
+
+@given(LOG_ODDS, LOG_ODDS, st.floats(0.6, 0.9999))
+def test_what_people_alone_put_a_margin_above_the_threshold_stays_spam_whatever_the_layer_says(
+    by_people: float, by_both: float, threshold: float
+) -> None:
+    limited = limit_log_odds(by_people, by_both, calibrated, threshold)
+
+    if logit(calibrated(by_people)) >= logit(threshold) + SPAM_MARGIN:
+        assert calibrated(limited) >= threshold
+    else:
+        assert limited == limit_log_odds(by_people, by_both, calibrated)
+
+
+@given(LOG_ODDS, LOG_ODDS, st.floats(0.6, 0.9999))
+def test_a_limited_score_lies_between_that_of_people_and_that_of_both(
+    by_people: float, by_both: float, threshold: float
+) -> None:
+    limited = limit_log_odds(by_people, by_both, calibrated, threshold)
+
+    assert min(by_people, by_both) <= limited <= max(by_people, by_both)
+    if logit(calibrated(by_people)) >= logit(threshold) + SPAM_MARGIN and calibrated(by_both) >= threshold:
+        assert limited == limit_log_odds(by_people, by_both, calibrated)
+
+
+@pytest.mark.parametrize("threshold", [1.0, math.inf])
+def test_a_threshold_that_nothing_reaches_keeps_nothing_up(threshold: float) -> None:
+    assert limit_log_odds(9.0, -9.0, calibrated, threshold) == limit_log_odds(9.0, -9.0, calibrated)
