@@ -419,5 +419,5 @@ def _without_the_moment(text: str, folder: Path, redis_socket: Path) -> str:
     text = text.replace(str(redis_socket), "(REDIS)").replace(str(folder), "(FOLDER)")
     for pattern, replacement in _REPLACEMENTS:
         text = re.sub(pattern, replacement, text)
-    # The time that a check took has not always as many digits.
-    return re.sub(r"(?s)(=== checkv2.*?< Content-Length: )\d+", r"\1(NUMBER)", text)
+    # The time that a check took, and the uptime, have not always as many digits.
+    return re.sub(r"(?s)(=== (?:checkv2|stat\n).*?< Content-Length: )\d+", r"\1(NUMBER)", text)
