@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from nbstream.bayes.counts import Totals
     from nbstream.policy.verdict import Thresholds
 
-MAX_SHIFT = math.log(0.95 / 0.05) - math.log(0.5 / 0.5)
-"""How far the autolearn layer may move the log-odds of P(spam), in nats.
+MAX_SHIFT = math.log(19)
+"""How far the autolearn layer may move the log-odds of P(spam), in nats: from 1/2 to 0.95 or to 0.05, at most.
 
-It is the distance between the default thresholds for ``unsure`` and ``spam``. With these, the layer can turn spam
-into unsure mail or unsure mail into ham, and the other way round, but never spam into ham or ham into spam.
+It does not depend on the thresholds. With the default ones the layer can turn spam into unsure mail or unsure mail
+into ham, and the other way round, but never spam into ham or ham into spam.
 """
 
 SPAM_MARGIN = 1.0

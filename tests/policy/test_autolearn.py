@@ -54,7 +54,7 @@ def test_a_layer_moves_the_log_odds_of_p_by_no_more_than_the_limit(by_people: fl
     assert MAX_SHIFT - 0.01 < abs(shift) <= MAX_SHIFT
 
 
-def test_the_limit_is_from_the_middle_to_the_default_threshold_of_spam() -> None:
+def test_the_limit_is_from_one_half_to_nineteen_twentieths() -> None:
     assert limit_log_odds(0.0, 90.0, sigmoid) == pytest.approx(logit(0.95), abs=0.01)
     assert sigmoid(limit_log_odds(0.0, 90.0, sigmoid)) <= 0.95
     assert sigmoid(limit_log_odds(logit(0.95), -90.0, sigmoid)) >= 0.5
