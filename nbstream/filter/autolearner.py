@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.bayes.lesson_weight import grown_lesson_weight
 from nbstream.errors import NbstreamError
+from nbstream.filter.message_counts import AutolearnedCounts
 from nbstream.filter.parts import FilterObserver
 from nbstream.filter.sources import AUTOLEARN_SOURCE
 from nbstream.policy.autolearn import MAX_LEAD, WEIGHT_SHARE, is_balanced, is_known
@@ -148,7 +149,10 @@ class Autolearner(FilterObserver):
         check_by_people = self._scorer.check(check.id, tokens, counts)  # without the layer
         if self._settings.label(check_by_people.probability) != label:
             return "unsure"
-        _, totals = await self._layer.counts.look_up(())
+        rows, totals = await self._layer.counts.look_up(tokens.all.names)
+        by_both = self._scorer.score_by_both(tokens, counts, AutolearnedCounts(rows, totals))
+        if is_known(label, check_by_people.score) or is_known(label, by_both):
+            return "known"
         if not is_balanced(label, totals.messages, self._max_lead):
             return "unbalanced"
         # No sums: the calibration learns nothing, because what the model says of itself is no evidence.

@@ -32,7 +32,7 @@ from nbstream.filter.message_counts import (
     first_score_sums,
 )
 from nbstream.filter.results import Check
-from nbstream.policy.autolearn import LIMIT_CLUE, counts_kept_mail, limit_log_odds, model_state
+from nbstream.policy.autolearn import LIMIT_CLUE, counts_kept_mail, is_settled, limit_log_odds, model_state
 from nbstream.policy.explanation import ScoreCounts
 from nbstream.policy.first_scores import FirstScore, FirstScores
 from nbstream.policy.thresholds import spam_by_budget
@@ -119,35 +119,47 @@ class Scorer:
         return kinds.score(names, rows, totals, WEIGHT_ONE * self._counts.half_life.growth(self._clock()))
 
     async def _check_now(self, message_key: str, tokens: Tokens) -> Check:
-        table = None if self._autolearned_counts else self._counts.native_table
+        table = self._counts.native_table
         if table:
             growth = self._counts.half_life.growth(self._clock())
             scored = self._classifier.score_in_table(tokens, table, WEIGHT_ONE * growth)
             if scored:
-                evidence = ScoreCounts(growth=growth)
-                sums, first_scores = await self._counts.sums(SCORE_BINS), await self.first_scores()
+                sums = await self._counts.sums(SCORE_BINS)
                 probability = self._probability(scored.score.log_odds, sums, scored.totals, growth)
-                state = self._model_state(scored.totals)
-                return self._decide(message_key, scored.score, evidence, probability, state, first_scores)
+                if not self._asks_layer(scored.totals, probability):
+                    evidence, first_scores = ScoreCounts(growth=growth), await self.first_scores()
+                    state = self._model_state(scored.totals)
+                    return self._decide(message_key, scored.score, evidence, probability, state, first_scores)
         return self.check(message_key, tokens, await self.read_counts(tokens.all.names))
+
+    def _asks_layer(self, people: Totals, probability: float) -> bool:
+        """Return whether the autolearn layer has a say in a check that is ``probability`` by people alone."""
+        if self._autolearned_counts is None:
+            return False
+        return counts_kept_mail(people, self._policy.min_learned) or not is_settled(probability)
 
     def check(self, message_key: str, tokens: Tokens, counts: MessageCounts) -> Check:
         """Return the check of a message by these counts."""
-        token_counts = TokenCounts(counts.rows[: len(tokens.all)], counts.totals, WEIGHT_ONE * counts.growth)
-        layer = counts.autolearned
-        state = self._model_state(counts.totals, layer.totals if layer else None)
-        if layer is None:
-            score = self._classifier.score(tokens, token_counts)
-        elif counts_kept_mail(counts.totals, self._policy.min_learned):
+        token_counts = _token_counts(tokens, counts)
+        layer, state = counts.autolearned, self._model_state(counts.totals)
+        if layer and counts_kept_mail(counts.totals, self._policy.min_learned):
+            state = self._model_state(counts.totals, layer.totals)
             token_counts = _counts_of_both(token_counts, layer, tuple(state.learned[label] for label in CLASSES))
             score = self._classifier.score(tokens, token_counts)
         else:
-            by_people = self._classifier.score(tokens, token_counts)
-            token_counts = _counts_of_both(token_counts, layer, counts.totals.messages)
-            score = self._limit_score(by_people, self._classifier.score(tokens, token_counts), counts)
+            score = self._classifier.score(tokens, token_counts)
+            probability = self._probability(score.log_odds, counts.sums, counts.totals, counts.growth)
+            if layer and not is_settled(probability):
+                token_counts = _counts_of_both(token_counts, layer, counts.totals.messages)
+                score = self._limit_score(score, self._classifier.score(tokens, token_counts), counts)
         evidence = ScoreCounts.of_clues(score.clues, tokens.all.names, token_counts.rows, counts.growth)
         probability = self._probability(score.log_odds, counts.sums, token_counts.totals, counts.growth)
         return self._decide(message_key, score, evidence, probability, state, counts.first_scores)
+
+    def score_by_both(self, tokens: Tokens, counts: MessageCounts, layer: AutolearnedCounts) -> float:
+        """Return the log-odds in nats by people's counts and those of the layer, without any bound."""
+        both = _counts_of_both(_token_counts(tokens, counts), layer, counts.totals.messages)
+        return self._classifier.score(tokens, both).log_odds
 
     def _limit_score(self, by_people: Score, by_both: Score, counts: MessageCounts) -> Score:
         """Return the score by both layers, or the nearest one that the autolearn layer may lead to."""
@@ -261,6 +273,10 @@ class Scorer:
     def has_most_weight(self, entry: LedgerEntry) -> bool:
         """Return whether the message has the most weight that one message may have at this moment."""
         return not insisted_weights(entry.weight, self._counts.half_life.growth(self._clock()))
+
+
+def _token_counts(tokens: Tokens, counts: MessageCounts) -> TokenCounts:
+    return TokenCounts(counts.rows[: len(tokens.all)], counts.totals, WEIGHT_ONE * counts.growth)
 
 
 def _counts_of_both(people: TokenCounts, layer: AutolearnedCounts, messages: tuple[int, ...]) -> TokenCounts:

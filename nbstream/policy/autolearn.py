@@ -49,8 +49,14 @@ lessons alone call spam. See docs/experiments.md, "Autolearning".
 MAX_SCORE = 50.0
 """A message that the model scores beyond this on the side of its label teaches nothing new, and is not learned.
 
-The log-odds are those by both layers before calibration, in nats. So copies of one message are learned some
-twenty times, however many come.
+The log-odds are those before calibration, in nats, by people's lessons alone or by both layers. So copies of one
+message are learned some twenty times, however many come.
+"""
+
+SETTLED = 0.9999
+"""From this P(spam) on, and at 1 minus it and below, people's lessons alone decide, and the layer is not asked.
+
+No verdict depends on the layer there, and most mail is there: its check costs what it costs without a layer.
 """
 
 LIMIT_CLUE = b"autolearn:limit"
@@ -76,6 +82,11 @@ def is_balanced(label: str, messages: Sequence[int], max_lead: int = MAX_LEAD) -
 def is_known(label: str, log_odds: float) -> bool:
     """Return whether a message with this score has nothing new to teach as ``label``; see ``MAX_SCORE``."""
     return (log_odds if CLASSES.index(label) == SPAM else -log_odds) > MAX_SCORE
+
+
+def is_settled(probability: float) -> bool:
+    """Return whether people's lessons alone, which lead to this P(spam), decide; see ``SETTLED``."""
+    return not 1 - SETTLED < probability < SETTLED
 
 
 def counts_kept_mail(people: Totals, needed: Mapping[str, int]) -> bool:

@@ -14,7 +14,7 @@ from nbstream.bayes.classifier import Classifier
 from nbstream.errors import StoreUnavailable
 from nbstream.filter import AutolearnLayer, Check, Filter, FilterParts, FilterPolicy
 from nbstream.mail.message import Message
-from nbstream.policy.autolearn import LIMIT_CLUE, MAX_SHIFT, SPAM_MARGIN
+from nbstream.policy.autolearn import LIMIT_CLUE, MAX_SHIFT, SPAM_MARGIN, is_settled
 from nbstream.policy.lesson_source import LessonSource
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.model.history import Assessment, LessonNote
@@ -112,6 +112,17 @@ async def test_what_people_alone_call_spam_by_a_margin_stays_spam(site: Site) ->
         await site.autolearn(SPAM_TO_WATCH, "ham", 300)
 
         assert (await strict.check(Message.parse(SPAM_TO_WATCH))).verdict.is_spam is is_spam
+
+
+async def test_what_people_alone_settle_is_checked_without_the_layer() -> None:
+    site = Site()
+    for label, raw in letters(300):
+        await site.by_people.learn(Message.parse(raw), label, "test")
+    alone = await site.by_people.check(Message.parse(SPAM_TO_WATCH))
+    await site.autolearn(SPAM_TO_WATCH, "ham", 500)
+
+    assert is_settled(alone.probability)
+    assert await site.check() == alone
 
 
 async def test_the_limit_has_no_counts_in_an_explanation(site: Site) -> None:

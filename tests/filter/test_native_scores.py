@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 
 from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
 from nbstream.bayes.counts import Counts
 from nbstream.bayes.half_life import HalfLife
 from nbstream.bayes.table_counts import TableCounts
-from nbstream.filter import Filter, FilterParts, FilterPolicy
+from nbstream.filter import AutolearnLayer, Filter, FilterParts, FilterPolicy
 from nbstream.mail.message import Message
 from nbstream.policy.lesson_source import Insistence
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
@@ -24,7 +25,9 @@ NOW = 1_800_000_000.0
 POLICY = FilterPolicy(ThresholdPolicy(spam=FalsePositiveBudget(0.1, 0.9)), {"spam": 1, "ham": 1})
 
 
-def filter_over(counts: Counts | None, library: ctypes.CDLL | None, half_life: HalfLife) -> Filter:
+def filter_over(
+    counts: Counts | None, library: ctypes.CDLL | None, half_life: HalfLife, layer: MemoryModel | None = None
+) -> Filter:
     model = MemoryModel(half_life, counts=counts)
     classifier, calibration = Classifier(library), Calibration(library=library)
     parts = FilterParts(
@@ -34,16 +37,17 @@ def filter_over(counts: Counts | None, library: ctypes.CDLL | None, half_life: H
         model=model,
         counts=model,
         clock=lambda: NOW,
+        autolearn_layer=AutolearnLayer(layer, layer) if layer else None,
     )
     return Filter(parts, POLICY)
 
 
-async def compare_all(half_life: HalfLife) -> None:
+async def compare_all(half_life: HalfLife, layer: MemoryModel | None = None) -> None:
     library = native_library()
     filters = [
-        filter_over(None, None, half_life),
-        filter_over(None, library, half_life),
-        filter_over(TableCounts.empty(table_functions()), library, half_life),
+        filter_over(None, None, half_life, layer),
+        filter_over(None, library, half_life, layer),
+        filter_over(TableCounts.empty(table_functions()), library, half_life, layer),
     ]
     learned = list(letters(300))
     strangers = [raw for _, raw in letters(40, seed=8)]
@@ -67,3 +71,13 @@ async def test_checks_and_lessons_are_the_same() -> None:
 
 async def test_checks_and_lessons_are_the_same_where_old_lessons_count_less() -> None:
     await compare_all(HalfLife(30.0, NOW - 20 * 86_400))
+
+
+async def test_checks_and_lessons_are_the_same_beside_what_was_learned_without_people() -> None:
+    layer = MemoryModel()
+    other = filter_over(None, None, HalfLife())
+    other = Filter(replace(other.parts, model=layer, counts=layer), POLICY)
+    for label, raw in letters(60, seed=3):
+        await other.learn(Message.parse(raw), label, "auto")
+
+    await compare_all(HalfLife(), layer)

@@ -17,6 +17,7 @@ from nbstream.policy.autolearn import (
     is_balanced,
     is_kept_ham,
     is_known,
+    is_settled,
     limit_log_odds,
     model_state,
 )
@@ -158,3 +159,15 @@ def test_a_limited_score_lies_between_that_of_people_and_that_of_both(
 @pytest.mark.parametrize("threshold", [1.0, math.inf])
 def test_a_threshold_that_nothing_reaches_keeps_nothing_up(threshold: float) -> None:
     assert limit_log_odds(9.0, -9.0, calibrated, threshold) == limit_log_odds(9.0, -9.0, calibrated)
+
+
+@given(st.floats(0, 1))
+def test_where_people_alone_settle_a_message_no_verdict_depends_on_the_layer(probability: float) -> None:
+    inside = min(max(probability, 1e-12), 1 - 1e-12)
+    lowest, highest = (
+        sigmoid(limit_log_odds(logit(inside), far, sigmoid, Thresholds().spam)) for far in (-99.0, 99.0)
+    )
+
+    if is_settled(inside):
+        verdicts = {(p >= Thresholds().unsure, p >= Thresholds().spam) for p in (lowest, inside, highest)}
+        assert len(verdicts) == 1
