@@ -20,7 +20,7 @@ from nbstream.errors import ConfigError, StoreIncompatible, StoreUnavailable
 from tests.conftest import RedisServer
 from tests.waiting import DEADLINE_SECONDS
 
-SETTINGS = {"model": {"min_learned": {"spam": 3, "ham": 3}}}
+SETTINGS = {"model": {"min_learned": {"spam": 3, "ham": 3}}, "verdict": {"spam": 0.95}}
 KINDS = ("file", "memory", "redis")
 
 Open = Callable[[str], SpamFilter]

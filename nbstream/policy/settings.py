@@ -28,7 +28,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from nbstream.mail.added_fields import other_filter_of
 from nbstream.policy.actions import Action, ActionKind
 from nbstream.policy.address_patterns import AddressPattern
-from nbstream.policy.verdict import Verdict
+from nbstream.policy.verdict import SPAM_THRESHOLD, Verdict
 from nbstream.settings.values import Networks, Probability, Section, read_network
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class VerdictSettings(Section):
     a correction.
     """
 
-    spam: Probability | None = 0.95
+    spam: Probability | None = SPAM_THRESHOLD
     """From this P(spam) on a message is spam: a fixed threshold. A higher value calls less ham spam and misses
     more spam. It must be at least ``unsure``.
     """
@@ -165,7 +165,7 @@ class VerdictSettings(Section):
         None
     )
     """Replaces ``spam``: how many missed spam messages one lost ham message is worth. With a cost of C the
-    threshold is C / (1 + C); with 99 it is 0.99.
+    threshold is C / (1 + C); with 199 it is 0.995.
     """
 
     max_false_positive_rate: (

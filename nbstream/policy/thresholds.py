@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.policy.budget import budget_promises
-from nbstream.policy.verdict import Thresholds
+from nbstream.policy.verdict import SPAM_THRESHOLD, Thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -47,7 +47,7 @@ class ThresholdPolicy:
     """The thresholds as the configuration has them. A ``reject`` of None refuses nothing."""
 
     unsure: float = 0.5
-    spam: Threshold = 0.95
+    spam: Threshold = SPAM_THRESHOLD
     reject: Threshold | None = None
 
     @property
@@ -84,7 +84,7 @@ def useless_budgets(policies: Iterable[ThresholdPolicy], first_scores: FirstScor
     promises = budget_promises(first_scores["ham"], {budget.rate for budget in budgets})
     return [
         f"nothing is called spam by the budget of {budget.rate:g}: {promises[budget.rate]}. Until then "
-        "verdict.until_promised can be a P(spam), such as 0.95"
+        "verdict.until_promised can be a P(spam), such as 0.99"
         for budget in sorted(budgets, key=lambda budget: budget.rate)
         if _resolve_threshold(budget, promises) > 1
     ]

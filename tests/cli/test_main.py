@@ -215,7 +215,7 @@ def test_status_shows_the_thresholds_of_recipients_that_have_others(run: Run, tm
     output = json.loads(run("status", "--json").stdout)
 
     assert lines[1:3] == [
-        "verdict  unsure from 0.5, spam from 0.95, refused from 0.99",
+        "verdict  unsure from 0.5, spam from 0.99, refused from 0.99",
         "         *@a.example: unsure from 0.5, nothing is called spam; needs 299 more ham to promise 1 %",
     ]
     assert output["reject_from"] == 0.99

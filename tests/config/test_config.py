@@ -349,7 +349,7 @@ REFUSED = [
     ("autolearn: {spam: 1}", "autolearn.spam", "found 1, must be less than 1.0"),
     ("autolearn: {kept_hours: 72}", "autolearn", "must have kept_hours below memory.hours (72)"),
     ("autolearn: {ham: 0.5}", "autolearn", "must have a ham below verdict.unsure (0.5)"),
-    ("autolearn: {spam: 0.9}", "autolearn", "must have a spam of at least verdict.spam (0.95)"),
+    ("autolearn: {spam: 0.9}", "autolearn", "must have a spam of at least verdict.spam (0.99)"),
     (
         "verdict: {spam: 0.9995}\nautolearn: {}",
         "autolearn",
@@ -407,11 +407,11 @@ REFUSED = [
     # one key against another
     ("verdict: {spam: 0.3}", "verdict.spam", "found 0.3, must be at least verdict.unsure (0.5)"),
     (
-        "verdict: {unsure: 0.97}",
+        "verdict: {unsure: 0.995}",
         "verdict.spam",
-        "found 0.95 (the default), must be at least verdict.unsure (0.97)",
+        "found 0.99 (the default), must be at least verdict.unsure (0.995)",
     ),
-    ("verdict: {reject: 0.9}", "verdict.reject", "found 0.9, must be null or at least verdict.spam (0.95)"),
+    ("verdict: {reject: 0.9}", "verdict.reject", "found 0.9, must be null or at least verdict.spam (0.99)"),
     ("verdict: {unsure: 0}", "verdict.unsure", "found 0, must be greater than 0"),
     ("verdict: {spam: 1}", "verdict.spam", "found 1, must be less than 1"),
     ("verdict: {reject: 1.1}", "verdict.reject", "found 1.1, must be null, a number above 0 and at most 1"),

@@ -97,10 +97,10 @@ def test_live_settings_that_do_not_fit_the_running_rest_are_refused(tmp_path: Pa
 @pytest.mark.parametrize(
     "text",
     [
-        "verdict: {spam: 0.95}",
+        "verdict: {spam: 0.99}",
         "log: {level: debug}",
         "model: {name: other}",
-        "verdict: {unsure: 0.5, spam: 9.5e-1}",
+        "verdict: {unsure: 0.5, spam: 9.9e-1}",
     ],
 )
 def test_files_with_the_same_policy_have_the_same_hash(tmp_path: Path, text: str) -> None:

@@ -116,8 +116,8 @@ def test_the_quarantine_is_in_the_state_folder_unless_elsewhere(tmp_path: Path) 
             "1: recipients[0].actions.spam: found 'redirect:ham@nbstream.invalid', must be redirected to no",
         ),
         (
-            "recipients: [{match: '*', verdict: {unsure: 0.97}}]",
-            "1: recipients[0].verdict.spam: found 0.95 (inherited), must be at least verdict.unsure (0.97)",
+            "recipients: [{match: '*', verdict: {unsure: 0.995}}]",
+            "1: recipients[0].verdict.spam: found 0.99 (inherited), must be at least verdict.unsure (0.995)",
         ),
         (
             "verdict: {unsure: 0.2, spam: 0.4}\nrecipients:\n- {match: '*', verdict: {spam: 0.1}}",

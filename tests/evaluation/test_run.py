@@ -152,13 +152,13 @@ def checked(probability: float) -> Check:
         (LessonOutcome.LEARNED, 0.49, 1, 100.0),
         (LessonOutcome.LEARNED, 0.5, 1, 0.0),
         (LessonOutcome.RELEARNED, 0.49, 1, 100.0),
-        (LessonOutcome.ALREADY, 0.96, 0, None),
+        (LessonOutcome.ALREADY, 0.995, 0, None),
     ],
 )
 def test_a_contradiction_is_believed_if_the_message_is_on_the_side_of_its_label_after_it(
     outcome: LessonOutcome, after: float, contradictions: int, believed_percent: float | None
 ) -> None:
-    counts, before = LabelCounts(), checked(0.96)
+    counts, before = LabelCounts(), checked(0.995)
 
     lesson = Lesson(outcome, "ham", before, checked(after))
 

@@ -43,7 +43,7 @@ class Site:
             counts=self.people,
             autolearn_layer=layer,
         )
-        return Filter(parts, FilterPolicy(ThresholdPolicy(), {}))
+        return Filter(parts, FilterPolicy(ThresholdPolicy(spam=0.95), {}))  # so low that MAX_SHIFT ends above it
 
     async def autolearn(self, raw: bytes, label: str, times: int) -> None:
         """Put the tokens of a mail into the layer, whatever the margins say."""

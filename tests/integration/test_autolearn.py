@@ -38,6 +38,7 @@ class Site:
             folder,
             redis=f"{{url: '{self._server.url}', timeout_seconds: 2}}",
             model="{min_learned: {spam: 20, ham: 20}}",
+            verdict="{spam: 0.95}",
             autolearn=autolearn,
         )
         self.daemons.append(DaemonProcess(config).ready())

@@ -99,7 +99,7 @@ def test_feedback_is_given_as_the_regime_says(
 
 
 def test_refused_spam_is_counted_as_spam(tmp_path: Path, index: Path) -> None:
-    config = write_config(tmp_path, verdict="{reject: 0.96}")
+    config = write_config(tmp_path, verdict="{spam: 0.95, reject: 0.96}")
     with DaemonProcess(config) as daemon:
         report = result(replaying(config, index, "--skip", "90"))
 

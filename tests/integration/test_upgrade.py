@@ -79,6 +79,7 @@ def site(request: pytest.FixtureRequest, own_redis: RedisServer, tmp_path: Path)
     config = tmp_path / "nb.yaml"
     config.write_text(
         f"state_dir: {state}\nlog: {{format: json}}\nactions: {{spam: quarantine}}\nmemory: {{hours: 24}}\n"
+        "verdict: {spam: 0.95}\n"  # the default of the previous release is another
         + (f"redis: {{url: '{own_redis.url}'}}\n" if request.param == "external" else "")
         + f"listeners:\n  smtp: {{listen: '127.0.0.1:{free_port()}'}}\n"
         f"  http: {{listen: '127.0.0.1:{free_port()}'}}\n"

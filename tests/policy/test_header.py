@@ -46,7 +46,7 @@ def added(policy: HeaderPolicy, verdict: Verdict, probability: float = 0.3) -> d
 def test_by_default_spam_is_flagged_as_spamassassin_does() -> None:
     assert added(DEFAULT, Verdict.SPAM, 0.99) == {
         "X-Spam-Flag": "YES",
-        "X-Spam-Status": "Yes, score=4.6 required=2.9",
+        "X-Spam-Status": "Yes, score=4.6 required=4.6",
         "X-Spam-Level": "****",
         "X-Nbstream": f'spam; probability=0.990000; reason="{OWN_VALUE}',
     }
@@ -64,7 +64,7 @@ def test_what_is_not_spam_has_no_flag(verdict: Verdict) -> None:
 def test_a_site_has_its_own_fields_by_verdict() -> None:
     assert added(SITE, Verdict.REJECT, 0.99) == {
         "X-Spam": "Yes",
-        "X-All": "reject Yes 0.990000 4.6 2.9 **** abc because default",
+        "X-All": "reject Yes 0.990000 4.6 4.6 **** abc because default",
         "X-Site": f'reject; probability=0.990000; reason="{OWN_VALUE}',
     }
     assert added(SITE, Verdict.HAM)["X-Spam"] == "No"

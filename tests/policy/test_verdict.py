@@ -14,7 +14,7 @@ LEARNING = ModelState({"ham": 25, "spam": 3}, {"ham": 10, "spam": 10})
 
 @pytest.mark.parametrize(
     ("probability", "verdict"),
-    [(0.0, "ham"), (0.4999, "ham"), (0.5, "unsure"), (0.9499, "unsure"), (0.95, "spam"), (0.999, "spam")],
+    [(0.0, "ham"), (0.4999, "ham"), (0.5, "unsure"), (0.9899, "unsure"), (0.99, "spam"), (0.999, "spam")],
 )
 def test_a_verdict_holds_from_its_threshold_on(probability: float, verdict: str) -> None:
     assert decide_verdict(probability, Thresholds(), READY)[0] == verdict

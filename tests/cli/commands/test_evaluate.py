@@ -399,6 +399,6 @@ def test_where_every_label_is_given_there_is_nothing_left_to_autolearn(
     evaluate: Evaluate, index: str, config: str
 ) -> None:
     without = evaluate.json(index)
-    Path(config).write_text(Path(config).read_text() + "autolearn: {ham: 0.2, spam: 0.96}\n")
+    Path(config).write_text(Path(config).read_text() + "autolearn: {ham: 0.2, spam: 0.99}\n")
 
     assert steady(evaluate.json(index)) == steady(without)

@@ -65,7 +65,7 @@ def test_counts_are_those_of_the_stored_first_scores(labelled: Taught) -> None:
         threshold = choice["spam_from"]
         assert choice["ham_called_spam"] == sum(p >= threshold for p in scores["ham"])
         assert choice["spam_missed"] == sum(p < threshold for p in scores["spam"])
-    assert result["present"]["spam_from"] == 0.95
+    assert result["present"]["spam_from"] == 0.99
     assert 0 < result["present"]["spam_missed"] < result["spam"]
     assert result["budgets"][3]["promise"] == f"needs {2995 - result['ham']:,} more ham to promise 0.1 %"
 
@@ -93,7 +93,7 @@ def test_table_and_answers(labelled: Taught) -> None:
         f"model test, the last {COUNT} messages labelled: {result['ham']} ham, {result['spam']} spam"
     )
     assert lines[2].split()[:2] == ["from", "P"]
-    assert any(line.startswith("present ") and " 0.95 " in line for line in lines)
+    assert any(line.startswith("present ") and " 0.99 " in line for line in lines)
     assert [choice["answer"] for choice in result["budgets"]] == [
         line for line in lines if line.startswith("max_false_positive_rate: ")
     ]
@@ -117,7 +117,7 @@ def test_another_file_is_compared_on_the_same_mail(labelled: Taught) -> None:
     result, scores = only(labelled, "--with", str(path)), first_probabilities(labelled)
     out, _ = labelled("tune", "--with", str(path))
 
-    caught = sum(0.6 <= p < 0.95 for p in scores["spam"])
+    caught = sum(0.6 <= p < 0.99 for p in scores["spam"])
     assert caught > 0
     assert result["with"]["name"] == "with strict.yaml"
     moved = {(move["label"], move["was"], move["would"]): move["messages"] for move in result["with"]["moves"]}

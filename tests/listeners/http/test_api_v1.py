@@ -121,7 +121,7 @@ async def test_the_state_of_the_model_is_returned(http: RunningHttpListener) -> 
     assert (state["name"], state["state"]) == ("default", "learning 1/2")
     assert (state["learned"], state["needed"]) == ({"ham": 0, "spam": 1}, {"ham": 1, "spam": 1})
     assert state["tokens"] > 5
-    assert (state["thresholds"]["spam"], state["lag_seconds"]) == (0.95, 0)
+    assert (state["thresholds"]["spam"], state["lag_seconds"]) == (0.99, 0)
 
 
 async def test_a_text_is_no_mail(http: RunningHttpListener) -> None:
