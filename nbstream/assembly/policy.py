@@ -62,7 +62,7 @@ def make_filter_policy(settings: Settings) -> FilterPolicy:
 
 def make_header_policy(settings: Settings) -> HeaderPolicy:
     """Return what is done to the header of checked mail."""
-    return HeaderPolicy(settings.model.name, settings.headers, bool(settings.model.kinds))
+    return HeaderPolicy(settings.model.name, settings.headers)
 
 
 def make_message_reader(settings: Settings) -> MessageReader:

@@ -38,13 +38,12 @@ class FilterMarks:
     """The names of the fields that this filter writes, and its tag in the Subject.
 
     ``own_field`` says everything and carries the id; further names begin with it. ``verdict_fields`` are the other
-    ones. ``subject_tag`` is empty where there is none. ``writes_kind``: the kind has a field too.
+    ones. ``subject_tag`` is empty where there is none.
     """
 
     own_field: str = OWN_FIELD
     verdict_fields: tuple[str, ...] = SPAMASSASSIN_FIELDS
     subject_tag: str = ""
-    writes_kind: bool = False
 
     @property
     def clues_field(self) -> str:
@@ -69,8 +68,8 @@ class FilterMarks:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of all fields: every copy that arrives from outside is removed."""
-        own = (self.own_field, self.clues_field, self.guard_field, self.recipient_field, QUARANTINE_FIELD)
-        return (*self.verdict_fields, *own, *((self.kind_field,) if self.writes_kind else ()))
+        own = (self.own_field, self.clues_field, self.kind_field, self.guard_field, self.recipient_field)
+        return (*self.verdict_fields, *own, QUARANTINE_FIELD)
 
 
 # The verdict in numbers and words for programs: scores that they compare, and the value of our own field.
@@ -216,13 +215,12 @@ class CheckedMail(Protocol):
 class HeaderPolicy:
     """Which fields are written, and which are removed: the section ``headers``, for one model.
 
-    ``writes_kind``: the model has kinds. Where the section observes, this is a trial: nothing but our own field
-    is written, nothing else is changed, and no action is taken.
+    Where the section observes, this is a trial: nothing but our own field is written, nothing else is changed, and
+    no action is taken.
     """
 
     model_name: str
     headers: HeadersSettings = field(default_factory=HeadersSettings)
-    writes_kind: bool = False
 
     @property
     def observes(self) -> bool:
@@ -233,9 +231,7 @@ class HeaderPolicy:
     def marks(self) -> FilterMarks:
         """What this filter writes into mail, and therefore removes from all that comes in."""
         names = [] if self.observes else [field.name for field in self.headers.fields]
-        return FilterMarks(
-            self.headers.own_field, tuple(dict.fromkeys(names)), self.headers.subject_tag or "", self.writes_kind
-        )
+        return FilterMarks(self.headers.own_field, tuple(dict.fromkeys(names)), self.headers.subject_tag or "")
 
     @property
     def removed_from_incoming(self) -> tuple[str, ...]:
