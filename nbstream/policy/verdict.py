@@ -57,8 +57,11 @@ class ModelState:
         if not self.is_learning:
             return "ready"
         learned = sum(min(self.learned.get(label, 0), count) for label, count in self.needed.items())
-        kept = f", {self.kept} of them kept mail" if self.kept else ""
-        return f"learning {learned}/{sum(self.needed.values())}{kept}"
+        text = f"learning {learned}/{sum(self.needed.values())}"
+        if not self.kept:
+            return text
+        missing_without = self.needed.get("ham", 0) - (self.learned["ham"] - self.kept)
+        return f"{text}, {min(self.kept, missing_without)} of them kept mail"
 
 
 @dataclass(frozen=True, slots=True)

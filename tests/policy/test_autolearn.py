@@ -81,7 +81,8 @@ NEEDED = {"ham": 20, "spam": 20}
         ((5, 14), (10, 0), "learning 29/40, 10 of them kept mail"),
         ((0, 20), (19, 0), "learning 39/40, 19 of them kept mail"),
         ((0, 20), (20, 0), "ready"),
-        ((0, 19), (300, 300), "learning 39/40, 300 of them kept mail"),
+        ((0, 19), (300, 300), "learning 39/40, 20 of them kept mail"),
+        ((15, 19), (300, 300), "learning 39/40, 5 of them kept mail"),
         ((20, 19), (300, 300), "learning 39/40"),
     ],
 )
