@@ -352,10 +352,13 @@ class Settings(Section):
     def kept_seconds(self) -> float | None:
         """After how many seconds a message that nobody moved is kept mail; None where none is.
 
-        Mail that waits in the quarantine, or went to another address, was not left where it is by people.
+        Mail that waits in the quarantine, or went to another address, was not left where it is by people: none is
+        kept where unsure mail of any recipient does.
         """
         autolearn, hours = self.autolearn, self.memory.hours
-        if not autolearn or autolearn.kept_hours == 0 or self.actions.unsure.kind is not ActionKind.PASS:
+        all_actions = (self.actions, *(rule.actions for rule in self.recipients))
+        is_left = all(actions.unsure.kind is ActionKind.PASS for actions in all_actions)
+        if not autolearn or autolearn.kept_hours == 0 or not is_left:
             return None
         return 3600.0 * (autolearn.kept_hours or 2 * hours / 3)
 

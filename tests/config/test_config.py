@@ -115,6 +115,8 @@ ACCEPTED: list[tuple[str, str, object]] = [
     ("autolearn: {kept_hours: 71}", "kept_seconds", 71 * 3600),
     ("autolearn: {kept_hours: 0}", "kept_seconds", None),
     ("autolearn: {}\nactions: {unsure: quarantine}", "kept_seconds", None),
+    ("autolearn: {}\nrecipients: [{match: 'a@*', actions: {unsure: quarantine}}]", "kept_seconds", None),
+    ("autolearn: {}\nrecipients: [{match: 'a@*', actions: {spam: quarantine}}]", "kept_seconds", 48 * 3600),
     ("listeners: {smtp: null}", "listeners.http.listen", TcpAddress("127.0.0.1", 11334)),
     ("listeners: {smtp: {listen: '[::1]:25'}}", "listeners.smtp.listen", TcpAddress("::1", 25)),
     ("limits: {look_bytes: 5}", "limits.max_message_bytes", 52428800),
