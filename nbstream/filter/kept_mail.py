@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.lesson_weight import grown_lesson_weight
 from nbstream.bayes.multinomial import HAM
-from nbstream.errors import NbstreamError
+from nbstream.errors import NbstreamError, StoreIncompatible
 from nbstream.filter.sources import KEPT_MAIL_SOURCE
 from nbstream.policy.autolearn import WEIGHT_SHARE, counts_kept_mail, is_kept_ham
 from nbstream.policy.verdict import Verdict
@@ -46,7 +46,7 @@ class KeptMailLearner:
     """Learns kept mail as ham in the autolearn layer of ``parts``, which have one.
 
     ``report_outcome`` is called for each message with its label and its outcome: ``kept`` (it is learned),
-    ``already``, ``human`` or ``unsure`` (the present counts do not call it ham).
+    ``already``, ``human``, ``unsure`` (the present counts do not call it ham) or ``failed``.
     """
 
     def __init__(
@@ -71,7 +71,11 @@ class KeptMailLearner:
         """Learn a message that was kept, and return whether it was. Raises ``StoreUnavailable``."""
         if Verdict(message.verdict).is_spam or not await self.is_needed():
             return False
-        outcome = await self._learn(message)
+        try:
+            outcome = await self._learn(message)
+        except StoreIncompatible as error:  # of this message alone: another program wrote its ledger entry
+            _log.warning("message %s is not learned as kept mail: %s", message.key, error)
+            outcome = "failed"
         self._report_outcome(_HAM, outcome)
         return outcome == "kept"
 

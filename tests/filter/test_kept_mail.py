@@ -157,6 +157,17 @@ async def test_a_walk_learns_what_is_old_enough_and_goes_on_where_it_was(client:
     assert set(await live_entries(kept.site.model)) == {Message.parse(raws[i]).key for i in (0, 2, 3)}
 
 
+async def test_a_walk_goes_on_behind_a_message_whose_ledger_entry_cannot_be_read(client: Redis) -> None:
+    kept = await SpamOnlySite.open(client)
+    raws = letters_of("ham", 2)
+    memory = Memory({float(at): await kept.checked(raw) for at, raw in enumerate(raws, start=1)})
+    await client.hset(kept.site.people.keys.ledger(Message.parse(raws[0]).key), "label", "of another program")
+
+    assert await KeptMailWalk(kept.learner, memory.oldest_between, 0.0, lambda: 3.0).step() == 1
+
+    assert set(await live_entries(kept.site.model)) == {Message.parse(raws[1]).key}
+
+
 async def test_a_walk_is_bounded_and_two_walks_learn_each_message_once(client: Redis) -> None:
     kept = await SpamOnlySite.open(client)
     memory = Memory({float(at): await kept.checked(raw) for at, raw in enumerate(letters_of("ham", 130), start=1)})
