@@ -8,13 +8,9 @@ the type; its description is Markdown.
 
 from __future__ import annotations
 
-from typing import (
-    Annotated,
-    Any,
-    NotRequired,  # not that of typing: pydantic refuses it before Python 3.12
-)
+from typing import Annotated, Any, NotRequired
 
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict  # not that of typing: pydantic refuses it before Python 3.12
 
 from nbstream.filter.results import LessonOutcome
 from nbstream.policy.verdict import Verdict
