@@ -730,8 +730,8 @@ class AskSettings(Section):
 
     share: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.02
     """The share of all checked messages that are drawn by chance for ``nbstream ask`` and its view on the page.
-    With 500 messages a day 0.02 are ten questions a day. Daemons that share a model need the same share. What
-    was drawn before a change stays in the sample.
+    With 500 messages a day 0.02 are ten questions a day. Daemons that share a model need the same share.
+    Answers that were given before a change stay in the sample.
     """
 
 

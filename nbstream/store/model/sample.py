@@ -43,7 +43,7 @@ async def write_sample(client: Redis, keys: ModelKeys, sample: FairSample) -> No
 async def write_share(client: Redis, keys: ModelKeys, share: float, now: float) -> FairSample:
     """Draw this share of all messages from ``now`` on (seconds since the epoch), and return the sample.
 
-    What was drawn before stays in the sample. Nothing is written where the share holds already.
+    What was answered before stays in the sample. Nothing is written where the share holds already.
     """
     for _ in range(_TRIES):
         with store_errors():
