@@ -175,9 +175,10 @@ class KindClassifier:
     ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
         """Return the messages, the weight of all tokens, and the count of each token, of each kind."""
         sums = ham[size:].reshape(len(self.kinds) - 1, 2 + size)
-        messages = np.concatenate([[0.0], sums[:, 0] / unit])
-        messages[0] = totals.messages[HAM] - messages.sum()
         weights = np.concatenate([[totals.token_weights[HAM] - sums[:, 1].sum()], sums[:, 1]])
+        messages = np.concatenate([[0.0], sums[:, 0] / unit])
+        if weights[0] > 0:  # with a half-life the messages of kinds fade, and those of all ham do not
+            messages[0] = totals.messages[HAM] - messages.sum()
         counts = np.concatenate([[ham[:size] - sums[:, 2:].sum(axis=0)], sums[:, 2:]])
         return messages, np.maximum(weights, 0), np.maximum(counts, 0)
 

@@ -97,6 +97,17 @@ def test_a_kind_with_few_messages_takes_no_part() -> None:
     assert scores.missing == {"notification": 3}
 
 
+@pytest.mark.parametrize("growth", [1.0, 1.3, 4.0])
+def test_plain_ham_that_nobody_taught_takes_no_part_also_where_weights_have_a_half_life(growth: float) -> None:
+    counts = learned(newsletter=(100, [b"issue"]), notification=(120, [b"cron"]))
+    names = CLASSIFIER.count_names([b"issue"])
+
+    scores = CLASSIFIER.score([b"issue"], counts.look_up(names), counts.totals, WEIGHT_ONE * growth)
+
+    assert set(scores.probabilities) == {"newsletter", "notification"}
+    assert scores.missing == {"ham": MIN_MESSAGES}
+
+
 def test_nothing_is_said_before_two_kinds_have_learned_enough() -> None:
     scores = score(learned(ham=(30, [b"hello"]), newsletter=(19, [b"issue"])), [b"issue"])
 
