@@ -16,7 +16,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
@@ -27,7 +27,7 @@ from nbstream.bayes.counts import CLASSES, NO_CHANGE, ChangePosition, ClassCount
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.bayes.kinds import MESSAGES_PATTERN, kind_of_name
 from nbstream.bayes.multinomial import HAM
-from nbstream.errors import StoreIncompatible, StoreUnavailable
+from nbstream.errors import StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.policy.settings import MAX_FIRST_SCORES
 from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
@@ -90,7 +90,8 @@ class Model(CommitPoint):
     since the epoch of Unix. ``first_scores`` is the number of first scores to keep of each class. ``journal``
     records the lessons that Redis acknowledges, where there is one. ``replica_wait`` says how many replicas must
     have a lesson before it is acknowledged. ``sample_share`` is the share of all messages that the fair sample
-    is to draw, and is written when the model is opened and signed; None leaves it as it is.
+    is to draw, and is written when the model is opened and signed, unless Redis refuses writes then; None leaves
+    it as it is.
     """
 
     def __init__(  # noqa: PLR0913 - most have a default, and are named where they are given
@@ -146,7 +147,8 @@ class Model(CommitPoint):
             if self._journal:
                 self._journal.identity = await read_identity(self.client, self.keys, sign=sign)
         if sign and self._sample_share is not None:
-            await write_share(self.client, self.keys, self._sample_share, self._clock())
+            with suppress(StoreRefuses):  # it can be read all the same; the share waits for the next time
+                await write_share(self.client, self.keys, self._sample_share, self._clock())
         return self
 
     async def set_sample(self, sample: FairSample) -> None:

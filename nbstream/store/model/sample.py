@@ -8,10 +8,9 @@ it.
 from __future__ import annotations
 
 import secrets
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from redis.exceptions import WatchError
+from redis.exceptions import ResponseError, WatchError
 
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.policy.fair_sample import FairSample
@@ -57,9 +56,14 @@ async def write_share(client: Redis, keys: ModelKeys, share: float, now: float) 
                     return stored
                 pipe.multi()  # type: ignore[no-untyped-call]  # redis-py has no type here
                 pipe.hset(keys.schema, _FIELD, sample.pack())
-                with suppress(WatchError):
+                try:
                     await pipe.execute()
-                    return sample
+                except WatchError:
+                    continue
+                except ResponseError as error:  # redis-py writes the whole command into it, and the key is secret
+                    error.args = tuple(str(arg).replace(sample.key, "...") for arg in error.args)
+                    raise
+                return sample
     raise StoreUnavailable("the model was changed at this moment: try again")
 
 

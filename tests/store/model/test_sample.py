@@ -7,14 +7,16 @@ import asyncio
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.errors import StoreIncompatible
+from nbstream.errors import StoreIncompatible, StoreRefuses
 from nbstream.policy.fair_sample import NO_SAMPLE
 from nbstream.policy.first_scores import FirstScore
+from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.store.model.sample import read_sample, write_share
+from tests.conftest import RedisServer
 from tests.store.mirror.mirrors import running
 from tests.store.notes import NOTE
 
@@ -55,6 +57,22 @@ async def test_only_who_is_told_a_share_writes_it(client: Redis) -> None:
     await model_with(client, 0.5).open(sign=False)
 
     assert (await read_sample(client, KEYS)).share == 0.25
+
+
+async def test_a_model_that_is_signed_opens_where_redis_refuses_writes_and_keeps_its_share(
+    own_redis: RedisServer,
+) -> None:
+    async with open_client(ConnectionOptions(own_redis.url)) as client:
+        await model_with(client, 0.25).open()
+        await client.config_set("maxmemory", "1")
+
+        await model_with(client, 0.5).open()
+
+        sample = await read_sample(client, KEYS)
+        assert sample.share == 0.25
+        with pytest.raises(StoreRefuses) as raised:
+            await write_share(client, KEYS, 0.5, 5.0)
+        assert sample.key not in f"{raised.value} {raised.value.__cause__!r}"  # it is a secret, and this is logged
 
 
 async def test_a_mirror_and_a_command_know_which_first_scores_were_drawn(client: Redis) -> None:
