@@ -410,12 +410,15 @@ def read_model_name(value: object) -> str:
 
 _REQUIRED_CLASSES = tuple(sorted(MinLearnedSettings.model_fields))
 _CLASS_NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
+_TAKEN_NAME = re.compile(r"unlearn|release|none|insist-.*")
 MAX_CLASSES = 8
 
 
 def read_class_name(value: object) -> str:
     """Read a name of 1 to 31 lower-case letters, digits and ``-``, which begins with a letter."""
     if isinstance(value, str) and _CLASS_NAME.fullmatch(value):
+        if _TAKEN_NAME.fullmatch(value):
+            raise ValueError("must be another name: forms and metrics say something else by this one")
         return value
     raise ValueError("must be a name of 1 to 31 lower-case letters, digits and -, which begins with a letter")
 

@@ -324,6 +324,10 @@ REFUSED = [
     ("model: {classes: [ham, spam, a, b, c, d, e, f, g]}", "model.classes", "must be at most 8 different names"),
     ("model: {classes: [ham, spam, News]}", "model.classes[2]", "must be a name of 1 to 31 lower-case letters"),
     ("model: {classes: [ham, spam, 1]}", "model.classes[2]", "must be a name of 1 to 31 lower-case letters"),
+    *(
+        (f"model: {{classes: [ham, {name}, spam]}}", "model.classes[1]", "must be another name")
+        for name in ("unlearn", "release", "none", "insist-ham")
+    ),
     (
         "model: {classes: [ham, a, spam], max_tokens: 20000}",
         "model.max_tokens",
