@@ -34,7 +34,7 @@ from tests.benchmarks.plan import (
     WARM_UP,
     Group,
 )
-from tests.benchmarks.runs import Measures, Outcome, Run
+from tests.benchmarks.runs import OFF, Measures, Outcome, Run
 
 MIN_P_VALUE = 0.05
 MISSED_TIMES, MISSED_PLUS = 1.5, 1.0  # percentage points
@@ -43,6 +43,7 @@ NAMES = {
     "one_minus_auc": "(1-AUC)%", "fn_at_fp_0_1": "FN@0.1%FP", "fn_at_fp_0_5": "FN@0.5%FP",
     "hm": "hm%", "sm": "sm%", "lam": "lam%", "calibration_error": "ECE",
 }  # fmt: skip
+LEARNS = "learns without people"
 DISBELIEVED, DISBELIEVED_TWICE = "contradictions not believed %", "not believed when said twice %"
 TARGET_NAMES = {**NAMES, "disbelieved": DISBELIEVED, "disbelieved_twice": DISBELIEVED_TWICE}
 
@@ -99,9 +100,10 @@ INBOX_PEERS_TEXT = """\
 Other filters over the same messages with the same draws: figures of `make peers CORPORA=DIR`. SpamAssassin and
 rspamd have the rules that they come with, but nothing that asks the network. Their Bayes begins with 50 messages
 of each class instead of 200, which the taught messages do not have. Junk is what bogofilter calls Spam, what
-reaches SpamAssassin's required score, and what rspamd adds a header to or refuses. Learning without people is
-`autolearn: {}` of nbstream, `-u` of bogofilter, `bayes_auto_learn` of SpamAssassin, and the sample of `autolearn`
-in rspamd's configuration. SpamAssassin is slow, and has fewer seeds.
+reaches SpamAssassin's required score, and what rspamd adds a header to or refuses. Learning without people is the
+default of nbstream (else `autolearn: null`), `-u` of bogofilter, `bayes_auto_learn` of SpamAssassin, and the
+sample of `autolearn` in rspamd's configuration. SpamAssassin is slow, and has fewer seeds. The others have the
+published labels.
 """
 
 CONTRADICTIONS_TEXT = """\
@@ -120,8 +122,10 @@ is to be called wrong, which means on the other side of `verdict.unsure` than it
 AUTOLEARN_TEXT = """\
 ## Learning without people
 
-`--regime errors`: people correct wrong verdicts, and label nothing else; with `autolearn: {}` messages of
-which a check is sure are learned as well. Labels are those of people.
+`--regime errors`: people correct wrong verdicts, and label nothing else. `first:N`: the first N messages are
+labelled, and none after. `spam-only`: three in ten of the spam in the inbox are moved, 50 messages later, and ham
+never; what lay unmoved for 200 messages counts as kept. Without automatic learning (`autolearn: null`), and with
+it, the default. Labels are those of people. First verdict: the message before which enough was learned for one.
 """
 
 BUDGETS_TEXT = """\
@@ -174,12 +178,12 @@ def page(
         (COST_TEXT, f"{run} | learned | tokens | ms", _cost_rows(outcomes)),
         (
             INBOX_TEXT,
-            f"stream | taught | `autolearn` | hm% | sm% | (1-AUC)% | FN@0.1%FP | corrections | {DISBELIEVED}",
+            f"stream | taught | {LEARNS} | hm% | sm% | (1-AUC)% | FN@0.1%FP | corrections | {DISBELIEVED}",
             _inbox_rows(outcomes),
         ),
         (
             INBOX_PEERS_TEXT,
-            "filter | learns without people | stream | seeds | hm% | sm% | corrections",
+            f"filter | {LEARNS} | stream | seeds | hm% | sm% | corrections",
             [*_own_inbox_rows(outcomes), *_peer_inbox_rows(peer_runs)],
         ),
         (
@@ -194,7 +198,7 @@ def page(
         ),
         (
             AUTOLEARN_TEXT,
-            f"stream | `autolearn` | from message | {measures} | labels",
+            f"{run} | {LEARNS} | from message | {measures} | labels | first verdict",
             _autolearn_rows(outcomes),
         ),
         (
@@ -271,7 +275,7 @@ def _inbox_rows(outcomes: Mapping[Run, Outcome]) -> Rows:
         yield (
             run.stream,
             f"{run.taught:,}",
-            f"`{run.autolearn}`",
+            _yes_or_no(yes=run.autolearn != OFF),
             *(
                 _mean_and_range([_measured(outcome, name, run.taught + 1) for outcome in of_group], _digits(name))
                 for name in ("hm", "sm", "one_minus_auc", "fn_at_fp_0_1")
@@ -287,7 +291,7 @@ def _own_inbox_rows(outcomes: Mapping[Run, Outcome]) -> Rows:
             run, of_group = group[0], [outcomes[run] for run in group]
             yield (
                 f"**nbstream {__version__}**",
-                _yes_or_no(yes=run.autolearn != "null"),
+                _yes_or_no(yes=run.autolearn != OFF),
                 run.stream,
                 str(len(group)),
                 *(
@@ -338,9 +342,23 @@ def _near_copies_rows(near_copies: Mapping[str, NearCopies]) -> Rows:
 
 def _autolearn_rows(outcomes: Mapping[Run, Outcome]) -> Rows:
     for run in (run for pair in AUTOLEARN_RUNS for run in pair if run in outcomes):
-        for first in (1, WARM_UP + 1):
-            figures = _figures([outcomes[run].measures(first)])
-            yield run.stream, f"`{run.autolearn}`", f"{first:,}", *figures, f"{outcomes[run].learned:,}"
+        outcome, learns = outcomes[run], _yes_or_no(yes=run.autolearn != OFF)
+        for first in _first_messages_without_people(run):
+            figures = _figures([outcome.measures(first)])
+            yield (
+                *(_title((run,)), learns, f"{first:,}", *figures),
+                *(f"{outcome.learned:,}", _number(outcome.first_verdict, 0)),
+            )
+
+
+def _first_messages_without_people(run: Run) -> tuple[int, ...]:
+    """From which messages on a run is measured where people label little."""
+    match run.regime.split(":"):
+        case "first", taught:
+            return (int(taught) + 1,)
+        case ("spam-only",):
+            return 201, WARM_UP + 1, 5001
+    return 1, WARM_UP + 1
 
 
 def _budget_rows(outcomes: Mapping[Run, Outcome]) -> Rows:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from tests.benchmarks.runs import Run
+from tests.benchmarks.runs import DEFAULTS, OFF, Run
 
 Group: TypeAlias = tuple[Run, ...]
 """Runs that differ in their seed alone; mostly there is one."""
@@ -55,7 +55,7 @@ INBOX_GROUPS = with_both_labels(
     *(
         tuple(replace(run, autolearn=autolearn) for run in group)
         for group in INBOX.values()
-        for autolearn in ("null", "{}")
+        for autolearn in (OFF, DEFAULTS)
     )
 )
 
@@ -79,16 +79,19 @@ def _targets(runs: Group, first: int = 1, verdicts_first: int = WARM_UP + 1, **a
 
 
 def _inbox_targets(stream: str, **at_most: float) -> list[Target]:
-    first = TAUGHT[stream] + 1
-    return _targets(INBOX[stream], first, first, **at_most)
+    """They are for the corrected labels of the stream, where it has any."""
+    first, corrected = TAUGHT[stream] + 1, CORRECTED.get(stream, stream)
+    return _targets(tuple(replace(run, stream=corrected) for run in INBOX[stream]), first, first, **at_most)
 
+
+_TREC, _TREC_B = Run(CORRECTED[TREC]), Run(CORRECTED[TREC_B])
 
 TARGETS = [
-    *_targets((Run(TREC),), one_minus_auc=0.0015, fn_at_fp_0_1=0.27, hm=0.15, sm=0.5, calibration_error=0.01),
-    *_targets((Run(TREC_B),), one_minus_auc=0.0062, fn_at_fp_0_1=0.9, hm=0.1),
-    *_targets((Run(BOTH),), one_minus_auc=0.0045, fn_at_fp_0_1=0.3),
-    *_targets((Run(IN_TIME),), one_minus_auc=0.06, fn_at_fp_0_1=12, hm=0.5, sm=2.5, calibration_error=0.02),
-    *_targets((Run(SHUFFLED),), one_minus_auc=0.039, fn_at_fp_0_1=5, hm=0.5, sm=2.5, calibration_error=0.02),
+    *_targets((_TREC,), one_minus_auc=0.0015, fn_at_fp_0_1=0.19, hm=0.10, sm=0.15, calibration_error=0.01),
+    *_targets((_TREC_B,), one_minus_auc=0.003, fn_at_fp_0_1=0.4, hm=0.08, sm=0.25),
+    *_targets((Run(CORRECTED[BOTH]),), one_minus_auc=0.0045, fn_at_fp_0_1=0.3),
+    *_targets((Run(IN_TIME),), one_minus_auc=0.0529, fn_at_fp_0_1=11.4, hm=0.12, sm=3.5, calibration_error=0.02),
+    *_targets((Run(SHUFFLED),), one_minus_auc=0.0309, fn_at_fp_0_1=2.5, hm=0.08, sm=2.2, calibration_error=0.02),
     *_targets((UNSURE,), one_minus_auc=0.012, fn_at_fp_0_1=0.5, hm=0.3, sm=1.0),
     *_targets((UNSURE_B,), one_minus_auc=0.012, fn_at_fp_0_1=0.5),
     *_targets((DELAYED,), 2 * DELAY + 1, one_minus_auc=0.0138, fn_at_fp_0_1=6.9),
@@ -96,10 +99,10 @@ TARGETS = [
     *_targets((FIRST_HALF_B,), HALF + 1, one_minus_auc=0.015, fn_at_fp_0_1=3),
     *_targets(NOISY, one_minus_auc=0.006, fn_at_fp_0_1=1.0),
     *_targets(NOISY_B, one_minus_auc=0.02),
-    *_inbox_targets(TREC, hm=0.15, sm=1.0),
+    *_inbox_targets(TREC, hm=0.20, sm=0.8),
     *_inbox_targets(TREC_B, hm=0.15, sm=1.0),
-    *_inbox_targets(IN_TIME, hm=0.3, sm=4.0),
-    *_inbox_targets(SHUFFLED, hm=0.3, sm=4.0),
+    *_inbox_targets(IN_TIME, hm=0.6, sm=6),
+    *_inbox_targets(SHUFFLED, hm=0.25, sm=4.5),
     *(
         target
         for stream in (*STREAMS, BOTH)
@@ -115,8 +118,13 @@ DEFAULT_GROUPS = with_both_labels(
 )  # fmt: skip
 DEFAULT_RUNS = tuple(run for group in DEFAULT_GROUPS for run in group)
 
-# Without and with ``autolearn``; where every label is given it has nothing to learn.
-AUTOLEARN_RUNS = tuple((Run(stream, "errors"), Run(stream, "errors", autolearn="{}")) for stream in MAIL)
+# Without and with learning without people; where every label is given it has nothing to learn.
+AUTOLEARN_RUNS = tuple(
+    tuple(replace(run, autolearn=autolearn) for autolearn in (OFF, DEFAULTS))
+    for stream in STREAMS
+    for regime in ("errors", f"first:{TAUGHT[stream]}", "spam-only")
+    for (run,) in with_both_labels((Run(stream, regime),))
+)
 
 # The budgets of false positives. Where errors are corrected, nothing is one until something is called spam.
 BUDGETS = (0.001, 0.005, 0.01)

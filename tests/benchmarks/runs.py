@@ -24,6 +24,7 @@ from nbstream.evaluation.run import EvaluationRow
 from nbstream.policy.verdict import Verdict
 
 DEFAULTS = "{}"
+OFF = "null"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Run:
     seed: int = 0
     model: str = DEFAULTS
     limit: int | None = None
-    autolearn: str = "null"
+    autolearn: str = DEFAULTS
     verdict: str = DEFAULTS
     taught: int = 0
     ask: float = 0.0
@@ -58,7 +59,7 @@ class Run:
     @property
     def is_drawn(self) -> bool:
         """Whether the seed has an effect."""
-        return bool(self.label_noise) or bool(self.ask) or self.regime.startswith("inbox")
+        return bool(self.label_noise) or bool(self.ask) or self.regime.startswith(("inbox", "spam-only"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,8 @@ class Outcome:
     """The percentage of the contradictions; see the report of ``nbstream evaluate``."""
     believed_twice: float | None = None
     """The percentage of the contradictions if they are said twice."""
+    first_verdict: int | None = None
+    """The first message before which enough was learned for a verdict."""
 
     @property
     def disbelieved(self) -> float | None:
@@ -127,7 +130,7 @@ def make_all(runs: Sequence[Run], streams: Mapping[str, Path]) -> dict[Run, Outc
         for run, outcome in zip(runs, pool.map(lambda run: make(run, streams[run.stream]), runs), strict=True):
             outcomes[run] = outcome
             sections = (part for part in (run.model, run.verdict) if part != DEFAULTS)
-            words = [run.stream, *run.options, *sections, *(["autolearn"] if run.autolearn != "null" else [])]
+            words = [run.stream, *run.options, *sections, *(["no autolearn"] if run.autolearn == OFF else [])]
             passed = f"{len(outcomes)} of {len(runs)}, {time.monotonic() - started:.0f} s"
             print(f"{passed}: {' '.join(words)}", file=sys.stderr)
     return outcomes
@@ -154,6 +157,7 @@ def make(run: Run, index: Path) -> Outcome:
             report["contradictions"],
             report["believed_percent"],
             report["believed_twice_percent"],
+            report["first_verdict"],
         )
 
 
