@@ -61,11 +61,17 @@ READ = ok("postfix.authentication", "Results of SPF, DKIM and DMARC are read, an
 FORGED_FIELDS = (
     "Authentication-Results: {name}; dkim=pass header.d=bank.example",
     "authentication-results:{name} 1; spf=pass smtp.mailfrom=bank.example",
-    'AUTHENTICATION-RESULTS \t: "{name}"; dmarc=pass header.from=bank.example',
+    'AUTHENTICATION-RESULTS \t: "{escaped}"; dmarc=pass header.from=bank.example',
     "Authentication-Results:\n\t(a (b) c){name}(d); arc=pass",
 )
-"""What senders forge, each as Postfix compares it with its tables: a field with all its lines."""
+"""What senders forge, each as Postfix compares it with its tables: a field with all its lines.
 
+``escaped`` is the name with a backslash before each character, which changes nothing in a quoted string (RFC 5322,
+section 3.2.4), and in capital letters.
+"""
+
+_NOTHING = re.compile("exit code 1$|postmap: warning:")  # how postmap ends that finds nothing
+_UNREADABLE = "unreadable"  # a table that we cannot read may let a field through before the next one sees it
 _REMOVING = re.compile(r"(?:IGNORE|STRIP|REJECT|DISCARD)\b", re.IGNORECASE)
 
 
@@ -137,19 +143,24 @@ def _header_checks(flow: MailFlow, service: PostfixService) -> str:
 
 async def _removes_forged(site: Site, tables: str, names: Iterable[str]) -> bool:
     """Return whether the tables, a value of header_checks, remove forged fields with each of the names."""
-    for field in (field.format(name=name) for name in names for field in FORGED_FIELDS):
+    for field in (forged_field(field, name) for name in names for field in FORGED_FIELDS):
         answers = [await _answer(site, field, table) for table in split_words(tables)]
         if not _REMOVING.match(next(filter(None, answers), "")):
             return False
     return True
 
 
+def forged_field(form: str, name: str) -> str:
+    """Return one of ``FORGED_FIELDS`` with the name of a server."""
+    return form.format(name=name, escaped="".join(f"\\{character}" for character in name.upper()))
+
+
 async def _answer(site: Site, field: str, table: str) -> str:
-    """Return what a table says of a field; empty where it says nothing, or cannot be read."""
+    """Return what a table says of a field: nothing, an action, or ``_UNREADABLE``."""
     try:
         return await run_program([*postfix_command(site, "postmap"), "-q", field, table])
-    except OSError:
-        return ""
+    except OSError as error:
+        return "" if _NOTHING.match(str(error)) else _UNREADABLE
 
 
 def _names(host: str, files: Sequence[Path]) -> Iterator[str]:

@@ -93,6 +93,7 @@ async def test_names_that_are_trusted_stay(guarded: ExaminedPostfix) -> None:
         (r"/^Authentication-Results: mx\.example\.org;/ IGNORE",),
         (r"/^Authentication-Results:/ IGNORE",),  # white space before the colon
         (r"/^Authentication-Results *:.*mx/ WARN", REMOVING),  # the first answer counts
+        (r"/^Authentication-Results[[:space:]]*:.*mx\.example\.org/ IGNORE",),  # a name may be escaped
         (r"/^Authentication-Results/ PREPEND X-Forged: yes",),
         (r"/^X-Other:/ IGNORE",),
         ("if /^X/", REMOVING, "endif"),
@@ -125,6 +126,18 @@ async def test_what_hides_a_field_from_the_checks_or_the_checks_from_us(
 ) -> None:
     guarded.set(setting)
 
+    the(await examined(guarded), authentication.NOT_REMOVED)
+
+
+async def test_a_table_that_cannot_be_read_may_let_a_forgery_through_before_the_others_see_it(
+    guarded: ExaminedPostfix, tmp_path: Path
+) -> None:
+    removing, silent = f"regexp:{tmp_path / 'header_checks'}", tmp_path / "silent"
+    silent.write_text("/^X-Other:/ IGNORE\n/no request/\n")
+    guarded.set(f"header_checks=regexp:{silent}, {removing}")
+    the(await examined(guarded), authentication.PROPOSED)
+
+    guarded.set(f"header_checks=regexp:/nowhere, {removing}")
     the(await examined(guarded), authentication.NOT_REMOVED)
 
 
