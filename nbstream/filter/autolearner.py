@@ -147,7 +147,8 @@ class Autolearner(FilterObserver):
     async def _learn(self, check: Check, tokens: Tokens, label: str) -> str:
         counts = await self._scorer.read_counts(tokens.all.names)
         check_by_people = self._scorer.check(check.id, tokens, counts)  # without the layer
-        if self._settings.label(check_by_people.probability) != label:
+        # Kept mail makes a model ready, too: what people alone taught is too little then to be sure by.
+        if check_by_people.state.is_learning or self._settings.label(check_by_people.probability) != label:
             return "unsure"
         rows, totals = await self._layer.counts.look_up(tokens.all.names)
         by_both = self._scorer.score_by_both(tokens, counts, AutolearnedCounts(rows, totals))

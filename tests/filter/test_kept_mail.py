@@ -14,7 +14,7 @@ from nbstream.filter import KeptMailLearner, KeptMailWalk, LessonOutcome
 from nbstream.mail.message import Message
 from nbstream.policy.verdict import Verdict
 from nbstream.store.recent.checked_messages import CheckedMessage
-from tests.filter.autolearn_site import EMPTY, NEEDED, AutolearnSite, letters_of, make_site
+from tests.filter.autolearn_site import EMPTY, NEEDED, SURE, AutolearnSite, letters_of, make_site
 from tests.store.algebra import live_entries, stored, summed
 
 HAM_NEEDED = NEEDED["ham"]
@@ -123,6 +123,19 @@ async def test_kept_mail_counts_until_people_have_taught_enough_ham_and_its_effe
     assert not await kept.keep(letters_of("ham", 1, seed=3)[0])
     assert (check.state.learned["ham"], check.state.kept) == (HAM_NEEDED, 0)
     assert (await kept.site.model.totals()).messages == (HAM_NEEDED + 5, 0)
+
+
+async def test_while_kept_mail_counts_nothing_else_is_learned_without_people(client: Redis) -> None:
+    kept = await SpamOnlySite.open(client)
+    for raw in letters_of("ham", HAM_NEEDED - 1, seed=6):
+        await kept.site.filter.learn(Message.parse(raw), "ham", "test")
+    await kept.keep(*letters_of("ham", 2))
+    before = await live_entries(kept.site.model)
+
+    probabilities = await kept.site.check(*letters_of("spam", 10, seed=9), *letters_of("ham", 10, seed=9))
+
+    assert max(probabilities) > SURE.spam  # a check is sure of some of them
+    assert await live_entries(kept.site.model) == before
 
 
 class Memory:
