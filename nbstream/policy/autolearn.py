@@ -63,6 +63,7 @@ LIMIT_CLUE = b"autolearn:limit"
 """The name of the clue for what the layer says beyond its limits, and what is therefore taken back."""
 
 _SURE = math.log(0.999 / 0.001)  # P(spam) of 0.001 and below are the same here, and so are those from 0.999 on
+_ROUNDING = 1e-13  # nats: more than rounding makes of the logit of a P from 0.001 to 0.999
 _HALVINGS = 16  # exact to a 65,536th of the distance between both scores
 
 
@@ -131,7 +132,7 @@ def limit_log_odds(
         shifted = probability(log_odds)
         if stays_spam and shifted < spam_threshold:
             return False
-        return abs(_sure_logit(shifted) - _sure_logit(start)) <= MAX_SHIFT
+        return abs(_sure_logit(shifted) - _sure_logit(start)) <= MAX_SHIFT - _ROUNDING
 
     if is_allowed(by_both):
         return by_both

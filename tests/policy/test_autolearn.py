@@ -61,6 +61,19 @@ def test_the_limit_is_from_one_half_to_nineteen_twentieths() -> None:
     assert sigmoid(limit_log_odds(logit(0.95), -90.0, sigmoid)) >= 0.5
 
 
+def allows(by_people: float, by_both: float) -> bool:
+    """Whether a layer may lead from the one P(spam) to the other."""
+    return limit_log_odds(0.0, 1.0, lambda log_odds: by_both if log_odds == 1 else by_people) == 1
+
+
+def test_no_rounding_leads_from_spam_to_ham_or_from_ham_to_spam() -> None:
+    for steps in range(1, 50):
+        assert not allows(0.95, 0.5 - steps * math.ulp(0.25))
+        assert not allows(0.5 - steps * math.ulp(0.25), 0.95)
+    assert allows(0.95, 0.5 + 1e-12)
+    assert allows(0.5, 0.95 - 1e-12)
+
+
 def test_what_is_sure_by_what_people_taught_stays_on_its_side_and_may_become_surer() -> None:
     assert sigmoid(limit_log_odds(logit(0.999), -90.0, sigmoid)) > 0.98
     assert sigmoid(limit_log_odds(30.0, -90.0, sigmoid)) > 0.98
