@@ -136,11 +136,12 @@ def _render_text(subject: _Subject, style: TableStyle, *, now: bool) -> str:
 
 
 def _kind_lines(scores: KindScores) -> Iterator[str]:
-    """Yield the strongest clues for each kind."""
+    """Yield the strongest clues for each kind that has some."""
     for name, clues in scores.clues.items():
-        shown = [clue for clue in clues if clue.log_ratio > 0][:_KIND_CLUES]
+        shown = [clue for clue in clues if round(clue.log_ratio, 1) > 0][:_KIND_CLUES]
         words = (f"{printable(clue.token.decode('utf-8', 'replace'))} {clue.log_ratio:+.1f}" for clue in shown)
-        yield f"  {name}: {'  '.join(words)}"
+        if shown:
+            yield f"  {name}: {'  '.join(words)}"
 
 
 def _describe_check(record: MessageRecord) -> str:

@@ -401,3 +401,21 @@ def test_what_the_handbook_shows_is_what_is_printed(taught: Taught) -> None:
     (shown,) = [block for block in fenced(page("guides/why-a-verdict.md"), "") if block.startswith("id       ")]
     moment = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d")
     assert moment.sub("TIME", out.rstrip("\n")) == moment.sub("TIME", shown.rstrip("\n"))
+
+
+def test_a_kind_that_no_clue_speaks_for_has_no_line(taught: Taught, tmp_path: Path) -> None:
+    taught.config.write_text(
+        taught.config.read_text().replace("name: test,", "name: test, classes: [ham, news, spam],")
+    )
+    texts = {"ham": "lunch with mother and father today", "news": "offers of shoes and shirts here"}
+    for name, text in texts.items():
+        (tmp_path / name).mkdir()
+        for number in range(20):
+            raw = f"Message-ID: <{name}{number}@{name}.example>\n\n{text}\n"
+            (tmp_path / name / f"{number}.eml").write_text(raw)
+        taught("learn", name, str(tmp_path / name))
+
+    explained, _ = taught("explain", str(tmp_path / "news" / "0.eml"))
+
+    assert re.search(r"\n  news: \S+ \+", explained)
+    assert "\n  ham:" not in explained
