@@ -7,7 +7,7 @@ stand apart, since budgets count on the first alone.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from nbstream.page.requests import Answer, Page, PageRequest, PageRoute, View
@@ -29,7 +29,7 @@ class AskView(View):
     """Shows the questions.
 
     ``is_drawing`` says whether messages are drawn. ``first_scores`` returns those of now, and ``budget_rates`` the
-    rates of the budgets in force.
+    rates of the budgets in force, and ``class_names`` the classes that can be taught.
     """
 
     navigation = ("/ui/ask", "Ask")
@@ -41,12 +41,14 @@ class AskView(View):
         is_drawing: bool,
         first_scores: Callable[[], FirstScores],
         budget_rates: Callable[[], AbstractSet[float]],
+        class_names: Callable[[], Sequence[str]],
     ) -> None:
         self._rows = rows
         self._find_labels = find_labels
         self._is_drawing = is_drawing
         self._first_scores = first_scores
         self._budget_rates = budget_rates
+        self._class_names = class_names
 
     def routes(self) -> Iterable[PageRoute]:
         """Return the route of the view."""
@@ -61,6 +63,7 @@ class AskView(View):
                 "questions": await find_questions(self._rows, self._find_labels, _SHOWN),
                 "is_drawing": self._is_drawing,
                 "progress": [str(sample_progress(ham, rate, now)) for rate in rates],
+                "class_names": self._class_names(),
                 "null_sender": NULL_SENDER,
             },
         )

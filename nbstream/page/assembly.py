@@ -170,6 +170,7 @@ def make_page(parts: PageParts) -> PageServer:
             settings.ask is not None,
             lambda: parts.mirror.loaded_first_scores,
             lambda: parts.message_service.runtime.spam_filter.policy.budget_rates,
+            parts.class_names,
         ),
         ThresholdsView(
             settings.model.name,
@@ -179,7 +180,12 @@ def make_page(parts: PageParts) -> PageServer:
             parts.rules,
         ),
         TeachingView(
-            RecentChanges(model.history), parts.model_state, parts.autolearned, find_rows, parts.find_suspects
+            RecentChanges(model.history),
+            parts.model_state,
+            parts.autolearned,
+            find_rows,
+            parts.find_suspects,
+            parts.class_names,
         ),
         UndoView(model, parts.recent_messages, parts.scorer_over, find_rows),
         TokensView(lambda: parts.mirror.vocabulary_size, parts.named_counts),

@@ -288,18 +288,20 @@ class TeachingView(View):
 
     ``model_state`` returns None before the counts are loaded, and ``autolearned`` how many messages of each class
     were learned without people, None where none are. ``find_suspects`` returns those of some messages by their ids
-    whose label may be wrong, and raises ``StoreUnavailable``.
+    whose label may be wrong, and raises ``StoreUnavailable``. ``class_names`` returns the classes that can be
+    taught.
     """
 
     navigation = ("/ui/teaching", "Teaching")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - page.assembly alone makes one
         self,
         changes: RecentChanges,
         model_state: Callable[[], ModelState | None],
         autolearned: Callable[[], Mapping[str, int] | None],
         find_rows: FindRows,
         find_suspects: Callable[[Iterable[str]], Awaitable[Sequence[Suspect]]],
+        class_names: Callable[[], Sequence[str]],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._changes = changes
@@ -307,6 +309,7 @@ class TeachingView(View):
         self._autolearned = autolearned
         self._find_rows = find_rows
         self._find_suspects = find_suspects
+        self._class_names = class_names
         self._clock = clock
         self._suspects: tuple[object, Sequence[Suspect]] | None = None
         self._summary: tuple[object, TeachingSummary] | None = None
@@ -347,6 +350,7 @@ class TeachingView(View):
                 "summary": summary,
                 "suspects": suspects,
                 "suspects_described": describe_suspects(suspects, "taught as"),
+                "class_names": self._class_names(),
                 "max_listed": MAX_LISTED,
                 "chart": _draw_days(summary.days),
                 "state": self._model_state(),

@@ -210,12 +210,17 @@ class SampleProgress:
     def __str__(self) -> str:
         """Return the progress as a sentence without its full stop."""
         rate = f"{100 * self.rate:g} %"
-        text = f"{rate} of the ham needs {self.ham_needed:,} drawn ham, and {self.ham:,} are labelled"
+        text = (
+            f"{rate} of the ham needs the labels of {self.ham_needed:,} drawn ham where people label only errors, "
+            f"and has {self.ham:,}"
+        )
         if self.ham >= self.ham_needed:
             return text
         if self.days is None:
             return f"{text}, none in the last {_PACE_DAYS} days"
-        return f"{text}; at the pace of the last {_PACE_DAYS} days the rest takes {math.ceil(self.days):,}"
+        days = math.ceil(self.days)
+        unit = "day" if days == 1 else "days"
+        return f"{text}; at the pace of the last {_PACE_DAYS} days the rest takes {days:,} {unit}"
 
 
 def sample_progress(ham: FirstScoreWindow, rate: float, now: float) -> SampleProgress:

@@ -86,6 +86,7 @@ def show_changes(changes: Sequence[HistoryChange], request: PageRequest | None =
             lambda: None,
             _find_nothing,
             _suspect_all,
+            lambda: CLASSES,
             lambda: TIME,
         ),
         request or PageRequest(SESSION),

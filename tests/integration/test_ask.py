@@ -73,9 +73,10 @@ def test_what_was_drawn_is_asked_about_until_it_is_answered(daemon: DaemonProces
     wait_until(lambda: len(ids(listed())) == 10)
     questions = listed()
     assert (
-        "A budget of 30 % of the ham needs 9 drawn ham, and 0 are labelled, none in the last 30 days." in questions
+        "A budget of 30 % of the ham needs the labels of 9 drawn ham where people label only errors, and has 0, "
+        "none in the last 30 days." in questions
     )
-    assert "labelled: 0 of 10, 0 %" in questions
+    assert "labelled of those remembered: 0 of 10, 0 %" in questions
     assert [f"lunch {number}" in line for number, line in enumerate(questions.splitlines()[2:11])] == [True] * 9
 
     page = PageClient(daemon).get("/ui/ask")
@@ -88,7 +89,7 @@ def test_what_was_drawn_is_asked_about_until_it_is_answered(daemon: DaemonProces
     assert seen.count("learned as spam") == 1
     rest = listed()
     assert ids(rest) == [ids(questions)[8]]
-    assert "30 % of the ham needs 9 drawn ham, and 8 are labelled" in rest
+    assert "where people label only errors, and has 8" in rest
     assert ids(rest)[0] in PageClient(daemon).get("/ui/ask")
 
     assert "learned as ham" in on_a_terminal(daemon.config, "h\n")
@@ -96,6 +97,31 @@ def test_what_was_drawn_is_asked_about_until_it_is_answered(daemon: DaemonProces
     assert ids(nothing.stdout) == []
     assert "there is nothing to ask about now" in nothing.stderr
     assert "promised 30 %" in command("status", "-c", daemon.config).stdout
+
+
+@pytest.fixture
+def daemon_with_kinds(tmp_path: Path, own_redis: RedisServer) -> Iterator[DaemonProcess]:
+    config = write_config(
+        tmp_path,
+        redis=f"{{url: '{own_redis.url}'}}",
+        model="{classes: [ham, newsletter, notification, spam]}",
+        ask="{share: 1.0}",
+    )
+    with DaemonProcess(config) as running:
+        yield running
+
+
+def test_a_kind_is_an_answer_by_its_number(daemon_with_kinds: DaemonProcess) -> None:
+    config = daemon_with_kinds.config
+    send(daemon_with_kinds, [("bob@y.example", letter(number)) for number in range(3)])
+    wait_until(lambda: len(ids(command("ask", "--list", "-c", config).stdout)) == 3)
+
+    seen = on_a_terminal(config, "1\n2\n3\n")
+
+    assert "[s]pam, [h]am, [1] newsletter, [2] notification, Enter for the next one, [q]uit: " in seen
+    assert seen.count("learned as newsletter") == 1
+    assert seen.count("learned as notification") == 1
+    assert len(ids(command("ask", "--list", "-c", config).stdout)) == 1
 
 
 def test_who_ends_the_questions_early_is_taken_at_his_word_so_far(daemon: DaemonProcess) -> None:

@@ -22,6 +22,7 @@ from tests.page.page_listener import Browser, open_page
 from tests.store.recent.rows import KEYS, envelope, message_id
 
 HOUR = 3600
+CLASSES = ("ham", "newsletter", "spam")
 ALL = FairSample("secret").with_share(1.0, 0.0)
 
 
@@ -54,7 +55,12 @@ async def open_view(
         return {message_id(7): "ham"}
 
     view = AskView(
-        RowSearch(client, KEYS, HOUR), find_labels, sample is not NO_SAMPLE, lambda: scores, lambda: {0.01}
+        RowSearch(client, KEYS, HOUR),
+        find_labels,
+        sample is not NO_SAMPLE,
+        lambda: scores,
+        lambda: {0.01},
+        lambda: CLASSES,
     )
     async with open_page(client, view) as page, page.browser(role) as browser:
         yield browser
@@ -75,7 +81,10 @@ async def test_both_kinds_of_questions_stand_apart_and_what_has_a_label_is_left_
     drawn, nearest = page.split("<caption>")[1:]
     assert (len(ids(drawn)), len(ids(nearest))) == (2, 2)
     assert "labelled of the drawn messages that are remembered: 1 of 3, 33 %" in page.lower()
-    assert "A budget of 1 % of the ham needs 299 drawn ham, and 20 are labelled; at the pace" in page
+    assert (
+        "A budget of 1 % of the ham needs the labels of 299 drawn ham where people label only errors, and has 20"
+        in page
+    )
 
 
 @pytest.mark.parametrize(("role", "has_buttons"), [(Role.TEACH, True), (Role.READ, False)])
@@ -85,7 +94,8 @@ async def test_only_who_may_teach_has_buttons(client: Redis, role: Role, has_but
     async with open_view(client, role) as browser:
         page = (await browser.get("/ui/ask")).text
 
-    assert ('value="ham">These are ham' in page) is has_buttons
+    for name in CLASSES:
+        assert (f'value="{name}">These are {name}' in page) is has_buttons
     assert ('type="checkbox"' in page) is has_buttons
 
 

@@ -126,6 +126,7 @@ async def site(client: Redis, counts: Counts) -> AsyncIterator[Site]:
             lambda: sites[0].autolearned,
             find_rows,
             suspects,
+            lambda: ("ham", "newsletter", "spam"),
         ),
         UndoView(model, recent_messages, scorer, find_rows),
         TokensView(lambda: counts.counts.totals.vocabulary_size, counts.token_counts),
@@ -593,7 +594,9 @@ async def test_lists_are_cut_and_counted(client: Redis) -> None:
     async def find_suspects(_: object) -> Sequence[Suspect]:
         return []
 
-    view = TeachingView(KnownChanges(changes), lambda: None, lambda: None, find_rows, find_suspects, lambda: NOON)
+    view = TeachingView(
+        KnownChanges(changes), lambda: None, lambda: None, find_rows, find_suspects, lambda: (), lambda: NOON
+    )
     async with open_page(client, view) as page, page.browser(Role.READ) as browser:
         html = (await browser.get("/ui/teaching?actor=nobody")).text
 
@@ -623,6 +626,7 @@ async def test_labels_that_all_others_contradict_are_shown_to_be_changed(site: S
     (message_id,) = re.findall(r'name="id" value="(\w+)"', section)
     assert f"/ui/messages/{message_id}" in section
     assert '<form method="post" action="/ui/messages">' in section
+    assert 'value="newsletter">These are newsletter' in section
     assert HOSTILE not in section
     assert (again, site.looked_at) == (section, 2)  # once for each of two states of the model
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -282,12 +283,14 @@ def test_the_progress_of_a_sample_tells_how_long_the_answers_still_take() -> Non
     progress = sample_progress(labelled, 0.01, 15 * day)
     assert progress == SampleProgress(0.01, 99, 299, 200 * 5 / 99)
     assert str(progress) == (
-        "1 % of the ham needs 299 drawn ham, and 99 are labelled; "
-        "at the pace of the last 30 days the rest takes 11"
+        "1 % of the ham needs the labels of 299 drawn ham where people label only errors, and has 99; "
+        "at the pace of the last 30 days the rest takes 11 days"
     )
+    assert str(replace(progress, days=0.4)).endswith("takes 1 day")
     # Long ago is no pace.
     assert sample_progress(labelled, 0.01, 100 * day).days is None
     assert sample_progress(before, 0.01, 15 * day) == sample_progress(none, 0.01, 0.0)
     assert (
-        str(sample_progress(labelled, 0.5, 15 * day)) == "50 % of the ham needs 5 drawn ham, and 99 are labelled"
+        str(sample_progress(labelled, 0.5, 15 * day))
+        == "50 % of the ham needs the labels of 5 drawn ham where people label only errors, and has 99"
     )

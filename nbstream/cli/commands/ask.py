@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from nbstream.store.recent.questions import Questions
 
 _MAX_SUBJECT_LENGTH = 100
-_LABELS = {"s": "spam", "h": "ham"}
 
 
 def run(options: argparse.Namespace) -> int:
@@ -46,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     answers: dict[str, str] = {}
     for heading, rows in _sections(questions):
         print(heading)
-        if is_answered and not _read_answers(rows, answers):
+        if is_answered and not _read_answers(rows, settings.model.kinds[1:], answers):
             break
         if not is_answered:
             for row in rows:
@@ -67,8 +66,8 @@ async def _read_questions(settings: Settings, count: int) -> tuple[Questions, Se
 def _sections(questions: Questions) -> Sequence[tuple[str, Sequence[MessageRow]]]:
     """Return the questions of each kind under their heading, without the kinds that have none."""
     drawn = (
-        f"Drawn by chance, for the budgets (labelled: {questions.answered}; of those called spam: "
-        f"{questions.answered_spam}):"
+        f"Drawn by chance, for the budgets (labelled of those remembered: {questions.answered}; of those called "
+        f"spam: {questions.answered_spam}):"
     )
     nearest = "Unsure, and not drawn: their labels teach most, and no budget counts on them:"
     sections = ((drawn, questions.drawn), (nearest, questions.nearest))
@@ -86,23 +85,29 @@ def _render_row(row: MessageRow) -> str:
     return printable(text)
 
 
-def _read_answers(rows: Sequence[MessageRow], answers: dict[str, str]) -> bool:
-    """Ask for the label of each message, and add the answers by id; return False where somebody ends it."""
+def _read_answers(rows: Sequence[MessageRow], kinds: Sequence[str], answers: dict[str, str]) -> bool:
+    """Ask for the class of each message, and add the answers by id; return False where somebody ends it."""
+    numbered = {str(number): kind for number, kind in enumerate(kinds, start=1)}
+    labels = {"s": "spam", "h": "ham", **numbered}
+    offered = ["[s]pam", "[h]am", *(f"[{number}] {kind}" for number, kind in numbered.items())]
     for row in rows:
         print(_render_row(row))
-        print("  [s]pam, [h]am, Enter for the next one, [q]uit: ", end="", flush=True)
+        print(f"  {', '.join(offered)}, Enter for the next one, [q]uit: ", end="", flush=True)
         line = sys.stdin.readline()
         answer = line.strip().lower()[:1]
         if not line or answer == "q":
             return False
-        if answer in _LABELS:
-            answers[row.id] = _LABELS[answer]
+        if answer in labels:
+            answers[row.id] = labels[answer]
     return True
 
 
 def _print_notes(settings: Settings, questions: Questions) -> None:
     if not settings.remembers_rows or not settings.memory.messages:
-        print_note("nbstream: nothing is remembered to ask about; it needs memory.envelope and memory.messages")
+        print_note(
+            "nbstream: nothing is remembered to ask about; it needs memory.messages above 0, and memory.envelope "
+            "or listeners.http"
+        )
     elif not questions.drawn and not questions.nearest:
         print_note("nbstream: there is nothing to ask about now")
     if settings.ask is None:
