@@ -178,10 +178,9 @@ class Settings(Section):
     ``memory``.
     """
 
-    autolearn: AutolearnSettings | None = None
+    autolearn: AutolearnSettings | None = AutolearnSettings()
     """Learning without people: a message that a check is this sure of is learned too, with half the weight, in a
-    layer of its own. A person's label takes that back, and ``nbstream forget-auto`` drops the whole layer. Use it
-    only for a model whose mistakes people correct.
+    layer of its own. A person's label takes that back, and ``nbstream forget-auto`` drops the whole layer.
     """
 
     headers: HeadersSettings = HeadersSettings()
@@ -259,12 +258,8 @@ class Settings(Section):
         verdict, memory = info.data.get("verdict"), info.data.get("memory")
         if value and memory and (value.kept_hours or 0) >= memory.hours:
             raise ValueError(f"must have kept_hours below memory.hours ({memory.hours})")
-        if value and verdict and value.ham >= verdict.unsure:
-            raise ValueError(f"must have a ham below verdict.unsure ({verdict.unsure})")
-        if value and verdict and value.spam < (verdict.fixed_spam_threshold or verdict.unsure):
-            raise ValueError(
-                f"must have a spam of at least verdict.spam ({verdict.fixed_spam_threshold or verdict.unsure})"
-            )
+        if value and verdict:
+            return value.beyond(verdict.unsure, verdict.fixed_spam_threshold or verdict.unsure)
         return value
 
     @field_validator("feedback")

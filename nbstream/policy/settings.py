@@ -32,6 +32,8 @@ from nbstream.policy.verdict import SPAM_THRESHOLD, Verdict
 from nbstream.settings.values import Networks, Probability, Section, read_network
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from pydantic import BaseModel
 
     from nbstream.settings.document import KeyPath
@@ -739,16 +741,33 @@ class AutolearnSettings(Section):
     """Autolearning: learning without people what a check is sure of, in a layer of its own."""
 
     ham: Probability = 0.001
-    """A message with at most this P(spam) is learned as ham. It must be below ``verdict.unsure``."""
+    """A message with at most this P(spam) is learned as ham. It must be below ``verdict.unsure``. Where it is not
+    written, it is the default or half of ``verdict.unsure``, whichever is lower.
+    """
 
     spam: Probability = 0.999
-    """A message with at least this P(spam) is learned as spam. It must be at least ``verdict.spam``."""
+    """A message with at least this P(spam) is learned as spam. It must be at least ``verdict.spam``. Where it is
+    not written, it is the default or ``verdict.spam``, whichever is higher.
+    """
 
     kept_hours: Annotated[int, Field(ge=0, le=8760)] | None = None
     """While people have taught fewer ham than ``model.min_learned.ham``: after how many hours a message without a
     label, which was not called spam, counts as ham. It must be below ``memory.hours``. ``null`` is two thirds of
     ``memory.hours``; with 0 there is no such mail.
     """
+
+    def beyond(self, unsure: float, spam: float) -> Self:
+        """Return the settings for these thresholds: a limit that was not written follows them.
+
+        Raises ValueError where a written one does not fit.
+        """
+        written = self.model_fields_set
+        if "ham" in written and self.ham >= unsure:
+            raise ValueError(f"must have a ham below verdict.unsure ({unsure})")
+        if "spam" in written and self.spam < spam:
+            raise ValueError(f"must have a spam of at least verdict.spam ({spam})")
+        following = {"ham": min(self.ham, unsure / 2), "spam": max(self.spam, spam)}
+        return self.model_copy(update={name: limit for name, limit in following.items() if name not in written})
 
     def label(self, probability: float) -> str | None:
         """Return the label that a message with this P(spam) is learned as; None where the check is not sure."""

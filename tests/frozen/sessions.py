@@ -35,6 +35,7 @@ listeners:
   milter: {{listen: 'unix:{folder}/milter'}}
   dovecot: {{listen: 'unix:{folder}/dovecot'}}
   stream: {{}}
+autolearn: null  # it learns beside the sessions, at moments that no recording has
 verdict: {{spam: 0.9, reject: 0.9999999}}
 actions: {{reject: reject, unsure: pass}}
 recipients:

@@ -92,7 +92,7 @@ def layer(daemon: DaemonProcess) -> float:
     return sum(daemon.metric(f'nbstream_autolearn_messages{{class="{label}"}}') for label in ("ham", "spam"))
 
 
-def test_off_by_default_nothing_of_it_is_there(site: Site) -> None:
+def test_switched_off_nothing_of_it_is_there(site: Site) -> None:
     daemon = site.start("null")
     teach(daemon)
     deliver(daemon, [raw for _, raw in FRESH])

@@ -47,11 +47,13 @@ def test_with_yes_it_is_gone_and_what_people_taught_is_not(taught: Taught) -> No
 
 
 def test_status_shows_the_layer_where_there_is_one(taught: Taught) -> None:
+    as_it_is = taught.config.read_text()
+    taught.config.write_text(as_it_is + "autolearn: null\n")
     assert "auto " not in taught("status")[0]
     learn_auto(taught, 2)
 
     assert "auto     off, not used (learned without people: ham 0, spam 2)" in taught("status")[0]
-    taught.config.write_text(taught.config.read_text() + "autolearn: {}\n")
+    taught.config.write_text(as_it_is)
     assert "auto     on (learned without people: ham 0, spam 2)" in taught("status")[0]
     result = json.loads(taught("status", "--json")[0])
     assert (result["autolearn"], result["autolearned"]) == (True, {"ham": 0, "spam": 2})
@@ -74,9 +76,9 @@ def test_a_check_sees_both_layers_while_it_is_on(taught: Taught) -> None:
         result = subprocess.run(words, capture_output=True, text=True, check=False)
         return float(json.loads(result.stdout)["probability"])
 
-    off = score()
-    taught.config.write_text(taught.config.read_text() + "autolearn: {}\n")
-    assert score() < off
+    on = score()
+    taught.config.write_text(taught.config.read_text() + "autolearn: null\n")
+    assert on < score()
 
 
 def test_a_label_from_the_command_line_replaces_it_while_it_is_on(taught: Taught) -> None:

@@ -42,7 +42,18 @@ def test_the_text_says_the_same(taught: Taught) -> None:
     out, _ = taught("status")
 
     lines = {line[:9].strip(): line[9:] for line in out.splitlines()}
-    assert list(lines) == ["model", "verdict", "tokens", "redis", "daemon", "engine", "state", "config", "policy"]
+    assert list(lines) == [
+        "model",
+        "verdict",
+        "tokens",
+        "auto",
+        "redis",
+        "daemon",
+        "engine",
+        "state",
+        "config",
+        "policy",
+    ]
     assert lines["model"] == f"test: {members['state']} (learned/needed: spam 1/1, ham 0/1)"
     assert lines["tokens"] == str(members["tokens"])
     assert lines["policy"] == members["policy"]
