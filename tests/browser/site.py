@@ -66,6 +66,7 @@ def open_site(folder: Path, changes: Mapping[str, Any] | None = None) -> Iterato
     settings: dict[str, Any] = {
         "state_dir": str(folder / "state"),
         "model": {"min_learned": {"ham": 3, "spam": 3}},
+        "verdict": {"spam": 0.95},  # a small site has few letters to be surer by
         "memory": {"messages": 200_000},
         "relay": {"next_hop": f"maildir:{folder / 'Maildir'}"},
         "listeners": {

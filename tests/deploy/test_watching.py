@@ -37,6 +37,7 @@ workers: {workers}
 
 NO_DATA = {
     "Policy changes": "nothing was reloaded",
+    "Kinds": "no kinds are configured",
     "Refused to teach": "nobody was",
     "Spool, mean delay": "no Dovecot handed anything over",
 }
