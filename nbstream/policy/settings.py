@@ -766,8 +766,11 @@ class AutolearnSettings(Section):
             raise ValueError(f"must have a ham below verdict.unsure ({unsure})")
         if "spam" in written and self.spam < spam:
             raise ValueError(f"must have a spam of at least verdict.spam ({spam})")
-        following = {"ham": min(self.ham, unsure / 2), "spam": max(self.spam, spam)}
-        return self.model_copy(update={name: limit for name, limit in following.items() if name not in written})
+        limits = {"ham": min(self.ham, unsure / 2), "spam": max(self.spam, spam)}
+        values = {**dict(self), **{name: limit for name, limit in limits.items() if name not in written}}
+        return self.model_construct(
+            written, **values
+        )  # what follows is not written: it follows after a reload too
 
     def label(self, probability: float) -> str | None:
         """Return the label that a message with this P(spam) is learned as; None where the check is not sure."""
