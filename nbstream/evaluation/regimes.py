@@ -102,7 +102,7 @@ class SpamOnlyHabits:
         return cls(float(junked), int(delay), int(kept_after))
 
 
-def kept_after(name: str) -> int | None:
+def messages_until_kept(name: str) -> int | None:
     """Return after how many other messages one that nobody moved counts as kept; None where that says nothing."""
     kind, _, argument = name.partition(":")
     return SpamOnlyHabits.parse(argument).kept_after if kind == "spam-only" else None

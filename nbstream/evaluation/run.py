@@ -205,7 +205,7 @@ async def evaluate(
     regime, sample = regimes.parse_regime(options.regime, options.taught), options.sample
     generator = random.Random(options.seed)  # noqa: S311 - no secret
     rows: list[EvaluationRow] = []
-    inbox = Inbox(spam_filter.parts.tokenizer, kept_mail, regimes.kept_after(options.regime))
+    inbox = Inbox(spam_filter.parts.tokenizer, kept_mail, regimes.messages_until_kept(options.regime))
     seconds, learned, learned_tokens, autolearned, labels = 0.0, 0, 0, 0, LabelCounts()
     first_verdict = None
     for position, (labelled, draw) in enumerate(zip(stream, draw_habits(options.seed), strict=False), start=1):

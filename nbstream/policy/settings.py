@@ -767,10 +767,9 @@ class AutolearnSettings(Section):
         if "spam" in written and self.spam < spam:
             raise ValueError(f"must have a spam of at least verdict.spam ({spam})")
         limits = {"ham": min(self.ham, unsure / 2), "spam": max(self.spam, spam)}
-        values = {**dict(self), **{name: limit for name, limit in limits.items() if name not in written}}
-        return self.model_construct(
-            written, **values
-        )  # what follows is not written: it follows after a reload too
+        following = {name: limit for name, limit in limits.items() if name not in written}
+        # Not by model_copy, which would count what follows as written: it follows the thresholds of a reload too.
+        return self.model_construct(written, **{**dict(self), **following})
 
     def label(self, probability: float) -> str | None:
         """Return the label that a message with this P(spam) is learned as; None where the check is not sure."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from nbstream.evaluation.regimes import LabelledCheck, LabelRegime, count_taught, kept_after, parse_regime
+from nbstream.evaluation.regimes import LabelledCheck, LabelRegime, count_taught, messages_until_kept, parse_regime
 from nbstream.filter import Check
 from nbstream.mail.message import Message
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
@@ -195,9 +195,9 @@ def test_spam_only_without_numbers_moves_three_of_ten_fifty_messages_later_and_k
 
     assert learned(parse_regime("spam-only"), moved) == [1]
     assert learned(parse_regime("spam-only"), [replace(each, draw=0.3) for each in moved]) == []
-    assert kept_after("spam-only") == 200
+    assert messages_until_kept("spam-only") == 200
 
 
 @pytest.mark.parametrize(("name", "messages"), [("spam-only:0.3,50,7", 7), ("inbox", None), ("none", None)])
 def test_what_is_unmoved_is_kept_mail_in_the_regime_spam_only_alone(name: str, messages: int | None) -> None:
-    assert kept_after(name) == messages
+    assert messages_until_kept(name) == messages
