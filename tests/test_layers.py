@@ -31,6 +31,7 @@ LAYERS = [
     {"evaluation"},
     {"server"},
     {"listeners"},
+    {"users"},
     {"config"},
     {"assembly"},
     {"page"},

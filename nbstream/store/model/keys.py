@@ -101,6 +101,11 @@ class ModelKeys:
         """A string: a session of the page; it expires."""
         return self._key(f"page:session:{token_hash}")
 
+    @property
+    def link_key(self) -> str:
+        """A string: the key that signs the links that users are mailed."""
+        return self._key("users:link-key")
+
     def attempts(self, source: str) -> str:
         """A string: how often somebody gave a wrong password, or logged in to the page, lately; it expires."""
         return self._key(f"attempts:{source}")
