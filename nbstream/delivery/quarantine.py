@@ -19,7 +19,7 @@ import os
 import pathlib
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TypeAlias
@@ -38,7 +38,7 @@ from nbstream.policy.header import QUARANTINE_FIELD
 _FILE_NAME = re.compile(r"(?P<at>[0-9]{1,12})\.[^:]*,I=(?P<id>[a-z2-7]{24})(?::2,P)?")
 _NOTE_FIELD_START = f"{QUARANTINE_FIELD}: ".encode("ascii")
 _MAX_NOTE_BYTES = 64 << 20
-_SUBJECT_SEARCH_BYTES = 16 * 1024  # of a message, for its subject
+_HEADER_SEARCH_BYTES = 16 * 1024  # of a message, for its subject and the like
 _DAY_SECONDS = 86_400
 
 _log = logging.getLogger(__name__)
@@ -223,13 +223,27 @@ def read_note(message: QuarantinedMessage) -> QuarantineNote:
 
 def read_subject(message: QuarantinedMessage) -> tuple[QuarantineNote, str]:
     """Return the note and the subject. Only the beginning of the message is read. Raises ``InputError``."""
+    note, texts = read_header_texts(message, ("subject",))
+    return note, texts["subject"]
+
+
+def read_header_texts(
+    message: QuarantinedMessage, names: Collection[str]
+) -> tuple[QuarantineNote, Mapping[str, str]]:
+    """Return the note, and the decoded text of the first field with each name (in lower case), empty without one.
+
+    Only the beginning of the message is read. Raises ``InputError``.
+    """
     with _open_file(message) as file:
         note, start = (
             _read_note(message, file),
-            normalize_line_ends(file.read(_SUBJECT_SEARCH_BYTES)),
+            normalize_line_ends(file.read(_HEADER_SEARCH_BYTES)),
         )
-    fields = header_fields.parse_fields(start, header_fields.body_offset(start))
-    return note, next((field.text for field in fields if field.name == "subject"), "")
+    texts = dict.fromkeys(names, "")
+    for field in reversed(list(header_fields.parse_fields(start, header_fields.body_offset(start)))):
+        if field.name in texts:
+            texts[field.name] = field.text
+    return note, texts
 
 
 @contextmanager

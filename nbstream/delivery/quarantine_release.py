@@ -2,15 +2,15 @@
 
 Rules: the file is removed only after the next hop's 250. It is marked, durably, before the next hop gets the
 message. A release that ends without a reply leaves the mark, and from then on the message is delivered again only
-on purpose. Where the next hop answers each recipient (LMTP), the message goes to one of them at a time, and the
-file waits on for the others. In this way nothing is lost, and nothing is doubled unknowingly. The caller has
-locked the file (``quarantine.locked``).
+on purpose. Where the next hop answers each recipient (LMTP), the message goes to one of them at a time, and where
+it is released for one recipient, to him alone; the file waits on for the others. In this way nothing is lost, and
+nothing is doubled unknowingly. The caller has locked the file (``quarantine.locked``).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from nbstream.errors import InputError, NotReleased, RelayRefused, RelayUnavaila
 from nbstream.mail.header_edits import edit_message
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.verdict import Verdict
+from nbstream.store.recent.message_rows import normalize_address
 
 if TYPE_CHECKING:
     from nbstream.delivery.next_hop import Envelope, NextHop, SmtpPath, Transaction
@@ -33,16 +34,23 @@ IN_DOUBT_TEXT = "may have been delivered: a release ended before the next hop's 
 
 
 async def release_message(
-    message: QuarantinedMessage, envelope: Envelope, content: bytes, next_hop: NextHop
+    message: QuarantinedMessage,
+    envelope: Envelope,
+    content: bytes,
+    next_hop: NextHop,
+    recipients: Sequence[SmtpPath] = (),
 ) -> QuarantinedMessage | None:
     """Deliver ``content`` (CRLF line ends) and remove the file.
 
-    Return the file that takes its place, not locked, where there are recipients to whom the message has yet to be
-    delivered. Raises ``RelayRefused`` with the next hop's reply or ``RelayUnavailable``, and the message waits on.
-    Raises ``NotReleased`` where no reply came or the file cannot be changed.
+    With ``recipients``, some of those of the envelope, it goes to them alone. Return the file that takes its
+    place, not locked, where there are recipients to whom the message has yet to be delivered. Raises
+    ``RelayRefused`` with the next hop's reply or ``RelayUnavailable``, and the message waits on. Raises
+    ``NotReleased`` where no reply came or the file cannot be changed.
     """
-    count = 1 if next_hop.answers_each_recipient else len(envelope.recipients)
-    recipients, others = envelope.recipients[:count], envelope.recipients[count:]
+    recipients = recipients or envelope.recipients
+    if next_hop.answers_each_recipient:
+        recipients = recipients[:1]
+    others = tuple(path for path in envelope.recipients if path not in recipients)
     transaction = await next_hop.begin(envelope.sender)
     try:
         await _send_recipients(transaction, recipients)
@@ -76,8 +84,8 @@ async def _write_file_for(recipients: tuple[SmtpPath, ...], message: Quarantined
     return waiting
 
 
-async def _send_recipients(transaction: Transaction, recipients: tuple[SmtpPath, ...]) -> None:
-    """Send the recipients to the next hop; a refused one ends the release, since the file is for all of them."""
+async def _send_recipients(transaction: Transaction, recipients: Sequence[SmtpPath]) -> None:
+    """Send the recipients to the next hop; a refused one ends the release, since it is for all of them."""
     for recipient in recipients:
         reply = await transaction.rcpt(recipient)
         if not reply.accepted:
@@ -114,32 +122,44 @@ class QuarantineReleaser:
     header_policy: HeaderPolicy
     next_hop: NextHop
 
-    async def release(self, entry: QuarantinedMessage, *, again: bool = False) -> Lesson:
+    async def release(
+        self, entry: QuarantinedMessage, *, again: bool = False, recipient: str | None = None
+    ) -> Lesson:
         """Teach the message as ham, deliver it to all recipients of the file, and remove the file.
 
-        A next hop that answers each recipient (LMTP) gets one after the other; where it refuses one, the file
-        waits on for this one and those after it. ``again`` delivers a message that may have been delivered
-        already; else ``ReleaseInDoubt`` is raised for it. Raises what ``learn_ham``, ``quarantine.locked`` and
+        With ``recipient``, an address as ``normalize_address`` returns it, it is delivered to him alone, and the
+        file waits on for the others; ``NotReleased`` is raised where it does not wait for him. A next hop that
+        answers each recipient (LMTP) gets one after the other; where it refuses one, the file waits on for this
+        one and those after it. ``again`` delivers a message that may have been delivered already; else
+        ``ReleaseInDoubt`` is raised for it. Raises what ``learn_ham``, ``quarantine.locked`` and
         ``release_message`` raise; then the message waits on, or is in doubt.
         """
-        lesson, rest = await self._release_file(entry, again=again)
+        lesson, rest = await self._release_file(entry, recipient, again=again)
         while rest:
-            _, rest = await self._release_file(rest, again=False)
+            _, rest = await self._release_file(rest, recipient, again=False)
         return lesson
 
     async def _release_file(
-        self, entry: QuarantinedMessage, *, again: bool
+        self, entry: QuarantinedMessage, recipient: str | None, *, again: bool
     ) -> tuple[Lesson, QuarantinedMessage | None]:
-        """Release one file; return the file that waits for other recipients, or None."""
+        """Release one file; return the file that waits for others who are to get the message too, or None."""
         with quarantine.locked(entry):
             if entry.in_doubt and not again:
                 raise ReleaseInDoubt(IN_DOUBT_TEXT)
             note, content = await asyncio.to_thread(quarantine.read_message, entry)
+            wanted = [
+                path
+                for path in dict.fromkeys(note.envelope.recipients)
+                if recipient is None or normalize_address(path.address) == recipient
+            ]
+            if not wanted:
+                raise NotReleased("does not wait for this recipient")
             message = await asyncio.to_thread(self.message_reader.read_incoming, content)
             lesson = await self.learn_ham(message)
             edited = await asyncio.to_thread(self._edit, content, note.id, lesson.after)
-            rest = await release_message(entry, note.envelope, edited, self.next_hop)
-        return lesson, rest
+            rest = await release_message(entry, note.envelope, edited, self.next_hop, wanted)
+        is_for_others = self.next_hop.answers_each_recipient and len(wanted) > 1
+        return lesson, rest if is_for_others else None
 
     def _edit(self, content: bytes, message_id: str, check: Check) -> bytes:
         """Return the message with a header that says that it was released."""
