@@ -106,6 +106,11 @@ class ModelKeys:
         """A string: the key that signs the links that users are mailed."""
         return self._key("users:link-key")
 
+    @property
+    def digest_off(self) -> str:
+        """A set: the addresses of the users who have switched the digest off."""
+        return self._key("users:digest-off")
+
     def attempts(self, source: str) -> str:
         """A string: how often somebody gave a wrong password, or logged in to the page, lately; it expires."""
         return self._key(f"attempts:{source}")

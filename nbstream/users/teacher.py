@@ -1,0 +1,35 @@
+"""The lessons of users: the one place that chooses the model which a user teaches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nbstream.policy.lesson_source import Insistence
+from nbstream.server.log_lines import log_lesson
+
+if TYPE_CHECKING:
+    from nbstream.filter import Lesson
+    from nbstream.mail.message import Message
+    from nbstream.server.runtime import Runtime
+
+DIGEST_SOURCE = "digest"
+"""The source of what users teach by the links of a digest."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserTeacher:
+    """Teaches what users say by one way, whose name is ``source``; ``runtime`` returns what is in force now."""
+
+    source: str
+    runtime: Callable[[], Runtime]
+
+    async def learn(self, address: str, message: Message, label: str) -> Lesson:
+        """Learn, from the user with this address, that the message is ``label``; a repeat changes nothing.
+
+        Raises ``StoreUnavailable`` or ``CountsFull``; nothing is half done then.
+        """
+        lesson = await self.runtime().spam_filter.learn(message, label, self.source, address, Insistence.NEVER)
+        log_lesson(lesson, self.source, address)
+        return lesson
