@@ -106,7 +106,7 @@ def _make_http(section: HttpListenerSettings, context: HttpContext) -> HttpListe
             model_lookups.message_record,
         )
     )
-    return HttpListener(routes, access, context.limits, message_service, page)
+    return HttpListener(routes, access, context.limits, message_service, [page])
 
 
 def make_metrics_listener(render: Callable[[], Awaitable[bytes]], limits: ListenerLimits) -> HttpListener:

@@ -22,6 +22,7 @@ from nbstream.page.now import NowReader
 from nbstream.page.now_view import NowView
 from nbstream.page.quarantine_view import PageQuarantine, QuarantineView
 from nbstream.page.rendering import PageRenderer
+from nbstream.page.requests import ADMIN_AREA
 from nbstream.page.server import PageServer
 from nbstream.page.static_files import load_static_files
 from nbstream.page.teaching_view import TeachingView
@@ -197,4 +198,4 @@ def make_page(parts: PageParts) -> PageServer:
     counts = AttemptCounts(client, model.keys)
     login = LoginPages(store, parts.passwords, counts, parts.section.allow_from, bodies, renderer, metrics)
     sessions = PageSessions(store, parts.passwords.passwords)
-    return PageServer(views, login, sessions, bodies, static_files, renderer, metrics)
+    return PageServer(ADMIN_AREA, views, login, sessions, bodies, static_files, renderer, metrics)

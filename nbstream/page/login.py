@@ -25,7 +25,7 @@ from nbstream.listeners.http.access import Role, TooManyFailures, client_of, fai
 from nbstream.listeners.http.responses import RequestRefused
 from nbstream.logs import event_fields
 from nbstream.page.forms import read_query, receive_form
-from nbstream.page.requests import LOGIN_PATH, PREFIX, Page, PageRefused, Session
+from nbstream.page.requests import ADMIN_AREA, LOGIN_PATH, PREFIX, Page, PageRefused, Session
 from nbstream.page.responses import html_response, read_cookie, redirect, set_cookie
 from nbstream.store.logins import SESSION_SECONDS, is_token, password_proof, token_hash
 
@@ -47,7 +47,6 @@ _TOO_MANY = "There were too many attempts. Please wait for a minute."
 
 _log = logging.getLogger(__name__)
 
-SESSION_COOKIE = "nbstream_session"
 _TARGET = re.compile(r"/ui/[\w./?=&%+~-]{0,500}", re.ASCII)
 
 
@@ -126,7 +125,7 @@ class LoginPages:
         # No redirect: a browser does not send the new cookie with one that began on another site.
         html = self._renderer.render(Page("logged_in.html", {"target": _local_target(form.get("to", ""))}), None)
         response = html_response(html)
-        set_cookie(response, request, SESSION_COOKIE, token, SESSION_SECONDS)
+        set_cookie(response, request, ADMIN_AREA.session_cookie, token, SESSION_SECONDS, path=PREFIX)
         return response
 
     async def _begin_session(self, form: Mapping[str, str], client: Peer, sources: Mapping[str, int]) -> str:
@@ -169,9 +168,9 @@ def login_name(offered: str, client: str) -> str:
     return "-".join(words)[:_MAX_NAME_LENGTH] or client
 
 
-def session_token(request: web.BaseRequest) -> str:
-    """Return the token in the cookie of a request; empty where it has none."""
-    token = read_cookie(request, SESSION_COOKIE)
+def session_token(request: web.BaseRequest, cookie: str) -> str:
+    """Return the token in the cookie of that name of a request; empty where it has none."""
+    token = read_cookie(request, cookie)
     return token if is_token(token) else ""
 
 

@@ -10,29 +10,12 @@ if TYPE_CHECKING:
     from nbstream.metrics.registry import MetricsRegistry
 
 
-class PageMetrics:
-    """Count requests, attempts to log in, and browsers that are kept up to date."""
+class RequestMetrics:
+    """Count requests and attempts to log in, of the page that these two counters belong to."""
 
-    def __init__(self, registry: MetricsRegistry) -> None:
-        self._requests = Counter(
-            "nbstream_page_requests",
-            "Requests below /ui/, by HTTP status. Only with listeners.http.",
-            ["status"],
-            registry=registry.counts,
-        )
-        self._logins = Counter(
-            "nbstream_page_logins",
-            "Attempts to log in to the page, by method (link, password) and outcome (accepted, refused). Only "
-            "with listeners.http.",
-            ["method", "outcome"],
-            registry=registry.counts,
-        )
-        self._streams = Gauge(
-            "nbstream_page_streams_open",
-            "Browsers in which the view now is kept up to date. Only with listeners.http.",
-            registry=registry.counts,
-            multiprocess_mode="livesum",
-        )
+    def __init__(self, requests: Counter, logins: Counter) -> None:
+        self._requests = requests
+        self._logins = logins
         self._requests.labels("200")
         for method in ("link", "password"):
             for outcome in ("accepted", "refused"):
@@ -45,6 +28,39 @@ class PageMetrics:
     def login_tried(self, method: str, *, accepted: bool) -> None:
         """Count an attempt to log in."""
         self._logins.labels(method, "accepted" if accepted else "refused").inc()
+
+    def stream_opened(self) -> None:
+        """Note a browser that began to listen to events, which not all pages have."""
+
+    def stream_closed(self) -> None:
+        """Note a browser that listens no more."""
+
+
+class PageMetrics(RequestMetrics):
+    """Count those of the page of administrators too, and the browsers that are kept up to date."""
+
+    def __init__(self, registry: MetricsRegistry) -> None:
+        super().__init__(
+            Counter(
+                "nbstream_page_requests",
+                "Requests below /ui/, by HTTP status. Only with listeners.http.",
+                ["status"],
+                registry=registry.counts,
+            ),
+            Counter(
+                "nbstream_page_logins",
+                "Attempts to log in to the page, by method (link, password) and outcome (accepted, refused). Only "
+                "with listeners.http.",
+                ["method", "outcome"],
+                registry=registry.counts,
+            ),
+        )
+        self._streams = Gauge(
+            "nbstream_page_streams_open",
+            "Browsers in which the view now is kept up to date. Only with listeners.http.",
+            registry=registry.counts,
+            multiprocess_mode="livesum",
+        )
 
     def stream_opened(self) -> None:
         """Note a browser that began to listen to events."""

@@ -11,6 +11,7 @@ import math
 import time
 import unicodedata
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -31,10 +32,21 @@ _LIVE = "live_"
 
 
 class PageRenderer:
-    """Renders pages; ``version`` is that of the program, and part of the addresses of static files."""
+    """Renders the pages whose templates are in ``package``, in the folder ``folder`` there.
 
-    def __init__(self, version: str) -> None:
-        self._environment = _environment(version)
+    ``version`` is that of the program, and part of the addresses of static files. ``texts`` are what templates
+    know as ``texts``, by language: those of a page that speaks several ones.
+    """
+
+    def __init__(
+        self,
+        version: str,
+        package: str = "nbstream.page",
+        folder: str = "templates",
+        texts: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    ) -> None:
+        self._environment = _environment(version, package, folder)
+        self._texts = texts
 
     async def compile_templates(self) -> None:
         """Compile all templates in a thread, one after the other: the event loop must not stand so long."""
@@ -49,11 +61,12 @@ class PageRenderer:
         *,
         path: str = "",
         flash: str = "",
+        language: str = "en",
     ) -> str:
         """Return the HTML of a page; ``request`` is None where nobody has logged in.
 
         ``navigation`` are the paths and the names of the views that the page links to, ``path`` is that of the
-        request, and ``flash`` is shown above the content.
+        request, ``flash`` is shown above the content, and ``language`` is that of the page.
         """
         session = request.session if request else None
 
@@ -72,6 +85,8 @@ class PageRenderer:
             path=path,
             flash=flash,
             csrf_field=csrf_field,
+            language=language,
+            texts=self._texts.get(language, {}),
         )
 
     async def render_parts(self, page: Page) -> Mapping[str, str]:
@@ -90,11 +105,11 @@ class PageRenderer:
         return parts
 
 
-@lru_cache(maxsize=2)  # what is compiled is the same for all listeners of a process
-def _environment(version: str) -> Environment:
+@lru_cache(maxsize=4)  # what is compiled is the same for all listeners of a process
+def _environment(version: str, package: str, folder: str) -> Environment:
     """Return the templates, and what they may use."""
     environment = Environment(
-        loader=PackageLoader("nbstream.page"),
+        loader=PackageLoader(package, folder),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
@@ -33,7 +33,7 @@ class PageRequest:
 
     ``path_id`` is the last segment of the path where the route has ``{id}``, else empty. ``query`` has the first
     value of each parameter. ``form`` has all values of each field of a POST. ``is_fragment``: a script of the page
-    asks, and gets the content without the layout.
+    asks, and gets the content without the layout. ``language`` is that of the answer.
     """
 
     session: Session
@@ -41,6 +41,7 @@ class PageRequest:
     query: Mapping[str, str] = field(default_factory=dict)
     form: Mapping[str, Sequence[str]] = field(default_factory=dict)
     is_fragment: bool = False
+    language: str = "en"
 
     def form_value(self, name: str) -> str:
         """Return the first value of a field of the form, empty where there is none."""
@@ -106,8 +107,47 @@ class PageRefused(Exception):
 
 PREFIX = "/ui/"
 LOGIN_PATH = "/ui/login"
-LOGOUT_PATH = "/ui/logout"
-STATIC_PREFIX = "/ui/static/"
+
+
+@dataclass(frozen=True, slots=True)
+class PageArea:
+    """The paths of a page on its host, and its session cookie, which is sent to these paths alone.
+
+    All paths begin with ``prefix``, but for ``redirected``, which lead there. ``languages`` are those that the
+    page has, its own first.
+    """
+
+    prefix: str
+    session_cookie: str
+    redirected: Collection[str] = ()
+    languages: Sequence[str] = ("en",)
+
+    @property
+    def login_path(self) -> str:
+        """The path of the login."""
+        return f"{self.prefix}login"
+
+    @property
+    def logout_path(self) -> str:
+        """The path of the logout."""
+        return f"{self.prefix}logout"
+
+    @property
+    def static_prefix(self) -> str:
+        """What the paths of the static files begin with."""
+        return f"{self.prefix}static/"
+
+    def serves(self, path: str) -> bool:
+        """Return whether a request for this path belongs to the page."""
+        return path.startswith(self.prefix) or path == self.prefix.rstrip("/") or path in self.redirected
+
+
+FAVICON_PATH = "/favicon.ico"
+"""Browsers ask for it where they show something that is no page, such as JSON."""
+
+ADMIN_AREA = PageArea(PREFIX, "nbstream_session", ("/", FAVICON_PATH))
+"""The page of administrators."""
+
 
 PageHandler: TypeAlias = Callable[[PageRequest], Awaitable[Answer]]
 

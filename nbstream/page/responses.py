@@ -17,7 +17,6 @@ from aiohttp import web
 
 from nbstream.listeners.http.connections import SERVER_NAME
 from nbstream.listeners.http.responses import RETRY_SECONDS
-from nbstream.page.requests import PREFIX
 from nbstream.wire.api_json import encode_json
 
 if TYPE_CHECKING:
@@ -74,8 +73,10 @@ def read_cookie(request: web.BaseRequest, name: str) -> str:
     return request.cookies.get(cookie_name(name, request.headers.get("Host", "")), "")
 
 
-def set_cookie(response: web.Response, request: web.BaseRequest, name: str, value: str, seconds: int) -> None:
-    """Set a cookie; where ``seconds`` is 0, remove it."""
+def set_cookie(
+    response: web.Response, request: web.BaseRequest, name: str, value: str, seconds: int, *, path: str
+) -> None:
+    """Set a cookie for the paths below ``path``; where ``seconds`` is 0, remove it."""
     # A proxy that ended TLS may say so; a browser that sends a form does.
     headers = request.headers
     is_https = "https" in {
@@ -86,7 +87,7 @@ def set_cookie(response: web.Response, request: web.BaseRequest, name: str, valu
         cookie_name(name, headers.get("Host", "")),
         value,
         max_age=seconds,
-        path=PREFIX,
+        path=path,
         httponly=True,
         samesite="Strict",
         secure=is_https or None,

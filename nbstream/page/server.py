@@ -1,4 +1,4 @@
-"""The page over HTTP: requests below ``/ui/`` become questions to views, and their answers become responses.
+"""A page over HTTP: requests below its prefix become questions to views, and their answers become responses.
 
 Rules: the views are for people who have logged in. A request that changes something is a POST, and needs the role
 for teaching, a session that Redis has just confirmed, the token of the session, and an origin on this host.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -22,18 +23,10 @@ from nbstream.listeners.http.access import is_equal
 from nbstream.listeners.http.responses import RequestRefused, error_problem
 from nbstream.listeners.http.route_table import RouteTable, last_segment
 from nbstream.page.forms import read_query, receive_form, well_formed
-from nbstream.page.login import (
-    SESSION_COOKIE,
-    session_token,
-    sign,
-    unsign,
-)
+from nbstream.page.login import session_token, sign, unsign
 from nbstream.page.rendering import visible_text
 from nbstream.page.requests import (
-    LOGIN_PATH,
-    LOGOUT_PATH,
-    PREFIX,
-    STATIC_PREFIX,
+    FAVICON_PATH,
     EventStream,
     Json,
     Page,
@@ -58,17 +51,17 @@ from nbstream.wire.api_json import HttpProblem
 if TYPE_CHECKING:
     from nbstream.listeners.http.bodies import BodyReader
     from nbstream.listeners.http.connections import HttpConnection
-    from nbstream.page.login import LoginPages, PageSessions
-    from nbstream.page.metrics import PageMetrics
+    from nbstream.page.metrics import RequestMetrics
     from nbstream.page.rendering import PageRenderer
-    from nbstream.page.requests import Answer, PageRoute, Session, View
+    from nbstream.page.requests import Answer, PageArea, PageRoute, Session, View
     from nbstream.page.static_files import StaticFiles
     from nbstream.server.peers import Peer
 
 _log = logging.getLogger(__name__)
 
 _FLASH_COOKIE = "nbstream_flash"
-_FAVICON_PATH = "/favicon.ico"  # browsers ask for it where they show something that is no page, such as JSON
+_MAX_LANGUAGE_FIELD = 500
+_QUALITY = re.compile(r"q=([01](?:\.[0-9]{0,3})?)")
 _FLASH_SECONDS = 60
 _MAX_FLASH_LENGTH = 500  # four bytes a character at most: a cookie may have 4096
 _MAX_RUNNING = 8  # requests of a session at a time: a browser has six connections
@@ -78,19 +71,41 @@ MAX_STREAMS = 5  # of a session at a time, of the twenty places that a process h
 _TOO_MANY_STREAMS = f"{MAX_STREAMS} pages of your session are kept up to date already. Close one for this one."
 
 
-class PageServer:
-    """Answers all requests below ``/ui/``."""
+class Login(Protocol):
+    """The login of a page: administrators and users have different ones."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - daemon.page alone makes one, of all parts of the page
+    async def answer(self, request: web.BaseRequest, peer: Peer) -> web.Response:
+        """Answer a request of the login. Raises ``RequestRefused``."""
+
+    def ask_to_log_in(self, request: web.BaseRequest) -> web.Response:
+        """Answer a request of somebody who has not logged in."""
+
+
+class Sessions(Protocol):
+    """Who has logged in to a page."""
+
+    async def find(self, token: str) -> Session | None:
+        """Return the session, None where there is none; raises ``StoreUnavailable`` where nobody knows."""
+
+    async def end(self, token: str) -> None:
+        """End the session, in all processes. Raises ``StoreUnavailable``."""
+
+
+class PageServer:
+    """Answers all requests of one page."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - made of all parts of a page, in one place for each page
         self,
+        area: PageArea,
         views: Sequence[View],
-        login: LoginPages,
-        sessions: PageSessions,
+        login: Login,
+        sessions: Sessions,
         bodies: BodyReader,
         static_files: StaticFiles,
         renderer: PageRenderer,
-        metrics: PageMetrics,
+        metrics: RequestMetrics,
     ) -> None:
+        self._area = area
         self._sessions = sessions
         self._bodies = bodies
         self._static_files = static_files
@@ -117,7 +132,7 @@ class PageServer:
 
     def serves(self, path: str) -> bool:
         """Return whether a request for this path belongs to the page."""
-        return path.startswith(PREFIX) or path in {"/", PREFIX.rstrip("/"), _FAVICON_PATH}
+        return self._area.serves(path)
 
     async def answer(self, request: web.BaseRequest, peer: Peer, connection: HttpConnection) -> web.StreamResponse:
         """Answer a request. What it raises ``refusal`` makes a page of, once it is an ``HttpProblem``."""
@@ -128,22 +143,22 @@ class PageServer:
     async def _answer(
         self, request: web.BaseRequest, peer: Peer, connection: HttpConnection
     ) -> web.StreamResponse:
-        path = request.path
-        if path == _FAVICON_PATH:
-            return redirect(f"{STATIC_PREFIX}icon.svg")
-        if not path.startswith(PREFIX):
-            return redirect(PREFIX)
+        area, path = self._area, request.path
+        if path == FAVICON_PATH:
+            return redirect(f"{area.static_prefix}icon.svg")
+        if not path.startswith(area.prefix):
+            return redirect(area.prefix)
         if not passes_csrf_check(request.method, request.headers):
             raise RequestRefused(
                 403,
                 "This request does not come from a page of this host, or the browser does not say so.",
                 close=True,
             )
-        if path.startswith(STATIC_PREFIX):
+        if path.startswith(area.static_prefix):
             return self._static_file(request)
-        if path == LOGIN_PATH:
+        if path == area.login_path:
             return await self._login_pages.answer(request, peer)
-        token = session_token(request)
+        token = session_token(request, area.session_cookie)
         session = await self._find_session(token)
         if session is None:
             return self._login_pages.ask_to_log_in(request)
@@ -156,16 +171,17 @@ class PageServer:
         try:
             return await self._answer_session(request, token, session, connection)
         except PageRefused as refused:
-            return self._refusal_page(HttpProblem(refused.status, refused.text), session, says_what_to_do=True)
+            problem = HttpProblem(refused.status, refused.text)
+            return self._refusal_page(request, problem, session, says_what_to_do=True)
         except RequestRefused as refused:
-            return self._refusal_page(refused.problem, session, close=refused.close, allow=refused.allow)
+            return self._refusal_page(request, refused.problem, session, close=refused.close, allow=refused.allow)
         except NbstreamError as error:
             if not is_request_error(error):
                 _log.exception("http: a request failed")
             problem = error_problem(error)
             if isinstance(error, StoreUnavailable):
                 problem = HttpProblem(problem.status, _STORE_AWAY)
-            return self._refusal_page(problem, session)
+            return self._refusal_page(request, problem, session)
 
     async def _find_session(self, token: str) -> Session | None:
         try:
@@ -173,13 +189,16 @@ class PageServer:
         except StoreUnavailable as error:
             raise RequestRefused(503, "Redis cannot be reached: nobody can log in now.", close=True) from error
 
-    def refusal(self, problem: HttpProblem, *, close: bool, allow: str | None) -> web.Response:
+    def refusal(
+        self, request: web.BaseRequest, problem: HttpProblem, *, close: bool, allow: str | None
+    ) -> web.Response:
         """Return the page that says why a request is refused."""
         self._metrics.answered(problem.status)
-        return self._refusal_page(problem, None, close=close, allow=allow)
+        return self._refusal_page(request, problem, None, close=close, allow=allow)
 
     def _refusal_page(
         self,
+        request: web.BaseRequest,
         problem: HttpProblem,
         session: Session | None,
         *,
@@ -195,7 +214,9 @@ class PageServer:
             "says_what_to_do": says_what_to_do,
         }
         page = Page("error.html", values)
-        html = self._renderer.render(page, PageRequest(session) if session else None, self._navigation)
+        language = choose_language(request.headers, self._area.languages)
+        page_request = PageRequest(session) if session else None
+        html = self._renderer.render(page, page_request, self._navigation, language=language)
         response = html_response(html, problem.status)
         if allow is not None:
             response.headers["Allow"] = allow
@@ -206,7 +227,7 @@ class PageServer:
     async def _answer_session(
         self, request: web.BaseRequest, token: str, session: Session, connection: HttpConnection
     ) -> web.StreamResponse:
-        if request.path == LOGOUT_PATH:
+        if request.path == self._area.logout_path:
             return await self._log_out(request, token, session)
         route = self._routes.find(request.method, request.path)
         page_request = await self._read_request(request, route, session)
@@ -218,7 +239,7 @@ class PageServer:
                 response = redirect(answer.path)
                 if answer.flash:
                     flash = sign(token, answer.flash[:_MAX_FLASH_LENGTH])
-                    set_cookie(response, request, _FLASH_COOKIE, flash, _FLASH_SECONDS)
+                    set_cookie(response, request, _FLASH_COOKIE, flash, _FLASH_SECONDS, path=self._area.prefix)
                 return response
             case Json():
                 return json_response(answer.body)
@@ -241,6 +262,7 @@ class PageServer:
             read_query(request.rel_url.raw_query_string),
             await self._read_form(request, session) if request.method == "POST" else {},
             request.headers.get("X-Fragment") == "1",
+            choose_language(request.headers, self._area.languages),
         )
 
     async def _read_form(self, request: web.BaseRequest, session: Session) -> Mapping[str, Sequence[str]]:
@@ -258,11 +280,16 @@ class PageServer:
     ) -> web.Response:
         flash = "" if page_request.is_fragment else unsign(token, read_cookie(request, _FLASH_COOKIE))
         html = self._renderer.render(
-            page, page_request, self._navigation, path=request.path, flash=visible_text(flash)
+            page,
+            page_request,
+            self._navigation,
+            path=request.path,
+            flash=visible_text(flash),
+            language=page_request.language,
         )
         response = html_response(html, page.status)
         if flash:
-            set_cookie(response, request, _FLASH_COOKIE, "", 0)
+            set_cookie(response, request, _FLASH_COOKIE, "", 0, path=self._area.prefix)
         return response
 
     async def _log_out(self, request: web.BaseRequest, token: str, session: Session) -> web.Response:
@@ -271,12 +298,12 @@ class PageServer:
         await self._read_form(request, session)
         await self._sessions.end(token)
         _log.info("page: somebody logged out")
-        response = redirect(LOGIN_PATH)
-        set_cookie(response, request, SESSION_COOKIE, "", 0)
+        response = redirect(self._area.login_path)
+        set_cookie(response, request, self._area.session_cookie, "", 0, path=self._area.prefix)
         return response
 
     def _static_file(self, request: web.BaseRequest) -> web.Response:
-        file = self._static_files.find(request.path.removeprefix(STATIC_PREFIX))
+        file = self._static_files.find(request.path.removeprefix(self._area.static_prefix))
         if file is None:
             raise RequestRefused(404, "Not Found", close=True)
         if request.method not in {"GET", "HEAD"}:
@@ -307,6 +334,17 @@ class PageServer:
                 return await send_events(request, connection, events, fields, is_allowed)
             finally:
                 self._metrics.stream_closed()
+
+
+def choose_language(headers: Mapping[str, str], languages: Sequence[str]) -> str:
+    """Return which of these languages a browser wants most (RFC 9110 12.5.4), the first where it wants none."""
+    wanted: list[tuple[float, str]] = []
+    for item in headers.get("Accept-Language", "")[:_MAX_LANGUAGE_FIELD].split(","):
+        tag, _, parameter = item.partition(";")
+        quality = _QUALITY.fullmatch(parameter.strip())
+        wanted.append((float(quality[1]) if quality else 1.0, tag.strip().partition("-")[0].lower()))
+    best = sorted((each for each in wanted if each[0] > 0), key=lambda each: -each[0])
+    return next((tag for _, tag in best if tag in languages), languages[0])
 
 
 @contextmanager

@@ -15,9 +15,9 @@ from playwright.sync_api import Route, expect
 from nbstream.findings import note, problem
 from nbstream.listeners.http.access import Role
 from nbstream.page.live_now import RELOAD
-from nbstream.page.login import SESSION_COOKIE
 from nbstream.page.now_view import EVENTS_PATH, NowView
 from nbstream.page.rendering import PageRenderer
+from nbstream.page.requests import ADMIN_AREA
 from nbstream.page.responses import cookie_name, encode_event
 from nbstream.page.server import MAX_STREAMS
 from nbstream.page.static_files import load_static_files
@@ -83,7 +83,7 @@ def open_events(served: Served) -> HTTPResponse:
     """Read events as a browser does; returns when they have begun. They end when the answer is closed."""
     address = served.origin.removeprefix("http://")
     connection = HTTPConnection(address, timeout=DEADLINE_SECONDS)
-    cookie = f"{cookie_name(SESSION_COOKIE, address)}={served.session}"
+    cookie = f"{cookie_name(ADMIN_AREA.session_cookie, address)}={served.session}"
     connection.request("GET", EVENTS_PATH, headers={"Cookie": cookie})
     answer = connection.getresponse()
     assert answer.status == 200

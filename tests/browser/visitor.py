@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
 
-from nbstream.page.login import SESSION_COOKIE
-from nbstream.page.requests import PREFIX
+from nbstream.page.requests import ADMIN_AREA, PREFIX
 from nbstream.page.responses import cookie_name
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ class Visitor:
         self._context.add_cookies(
             [
                 {
-                    "name": cookie_name(SESSION_COOKIE, address.netloc),
+                    "name": cookie_name(ADMIN_AREA.session_cookie, address.netloc),
                     "value": token,
                     "domain": address.hostname or "",
                     "path": PREFIX,

@@ -19,7 +19,7 @@ from nbstream.daemon import server as server_module
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.server import Server
 from nbstream.engine.choice import PYTHON
-from nbstream.page.login import SESSION_COOKIE
+from nbstream.page.requests import ADMIN_AREA
 from nbstream.page.responses import cookie_name
 from nbstream.server.listener import ListenerEntry
 from nbstream.server.runtime import Runtime
@@ -99,7 +99,7 @@ async def test_a_drain_leaves_no_work_of_the_page(
     )
     server = Server(settings, PYTHON, DaemonMetrics.create(PYTHON))
     token = await PageSessionStore(client, ModelKeys("default")).create_session("read", "ann")
-    cookies = {cookie_name(SESSION_COOKIE, address): token}
+    cookies = {cookie_name(ADMIN_AREA.session_cookie, address): token}
     ready, tasks_before = asyncio.Event(), asyncio.all_tasks()
     with silent, caplog.at_level(logging.ERROR):
         running = asyncio.create_task(

@@ -17,10 +17,10 @@ from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.listener import HttpListener
 from nbstream.metrics.registry import MetricsRegistry
 from nbstream.page.forms import MAX_FORM_BYTES
-from nbstream.page.login import SESSION_COOKIE, LoginPages, PageSessions, csrf_token
+from nbstream.page.login import LoginPages, PageSessions, csrf_token
 from nbstream.page.metrics import PageMetrics
 from nbstream.page.rendering import PageRenderer
-from nbstream.page.requests import View
+from nbstream.page.requests import ADMIN_AREA, View
 from nbstream.page.responses import cookie_name
 from nbstream.page.server import PageServer
 from nbstream.page.static_files import load_static_files
@@ -80,7 +80,7 @@ class Browser:
 
     def use_session(self, token: str) -> None:
         """Take the cookie of a session."""
-        name = cookie_name(SESSION_COOKIE, self._address)
+        name = cookie_name(ADMIN_AREA.session_cookie, self._address)
         self._session.cookie_jar.update_cookies({name: token}, URL(f"http://{self._address}/ui/"))
         self.session_token = token
         self.csrf = csrf_token(token)
@@ -125,7 +125,7 @@ def make_page_server(
     sessions = PageSessions(store, passwords)
     observer = PageMetrics(registry or MetricsRegistry())
     login = LoginPages(store, PasswordCheck(passwords, counts), counts, (), bodies, renderer, observer)
-    return PageServer(views, login, sessions, bodies, static_files, renderer, observer)
+    return PageServer(ADMIN_AREA, views, login, sessions, bodies, static_files, renderer, observer)
 
 
 @asynccontextmanager
@@ -133,7 +133,7 @@ async def open_page(
     client: Redis, *views: View, limits: ListenerLimits | None = None, **options: Any
 ) -> AsyncIterator[PageListener]:
     """Run a listener with a page of these views; ``options`` are those of ``make_page_server``."""
-    listener = HttpListener((), limits=limits, page=make_page_server(client, *views, **options))
+    listener = HttpListener((), limits=limits, pages=[make_page_server(client, *views, **options)])
     listening, address = free_socket()
     await listener.start(listening)
     try:

@@ -15,6 +15,7 @@ from nbstream.errors import StoreUnavailable
 from nbstream.listeners.http.access import Role
 from nbstream.page.forms import FORM_TYPE
 from nbstream.page.requests import Answer, Json, Page, PageRefused, PageRequest, PageRoute, Redirect, View
+from nbstream.page.server import choose_language
 from tests.listeners.http.http_listener import open_http, rest
 from tests.page.page_listener import PageListener, open_page, title_of
 from tests.waiting import until
@@ -407,3 +408,20 @@ async def test_requests_of_web_pages_to_other_paths_stay_refused(client: Redis, 
                 assert (answer.status, "requests of web pages" in str(answer.body)) == (403, True)
         assert (await http.ask("/ui/login", Origin=f"http://{http.address}")).status == 200
         assert (await http.ask("/ui/login", Origin="http://evil.example")).status == 403
+
+
+@pytest.mark.parametrize(
+    ("wanted", "language"),
+    [
+        ("", "en"),
+        ("de", "de"),
+        ("de-AT, en;q=0.8", "de"),
+        ("fr, en;q=0.5, de;q=0.9", "de"),
+        ("de;q=0", "en"),
+        ("DE;q=0.1", "de"),
+        ("de;q=much, \x00,,;;q=1", "de"),
+        ("x" * 10_000 + ", de", "en"),
+    ],
+)
+def test_the_language_is_the_one_that_the_browser_wants_most(wanted: str, language: str) -> None:
+    assert choose_language({"Accept-Language": wanted}, ("en", "de")) == language

@@ -1,8 +1,8 @@
 """The HTTP listener: it serves routes, and refuses requests without the right to them.
 
 Rules: a request with an ``Origin`` field is refused, because a page in a browser could post to loopback; other
-origins get no permission (no CORS). The page below ``/ui/`` has its own rules (``nbstream.page.server``). The
-answer to a request that fails does not say why.
+origins get no permission (no CORS). The pages, such as that below ``/ui/``, have their own rules
+(``nbstream.page.server``). The answer to a request that fails does not say why.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -132,7 +132,7 @@ def health_routes(health: Callable[[], Awaitable[HealthStatus]]) -> Iterable[Rou
 
 
 class SubApplication(Protocol):
-    """What is served beside the routes, with rules of its own; here, because the page is in a layer above."""
+    """What is served beside the routes, with rules of its own; here, because the pages are in a layer above."""
 
     def prepare(self) -> None:
         """Begin to make what the first request would have to wait for; called when the listener has started."""
@@ -146,15 +146,17 @@ class SubApplication(Protocol):
     async def answer(self, request: web.BaseRequest, peer: Peer, connection: HttpConnection) -> web.StreamResponse:
         """Answer a request. What it raises ``refusal`` answers, once it is an ``HttpProblem``."""
 
-    def refusal(self, problem: HttpProblem, *, close: bool, allow: str | None) -> web.Response:
+    def refusal(
+        self, request: web.BaseRequest, problem: HttpProblem, *, close: bool, allow: str | None
+    ) -> web.Response:
         """Return the answer that says why a request is refused."""
 
 
 class HttpListener:
     """Serves routes on one socket.
 
-    ``message_service`` is the service that the routes check and teach with; None where they do neither. ``page``
-    is served beside the routes; None where there is no page.
+    ``message_service`` is the service that the routes check and teach with; None where they do neither. ``pages``
+    are served beside the routes.
     """
 
     def __init__(
@@ -163,12 +165,12 @@ class HttpListener:
         access: HttpAccess | None = None,
         limits: ListenerLimits | None = None,
         message_service: MessageService | None = None,
-        page: SubApplication | None = None,
+        pages: Sequence[SubApplication] = (),
     ) -> None:
         self._access = access
         self._limits = limits or ListenerLimits()
         self._message_service = message_service
-        self._page = page
+        self._pages = pages
         self._routes = RouteTable(routes)
         make = message_service.connections if message_service else partial(Connections, "metrics")
         self._connections = make(self._limits.max_connections)
@@ -177,8 +179,8 @@ class HttpListener:
     async def start(self, *sockets: socket.socket) -> None:
         """Serve on these sockets."""
         await self._server.start(sockets)
-        if self._page is not None:
-            self._page.prepare()
+        for page in self._pages:
+            page.prepare()
 
     def apply(self, runtime: Runtime) -> None:
         """Use ``runtime`` from the next request on."""
@@ -195,8 +197,8 @@ class HttpListener:
         try:
             await self._server.drain(seconds)
         finally:
-            if self._page is not None:
-                await self._page.close()
+            for page in self._pages:
+                await page.close()
 
     def _needs_no_password(
         self, access: HttpAccess, request: web.BaseRequest, route: Route, connection: HttpConnection
@@ -266,8 +268,8 @@ class HttpListener:
         headers = request.headers
         if "Expect" in headers and request.version == HttpVersion11:
             await _answer_expectation(request)
-        if self._page is not None and self._page.serves(request.path):
-            return await self._page.answer(request, self._peer(request), connection)
+        if page := self._page_of(request):
+            return await page.answer(request, self._peer(request), connection)
         if "Origin" in headers:
             raise RequestRefused(403, "requests of web pages are not answered", close=True)
         route = self._routes.find(request.method, request.path)
@@ -276,11 +278,14 @@ class HttpListener:
             await self._check_password(access, request, route)
         return await route.handler(request)
 
+    def _page_of(self, request: web.BaseRequest) -> SubApplication | None:
+        return next((page for page in self._pages if page.serves(request.path)), None)
+
     def _refusal(
         self, request: web.BaseRequest, problem: HttpProblem, *, close: bool = False, allow: str | None = None
     ) -> web.Response:
-        if self._page is not None and self._page.serves(request.path):
-            return self._page.refusal(problem, close=close, allow=allow)
+        if page := self._page_of(request):
+            return page.refusal(request, problem, close=close, allow=allow)
         return refusal_response(request.path, problem, close=close, allow=allow)
 
 

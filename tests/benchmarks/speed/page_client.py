@@ -16,7 +16,7 @@ from urllib.parse import urljoin
 from nbstream import config
 from nbstream.assembly.store import make_model, open_running_redis
 from nbstream.listeners.http.access import Role
-from nbstream.page.login import SESSION_COOKIE
+from nbstream.page.requests import ADMIN_AREA
 from nbstream.page.responses import cookie_name
 from nbstream.store.logins import PageSessionStore
 from tests.benchmarks.speed.processes import CannotMeasure
@@ -88,7 +88,7 @@ class PageClient:
 
 async def open_sessions(address: str, config_file: Path, count: int = 1) -> list[str]:
     """Return the cookies of new sessions of a running daemon, as a login stores them."""
-    name = cookie_name(SESSION_COOKIE, address)
+    name = cookie_name(ADMIN_AREA.session_cookie, address)
     settings = config.load_settings(config_file)
     async with open_running_redis(settings) as clients:
         store = PageSessionStore(clients.client, make_model(settings, clients.client).keys)

@@ -21,6 +21,7 @@ from nbstream.page.login import LoginPages, PageSessions, csrf_token, sign
 from nbstream.page.metrics import PageMetrics
 from nbstream.page.rendering import PageRenderer
 from nbstream.page.requests import (
+    ADMIN_AREA,
     Answer,
     Event,
     EventStream,
@@ -134,8 +135,8 @@ def _start() -> HttpExchange:
     renderer, metrics = PageRenderer(static_files.version), PageMetrics(MetricsRegistry())
     login = LoginPages(sessions, PasswordCheck(passwords), _Counts(), (), bodies, renderer, metrics)
     page_sessions = PageSessions(sessions, passwords)
-    page = PageServer([_View()], login, page_sessions, bodies, static_files, renderer, metrics)
-    return HttpExchange(asyncio.Runner(), HttpListener((), page=page))
+    page = PageServer(ADMIN_AREA, [_View()], login, page_sessions, bodies, static_files, renderer, metrics)
+    return HttpExchange(asyncio.Runner(), HttpListener((), pages=[page]))
 
 
 _exchange = _start()
