@@ -16,13 +16,14 @@ be read in two ways gives no domain, and a comment is set apart from a value by 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.tokens.unicode import only_known
 from nbstream.tokens.urls import parent_domains
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from nbstream.mail.header_fields import HeaderField
 
@@ -57,18 +58,42 @@ _PROPERTY = re.compile(r"(?<= )([a-z][a-z0-9_.-]*)=")
 _DOMAIN = re.compile(r"[\w-]+(?:\.[\w-]+)++")
 
 
-def authentication_tokens(
+@dataclass(frozen=True, slots=True)
+class AuthenticationResult:
+    """What a server found with one method: ``spf``, ``dkim`` and so on, with the result ``pass``, ``fail``, ....
+
+    ``properties`` are those of the field, ``type.name``; all is in lower case.
+    """
+
+    method: str
+    result: str
+    properties: Mapping[str, str]
+
+    def domain(self, *names: str) -> str:
+        """Return the domain in the first of these properties that there is; empty without one.
+
+        Without ``names``, it is the one that the method is about. It is what follows the last "@" of the value.
+        Servers may write an address as one quoted string; without an "@" a quoted string is a local part.
+        """
+        names = names or _DOMAIN_PROPERTIES[self.method]
+        value = next((self.properties[name] for name in names if name in self.properties), "")
+        quoted = _QUOTED.fullmatch(value)
+        address = quoted[1] if quoted and "@" in quoted[1] else value
+        domain = address.rpartition("@")[2].strip(".<>")
+        return domain if len(domain) <= MAX_DOMAIN_CHARACTERS and _DOMAIN.fullmatch(domain) else ""
+
+
+def trusted_results(
     fields: Sequence[HeaderField], trusted_ids: Collection[str], own_received_fields: int = 0
-) -> list[str]:
-    """Return tokens for the results in ``fields``, the header of a message, that a trusted server wrote.
+) -> Iterator[AuthenticationResult]:
+    """Yield the results in ``fields``, the header of a message, that a trusted server wrote.
 
     ``trusted_ids`` are identifiers of servers (authserv-id) in lower case. As many Received fields as
-    ``own_received_fields`` stand above their results. A message without a Received field has no tokens: nothing
+    ``own_received_fields`` stand above their results. A message without a Received field has no results: nothing
     says which of its fields the sender wrote.
     """
     if not trusted_ids or not any(field.name == "received" for field in fields):
-        return []
-    tokens: dict[str, None] = {}
+        return
     left = MAX_FIELDS
     for field in _fields_above(fields, own_received_fields):
         if left and field.name == FIELD:
@@ -76,7 +101,19 @@ def authentication_tokens(
             server, *results = _parts(text)
             if _server_id(server) in trusted_ids:
                 left -= 1
-                tokens |= dict.fromkeys(_result_tokens(results, is_whole=len(field.value) <= MAX_VALUE_BYTES))
+                yield from _read_results(results, is_whole=len(field.value) <= MAX_VALUE_BYTES)
+
+
+def authentication_tokens(
+    fields: Sequence[HeaderField], trusted_ids: Collection[str], own_received_fields: int = 0
+) -> list[str]:
+    """Return tokens for the results in ``fields``; the arguments are those of ``trusted_results``."""
+    tokens: dict[str, None] = {}
+    for result in trusted_results(fields, trusted_ids, own_received_fields):
+        found = f"{FIELD}:{result.method}={result.result}"
+        domain = result.domain()
+        tokens[found] = None
+        tokens |= dict.fromkeys(f"{found}:{name}" for name in (parent_domains(domain) if domain else ()))
     return list(tokens)
 
 
@@ -139,17 +176,13 @@ def _server_id(server: str) -> str:
     return quoted[1] if quoted else name.rstrip("(")
 
 
-def _result_tokens(parts: Sequence[str], *, is_whole: bool) -> Iterator[str]:
-    """Yield the tokens of the results; of a value that was cut not the last result."""
+def _read_results(parts: Sequence[str], *, is_whole: bool) -> Iterator[AuthenticationResult]:
+    """Yield the results; of a value that was cut not the last one."""
     results = [part for part in parts if part]
     for result in results[: MAX_RESULTS if is_whole else min(MAX_RESULTS, len(results) - 1)]:
         match = _RESULT.match(result)
-        if not match or match[1] not in _DOMAIN_PROPERTIES:
-            continue
-        found = f"{match[1]}={match[2]}"
-        yield f"{FIELD}:{found}"
-        domain = _domain(_properties(result[match.end() :]), _DOMAIN_PROPERTIES[match[1]])
-        yield from (f"{FIELD}:{found}:{name}" for name in (parent_domains(domain) if domain else ()))
+        if match and match[1] in _DOMAIN_PROPERTIES:
+            yield AuthenticationResult(match[1], match[2], _properties(result[match.end() :]))
 
 
 def _properties(text: str) -> dict[str, str]:
@@ -163,16 +196,3 @@ def _properties(text: str) -> dict[str, str]:
         value = rest.strip(" ")
         properties[name] = value if properties.get(name, value) == value else ""
     return properties
-
-
-def _domain(properties: dict[str, str], names: Sequence[str]) -> str:
-    """Return the domain in the first of the properties that there is; empty without one.
-
-    It is what follows the last "@" of the value. Servers may write an address as one quoted string; without an "@"
-    a quoted string is a local part.
-    """
-    value = next((properties[name] for name in names if name in properties), "")
-    quoted = _QUOTED.fullmatch(value)
-    address = quoted[1] if quoted and "@" in quoted[1] else value
-    domain = address.rpartition("@")[2].strip(".<>")
-    return domain if len(domain) <= MAX_DOMAIN_CHARACTERS and _DOMAIN.fullmatch(domain) else ""

@@ -1,0 +1,433 @@
+"""Sender lists: the senders that always or never pass, of the site and of each user.
+
+An entry is an address, a domain, the subdomains of a domain, a pattern with wildcards, or a network of the client
+that brought the message. Its kind says what becomes of mail from there.
+
+Rules:
+
+- Anybody can write any sender. An entry that allows is for the one address of the From field, and counts only
+  where that address is proved; else it changes nothing. An entry that blocks needs no proof, and is for the sender
+  of the envelope as well.
+- What proves an address: SPF, DKIM or DMARC in a field of a trusted server, for a domain that is aligned with that
+  of the address; or a login as this address. Two domains are aligned where they are equal, or one lies below the
+  other. That is the relaxed alignment of DMARC (RFC 7489, section 3.1) without a list of public suffixes: two
+  domains side by side below the same one are not aligned here. A network is proved by the connection itself.
+- The user's list decides before that of the site: it is his mail. Of one list the more exact entry decides, of
+  equally exact ones that which blocks.
+
+Nothing here does I/O. What is compared is in lower case.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import TYPE_CHECKING, TypeAlias
+
+from nbstream.mail import header_fields, mime
+from nbstream.policy.address_patterns import AddressPattern, first_matching_pattern
+from nbstream.policy.verdict import Verdict
+from nbstream.tokens.authentication import trusted_results
+
+if TYPE_CHECKING:
+    from nbstream.mail.header_fields import HeaderField
+    from nbstream.mail.message import Message
+
+SITE = "site"
+"""The owner of the site's list; the owner of a user's list is his address."""
+
+MAX_ENTRIES = 1000
+"""How many entries one list may have."""
+
+MAX_SEARCHED_ENTRIES = 100
+"""How many of them may be networks, or have wildcards elsewhere than at the beginning of a domain.
+
+These are compared one by one with each message, and the others are looked up.
+"""
+
+MAX_FROM_BYTES = 2000
+"""The longest From field that is read."""
+
+_MAX_FROM_ADDRESSES = 20
+
+Network: TypeAlias = IPv4Network | IPv6Network
+Client: TypeAlias = IPv4Address | IPv6Address
+
+_DOMAIN_NAME = re.compile(r"(?:\*\.)?(?:[\w-]+\.)++(?!\d+\Z)[\w-]+")  # no name ends in a number (RFC 3696, 2)
+_ALLOWED_PATTERN = (
+    "must be an address (ann@example.org), a domain (example.org), all below a domain (*.example.org), a network "
+    "(192.0.2.0/24), or a pattern of addresses with * and ?"
+)
+
+
+class ListKind(StrEnum):
+    """What an entry says of a sender: his mail passes, or never does."""
+
+    ALLOW = "allow"
+    BLOCK = "block"
+
+
+@dataclass(frozen=True, slots=True)
+class SenderPattern:
+    """The sender of an entry; ``text`` is its one form, in which equal entries are equal.
+
+    ``network`` is set for a network, and ``address_pattern`` for a pattern that has to be searched for.
+    """
+
+    text: str
+    network: Network | None = None
+    address_pattern: AddressPattern | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> SenderPattern:
+        """Return the pattern that ``text`` names. Raises ValueError, whose text says what is allowed."""
+        lower = text.strip().lower()
+        try:
+            network = ip_network(lower, strict=False)
+        except ValueError:
+            pass
+        else:
+            return cls(str(network), network=network)
+        domain = lower.removeprefix("*@").removeprefix("@")
+        if _DOMAIN_NAME.fullmatch(domain):
+            return cls(domain)
+        pattern = AddressPattern(f"*{lower}" if lower.startswith("@") else lower)
+        if "@" not in lower or not pattern.matches_any_address:
+            raise ValueError(_ALLOWED_PATTERN)
+        has_wildcards = "*" in lower or "?" in lower or lower.startswith("@")
+        return cls(pattern.text, address_pattern=pattern if has_wildcards else None)
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether the entry is compared with each message, and not looked up."""
+        return self.network is not None or self.address_pattern is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ListEntry:
+    """An entry of a list."""
+
+    kind: ListKind
+    pattern: SenderPattern
+
+
+@dataclass(frozen=True, slots=True)
+class ListMatch:
+    """An entry that matches a sender: its kind, how exact it is (0 is the most exact), and whether it counts."""
+
+    kind: ListKind
+    rank: int
+    is_proved: bool = True
+
+    @property
+    def order(self) -> tuple[bool, int, bool]:
+        """Of two lists of one owner the one with the smaller order decides."""
+        return not self.is_proved, self.rank, self.kind is ListKind.ALLOW
+
+
+class OwnerList:
+    """The entries of one owner; of entries with the same pattern the last one holds."""
+
+    def __init__(self, entries: Iterable[ListEntry] = ()) -> None:
+        by_text = {entry.pattern.text: entry for entry in entries}
+        self._kinds = {text: entry.kind for text, entry in by_text.items() if not entry.pattern.is_searched}
+        self._patterns: dict[ListKind, list[AddressPattern]] = {kind: [] for kind in ListKind}
+        self._networks: dict[ListKind, list[Network]] = {kind: [] for kind in ListKind}
+        for entry in by_text.values():
+            if entry.pattern.network is not None:
+                self._networks[entry.kind].append(entry.pattern.network)
+            elif entry.pattern.address_pattern is not None:
+                self._patterns[entry.kind].append(entry.pattern.address_pattern)
+        self._size = len(by_text)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def match(self, evidence: SenderEvidence) -> ListMatch | None:
+        """Return the entry that decides, or None where no entry matches.
+
+        An entry that allows, and is not proved, is returned only where no entry blocks.
+        """
+        named = self._address_rank(ListKind.ALLOW, evidence.allowable_addresses)
+        allowed = named if evidence.proves_address else None
+        if allowed is None:
+            allowed = self._network_rank(ListKind.ALLOW, evidence.client)
+        blocked = self._address_rank(ListKind.BLOCK, evidence.blockable_addresses)
+        if blocked is None:
+            blocked = self._network_rank(ListKind.BLOCK, evidence.client)
+        if allowed is not None and (blocked is None or allowed < blocked):
+            return ListMatch(ListKind.ALLOW, allowed)
+        if blocked is not None:
+            return ListMatch(ListKind.BLOCK, blocked)
+        return None if named is None else ListMatch(ListKind.ALLOW, named, is_proved=False)
+
+    def _address_rank(self, kind: ListKind, addresses: Sequence[str]) -> int | None:
+        """Return how exact the most exact entry of this kind is that names one of these; 0 is an address."""
+        return min((rank for address in addresses for rank in self._ranks(kind, address)), default=None)
+
+    def _network_rank(self, kind: ListKind, client: Client | None) -> int | None:
+        is_in_network = client is not None and any(client in network for network in self._networks[kind])
+        return _NETWORK_RANK if is_in_network else None
+
+    def _ranks(self, kind: ListKind, address: str) -> Iterator[int]:
+        domain = address.rpartition("@")[2]
+        for rank, text in enumerate((address, domain)):
+            if self._kinds.get(text) is kind:
+                yield rank
+        for rank, parent in enumerate(_parents(domain), start=2):
+            if self._kinds.get(f"*.{parent}") is kind:
+                yield rank
+        if self._patterns[kind] and first_matching_pattern(self._patterns[kind], address) is not None:
+            yield _PATTERN_RANK
+
+
+_PATTERN_RANK, _NETWORK_RANK = 1000, 1001  # a domain has fewer levels
+_NO_LIST = OwnerList()
+
+
+def _parents(domain: str) -> Iterator[str]:
+    """Yield the domains above ``domain``, the nearest first."""
+    while "." in domain:
+        domain = domain.partition(".")[2]
+        yield domain
+
+
+@dataclass(frozen=True, slots=True)
+class SenderOrigin:
+    """Who brought a message, as far as its listener knows: the address of the client, and the user who logged in.
+
+    Each is empty where it is not known. The client is that of our own mail server, which has to name it: a network
+    that matched our own server would match all mail.
+    """
+
+    client: str = ""
+    login: str = ""
+
+
+UNKNOWN_ORIGIN = SenderOrigin()
+"""The origin of a message of which nothing is known."""
+
+
+@dataclass(frozen=True)
+class SenderEvidence:
+    """Who sent a message, and what proves it.
+
+    ``from_addresses`` are those of the From fields, and ``envelope_sender`` is empty where it is null or not
+    known. ``is_single`` says that the message has one From field with one address and nothing that could be read
+    in another way. ``proved_domains`` are those that SPF, DKIM or DMARC have proved. Addresses are in lower case.
+    """
+
+    from_addresses: tuple[str, ...] = ()
+    is_single: bool = False
+    envelope_sender: str = ""
+    proved_domains: frozenset[str] = frozenset()
+    client: Client | None = None
+    login: str = ""
+
+    @property
+    def allowable_addresses(self) -> tuple[str, ...]:
+        """The address that may be allowed; none where there is not exactly one."""
+        return self.from_addresses if self.is_single else ()
+
+    @cached_property
+    def blockable_addresses(self) -> tuple[str, ...]:
+        """The addresses that may be blocked."""
+        sender = self.envelope_sender
+        return (*self.from_addresses, sender) if "@" in sender else self.from_addresses
+
+    @cached_property
+    def proves_address(self) -> bool:
+        """Whether the address of the From field is proved."""
+        if not self.is_single:
+            return False
+        (address,) = self.from_addresses
+        domain = address.rpartition("@")[2]
+        return self.login == address or any(is_aligned(domain, proved) for proved in self.proved_domains)
+
+
+def is_aligned(domain: str, proved: str) -> bool:
+    """Return whether what proves the domain ``proved`` proves ``domain`` too; both are in lower case."""
+    return domain == proved or domain.endswith(f".{proved}") or proved.endswith(f".{domain}")
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceReader:
+    """Reads who sent a message; the arguments are the settings of the same names."""
+
+    trusted_authserv_ids: frozenset[str] = frozenset()
+    own_received_fields: int = 0
+
+    def read(self, message: Message, envelope_sender: str | None, origin: SenderOrigin) -> SenderEvidence:
+        """Return the evidence of a message; ``envelope_sender`` is None where it is not known."""
+        head = b"" if message.is_bare_text else message.raw[: mime.MAX_HEADER_BYTES + 1]
+        end = header_fields.body_offset(head)
+        fields = header_fields.parse_fields(head, end)
+        addresses, is_single = read_from(fields)
+        is_single &= end <= mime.MAX_HEADER_BYTES  # else there may be another From field
+        return SenderEvidence(
+            addresses,
+            is_single,
+            (envelope_sender or "").lower(),
+            frozenset(self._proved_domains(fields)) if is_single else frozenset(),
+            _read_client(origin.client),
+            origin.login.lower() if "@" in origin.login else "",
+        )
+
+    def _proved_domains(self, fields: Sequence[HeaderField]) -> Iterator[str]:
+        for result in trusted_results(fields, self.trusted_authserv_ids, self.own_received_fields):
+            names = _PROVING_PROPERTIES.get(result.method)
+            domain = result.domain(*names) if names and result.result == "pass" else ""
+            if domain:
+                yield domain
+
+
+# The properties that name the domain that a method has proved. SPF of the name in HELO proves the server alone.
+_PROVING_PROPERTIES = {
+    "spf": ("smtp.mailfrom",),
+    "dkim": ("header.d", "header.i"),
+    "dmarc": ("header.from",),
+}
+
+
+def _read_client(text: str) -> Client | None:
+    try:
+        client = ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    return getattr(client, "ipv4_mapped", None) or client
+
+
+# A From field is read on its bytes: an encoded word is no address, whatever it says. Quoted strings and comments
+# are taken out first. One that is a local part stays, with other characters in place of those of the syntax.
+_QUOTED_OR_COMMENT = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"(\s*@)?|\([^()]*\)', re.DOTALL)
+_NO_ATOM = re.compile(r"[^\w.+=-]")
+_ADDRESS = r"[^\s<>@,;:()\[\]\\\"]+@[\w-]+(?:\.[\w-]+)*+"
+# It consumes what is no address, so that nothing is read twice.
+_ANY_ADDRESS = re.compile(rf"({_ADDRESS})|[^\s<>@,;:()\[\]\\\"]+")
+_IN_BRACKETS = re.compile(rf"<\s*({_ADDRESS})\s*>")
+_ONE_ADDRESS = re.compile(rf"\s*({_ADDRESS})\s*|[^<>,;:()\[\]\\\"]*<\s*({_ADDRESS})\s*>\s*")
+
+
+def read_from(fields: Iterable[HeaderField]) -> tuple[tuple[str, ...], bool]:
+    """Return the addresses of the From fields, and whether there is one, which everybody reads alike."""
+    values = [field.value for field in fields if field.name == "from"][:_MAX_FROM_ADDRESSES]
+    texts = [_without_quoted(value[:MAX_FROM_BYTES].decode("utf-8", "replace").lower()) for value in values]
+    if len(values) == 1 and len(values[0]) <= MAX_FROM_BYTES and (match := _ONE_ADDRESS.fullmatch(texts[0])):
+        return (match[1] or match[2],), True
+    addresses = [address for text in texts for address in _IN_BRACKETS.findall(text) or _ANY_ADDRESS.findall(text)]
+    return tuple(dict.fromkeys(filter(None, addresses)))[:_MAX_FROM_ADDRESSES], False
+
+
+def _without_quoted(text: str) -> str:
+    def replacement(match: re.Match[str]) -> str:
+        return f"{_NO_ATOM.sub('_', match[1])}@" if match[2] else " "
+
+    return _QUOTED_OR_COMMENT.sub(replacement, text)
+
+
+class ListOwner(StrEnum):
+    """Whose list decided; of users it is not said which one."""
+
+    SITE = "site"
+    USER = "user"
+
+
+@dataclass(frozen=True, slots=True)
+class ListDecision:
+    """What a list says of a message for one recipient.
+
+    ``decides`` is not set for an entry that allows a sender who is not proved: then nothing is changed by it.
+    """
+
+    kind: ListKind
+    owner: ListOwner
+    decides: bool = True
+
+    @property
+    def name(self) -> str:
+        """``allow``, ``block`` or ``allow-unproved``."""
+        return str(self.kind) if self.decides else f"{self.kind}-unproved"
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of the list."""
+        return Verdict.HAM if self.kind is ListKind.ALLOW else Verdict.SPAM
+
+    def __str__(self) -> str:
+        return f"list={self.name}, owner={self.owner}"
+
+    def apply(self, verdict: Verdict, reason: str) -> tuple[Verdict, str]:
+        """Return the verdict and the reason of a message that has these without the list."""
+        return (self.verdict, str(self)) if self.decides else (verdict, f"{reason}; {self}")
+
+
+@dataclass(frozen=True, slots=True)
+class SenderLists:
+    """The lists of the site and of its users, and what reads who sent a message.
+
+    ``configured`` is the list in the settings. ``stored`` are the lists that people change while the daemon runs,
+    by owner; a mapping whose content changes is followed.
+    """
+
+    configured: OwnerList = _NO_LIST
+    stored: Mapping[str, OwnerList] = field(default_factory=dict)
+    reader: EvidenceReader = EvidenceReader()
+
+    def look_up(
+        self, message: Message, envelope_sender: str | None, origin: SenderOrigin = UNKNOWN_ORIGIN
+    ) -> SenderLookup:
+        """Return what the lists say of the sender of ``message``, which is read only where there is a list.
+
+        ``envelope_sender`` is None where it is not known.
+        """
+        has_lists = bool(self.stored) or bool(self.configured)
+        return SenderLookup(self, self.reader.read(message, envelope_sender, origin) if has_lists else None)
+
+    def of_site(self) -> Iterator[OwnerList]:
+        """Yield the lists of the site."""
+        yield self.configured
+        if (stored := self.stored.get(SITE)) is not None:
+            yield stored
+
+    def of_user(self, address: str) -> OwnerList | None:
+        """Return the list of the user with this address, if there is one."""
+        return self.stored.get(list_owner(address)) if "@" in address else None
+
+
+class SenderLookup:
+    """What the lists say of one sender; ``evidence`` is None where there are no lists."""
+
+    def __init__(self, lists: SenderLists, evidence: SenderEvidence | None) -> None:
+        self._lists = lists
+        self._evidence = evidence
+
+    def decide_for(self, recipient: str | None) -> ListDecision | None:
+        """Return what the lists say of the message for ``recipient``; None stands for one who is not known."""
+        if self._evidence is None:
+            return None
+        user_list = self._lists.of_user(recipient) if recipient else None
+        match = user_list.match(self._evidence) if user_list else None
+        by_site = self._by_site
+        if match and (match.is_proved or by_site is None or not by_site.decides):
+            return ListDecision(match.kind, ListOwner.USER, match.is_proved)
+        return by_site
+
+    @cached_property
+    def _by_site(self) -> ListDecision | None:
+        assert self._evidence is not None
+        matches = [match for site_list in self._lists.of_site() if (match := site_list.match(self._evidence))]
+        match = min(matches, key=lambda match: match.order, default=None)
+        return ListDecision(match.kind, ListOwner.SITE, match.is_proved) if match else None
+
+
+NO_LISTS = SenderLists()
+"""The lists where there are none."""
+
+
+def list_owner(address: str) -> str:
+    """Return the owner of the list of the user with this address."""
+    return address.lower()
