@@ -24,7 +24,6 @@ from nbstream.listeners.http.responses import RequestRefused, error_problem
 from nbstream.listeners.http.route_table import RouteTable, last_segment
 from nbstream.page.forms import read_query, receive_form, well_formed
 from nbstream.page.login import session_token, sign, unsign
-from nbstream.page.rendering import visible_text
 from nbstream.page.requests import (
     FAVICON_PATH,
     EventStream,
@@ -47,6 +46,7 @@ from nbstream.page.responses import (
 from nbstream.server.request_errors import is_request_error
 from nbstream.store.cancellation import cancel_and_wait
 from nbstream.wire.api_json import HttpProblem
+from nbstream.wire.visible_text import visible_text
 
 if TYPE_CHECKING:
     from nbstream.listeners.http.bodies import BodyReader

@@ -21,13 +21,13 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreUnavailable
 from nbstream.filter.suspects import describe_suspects
 from nbstream.page.charts import Bar, draw_activity
-from nbstream.page.rendering import visible_text
 from nbstream.page.requests import Answer, Page, PageRefused, PageRequest, PageRoute, View
 from nbstream.policy.bursts import WINDOW_SECONDS, BurstDetector, BurstKind
 from nbstream.policy.lesson_source import COMMAND_SOURCE, LessonSource
 from nbstream.policy.verdict import Verdict
 from nbstream.store.model.history import UNDO_SOURCE, HistoryChange, HistorySelection, is_stream_id
 from nbstream.wire.moments import parse_moment
+from nbstream.wire.visible_text import visible_text
 
 if TYPE_CHECKING:
     from markupsafe import Markup

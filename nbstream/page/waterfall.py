@@ -15,7 +15,7 @@ from enum import StrEnum
 from markupsafe import Markup
 
 from nbstream.page.charts import round_step
-from nbstream.page.rendering import visible_text
+from nbstream.wire.visible_text import visible_text
 
 MAX_STEPS = 40
 _LABEL_COLUMNS = 34  # of some 8 pixels at most: a narrow screen has 330
