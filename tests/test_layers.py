@@ -19,6 +19,7 @@ LAYERS = [
     {"addresses", "durable_files", "errors", "findings", "system_users", "threads"},
     {"metrics", "settings"},
     {"logs"},
+    {"imap"},
     {"engine"},
     {"mail"},
     {"tokens"},

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from nbstream.cli.imap import folders
 from nbstream.cli.imap.folders import FolderRequest, read_folders
 from nbstream.cli.imap.url import parse_imap_url
 from nbstream.errors import InputError
 from nbstream.filter.bulk import BATCH_SIZE
+from nbstream.imap import connection
 from tests.cli.imap.server import Server
 from tests.conftest import RedisServer
 from tests.deploy.dovecot import DELETED
@@ -135,7 +135,7 @@ def test_after_uidvalidity_has_changed_all_is_read_again(server: ImapServer, lea
 
 
 def test_starttls(server: ImapServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "_is_on_this_machine", lambda _: False)
+    monkeypatch.setattr(connection, "_is_on_this_machine", lambda _: False)
     folder = parse_imap_url(server.url("Junk", tls=False))
     for ca_file, count, error in (
         (server.certificates.authority, 3, []),

@@ -6,24 +6,9 @@ import re
 from dataclasses import dataclass
 from urllib.parse import quote, unquote, urlsplit
 
-_PORTS = {"imap": 143, "imaps": 993}
+from nbstream.imap.connection import IMAP_PORTS, ImapAccount
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-
-
-@dataclass(frozen=True, slots=True)
-class ImapAccount:
-    """A user at a server. With ``implicit_tls`` TLS begins with the connection, as on port 993."""
-
-    host: str
-    port: int
-    implicit_tls: bool
-    user: str
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        scheme = "imaps" if self.implicit_tls else "imap"
-        port = "" if self.port == _PORTS[scheme] else f":{self.port}"
-        return f"{scheme}://{quote(self.user)}@{host}{port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +35,16 @@ def parse_imap_url(url: str) -> ImapFolder:
         raise ValueError(f"is no URL of a folder: {error}") from None
     if parts.password is not None:
         raise ValueError("has a password, which other users could see: leave it to --password-file or the prompt")
-    if parts.scheme not in _PORTS or not parts.hostname or not user or not name or parts.query or parts.fragment:
+    if (
+        parts.scheme not in IMAP_PORTS
+        or not parts.hostname
+        or not user
+        or not name
+        or parts.query
+        or parts.fragment
+    ):
         raise ValueError("is no imaps://USER@HOST/FOLDER or imap://USER@HOST/FOLDER, percent-encoded")
     if _CONTROL.search(user + name):
         raise ValueError("has a control character")
-    account = ImapAccount(parts.hostname, port or _PORTS[parts.scheme], parts.scheme == "imaps", user)
+    account = ImapAccount(parts.hostname, port or IMAP_PORTS[parts.scheme], parts.scheme == "imaps", user)
     return ImapFolder(account, name)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from nbstream.cli.imap.url import ImapAccount
+from nbstream.imap.connection import ImapAccount
 from tests.waiting import DEADLINE_SECONDS
 
 

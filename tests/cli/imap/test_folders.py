@@ -10,9 +10,11 @@ import pytest
 
 from nbstream.cli.imap import folders
 from nbstream.cli.imap.folders import FolderRequest, read_folders
-from nbstream.cli.imap.url import ImapAccount, ImapFolder
+from nbstream.cli.imap.url import ImapFolder
 from nbstream.cli.message_files import FolderPosition, NamedMessage
 from nbstream.errors import InputError
+from nbstream.imap import connection
+from nbstream.imap.connection import ImapAccount
 from tests.cli.imap.server import Server
 
 GREETING = b"* OK hello\r\n"
@@ -164,7 +166,7 @@ def test_large_messages_are_fetched_one_by_one(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_server_that_sends_little_by_little_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "_COMMAND_SECONDS", 0.3)
+    monkeypatch.setattr(connection, "_COMMAND_SECONDS", 0.3)
     _, errors, _ = read(*WHOLE[:3], b"...")
     assert errors == ["timed out"]
 
@@ -183,7 +185,7 @@ def test_a_server_without_auth_plain_gets_login_with_quoted_words() -> None:
 
 
 def test_a_password_does_not_go_to_another_machine_without_tls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "_is_on_this_machine", lambda _: False)
+    monkeypatch.setattr(connection, "_is_on_this_machine", lambda _: False)
     _, errors, server = read(*WHOLE)
     assert errors == ["the server has no TLS, and is not on this machine: the password would be readable"]
     assert [line.partition(b" ")[2] for line in server.lines] == [b"CAPABILITY\r\n"]
@@ -195,7 +197,7 @@ def test_a_password_does_not_go_to_another_machine_without_tls(monkeypatch: pyte
 
 
 def test_what_is_sent_before_tls_begins_is_no_answer_within_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "_is_on_this_machine", lambda _: False)
+    monkeypatch.setattr(connection, "_is_on_this_machine", lambda _: False)
     offered = b"* CAPABILITY IMAP4 STARTTLS AUTH=PLAIN\r\n%b OK done\r\n"
     _, errors, server = read(GREETING, offered, b"%b OK begin\r\n* OK injected\r\n")
 

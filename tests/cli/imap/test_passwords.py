@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from nbstream.cli.imap.folders import read_passwords
-from nbstream.cli.imap.url import ImapAccount
 from nbstream.errors import ConfigError
+from nbstream.imap.connection import ImapAccount
 
 ANN = ImapAccount("mail.example.org", 993, True, "ann")
 BOB = ImapAccount("mail.example.org", 143, False, "bob")

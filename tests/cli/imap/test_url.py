@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nbstream.cli.imap.url import ImapAccount, ImapFolder, parse_imap_url
+from nbstream.cli.imap.url import ImapFolder, parse_imap_url
+from nbstream.imap.connection import ImapAccount
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""The client side of IMAP, with limits in time and in bytes."""
