@@ -30,7 +30,7 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
@@ -203,6 +203,71 @@ class _Failures:
     ends_at: float
 
 
+class FailureCounts:
+    """The failures of the last minute by source, and the clients that have given a right password lately.
+
+    ``shared`` counts for all processes; None where there is one only. The ``sources`` of a client are a mapping
+    from each source to how many failures a minute it may have; the client itself comes first.
+    """
+
+    def __init__(self, shared: AttemptCounts | None = None) -> None:
+        self._shared = shared
+        self._failures: OrderedDict[str, _Failures] = OrderedDict()
+        self._proven: OrderedDict[str, float] = OrderedDict()
+
+    def require_room(self, sources: Mapping[str, int]) -> None:
+        """Raise ``TooManyFailures`` where a source has as many failures as it may have."""
+        if any(self._count(source) >= limit for source, limit in self._limits(sources).items()):
+            raise TooManyFailures
+
+    def succeed(self, sources: Mapping[str, int]) -> None:
+        """Note that the client has given a right password."""
+        _remember(self._proven, next(iter(sources)), time.monotonic() + _PROVEN_SECONDS)
+
+    def add(self, sources: Mapping[str, int]) -> None:
+        """Count a failure in this process."""
+        for source in sources:
+            count = self._count(source)
+            ends_at = self._failures[source].ends_at if count else time.monotonic() + COUNTED_SECONDS
+            _remember(self._failures, source, _Failures(count + 1, ends_at))
+
+    def take_back(self, sources: Mapping[str, int]) -> None:
+        """Take back a failure that was counted before it was known whether it is one."""
+        for source in sources:
+            if count := self._count(source):
+                _remember(self._failures, source, replace(self._failures[source], count=count - 1))
+
+    async def share(self, sources: Mapping[str, int]) -> None:
+        """Count a failure for all processes, and take over what they have counted, unless Redis is away.
+
+        Raises ``TooManyFailures`` where a source has more of them than it may have.
+        """
+        if self._shared is not None:
+            await self._take_over(self._shared, sources)
+        if any(self._count(source) > limit for source, limit in self._limits(sources).items()):
+            raise TooManyFailures
+
+    def _limits(self, sources: Mapping[str, int]) -> Mapping[str, int]:
+        """Return the limits that hold for a client, whom others do not keep waiting where it is proven."""
+        client = next(iter(sources))
+        is_proven = time.monotonic() < self._proven.get(client, 0.0)
+        return {client: sources[client]} if is_proven else sources
+
+    def _count(self, source: str) -> int:
+        failures = self._failures.get(source)
+        return failures.count if failures and time.monotonic() < failures.ends_at else 0
+
+    async def _take_over(self, counts_of_all: AttemptCounts, sources: Iterable[str]) -> None:
+        try:
+            async with asyncio.timeout(_SHARE_SECONDS):
+                counts = await counts_of_all.add(sources)
+        except (StoreUnavailable, TimeoutError):
+            return
+        for source, shared in zip(sources, counts, strict=True):
+            if shared.count >= self._count(source):
+                _remember(self._failures, source, _Failures(shared.count, time.monotonic() + shared.seconds))
+
+
 class PasswordCheck:
     """Compares passwords with those of the listener, and knows the failures of the last minute.
 
@@ -211,9 +276,7 @@ class PasswordCheck:
 
     def __init__(self, passwords: Passwords, shared: AttemptCounts | None = None) -> None:
         self.passwords = passwords
-        self._shared = shared
-        self._failures: OrderedDict[str, _Failures] = OrderedDict()
-        self._proven: OrderedDict[str, float] = OrderedDict()
+        self._failures = FailureCounts(shared)
 
     async def role_of(self, offered: Collection[str], sources: Mapping[str, int]) -> Role | None:
         """Return the role that the one password in ``offered`` gives; None for a wrong one, which is counted.
@@ -221,43 +284,15 @@ class PasswordCheck:
         Several passwords are wrong: they would be so many guesses for one. ``sources`` are those of
         ``failure_sources``. Raises ``TooManyFailures``.
         """
-        client = next(iter(sources))
-        is_proven = time.monotonic() < self._proven.get(client, 0.0)
-        limits = {client: sources[client]} if is_proven else sources
-        if any(self._count(source) >= limit for source, limit in limits.items()):
-            raise TooManyFailures
+        failures = self._failures
+        failures.require_room(sources)
         role = self.passwords.role_of(*offered) if len(offered) == 1 else None
         if role is not None:
-            _remember(self._proven, client, time.monotonic() + _PROVEN_SECONDS)
+            failures.succeed(sources)
             return role
-        for source in sources:  # before anything is waited for: of attempts at the same time only so many pass
-            self._add(source)
-        await self._share(sources)
-        if any(self._count(source) > limit for source, limit in limits.items()):
-            raise TooManyFailures
+        failures.add(sources)  # before anything is waited for: of attempts at the same time only so many pass
+        await failures.share(sources)
         return None
-
-    def _count(self, source: str) -> int:
-        failures = self._failures.get(source)
-        return failures.count if failures and time.monotonic() < failures.ends_at else 0
-
-    def _add(self, source: str) -> None:
-        count = self._count(source)
-        ends_at = self._failures[source].ends_at if count else time.monotonic() + COUNTED_SECONDS
-        _remember(self._failures, source, _Failures(count + 1, ends_at))
-
-    async def _share(self, sources: Iterable[str]) -> None:
-        """Count a failure for all processes, and take over what they have counted, unless Redis is away."""
-        if self._shared is None:
-            return
-        try:
-            async with asyncio.timeout(_SHARE_SECONDS):
-                counts = await self._shared.add(sources)
-        except (StoreUnavailable, TimeoutError):
-            return
-        for source, shared in zip(sources, counts, strict=True):
-            if shared.count >= self._count(source):
-                _remember(self._failures, source, _Failures(shared.count, time.monotonic() + shared.seconds))
 
 
 def _remember(known: OrderedDict[str, _Value], source: str, value: _Value) -> None:

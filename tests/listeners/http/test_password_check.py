@@ -155,5 +155,5 @@ async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     for number in range(10):
         await outcome(check, WRONG, {str(number): 1})
         await outcome(check, RIGHT, {f"right {number}": 1})
-    assert list(check._failures) == ["7", "8", "9"]
-    assert list(check._proven) == ["right 7", "right 8", "right 9"]
+    assert list(check._failures._failures) == ["7", "8", "9"]
+    assert list(check._failures._proven) == ["right 7", "right 8", "right 9"]
