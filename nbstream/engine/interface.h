@@ -78,6 +78,11 @@ void nbn_answer(void *answer, const uint8_t *content, size_t length);
 int64_t nbn_take_apart(const uint8_t *raw, size_t length, const nbn_take_apart_options *options, nbn_ask ask,
                        uint8_t *output, size_t capacity);
 
+/* The names of private tokens: keyed hashes of the tokens in joined, joined like them. See
+ * nbstream/tokens/private_tokens.py. Returns how many bytes were written to out, or -1 where they do not fit. */
+int64_t nbn_hash_tokens(const uint8_t *key /* 16 */, const uint8_t *joined, size_t length, uint8_t *out,
+                        size_t capacity);
+
 /* The score of a message. See native/src/score. joined: its tokens, separated by line feeds. out: the 5 totals and the
  * log-odds (8 bytes each), how many bytes an index and a count take (4 bytes each), and the clues: the indices of all
  * (unsigned; 1, 2 or 4 bytes), then the counts of ham and spam of each (signed; 4 or 8 bytes), then the log-ratios of

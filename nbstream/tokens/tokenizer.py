@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from nbstream.mail.message import Message
 
-_BODY_PREFIXES = (b"body:", b"url:", b"url.")
+BODY_PREFIXES = (b"body:", b"url:", b"url.")
+"""What the tokens of words and links begin with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class Tokens:
         but other tokens of the head follow them.
         """
         raw_header = _start_of_end(tokens, len(tokens), (RAW_HEADER_PREFIX,))
-        body = _start_of_end(tokens, raw_header, _BODY_PREFIXES)
+        body = _start_of_end(tokens, raw_header, BODY_PREFIXES)
         grouped = cls.__new__(cls)
         names = tokens if isinstance(tokens, TokenList) else TokenList(tokens)
         grouped._set_fields(names, (body, raw_header - body, len(tokens) - raw_header))
@@ -121,11 +122,15 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class TakenApart:
-    """What a message consists of: its tokens, ``Message.key``, and whether it is mail."""
+    """What a message consists of: its tokens, ``Message.key``, and whether it is mail.
+
+    Where ``tokens`` are keyed hashes, ``words`` are the tokens that they were made of; see ``private_tokens``.
+    """
 
     key: str
     is_mail: bool
     tokens: Tokens
+    words: Tokens | None = None
 
 
 class Tokenizer:

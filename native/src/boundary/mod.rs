@@ -4,6 +4,7 @@
 pub mod score;
 pub mod table;
 
+mod private_tokens;
 mod take_apart;
 
 const INTERFACE: &[u8] = include_bytes!("../../../nbstream/engine/interface.h");

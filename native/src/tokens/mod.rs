@@ -10,6 +10,7 @@ pub mod html_references;
 pub mod lower_text;
 pub mod normalization;
 pub mod normalization_tables;
+pub mod private_tokens;
 pub mod raw_header;
 pub mod runs;
 pub mod signatures;
