@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nbstream.bayes.blend import PRIOR_STRENGTH, OwnCounts, PriorStrength, blend_log_ratios, own_levels
 from nbstream.bayes.clues import PackedClues, TokenClues, strongest_indices
 from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.bayes.multinomial import ALPHA, HAM, SPAM, token_log_ratios
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 # the library cannot compute it leaves to Python.
 
 _MAX_ATTEMPTS = 10  # a lesson would have to come between the attempts each time
+_NO_MESSAGES = (-(2**63),) * 2  # the numbers of no model: those of one may be negative for a while
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ class NativeMultinomial:
         self._scoring = NativeScoring(library, 2 * sum(clue_limits.by_group))
         self._clue_limits = clue_limits
         self._alpha = alpha
-        self._options = ScoreOptions((-1, -1), (0, 0, 0), alpha, 0.0)  # for no model
+        self._options = ScoreOptions(_NO_MESSAGES, (0, 0, 0), alpha, 0.0)
         self._totals = Totals()
 
     def score(
@@ -137,38 +139,58 @@ class Classifier:
         library: ctypes.CDLL | None = None,
         clue_limits: ClueLimits = ClueLimits(),
         alpha: float = ALPHA,
+        strength: PriorStrength = PRIOR_STRENGTH,
     ) -> None:
         self._clue_limits = clue_limits
         self._alpha = alpha
+        self._strength = strength
         self._native = NativeMultinomial(library, clue_limits, alpha) if library else None
         self._last_prior = (0,) * len(CLASSES), 0.0
 
-    def score(self, tokens: Tokens, counts: TokenCounts) -> Score:
-        """Return the score of ``tokens``."""
-        if self._native:
+    def score(self, tokens: Tokens, counts: TokenCounts, own: Sequence[TokenCounts] = ()) -> Score:
+        """Return the score of ``tokens``.
+
+        ``counts`` are those of the common model, ``own`` those of the own models below it, the upper level first;
+        see ``bayes.blend``. The prior is that of the common model. Where ``own`` has no count above 0, the score
+        is that without it, to the last bit.
+        """
+        levels = self._own_counts(own)
+        if self._native and not levels:
             score = self._native.score(tokens, counts, self._prior_log_odds)
             if score:
                 return score
         prior = self._prior_log_odds(counts.totals.messages)
-        clues = self._clues(tokens, counts)
+        clues = self._clues(tokens, counts, levels)
         return Score(math.fsum([prior, *clues.ratios.tolist()]), clues, prior)
 
-    def score_in_table(self, tokens: Tokens, table: Table, unit: float) -> TableScore | None:
+    def score_in_table(
+        self, tokens: Tokens, table: Table, unit: float, own: Sequence[TokenCounts] = ()
+    ) -> TableScore | None:
         """Return the score of ``tokens`` by their counts in ``table``, which are not looked up before.
 
-        ``unit`` is as in ``TokenCounts``. Returns None where their counts have to be looked up.
+        ``unit`` is as in ``TokenCounts``, ``own`` as in ``score``. Returns None where their counts have to be
+        looked up.
         """
-        return self._native.score_in_table(tokens, table, unit, self._prior_log_odds) if self._native else None
+        if self._native is None or self._own_counts(own):
+            return None
+        return self._native.score_in_table(tokens, table, unit, self._prior_log_odds)
 
-    def _clues(self, tokens: Tokens, counts: TokenCounts) -> TokenClues:
+    def _own_counts(self, own: Sequence[TokenCounts]) -> tuple[OwnCounts, ...]:
+        """Return the levels of ``own``; none where no level has a count above 0."""
+        if not any((level.rows > 0).any() for level in own):
+            return ()
+        return tuple(OwnCounts.of(level, self._strength) for level in own)
+
+    def _clues(self, tokens: Tokens, counts: TokenCounts, own: Sequence[OwnCounts]) -> TokenClues:
         ratios = token_log_ratios(counts.rows, counts.totals, self._alpha, counts.unit)
+        ratios = blend_log_ratios(ratios, counts, own, self._alpha, self._strength)
         start, strongest = 0, []
         for group, limit in zip(tokens.groups, self._clue_limits.by_group, strict=True):
             end = start + len(group)
             strongest.append(strongest_indices(group, ratios[start:end], limit) + start)
             start = end
         indices = np.sort(np.concatenate(strongest))
-        return TokenClues(tokens, indices, ratios[indices])
+        return TokenClues(tokens, indices, ratios[indices], own_levels(own, indices))
 
     def _prior_log_odds(self, messages: tuple[int, ...]) -> float:
         """Return the prior log-odds by learned messages, computed again only when a message was learned."""

@@ -161,13 +161,22 @@ class TokenClues(LazySequence[Clue]):
     ``token_indices`` are their indices in ``tokens.all``, in ascending order; ``ratios`` are their log-ratios
     in nats, both of shape (clues,). As a sequence the strongest clue comes first, and equally strong ones are
     sorted by name. ``packed`` has these numbers and the counts of the clues, where they came packed.
+    ``own_levels`` has one byte for each of ``token_indices``: which own models have changed its log-ratio, as
+    ``bayes.blend.own_levels`` says. It is empty where the common model scored alone.
     """
 
-    __slots__ = ("_arrays", "packed", "tokens")
+    __slots__ = ("_arrays", "own_levels", "packed", "tokens")
 
-    def __init__(self, tokens: Tokens, token_indices: NDArray[np.intp], ratios: NDArray[np.float64]) -> None:
+    def __init__(
+        self,
+        tokens: Tokens,
+        token_indices: NDArray[np.intp],
+        ratios: NDArray[np.float64],
+        own_levels: bytes = b"",
+    ) -> None:
         super().__init__()
         self.tokens = tokens
+        self.own_levels = own_levels
         self.packed: PackedClues | None = None
         self._arrays: tuple[NDArray[np.integer], NDArray[np.float64]] | None = token_indices, ratios
 
@@ -176,7 +185,7 @@ class TokenClues(LazySequence[Clue]):
         """Return the clues of ``tokens`` whose numbers are ``packed``: they are unpacked when they are read."""
         clues = cls.__new__(cls)
         clues._cached_items, clues._arrays = None, None
-        clues.tokens, clues.packed = tokens, packed
+        clues.tokens, clues.packed, clues.own_levels = tokens, packed, b""
         return clues
 
     def _numbers(self) -> tuple[NDArray[np.integer], NDArray[np.float64]]:

@@ -82,8 +82,14 @@ def token_log_ratios(
     seen = np.flatnonzero(np.maximum(counts[:, HAM], counts[:, SPAM]) > 0)
     smoothed = np.maximum(counts[seen], 0) / unit
     smoothed += alpha
-    pseudo = alpha * max(totals.vocabulary_size, 1)
-    ham, spam = (max(totals.token_weights[column], 0) / unit + pseudo for column in (HAM, SPAM))
+    ham, spam = class_masses(totals, alpha, unit)
     ratios = np.zeros(len(counts))
     ratios[seen] = elementwise(math.log, smoothed[:, SPAM] / smoothed[:, HAM]) + math.log(ham / spam)
     return ratios
+
+
+def class_masses(totals: Totals, alpha: float, unit: float) -> tuple[float, float]:
+    """Return H and S of ``token_log_ratios``: the smoothed occurrences of all tokens in ham and in spam."""
+    pseudo = alpha * max(totals.vocabulary_size, 1)
+    ham, spam = (max(totals.token_weights[column], 0) / unit + pseudo for column in (HAM, SPAM))
+    return ham, spam

@@ -6,7 +6,7 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -55,6 +55,7 @@ def packed_by_python(score: Score, rows: NDArray[np.int64]) -> PackedClues:
     return PackedClues.pack(score.clues.token_indices, rows, score.clues.ratios, len(score.clues.tokens.all))
 
 
+@example([(b"a", 0, 1000)], Totals((-1, -1), (0, 0), 1), (0, 1), 1000, 0.12, LIMITS[0])
 @given(
     ROWS,
     TOTALS,

@@ -1,0 +1,137 @@
+"""The blend: the log-ratio of a token by the counts of a common model and of own models below it.
+
+Rules: pure; a token of which no own model has counts keeps the log-ratio of the common model to the last bit. So
+an empty own model changes nothing. A negative count is read as 0, as in ``multinomial``.
+
+The levels are a hierarchy of Dirichlet distributions (MacKay and Peto, "A hierarchical Dirichlet language model",
+1995): what a level knows is the prior of the level below it. For one token this is the m-estimate (Cestnik,
+"Estimating probabilities: a crucial task in machine learning", 1990): to the occurrences that the own model has
+counted, the level above adds some that nobody has counted, and they have its ratio of spam to ham. How many they
+are is the strength of the prior.
+
+For the choice of the constants, and what was tried and not chosen, see docs/experiments.md, "Own models". For the
+derivation see docs/explanation/own-models.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.multinomial import HAM, SPAM, class_masses, elementwise
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from nbstream.bayes.counts import Totals
+    from nbstream.bayes.multinomial import TokenCounts
+
+
+@dataclass(frozen=True, slots=True)
+class PriorStrength:
+    """How many occurrences the level above counts as, for each token of an own model.
+
+    They are ``occurrences``, and ``per_probability`` x (P(token | ham) + P(token | spam)) of the common model: a
+    token that is in most messages says little about the few that a user has labelled, and is hard to move.
+    ``balancing`` is how many occurrences are added to the totals of both classes of an own model before their
+    ratio is taken: the class of which it has more counts less for each occurrence, once it has many.
+    """
+
+    occurrences: float = 0.3
+    per_probability: float = 1000.0
+    balancing: float = 1000.0
+
+
+PRIOR_STRENGTH = PriorStrength()
+"""The strength that was chosen on streams of mail."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCounts:
+    """The counts of a message's tokens in one own model: ``rows`` of shape (tokens, classes).
+
+    ``units`` says for each class which count stands for one occurrence.
+    """
+
+    rows: NDArray[np.int64]
+    units: tuple[float, float]
+
+    @classmethod
+    def of(cls, counts: TokenCounts, strength: PriorStrength) -> OwnCounts:
+        """Return the counts of a level, with its classes balanced.
+
+        With the totals H and S of ham and spam, each divided by the unit u, and b for ``balancing``, the unit of
+        a class is u (H + b) / (b + (H + S) / 2), or the same with S. It is computed in this order.
+        """
+        ham, spam = (
+            max(counts.totals.token_weights[column], 0) / counts.unit + strength.balancing
+            for column in (HAM, SPAM)
+        )
+        mean = (ham + spam) / 2
+        return cls(counts.rows, (counts.unit * (ham / mean), counts.unit * (spam / mean)))
+
+
+def blend_log_ratios(
+    ratios: NDArray[np.float64],
+    common: TokenCounts,
+    own: Sequence[OwnCounts],
+    alpha: float,
+    strength: PriorStrength,
+) -> NDArray[np.float64]:
+    """Return the log-ratios in nats, shape (tokens,), by the common model and the levels ``own`` below it.
+
+    ``ratios`` are those by the counts of the ``common`` model alone, with Lidstone's ``alpha``; the upper level
+    comes first in ``own``. Every implementation computes exactly this, in double precision and in this order, for
+    each token of which a level has a count above 0:
+
+    - p and q are P(token | ham) and P(token | spam) of the common model: h / H and s / S of ``token_log_ratios``.
+    - k = occurrences / (p + q) + per_probability; the prior is a = k p of ham and b = k q of spam. For a token
+      that the common model has never seen, both are occurrences / 2.
+    - The sum a + b is w. Each level that has a count above 0 changes the prior: x = ham / unit + a and
+      y = spam / unit + b, of its own counts; a becomes x (w / (x + y)), and b becomes y (w / (x + y)).
+    - The ratio is log(b / a).
+    """
+    if not own:
+        return ratios
+    spoken = np.flatnonzero(np.concatenate([level.rows for level in own], axis=1).max(axis=1) > 0)
+    prior = _prior_occurrences(common.rows[spoken], common.totals, alpha, common.unit, strength)
+    weight = prior[:, HAM] + prior[:, SPAM]
+    for level in own:
+        rows = np.maximum(level.rows[spoken], 0)
+        posterior = rows / np.array(level.units) + prior
+        posterior *= (weight / (posterior[:, HAM] + posterior[:, SPAM]))[:, np.newaxis]
+        prior = np.where(rows.max(axis=1, keepdims=True) > 0, posterior, prior)
+    blended = ratios.copy()
+    blended[spoken] = elementwise(math.log, prior[:, SPAM] / prior[:, HAM])
+    return blended
+
+
+def _prior_occurrences(
+    rows: NDArray[np.int64], totals: Totals, alpha: float, unit: float, strength: PriorStrength
+) -> NDArray[np.float64]:
+    """Return as how many occurrences in each class the common model counts, shape (tokens, classes)."""
+    counted = np.maximum(rows, 0)
+    shares = (counted / unit + alpha) / np.array(class_masses(totals, alpha, unit))
+    factors = strength.occurrences / (shares[:, HAM] + shares[:, SPAM]) + strength.per_probability
+    unseen = np.full(len(CLASSES), strength.occurrences / 2)
+    return np.where(counted.max(axis=1, keepdims=True) > 0, factors[:, np.newaxis] * shares, unseen)
+
+
+def own_levels(own: Sequence[OwnCounts], token_indices: NDArray[np.integer]) -> bytes:
+    """Return which levels have changed the ratio of each of these tokens: one byte for each.
+
+    Bit i, counted from the lowest, is set where level i of ``own`` has a count of the token above 0; there are at
+    most 8 levels. Without levels the result is empty.
+    """
+    if not own:
+        return b""
+    levels = np.zeros(len(token_indices), np.uint8)
+    for i, level in enumerate(own):
+        levels |= (level.rows[token_indices].max(axis=1) > 0).astype(np.uint8) << np.uint8(i)
+    return levels.tobytes()
