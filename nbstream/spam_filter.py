@@ -436,10 +436,11 @@ def _parts(settings: Settings, model: LessonStore, counts: CountSource) -> _Part
 
 @asynccontextmanager
 async def _open_file(path: Path, settings: ProgramSettings) -> AsyncIterator[_Parts]:
+    from nbstream.assembly.store import key_fingerprint  # noqa: PLC0415 - see above
     from nbstream.store.model.file_model import FileModel  # noqa: PLC0415 - see above
 
     checked = _settings(settings)
-    model = FileModel(path)
+    model = FileModel(path, key_fingerprint(checked))
     try:
         yield _parts(checked, model, model)
     finally:

@@ -49,7 +49,7 @@ PROTOCOLS = {path.parent.name for path in (PACKAGE / "listeners").glob("*/__init
 # The same within the packages that have packages of their own.
 INNER_LAYERS = {
     "store": [
-        {"backoff", "canaries", "cancellation", "embedded", "lua", "redis_errors", "settings"},
+        {"backoff", "canaries", "cancellation", "embedded", "lua", "private_key", "redis_errors", "settings"},
         {"connection", "journal"},
         {"model"},
         {"activity", "mirror", "recent", "transfer", "undo"},

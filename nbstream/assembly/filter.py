@@ -8,13 +8,20 @@ from typing import TYPE_CHECKING
 
 from nbstream import filter as filter_
 from nbstream.assembly.policy import make_filter_policy
-from nbstream.assembly.store import make_autolearn_model, make_model, make_recent_messages, open_running_redis
+from nbstream.assembly.store import (
+    make_autolearn_model,
+    make_hasher,
+    make_model,
+    make_recent_messages,
+    open_running_redis,
+)
 from nbstream.bayes import calibration, classifier
 from nbstream.engine.choice import PYTHON, Engine, choose_engine
 from nbstream.filter import Autolearner, AutolearnLayer
 from nbstream.filter.scorer import Scorer
 from nbstream.tokens import tokenizer
 from nbstream.tokens.native_tokenizer import make_tokenizer
+from nbstream.tokens.private_tokens import PrivateTokenizer
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
@@ -30,6 +37,18 @@ def tokenizer_options(settings: Settings) -> tokenizer.TokenizerOptions:
         trusted_authserv_ids=frozenset(settings.trusted_authserv_ids),
         own_received_fields=settings.own_received_fields,
     )
+
+
+def make_model_tokenizer(settings: Settings, engine: Engine) -> tokenizer.Tokenizer:
+    """Return what takes messages apart into the tokens that the model stores: words, or keyed hashes of them.
+
+    Raises ``ConfigError`` where there is no key for these.
+    """
+    in_words, hasher = (
+        make_tokenizer(tokenizer_options(settings), engine.native_library),
+        make_hasher(settings, engine),
+    )
+    return PrivateTokenizer(in_words, hasher) if hasher else in_words
 
 
 def make_filter(  # noqa: PLR0913 - most have a default, and are named where they are given
@@ -52,7 +71,7 @@ def make_filter(  # noqa: PLR0913 - most have a default, and are named where the
     ``counts`` is the mirror or the model itself that people teach, ``autolearn_layer`` the layer that is learned
     without people.
     """
-    own_tokenizer = make_tokenizer(tokenizer_options(settings), engine.native_library)
+    own_tokenizer = make_model_tokenizer(settings, engine)
     parts = filter_.FilterParts(
         tokenizer=wrap_tokenizer(own_tokenizer) if wrap_tokenizer else own_tokenizer,
         classifier=classifier.Classifier(engine.native_library),

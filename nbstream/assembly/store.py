@@ -22,8 +22,10 @@ from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.commit import ReplicaWaitOptions
 from nbstream.store.model.lesson_journal import COMMANDS_FOLDER, FOLDER, LessonJournal
 from nbstream.store.model.model import Model, temporary_model, temporary_name
+from nbstream.store.private_key import read_or_make_key
 from nbstream.store.recent.checked_messages import RecentMessages
 from nbstream.store.recent.row_search import RowSearch
+from nbstream.tokens.private_tokens import TokenHasher
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _DAY_SECONDS = 86_400
+_PRIVATE_KEY_FILE = "private-tokens.key"  # in ``state_dir``
 
 
 # What holds the counts with the engine of the process.
@@ -144,6 +147,26 @@ async def open_running_redis(settings: Settings) -> AsyncIterator[RedisClients]:
         yield clients
 
 
+def make_hasher(settings: Settings, engine: Engine = PYTHON) -> TokenHasher | None:
+    """Return what makes the names of private tokens; None where the model stores words.
+
+    Raises ``ConfigError`` where there is no key.
+    """
+    if not settings.model.private_tokens:
+        return None
+    file = settings.model.private_tokens_key_file or settings.state_dir / _PRIVATE_KEY_FILE
+    return TokenHasher(read_or_make_key(file), engine.native_library)
+
+
+def key_fingerprint(settings: Settings) -> str:
+    """Return the fingerprint of the key of private tokens; empty where the model stores words.
+
+    Raises ``ConfigError`` where there is no key.
+    """
+    hasher = make_hasher(settings)
+    return hasher.fingerprint if hasher else ""
+
+
 def make_model(
     settings: Settings, client: Redis, journal: LessonJournal | None = None, *, sets_sample: bool = False
 ) -> Model:
@@ -160,12 +183,14 @@ def make_model(
         journal=journal,
         replica_wait=ReplicaWaitOptions(settings.redis.wait_replicas, settings.redis.timeout_seconds / 2),
         sample_share=share if sets_sample else None,
+        key_fingerprint=key_fingerprint(settings),
     )
 
 
 def make_autolearn_model(settings: Settings, client: Redis, name: str | None = None) -> AutolearnModel:
     """Return the layer that is learned without people, of the model of the settings or of the model ``name``."""
-    return AutolearnModel(client, name or settings.model.name, settings.model.ledger_days * _DAY_SECONDS)
+    ledger_seconds = settings.model.ledger_days * _DAY_SECONDS
+    return AutolearnModel(client, name or settings.model.name, ledger_seconds, key_fingerprint(settings))
 
 
 def make_mirror(

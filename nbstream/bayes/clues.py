@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from operator import itemgetter
@@ -188,6 +188,13 @@ class TokenClues(LazySequence[Clue]):
         clues.tokens, clues.packed, clues.own_levels = tokens, packed, b""
         return clues
 
+    def named_by(self, tokens: Tokens) -> TokenClues:
+        """Return the same clues by the names in ``tokens``, which are as many as the tokens of these."""
+        clues = TokenClues.__new__(TokenClues)
+        clues._cached_items, clues._arrays = None, self._arrays
+        clues.tokens, clues.packed = tokens, self.packed
+        return clues
+
     def _numbers(self) -> tuple[NDArray[np.integer], NDArray[np.float64]]:
         if self._arrays is None:
             assert self.packed is not None
@@ -234,6 +241,11 @@ class TokenClues(LazySequence[Clue]):
 
     def _compute_items(self) -> tuple[Clue, ...]:
         return self._slice(slice(None))
+
+
+def clues_named_by(clues: Sequence[Clue], names: Mapping[bytes, bytes]) -> tuple[Clue, ...]:
+    """Return the same clues by their ``names``, where they have one; equally strong ones keep their order."""
+    return tuple(Clue(names.get(clue.token, clue.token), clue.log_ratio) for clue in clues)
 
 
 def strongest_indices(names: Sequence[bytes], ratios: NDArray[np.float64], limit: int) -> NDArray[np.intp]:

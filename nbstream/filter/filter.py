@@ -69,8 +69,9 @@ class Filter:
     ) -> Check:
         """Score ``message`` and decide by the default policy; ``decide`` may then decide it by another one.
 
-        The observer may call ``build_envelope`` later, when the check is decided. Raises ``StoreUnavailable``
-        while no counts are loaded.
+        The observer gets the check by the tokens of the model, the caller that in words. The observer may call
+        ``build_envelope`` later, when the check is decided. Raises ``StoreUnavailable`` while no counts are
+        loaded.
         """
         requested = time.perf_counter()
         if self.parts.check_queue and len(message.raw) <= _THREAD_BYTES:
@@ -85,7 +86,7 @@ class Filter:
             check = await decide(check)
         if not check.is_canary:
             self.parts.observer.checked(check, taken.tokens, seconds, build_envelope)
-        return check
+        return check.in_words(taken.tokens, taken.words)
 
     async def learn(
         self,
@@ -195,7 +196,7 @@ class Filter:
                 self.parts.observer.store_refused()
             raise
         self.parts.observer.feedback_taken(lesson, lesson_source.source, lesson_source.actor)
-        return lesson
+        return lesson.in_words(tokenized.tokens, tokenized.words)
 
     async def _withdraw_autolearned(self, key: str) -> str | None:
         """Take back what was autolearned of the message and return its label: a person's label replaces it."""
@@ -302,7 +303,7 @@ class Filter:
         if isinstance(message, CheckedMessage):
             return TokenizedMessage(message.key, message.tokens)
         taken, _ = await self._take_apart(message, time.perf_counter())
-        return TokenizedMessage(taken.key, taken.tokens)
+        return TokenizedMessage(taken.key, taken.tokens, taken.words)
 
     async def _take_apart(self, message: Message, requested: float) -> tuple[TakenApart, CheckSeconds]:
         """Return the key, the tokens and the seconds of each stage; the message waited since ``requested``."""

@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TokenizedMessage:
-    """A message to teach: its key and its tokens."""
+    """A message to teach: its key and its tokens, and the words that its tokens hide, where these are known."""
 
     key: str
     tokens: Tokens
+    words: Tokens | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.filter.results import LessonOutcome
 from nbstream.policy.header import escape_token
+from nbstream.tokens.private_tokens import is_private
 
 if TYPE_CHECKING:
     from nbstream.bayes.kinds import KindScores
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from nbstream.policy.verdict import ModelState
 
 _SHOWN_CLUES = 3
+_HASHES = "tokens that are stored as keyed hashes"
 _MOST_WEIGHT = "it has the most weight that one message may have"
 
 
@@ -85,8 +87,9 @@ def _describe_contradiction(lesson: Lesson) -> str:
     if lesson.contradiction is None:
         return ""
     against = 1 if lesson.label == "ham" else -1
-    clues = [escape_token(clue.token) for clue in lesson.after.clues if clue.log_ratio * against > 0]
-    because = f", because of {' '.join(clues[:_SHOWN_CLUES])}" if clues else ""
+    tokens = [clue.token for clue in lesson.after.clues if clue.log_ratio * against > 0][:_SHOWN_CLUES]
+    named = _HASHES if any(map(is_private, tokens)) else " ".join(map(escape_token, tokens))
+    because = f", because of {named}" if named else ""
     return f"{because}; {_describe_insisting(lesson.contradiction)}"
 
 

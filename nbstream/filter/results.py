@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from nbstream.bayes.clues import TokenClues, clues_named_by
 from nbstream.bayes.counts import CLASSES
 from nbstream.policy.explanation import Explanation, ScoreCounts
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from nbstream.bayes.kinds import KindScores
     from nbstream.policy.thresholds import ThresholdPolicy
     from nbstream.policy.verdict import ModelState
+    from nbstream.tokens.tokenizer import Tokens
 
 CANARY_REASON = "canary of nbstream doctor"
 
@@ -78,6 +80,24 @@ class Check:
     def contradicts(self, label: str) -> bool:
         """Return whether this check contradicts ``label``; see ``contradicts_label``."""
         return contradicts_label(label, self.probability, self.thresholds, self.state)
+
+    def in_words(self, tokens: Tokens, words: Tokens | None) -> Check:
+        """Return the check with ``words`` in the places of ``tokens``, which are keyed hashes of them.
+
+        It is for whoever has the message at hand; nothing stores it. Without words it is the check itself.
+        """
+        if words is None:
+            return self
+        kinds, names = self.kinds, dict[bytes, bytes]()
+        if kinds or not isinstance(self.clues, TokenClues):
+            names = dict(zip(tokens.all, words.all, strict=True))
+        if kinds:
+            clues_by_kind = {kind: clues_named_by(clues, names) for kind, clues in kinds.clues.items()}
+            kinds = replace(kinds, clues=clues_by_kind)
+        if isinstance(self.clues, TokenClues):
+            return replace(self, clues=self.clues.named_by(words), kinds=kinds)
+        clues = clues_named_by(self.clues, names)
+        return replace(self, clues=clues, evidence=self.evidence.named_by(names), kinds=kinds)
 
     def explain(self, at: float) -> Explanation:
         """Return the explanation of a check that was made ``at`` this time, in seconds since the epoch."""
@@ -149,6 +169,12 @@ class Lesson:
     def class_name(self) -> str | None:
         """The name of the class that was learned or taken back: the kind, or else the label."""
         return self.kind or self.label
+
+    def in_words(self, tokens: Tokens, words: Tokens | None) -> Lesson:
+        """Return the lesson whose checks are in words; see ``Check.in_words``."""
+        if words is None:
+            return self
+        return replace(self, before=self.before.in_words(tokens, words), after=self.after.in_words(tokens, words))
 
     def with_withdrawn_label(self, label: str) -> Lesson:
         """Return the lesson for a message of which an autolearned ``label`` was taken back as well.

@@ -112,6 +112,10 @@ class ScoreCounts:
             return cls(names, rows, growth)
         return cls(growth=growth) if clues.packed else cls((), rows[clues.token_indices], growth)
 
+    def named_by(self, names: Mapping[bytes, bytes]) -> ScoreCounts:
+        """Return the same counts by the ``names`` of the tokens, where they have one."""
+        return ScoreCounts(tuple(names.get(name, name) for name in self.names), self.rows, self.growth)
+
     def count_clues(self, clues: Sequence[Clue]) -> Sequence[CountedClue]:
         """Return the clues, which are those that these counts belong to, with their counts."""
         if isinstance(clues, TokenClues):

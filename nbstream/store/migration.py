@@ -33,29 +33,32 @@ It has a record of each migration, such as ``5 1700000000.0``, with a comma betw
 _DAEMON_COMMANDS = frozenset({"xread", "xreadgroup", "hscan", "zscan", "evalsha"})
 
 
-async def migrate(client: Redis, model: str, now: float, *, force: bool = False) -> bool:
+async def migrate(
+    client: Redis, model: str, now: float, *, force: bool = False, key_fingerprint: str = ""
+) -> bool:
     """Sign ``model`` as written by this version; return False where it is already. ``now`` is the Unix time.
 
-    With ``force`` it does not look for daemons. Raises ``DaemonRunning``, ``StoreIncompatible`` for a model that
+    With ``force`` it does not look for daemons. ``key_fingerprint`` is that of the key of the model's private
+    tokens, empty for a model in words. Raises ``DaemonRunning``, ``StoreIncompatible`` for a model that
     does not exist or cannot be migrated, ``StoreUnavailable``; nothing is changed then.
     """
-    return await _sign(client, model, now, force=force)
+    return await _sign(client, model, now, force=force, ours=current_signature(key_fingerprint))
 
 
-async def migrate_back(client: Redis, model: str, *, force: bool = False) -> bool:
+async def migrate_back(client: Redis, model: str, *, force: bool = False, key_fingerprint: str = "") -> bool:
     """Sign ``model`` one step back, with the tokenizer before its last migration."""
-    return await _sign(client, model, None, force=force)
+    return await _sign(client, model, None, force=force, ours=current_signature(key_fingerprint))
 
 
-async def _sign(client: Redis, model: str, now: float | None, *, force: bool) -> bool:
-    """Sign ``model`` as migrated at ``now``, or one step back where ``now`` is None."""
+async def _sign(client: Redis, model: str, now: float | None, *, force: bool, ours: Mapping[str, str]) -> bool:
+    """Sign ``model`` as migrated at ``now`` with the tokenizer of ``ours``, or one step back where it is None."""
     keys = ModelKeys(model)
     with store_errors():
         async with client.pipeline(transaction=True) as pipe:
             await pipe.watch(keys.schema, keys.importing, AutolearnKeys(model, 0).epoch_key)
             fields: Any = await pipe.hgetall(keys.schema)
             stored = read_schema(fields)
-            if not _needs_signing(model, stored, back=now is None):
+            if not _needs_signing(model, stored, ours, back=now is None):
                 return False
             if await pipe.exists(keys.importing):
                 raise StoreUnavailable(
@@ -66,7 +69,7 @@ async def _sign(client: Redis, model: str, now: float | None, *, force: bool) ->
             has_layer = await pipe.exists(layer_schema)
             if not force:
                 await _refuse_daemons(client, model)
-            signed = _before_migration(stored) if now is None else _after_migration(stored, now)
+            signed = _before_migration(stored) if now is None else _after_migration(stored, ours, now)
             pipe.multi()  # type: ignore[no-untyped-call]  # redis-py has no type here
             for schema in (keys.schema, layer_schema) if has_layer else (keys.schema,):
                 for name, value in signed.items():
@@ -80,11 +83,10 @@ async def _sign(client: Redis, model: str, now: float | None, *, force: bool) ->
     return True
 
 
-def _needs_signing(model: str, stored: dict[str, str], *, back: bool) -> bool:
+def _needs_signing(model: str, stored: Mapping[str, str], ours: Mapping[str, str], *, back: bool) -> bool:
     """Whether the signature has to change; raises ``StoreIncompatible`` where it must not."""
     if not stored:
         raise StoreIncompatible(f"there is no model {model!r} here: see model.name and redis.url")
-    ours = current_signature()
     if is_former(stored, ours):
         return not back
     if any(stored.get(name) != value for name, value in ours.items()):
@@ -95,11 +97,11 @@ def _needs_signing(model: str, stored: dict[str, str], *, back: bool) -> bool:
     return back
 
 
-def _after_migration(stored: Mapping[str, str], at: float) -> dict[str, str]:
+def _after_migration(stored: Mapping[str, str], ours: Mapping[str, str], at: float) -> dict[str, str]:
     """Return the tokenizer and ``FIELD`` after a migration of a model with the signature ``stored``."""
     earlier = [stored[FIELD]] if FIELD in stored else []
     records = [*earlier, f"{stored['tokenizer']} {at!r}"]
-    return {"tokenizer": current_signature()["tokenizer"], FIELD: ",".join(records)}
+    return {"tokenizer": ours["tokenizer"], FIELD: ",".join(records)}
 
 
 def _before_migration(stored: Mapping[str, str]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Strict, 
 from nbstream.addresses import TcpAddress
 from nbstream.settings.values import (
     CaFile,
+    FilePath,
     PasswordFile,
     Seconds,
     SecretFile,
@@ -466,6 +467,17 @@ class ModelSettings(Section):
     """After this many days a lesson counts half; ``null`` lets it count in full for ever. Choose it before
     teaching, because a model keeps the half-life that it was begun with. To change it, run ``nbstream export``,
     set another ``model.name`` and run ``nbstream import``.
+    """
+
+    private_tokens: bool = False
+    """Store keyed hashes in place of words: who reads Redis, a backup or an export learns no words. Scores stay
+    the same. Choose it before the first start, because a model stays as it was begun. The guide "What it stores
+    about people" says what it hides, and what to do when the key is lost.
+    """
+
+    private_tokens_key_file: FilePath | None = None
+    """The file with the key of ``private_tokens``; ``null`` is ``private-tokens.key`` in ``state_dir``. It is made
+    where it is missing. All machines that use the model need the same file; without it what was learned is lost.
     """
 
     @field_validator("max_tokens")

@@ -4,7 +4,8 @@ Rules: pure; the same key gives the same name to the same token everywhere. A na
 ``Tokens`` need, so that ``Tokens.from_all`` puts it where it would put the token; then comes ``#``, and 96 bits of
 SipHash-2-4 (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012) under the key in base64url. That two
 of a million tokens get one name has a probability below 1e-17. So a score is that of the tokens themselves, to the
-last bit; only among equally strong clues, of which the limit of a group takes some, the names choose others.
+last bit. Where a limit takes some of equally strong clues, their names decide which: it may be others that are
+shown, and that vote for a kind of ham.
 
 BLAKE2b took 200 ns a token in the native library, and a check then 1.45 times as long as one by words.
 """

@@ -147,3 +147,12 @@ def test_the_line_is_printable_ascii_and_fits_into_a_reply(tokens: list[bytes], 
     assert text.isascii()
     assert text.isprintable()
     assert len(f"250 2.0.0 {text}; id={'x' * 24}\r\n") <= 512
+
+
+def test_clues_that_are_keyed_hashes_are_not_named() -> None:
+    """Nobody knows them; of a message at hand the words are known, and named."""
+    ham = replace(clued(0.01, Verdict.HAM), clues=(Clue(b"head:#AAAAAAAAAAAAAAA_", -3.0), Clue(b"body:x", 1.0)))
+    contradiction = Contradiction(has_most_weight=False, wait_seconds=None)
+    text = describe_lesson(Lesson(LessonOutcome.LEARNED, "spam", ham, ham, contradiction))
+
+    assert "still ham, because of tokens that are stored as keyed hashes; insist with" in text

@@ -48,7 +48,7 @@ async def _run(options: argparse.Namespace) -> int:
 
 async def _import_file(model: Model, file: str, *, merge: bool) -> int | None:
     with _open_input(file) as stream:
-        reader = archive.ArchiveReader(stream, file, archive.archive_signature())
+        reader = archive.ArchiveReader(stream, file, archive.archive_signature(model.key_fingerprint))
         model_import = ModelImport(model, merge=merge)
         records = convert_time_base(reader, model.half_life)
         try:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from nbstream import config
-from nbstream.assembly.filter import open_one_shot_filter, tokenizer_options
+from nbstream.assembly.filter import make_model_tokenizer, open_one_shot_filter
 from nbstream.assembly.policy import make_message_reader
 from nbstream.cli import interrupts, message_files, reader_process
 from nbstream.cli.exit_codes import exit_code
@@ -23,7 +23,6 @@ from nbstream.errors import InputError, NbstreamError, StoreIncompatible
 from nbstream.filter import LessonOutcome, describe_known_messages, describe_lesson
 from nbstream.policy.lesson_source import COMMAND_SOURCE, Insistence, LessonSource
 from nbstream.system_users import current_user
-from nbstream.tokens.native_tokenizer import make_tokenizer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
     if options.label and options.label not in settings.model.classes:
         options.wrong_usage(f"CLASS must be one of {', '.join(settings.model.classes)} (model.classes)")
-    tokenizer = make_tokenizer(tokenizer_options(settings), choose_engine(settings.engine).native_library)
+    tokenizer = make_model_tokenizer(settings, choose_engine(settings.engine))
     files = PositionFiles(settings.state_dir, settings.model.name, options.label or "")
     source = _message_source(options, files)
     with reader_process.in_own_process(

@@ -11,7 +11,7 @@ import json
 import time
 
 from nbstream import config
-from nbstream.assembly.store import open_redis
+from nbstream.assembly.store import key_fingerprint, open_redis
 from nbstream.cli import interrupts
 from nbstream.errors import DaemonRunning
 from nbstream.store.embedded.locks import daemon_pid
@@ -30,11 +30,11 @@ async def _run(options: argparse.Namespace) -> int:
     async with open_redis(settings) as store:
         if store.embedded:
             await store.embedded.ensure_running()
-        name = settings.model.name
+        name, key = settings.model.name, key_fingerprint(settings)
         if options.back:
-            changed = await migrate_back(store.client, name, force=options.force)
+            changed = await migrate_back(store.client, name, force=options.force, key_fingerprint=key)
         else:
-            changed = await migrate(store.client, name, time.time(), force=options.force)
+            changed = await migrate(store.client, name, time.time(), force=options.force, key_fingerprint=key)
     if options.json:
         print(json.dumps({"model": name, "changed": changed, "back": options.back}))
     elif changed:

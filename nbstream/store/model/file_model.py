@@ -67,8 +67,9 @@ class FileModel:
     half_life: HalfLife = NO_HALF_LIFE
     native_table = None
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, key_fingerprint: str = "") -> None:
         self._path = path
+        self._signature = current_signature(key_fingerprint)
         self._sums: dict[tuple[bytes, ...], NDArray[np.int64]] = {}
         with self._store_errors():
             path.touch(0o600)
@@ -92,7 +93,7 @@ class FileModel:
         stored = dict(self._database.execute("SELECT field, value FROM signature"))
         wrong = [
             f"{field} {stored.get(field)} (this is {value})"
-            for field, value in current_signature().items()
+            for field, value in self._signature.items()
             if stored.get(field) != value
         ]
         if wrong:
@@ -105,7 +106,7 @@ class FileModel:
         try:
             self._database.executescript(_SCHEMA)
             self._database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-            self._database.executemany("INSERT INTO signature VALUES (?, ?)", current_signature().items())
+            self._database.executemany("INSERT INTO signature VALUES (?, ?)", self._signature.items())
             self._database.execute("COMMIT")
         except sqlite3.OperationalError:
             self._database.rollback()

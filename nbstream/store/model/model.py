@@ -91,7 +91,7 @@ class Model(CommitPoint):
     records the lessons that Redis acknowledges, where there is one. ``replica_wait`` says how many replicas must
     have a lesson before it is acknowledged. ``sample_share`` is the share of all messages that the fair sample
     is to draw, and is written when the model is opened and signed, unless Redis refuses writes then; None leaves
-    it as it is.
+    it as it is. ``key_fingerprint`` is that of the key of its private tokens, empty for a model in words.
     """
 
     def __init__(  # noqa: PLR0913 - most have a default, and are named where they are given
@@ -106,11 +106,13 @@ class Model(CommitPoint):
         journal: LessonJournal | None = None,
         replica_wait: ReplicaWaitOptions = _NO_REPLICA_WAIT,
         sample_share: float | None = None,
+        key_fingerprint: str = "",
     ) -> None:
         keys = ModelKeys(model) if isinstance(model, str) else model
         retention = RetentionLimits(MAX_CHANGES, MAX_HISTORY_RECORDS, first_scores, ledger_seconds)
         super().__init__(client, keys, retention, clock, journal, replica_wait)
         self.half_life = NO_HALF_LIFE
+        self.key_fingerprint = key_fingerprint
         self._half_life_days = half_life_days
         self._sample_share = sample_share
         self._known_script = client.register_script(lua_script("known_changes.lua"))
@@ -142,7 +144,12 @@ class Model(CommitPoint):
         wanted = time_base or (NO_HALF_LIFE if days is None else HalfLife(days, self._clock()))
         with store_errors():
             self.half_life = await verify_signature(
-                self.client, self.keys, wanted, sign=sign, exactly=time_base is not None
+                self.client,
+                self.keys,
+                wanted,
+                sign=sign,
+                exactly=time_base is not None,
+                key_fingerprint=self.key_fingerprint,
             )
             if self._journal:
                 self._journal.identity = await read_identity(self.client, self.keys, sign=sign)

@@ -40,11 +40,18 @@ _IDENTITY_FIELD = "identity"
 """A field of the schema, drawn at random once for each model."""
 
 
-def current_signature() -> dict[str, str]:
-    """The signature that a model needs for this program to use it, without the time base."""
+_PRIVATE = "-private-"  # a part of the tokenizer: releases that know no private tokens refuse the model
+
+
+def current_signature(key_fingerprint: str = "") -> dict[str, str]:
+    """The signature that a model needs for this program to use it, without the time base.
+
+    ``key_fingerprint`` is that of the key of its private tokens, empty for a model in words.
+    """
+    private = f"{_PRIVATE}{key_fingerprint}" if key_fingerprint else ""
     return {
         "schema": str(SCHEMA_VERSION),
-        "tokenizer": str(TOKENIZER_VERSION),
+        "tokenizer": f"{TOKENIZER_VERSION}{private}",
         "classes": ",".join(CLASSES),
         "weight_one": str(WEIGHT_ONE),
     }
@@ -52,21 +59,42 @@ def current_signature() -> dict[str, str]:
 
 def is_former(stored: Mapping[str, str], ours: Mapping[str, str]) -> bool:
     """Whether the signature ``stored`` differs from ``ours`` in nothing but a tokenizer that can be migrated."""
-    former = stored.get("tokenizer", "")
-    return former in FORMER_TOKENIZERS and {**ours, "tokenizer": former} == {
-        name: stored.get(name, "") for name in ours
-    }
+    former, private, key = stored.get("tokenizer", "").partition(_PRIVATE)
+    if former not in FORMER_TOKENIZERS or f"{private}{key}" != "".join(ours["tokenizer"].partition(_PRIVATE)[1:]):
+        return False
+    others = ours.keys() - {"tokenizer"}
+    return all(stored.get(name, "") == ours[name] for name in others)
+
+
+def other_words(stored: Mapping[str, str], ours: Mapping[str, str]) -> str:
+    """How the tokens of two signatures of one tokenizer are hidden in different ways; empty where they are not.
+
+    It says what the tokens of the model ``stored`` are, and what to do.
+    """
+    (theirs, is_private, their_key), (version, wants_private, key) = (
+        signature.get("tokenizer", "").partition(_PRIVATE) for signature in (stored, ours)
+    )
+    if theirs != version or (is_private, their_key) == (wants_private, key):
+        return ""
+    if not is_private:
+        return "words, and model.private_tokens asks for keyed hashes. Set it to false"
+    if not wants_private:
+        return f"keyed hashes. Set model.private_tokens to true, with the key file {their_key} of the model"
+    return (
+        f"keyed hashes under the key {their_key}, and the key file has {key}. Put back the file of that key "
+        "(model.private_tokens_key_file)"
+    )
 
 
 async def verify_signature(
-    client: Redis, keys: ModelKeys, wanted: HalfLife, *, sign: bool, exactly: bool
+    client: Redis, keys: ModelKeys, wanted: HalfLife, *, sign: bool, exactly: bool, key_fingerprint: str = ""
 ) -> HalfLife:
     """Check that this program can use the model, and return the model's time base; see ``Model.open``.
 
     ``sign`` says whether a new model is signed; ``exactly`` says whether t0 must be the wanted one too. Raises
     ``StoreIncompatible``, ``StoreUnavailable``, and what redis-py raises.
     """
-    ours = current_signature()
+    ours = current_signature(key_fingerprint)
     stored = await _read_signature(client, keys)
     if sign and not ours.keys() <= stored.keys():  # a server that refuses writes can still be read
         async with client.pipeline(transaction=True) as pipe:
@@ -83,6 +111,10 @@ async def verify_signature(
         raise StoreIncompatible(
             f"model {keys.model!r} was learned with {', '.join(wrong)}. Nothing is lost: stop all daemons that "
             "use it, then run `nbstream migrate`, which keeps all that was learned"
+        )
+    if "tokenizer" in stored and (words := other_words(stored, ours)):
+        raise StoreIncompatible(
+            f"model {keys.model!r} stores {words}, or set model.name to a new name and teach it"
         )
     if wrong:
         raise StoreIncompatible(

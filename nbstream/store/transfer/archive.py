@@ -36,7 +36,7 @@ from nbstream.bayes.lesson_weight import max_entry_weight
 from nbstream.errors import InputError, StoreIncompatible
 from nbstream.store.model import signature as time_base
 from nbstream.store.model.ledger import LedgerEntry
-from nbstream.store.model.signature import current_signature, is_former
+from nbstream.store.model.signature import current_signature, is_former, other_words
 from nbstream.tokens.token_list import MAX_TOKEN_BYTES
 
 FORMAT_VERSION = 1
@@ -207,9 +207,12 @@ class ArchiveReader:
             raise InputError(f"{self._name}: {problem} ({error})") from error
 
 
-def archive_signature() -> dict[str, str]:
-    """The signature of every archive that this program writes, and of those that it reads."""
-    return {**current_signature(), "schema": _ARCHIVE_SCHEMA}
+def archive_signature(key_fingerprint: str = "") -> dict[str, str]:
+    """The signature of every archive that this program writes, and of those that it reads.
+
+    ``key_fingerprint`` is that of the key of the model's private tokens, empty for a model in words.
+    """
+    return {**current_signature(key_fingerprint), "schema": _ARCHIVE_SCHEMA}
 
 
 def new_header(
@@ -246,6 +249,8 @@ def _read_header(name: str, line: Mapping[str, Any], signature: Mapping[str, str
         for field in sorted(ours | theirs)
         if theirs.get(field) != ours.get(field)
     ]
+    if words := other_words(theirs, ours):
+        raise StoreIncompatible(f"{name} holds {words}: nothing was imported")
     if differences:
         raise StoreIncompatible(
             f"{name} was exported by nbstream {nbstream} with {', '.join(differences)}: "

@@ -60,7 +60,10 @@ class ModelSnapshot:
             lengths: Any = [await self._model.client.hlen(key) for key in self._model.keys.counts]
         records = sum(lengths) + sum(self._position.totals.messages)
         return archive.new_header(
-            archive.archive_signature(), records, self._model.half_life, float(self._clock())
+            archive.archive_signature(self._model.key_fingerprint),
+            records,
+            self._model.half_life,
+            float(self._clock()),
         )
 
     async def records(self) -> AsyncIterator[archive.ArchiveRecord]:

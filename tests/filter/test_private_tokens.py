@@ -1,0 +1,143 @@
+"""A filter of private tokens scores as one in words, stores no word, and explains a message at hand in words."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.assembly.filter import make_filter, make_model_tokenizer
+from nbstream.assembly.store import make_counts
+from nbstream.config import Settings, make_settings
+from nbstream.engine.choice import PYTHON, Engine
+from nbstream.filter import Check, Filter, LessonOutcome, RememberingObserver
+from nbstream.mail.message import Message
+from nbstream.policy.explanation import ScoreCounts
+from nbstream.store.model.memory_model import MemoryModel
+from nbstream.store.model.model import Model
+from nbstream.store.recent.checked_messages import RecentMessages
+from nbstream.store.settings import MemorySettings
+from nbstream.tokens.private_tokens import is_private
+from tests.engine.native import native_library
+from tests.letters import letters
+
+LETTERS = list(letters(160, seed=3))
+KINDS = ("ham", "newsletter", "spam")
+
+
+@pytest.fixture(params=["python", "native"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    return PYTHON if request.param == "python" else Engine(native_library(), "the test asks for it")
+
+
+def settings_of(tmp_path: Path, *, private: bool, classes: Sequence[str] = ("ham", "spam")) -> Settings:
+    model = {"private_tokens": private, "classes": list(classes), "min_learned": {"spam": 1, "ham": 1}}
+    return make_settings({"model": model, "state_dir": str(tmp_path)})
+
+
+async def taught(settings: Settings, engine: Engine, kinds: bool = False) -> Filter:
+    """A filter of a model in memory that was taught by the first letters."""
+    model = MemoryModel(counts=make_counts(engine))
+    spam_filter = make_filter(settings, model, model, engine=engine)
+    for number, (label, raw) in enumerate(LETTERS[:120]):
+        class_name = "newsletter" if kinds and label == "ham" and number % 2 else label
+        await spam_filter.learn(Message.parse(raw), class_name, "test")
+    return spam_filter
+
+
+def bits(number: float) -> bytes:
+    return struct.pack("<d", number)
+
+
+def strengths(check: Check) -> list[bytes]:
+    return [bits(ratio) for ratio in sorted(clue.log_ratio for clue in check.clues)]
+
+
+async def test_scores_are_those_of_the_same_model_in_words_to_the_last_bit(tmp_path: Path, engine: Engine) -> None:
+    """Of equally strong clues others may be chosen, by their names; their strengths, and the sum, are the same."""
+    private = await taught(settings_of(tmp_path, private=True), engine)
+    in_words = await taught(settings_of(tmp_path, private=False), engine)
+    for _, raw in LETTERS[100:]:
+        one, other = await private.check(Message.parse(raw)), await in_words.check(Message.parse(raw))
+        assert (one.verdict, bits(one.score), bits(one.probability)) == (
+            (other.verdict, bits(other.score), bits(other.probability))
+        )
+        assert strengths(one) == strengths(other)
+
+
+async def test_kinds_are_those_of_the_same_model_in_words(tmp_path: Path, engine: Engine) -> None:
+    private = await taught(settings_of(tmp_path, private=True, classes=KINDS), engine, kinds=True)
+    in_words = await taught(settings_of(tmp_path, private=False, classes=KINDS), engine, kinds=True)
+    named = 0
+    for _, raw in LETTERS[120:]:
+        one, other = await private.check(Message.parse(raw)), await in_words.check(Message.parse(raw))
+        if one.kinds is None or other.kinds is None:
+            assert one.kinds is other.kinds
+            continue
+        assert one.kinds.probabilities == other.kinds.probabilities
+        named += len(one.kinds.clues)
+        assert not any(is_private(clue.token) for clues in one.kinds.clues.values() for clue in clues)
+    assert named
+
+
+async def test_a_message_at_hand_is_explained_in_its_own_words(tmp_path: Path, engine: Engine) -> None:
+    settings = settings_of(tmp_path, private=True)
+    spam_filter = await taught(settings, engine)
+    message = Message.parse(LETTERS[0][1])
+    words = set(make_model_tokenizer(settings_of(tmp_path, private=False), engine).tokenize(message).all)
+    check = await spam_filter.check(message)
+    assert check.clues
+    assert {clue.token for clue in check.clues} <= words
+    explanation = check.explain(0.0)
+    assert {clue.token for clue in explanation.clues} <= words
+    assert [clue.log_ratio for clue in explanation.clues] == [clue.log_ratio for clue in check.clues]
+    assert all(clue.ham is not None for clue in explanation.clues)
+    lesson = await spam_filter.learn(message, "ham" if LETTERS[0][0] == "spam" else "spam", "test")
+    assert {clue.token for check in (lesson.before, lesson.after) for clue in check.clues} <= words
+
+
+async def test_what_the_filter_hides_is_hidden_from_its_observers(tmp_path: Path, engine: Engine) -> None:
+    """A limited score has its clues as a list of names: they are hidden as well."""
+    private = settings_of(tmp_path, private=True)
+    tokenizer = make_model_tokenizer(private, engine)
+    message = Message.parse(LETTERS[0][1])
+    tokens, words = tokenizer.tokenize(message), tokenizer.take_apart(message).words
+    assert words is not None
+    spam_filter = await taught(private, engine)
+    check = await spam_filter.parts.make_scorer(spam_filter.policy).check_now(message.key, tokens)
+    rows, _ = await spam_filter.parts.counts.look_up(tokens.all.names)
+    listed = replace(check, clues=tuple(check.clues), evidence=ScoreCounts(tokens.all.names, rows))
+    assert all(is_private(clue.token) for clue in listed.explain(0.0).clues)
+    shown = listed.in_words(tokens, words)
+    assert {clue.token for clue in shown.explain(0.0).clues} <= set(words.all)
+    assert [clue.ham for clue in shown.explain(0.0).clues] == [clue.ham for clue in listed.explain(0.0).clues]
+
+
+async def test_what_is_remembered_of_a_check_has_no_word_and_can_be_taught_by_its_id(
+    client: Redis, tmp_path: Path
+) -> None:
+    settings = settings_of(tmp_path, private=True)
+    model = await Model(client, "test", 3600).open()
+    memory = RecentMessages(client, model.keys, MemorySettings(), lambda _: None)
+    spam_filter = make_filter(
+        settings, model, model, RememberingObserver(memory.remember), checked_messages=memory
+    )
+    for label, raw in LETTERS[:20]:
+        await spam_filter.learn(Message.parse(raw), label, "test")
+    label, raw = next((label, raw) for label, raw in LETTERS[20:] if label == "spam")
+    check = await spam_filter.check(Message.parse(raw))
+    remembered = await memory.recall_with_explanation(check.id)
+    assert remembered
+    checked, explanation = remembered
+    assert explanation
+    assert explanation.probability == check.probability
+    assert all(is_private(token) for token in checked.tokens.all)
+    assert all(is_private(clue.token) for clue in explanation.clues)
+    lesson = await spam_filter.learn(checked, "ham", "test")
+    assert lesson.outcome is LessonOutcome.LEARNED
+    lesson = await spam_filter.unlearn(Message.parse(raw), "test")
+    assert (lesson.outcome, bits(lesson.after.score)) == (LessonOutcome.UNLEARNED, bits(check.score))

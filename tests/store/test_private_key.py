@@ -1,0 +1,45 @@
+"""The key of private tokens: made once for its owner alone, and refused where it is no key."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from nbstream.errors import ConfigError
+from nbstream.store.private_key import read_or_make_key
+
+
+def test_a_missing_key_is_made_for_its_owner_alone_and_stays(tmp_path: Path) -> None:
+    file = tmp_path / "state" / "private-tokens.key"
+    key = read_or_make_key(file)
+    assert (len(key), file.stat().st_mode & 0o777) == (32, 0o600)
+    assert read_or_make_key(file) == key
+    assert list(file.parent.iterdir()) == [file]  # no draft is left
+
+
+def test_those_who_make_it_at_once_have_one_key(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        keys = set(pool.map(read_or_make_key, [tmp_path / "key"] * 8))
+    assert len(keys) == 1
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_two_keys_differ(tmp_path: Path) -> None:
+    assert read_or_make_key(tmp_path / "one") != read_or_make_key(tmp_path / "other")
+
+
+@pytest.mark.parametrize("content", [b"", b"0" * 63, b"0" * 65, b"g" * 64, b"\xff" * 64, b"0" * 64 + b"\n\n"])
+def test_a_file_that_is_no_key_is_refused_and_left(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "key"
+    file.write_bytes(content)
+    with pytest.raises(ConfigError, match="64 hexadecimal digits"):
+        read_or_make_key(file)
+    assert file.read_bytes() == content
+
+
+def test_a_key_that_cannot_be_made_is_an_error_of_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="cannot be read or made"):
+        read_or_make_key(tmp_path / "file" / "key")
