@@ -9,10 +9,20 @@ from nbstream.mail import mime
 from nbstream.policy.header import HeaderPolicy
 from nbstream.policy.message_reader import MessageReader
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
+from nbstream.policy.sender_lists import (
+    EvidenceReader,
+    ListEntry,
+    ListKind,
+    OwnerList,
+    SenderLists,
+    SenderPattern,
+)
 from nbstream.policy.settings import FalsePositiveCost, FalsePositiveRate
 from nbstream.policy.thresholds import FalsePositiveBudget, Threshold, ThresholdPolicy, threshold_of_cost_ratio
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nbstream.config import Settings
     from nbstream.policy.settings import VerdictSettings
 
@@ -51,6 +61,14 @@ def make_rules(settings: Settings) -> RecipientRules:
         for position, rule in enumerate(settings.recipients)
     ]
     return RecipientRules.build(make_policy(settings), settings.actions, rules)
+
+
+def make_sender_lists(settings: Settings, stored: Mapping[str, OwnerList]) -> SenderLists:
+    """Return the sender lists of the settings, and those that are ``stored``, by owner."""
+    kinds = ((ListKind.ALLOW, settings.lists.allow), (ListKind.BLOCK, settings.lists.block))
+    entries = [ListEntry(kind, SenderPattern.parse(sender)) for kind, senders in kinds for sender in senders]
+    reader = EvidenceReader(frozenset(settings.trusted_authserv_ids), settings.own_received_fields)
+    return SenderLists(OwnerList(entries), stored, reader)
 
 
 def make_filter_policy(settings: Settings) -> FilterPolicy:

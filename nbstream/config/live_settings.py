@@ -17,7 +17,7 @@ from nbstream.config.loading import describe_allowed
 from nbstream.config.settings import Settings
 from nbstream.settings.document import ConfigProblem, config_error
 
-POLICY_SECTIONS = ("on_filter_failure", "verdict", "actions", "recipients", "headers", "feedback")
+POLICY_SECTIONS = ("on_filter_failure", "verdict", "actions", "recipients", "lists", "headers", "feedback")
 """The live sections that decide what happens to mail: the policy hash is computed from these."""
 
 

@@ -31,6 +31,7 @@ from nbstream.policy.settings import (
     AutolearnSettings,
     FeedbackSettings,
     HeadersSettings,
+    ListsSettings,
     RecipientRuleSettings,
     VerdictSettings,
     located_error,
@@ -201,6 +202,11 @@ class Settings(Section):
     recipients: Annotated[tuple[RecipientRuleSettings, ...], Strict(False)] = ()
     """Other thresholds and actions for some recipients: a list of rules. The first rule whose pattern matches the
     whole address holds. A file has at most 200 rules and at most 20 different budgets.
+    """
+
+    lists: ListsSettings = ListsSettings()
+    """The senders that always or never pass. ``nbstream list`` and the page change further lists while the daemon
+    runs: one of the site, and one of each user.
     """
 
     quarantine: QuarantineSettings = QuarantineSettings()

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nbstream.assembly.policy import make_filter_policy, make_header_policy, make_message_reader, make_rules
+from nbstream.assembly.policy import (
+    make_filter_policy,
+    make_header_policy,
+    make_message_reader,
+    make_rules,
+    make_sender_lists,
+)
 from nbstream.daemon.listeners import LISTENERS
 from nbstream.listeners.smtp import LMTP, SMTP
 from nbstream.server.peers import Teachers
@@ -32,6 +38,7 @@ def make_runtime(settings: Settings, spam_filter: Filter) -> Runtime:
         header_policy=make_header_policy(settings),
         tls_contexts=make_tls_contexts(settings),
         passes_on_failure=settings.on_filter_failure == "pass",
+        sender_lists=make_sender_lists(settings, {}),
     )
 
 

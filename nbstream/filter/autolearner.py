@@ -6,6 +6,7 @@ Rules:
 - A message that a person has labelled is not autolearned. A person's label takes back what was autolearned of the
   message before. Both sides write first and read the ledger of the other side afterwards. Of two lessons at the
   same moment at least one sees the other, and the person's lesson stays.
+- What a sender list decides is not learned: somebody has said it of the sender, and nobody of the message.
 - A candidate that cannot be learned is dropped and counted. It is not tried again.
 """
 
@@ -103,7 +104,7 @@ class Autolearner(FilterObserver):
     ) -> None:
         """Queue a checked message as a candidate if the model has learned enough and is sure of the message."""
         label = self._settings.label(check.probability)
-        if label is None or check.state.is_learning:
+        if label is None or check.state.is_learning or (check.listed and check.listed.decides):
             return
         if is_known(label, check.score):
             self._report_outcome(label, "known")

@@ -16,6 +16,7 @@ from nbstream.policy.verdict import Thresholds, Verdict, contradicts_label
 if TYPE_CHECKING:
     from nbstream.bayes.clues import Clue
     from nbstream.bayes.kinds import KindScores
+    from nbstream.policy.sender_lists import ListDecision
     from nbstream.policy.thresholds import ThresholdPolicy
     from nbstream.policy.verdict import ModelState
     from nbstream.tokens.tokenizer import Tokens
@@ -42,7 +43,7 @@ class Check:
     clues sum to the score, and ``evidence`` has the counts behind them. ``thresholds`` are those that decided, and
     ``policy`` is the name of the treatment that they belong to. ``is_canary``: the message is one of
     ``nbstream doctor``, see ``as_canary``. ``kinds`` is None where no kinds are configured, and in the checks of
-    lessons.
+    lessons. ``listed`` is what a sender list says of the message.
     """
 
     id: str
@@ -58,6 +59,7 @@ class Check:
     policy: str = DEFAULT_RULE_NAME
     is_canary: bool = False
     kinds: KindScores | None = None
+    listed: ListDecision | None = None
 
     @property
     def kind(self) -> KindScores | None:
@@ -76,6 +78,13 @@ class Check:
         it, and it is delivered whatever the actions are.
         """
         return replace(self, verdict=Verdict.SPAM, probability=1.0, reason=CANARY_REASON, is_canary=True)
+
+    def by_list(self, listed: ListDecision | None) -> Check:
+        """Return the check as a sender list decides it; score and P(spam) stay. A canary is on no list."""
+        if listed is None or self.is_canary:
+            return self
+        verdict, reason = listed.apply(self.verdict, self.reason)
+        return replace(self, verdict=verdict, reason=reason, listed=listed)
 
     def contradicts(self, label: str) -> bool:
         """Return whether this check contradicts ``label``; see ``contradicts_label``."""

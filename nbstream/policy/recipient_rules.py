@@ -3,7 +3,7 @@
 Rules:
 
 - The first rule whose pattern matches the recipient holds; without one, the top of the file holds.
-- Recipients with the same decision are one group.
+- Recipients with the same decision are one group. What a sender list decides is another decision.
 - Where the outlet cannot treat recipients differently, the mildest decision holds for all of them.
 - Where it can, each recipient has its own decision. But where a message has one reply, as in SMTP, defer and
   reject hold only if they hold for all recipients. Else the recipients with these actions get the mildest of the
@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from nbstream.policy.actions import Action, ActionKind
 from nbstream.policy.address_patterns import first_matching_pattern
@@ -26,6 +26,7 @@ from nbstream.policy.verdict import Thresholds, Verdict
 
 if TYPE_CHECKING:
     from nbstream.policy.address_patterns import AddressPattern
+    from nbstream.policy.sender_lists import ListDecision
 
 DEFAULT_RULE_NAME = "default"
 """The name of the treatment at the top of the file. No rule has this name: as a pattern it matches no address."""
@@ -46,10 +47,10 @@ class RecipientTreatment:
     is named by its position. ``position`` is that of the rule in the file; the top of the file has the last one.
     """
 
-    name: str
+    name: str = field(hash=False)  # each treatment of a file has its position
     position: int
-    policy: ThresholdPolicy
-    actions: ActionsSettings
+    policy: ThresholdPolicy = field(hash=False)
+    actions: ActionsSettings = field(hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +106,28 @@ class RecipientRules:
 
 @dataclass(frozen=True, slots=True)
 class PolicyVerdict:
-    """The verdict of one policy on a message, with its reason and the thresholds that decided."""
+    """The verdict of one policy on a message, with its reason and the thresholds that decided.
+
+    ``listed`` is what a sender list says of the message.
+    """
 
     verdict: Verdict
     reason: str
     thresholds: Thresholds
+    listed: ListDecision | None = None
+
+    def by_list(self, listed: ListDecision | None) -> PolicyVerdict:
+        """Return the verdict as a sender list decides it."""
+        if listed is None:
+            return self
+        return PolicyVerdict(*listed.apply(self.verdict, self.reason), self.thresholds, listed)
+
+
+class RecipientCase(NamedTuple):
+    """What decides about a message for a recipient: its treatment, and what the sender lists say."""
+
+    treatment: RecipientTreatment
+    listed: ListDecision | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +139,14 @@ class Decision:
     treatment: RecipientTreatment
 
     @property
-    def mildness(self) -> tuple[int, int, int, str]:
+    def mildness(self) -> tuple[int, int, int, str, str]:
         """The smaller, the milder. It is equal only for equal decisions."""
         return (
             self.action.kind.severity_rank,
             _SEVERITY[self.policy_verdict.verdict],
             self.treatment.position,
             self.action.address,
+            str(self.policy_verdict.listed or ""),
         )
 
 
@@ -144,7 +163,7 @@ class RecipientGroup(Generic[Recipient]):
 
 
 def group_recipients(
-    recipients: Iterable[tuple[Recipient, RecipientTreatment]],
+    recipients: Iterable[tuple[Recipient, RecipientCase]],
     policy_verdict_of: Callable[[ThresholdPolicy], PolicyVerdict],
     *,
     can_differ: bool,
@@ -156,15 +175,15 @@ def group_recipients(
     client gets a reply for each recipient. Where recipients cannot differ, there is one group.
     """
     pairs = list(recipients)
-    treatments = {treatment.position: treatment for _, treatment in pairs}
-    decisions = {position: _decide(treatment, policy_verdict_of) for position, treatment in treatments.items()}
+    decisions = {case: _decide(case, policy_verdict_of) for case in {case for _, case in pairs}}
     if len(decisions) == 1:  # as for most messages
         (decision,) = decisions.values()
         return [RecipientGroup(decision, tuple(recipient for recipient, _ in pairs))]
+    has_other_treatments = len({case.treatment.position for case in decisions}) > 1
     mildest = min(decisions.values(), key=lambda decision: decision.mildness)
     members_by_decision: dict[tuple[PolicyVerdict, Action], list[tuple[Recipient, Decision]]] = {}
-    for recipient, treatment in pairs:
-        own_decision = decisions[treatment.position]
+    for recipient, case in pairs:
+        own_decision = decisions[case]
         holds = can_differ and (can_refuse_some or own_decision.action.kind.takes_message)
         decision = own_decision if holds else mildest
         members_by_decision.setdefault((decision.policy_verdict, decision.action), []).append(
@@ -173,15 +192,13 @@ def group_recipients(
     groups = []
     for members in members_by_decision.values():
         decision = min((decision for _, decision in members), key=lambda decision: decision.mildness)
-        groups.append(RecipientGroup(decision, tuple(recipient for recipient, _ in members), len(treatments) > 1))
+        groups.append(RecipientGroup(decision, tuple(recipient for recipient, _ in members), has_other_treatments))
     return sorted(groups, key=lambda group: group.decision.mildness)
 
 
-def _decide(
-    treatment: RecipientTreatment, policy_verdict_of: Callable[[ThresholdPolicy], PolicyVerdict]
-) -> Decision:
-    policy_verdict = policy_verdict_of(treatment.policy)
-    return Decision(policy_verdict, treatment.actions.for_verdict(policy_verdict.verdict), treatment)
+def _decide(case: RecipientCase, policy_verdict_of: Callable[[ThresholdPolicy], PolicyVerdict]) -> Decision:
+    policy_verdict = policy_verdict_of(case.treatment.policy).by_list(case.listed)
+    return Decision(policy_verdict, case.treatment.actions.for_verdict(policy_verdict.verdict), case.treatment)
 
 
 def _safe_name(pattern: str) -> str:

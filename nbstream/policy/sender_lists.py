@@ -197,19 +197,22 @@ def _parents(domain: str) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class SenderOrigin:
-    """Who brought a message, as far as its listener knows: the address of the client, and the user who logged in.
+class MessageSender:
+    """Who sent a message, as far as its listener knows.
 
-    Each is empty where it is not known. The client is that of our own mail server, which has to name it: a network
-    that matched our own server would match all mail.
+    ``address`` is the sender of the envelope: empty for the null sender, None where it is not known. ``client`` is
+    the address of the host that brought the message, and ``login`` the user who logged in there; each is empty
+    where it is not known. The client is that of our own mail server, which has to name it: a network that matched
+    our own server would match all mail.
     """
 
+    address: str | None = None
     client: str = ""
     login: str = ""
 
 
-UNKNOWN_ORIGIN = SenderOrigin()
-"""The origin of a message of which nothing is known."""
+UNKNOWN_SENDER = MessageSender()
+"""The sender of a message of which its listener knows nothing."""
 
 
 @dataclass(frozen=True)
@@ -261,8 +264,8 @@ class EvidenceReader:
     trusted_authserv_ids: frozenset[str] = frozenset()
     own_received_fields: int = 0
 
-    def read(self, message: Message, envelope_sender: str | None, origin: SenderOrigin) -> SenderEvidence:
-        """Return the evidence of a message; ``envelope_sender`` is None where it is not known."""
+    def read(self, message: Message, sender: MessageSender) -> SenderEvidence:
+        """Return who sent a message, and what proves it."""
         head = b"" if message.is_bare_text else message.raw[: mime.MAX_HEADER_BYTES + 1]
         end = header_fields.body_offset(head)
         fields = header_fields.parse_fields(head, end)
@@ -271,10 +274,10 @@ class EvidenceReader:
         return SenderEvidence(
             addresses,
             is_single,
-            (envelope_sender or "").lower(),
+            (sender.address or "").lower(),
             frozenset(self._proved_domains(fields)) if is_single else frozenset(),
-            _read_client(origin.client),
-            origin.login.lower() if "@" in origin.login else "",
+            _read_client(sender.client),
+            sender.login.lower() if "@" in sender.login else "",
         )
 
     def _proved_domains(self, fields: Sequence[HeaderField]) -> Iterator[str]:
@@ -329,6 +332,10 @@ def _without_quoted(text: str) -> str:
     return _QUOTED_OR_COMMENT.sub(replacement, text)
 
 
+LIST_DECISIONS = ("allow", "block", "allow-unproved")
+"""The names of all decisions."""
+
+
 class ListOwner(StrEnum):
     """Whose list decided; of users it is not said which one."""
 
@@ -377,15 +384,10 @@ class SenderLists:
     stored: Mapping[str, OwnerList] = field(default_factory=dict)
     reader: EvidenceReader = EvidenceReader()
 
-    def look_up(
-        self, message: Message, envelope_sender: str | None, origin: SenderOrigin = UNKNOWN_ORIGIN
-    ) -> SenderLookup:
-        """Return what the lists say of the sender of ``message``, which is read only where there is a list.
-
-        ``envelope_sender`` is None where it is not known.
-        """
+    def look_up(self, message: Message, sender: MessageSender = UNKNOWN_SENDER) -> SenderLookup:
+        """Return what the lists say of who sent ``message``, which is read only where there is a list."""
         has_lists = bool(self.stored) or bool(self.configured)
-        return SenderLookup(self, self.reader.read(message, envelope_sender, origin) if has_lists else None)
+        return SenderLookup(self, self.reader.read(message, sender) if has_lists else None)
 
     def of_site(self) -> Iterator[OwnerList]:
         """Yield the lists of the site."""
@@ -426,6 +428,9 @@ class SenderLookup:
 
 NO_LISTS = SenderLists()
 """The lists where there are none."""
+
+NO_LOOKUP = SenderLookup(NO_LISTS, None)
+"""What no list says of anybody."""
 
 
 def list_owner(address: str) -> str:

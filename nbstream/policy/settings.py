@@ -28,6 +28,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from nbstream.mail.added_fields import other_filter_of
 from nbstream.policy.actions import Action, ActionKind
 from nbstream.policy.address_patterns import AddressPattern
+from nbstream.policy.sender_lists import MAX_ENTRIES, SenderPattern
 from nbstream.policy.verdict import SPAM_THRESHOLD, Verdict
 from nbstream.settings.values import Networks, Probability, Section, read_network
 
@@ -350,6 +351,46 @@ def read_mail_address(value: object) -> str:
 
 
 MailAddress = Annotated[str, BeforeValidator(read_mail_address)]
+
+
+def read_sender(value: object) -> str:
+    """Read the sender of an entry of a list, in its one form; see ``SenderPattern``."""
+    return SenderPattern.parse(value if isinstance(value, str) else "").text
+
+
+Senders = Annotated[
+    tuple[Annotated[str, BeforeValidator(read_sender)], ...], Strict(False), Field(max_length=MAX_ENTRIES)
+]
+
+
+class ListsSettings(Section):
+    """The senders that always or never pass, for all recipients: at most 1000 of each."""
+
+    allow: Senders = ()
+    """Mail of these senders is ham, where the sender is proved: by SPF, DKIM or DMARC in a field of one of
+    ``trusted_authserv_ids``, or by a login. Anybody can write any sender: what is not proved changes nothing. A
+    sender is an address (``ann@example.org``), a domain (``example.org``), all domains below one
+    (``*.example.org``), a network of the host that brings the mail (``192.0.2.0/24``), or a pattern of addresses
+    with ``*`` and ``?``.
+    """
+
+    block: Senders = ()
+    """Mail with one of these senders in its From field or its envelope is spam. The list of a user decides before
+    these lists.
+    """
+
+    @field_validator("block")
+    @classmethod
+    def _not_allowed_too(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        allowed = set(info.data.get("allow", ()))
+        problems: list[RuleProblem] = [
+            ((position,), "must not be in lists.allow too", sender)
+            for position, sender in enumerate(value)
+            if sender in allowed
+        ]
+        if problems:
+            raise located_error(problems)
+        return value
 
 
 class KindAddressSettings(Section):

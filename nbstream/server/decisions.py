@@ -27,7 +27,8 @@ from nbstream.policy.envelope import (
     head_of,
     make_envelope,
 )
-from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME, PolicyVerdict, group_recipients
+from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME, PolicyVerdict, RecipientCase, group_recipients
+from nbstream.policy.sender_lists import NO_LOOKUP
 from nbstream.threads import in_thread_if_large
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from nbstream.mail.header_edits import HeaderEdits
     from nbstream.mail.message import Message
     from nbstream.policy.recipient_rules import Decision, RecipientGroup
+    from nbstream.policy.sender_lists import MessageSender, SenderLookup
     from nbstream.server.metrics import DeliveryMetrics
     from nbstream.server.runtime import Runtime
 
@@ -131,17 +133,16 @@ class MessageDecisions:
     async def decide(
         self,
         content: bytes,
-        sender: str,
+        sender: MessageSender,
         recipients: Sequence[SmtpPath],
         listener: str,
         impossible: Collection[ActionKind] = (),
     ) -> DecidedMessage:
         """Check ``content`` (CRLF line ends) and return what happens to it for ``recipients``, at least one.
 
-        ``sender`` is the address of the sender, empty for the null sender, and ``listener`` the name of the
-        listener: both are remembered with the check. ``impossible`` are the actions that cannot be carried out
-        now: the message passes in place of them. Raises ``MessageLoops``, and ``CheckFailed`` where the check
-        fails and the client has to try again.
+        The address of the ``sender`` and ``listener``, the name of the listener, are remembered with the check.
+        ``impossible`` are the actions that cannot be carried out now: the message passes in place of them. Raises
+        ``MessageLoops``, and ``CheckFailed`` where the check fails and the client has to try again.
         """
         stripped, message = await in_thread_if_large(len(content), self._read, content)
         del content  # of a message with fields of ours there is a copy now
@@ -152,6 +153,8 @@ class MessageDecisions:
             self._observer.action_taken(str(group.action.kind))
             if group.observed:
                 self._observer.action_observed(str(group.observed.kind))
+        for listed in {group.check.listed for group in groups if group.check and group.check.listed}:
+            self._observer.list_decided(listed)
         return DecidedMessage(stripped, self._runtime.header_policy.removed_from_incoming, groups)
 
     def _read(self, content: bytes) -> tuple[bytes, Message]:
@@ -164,7 +167,7 @@ class MessageDecisions:
     async def _decided_recipients(
         self,
         message: Message,
-        sender: str,
+        sender: MessageSender,
         recipients: Sequence[SmtpPath],
         listener: str,
         impossible: Collection[ActionKind],
@@ -172,17 +175,19 @@ class MessageDecisions:
         groups: list[RecipientGroup[SmtpPath]] = []
         decisions: list[Decision] = []
         # What the envelope needs is kept until it is built, so it is bounded here; anything else can wait.
-        sender, count, head = sender[:MAX_ADDRESS_LENGTH], len(recipients), head_of(message)
+        address, count, head = (sender.address or "")[:MAX_ADDRESS_LENGTH], len(recipients), head_of(message)
         kept = [recipient.address[:MAX_ADDRESS_LENGTH] for recipient in recipients[:MAX_RECIPIENTS]]
 
         async def decide(check: Check) -> Check:
-            groups.extend(await self._recipient_groups(check, recipients))
+            lists = self._runtime.sender_lists
+            lookup = NO_LOOKUP if check.is_canary else lists.look_up(message, sender)
+            groups.extend(await self._recipient_groups(check, recipients, lookup))
             decisions.extend([group.decision for group in groups])
             return _check_with_decision(check, groups[0].decision)
 
         def build_envelope() -> RememberedEnvelope:
             actions = _kinds(self._taken_action(decision.action, impossible) for decision in decisions)
-            return make_envelope(listener, Addresses(sender, tuple(kept), count), head, actions or "")
+            return make_envelope(listener, Addresses(address, tuple(kept), count), head, actions or "")
 
         try:
             check = await self._filter.check(message, decide, build_envelope)
@@ -197,19 +202,20 @@ class MessageDecisions:
         return [self._decided_group(check, group, impossible) for group in groups]
 
     async def _recipient_groups(
-        self, check: Check, recipients: Sequence[SmtpPath]
+        self, check: Check, recipients: Sequence[SmtpPath], lookup: SenderLookup
     ) -> list[RecipientGroup[SmtpPath]]:
         """Return the recipients in groups that get the same decision, the mildest first."""
         rules = self._runtime.rules
         pairs, characters = [], 0
         for recipient in recipients:
-            pairs.append((recipient, rules.treatment_of(recipient.address)))
+            treatment = rules.treatment_of(recipient.address)
+            pairs.append((recipient, RecipientCase(treatment, lookup.decide_for(recipient.address))))
             characters += _CHARACTERS_OF_LOOKUP + len(recipient.address)
             if characters >= _CHARACTERS_PER_STEP:
                 await asyncio.sleep(0)
                 characters = 0
         policy_verdicts = {rules.default.policy: _policy_verdict(check)}
-        for treatment in {treatment.policy: treatment for _, treatment in pairs}.values():
+        for treatment in {case.treatment.policy: case.treatment for _, case in pairs}.values():
             if treatment.policy not in policy_verdicts:
                 policy_verdicts[treatment.policy] = _policy_verdict(
                     await self._filter.decide_for_treatment(check, treatment)
@@ -260,7 +266,7 @@ def _kinds(actions: Iterable[Action | None]) -> str | None:
 
 
 def _policy_verdict(check: Check) -> PolicyVerdict:
-    return PolicyVerdict(check.verdict, check.reason, check.thresholds)
+    return PolicyVerdict(check.verdict, check.reason, check.thresholds, check.listed)
 
 
 def _check_with_decision(check: Check, decision: Decision) -> Check:
@@ -268,4 +274,11 @@ def _check_with_decision(check: Check, decision: Decision) -> Check:
     other, name = decision.policy_verdict, decision.treatment.name
     if other == _policy_verdict(check) and name == check.policy:
         return check
-    return replace(check, verdict=other.verdict, reason=other.reason, thresholds=other.thresholds, policy=name)
+    return replace(
+        check,
+        verdict=other.verdict,
+        reason=other.reason,
+        thresholds=other.thresholds,
+        policy=name,
+        listed=other.listed,
+    )

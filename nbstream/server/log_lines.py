@@ -29,6 +29,7 @@ def log_message(
         "verdict": check.outcome if check else "none",
         "probability": round(check.probability, 6) if check else None,
         **({"kind": check.kind.kind} if check and check.kind else {}),
+        **({"list": check.listed.name, "list_owner": str(check.listed.owner)} if check and check.listed else {}),
         **details,
         "milliseconds": round(seconds * 1000, 2),
     }

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING
 from nbstream.errors import StoreRefuses
 from nbstream.logs import event_fields
 from nbstream.mail.message import Message
-from nbstream.policy.envelope import NO_ADDRESSES, Addresses, head_of, make_envelope
+from nbstream.policy.envelope import Addresses, head_of, make_envelope
 from nbstream.policy.lesson_source import Insistence
+from nbstream.policy.recipient_rules import RecipientCase
+from nbstream.policy.sender_lists import NO_LOOKUP, UNKNOWN_SENDER, MessageSender
 from nbstream.policy.verdict import Verdict
 from nbstream.server.connections import Connections
 from nbstream.server.log_lines import log_lesson, log_message
@@ -26,10 +28,11 @@ from nbstream.server.request_errors import REQUEST_ERRORS, is_request_error
 from nbstream.threads import in_thread_if_large
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from nbstream.filter import Check, LearnableMessage, Lesson
     from nbstream.policy.recipient_rules import RecipientTreatment
+    from nbstream.policy.sender_lists import SenderLookup
     from nbstream.server.metrics import DeliveryMetrics
     from nbstream.server.peers import Peer, Teachers
     from nbstream.server.runtime import Runtime
@@ -96,11 +99,6 @@ class MessageHandler:
         self._listener_name = listener_name
         self._observer = observer
 
-    def treatments_of(self, addresses: Iterable[str]) -> Collection[RecipientTreatment]:
-        """Return what holds for these recipients, each treatment once."""
-        rules = self.runtime.rules
-        return {rules.treatment_of(address) for address in addresses}
-
     async def parse_mail(self, raw: bytes) -> Message:
         """Return the message in ``raw``, whose line ends may be of any kind, without verdict fields."""
         return await self._parse(self.runtime.message_reader.read_incoming, raw)
@@ -122,18 +120,18 @@ class MessageHandler:
     async def check(
         self,
         message: Message,
-        treatments: Collection[RecipientTreatment] = (),
-        addresses: Addresses = NO_ADDRESSES,
+        recipients: Sequence[str] = (),
+        sender: MessageSender = UNKNOWN_SENDER,
     ) -> tuple[Check, float]:
         """Check the message and report it; return the check and the seconds that it took.
 
         An error is logged here if a request may end with it; any other one is left to the listener's log.
-        ``treatments`` and ``addresses`` are as in ``try_check``. Raises ``StoreUnavailable`` while no counts are
+        ``recipients`` and ``sender`` are as in ``try_check``. Raises ``StoreUnavailable`` while no counts are
         loaded.
         """
         started = time.perf_counter()
         try:
-            check = await self.try_check(message, treatments, addresses)
+            check = await self.try_check(message, recipients, sender)
         except Exception as error:
             is_expected = is_request_error(error)
             self._observer.filter_failed("store" if is_expected else "error")
@@ -146,31 +144,42 @@ class MessageHandler:
         return check, seconds
 
     async def try_check(
-        self,
-        message: Message,
-        treatments: Collection[RecipientTreatment] = (),
-        addresses: Addresses = NO_ADDRESSES,
+        self, message: Message, recipients: Sequence[str] = (), sender: MessageSender = UNKNOWN_SENDER
     ) -> Check:
-        """Check the message and report nothing; ``addresses`` are those that the client names.
+        """Check the message and report nothing; ``recipients`` and ``sender`` are those that the client names.
 
-        Of several ``treatments`` the mildest verdict holds, of equal ones that of the rule further up in the file;
-        where there are none, that of the filter's own policy. Raises ``StoreUnavailable`` while no counts are
-        loaded.
+        The sender lists and the rules of the recipients decide. Of several recipients the mildest verdict holds,
+        of equal ones that of the rule further up in the file. Where there are none, the filter's own policy and
+        the lists of the site decide. Raises ``StoreUnavailable`` while no counts are loaded.
         """
 
         async def decide(check: Check) -> Check:
-            return await self.decide(check, treatments)
+            lookup = self.runtime.sender_lists.look_up(message, sender)
+            return await self._decide(check, self._cases(recipients, lookup) or {self._default_case(lookup)})
 
+        addresses = Addresses.of(sender.address, recipients)
         build_envelope = partial(make_envelope, self._listener_name, addresses, head_of(message))
-        return await self.runtime.spam_filter.check(message, decide if treatments else None, build_envelope)
+        return await self.runtime.spam_filter.check(message, decide, build_envelope)
 
-    async def decide(self, check: Check, treatments: Collection[RecipientTreatment]) -> Check:
-        """Return a check of the filter's own policy as ``treatments`` decide it; see ``try_check``.
+    async def decide(self, check: Check, recipients: Sequence[str]) -> Check:
+        """Return a check of the filter's own policy as the rules of the recipients decide it; see ``try_check``.
 
-        Raises ``StoreUnavailable``.
+        No sender list has a say. Raises ``StoreUnavailable``.
         """
-        ordered = sorted(treatments, key=lambda treatment: treatment.position)
-        decided = [await self._decide_for_treatment(check, treatment) for treatment in ordered]
+        return await self._decide(check, self._cases(recipients, NO_LOOKUP))
+
+    def _cases(self, recipients: Sequence[str], lookup: SenderLookup) -> Collection[RecipientCase]:
+        treatment_of = self.runtime.rules.treatment_of
+        return {RecipientCase(treatment_of(address), lookup.decide_for(address)) for address in recipients}
+
+    def _default_case(self, lookup: SenderLookup) -> RecipientCase:
+        return RecipientCase(self.runtime.rules.default, lookup.decide_for(None))
+
+    async def _decide(self, check: Check, cases: Collection[RecipientCase]) -> Check:
+        ordered = sorted(cases, key=lambda case: (case.treatment.position, str(case.listed or "")))
+        decided = [
+            (await self._decide_for_treatment(check, case.treatment)).by_list(case.listed) for case in ordered
+        ]
         return min(decided, key=lambda decision: _SEVERITY.index(decision.verdict), default=check)
 
     async def _decide_for_treatment(self, check: Check, treatment: RecipientTreatment) -> Check:
@@ -229,4 +238,6 @@ class MessageHandler:
     ) -> None:
         """Count and log a message that was answered; ``entry`` and ``details`` are as in ``log_message``."""
         self._observer.delivered(self._listener_name, check.outcome if check else "none")
+        if check and check.listed:
+            self._observer.list_decided(check.listed)
         log_message(self._listener_name, check, seconds, entry=entry, **details)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from typing import TYPE_CHECKING
 
 from prometheus_client import Counter, Gauge, Histogram
 
 from nbstream.policy.actions import ActionKind
+from nbstream.policy.sender_lists import LIST_DECISIONS, ListOwner
 
 if TYPE_CHECKING:
     from nbstream.filter.metrics import FilterMetrics
     from nbstream.metrics.registry import MetricsRegistry
+    from nbstream.policy.sender_lists import ListDecision
 
 _RELAY_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 100.0)
 
@@ -79,6 +82,13 @@ class DeliveryMetrics:
             ["action"],
             registry=registry.counts,
         )
+        self._list_decisions = Counter(
+            "nbstream_list_decisions",
+            "Messages whose sender is on a sender list, by kind: allow, block, allow-unproved (nothing proved the "
+            "sender, and nothing was changed); and by owner: site, user. A message counts once for each of these.",
+            ["kind", "owner"],
+            registry=registry.counts,
+        )
         self._relay_replies = Counter(
             "nbstream_relay_replies",
             "Replies of the next hop to messages, by code; none where it went away.",
@@ -101,6 +111,8 @@ class DeliveryMetrics:
         for action in ActionKind:
             self._actions.labels(str(action))
             self._observed.labels(str(action))
+        for name, owner in product(LIST_DECISIONS, ListOwner):
+            self._list_decisions.labels(name, str(owner))
         # A look-up of a child by its labels takes longer than the count itself: each child is looked up once.
         self._connection_counter = cache(self._connections.labels)
         self._open_gauge = cache(self._open_connections.labels)
@@ -163,6 +175,10 @@ class DeliveryMetrics:
     def action_observed(self, action: str) -> None:
         """Count an action that a trial did not take."""
         self._observed_counter(action).inc()
+
+    def list_decided(self, decision: ListDecision) -> None:
+        """Count what a sender list said of a message, for some of its recipients."""
+        self._list_decisions.labels(decision.name, str(decision.owner)).inc()
 
     def filter_failed(self, reason: str) -> None:
         """Count one check that failed."""

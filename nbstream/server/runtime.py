@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from nbstream.policy.sender_lists import NO_LISTS, SenderLists
 from nbstream.server.peers import Teachers
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Runtime:
     teach, by the name of the listener. ``message_reader`` makes messages of bytes, and ``header_policy`` says what
     changes in the header of mail. ``tls_contexts`` have the certificates, by the name of the listener; a listener
     without TLS has none. ``passes_on_failure``: mail whose check failed passes unmarked, else it is
-    deferred.
+    deferred. ``sender_lists`` are the senders that always or never pass.
     """
 
     spam_filter: Filter
@@ -56,6 +57,7 @@ class Runtime:
     header_policy: HeaderPolicy
     passes_on_failure: bool = True
     tls_contexts: Mapping[str, ssl.SSLContext] = field(default_factory=dict)
+    sender_lists: SenderLists = NO_LISTS
 
     def teachers_through(self, listener: str) -> Teachers:
         """Return who may teach through the listener of that name."""

@@ -13,6 +13,7 @@ from typing import Annotated, Any, NotRequired
 from typing_extensions import TypedDict  # not that of typing: pydantic refuses it before Python 3.12
 
 from nbstream.filter.results import LessonOutcome
+from nbstream.policy.sender_lists import LIST_DECISIONS, ListOwner
 from nbstream.policy.verdict import Verdict
 
 
@@ -124,7 +125,27 @@ class WithKind(TypedDict):
     ]
 
 
-class Check(WithKind):
+class Listed(TypedDict):
+    """What a sender list says of the sender of a message."""
+
+    decision: Annotated[
+        str,
+        Keywords(
+            "`allow` or `block`: the list decided the verdict. `allow-unproved`: nothing proved the sender, and "
+            "the verdict is that of the score.",
+            enum=list(LIST_DECISIONS),
+        ),
+    ]
+    owner: Annotated[str, Keywords("Whose list it is.", enum=[str(owner) for owner in ListOwner])]
+
+
+class WithListed(TypedDict):
+    """What an answer says of sender lists."""
+
+    listed: NotRequired[Annotated[Listed, Keywords("Only where the sender is on a sender list.")]]
+
+
+class Check(WithKind, WithListed):
     """The result of a check."""
 
     id: MessageId

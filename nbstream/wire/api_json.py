@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from nbstream.filter.filter import MessageRecord
     from nbstream.filter.results import Check, Lesson
     from nbstream.policy.explanation import Explanation
+    from nbstream.policy.sender_lists import ListDecision
     from nbstream.policy.verdict import ModelState, Thresholds
     from nbstream.wire import answers
 
@@ -86,7 +87,13 @@ def check_to_json(check: Check, model: str) -> answers.Check:
         "thresholds": thresholds_to_json(check.thresholds),
         "clues": clues_to_json(check.clues),
         **kind_to_json(check.kind),
+        **listed_to_json(check.listed),
     }
+
+
+def listed_to_json(listed: ListDecision | None) -> answers.WithListed:
+    """Return the member that says what a sender list says; of users it does not say which one."""
+    return {"listed": {"decision": listed.name, "owner": str(listed.owner)}} if listed else {}
 
 
 def kind_to_json(scores: KindScores | None) -> answers.WithKind:

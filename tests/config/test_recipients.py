@@ -204,3 +204,16 @@ def test_there_are_at_most_as_many_budgets_as_a_first_score_stores(tmp_path: Pat
         f"22: recipients[19].verdict.max_false_positive_rate: found 0.029, {allowed}",
         f"23: recipients[20].verdict.max_false_positive_rate: found 0.03, {allowed}",
     ]
+
+
+def test_an_entry_of_a_sender_list_has_one_form_and_one_list(tmp_path: Path) -> None:
+    settings = read(tmp_path, 'lists: {allow: ["*@Partner.example", 192.0.2.7], block: ["x@partner.example"]}')
+
+    assert settings.lists.allow == ("partner.example", "192.0.2.7/32")
+    assert refused(tmp_path, "lists:\n  allow: [a.example]\n  block:\n    - b.example\n    - '@a.example'\n") == [
+        "5: lists.block[1]: found 'a.example', must not be in lists.allow too"
+    ]
+    (problem,) = refused(tmp_path, "lists: {allow: [partner]}")
+    assert problem.startswith(
+        "1: lists.allow[0]: found 'partner', must be an address (ann@example.org), a domain (example.org), "
+    )

@@ -15,12 +15,14 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreUnavailable
 from nbstream.filter import (
     AutolearnReconciler,
+    Check,
     Filter,
     LessonOutcome,
 )
 from nbstream.filter.autolearner import MAX_QUEUED
 from nbstream.mail.message import Message
 from nbstream.policy.autolearn import MAX_SCORE
+from nbstream.policy.sender_lists import ListDecision, ListKind, ListOwner
 from nbstream.policy.settings import AutolearnSettings
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.autolearn_layer import AutolearnModel
@@ -90,6 +92,31 @@ async def test_a_model_that_is_still_learning_autolearns_nothing(client: Redis) 
 
     assert await stored(site.model) == EMPTY
     assert not site.outcomes
+
+
+async def test_what_a_sender_list_decides_is_not_learned(client: Redis) -> None:
+    site = await taught_site(client)
+    raws = letters_of("spam", 5)
+
+    for listed in (ListDecision(kind, ListOwner.USER) for kind in ListKind):
+
+        async def decide(check: Check, listed: ListDecision = listed) -> Check:
+            return check.by_list(listed)
+
+        for raw in raws:
+            await site.filter.check(Message.parse(raw), decide)
+            await site.learner.learn_queued()
+    assert await stored(site.model) == EMPTY
+
+    unproved = ListDecision(ListKind.ALLOW, ListOwner.USER, decides=False)
+
+    async def decide_nothing(check: Check) -> Check:
+        return check.by_list(unproved)
+
+    for raw in raws:
+        await site.filter.check(Message.parse(raw), decide_nothing)
+        await site.learner.learn_queued()
+    assert (await site.model.totals()).messages == (0, 5)
 
 
 async def test_one_class_leads_by_no_more_than_the_option_allows(client: Redis) -> None:

@@ -14,18 +14,21 @@ from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.header import own_field_value, parse_own_id
 from nbstream.policy.recipient_rules import (
     PolicyVerdict,
+    RecipientCase,
     RecipientGroup,
     RecipientRule,
     RecipientRules,
     RecipientTreatment,
     group_recipients,
 )
+from nbstream.policy.sender_lists import ListDecision, ListKind, ListOwner
 from nbstream.policy.settings import OWN_FIELD, ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.policy.verdict import ModelState, Verdict, decide_verdict
 
 ACTIONS = ["pass", "quarantine", "redirect:a@x", "redirect:b@x", "reject", "defer"]
 READY = ModelState({})
+ALLOW, BLOCK = (ListDecision(kind, ListOwner.USER) for kind in ListKind)
 
 
 def verdict_at(probability: float):  # type: ignore[no-untyped-def]  # a function of a policy
@@ -36,10 +39,11 @@ def verdict_at(probability: float):  # type: ignore[no-untyped-def]  # a functio
     return policy_verdict_of
 
 
-def treatment(position: int, spam: str, threshold: float = 0.95) -> RecipientTreatment:
-    return RecipientTreatment(
+def case(position: int, spam: str, threshold: float = 0.95, listed: ListDecision | None = None) -> RecipientCase:
+    treatment = RecipientTreatment(
         f"rule {position}", position, ThresholdPolicy(spam=threshold), ActionsSettings(spam=Action.parse(spam))
     )
+    return RecipientCase(treatment, listed)
 
 
 def actions_by_recipients(groups: list[RecipientGroup[str]]) -> dict[str, str]:
@@ -64,7 +68,7 @@ def test_the_first_rule_that_matches_holds_or_else_the_default() -> None:
 
 
 def test_recipients_with_the_same_decision_are_one_group() -> None:
-    pairs = [("a", treatment(0, "quarantine")), ("b", treatment(1, "pass")), ("c", treatment(2, "quarantine"))]
+    pairs = [("a", case(0, "quarantine")), ("b", case(1, "pass")), ("c", case(2, "quarantine"))]
 
     groups = group_recipients(pairs, verdict_at(0.99), can_differ=True)
 
@@ -74,7 +78,7 @@ def test_recipients_with_the_same_decision_are_one_group() -> None:
 
 
 def test_other_thresholds_are_another_decision() -> None:
-    pairs = [("a", treatment(0, "quarantine")), ("b", treatment(1, "quarantine", threshold=0.999))]
+    pairs = [("a", case(0, "quarantine")), ("b", case(1, "quarantine", threshold=0.999))]
 
     groups = group_recipients(pairs, verdict_at(0.99), can_differ=True)
 
@@ -82,8 +86,27 @@ def test_other_thresholds_are_another_decision() -> None:
     assert actions_by_recipients(groups) == {"b": "pass", "a": "quarantine"}
 
 
+def test_what_a_sender_list_decides_is_another_decision() -> None:
+    pairs = [
+        ("a", case(0, "reject")),
+        ("b", case(0, "reject", listed=ALLOW)),
+        ("c", case(0, "reject", listed=BLOCK)),
+        ("d", case(0, "reject", listed=ListDecision(ListKind.ALLOW, ListOwner.SITE, decides=False))),
+    ]
+
+    groups = group_recipients(pairs, verdict_at(0.1), can_differ=True, can_refuse_some=True)
+
+    assert [(group.recipients, group.decision.policy_verdict.reason) for group in groups] == [
+        (("a",), "probability < 0.5 (unsure)"),
+        (("b",), "list=allow, owner=user"),
+        (("d",), "probability < 0.5 (unsure); list=allow-unproved, owner=site"),
+        (("c",), "list=block, owner=user"),
+    ]
+    assert not any(group.has_other_treatments for group in groups)
+
+
 def test_one_treatment_for_all_is_not_named() -> None:
-    same = treatment(0, "pass")
+    same = case(0, "pass")
     (group,) = group_recipients([("a", same), ("b", same)], verdict_at(0.99), can_differ=True)
     assert not group.has_other_treatments
 
@@ -108,7 +131,7 @@ def test_one_treatment_for_all_is_not_named() -> None:
 def test_groups_of_different_actions(
     actions: list[str], different: dict[str, str], together: dict[str, str]
 ) -> None:
-    pairs = [("abc"[position], treatment(position, action)) for position, action in enumerate(actions)]
+    pairs = [("abc"[position], case(position, action)) for position, action in enumerate(actions)]
 
     assert actions_by_recipients(group_recipients(pairs, verdict_at(0.99), can_differ=True)) == different
     assert actions_by_recipients(group_recipients(pairs, verdict_at(0.99), can_differ=False)) == together
@@ -116,16 +139,20 @@ def test_groups_of_different_actions(
 
 @settings(deadline=None)
 @given(
-    st.lists(st.tuples(st.sampled_from(ACTIONS), st.sampled_from([0.9, 0.95])), min_size=1, max_size=5),
+    st.lists(
+        st.tuples(st.sampled_from(ACTIONS), st.sampled_from([0.9, 0.95]), st.sampled_from([None, ALLOW, BLOCK])),
+        min_size=1,
+        max_size=5,
+    ),
     st.data(),
     st.booleans(),
     st.sampled_from([0.1, 0.92, 0.99]),
 )
 def test_groups_do_not_depend_on_the_order_of_the_recipients(
-    rules: list[tuple[str, float]], data: st.DataObject, can_differ: bool, probability: float
+    rules: list[tuple[str, float, ListDecision | None]], data: st.DataObject, can_differ: bool, probability: float
 ) -> None:
-    treatments = [treatment(position, action, threshold) for position, (action, threshold) in enumerate(rules)]
-    drawn = data.draw(st.lists(st.sampled_from(treatments), min_size=1, max_size=8))
+    cases = [case(position, *rule) for position, rule in enumerate(rules)]
+    drawn = data.draw(st.lists(st.sampled_from(cases), min_size=1, max_size=8))
     pairs = list(enumerate(drawn))
 
     one = group_recipients(pairs, verdict_at(probability), can_differ=can_differ)

@@ -14,9 +14,9 @@ from nbstream.policy.sender_lists import (
     ListEntry,
     ListKind,
     ListOwner,
+    MessageSender,
     OwnerList,
     SenderLists,
-    SenderOrigin,
     SenderPattern,
     is_aligned,
 )
@@ -41,9 +41,9 @@ def message(from_value: str, results: str = "", server: str = MX) -> Message:
 
 
 def decided(
-    lists: SenderLists, mail: Message, sender: str = "", recipient: str = USER, origin: SenderOrigin | None = None
+    lists: SenderLists, mail: Message, sender: str = "", recipient: str = USER, client: str = "", login: str = ""
 ) -> str:
-    decision = lists.look_up(mail, sender, origin or SenderOrigin()).decide_for(recipient)
+    decision = lists.look_up(mail, MessageSender(sender, client, login)).decide_for(recipient)
     return f"{decision.name} {decision.owner}" if decision else ""
 
 
@@ -193,20 +193,20 @@ def test_a_login_proves_the_address_that_it_is() -> None:
     lists = site("partner.example")
     mail = message("boss@partner.example")
 
-    assert decided(lists, mail, origin=SenderOrigin(login="Boss@partner.example")) == "allow site"
-    assert decided(lists, mail, origin=SenderOrigin(login="other@partner.example")) == "allow-unproved site"
-    assert decided(lists, mail, origin=SenderOrigin(login="boss")) == "allow-unproved site"
+    assert decided(lists, mail, login="Boss@partner.example") == "allow site"
+    assert decided(lists, mail, login="other@partner.example") == "allow-unproved site"
+    assert decided(lists, mail, login="boss") == "allow-unproved site"
 
 
 def test_a_network_is_proved_by_the_connection() -> None:
     lists = site("192.0.2.0/24", block=("198.51.100.7",))
     mail = message("anybody@x.example")
 
-    assert decided(lists, mail, origin=SenderOrigin("192.0.2.9")) == "allow site"
-    assert decided(lists, mail, origin=SenderOrigin("::ffff:192.0.2.9")) == "allow site"
-    assert decided(lists, mail, origin=SenderOrigin("198.51.100.7")) == "block site"
-    assert decided(lists, mail, origin=SenderOrigin("203.0.113.1")) == ""
-    assert decided(lists, mail, origin=SenderOrigin("unknown")) == ""
+    assert decided(lists, mail, client="192.0.2.9") == "allow site"
+    assert decided(lists, mail, client="::ffff:192.0.2.9") == "allow site"
+    assert decided(lists, mail, client="198.51.100.7") == "block site"
+    assert decided(lists, mail, client="203.0.113.1") == ""
+    assert decided(lists, mail, client="unknown") == ""
 
 
 DOMAINS = st.lists(st.sampled_from(["a", "b", "example", "org"]), min_size=2, max_size=4).map(".".join)
@@ -243,7 +243,7 @@ def test_a_forged_sender_never_passes(from_value: str, header: list[str], sender
     mail = Message.parse("\r\n".join([*lines, "", ""]).encode())
     lists = site("partner.example", "boss@partner.example", "*@partner.*")
 
-    assert decided(lists, mail, sender, origin=SenderOrigin("192.0.2.1", "x@evil.example")) in {
+    assert decided(lists, mail, sender, client="192.0.2.1", login="x@evil.example") in {
         "",
         "allow-unproved site",
     }
@@ -298,7 +298,7 @@ def test_the_lists_of_the_site_are_like_one() -> None:
 
 
 def test_without_lists_nothing_is_read() -> None:
-    assert SenderLists().look_up(message("a@partner.example"), None).decide_for(USER) is None
+    assert SenderLists().look_up(message("a@partner.example")).decide_for(USER) is None
 
 
 # What a decision does.

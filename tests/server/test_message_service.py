@@ -51,7 +51,7 @@ async def test_a_message_goes_by_the_runtime_that_held_when_it_began(
 
     verdicts = []
     for one_handler in (handler, service.message_handler()):
-        check, _ = await one_handler.check(HAM, one_handler.treatments_of([ANN]))
+        check, _ = await one_handler.check(HAM, [ANN])
         verdicts.append((str(check.verdict), check.policy))
     assert verdicts == [("spam", "*@strict.example"), ("ham", "default")]
 
@@ -75,6 +75,6 @@ async def test_what_the_filter_decided_by_the_default_treatment_is_not_decided_a
         ([ANN], ["*@strict.example"], "spam"),
         ([ANN, BOB], ["*@strict.example"], "ham"),
     ):
-        check = await handler.try_check(HAM, handler.treatments_of(recipients))
+        check = await handler.try_check(HAM, recipients)
         assert (str(check.verdict), decided) == (verdict, treatments)
         decided.clear()

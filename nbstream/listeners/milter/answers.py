@@ -38,6 +38,7 @@ from nbstream.listeners.milter.replies import (
 from nbstream.mail.header_edits import tag_as_value, tagged_value
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.actions import ActionKind
+from nbstream.policy.sender_lists import MessageSender
 from nbstream.server import smtp_replies
 from nbstream.server.decisions import MessageDecisions
 from nbstream.server.feedback_mailbox import FeedbackMailbox
@@ -129,8 +130,9 @@ class MilterAnswers:
         decided: DecidedMessage | None = None
         impossible = [kind for kind, needed in _NEEDED.items() if needed & ~options.actions]
         try:
+            whose = MessageSender(message.sender, sender.client, sender.user)
             decided = await self._decisions.decide(
-                await _content_of(message), message.sender, message.recipients, self._name, impossible
+                await _content_of(message), whose, message.recipients, self._name, impossible
             )
             group = decided.groups[0]
             subject = await _subject_change(group.edits.subject_tag, message, options)

@@ -14,7 +14,7 @@ from nbstream.listeners.http.api_v1 import ApiLookups, actor_of_request
 from nbstream.listeners.http.listener import AccessLevel, HealthStatus, Route
 from nbstream.listeners.http.responses import RequestRefused, json_response
 from nbstream.listeners.rspamd import codec as rspamd
-from nbstream.policy.envelope import Addresses
+from nbstream.policy.sender_lists import MessageSender
 
 if TYPE_CHECKING:
     from nbstream.errors import StoreIncompatible
@@ -76,8 +76,7 @@ class RspamdApi:
             handler = self._message_service.message_handler()
             message = await handler.parse_mail(content)
             recipients = tuple(_recipients(request))
-            treatments = handler.treatments_of(recipients)
-            check, seconds = await handler.check(message, treatments, Addresses.of(_sender(request), recipients))
+            check, seconds = await handler.check(message, recipients, _sender(request))
             header_policy = handler.runtime.header_policy
             edits, acts = header_policy.edits(check), not header_policy.observes
             return json_response(rspamd.check_to_json(check, edits, message, seconds, acts=acts))
@@ -140,10 +139,14 @@ class RspamdApi:
         return json_response({"success": True})
 
 
-def _sender(request: web.BaseRequest) -> str | None:
-    """Return the sender that the client names, None where it names none."""
-    sender = request.headers.get(rspamd.SENDER_FIELD)
-    return None if sender is None else sender.strip().strip("<>")
+def _sender(request: web.BaseRequest) -> MessageSender:
+    """Return who sent the message, as far as the client names it."""
+    address, fields = request.headers.get(rspamd.SENDER_FIELD), request.headers
+    return MessageSender(
+        None if address is None else address.strip().strip("<>"),
+        fields.get(rspamd.CLIENT_FIELD, "").strip(),
+        fields.get(rspamd.USER_FIELD, "").strip(),
+    )
 
 
 def _recipients(request: web.BaseRequest) -> Iterator[str]:

@@ -43,6 +43,10 @@ SENDER_FIELD = "From"
 """The sender of the envelope."""
 RECIPIENT_FIELD = "Rcpt"
 """Once for each recipient."""
+CLIENT_FIELD = "IP"
+"""The address of the host that brought the message to the mail server."""
+USER_FIELD = "User"
+"""The user who logged in there."""
 
 ALREADY_LEARNED = 208
 

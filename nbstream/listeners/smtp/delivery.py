@@ -16,6 +16,7 @@ from nbstream.delivery.outlet import DeliveryPart
 from nbstream.delivery.quarantine import QuarantineNote
 from nbstream.errors import NbstreamError, RelayUnavailable
 from nbstream.policy.actions import ActionKind
+from nbstream.policy.sender_lists import MessageSender
 from nbstream.server.decisions import MessageDecisions
 from nbstream.server.log_lines import log_message
 from nbstream.server.smtp_replies import ACCEPTED, error_reply, refusal
@@ -79,16 +80,19 @@ class Delivery:
         transaction: Transaction,
         listener: str,
         origin: Mapping[str, str],
+        client: str = "",
     ) -> DeliveryResult:
         """Check ``content`` (CRLF line ends) and send it on.
 
         ``transaction`` is that of the next hop, with the recipients, and is closed in every case. ``origin`` are
-        fields for the log that say where the message comes from. Raises nothing but cancellation.
+        fields for the log that say where the message comes from, and ``client`` is the address of the host that
+        brought it to our mail server, empty where it is not known. Raises nothing but cancellation.
         """
         started = time.perf_counter()
         decided: DecidedMessage | None = None
         try:
-            decided = await self._decisions.decide(content, envelope.sender.address, envelope.recipients, listener)
+            sender = MessageSender(envelope.sender.address, client)
+            decided = await self._decisions.decide(content, sender, envelope.recipients, listener)
             del content  # of a message with fields of ours there is a copy now
             replies = await self._send(decided, envelope, transaction)
         except NbstreamError as error:

@@ -332,6 +332,11 @@ class SmtpSession:
         return {name: value for name, value in fields.items() if value}
 
     @property
+    def _client(self) -> str:
+        """The address of the client that the peer names; empty where it names none."""
+        return (self._forwarded or {}).get("ADDR", "")
+
+    @property
     def _may_see_verdicts(self) -> bool:
         """Whether the peer gets verdicts in replies if it asks for them. A client behind it never does."""
         return self._forwarded is None and self._listener.message_handlers.teachers.may_teach(self._peer)
@@ -498,7 +503,7 @@ class SmtpSession:
             envelope = Envelope(mail.sender, tuple(mail.recipients))
             # Nothing but the delivery holds the content, which may be rewritten there.
             result = await mail.handlers.delivery.deliver(
-                incoming.content(), envelope, transaction, self._listener.name, self._origin
+                incoming.content(), envelope, transaction, self._listener.name, self._origin, self._client
             )
             shows_verdict = mail.wants_verdict and self._may_see_verdicts
             return result.replies_with_verdict if shows_verdict else result.replies

@@ -24,7 +24,6 @@ from nbstream.errors import NbstreamError, StoreUnavailable, table_row
 from nbstream.listeners.stream import codec as wire
 from nbstream.logs import event_fields
 from nbstream.mail.charsets import UTF8_REPLACED
-from nbstream.policy.envelope import Addresses
 from nbstream.server.limits import BytesInFlight
 from nbstream.server.request_errors import is_request_error
 from nbstream.store.backoff import Backoff
@@ -321,11 +320,10 @@ async def _parse_message(request: wire.StreamRequest, handler: MessageHandler) -
 async def _check_or_learn(request: wire.StreamRequest, message: Message, handler: MessageHandler) -> _EntryResult:
     """Check the message, or learn it; the recipient's rules decide the verdict."""
     recipients = [request.recipient] if request.recipient else []
-    treatments = handler.treatments_of(recipients)
     if request.label is None:
-        return _EntryResult(await handler.try_check(message, treatments, Addresses.of(None, recipients)))
+        return _EntryResult(await handler.try_check(message, recipients))
     lesson = await handler.try_learn(message, request.label, request.sender)
-    return _EntryResult(await handler.decide(lesson.after, treatments), lesson.outcome)
+    return _EntryResult(await handler.decide(lesson.after, recipients), lesson.outcome)
 
 
 def _printable_id(stream_id: bytes) -> str:
