@@ -369,6 +369,36 @@ def _add_quarantine(commands: Commands) -> None:
     )
 
 
+def _add_digest(commands: Commands) -> None:
+    digest = add_command(
+        commands,
+        "digest",
+        "see the digest of what was held back for a user, and send digests now",
+        examples=("nbstream digest preview ann@example.org", "nbstream digest send"),
+    )
+    actions = digest.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=CommandParser)
+    preview = add_command(
+        actions,
+        "preview",
+        "the next digest of a user",
+        details="Its links are good for nothing. Nothing is sent or noted.",
+        examples=("nbstream digest preview ann@example.org", "nbstream digest preview --html ann@example.org"),
+        exit_codes={66: "Nothing new is held back for the user, or he gets no digest."},
+    )
+    preview.add_argument("address", metavar="ADDRESS", help="the address of the user")
+    preview.add_argument("--html", action="store_true", help="the HTML, in place of the text")
+    send = add_command(
+        actions,
+        "send",
+        "send the digests that have something new, without waiting for their time",
+        details="It prints how many were sent, refused by the next hop for good, and deferred. What came within "
+        "the last minute is in the next digest.",
+        examples=("nbstream digest send", "nbstream digest send --to ann@example.org"),
+        exit_codes={69: "The next hop refuses a digest.", 75: "A digest could not be sent now."},
+    )
+    send.add_argument("--to", metavar="ADDRESS", help="that of this user alone")
+
+
 def _add_status(commands: Commands) -> None:
     status = add_command(
         commands,
@@ -707,6 +737,7 @@ _IN_ORDER_OF_HELP = (
     _add_learn,
     _add_ask,
     _add_quarantine,
+    _add_digest,
     _add_status,
     _add_top_tokens,
     _add_history,

@@ -36,9 +36,11 @@ from nbstream.policy.settings import (
     VerdictSettings,
     located_error,
 )
+from nbstream.policy.verdict import Verdict
 from nbstream.server.settings import LimitsSettings
 from nbstream.settings.values import AuthservIds, FilePath, Section, read_host_name
 from nbstream.store.settings import MemorySettings, ModelSettings, RedisSettings
+from nbstream.users.settings import DigestSettings
 
 _LEARNED_BYTES = 16 << 20  # of the spool: two segments of what was learned and is not removed yet
 
@@ -212,6 +214,11 @@ class Settings(Section):
     quarantine: QuarantineSettings = QuarantineSettings()
     """Where messages with the action ``quarantine`` wait."""
 
+    digest: DigestSettings | None = None
+    """The digest: a mail to each user about what was held back for him, with links by which he gets it. It tells
+    of the quarantine of this daemon.
+    """
+
     log: LogSettings = LogSettings()
     """The log of the daemon, which has one line for each message."""
 
@@ -326,7 +333,17 @@ class Settings(Section):
             *self.listeners.warnings,
             *self.feedback.warnings,
             *self.headers.warnings,
+            *(self.digest.warnings if self.digest else ()),
         ]
+        all_actions = (self.actions, *(rule.actions for rule in self.recipients))
+        if self.digest and not any(
+            actions.for_verdict(verdict).kind is ActionKind.QUARANTINE
+            for actions in all_actions
+            for verdict in Verdict
+        ):
+            warnings.append("digest: nobody gets one, because nothing is held back: no action is quarantine")
+        if self.digest and self.listeners.http is None:
+            warnings.append("digest: its links lead to listeners.http of this daemon, which is closed")
         if self.ask and not (self.remembers_rows and self.memory.messages):
             warnings.append(
                 "ask: nobody is asked about anything, because no list of checked messages is remembered: it needs "

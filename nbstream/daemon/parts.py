@@ -273,6 +273,14 @@ def _chores(settings: Settings, parts: ServerParts) -> Sequence[BackgroundWork]:
 
     retention = QuarantineRetention(parts.quarantine, settings.quarantine, report_sweep)
     chores: list[BackgroundWork] = [("retention", retention.run)]
+    if settings.digest:
+        # Imported here: where there are no digests, and no page, Jinja2 is not loaded.
+        from nbstream.assembly.digests import make_digests  # noqa: PLC0415 - see above
+        from nbstream.users.metrics import DigestMetrics  # noqa: PLC0415 - see above
+
+        count = DigestMetrics(metrics.registry).count
+        digests = make_digests(settings, settings.digest, parts.clients.client, parts.next_hop, count)
+        chores.append(("digest", digests.run))
     if parts.clients.journal:
         restorer = LessonRestorer(parts.clients.journal, model, parts.mirror, metrics.store.lessons_lost)
         chores.append(("restorer", restorer.run))

@@ -31,6 +31,12 @@ class MailServer:
     received: list[ReceivedMail] = field(default_factory=list)
     reply_to: dict[str, str] = field(default_factory=dict)
     data_reply: str = "250 2.0.0 queued"
+    listener: asyncio.Server | None = None
+
+    def close(self) -> None:
+        """Take no more connections."""
+        assert self.listener
+        self.listener.close()
 
     async def handle_RCPT(  # noqa: N802 - the name is aiosmtpd's
         self, _server: SMTP, _session: object, envelope: SmtpEnvelope, address: str, _options: list[str]
@@ -54,10 +60,10 @@ async def open_mail_server(*, lmtp: bool = False) -> AsyncIterator[MailServer]:
     server = MailServer(*listening.getsockname())
     protocol = LMTP if lmtp else SMTP
     loop = asyncio.get_running_loop()
-    listener = await loop.create_server(
+    server.listener = await loop.create_server(
         lambda: protocol(server, enable_SMTPUTF8=True, decode_data=False), sock=listening
     )
     try:
         yield server
     finally:
-        listener.close()
+        server.close()

@@ -60,7 +60,7 @@ def test_any_changed_character_is_refused(link: SignedLink, data: st.DataObject)
     assert SIGNER.read(altered, link.purpose, NOW) is None
 
 
-@pytest.mark.parametrize("purpose", set(LinkPurpose) - {LinkPurpose.RELEASE})
+@pytest.mark.parametrize("purpose", [p for p in LinkPurpose if p is not LinkPurpose.RELEASE])
 def test_a_link_is_good_for_its_purpose_alone(purpose: LinkPurpose) -> None:
     assert SIGNER.read(TOKEN, purpose, NOW) is None
 

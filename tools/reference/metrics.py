@@ -24,6 +24,7 @@ from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.store.connection import Primary
 from nbstream.store.mirror.mirror import Mirror
+from nbstream.users.metrics import DigestMetrics
 from tools.reference.markup import NOTICE, Undocumented, plain, table
 
 
@@ -55,6 +56,7 @@ def metrics() -> list[ExportedMetric]:
     policy = FilterPolicy(ThresholdPolicy(spam=FalsePositiveBudget(0.01)), dict.fromkeys(CLASSES, 50))
     daemon = DaemonMetrics.create(PYTHON)
     PageMetrics(daemon.registry)
+    DigestMetrics(daemon.registry)
     SpoolMetrics(daemon.registry)
     StreamMetrics(daemon.registry)
     daemon.watch_model(mirror, Primary(), lambda: policy)

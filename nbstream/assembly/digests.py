@@ -1,0 +1,46 @@
+"""The digests of held mail, from settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from nbstream.delivery.quarantine import Quarantine
+from nbstream.store.model.keys import ModelKeys
+from nbstream.users.digest_mail import DigestRenderer
+from nbstream.users.digest_state import FOLDER, DigestState
+from nbstream.users.digests import DigestOutcome, DigestParts, Digests
+from nbstream.users.links import LinkKeys
+from nbstream.users.preferences import UserPreferences
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+    from nbstream.config import Settings
+    from nbstream.delivery.next_hop import NextHop
+    from nbstream.users.settings import DigestSettings
+
+
+def make_digests(
+    settings: Settings,
+    section: DigestSettings,
+    client: Redis,
+    next_hop: NextHop,
+    count: Callable[[DigestOutcome], object] = lambda _: None,
+) -> Digests:
+    """Return the digests of the quarantine of these settings, whose section ``digest`` is ``section``.
+
+    Raises ``ConfigError`` where a template cannot be used.
+    """
+    folder, keys = settings.quarantine_folder, ModelKeys(settings.model.name)
+    parts = DigestParts(
+        section,
+        Quarantine(folder),
+        settings.quarantine.days,
+        DigestState(folder / FOLDER),
+        DigestRenderer(section, settings.quarantine.days),
+        UserPreferences(client, keys),
+        LinkKeys(client, keys),
+        next_hop,
+    )
+    return Digests(parts, count)

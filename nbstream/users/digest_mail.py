@@ -1,0 +1,225 @@
+"""The digest as a mail: the templates, which have its texts, and what they may use.
+
+Rules: what others wrote is one line of visible characters, cut, and escaped in HTML. Nothing in the mail is
+fetched from elsewhere. It says of itself that a program wrote it (RFC 3834), and its envelope has no sender.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from email.errors import MessageError
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.policy import SMTP, SMTPUTF8
+from email.utils import formatdate, make_msgid
+from typing import TYPE_CHECKING
+
+from jinja2 import (
+    ChoiceLoader,
+    Environment,
+    FileSystemLoader,
+    PackageLoader,
+    StrictUndefined,
+    TemplateError,
+    select_autoescape,
+)
+
+from nbstream.errors import ConfigError, InputError
+from nbstream.policy.settings import read_mail_address
+from nbstream.users.held_mail import HeldMessage
+from nbstream.users.links import LinkPurpose, LinkSigner, SignedLink
+from nbstream.wire.visible_text import is_blank, visible_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nbstream.users.settings import DigestSettings
+
+LINK_DAYS = 30
+"""For how many days the links of a digest are good, at most."""
+
+_DAY_SECONDS = 86_400
+_SHOWN_LENGTH = 100  # characters of what others wrote
+_SUBJECT, _TEXT, _HTML = "subject.txt", "digest.txt", "digest.html"
+_MAX_LINE = 990  # a link must not be folded
+_NOTHING = "\N{EN DASH}"
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """What a user is told of his held mail.
+
+    ``recipient`` is the address as the mail had it, ``address`` the same normalized. ``messages`` are listed;
+    ``more`` new ones are not, and ``older`` ones were told of before.
+    """
+
+    recipient: str
+    address: str
+    messages: Sequence[HeldMessage]
+    more: int = 0
+    older: int = 0
+
+    @property
+    def total(self) -> int:
+        """How many messages are new."""
+        return len(self.messages) + self.more
+
+
+@dataclass(frozen=True, slots=True)
+class DigestMessage:
+    """One message as the templates see it.
+
+    ``sureness`` is certain, likely or unsure; ``percent`` is never rounded up, and 99.9 at most.
+    """
+
+    sender: str
+    subject: str
+    at: float
+    sureness: str
+    percent: str
+    in_doubt: bool
+    release_url: str
+    ham_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class DigestTexts:
+    """The rendered templates."""
+
+    subject: str
+    text: str
+    html: str
+
+
+class DigestRenderer:
+    """Renders digests; ``kept_days`` is after how many days held mail is removed, None for never.
+
+    Raises ``ConfigError`` where a template of ``digest.template_dir`` cannot be used.
+    """
+
+    def __init__(self, section: DigestSettings, kept_days: int | None) -> None:
+        self._section = section
+        self._kept_days = kept_days
+        self._environment = _environment(section)
+        signer = LinkSigner(b"")
+        for count in (1, 2):  # what fails is to fail at the start
+            self.render(Digest("a@example.org", "a@example.org", [_EXAMPLE] * count, count, count), signer, 0.0)
+
+    def mail(self, digest: Digest, signer: LinkSigner, now: float) -> bytes:
+        """Return the message, with CRLF line ends. Raises ``InputError`` for an address that no field can have."""
+        texts = self.render(digest, signer, now)
+        is_ascii = digest.recipient.isascii() and self._section.sender.isascii()
+        policy = SMTP if is_ascii else SMTPUTF8
+        mail = EmailMessage(policy)
+        mail["From"] = _address(self._section.sender)
+        mail["To"] = _address(digest.recipient)
+        mail["Subject"] = texts.subject
+        mail["Date"] = formatdate(now, localtime=True)
+        mail["Message-ID"] = make_msgid(domain=self._section.sender.rpartition("@")[2])
+        mail["Auto-Submitted"] = "auto-generated"
+        mail["List-Unsubscribe"] = f"<{self._url(signer, LinkPurpose.DIGEST, digest.address, now)}>"
+        mail.set_content(texts.text)
+        mail.add_alternative(texts.html, subtype="html")
+        mail["Content-Language"] = self._section.language
+        return mail.as_bytes(policy=policy.clone(max_line_length=_MAX_LINE))
+
+    def render(self, digest: Digest, signer: LinkSigner, now: float) -> DigestTexts:
+        """Return the texts of the mail. Raises ``ConfigError`` for a template that fails."""
+
+        def url(purpose: LinkPurpose, message_id: str = "") -> str:
+            return self._url(signer, purpose, digest.address, now, message_id)
+
+        values = {
+            "address": digest.recipient,
+            "messages": [
+                DigestMessage(
+                    message.sender,
+                    message.subject,
+                    message.at,
+                    _sureness(message.probability),
+                    _percent(message.probability),
+                    message.in_doubt,
+                    url(LinkPurpose.RELEASE, message.id),
+                    url(LinkPurpose.HAM, message.id),
+                )
+                for message in digest.messages
+            ],
+            "total": digest.total,
+            "more": digest.more,
+            "older": digest.older,
+            "kept_days": self._kept_days,
+            "links_end_at": self._links_end_at(now),
+            "digest_url": url(LinkPurpose.DIGEST),
+        }
+        subject, text, html = (self._render(name, values) for name in (_SUBJECT, _TEXT, _HTML))
+        return DigestTexts(" ".join(subject.split()), text, html)
+
+    def _render(self, name: str, values: dict[str, object]) -> str:
+        try:
+            return self._environment.get_template(name).render(values)
+        except (TemplateError, TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
+            raise ConfigError(f"digest.template_dir: {name}: {error}") from error
+        except OSError as error:
+            raise ConfigError(f"digest.template_dir: {name}: {error.strerror}") from error
+
+    def _url(
+        self, signer: LinkSigner, purpose: LinkPurpose, address: str, now: float, message_id: str = ""
+    ) -> str:
+        link = SignedLink(purpose, address, int(self._links_end_at(now)), message_id)
+        return signer.url(self._section.base_url, link)
+
+    def _links_end_at(self, now: float) -> float:
+        return now + _DAY_SECONDS * min(LINK_DAYS, self._kept_days or LINK_DAYS)
+
+
+_EXAMPLE = HeldMessage("a" * 24, 0.0, "spam", 0.99, "Ann <ann@example.org>", "An example")
+
+
+def _environment(section: DigestSettings) -> Environment:
+    own = PackageLoader("nbstream.users", f"templates/digest/{section.language}")
+    folders = [FileSystemLoader(section.template_dir)] if section.template_dir else []
+    environment = Environment(
+        loader=ChoiceLoader([*folders, own]),
+        autoescape=select_autoescape(enabled_extensions=("html",), default=False),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters.update(foreign=_foreign, local_time=_local_time)
+    return environment
+
+
+def _foreign(text: str, length: int = _SHOWN_LENGTH) -> str:
+    """Return what others wrote as one line that hides nothing, cut; a dash where nothing would be seen."""
+    if is_blank(text[:length]):
+        return _NOTHING
+    return " ".join(visible_text(text, length).split()) + ("…" if len(text) > length else "")
+
+
+def _local_time(at: float, form: str) -> str:
+    return time.strftime(form, time.localtime(at))
+
+
+def _sureness(probability: float) -> str:
+    if probability >= 0.99:
+        return "certain"
+    return "likely" if probability >= 0.9 else "unsure"
+
+
+def _percent(probability: float) -> str:
+    tenths = min(999, math.floor(1000 * probability))
+    return f"{tenths / 10:.1f}"
+
+
+def _address(text: str) -> Address:
+    try:
+        text.encode()  # an address in an envelope may have bytes that are no characters
+        if text.isascii():
+            return Address(addr_spec=text)
+        local, _, domain = read_mail_address(text).rpartition("@")  # which addr_spec cannot have
+        return Address(username=local, domain=domain)
+    except (ValueError, IndexError, MessageError) as error:
+        raise InputError("the address cannot be written into a header field") from error

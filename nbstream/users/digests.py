@@ -1,0 +1,246 @@
+"""The digests: each user is told of what was held back for him since the last one, through the next hop.
+
+Rules: a digest goes only to an address that the settings name, to which held mail itself was addressed, and whose
+user has not switched it off; and only where something is new. It is never checked, and never held back. A user is
+noted as served after the next hop's 250: what ends a run in between sends one user a second digest at most, and
+costs nobody his. What came within the last minute is in the next digest, since its file may still be on its way
+to the disk. The least certain messages come first, since among them is what a user looks for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from nbstream.delivery import quarantine
+from nbstream.delivery.next_hop import SmtpPath
+from nbstream.errors import InputError, RelayRefused, RelayUnavailable, StoreUnavailable
+from nbstream.logs import event_fields
+from nbstream.store.backoff import Backoff
+from nbstream.store.recent.message_rows import normalize_address
+from nbstream.users.digest_mail import Digest, DigestRenderer
+from nbstream.users.digest_schedule import last_due
+from nbstream.users.digest_state import DigestMarker, DigestState
+from nbstream.users.held_mail import read_held_message
+from nbstream.users.links import LinkSigner
+
+if TYPE_CHECKING:
+    from nbstream.delivery.next_hop import NextHop
+    from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage
+    from nbstream.users.links import LinkKeys
+    from nbstream.users.preferences import UserPreferences
+    from nbstream.users.settings import DigestSettings
+
+MAX_LISTED = 100
+"""The most messages that a digest lists."""
+
+_SETTLE_SECONDS = 60.0
+_INTERVAL_SECONDS = 60.0
+_RETRY_WAITS = (60.0, 300.0, 900.0)
+_DAY_SECONDS = 86_400
+_NO_KEY = LinkSigner(b"")
+
+_log = logging.getLogger(__name__)
+
+
+class DigestOutcome(StrEnum):
+    """What became of one digest."""
+
+    SENT = "sent"
+    REFUSED = "refused"
+    """The next hop refused it for good; the next digest tells of the same messages."""
+    DEFERRED = "deferred"
+    """The next hop could not take it now, and it is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _HeldFile:
+    file: QuarantinedMessage
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class _UserMail:
+    """What waits for one user, by the ids of the messages; ``recipient`` is his address as the mail had it."""
+
+    recipient: str
+    files: dict[str, _HeldFile] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DigestParts:
+    """What the digests are made of, and where they go."""
+
+    section: DigestSettings
+    waiting: Quarantine
+    kept_days: int | None
+    state: DigestState
+    renderer: DigestRenderer
+    preferences: UserPreferences
+    link_keys: LinkKeys
+    next_hop: NextHop
+
+
+class Digests:
+    """The digests of one quarantine; ``count`` gets the outcome of each."""
+
+    def __init__(self, parts: DigestParts, count: Callable[[DigestOutcome], object] = lambda _: None) -> None:
+        self._parts = parts
+        self._count = count
+
+    async def run(self, now: Callable[[], float] = time.time) -> None:
+        """Send what is due until cancelled; log why something could not be sent, and try again."""
+        backoff = Backoff(_RETRY_WAITS, random.random)
+        while True:
+            try:
+                is_done = await self.send_due(now())
+            except (InputError, StoreUnavailable) as error:
+                _log.warning("digest: nothing can be sent now: %s", error)
+                is_done = False
+            if is_done:
+                backoff.reset()
+            await asyncio.sleep(_INTERVAL_SECONDS if is_done else backoff.next_wait())
+
+    async def send_due(self, now: float) -> bool:
+        """Send the digests that are due; return whether none has to be tried again.
+
+        Where digests were never sent, the first ones are those of the next due time. Raises ``InputError`` or
+        ``StoreUnavailable``.
+        """
+        state, due = self._parts.state, last_due(self._parts.section, now)
+        done = await asyncio.to_thread(state.last_done)
+        if done is not None and due <= done:
+            return True
+        with state.locked():
+            if done is not None:
+                outcomes = await self._send_all(now, due)
+                if outcomes[DigestOutcome.DEFERRED]:
+                    return False
+            await asyncio.to_thread(state.set_last_done, due)
+        return True
+
+    async def send_now(self, now: float, address: str | None = None) -> Mapping[DigestOutcome, int]:
+        """Send all digests that have something new, or that of the user with ``address`` (normalized).
+
+        Return how many there were of each outcome. Raises ``InputError`` or ``StoreUnavailable``.
+        """
+        with self._parts.state.locked():
+            return await self._send_all(now, None, address)
+
+    async def preview(self, now: float, address: str) -> bytes | None:
+        """Return the next digest of a user, None where nothing is new; its links are good for nothing.
+
+        Raises ``InputError``.
+        """
+        user = (await asyncio.to_thread(self._users, address)).get(address)
+        if user is None:
+            return None
+        marker = await asyncio.to_thread(self._parts.state.marker, address)
+        digest = await asyncio.to_thread(_make_digest, address, user, marker.until, now)
+        return self._parts.renderer.mail(digest, _NO_KEY, now) if digest else None
+
+    async def _send_all(self, now: float, due: float | None, only: str | None = None) -> Counter[DigestOutcome]:
+        parts, outcomes = self._parts, Counter[DigestOutcome]()
+        if parts.kept_days is not None:  # then all that waits is new, with a marker or without
+            await asyncio.to_thread(parts.state.remove_older, now - _DAY_SECONDS * (parts.kept_days + 1))
+        users = await asyncio.to_thread(self._users, only)
+        signer = await parts.link_keys.signer()
+        for address in await parts.preferences.want_digest(sorted(users)):
+            marker = await asyncio.to_thread(parts.state.marker, address)
+            if due is not None and marker.due >= due:
+                continue
+            digest = await asyncio.to_thread(_make_digest, address, users[address], marker.until, now)
+            if digest is None:
+                continue
+            try:
+                outcome = await self._send(digest, signer, now)
+            except RelayUnavailable as error:  # the others would fail in the same way
+                _log.warning("digest: the next hop takes no mail now: %s", error)
+                self._note(outcomes, DigestOutcome.DEFERRED)
+                break
+            if outcome is not DigestOutcome.DEFERRED:
+                until = now - _SETTLE_SECONDS if outcome is DigestOutcome.SENT else marker.until
+                served = DigestMarker(until, marker.due if due is None else due)
+                await asyncio.to_thread(parts.state.set_marker, address, served)
+            self._note(outcomes, outcome)
+        if outcomes:
+            counts = {str(outcome): outcomes[outcome] for outcome in DigestOutcome}
+            _log.info("digests of held mail", extra=event_fields(**counts))
+        return outcomes
+
+    def _note(self, outcomes: Counter[DigestOutcome], outcome: DigestOutcome) -> None:
+        outcomes[outcome] += 1
+        self._count(outcome)
+
+    def _users(self, only: str | None = None) -> dict[str, _UserMail]:
+        """Return what waits for each user who may get a digest. It opens all files. Raises ``InputError``."""
+        users: dict[str, _UserMail] = {}
+        may_get: dict[str, bool] = {}
+        for file in self._parts.waiting.messages():
+            try:
+                note = quarantine.read_note(file)
+            except InputError:
+                continue  # it was released or removed, or is no mail of ours
+            for path in note.envelope.recipients:
+                address = normalize_address(path.address)
+                if address not in may_get:
+                    wanted = address == only if only is not None else True
+                    may_get[address] = wanted and self._parts.section.is_recipient(address)
+                if may_get[address]:
+                    user = users.setdefault(address, _UserMail(path.address))
+                    user.files[file.id] = _HeldFile(file, note.probability)
+        return users
+
+    async def _send(self, digest: Digest, signer: LinkSigner, now: float) -> DigestOutcome:
+        """Hand one digest to the next hop. Raises ``RelayUnavailable``."""
+        try:
+            content = await asyncio.to_thread(self._parts.renderer.mail, digest, signer, now)
+            await _hand_over(self._parts.next_hop, digest.recipient, content)
+        except RelayRefused as error:
+            _log.warning("digest: not taken: %s", error, extra=event_fields(recipient=digest.address))
+            return DigestOutcome.DEFERRED if error.temporary else DigestOutcome.REFUSED
+        except InputError as error:
+            _log.warning("digest: not sent: %s", error, extra=event_fields(recipient=digest.address))
+            return DigestOutcome.REFUSED
+        return DigestOutcome.SENT
+
+
+async def _hand_over(next_hop: NextHop, recipient: str, content: bytes) -> None:
+    """Deliver ``content`` with the null sender. Raises ``RelayRefused`` or ``RelayUnavailable``."""
+    transaction = await next_hop.begin(SmtpPath("", () if recipient.isascii() else ("SMTPUTF8",)))
+    try:
+        reply = await transaction.rcpt(SmtpPath(recipient))
+        if reply.accepted:
+            reply = (await transaction.data(content)).single
+            if reply.accepted:
+                return
+        else:
+            await transaction.abort()
+    except BaseException:
+        await transaction.abort()
+        raise
+    raise RelayRefused(reply.code, reply.text)
+
+
+def _make_digest(address: str, user: _UserMail, until: float, now: float) -> Digest | None:
+    """Return the digest of what came after ``until``; None where that is nothing. It opens the listed files."""
+    settled = [held for held in user.files.values() if held.file.at <= now - _SETTLE_SECONDS]
+    new = [held for held in settled if held.file.at > until]
+    new.sort(key=lambda held: (held.probability, -held.file.at))
+    messages = []
+    for held in new[:MAX_LISTED]:
+        try:
+            messages.append(read_held_message(held.file))
+        except InputError:
+            continue  # it was released or removed just now
+    if not messages:
+        return None
+    more, older = max(0, len(new) - MAX_LISTED), len(settled) - len(new)
+    return Digest(user.recipient, address, messages, more, older)

@@ -1,0 +1,256 @@
+"""``nbstream.users.digest_mail``: what a user reads, in both languages, whatever the senders wrote."""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from email.message import EmailMessage
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbstream.errors import ConfigError, InputError
+from nbstream.users.digest_mail import Digest, DigestRenderer
+from nbstream.users.held_mail import HeldMessage
+from nbstream.users.links import LinkPurpose, LinkSigner
+from nbstream.users.settings import DigestSettings
+from tests.page.site import HOSTILE
+from tests.users.digest_site import SECTION, body_of
+
+NOW = 1_795_849_200.0  # 2026-11-28 07:00 UTC
+SIGNER = LinkSigner(b"k" * 32)
+IDS = ["abcdefghijklmnopqrstuvwx", "bcdefghijklmnopqrstuvwxy"]
+LETTER = HeldMessage(IDS[0], NOW - 7200, "unsure", 0.62, "Chess club <news@chess.example>", "Friday's games")
+SPAM = HeldMessage(IDS[1], NOW - 3600, "spam", 0.99996, "winner@lottery.example", "You have won", in_doubt=True)
+DIGEST = Digest("Ann@example.org", "ann@example.org", [LETTER, SPAM], more=2, older=1)
+URL = re.compile(r"https://mail\.example\.org/my/link/(\w+)\?link=([\w-]+)")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def utc() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@cache
+def renderer(kept_days: int | None = 30, **section: Any) -> DigestRenderer:
+    return DigestRenderer(DigestSettings(**{**SECTION, **section}), kept_days)
+
+
+def mail_of(digest: Digest, **section: Any) -> EmailMessage:
+    content = renderer(**section).mail(digest, SIGNER, NOW)
+    assert b"\n" not in content.replace(b"\r\n", b"")
+    return email.message_from_bytes(content, policy=email.policy.default)
+
+
+def without_tokens(text: str) -> str:
+    return URL.sub(r"https://mail.example.org/my/link/\1?link=TOKEN", text)
+
+
+ENGLISH = """\
+The mail filter has held back 4 new messages to Ann@example.org.
+Those that are least certain to be spam come first.
+
+From:     Chess club <news@chess.example>
+Subject:  Friday's games
+Came:     2026-11-28 05:00
+Spam:     perhaps (62.0 %)
+Deliver it to me:
+  https://mail.example.org/my/link/release?link=TOKEN
+Not spam, but I do not need it (the filter learns from it):
+  https://mail.example.org/my/link/ham?link=TOKEN
+
+From:     winner@lottery.example
+Subject:  You have won
+Came:     2026-11-28 06:00
+Spam:     almost certainly (99.9 %)
+          It may have been delivered to you already.
+Deliver it to me:
+  https://mail.example.org/my/link/release?link=TOKEN
+Not spam, but I do not need it (the filter learns from it):
+  https://mail.example.org/my/link/ham?link=TOKEN
+
+2 more are not listed here.
+1 older message waits still.
+What nobody asks for is removed after 30 days.
+A link first shows what it would do. It works until 2026-12-28, for whoever has it: do not forward
+this mail.
+
+I want no such mail any more:
+  https://mail.example.org/my/link/digest?link=TOKEN
+"""
+
+GERMAN = """\
+Der Mailfilter hat 1 neue Nachricht an Ann@example.org zurückgehalten.
+Zuerst kommen die, bei denen er am wenigsten sicher ist.
+
+Von:      Chess club <news@chess.example>
+Betreff:  Friday's games
+Vom:      28.11.2026 05:00
+Spam:     vielleicht (62,0 %)
+Mir zustellen:
+  https://mail.example.org/my/link/release?link=TOKEN
+Kein Spam, aber ich brauche sie nicht (der Filter lernt daraus):
+  https://mail.example.org/my/link/ham?link=TOKEN
+
+Was niemand anfordert, wird nach 30 Tagen gelöscht.
+Ein Link zeigt erst, was er täte. Er gilt bis 28.12.2026, und zwar für jeden, der ihn hat: Leiten Sie
+diese Mail nicht weiter.
+
+Ich möchte keine solche Mail mehr:
+  https://mail.example.org/my/link/digest?link=TOKEN
+"""
+
+
+def test_the_digest_in_english() -> None:
+    mail = mail_of(DIGEST)
+    assert without_tokens(body_of(mail, "plain")) == ENGLISH
+    assert mail["Subject"] == "4 messages to you were held back"
+
+
+def test_the_digest_in_german() -> None:
+    mail = mail_of(replace(DIGEST, messages=[LETTER], more=0, older=0), language="de")
+    assert without_tokens(body_of(mail, "plain")) == GERMAN
+    assert mail["Subject"] == "1 Nachricht an Sie wurde zurückgehalten"
+    assert mail["Content-Language"] == "de"
+
+
+def test_a_program_wrote_it_and_nobody_is_to_answer() -> None:
+    mail = mail_of(DIGEST)
+    assert (mail["From"], mail["To"]) == ("filter@example.org", "Ann@example.org")
+    assert mail["Auto-Submitted"] == "auto-generated"
+    assert mail["Message-ID"].endswith("@example.org>")
+    assert mail["Date"].datetime.timestamp() == NOW
+    match = URL.fullmatch(mail["List-Unsubscribe"].strip("<>"))
+    assert match
+    assert match[1] == "digest"
+
+
+def test_each_link_is_good_for_one_message_of_this_user() -> None:
+    text = body_of(mail_of(DIGEST), "plain")
+    links = [SIGNER.read(token, LinkPurpose(purpose), NOW) for purpose, token in URL.findall(text)]
+    assert [(link.purpose, link.address, link.message_id) for link in links if link] == [
+        ("release", "ann@example.org", IDS[0]),
+        ("ham", "ann@example.org", IDS[0]),
+        ("release", "ann@example.org", IDS[1]),
+        ("ham", "ann@example.org", IDS[1]),
+        ("digest", "ann@example.org", ""),
+    ]
+
+
+@pytest.mark.parametrize(("kept_days", "days"), [(7, 7), (365, 30), (None, 30)])
+def test_links_end_with_what_they_are_about(kept_days: int | None, days: int) -> None:
+    texts = renderer(kept_days).render(DIGEST, SIGNER, NOW)
+    ((purpose, token), *_) = URL.findall(texts.text)
+    link = SIGNER.read(token, LinkPurpose(purpose), NOW)
+    assert link
+    assert link.ends_at == NOW + days * 86_400
+    assert ("is removed after" in texts.text) is (kept_days is not None)
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_both_forms_have_the_same_links(language: str) -> None:
+    mail = mail_of(DIGEST, language=language)
+    plain, page = (URL.findall(body_of(mail, kind)) for kind in ("plain", "html"))
+    assert plain == page
+
+
+class _Elements(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+@given(
+    text=st.one_of(st.text(st.characters(), max_size=300), st.sampled_from([HOSTILE, "a\r\nBcc: eve@example.net"]))
+)
+def test_what_others_wrote_changes_nothing_around_it(language: str, text: str) -> None:
+    hostile = replace(LETTER, sender=text, subject=text)
+    calm, mail = (
+        mail_of(replace(DIGEST, messages=[message, SPAM]), language=language) for message in (LETTER, hostile)
+    )
+
+    assert mail.keys() == calm.keys()
+    assert body_of(mail, "plain").count("\n") == body_of(calm, "plain").count("\n")
+    parsed = [_Elements(), _Elements()]
+    for elements, each in zip(parsed, (calm, mail), strict=True):
+        elements.feed(body_of(each, "html"))
+    assert parsed[0].elements == parsed[1].elements
+    assert not set("\u202e\u2066\u200f\u0007\x1b\u200b") & set(body_of(mail, "plain") + body_of(mail, "html"))
+
+
+def test_nothing_is_fetched_from_elsewhere() -> None:
+    elements = _Elements()
+    elements.feed(body_of(mail_of(DIGEST), "html"))
+    assert not {tag for tag, _ in elements.elements} & {"img", "link", "script", "style", "iframe", "object"}
+    assert {name for _, attributes in elements.elements for name in attributes} <= {
+        "lang", "charset", "name", "content", "style", "dir", "href"
+    }  # fmt: skip
+    assert "url(" not in body_of(mail_of(DIGEST), "html")
+
+
+def test_long_and_empty_texts_are_shown_as_such() -> None:
+    text = body_of(
+        mail_of(replace(DIGEST, messages=[replace(LETTER, subject="x" * 101, sender=" \u200b"[:1])])), "plain"
+    )
+    assert f"Subject:  {'x' * 100}…\n" in text
+    assert "From:     \N{EN DASH}\n" in text
+
+
+@pytest.mark.parametrize(
+    ("probability", "shown"),
+    [(1.0, "almost certainly (99.9 %)"), (0.98999, "probably (98.9 %)"), (0.0, "perhaps (0.0 %)")],
+)
+def test_nothing_is_surer_than_it_is(probability: float, shown: str) -> None:
+    digest = replace(DIGEST, messages=[replace(LETTER, probability=probability)])
+    assert f"Spam:     {shown}\n" in body_of(mail_of(digest), "plain")
+
+
+@pytest.mark.parametrize("address", ['"a b"@example.org', "jürgen@example.org", "a+b@example.org"])
+def test_unusual_addresses_are_written_as_they_are(address: str) -> None:
+    mail = mail_of(replace(DIGEST, recipient=address))
+    assert mail["To"] == address
+
+
+@pytest.mark.parametrize("address", ["a\r\nBcc: b@example.org", "a b@example.org", "b\udcff@example.org", "", "@"])
+def test_an_address_that_no_field_can_have_is_refused(address: str) -> None:
+    with pytest.raises(InputError):
+        renderer().mail(replace(DIGEST, recipient=address), SIGNER, NOW)
+
+
+def test_an_administrator_replaces_the_templates_that_he_wants(tmp_path: Path) -> None:
+    (tmp_path / "subject.txt").write_text("Held:\n {{ total }} for {{ address | foreign }}\n")
+    mail = mail_of(DIGEST, template_dir=tmp_path)
+    assert mail["Subject"] == "Held: 4 for Ann@example.org"
+    assert without_tokens(body_of(mail, "plain")) == ENGLISH
+
+
+@pytest.mark.parametrize(
+    "source", ["{% if %}", "{{ unknown }}", "{{ messages.x.y }}", "{{ 1 / 0 }}", "{{ total + 'x' }}", "\udcff"]
+)
+def test_a_template_that_fails_is_said_at_the_start(tmp_path: Path, source: str) -> None:
+    (tmp_path / "digest.txt").write_text(source, errors="surrogateescape")
+    with pytest.raises(ConfigError, match=r"digest\.template_dir: digest\.txt: "):
+        renderer(template_dir=tmp_path)
+
+
+def test_html_of_an_own_template_is_escaped_too(tmp_path: Path) -> None:
+    (tmp_path / "digest.html").write_text("{% for m in messages %}<p>{{ m.subject }}</p>{% endfor %}")
+    digest = replace(DIGEST, messages=[replace(LETTER, subject="<b>&")])
+    assert body_of(mail_of(digest, template_dir=tmp_path), "html").strip() == "<p>&lt;b&gt;&amp;</p>"

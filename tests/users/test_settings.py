@@ -1,0 +1,71 @@
+"""The section ``digest`` of the configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nbstream.config import Settings, load_settings
+from nbstream.errors import ConfigError
+
+DIGEST = "recipients: ['*@example.org'], sender: filter@example.org, base_url: 'https://mail.example.org'"
+
+
+def read(folder: Path, digest: str, rest: str = "") -> Settings:
+    file = folder / "nb.yaml"
+    file.write_text(f"digest: {{{digest}}}\n{rest}")
+    return load_settings(file)
+
+
+def test_there_is_no_digest_by_default() -> None:
+    assert Settings().digest is None
+
+
+def test_it_goes_to_whom_the_patterns_name(tmp_path: Path) -> None:
+    section = read(tmp_path, f"{DIGEST}, exclude: ['list-*@example.org']").digest
+    assert section
+    assert section.is_recipient("Ann@Example.org")
+    for address in ("list-all@example.org", "ann@example.net", "ann@example.org.net", "ann", "", "<>"):
+        assert not section.is_recipient(address)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("at: 17:00", "must be a time in quotes"),
+        ("at: '24:00'", "must be a time in quotes"),
+        ("weekday: someday", "must be one of monday"),
+        ("schedule: hourly", "daily"),
+        ("language: fr", "en"),
+        ("base_url: 'https://a.example/?x=1'", "must be an address such as"),
+        ("base_url: 'ftp://a.example'", "must be an address such as"),
+        ("base_url: 'https://a.example\\n.b'", "must be an address such as"),
+        ("base_url: 'https://a.example:port'", "must be an address such as"),
+        ("recipients: []", "recipients"),
+        ("sender: 'Filter <filter@example.org>'", "must be a mail address"),
+        ("template_dir: /nowhere", "must be a folder"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(tmp_path: Path, value: str, text: str) -> None:
+    key = value.partition(":")[0]
+    others = ", ".join(part for part in DIGEST.split(", ") if not part.startswith(key))
+    with pytest.raises(ConfigError, match=text):
+        read(tmp_path, f"{others}, {value}")
+
+
+@pytest.mark.parametrize(
+    ("digest", "rest", "warning"),
+    [
+        (DIGEST, "", "no action is quarantine"),
+        (DIGEST, "listeners: {http: null}", "listeners.http of this daemon, which is closed"),
+        (DIGEST.replace("https", "http"), "", "whoever overhears"),
+    ],
+)
+def test_what_may_not_be_meant_is_said(tmp_path: Path, digest: str, rest: str, warning: str) -> None:
+    assert [line for line in read(tmp_path, digest, rest).warnings if warning in line]
+
+
+def test_what_is_as_it_should_be_needs_no_warning(tmp_path: Path) -> None:
+    settings = read(tmp_path, DIGEST, "recipients: [{match: '*@example.org', actions: {spam: quarantine}}]")
+    assert not [line for line in settings.warnings if "digest" in line]
