@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.multinomial import HAM, SPAM, class_masses, elementwise
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nbstream.bayes.counts import Totals
     from nbstream.bayes.multinomial import TokenCounts
 
 
@@ -37,14 +35,16 @@ if TYPE_CHECKING:
 class PriorStrength:
     """How many occurrences the level above counts as, for each token of an own model.
 
-    They are ``occurrences``, and ``per_probability`` x (P(token | ham) + P(token | spam)) of the common model: a
-    token that is in most messages says little about the few that a user has labelled, and is hard to move.
+    They are ``occurrences``, and for a token that the common model has seen in both classes some more:
+    ``per_probability`` x P Q / (P + Q), with its shares P and Q of all occurrences in ham and in spam. So what one
+    class alone has is soon turned by those who see it otherwise, and what all mail has is hard to move: it says
+    little about the few messages that a user has labelled.
     ``balancing`` is how many occurrences are added to the totals of both classes of an own model before their
     ratio is taken: the class of which it has more counts less for each occurrence, once it has many.
     """
 
-    occurrences: float = 0.3
-    per_probability: float = 1000.0
+    occurrences: float = 0.05
+    per_probability: float = 200_000.0
     balancing: float = 1000.0
 
 
@@ -91,17 +91,18 @@ def blend_log_ratios(
     each token of which a level has a count above 0:
 
     - p and q are P(token | ham) and P(token | spam) of the common model: h / H and s / S of ``token_log_ratios``.
-    - k = occurrences / (p + q) + per_probability; the prior is a = k p of ham and b = k q of spam. For a token
-      that the common model has never seen, both are occurrences / 2.
-    - The sum a + b is w. Each level that has a count above 0 changes the prior: x = ham / unit + a and
-      y = spam / unit + b, of its own counts; a becomes x (w / (x + y)), and b becomes y (w / (x + y)).
+      P and Q are the same without alpha in h and s: (ham / unit) / H and (spam / unit) / S.
+    - w = occurrences + per_probability * (P * Q / (P + Q)), or occurrences where P + Q is 0.
+    - The prior is a = w * (p / (p + q)) of ham and b = w * (q / (p + q)) of spam; both are w / 2 for a token that
+      the common model has never seen.
+    - Each level that has a count above 0 changes the prior: x = ham / unit + a and y = spam / unit + b, of its own
+      counts and units; a becomes x * (w / (x + y)), and b becomes y * (w / (x + y)).
     - The ratio is log(b / a).
     """
     if not own:
         return ratios
     spoken = np.flatnonzero(np.concatenate([level.rows for level in own], axis=1).max(axis=1) > 0)
-    prior = _prior_occurrences(common.rows[spoken], common.totals, alpha, common.unit, strength)
-    weight = prior[:, HAM] + prior[:, SPAM]
+    weight, prior = _prior_occurrences(common.rows[spoken], common, alpha, strength)
     for level in own:
         rows = np.maximum(level.rows[spoken], 0)
         posterior = rows / np.array(level.units) + prior
@@ -113,14 +114,22 @@ def blend_log_ratios(
 
 
 def _prior_occurrences(
-    rows: NDArray[np.int64], totals: Totals, alpha: float, unit: float, strength: PriorStrength
-) -> NDArray[np.float64]:
-    """Return as how many occurrences in each class the common model counts, shape (tokens, classes)."""
-    counted = np.maximum(rows, 0)
-    shares = (counted / unit + alpha) / np.array(class_masses(totals, alpha, unit))
-    factors = strength.occurrences / (shares[:, HAM] + shares[:, SPAM]) + strength.per_probability
-    unseen = np.full(len(CLASSES), strength.occurrences / 2)
-    return np.where(counted.max(axis=1, keepdims=True) > 0, factors[:, np.newaxis] * shares, unseen)
+    rows: NDArray[np.int64], common: TokenCounts, alpha: float, strength: PriorStrength
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return as how many occurrences the common model counts, shape (tokens,), and in each class.
+
+    ``rows`` are the counts of some tokens in the common model, shape (tokens, classes).
+    """
+    masses = np.array(class_masses(common.totals, alpha, common.unit))
+    occurrences = np.maximum(rows, 0) / common.unit
+    counted, smoothed = occurrences / masses, (occurrences + alpha) / masses
+    both = counted[:, HAM] + counted[:, SPAM]
+    is_seen = both > 0
+    common_share = np.zeros(len(rows))
+    np.divide(counted[:, HAM] * counted[:, SPAM], both, out=common_share, where=is_seen)
+    weight = strength.occurrences + strength.per_probability * common_share
+    shares = smoothed / (smoothed[:, HAM] + smoothed[:, SPAM])[:, np.newaxis]
+    return weight, weight[:, np.newaxis] * np.where(is_seen[:, np.newaxis], shares, 0.5)
 
 
 def own_levels(own: Sequence[OwnCounts], token_indices: NDArray[np.integer]) -> bytes:

@@ -76,43 +76,61 @@ class NativeMultinomial:
         library: ctypes.CDLL,
         clue_limits: ClueLimits,
         alpha: float,
+        strength: PriorStrength,
     ) -> None:
         self._scoring = NativeScoring(library, 2 * sum(clue_limits.by_group))
         self._clue_limits = clue_limits
         self._alpha = alpha
+        self._strength = strength
         self._options = ScoreOptions(_NO_MESSAGES, (0, 0, 0), alpha, 0.0)
         self._totals = Totals()
 
     def score(
-        self, tokens: Tokens, counts: TokenCounts, prior: Callable[[tuple[int, ...]], float]
+        self,
+        tokens: Tokens,
+        counts: TokenCounts,
+        own: Sequence[OwnCounts],
+        prior: Callable[[tuple[int, ...]], float],
     ) -> Score | None:
         """Return the score of ``tokens`` by their counts, or None where Python has to compute it."""
         totals = counts.totals
         numbers = (*totals.messages, *totals.token_weights, totals.vocabulary_size)
         options = self._options_for(totals.messages, prior)
         scored = self._scoring.score_rows(
-            counts.rows, numbers, tokens.all.joined, tokens.sizes, options, counts.unit
+            (counts.rows, numbers), tokens.all.joined, tokens.sizes, options, counts.unit, own
         )
-        return _score_of(scored, tokens, options.prior) if isinstance(scored, NativeScore) else None
+        return _score_of(scored, tokens, own, options.prior) if isinstance(scored, NativeScore) else None
 
     def score_in_table(
-        self, tokens: Tokens, table: Table, unit: float, prior: Callable[[tuple[int, ...]], float]
+        self,
+        tokens: Tokens,
+        table: Table,
+        unit: float,
+        own: Sequence[OwnCounts],
+        prior: Callable[[tuple[int, ...]], float],
     ) -> TableScore | None:
         """Return the score of ``tokens`` by their counts in ``table``, or None where Python has to compute it."""
         joined, sizes, options = tokens.all.joined, tokens.sizes, self._options
         for _ in range(_MAX_ATTEMPTS):
-            scored = self._scoring.score_in_table(table, joined, sizes, options, unit)
+            scored = self._scoring.score_in_table(table, joined, sizes, options, unit, own)
             if not isinstance(scored, MessagesChanged):
                 break
             options = self._options_for(scored.totals[:2], prior)
         if not isinstance(scored, NativeScore):
             return None
-        return TableScore(_score_of(scored, tokens, options.prior), self._totals_of(scored.totals))
+        return TableScore(_score_of(scored, tokens, own, options.prior), self._totals_of(scored.totals))
 
     def _options_for(self, messages: tuple[int, ...], prior: Callable[[tuple[int, ...]], float]) -> ScoreOptions:
         """Return the options for a model that has learned so many messages of each class."""
         if self._options.messages != messages:
-            self._options = ScoreOptions(messages, self._clue_limits.by_group, self._alpha, prior(messages))
+            self._options = ScoreOptions(
+                messages,
+                self._clue_limits.by_group,
+                self._alpha,
+                prior(messages),
+                self._strength.occurrences,
+                self._strength.per_probability,
+            )
         return self._options
 
     def _totals_of(self, numbers: tuple[int, ...]) -> Totals:
@@ -123,9 +141,10 @@ class NativeMultinomial:
         return self._totals
 
 
-def _score_of(scored: NativeScore, tokens: Tokens, prior: float) -> Score:
+def _score_of(scored: NativeScore, tokens: Tokens, own: Sequence[OwnCounts], prior: float) -> Score:
     clues = PackedClues(scored.packed, scored.clues, scored.index_bytes, scored.count_bytes)
-    return Score(scored.log_odds, TokenClues.from_packed(tokens, clues), prior)
+    levels = own_levels(own, clues.token_indices) if own else b""
+    return Score(scored.log_odds, TokenClues.from_packed(tokens, clues, levels), prior)
 
 
 class Classifier:
@@ -144,7 +163,7 @@ class Classifier:
         self._clue_limits = clue_limits
         self._alpha = alpha
         self._strength = strength
-        self._native = NativeMultinomial(library, clue_limits, alpha) if library else None
+        self._native = NativeMultinomial(library, clue_limits, alpha, strength) if library else None
         self._last_prior = (0,) * len(CLASSES), 0.0
 
     def score(self, tokens: Tokens, counts: TokenCounts, own: Sequence[TokenCounts] = ()) -> Score:
@@ -155,8 +174,8 @@ class Classifier:
         is that without it, to the last bit.
         """
         levels = self._own_counts(own)
-        if self._native and not levels:
-            score = self._native.score(tokens, counts, self._prior_log_odds)
+        if self._native:
+            score = self._native.score(tokens, counts, levels, self._prior_log_odds)
             if score:
                 return score
         prior = self._prior_log_odds(counts.totals.messages)
@@ -171,9 +190,9 @@ class Classifier:
         ``unit`` is as in ``TokenCounts``, ``own`` as in ``score``. Returns None where their counts have to be
         looked up.
         """
-        if self._native is None or self._own_counts(own):
+        if self._native is None:
             return None
-        return self._native.score_in_table(tokens, table, unit, self._prior_log_odds)
+        return self._native.score_in_table(tokens, table, unit, self._own_counts(own), self._prior_log_odds)
 
     def _own_counts(self, own: Sequence[TokenCounts]) -> tuple[OwnCounts, ...]:
         """Return the levels of ``own``; none where no level has a count above 0."""

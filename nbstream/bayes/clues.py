@@ -181,11 +181,11 @@ class TokenClues(LazySequence[Clue]):
         self._arrays: tuple[NDArray[np.integer], NDArray[np.float64]] | None = token_indices, ratios
 
     @classmethod
-    def from_packed(cls, tokens: Tokens, packed: PackedClues) -> TokenClues:
+    def from_packed(cls, tokens: Tokens, packed: PackedClues, own_levels: bytes = b"") -> TokenClues:
         """Return the clues of ``tokens`` whose numbers are ``packed``: they are unpacked when they are read."""
         clues = cls.__new__(cls)
         clues._cached_items, clues._arrays = None, None
-        clues.tokens, clues.packed, clues.own_levels = tokens, packed, b""
+        clues.tokens, clues.packed, clues.own_levels = tokens, packed, own_levels
         return clues
 
     def named_by(self, tokens: Tokens) -> TokenClues:

@@ -94,11 +94,21 @@ typedef struct {
     uint64_t limits[3];  /* how many of a group vote for each class */
     int64_t messages[2]; /* for which limits and prior were computed: of ham, of spam */
     double alpha, unit, prior;
+    double occurrences, per_probability; /* of the common model as the prior of own models */
 } nbn_score_request;
+/* The counts of the tokens in an own model, and which count of ham and of spam is one occurrence. The upper model comes
+ * first. See nbstream/bayes/blend.py. */
+typedef struct {
+    const int64_t *rows;
+    uint64_t count;
+    double units[2];
+} nbn_own_counts;
 int64_t nbn_score_in_table(const nbn_table *table, const uint8_t *joined, size_t length,
-                           const nbn_score_request *request, uint8_t *out, size_t capacity);
+                           const nbn_score_request *request, const nbn_own_counts *own, size_t levels, uint8_t *out,
+                           size_t capacity);
 int64_t nbn_score_rows(const uint8_t *joined, size_t length, const int64_t *rows, size_t count,
-                       const int64_t *totals /* 5 */, const nbn_score_request *request, uint8_t *out, size_t capacity);
+                       const int64_t *totals /* 5 */, const nbn_score_request *request, const nbn_own_counts *own,
+                       size_t levels, uint8_t *out, size_t capacity);
 
 /* P(spam), averaged over pairs of temperature T and bias b, each with three doubles: its share, b and 2 T. Not a number
  * where Python has to compute it. See nbstream/bayes/calibration.py. */

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from nbstream.engine.table import Table
 
 
-_REQUEST = struct.Struct("=6Q2q3d")  # nbn_score_request
+_REQUEST = struct.Struct("=6Q2q5d")  # nbn_score_request
+_OWN_COUNTS = struct.Struct("=2Q2d")  # nbn_own_counts
 _TOTALS = struct.Struct("=5q")
 _HEAD = struct.Struct("<5qd2I")  # the totals, the log-odds, bytes of an index and of a count
 _COUNTS, _RATIO_BYTES = 2, 8  # of each clue
@@ -33,13 +34,28 @@ class ScoreOptions:
     """How messages are scored once the model has learned so many ``messages`` of ham and spam.
 
     ``limits`` are how many tokens of each group vote for a class, at most. ``prior`` is the prior log-odds of spam
-    in nats, ``alpha`` that of Lidstone.
+    in nats, ``alpha`` that of Lidstone. ``occurrences`` and ``per_probability`` are those of
+    ``bayes.blend.PriorStrength``.
     """
 
     messages: tuple[int, ...]
     limits: GroupNumbers
     alpha: float
     prior: float
+    occurrences: float = 0.0
+    per_probability: float = 0.0
+
+
+class NativeOwnCounts(Protocol):
+    """The counts of a message's tokens in an own model: ``bayes.blend.OwnCounts``, which is above this module."""
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The counts, shape (tokens, classes)."""
+
+    @property
+    def units(self) -> tuple[float, float]:
+        """Which count of ham and of spam is one occurrence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,40 +87,52 @@ class NativeScoring:
     def __init__(self, library: ctypes.CDLL, clues: int) -> None:
         pointer, size, blob = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p
         self._in_table = library.nbn_score_in_table
-        self._in_table.argtypes = [pointer, blob, size, blob, blob, size]
+        self._in_table.argtypes = [pointer, blob, size, blob, blob, size, blob, size]
         self._rows = library.nbn_score_rows
-        self._rows.argtypes = [blob, size, pointer, size, blob, blob, blob, size]
+        self._rows.argtypes = [blob, size, pointer, size, blob, blob, blob, size, blob, size]
         self._in_table.restype = self._rows.restype = ctypes.c_int64
         self._out = ctypes.create_string_buffer(_HEAD.size + _MAX_CLUE_BYTES * clues)
         self._view = memoryview(self._out)
 
     def score_in_table(
-        self, table: Table, joined: bytes, sizes: GroupNumbers, options: ScoreOptions, unit: float
-    ) -> NativeScore | MessagesChanged | None:
-        """Return the score of the tokens in ``joined`` by their counts in ``table``.
-
-        ``sizes`` says how many tokens each group has; ``unit`` is the count of one occurrence. Returns None where
-        Python has to do it: a number is too large or too small for a float, or the table cannot be read.
-        """
-        request = _pack(sizes, options, unit)
-        clues = self._in_table(table.handle, joined, len(joined), request, self._out, len(self._out))
-        return self._unpack(clues)
-
-    def score_rows(
         self,
-        rows: NDArray[np.int64],
-        totals: Sequence[int],
+        table: Table,
         joined: bytes,
         sizes: GroupNumbers,
         options: ScoreOptions,
         unit: float,
+        own: Sequence[NativeOwnCounts] = (),
     ) -> NativeScore | MessagesChanged | None:
-        """Return the score of the tokens in ``joined`` by their counts in ``rows``, shape (tokens, classes)."""
-        rows = np.ascontiguousarray(rows, np.int64)
-        numbers, request = _TOTALS.pack(*totals), _pack(sizes, options, unit)
+        """Return the score of the tokens in ``joined`` by their counts in ``table``, and those in ``own`` models.
+
+        ``sizes`` says how many tokens each group has; ``unit`` is the count of one occurrence. Returns None where
+        Python has to do it: a number is too large or too small for a float, or the table cannot be read.
+        """
+        request, levels = _pack(sizes, options, unit), [_contiguous(level.rows) for level in own]
+        clues = self._in_table(
+            *(table.handle, joined, len(joined), request, _pack_own(own, levels), len(own)),
+            *(self._out, len(self._out)),
+        )
+        return self._unpack(clues)
+
+    def score_rows(
+        self,
+        counts: tuple[NDArray[np.int64], Sequence[int]],
+        joined: bytes,
+        sizes: GroupNumbers,
+        options: ScoreOptions,
+        unit: float,
+        own: Sequence[NativeOwnCounts] = (),
+    ) -> NativeScore | MessagesChanged | None:
+        """Return the score of the tokens in ``joined`` by their ``counts``, and those in ``own`` models.
+
+        ``counts`` are the rows of the tokens, shape (tokens, classes), and the five totals.
+        """
+        rows, levels = _contiguous(counts[0]), [_contiguous(level.rows) for level in own]
+        numbers, request = _TOTALS.pack(*counts[1]), _pack(sizes, options, unit)
         clues = self._rows(
-            *(joined, len(joined), rows.ctypes.data, len(rows)),
-            *(numbers, request, self._out, len(self._out)),
+            *(joined, len(joined), rows.ctypes.data, len(rows), numbers, request),
+            *(_pack_own(own, levels), len(own), self._out, len(self._out)),
         )
         return self._unpack(clues)
 
@@ -120,7 +148,22 @@ class NativeScoring:
 
 
 def _pack(sizes: GroupNumbers, options: ScoreOptions, unit: float) -> bytes:
-    return _REQUEST.pack(*sizes, *options.limits, *options.messages, options.alpha, unit, options.prior)
+    return _REQUEST.pack(
+        *(*sizes, *options.limits, *options.messages, options.alpha, unit, options.prior),
+        *(options.occurrences, options.per_probability),
+    )
+
+
+def _contiguous(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.ascontiguousarray(rows, np.int64)
+
+
+def _pack_own(own: Sequence[NativeOwnCounts], rows: Sequence[NDArray[np.int64]]) -> bytes:
+    """Return the array of levels for the library; the caller keeps ``rows`` until the library has answered."""
+    return b"".join(
+        _OWN_COUNTS.pack(of_level.ctypes.data, len(of_level), *level.units)
+        for level, of_level in zip(own, rows, strict=True)
+    )
 
 
 class MeanProbability:

@@ -48,10 +48,14 @@ def test_without_own_counts_of_a_token_its_ratio_is_the_common_one_to_the_last_b
 
 
 def test_the_ratio_is_that_of_the_own_occurrences_and_those_of_the_prior() -> None:
-    ratio = blended(own_counts((0, 350), (0, 0), (0, 0)))[0]
-    ham, spam = (5.0 + ALPHA) / (60.0 + ALPHA * 20), ALPHA / (80.0 + ALPHA * 20)
-    factor = 0.5 / (ham + spam) + 10.0
-    assert ratio == pytest.approx(math.log((0.35 + factor * spam) / (factor * ham)))
+    ratios = blended(own_counts((0, 350), (350, 0), (0, 0)))
+    masses = 60.0 + ALPHA * 20, 80.0 + ALPHA * 20
+    ham, spam = (5.0 + ALPHA) / masses[0], ALPHA / masses[1]
+    assert ratios[0] == pytest.approx(math.log((0.35 + 0.5 * spam / (ham + spam)) / (0.5 * ham / (ham + spam))))
+    ham, spam = 4.0 / masses[0], 4.0 / masses[1]
+    weight = 0.5 + 10.0 * ham * spam / (ham + spam)
+    share = (4.0 + ALPHA) / masses[0] / ((4.0 + ALPHA) / masses[0] + (4.0 + ALPHA) / masses[1])
+    assert ratios[1] == pytest.approx(math.log(weight * (1 - share) / (0.35 + weight * share)))
 
 
 def test_a_token_that_only_the_own_model_has_seen_begins_at_no_opinion() -> None:
@@ -66,12 +70,17 @@ def test_a_weak_prior_is_left_sooner_than_a_strong_one() -> None:
     assert (strong > blended()).all()
 
 
-def test_a_token_that_most_messages_have_moves_less_than_a_rare_one() -> None:
-    common, rare = TokenCounts(np.array([[9000, 9000], [100, 100]]), Totals((9, 9), (60_000, 60_000), 20)), 0.0
-    ratios = blend_log_ratios(
-        np.array([rare, rare]), common, [OwnCounts.of(own_counts((0, 350), (0, 350)), STRENGTH)], ALPHA, STRENGTH
+def test_a_token_of_both_classes_moves_less_the_more_messages_have_it_and_one_of_one_class_does_not() -> None:
+    common = TokenCounts(
+        np.array([[9000, 9000], [100, 100], [9000, 0], [100, 0]]), Totals((9, 9), (60_000, 60_000), 20)
     )
-    assert 0 < ratios[0] < ratios[1]
+    own = OwnCounts.of(TokenCounts(np.array([[0, 900]] * 4), EVEN), STRENGTH)
+    of_all, of_some, of_many_ham, of_some_ham = blend_log_ratios(
+        token_log_ratios(common.rows, common.totals), common, [own], ALPHA, STRENGTH
+    )
+    assert 0 < of_all < of_some
+    assert of_many_ham > 0
+    assert of_some_ham > 0
 
 
 def test_what_an_own_model_learned_much_of_has_its_own_ratio() -> None:

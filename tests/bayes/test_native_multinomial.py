@@ -86,9 +86,40 @@ def test_a_score_by_given_counts_is_the_same(
     assert packed_by_library(scored) == packed_by_python(expected, rows_of_clues)
 
 
+@given(
+    st.lists(st.tuples(st.binary(max_size=3), *[COUNTS] * 6), max_size=40, unique_by=lambda row: row[0]),
+    TOTALS,
+    st.lists(TOTALS, max_size=3),
+    st.sampled_from([1000, 1234.5, 2.0**30]),
+    st.sampled_from([0.12, 1e-9, 1e9]),
+)
+def test_a_score_with_own_models_is_the_same(
+    rows: list[tuple[bytes, int, int, int, int, int, int]],
+    totals: Totals,
+    own_totals: list[Totals],
+    unit: float,
+    smoothing: float,
+) -> None:
+    tokens = Tokens((), [b"t:" + row[0].replace(b"\n", b"") + b"%d" % n for n, row in enumerate(rows)])
+    columns = np.array([row[1:] for row in rows], np.int64).reshape(-1, 6)
+    counts = TokenCounts(columns[:, :2], totals, unit)
+    own = [
+        TokenCounts(columns[:, start : start + 2] if start else columns[:, :2] * 0, of_level, unit + start)
+        for start, of_level in zip((2, 4, 0), own_totals, strict=False)
+    ]
+    python, native = classifiers(smoothing)
+
+    scored, expected = native.score(tokens, counts, own), python.score(tokens, counts, own)
+
+    assert bits(scored) == bits(expected)
+    assert isinstance(scored.clues, TokenClues)
+    assert isinstance(expected.clues, TokenClues)
+    assert scored.clues.own_levels == expected.clues.own_levels
+
+
 def test_a_score_by_the_counts_in_a_table_is_the_same_after_each_lesson() -> None:
     python, native = classifiers()
-    counts, table_counts = ClassCounts(), TableCounts.empty(table_functions())
+    counts, table_counts, own = ClassCounts(), TableCounts.empty(table_functions()), ClassCounts()
     for n in range(60):
         for label in ("ham", "spam"):
             tokens = sample_message(label, n)
@@ -105,6 +136,13 @@ def test_a_score_by_the_counts_in_a_table_is_the_same_after_each_lesson() -> Non
             assert packed_by_library(scored.score) == packed_by_python(expected, rows)
             assert scored.totals == counts.totals
 
+            teach(own, sample_message("spam" if label == "ham" else "ham", n), label)
+            levels = (token_counts(own, tokens),)
+            blended = native.score_in_table(tokens, table_counts.table, 1000.0, levels)
+            assert blended is not None
+            assert bits(blended.score) == bits(python.score(tokens, token_counts(counts, tokens), levels))
+            assert bits(blended.score) != bits(scored.score)
+
 
 def test_what_the_library_cannot_compute_is_left_to_python_which_says_why() -> None:
     counts = TokenCounts(np.array([[0, 2**60]]), Totals(), 1e-300)
@@ -118,12 +156,12 @@ def test_tokens_that_do_not_fit_their_groups_are_no_score() -> None:
     table = TableCounts.empty(table_functions()).table
     for sizes in ((1, 0, 0), (3, 0, 0), (2**63, 2**63, 2), (2**64 - 1, 0, 0)):
         assert scoring.score_in_table(table, b"a:1\na:2", sizes, options, 1000.0) is None
-        assert scoring.score_rows(np.ones((2, 2), np.int64), (0,) * 5, b"a:1\na:2", sizes, options, 1.0) is None
-    assert scoring.score_rows(np.ones((3, 2), np.int64), (0,) * 5, b"a:1\na:2", (2, 0, 0), options, 1.0) is None
+        assert scoring.score_rows((np.ones((2, 2), np.int64), (0,) * 5), b"a:1\na:2", sizes, options, 1.0) is None
+    assert scoring.score_rows((np.ones((3, 2), np.int64), (0,) * 5), b"a:1\na:2", (2, 0, 0), options, 1.0) is None
     assert scoring.score_in_table(table, b"a:1\na:2", (2, 0, 0), options, 1000.0) is not None
 
 
 def test_more_clues_than_there_is_room_for_are_no_score() -> None:
     scoring, options = NativeScoring(native_library(), 1), ScoreOptions((0, 0), (2, 2, 2), 0.12, 0.0)
     rows = np.array([[1000, 0], [0, 1000]])
-    assert scoring.score_rows(rows, (0, 0, 1000, 1000, 2), b"a:1\na:2", (2, 0, 0), options, 1000.0) is None
+    assert scoring.score_rows((rows, (0, 0, 1000, 1000, 2)), b"a:1\na:2", (2, 0, 0), options, 1000.0) is None

@@ -3,6 +3,7 @@
 use std::panic::catch_unwind;
 
 use super::table::{answer, room, split_names, table, values, TableHandle};
+use crate::score::blend::{OwnLevel, Strength};
 use crate::score::calibration::{mean_probability, Pair};
 use crate::score::multinomial::{Smoothing, Totals};
 use crate::score::packed_clues::pack;
@@ -24,18 +25,49 @@ pub struct ScoreRequest {
     alpha: f64,
     unit: f64,
     prior: f64,
+    occurrences: f64,
+    per_probability: f64,
+}
+
+/// The counts of a message in an own model, as the header file gives them.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct OwnCounts {
+    rows: *const i64,
+    count: u64,
+    units: [f64; 2],
+}
+
+/// Returns the levels that `own` points to.
+///
+/// # Safety
+/// `own` has `levels` of them, and each has two words in `rows` for each of its `count` tokens, for as long as `'a`.
+unsafe fn own_levels<'a>(own: *const OwnCounts, levels: usize) -> Vec<OwnLevel<'a>> {
+    (0..levels)
+        .map(|level| {
+            // SAFETY: by the contract of this function; Python's bytes need not be aligned.
+            let counts = unsafe { own.add(level).read_unaligned() };
+            OwnLevel {
+                // SAFETY: likewise; two words in a row are as an array of two.
+                rows: unsafe { values(counts.rows as *const Counts, counts.count as usize) },
+                units: counts.units,
+            }
+        })
+        .collect()
 }
 
 /// Looks up the tokens in `joined` in a table and scores the message. Returns the number of clues.
 ///
 /// # Safety
-/// `handle` is open, `joined` has `length` bytes, and `out` has room for `capacity` bytes.
+/// `handle` is open, `joined` has `length` bytes, `own` is as `own_levels` says, and `out` has room for `capacity` bytes.
 #[no_mangle]
 pub unsafe extern "C" fn nbn_score_in_table(
     handle: *const TableHandle,
     joined: *const u8,
     length: usize,
     request: *const ScoreRequest,
+    own: *const OwnCounts,
+    levels: usize,
     out: *mut u8,
     capacity: usize,
 ) -> i64 {
@@ -49,19 +81,19 @@ pub unsafe extern "C" fn nbn_score_in_table(
             )
         };
         // SAFETY: likewise.
-        let out = unsafe { room(out, capacity) };
+        let (own, out) = unsafe { (own_levels(own, levels), room(out, capacity)) };
         let names = split_names(joined, request.tokens()?)?;
         let mut rows = vec![[0; 2]; names.len()];
         let totals = table.look_up(&names, &mut rows)?.totals;
-        request.answer(&names, &rows, totals, out)
+        request.answer(&names, &rows, totals, &own, out)
     })
 }
 
 /// Scores a message by the counts of its tokens, `rows`, and the five `totals`. Returns the number of clues.
 ///
 /// # Safety
-/// `joined` has `length` bytes, `rows` has two words for each of `count` tokens, `totals` has five words, and `out` has
-/// room for `capacity` bytes.
+/// `joined` has `length` bytes, `rows` has two words for each of `count` tokens, `totals` has five words, `own` is as
+/// `own_levels` says, and `out` has room for `capacity` bytes.
 #[no_mangle]
 pub unsafe extern "C" fn nbn_score_rows(
     joined: *const u8,
@@ -70,6 +102,8 @@ pub unsafe extern "C" fn nbn_score_rows(
     count: usize,
     totals: *const [i64; TOTALS_WORDS],
     request: *const ScoreRequest,
+    own: *const OwnCounts,
+    levels: usize,
     out: *mut u8,
     capacity: usize,
 ) -> i64 {
@@ -80,9 +114,9 @@ pub unsafe extern "C" fn nbn_score_rows(
         // SAFETY: likewise; Python's bytes need not be aligned.
         let (totals, request) = unsafe { (totals.read_unaligned(), request.read_unaligned()) };
         // SAFETY: likewise.
-        let out = unsafe { room(out, capacity) };
+        let (own, out) = unsafe { (own_levels(own, levels), room(out, capacity)) };
         let names = split_names(joined, request.tokens()?)?;
-        request.answer(&names, rows, totals, out)
+        request.answer(&names, rows, totals, &own, out)
     })
 }
 
@@ -126,6 +160,7 @@ impl ScoreRequest {
         names: &[&[u8]],
         rows: &[Counts],
         totals: [i64; TOTALS_WORDS],
+        own: &[OwnLevel],
         out: &mut [u8],
     ) -> Result<i64, TableError> {
         let mut answer: Vec<u8> = totals.iter().flat_map(|n| n.to_le_bytes()).collect();
@@ -141,12 +176,16 @@ impl ScoreRequest {
                 unit: self.unit,
             },
             prior: self.prior,
+            strength: Strength {
+                occurrences: self.occurrences,
+                per_probability: self.per_probability,
+            },
         };
         let totals = Totals {
             tokens: [totals[2], totals[3]],
             vocabulary: totals[4],
         };
-        let score = match score(names, rows, &totals, &request) {
+        let score = match score(names, rows, &totals, own, &request) {
             Some(score) => score,
             None => return Ok(LEFT_TO_PYTHON),
         };

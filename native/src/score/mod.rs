@@ -1,9 +1,10 @@
 //! The score of a message by the multinomial model with Lidstone's smoothing, from the counts of its tokens. See
-//! `nbstream/bayes`: classifier, event_models, multinomial, clues, packed_clues, calibration.
+//! `nbstream/bayes`: classifier, event_models, multinomial, blend, clues, packed_clues, calibration.
 //!
 //! Every number is the same as Python's to the last bit: both use the C library's logarithm, each ratio is computed in
 //! the order that `bayes.multinomial` states, and the sum is exact before it is rounded.
 
+pub mod blend;
 pub mod calibration;
 pub mod clues;
 pub mod exact_sum;
@@ -11,6 +12,7 @@ pub mod multinomial;
 pub mod packed_clues;
 
 use crate::table::Counts;
+use blend::{blend, OwnLevel, Strength};
 use clues::strongest_indices;
 use exact_sum::exact_sum;
 use multinomial::{token_log_ratios, Smoothing, Totals};
@@ -28,6 +30,8 @@ pub struct Request {
     pub smoothing: Smoothing,
     /// The prior log-odds of spam in nats.
     pub prior: f64,
+    /// That of the common model, as the prior of own models.
+    pub strength: Strength,
 }
 
 /// The clues of a message, and the log-odds of spam that they and the prior add up to.
@@ -40,7 +44,7 @@ pub struct Score {
     pub log_odds: f64,
 }
 
-/// Returns the score of a message with these tokens (`names`) and their counts (`rows`).
+/// Returns the score of a message with these tokens (`names`), their counts (`rows`) and those in `own` models.
 ///
 /// Returns nothing where the sizes do not fit the names, and where a number is too large or too small for a float:
 /// Python says what is wrong with it.
@@ -48,9 +52,18 @@ pub fn score(
     names: &[&[u8]],
     rows: &[Counts],
     totals: &Totals,
+    own: &[OwnLevel],
     request: &Request,
 ) -> Option<Score> {
-    let ratios = token_log_ratios(rows, totals, &request.smoothing)?;
+    let mut ratios = token_log_ratios(rows, totals, &request.smoothing)?;
+    blend(
+        &mut ratios,
+        rows,
+        totals,
+        &request.smoothing,
+        own,
+        &request.strength,
+    )?;
     let mut indices = Vec::new();
     let mut start = 0_usize;
     for (size, limit) in request.sizes.into_iter().zip(request.limits) {
@@ -85,6 +98,10 @@ mod tests {
             limits,
             smoothing,
             prior: 0.25,
+            strength: Strength {
+                occurrences: 0.5,
+                per_probability: 0.0,
+            },
         }
     }
 
@@ -97,7 +114,7 @@ mod tests {
     fn each_group_has_its_own_limit_and_the_prior_is_added() {
         let names: [&[u8]; 4] = [b"a:1", b"a:2", b"body:3", b"raw:4"];
         let rows = [[0, 2000], [0, 1000], [3000, 0], [0, 0]];
-        let score = score(&names, &rows, &TOTALS, &request([2, 1, 1], [1, 1, 1])).unwrap();
+        let score = score(&names, &rows, &TOTALS, &[], &request([2, 1, 1], [1, 1, 1])).unwrap();
         assert_eq!(score.indices, [0, 2]);
         assert_eq!(score.ratios, [(2.5_f64 / 0.5).ln(), (0.5_f64 / 3.5).ln()]);
         assert_eq!(
@@ -112,7 +129,7 @@ mod tests {
         let rows = [[0, 2000], [0, 1000]];
         for sizes in [[1, 0, 0], [3, 0, 0], [usize::MAX, 2, 0]] {
             assert_eq!(
-                score(&names, &rows, &TOTALS, &request(sizes, [1, 1, 1])),
+                score(&names, &rows, &TOTALS, &[], &request(sizes, [1, 1, 1])),
                 None
             );
         }

@@ -2,8 +2,8 @@
 
 use crate::table::Counts;
 
-const HAM: usize = 0;
-const SPAM: usize = 1;
+pub const HAM: usize = 0;
+pub const SPAM: usize = 1;
 
 /// Lidstone's `alpha`, and the count of one occurrence (`unit`).
 #[derive(Debug, Clone, Copy)]
@@ -27,16 +27,15 @@ pub fn token_log_ratios(
     totals: &Totals,
     smoothing: &Smoothing,
 ) -> Option<Vec<f64>> {
-    let pseudo = smoothing.alpha * totals.vocabulary.max(1) as f64;
-    let mass = |class: usize| occurrences(totals.tokens[class], smoothing) + pseudo;
-    let classes = (mass(HAM) / mass(SPAM)).ln();
+    let masses = class_masses(totals, smoothing);
+    let classes = (masses[HAM] / masses[SPAM]).ln();
     let mut ratios = Vec::with_capacity(rows.len());
     for row in rows {
         if row[HAM] <= 0 && row[SPAM] <= 0 {
             ratios.push(0.0);
             continue;
         }
-        let smoothed = |class: usize| occurrences(row[class], smoothing) + smoothing.alpha;
+        let smoothed = |class: usize| occurrences(row[class], smoothing.unit) + smoothing.alpha;
         let ratio = (smoothed(SPAM) / smoothed(HAM)).ln() + classes;
         if !ratio.is_finite() {
             return None;
@@ -46,9 +45,17 @@ pub fn token_log_ratios(
     Some(ratios)
 }
 
+/// Returns the smoothed occurrences of all tokens in ham and in spam.
+pub fn class_masses(totals: &Totals, smoothing: &Smoothing) -> [f64; 2] {
+    let pseudo = smoothing.alpha * totals.vocabulary.max(1) as f64;
+    totals
+        .tokens
+        .map(|tokens| occurrences(tokens, smoothing.unit) + pseudo)
+}
+
 /// Returns how many occurrences a count stands for; a negative count is read as 0.
-fn occurrences(count: i64, smoothing: &Smoothing) -> f64 {
-    count.max(0) as f64 / smoothing.unit
+pub fn occurrences(count: i64, unit: f64) -> f64 {
+    count.max(0) as f64 / unit
 }
 
 #[cfg(test)]
