@@ -9,14 +9,8 @@ from nbstream.mail import mime
 from nbstream.policy.header import HeaderPolicy
 from nbstream.policy.message_reader import MessageReader
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
-from nbstream.policy.sender_lists import (
-    EvidenceReader,
-    ListEntry,
-    ListKind,
-    OwnerList,
-    SenderLists,
-    SenderPattern,
-)
+from nbstream.policy.sender_lists import EvidenceReader, ListEntry, ListKind, OwnerList, SenderLists
+from nbstream.policy.sender_patterns import SenderPattern
 from nbstream.policy.settings import FalsePositiveCost, FalsePositiveRate
 from nbstream.policy.thresholds import FalsePositiveBudget, Threshold, ThresholdPolicy, threshold_of_cost_ratio
 

@@ -20,11 +20,13 @@ from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.mirror.shared_counts import NoSharedMemory, SharedCounts
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.commit import ReplicaWaitOptions
+from nbstream.store.model.keys import ModelKeys
 from nbstream.store.model.lesson_journal import COMMANDS_FOLDER, FOLDER, LessonJournal
 from nbstream.store.model.model import Model, temporary_model, temporary_name
 from nbstream.store.private_key import read_or_make_key
 from nbstream.store.recent.checked_messages import RecentMessages
 from nbstream.store.recent.row_search import RowSearch
+from nbstream.store.sender_lists import StoredSenderLists
 from nbstream.tokens.private_tokens import TokenHasher
 
 if TYPE_CHECKING:
@@ -234,6 +236,16 @@ def make_recent_messages(
 def make_row_search(settings: Settings, model: Model) -> RowSearch:
     """Return what finds the model's checked messages for the page."""
     return RowSearch(model.client, model.keys, settings.memory.hours * 3600)
+
+
+@asynccontextmanager
+async def open_sender_lists(settings: Settings) -> AsyncIterator[StoredSenderLists]:
+    """Open the sender lists that are stored beside the model.
+
+    Raises ``ConfigError`` or ``StoreUnavailable`` where Redis cannot be used.
+    """
+    async with open_running_redis(settings) as clients:
+        yield StoredSenderLists(clients.client, ModelKeys(settings.model.name))
 
 
 @asynccontextmanager

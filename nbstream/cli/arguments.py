@@ -12,6 +12,7 @@ from nbstream.wire.moments import parse_moment
 
 if TYPE_CHECKING:
     from nbstream.cli.imap.url import ImapFolder
+    from nbstream.policy.sender_patterns import SenderPattern
 
 
 _MAX_NAME_CHARACTERS = 100
@@ -50,6 +51,16 @@ def mail_address(text: str) -> str:
     if not re.fullmatch(r"[!-;=?A-~]{1,64}@[!-;=?A-~]{1,253}", text):
         raise argparse.ArgumentTypeError(f"{text} is no mail address such as ann@example.org")
     return text
+
+
+def sender(text: str) -> SenderPattern:
+    """Return the sender of an entry of a list."""
+    from nbstream.policy.sender_patterns import SenderPattern  # noqa: PLC0415 - only this argument needs it
+
+    try:
+        return SenderPattern.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"the sender {error}") from None
 
 
 def person(text: str) -> str:

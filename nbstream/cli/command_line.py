@@ -399,6 +399,57 @@ def _add_digest(commands: Commands) -> None:
     send.add_argument("--to", metavar="ADDRESS", help="that of this user alone")
 
 
+def _add_list(commands: Commands) -> None:
+    sender_list = add_command(
+        commands,
+        "list",
+        "see and change the senders that always or never pass",
+        details="Without --user it is the list of the site, for all recipients.",
+        examples=("nbstream list add allow partner.example", "nbstream list show --user ann@example.org"),
+    )
+    actions = sender_list.add_subparsers(
+        dest="action", required=True, metavar="ACTION", parser_class=CommandParser
+    )
+    add = add_command(
+        actions,
+        "add",
+        "add a sender, or change what holds for it",
+        details="An allowed sender passes where it is proved. A blocked sender is spam.",
+        examples=(
+            "nbstream list add block offers.example",
+            "nbstream list add allow boss@partner.example --user ann@example.org",
+        ),
+        exit_codes={65: "The list is full."},
+    )
+    add.add_argument("kind", choices=("allow", "block"), metavar="KIND", help="allow or block")
+    remove = add_command(
+        actions,
+        "remove",
+        "remove a sender",
+        examples=(
+            "nbstream list remove offers.example",
+            "nbstream list remove boss@partner.example --user ann@example.org",
+        ),
+        exit_codes={66: "The list has no such entry."},
+    )
+    show = add_command(
+        actions,
+        "show",
+        "the entries, with who wrote them and when",
+        examples=("nbstream list show", "nbstream list show --user ann@example.org --json"),
+    )
+    for change in (add, remove):
+        change.add_argument(
+            "sender",
+            type=arguments.sender,
+            metavar="SENDER",
+            help="ann@example.org, example.org, *.example.org, 192.0.2.0/24, or a pattern with * and ?",
+        )
+    for action in (add, remove, show):
+        action.add_argument("--user", type=arguments.mail_address, metavar="ADDRESS", help="the list of this user")
+    show.add_argument("--json", action="store_true", help="one JSON object a line")
+
+
 def _add_status(commands: Commands) -> None:
     status = add_command(
         commands,
@@ -738,6 +789,7 @@ _IN_ORDER_OF_HELP = (
     _add_ask,
     _add_quarantine,
     _add_digest,
+    _add_list,
     _add_status,
     _add_top_tokens,
     _add_history,

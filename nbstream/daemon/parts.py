@@ -29,6 +29,7 @@ from nbstream.store.canaries import Canaries
 from nbstream.store.connection import PrimaryWatch
 from nbstream.store.mirror.eviction import Evictor
 from nbstream.store.recovery.lesson_restorer import LessonRestorer
+from nbstream.store.sender_lists import FollowedSenderLists
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -166,6 +167,7 @@ class ServerParts:
     quarantine: Quarantine
     autolearn: AutolearnParts | None
     activity: ActivityParts | None
+    sender_lists: FollowedSenderLists
     background: BackgroundTasks
 
 
@@ -225,6 +227,7 @@ def make_parts(
         Quarantine(settings.quarantine_folder),
         autolearn,
         activity,
+        FollowedSenderLists(clients.client, model.keys),
         BackgroundTasks(metrics.process.background_failed),
     )
 
@@ -239,6 +242,7 @@ def background_work(settings: Settings, parts: ServerParts, *, does_chores: bool
     ``does_chores``: this process also does what one of those that share a model does for all of them.
     """
     work: list[BackgroundWork] = [("mirror", parts.mirror.run), ("memory", parts.recent_messages.run)]
+    work.append(("sender lists", parts.sender_lists.run))
     if parts.activity:
         work.append(("activity", parts.activity.writer.run))
     if parts.clients.embedded is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from nbstream.assembly.policy import (
@@ -18,16 +19,23 @@ from nbstream.server.runtime import FeedbackAddresses, Runtime
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Mapping
 
     from nbstream.config import Settings
     from nbstream.filter import Filter
     from nbstream.listeners.smtp.settings import MailListenerSettings
+    from nbstream.policy.sender_lists import OwnerList
+
+NO_STORED_LISTS: Mapping[str, OwnerList] = MappingProxyType({})
 
 
-def make_runtime(settings: Settings, spam_filter: Filter) -> Runtime:
+def make_runtime(
+    settings: Settings, spam_filter: Filter, stored_lists: Mapping[str, OwnerList] = NO_STORED_LISTS
+) -> Runtime:
     """Return the runtime of these settings; ``spam_filter`` gives its parts, whatever policy it has.
 
-    Whatever may fail in settings that were read without an error fails here.
+    ``stored_lists`` are the sender lists that people change meanwhile, by owner. Whatever may fail in settings
+    that were read without an error fails here.
     """
     return Runtime(
         spam_filter=spam_filter.with_policy(make_filter_policy(settings)),
@@ -38,7 +46,7 @@ def make_runtime(settings: Settings, spam_filter: Filter) -> Runtime:
         header_policy=make_header_policy(settings),
         tls_contexts=make_tls_contexts(settings),
         passes_on_failure=settings.on_filter_failure == "pass",
-        sender_lists=make_sender_lists(settings, {}),
+        sender_lists=make_sender_lists(settings, stored_lists),
     )
 
 

@@ -73,6 +73,12 @@ async def warn_about_durability(parts: ServerParts) -> None:
         _log.warning("Redis was not asked whether it persists: %s", error)
 
 
+async def _wait_until_loaded(parts: ServerParts) -> None:
+    """Return when there are counts to score mail with, and the sender lists."""
+    await parts.mirror.loaded.wait()
+    await parts.sender_lists.loaded.wait()
+
+
 class Server:
     """Serves mail in one process; ``run`` returns after a drain.
 
@@ -157,7 +163,7 @@ class Server:
         if self._parts is None:
             make_rules(settings)
             return None
-        return make_runtime(settings, self._parts.spam_filter)
+        return make_runtime(settings, self._parts.spam_filter, self._parts.sender_lists.by_owner)
 
     async def run(
         self,
@@ -176,7 +182,7 @@ class Server:
         parts = make_parts(self.settings, self._engine, clients, self._metrics, self._shared_memory, self._worker)
         await self._run_until_stopped(_REDIS_SECONDS, open_store(parts))
         self._parts = parts
-        runtime = self._runtime = make_runtime(self.settings, parts.spam_filter)
+        runtime = self._runtime = make_runtime(self.settings, parts.spam_filter, parts.sender_lists.by_owner)
         self._metrics.watch_model(
             parts.mirror, clients.primary, lambda: (self._runtime or runtime).spam_filter.policy
         )
@@ -187,7 +193,7 @@ class Server:
         fatal = asyncio.create_task(parts.background.wait_for_end())
         try:
             # The first message is to be scored, but mail is not to wait for ever.
-            await self._run_until_stopped(_LOAD_SECONDS, parts.mirror.loaded.wait(), fatal)
+            await self._run_until_stopped(_LOAD_SECONDS, _wait_until_loaded(parts), fatal)
             if not self._stop.is_set():
                 await self._open_listeners(parts, open_sockets())
                 on_ready()

@@ -25,43 +25,29 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.mail import header_fields, mime
-from nbstream.policy.address_patterns import AddressPattern, first_matching_pattern
+from nbstream.policy.address_patterns import first_matching_pattern
+from nbstream.policy.sender_patterns import Network, SenderPattern
 from nbstream.policy.verdict import Verdict
 from nbstream.tokens.authentication import trusted_results
 
 if TYPE_CHECKING:
     from nbstream.mail.header_fields import HeaderField
     from nbstream.mail.message import Message
+    from nbstream.policy.address_patterns import AddressPattern
 
 SITE = "site"
 """The owner of the site's list; the owner of a user's list is his address."""
-
-MAX_ENTRIES = 1000
-"""How many entries one list may have."""
-
-MAX_SEARCHED_ENTRIES = 100
-"""How many of them may be networks, or have wildcards elsewhere than at the beginning of a domain.
-
-These are compared one by one with each message, and the others are looked up.
-"""
 
 MAX_FROM_BYTES = 2000
 """The longest From field that is read."""
 
 _MAX_FROM_ADDRESSES = 20
 
-Network: TypeAlias = IPv4Network | IPv6Network
 Client: TypeAlias = IPv4Address | IPv6Address
-
-_DOMAIN_NAME = re.compile(r"(?:\*\.)?(?:[\w-]+\.)++(?!\d+\Z)[\w-]+")  # no name ends in a number (RFC 3696, 2)
-_ALLOWED_PATTERN = (
-    "must be an address (ann@example.org), a domain (example.org), all below a domain (*.example.org), a network "
-    "(192.0.2.0/24), or a pattern of addresses with * and ?"
-)
 
 
 class ListKind(StrEnum):
@@ -69,42 +55,6 @@ class ListKind(StrEnum):
 
     ALLOW = "allow"
     BLOCK = "block"
-
-
-@dataclass(frozen=True, slots=True)
-class SenderPattern:
-    """The sender of an entry; ``text`` is its one form, in which equal entries are equal.
-
-    ``network`` is set for a network, and ``address_pattern`` for a pattern that has to be searched for.
-    """
-
-    text: str
-    network: Network | None = None
-    address_pattern: AddressPattern | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> SenderPattern:
-        """Return the pattern that ``text`` names. Raises ValueError, whose text says what is allowed."""
-        lower = text.strip().lower()
-        try:
-            network = ip_network(lower, strict=False)
-        except ValueError:
-            pass
-        else:
-            return cls(str(network), network=network)
-        domain = lower.removeprefix("*@").removeprefix("@")
-        if _DOMAIN_NAME.fullmatch(domain):
-            return cls(domain)
-        pattern = AddressPattern(f"*{lower}" if lower.startswith("@") else lower)
-        if "@" not in lower or not pattern.matches_any_address:
-            raise ValueError(_ALLOWED_PATTERN)
-        has_wildcards = "*" in lower or "?" in lower or lower.startswith("@")
-        return cls(pattern.text, address_pattern=pattern if has_wildcards else None)
-
-    @property
-    def is_searched(self) -> bool:
-        """Whether the entry is compared with each message, and not looked up."""
-        return self.network is not None or self.address_pattern is not None
 
 
 @dataclass(frozen=True, slots=True)

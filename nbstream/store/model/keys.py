@@ -152,6 +152,20 @@ class ModelKeys:
         return self._key("activity")
 
     @property
+    def sender_lists(self) -> str:
+        """A hash: the version of the last change of any sender list, and how many entries all lists have."""
+        return self._key("lists")
+
+    @property
+    def sender_list_owners(self) -> str:
+        """A sorted set: the owners of sender lists, by the version of their last change."""
+        return self._key("lists:owners")
+
+    def sender_list(self, owner: str) -> str:
+        """A hash: the entries of one owner, by their patterns."""
+        return self._key(f"lists:of:{owner}")
+
+    @property
     def ledger_pattern(self) -> str:
         """The pattern of a SCAN that matches the keys of all ledger entries and no others."""
         return self.ledger("*")
