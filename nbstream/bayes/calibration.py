@@ -17,6 +17,7 @@ For the expected calibration error and other maps that were tried see docs/exper
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from dataclasses import dataclass
 from operator import mul
 from typing import TYPE_CHECKING
@@ -39,6 +40,7 @@ _MAX_LOG_ODDS = 36.0  # 1 / (1 + exp(-36)) is the last that differs from 1.0 in 
 _BINS_PER_SIDE = 24  # bins on each side of 0
 # Bins are 1 nat wide around 0 and grow with the distance; the outermost are at 164 nats.
 _BIN_SCALE_NATS = 6.0
+_MAX_POSTERIORS = 256  # of own models, which share a calibration; each takes up to 7 kB
 # All pairs of temperature and bias that are less probable change a probability by less than its last bit.
 _MIN_SHARE = 2.0**-64
 
@@ -46,6 +48,11 @@ SCORE_BINS = tuple(
     SUM_PREFIX + b"score%+d" % bin_number for bin_number in range(-_BINS_PER_SIDE, _BINS_PER_SIDE + 1)
 )
 """The names of the sums that count first scores, from the surest ham to the surest spam."""
+
+
+# So many first scores of the parent raise the weight of one of an own model by 1. It hardly matters, see
+# docs/experiments.md, "Own models".
+_PARENT_SCORES_PER_OWN = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +99,7 @@ class Calibration:
         self._native = MeanProbability(library) if library else None
         self._grid = _PosteriorGrid(options)
         self._last_posterior: tuple[NDArray[np.int64], float, _Posterior] | None = None
+        self._posteriors: OrderedDict[tuple[bytes, float], _Posterior] = OrderedDict()
 
     def probability(
         self, log_odds: float, counts: NDArray[np.int64], totals: Totals, unit: float = WEIGHT_ONE
@@ -111,9 +119,13 @@ class Calibration:
     def _posterior(self, counts: NDArray[np.int64], unit: float) -> _Posterior:
         """Return the posterior, computed again when something was learned or the unit has changed."""
         last = self._last_posterior
-        if last and unit == last[1] and (counts is last[0] or np.array_equal(counts, last[0])):
+        if last and unit == last[1] and counts is last[0]:
             return last[2]
-        posterior = self._grid.posterior(counts, unit)
+        cache_key = counts.tobytes(), unit
+        posterior = self._posteriors.pop(cache_key, None) or self._grid.posterior(counts, unit)
+        self._posteriors[cache_key] = posterior
+        if len(self._posteriors) > _MAX_POSTERIORS:
+            self._posteriors.popitem(last=False)
         self._last_posterior = counts, unit, posterior
         return posterior
 
@@ -154,6 +166,28 @@ class _Posterior:
         shares, biases, two_temperatures = self.pairs.T
         halves = map(math.tanh, ((log_odds - biases) / two_temperatures).tolist())
         return 0.5 + 0.5 * math.fsum(map(mul, shares.tolist(), halves))
+
+
+def blend_sums(
+    parent: NDArray[np.int64],
+    own: NDArray[np.int64],
+    parent_unit: float = WEIGHT_ONE,
+    own_unit: float = WEIGHT_ONE,
+) -> NDArray[np.int64]:
+    """Return the counts of ``SCORE_BINS`` by which the score of an own model is calibrated.
+
+    ``parent`` are those of the level above, ``own`` those of the own model, shape (bins, classes); the result is
+    in the unit of the parent. It is their sum, in which each first score of the own model counts max(1, n // 1000)
+    times, where n is how many first scores the parent has: a few of a user's own shift the map, and the parent's
+    carry it. While the own model has none, it is ``parent`` itself. With more levels, the result is the parent of
+    the next one.
+    """
+    if not own.any():
+        return parent
+    repeats = max(1, int(parent.sum() / parent_unit) // _PARENT_SCORES_PER_OWN)
+    if own_unit != parent_unit:
+        own = np.rint(own * (parent_unit / own_unit)).astype(np.int64)
+    return parent + repeats * own
 
 
 class _PosteriorGrid:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from nbstream.bayes.calibration import SCORE_BINS, Calibration, CalibrationOptions, sigmoid
+from nbstream.bayes.calibration import SCORE_BINS, Calibration, CalibrationOptions, blend_sums, sigmoid
 from nbstream.bayes.counts import WEIGHT_ONE, Totals, is_sum
 from nbstream.bayes.multinomial import HAM, SPAM
 
@@ -279,3 +279,35 @@ TAUGHT = labels(ham={-15: 500, 2: 20}, spam={10: 450, -2: 50})
 )
 def test_a_probability_has_these_bits_on_every_processor(counts: Labels, log_odds: float, bits: str) -> None:
     assert p(log_odds, counts).hex() == bits
+
+
+# Own models
+
+
+def test_while_an_own_model_has_no_first_scores_its_map_is_the_very_one_of_its_parent() -> None:
+    parent = labels(ham={-3: 40}, spam={3: 60})
+    assert blend_sums(parent, NOTHING) is parent
+
+
+@pytest.mark.parametrize(("messages", "repeats"), [(0, 1), (1999, 1), (2000, 2), (5000, 5)])
+def test_a_first_score_of_an_own_model_counts_more_the_more_its_parent_has(messages: int, repeats: int) -> None:
+    parent, own = labels(ham={-3: messages}, spam={}), labels(ham={}, spam={4: 2})
+    expected = labels(ham={-3: messages}, spam={4: 2 * repeats})
+    assert np.array_equal(blend_sums(parent, own), expected)
+
+
+@given(COUNTS, COUNTS)
+def test_the_first_scores_of_an_own_model_are_brought_to_the_unit_of_its_parent(
+    parent: Labels, own: Labels
+) -> None:
+    expected = blend_sums(parent, own)
+    assert np.array_equal(blend_sums(parent, 4 * own, own_unit=4.0 * WEIGHT_ONE), expected)
+    assert np.array_equal(blend_sums(4 * parent, own, parent_unit=4.0 * WEIGHT_ONE), 4 * expected)
+
+
+def test_many_models_may_share_a_calibration() -> None:
+    calibration = Calibration()
+    models = [labels(ham={-3: 40 + n}, spam={-3: 20, 3: 60 + n}) for n in range(300)]
+    probabilities = [calibration.probability(1.5, counts, OLD) for counts in models]
+    assert probabilities == [calibration.probability(1.5, counts, OLD) for counts in models]
+    assert probabilities[::100] == [p(1.5, counts) for counts in models[::100]]
