@@ -36,6 +36,7 @@ LAYERS = [
     {"config"},
     {"assembly"},
     {"page"},
+    {"link_page"},
     {"daemon", "spam_filter"},
     {"demo"},
     {"doctor"},

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.daemon.parts import ServerParts
     from nbstream.findings import Finding
+    from nbstream.listeners.http.listener import SubApplication
     from nbstream.listeners.http.settings import HttpListenerSettings, MetricsListenerSettings
     from nbstream.server.limits import ListenerLimits
     from nbstream.server.probe import Conversation
@@ -47,6 +48,7 @@ class HttpContext(ListenerContext):
 def _make_http(section: HttpListenerSettings, context: HttpContext) -> HttpListener:
     """Return the listener with all its routes."""
     # Imported here: where the listener is off, and in all commands, Jinja2 is not loaded.
+    from nbstream.link_page.assembly import make_link_pages  # noqa: PLC0415 - see above
     from nbstream.page.assembly import PageParts, make_page  # noqa: PLC0415 - see above
     from nbstream.page.now import DaemonFindings  # noqa: PLC0415 - see above
 
@@ -78,35 +80,36 @@ def _make_http(section: HttpListenerSettings, context: HttpContext) -> HttpListe
         *ApiV1(message_service, bodies, lookups, __version__).routes(),
         *rspamd.routes(),
     ]
-    page = make_page(
-        PageParts(
-            settings,
-            section,
-            context.limits,
-            context.bytes_in_flight,
-            passwords,
-            message_service,
-            parts.clients,
-            parts.model,
-            parts.mirror,
-            parts.autolearn.model if parts.autolearn else None,
-            parts.autolearn.mirror if parts.autolearn else None,
-            parts.recent_messages,
-            parts.next_hop,
-            parts.quarantine,
-            parts.metrics.delivery,
-            parts.metrics.registry,
-            DaemonFindings(
-                health_check.redis_findings,
-                health_check.other_findings,
-                model_lookups.findings,
-                lambda: parts.activity is None or parts.activity.writer.may_publish,
-            ),
-            model_lookups.model_state,
-            model_lookups.message_record,
-        )
+    page_parts = PageParts(
+        settings,
+        section,
+        context.limits,
+        context.bytes_in_flight,
+        passwords,
+        message_service,
+        parts.clients,
+        parts.model,
+        parts.mirror,
+        parts.autolearn.model if parts.autolearn else None,
+        parts.autolearn.mirror if parts.autolearn else None,
+        parts.recent_messages,
+        parts.next_hop,
+        parts.quarantine,
+        parts.metrics.delivery,
+        parts.metrics.registry,
+        DaemonFindings(
+            health_check.redis_findings,
+            health_check.other_findings,
+            model_lookups.findings,
+            lambda: parts.activity is None or parts.activity.writer.may_publish,
+        ),
+        model_lookups.model_state,
+        model_lookups.message_record,
     )
-    return HttpListener(routes, access, context.limits, message_service, [page])
+    pages: list[SubApplication] = [make_page(page_parts)]
+    if settings.digest:
+        pages.insert(0, make_link_pages(page_parts, settings.digest))  # it may be below another page
+    return HttpListener(routes, access, context.limits, message_service, pages)
 
 
 def make_metrics_listener(render: Callable[[], Awaitable[bytes]], limits: ListenerLimits) -> HttpListener:

@@ -17,6 +17,7 @@ from nbstream.bayes.half_life import HalfLife
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
+from nbstream.link_page.metrics import LinkMetrics
 from nbstream.listeners.dovecot.metrics import SpoolMetrics
 from nbstream.listeners.stream.metrics import StreamMetrics
 from nbstream.page.metrics import PageMetrics
@@ -57,6 +58,7 @@ def metrics() -> list[ExportedMetric]:
     daemon = DaemonMetrics.create(PYTHON)
     PageMetrics(daemon.registry)
     DigestMetrics(daemon.registry)
+    LinkMetrics(daemon.registry)
     SpoolMetrics(daemon.registry)
     StreamMetrics(daemon.registry)
     daemon.watch_model(mirror, Primary(), lambda: policy)
