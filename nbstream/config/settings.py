@@ -349,6 +349,11 @@ class Settings(Section):
                 "ask: nobody is asked about anything, because no list of checked messages is remembered: it needs "
                 "memory.messages above 0, and memory.envelope or listeners.http"
             )
+        if self.model.private_tokens and self.memory.envelope is None and self.remembers_envelopes:
+            warnings.append(
+                "model.private_tokens: sender, recipients and subject of checked messages are stored as they are, "
+                "for the page: memory.envelope: false stores none, true says that this is meant"
+            )
         return warnings
 
     @property

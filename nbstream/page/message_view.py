@@ -29,6 +29,7 @@ from nbstream.policy.lesson_source import Insistence
 from nbstream.policy.verdict import contradicts_label, format_threshold
 from nbstream.server.request_errors import REQUEST_ERRORS
 from nbstream.tokens.origins import token_origin
+from nbstream.tokens.private_tokens import are_private
 from nbstream.tokens.tokenizer import Tokens
 from nbstream.wire.api_json import is_message_id
 
@@ -197,6 +198,7 @@ class MessageView(View):
             "now": None,
             "is_same_now": False,
             "rows": (),
+            "are_private": False,
         }
         if record:
             values |= _explain(record)
@@ -352,6 +354,12 @@ def _explain(record: MessageRecord) -> dict[str, object]:
         "is_same_now": is_same_now,
         "rows": rows[:_FIRST_ROWS],
         "more_rows": rows[_FIRST_ROWS:],
+        "are_private": are_private(
+            clue.token
+            for explanation in (now, *([then] if then else []))
+            for clue in explanation.clues
+            if clue.ham is not None
+        ),
     }
 
 

@@ -17,6 +17,7 @@ from nbstream.bayes.clues import TokenVote, loudest_tokens
 from nbstream.bayes.counts import CLASSES
 from nbstream.page.requests import Answer, Page, PageRefused, PageRequest, PageRoute, View
 from nbstream.tokens.origins import token_origin
+from nbstream.tokens.private_tokens import are_private
 
 if TYPE_CHECKING:
     from nbstream.bayes.clues import NamedCounts
@@ -70,6 +71,7 @@ class TokensView(View):
                 "is_too_large": size > MAX_TOKENS,
                 "most": MAX_TOKENS,
                 "found": found,
+                "are_private": are_private(vote.token.encode() for votes in found.values() for vote in votes),
                 "origin": token_origin,
             },
         )

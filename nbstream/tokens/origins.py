@@ -6,6 +6,8 @@ token has it. Whoever wrote the message may have chosen a name that has words he
 
 from __future__ import annotations
 
+from nbstream.tokens.private_tokens import is_private
+
 ORIGINS = {
     "body": "text",
     "url": "link: host",
@@ -44,6 +46,12 @@ ORIGINS = {
 }
 """The origin of a token, by each prefix that is not the name of a header field."""
 
+_PRIVATE_ORIGINS = {
+    "head": "header or structure, hashed",
+    "body": "text or link, hashed",
+    "raw": "header as written, hashed",
+}
+
 _ASPECT_TEXTS = {
     "name": "name",
     "local": "local part's form",
@@ -62,6 +70,8 @@ _SPELLINGS = {"dkim": "DKIM", "domainkey": "DomainKey", "arc": "ARC"}
 def token_origin(token: str) -> str:
     """Return where ``token`` came from: ``text``, ``link: host``, ``Subject``, ``From: name``, ``X-Mailer`` ..."""
     prefix = token.partition(":")[0]
+    if is_private(token.encode("utf-8", "replace")):
+        return _PRIVATE_ORIGINS[prefix]
     if prefix in ORIGINS:
         return ORIGINS[prefix]
     field, dot, aspect = prefix.rpartition(".")

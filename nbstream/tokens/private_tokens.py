@@ -25,7 +25,7 @@ from nbstream.tokens.header_tokens import RAW_HEADER_PREFIX
 from nbstream.tokens.tokenizer import BODY_PREFIXES, TakenApart, Tokenizer, Tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -46,6 +46,12 @@ _NAME = re.compile(rb"(?:head|body|raw):#[A-Za-z0-9_-]{16}")
 def is_private(token: bytes) -> bool:
     """Return whether ``token`` looks like the name of a private token; a word of somebody's mail may, too."""
     return _NAME.fullmatch(token) is not None
+
+
+def are_private(tokens: Iterable[bytes]) -> bool:
+    """Return whether there are ``tokens``, and all of them look like names of private tokens."""
+    listed = list(tokens)
+    return bool(listed) and all(map(is_private, listed))
 
 
 class _Output(threading.local):

@@ -222,6 +222,22 @@ def test_questions_of_which_nothing_is_remembered_are_warned_of(write: Write, te
     assert any("ask: " in warning for warning in load_settings(write(text)).warnings) is warned
 
 
+@pytest.mark.parametrize(
+    ("memory", "listeners", "warned"),
+    [
+        ("{}", "{http: {listen: 127.0.0.1:8080}}", True),
+        ("{envelope: false}", "{http: {listen: 127.0.0.1:8080}}", False),
+        ("{envelope: true}", "{http: {listen: 127.0.0.1:8080}}", False),
+        ("{}", "{http: null}", False),
+    ],
+)
+def test_private_tokens_beside_envelopes_that_nobody_asked_for_are_warned_of(
+    write: Write, memory: str, listeners: str, warned: bool
+) -> None:
+    text = f"model: {{private_tokens: true}}\nmemory: {memory}\nlisteners: {listeners}\n"
+    assert any("private_tokens" in warning for warning in load_settings(write(text)).warnings) is warned
+
+
 @pytest.mark.parametrize("name", ["state_dir: ~/x", "relay: {next_hop: 'maildir:~/x/Maildir'}"])
 def test_a_tilde_is_the_home_folder(
     write: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str

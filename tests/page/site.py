@@ -85,6 +85,7 @@ async def open_site(
     *,
     actions: Mapping[str, str] | None = None,
     classes: Sequence[str] = CLASSES,
+    private_tokens: bool = False,
     **relay: Any,
 ) -> AsyncIterator[Site]:
     """Run a listener with the page; ``relay`` are values of that section of the configuration."""
@@ -92,7 +93,7 @@ async def open_site(
     def change(values: dict[str, Any]) -> None:
         values["quarantine"] = {"path": str(folder / "Quarantine")}
         values["actions"] = dict(actions or {})
-        values["model"]["classes"] = list(classes)
+        values["model"] |= {"classes": list(classes), "private_tokens": private_tokens}
         values["relay"] |= relay
 
     async with open_http(client, folder, change=change) as http:

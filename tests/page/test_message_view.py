@@ -79,6 +79,22 @@ async def test_a_checked_message_is_shown_with_its_verdict_and_why(site: Site) -
     assert "The header and the text of this message are not stored" in shown
 
 
+async def test_clues_that_are_keyed_hashes_say_why_nobody_can_read_them(client: Redis, tmp_path: Path) -> None:
+    """The answer to the check itself is in words: its message was at hand."""
+    note = "This model stores keyed hashes in place of words"
+    async with open_site(client, tmp_path, private_tokens=True) as site, site.browser() as browser:
+        await site.teach()
+        message_id = await site.check(SPAM)
+        checked = (await site.http.ask("/v1/check", SPAM)).json
+        record = (await site.http.ask(f"/v1/messages/{message_id}")).json
+        shown = words((await browser.get(PATH + message_id)).text)
+
+    assert note in shown
+    assert "text or link, hashed" in shown
+    assert all(":#" in clue["token"] for clue in record["now"]["clues"] + record["then"]["clues"])
+    assert not any(":#" in clue["token"] for clue in checked["clues"])
+
+
 async def test_a_model_that_is_not_taught_enough_says_so(site: Site) -> None:
     message_id = await site.check(SPAM)
 

@@ -47,6 +47,8 @@ from nbstream.store.recent.checked_messages import RecentMessages
 from nbstream.store.recent.message_rows import MessageRow
 from nbstream.store.recent.row_search import RowSearch
 from nbstream.store.settings import MemorySettings
+from nbstream.tokens.private_tokens import KEY_BYTES, TokenHasher
+from nbstream.tokens.tokenizer import Tokenizer
 from tests.filter.filters import make_filter
 from tests.letters import letters
 from tests.page.page_listener import Browser, PageListener, open_page
@@ -455,6 +457,21 @@ async def test_the_loudest_tokens_are_found_by_a_part(site: Site, reader: Browse
     assert "lunch" in everything
     assert "prize" in prize
     assert "lunch" not in prize
+
+
+async def test_tokens_that_are_keyed_hashes_say_why_nobody_can_read_them(
+    site: Site, reader: Browser, counts: Counts
+) -> None:
+    note = "This model stores keyed hashes in place of words"
+    hashed = TokenHasher(bytes(KEY_BYTES)).hash_tokens(Tokenizer().tokenize(PRIZE))
+    counts.counts.add(hashed.all, 1, 1000)
+
+    shown = await seen(reader, "/ui/tokens")
+
+    assert note in shown
+    assert hashed.all[0].decode() in shown
+    counts.counts.add((b"body:prize",), 1, 1000)
+    assert note not in await seen(reader, "/ui/tokens?part=:")
 
 
 async def test_what_was_found_is_shown_again_for_a_while(site: Site, reader: Browser, counts: Counts) -> None:

@@ -89,3 +89,16 @@ def test_every_kind_of_token_of_a_letter_and_of_a_bare_text_has_words() -> None:
 @given(st.text())
 def test_any_text_has_an_origin(token: str) -> None:
     assert isinstance(token_origin(token), str)
+
+
+@pytest.mark.parametrize(
+    ("token", "expected"),
+    [
+        ("head:#AAAAAAAAAAAAAAA_", "header or structure, hashed"),
+        ("body:#AAAAAAAAAAAAAAA_", "text or link, hashed"),
+        ("raw:#AAAAAAAAAAAAAAA_", "header as written, hashed"),
+        ("body:#hashtag", "text"),
+    ],
+)
+def test_the_name_of_a_private_token_says_its_group_alone(token: str, expected: str) -> None:
+    assert token_origin(token) == expected

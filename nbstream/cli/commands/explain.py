@@ -37,6 +37,7 @@ from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
 from nbstream.policy.verdict import format_threshold
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.tokens.origins import token_origin
+from nbstream.tokens.private_tokens import are_private
 from nbstream.wire import api_json
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
     from nbstream.filter import Filter
     from nbstream.policy.explanation import CountedClue, Explanation
     from nbstream.store.model.model import Model
+
+WHY_NO_WORDS = "this model stores keyed hashes in place of words (model.private_tokens)"
+"""Why a command shows hashes."""
 
 LOG_RATIO_HEAD = "+spam -ham"
 """The head of a column of log-ratios: it says for which class a sign speaks."""
@@ -131,8 +135,11 @@ def _render_text(subject: _Subject, style: TableStyle, *, now: bool) -> str:
         lines += [f"kind     {describe_kind(record.kind)}", *_kind_lines(record.kind)]
     if subject.path is None and record.checked is None:
         lines.append("by the tokens that it was learned with; its attributes and numbers are not kept")
+    explanation = then or record.explanation_now
+    if are_private(clue.token for clue in explanation.clues if clue.ham is not None):
+        lines.append(f"{WHY_NO_WORDS}; explain the message itself, as a file, to see its words")
     lines.append("" if then else "\nas it is now:")
-    return "\n".join([*lines, *render_table(then or record.explanation_now, style)])
+    return "\n".join([*lines, *render_table(explanation, style)])
 
 
 def _kind_lines(scores: KindScores) -> Iterator[str]:

@@ -14,8 +14,8 @@ from nbstream import config
 from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.bayes.clues import NamedCounts, TokenVote, loudest_tokens
 from nbstream.cli import interrupts
-from nbstream.cli.commands.explain import LOG_RATIO_HEAD
-from nbstream.cli.terminal import print_error, printable
+from nbstream.cli.commands.explain import LOG_RATIO_HEAD, WHY_NO_WORDS
+from nbstream.cli.terminal import print_error, print_note, printable
 
 
 def run(options: argparse.Namespace) -> int:
@@ -32,6 +32,8 @@ async def _run(options: argparse.Namespace) -> int:
         print_error(f"model {settings.model.name!r} knows no tokens yet")
     elif not options.json:
         print(f"{LOG_RATIO_HEAD} {'ham':>12} {'spam':>12}  token")
+    if settings.model.private_tokens:
+        print_note(f"nbstream: {WHY_NO_WORDS}; nobody can read them, and explain shows the words of a file")
     for line in lines:
         print(json.dumps(asdict(line)) if options.json else _render_text(line))
     return 0
