@@ -36,7 +36,7 @@ LAYERS = [
     {"config"},
     {"assembly"},
     {"page"},
-    {"link_page"},
+    {"link_page", "user_page"},
     {"daemon", "spam_filter"},
     {"demo"},
     {"doctor"},

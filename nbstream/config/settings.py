@@ -40,6 +40,7 @@ from nbstream.policy.verdict import Verdict
 from nbstream.server.settings import LimitsSettings
 from nbstream.settings.values import AuthservIds, FilePath, Section, read_host_name
 from nbstream.store.settings import MemorySettings, ModelSettings, RedisSettings
+from nbstream.users.page_settings import UserPageSettings
 from nbstream.users.settings import DigestSettings
 
 _LEARNED_BYTES = 16 << 20  # of the spool: two segments of what was learned and is not removed yet
@@ -219,6 +220,11 @@ class Settings(Section):
     of the quarantine of this daemon.
     """
 
+    user_page: UserPageSettings | None = None
+    """The page of users (``/my/``), where each sees his own mail alone. The HTTP listener serves it. With ``null``
+    there is none.
+    """
+
     log: LogSettings = LogSettings()
     """The log of the daemon, which has one line for each message."""
 
@@ -344,6 +350,13 @@ class Settings(Section):
             warnings.append("digest: nobody gets one, because nothing is held back: no action is quarantine")
         if self.digest and self.listeners.http is None:
             warnings.append("digest: its links lead to listeners.http of this daemon, which is closed")
+        if self.user_page and self.listeners.http is None:
+            warnings.append("user_page: nobody can reach it, because listeners.http of this daemon is closed")
+        elif self.user_page and not (self.remembers_envelopes and self.memory.messages):
+            warnings.append(
+                "user_page: users see only what waits in the quarantine, because no envelopes are remembered: "
+                "their list of messages needs memory.messages above 0, and memory.envelope"
+            )
         if self.ask and not (self.remembers_rows and self.memory.messages):
             warnings.append(
                 "ask: nobody is asked about anything, because no list of checked messages is remembered: it needs "

@@ -51,6 +51,7 @@ def _make_http(section: HttpListenerSettings, context: HttpContext) -> HttpListe
     from nbstream.link_page.assembly import make_link_pages  # noqa: PLC0415 - see above
     from nbstream.page.assembly import PageParts, make_page  # noqa: PLC0415 - see above
     from nbstream.page.now import DaemonFindings  # noqa: PLC0415 - see above
+    from nbstream.user_page.assembly import make_user_page  # noqa: PLC0415 - see above
 
     settings, parts, message_service = context.settings, context.parts, context.message_service
     passwords = PasswordCheck(
@@ -107,6 +108,8 @@ def _make_http(section: HttpListenerSettings, context: HttpContext) -> HttpListe
         model_lookups.message_record,
     )
     pages: list[SubApplication] = [make_page(page_parts)]
+    if settings.user_page:
+        pages.append(make_user_page(page_parts, settings.user_page))
     if settings.digest:
         pages.insert(0, make_link_pages(page_parts, settings.digest))  # it may be below another page
     return HttpListener(routes, access, context.limits, message_service, pages)

@@ -70,9 +70,10 @@ class _LimitedConnection(imaplib.IMAP4):
     What the server refuses, and that it ends the connection, is an ``ImapError`` with its own words.
     """
 
-    def __init__(self, account: ImapAccount, tls: ssl.SSLContext) -> None:
+    def __init__(self, account: ImapAccount, tls: ssl.SSLContext, seconds: float | None) -> None:
         self._account = account
         self._tls = tls
+        self._seconds = seconds
         self._buffer = bytearray()
         self._is_greeted = False
         self.begin("CAPABILITY", _TEXT_BYTES, 0)
@@ -81,7 +82,9 @@ class _LimitedConnection(imaplib.IMAP4):
     def begin(self, name: str, text_bytes: int, literal_bytes: int) -> None:
         """Set the limits of the next command; ``text_bytes`` is that of all lines, with 200 more for each."""
         self._name = name
-        self._deadline = time.monotonic() + (_COMMAND_SECONDS if self._is_greeted else _CONNECT_SECONDS)
+        self._deadline = time.monotonic() + (
+            self._seconds or (_COMMAND_SECONDS if self._is_greeted else _CONNECT_SECONDS)
+        )
         self._text_limit = self._text_left = text_bytes
         self._literal_limit = self._literals_left = literal_bytes
         self.untagged_responses = {}  # what nobody has asked for would grow
@@ -167,14 +170,15 @@ def _is_on_this_machine(connection: socket.socket) -> bool:
 class LimitedClient(IMAPClient):  # type: ignore[misc]  # it has no types
     """IMAPClient over a connection that has limits for each command."""
 
-    def __init__(self, account: ImapAccount, tls: ssl.SSLContext) -> None:
+    def __init__(self, account: ImapAccount, tls: ssl.SSLContext, seconds: float | None = None) -> None:
         self._account = account
         self._tls = tls
+        self._seconds = seconds
         super().__init__(account.host, account.port, ssl=False)
         self.connection.debug = 0  # IMAPClient has all that comes formatted for a log that nobody reads
 
     def _create_IMAP4(self) -> _LimitedConnection:  # noqa: N802 - IMAPClient calls it
-        self.connection = _LimitedConnection(self._account, self._tls)
+        self.connection = _LimitedConnection(self._account, self._tls, self._seconds)
         return self.connection
 
     @contextmanager
@@ -200,10 +204,12 @@ def _translated_errors() -> Iterator[None]:
 
 
 @contextmanager
-def logged_in(account: ImapAccount, password: str, ca_file: Path | None) -> Iterator[LimitedClient]:
+def logged_in(
+    account: ImapAccount, password: str, ca_file: Path | None, seconds: float | None = None
+) -> Iterator[LimitedClient]:
     """Log in, for the block; ``ca_file`` has the certificates that are trusted, None stands for the system's.
 
-    Raises ``ImapError``.
+    ``seconds`` is the limit of each command, None for one that also large folders keep. Raises ``ImapError``.
     """
     try:
         tls = ssl.create_default_context(cafile=ca_file)
@@ -211,7 +217,7 @@ def logged_in(account: ImapAccount, password: str, ca_file: Path | None) -> Iter
         raise ImapError(f"{ca_file}: no certificates can be read from it") from error
     with _translated_errors():
         try:
-            client = LimitedClient(account, tls)
+            client = LimitedClient(account, tls, seconds)
         except UnicodeError as error:  # of a name that the DNS cannot have, such as one with two dots in a row
             raise ImapError(f"{account.host} is no name of a host") from error
     try:

@@ -185,7 +185,7 @@ def _read_query(query: Mapping[str, str]) -> _Query:
         filters["subject"][:_MAX_SUBJECT_LENGTH],
     )
     for direction in (Direction.NEWER, Direction.OLDER):
-        position = _read_position(query.get(str(direction), ""))
+        position = read_position(query.get(str(direction), ""))
         if position:
             return _Query(wanted, position, direction, tuple(problems), filters)
     return _Query(wanted, None, Direction.OLDER, tuple(problems), filters)
@@ -203,7 +203,7 @@ def _read_time(filters: dict[str, str], name: str, problems: list[str]) -> float
         return None
 
 
-def _read_position(value: str) -> RowPosition | None:
+def read_position(value: str) -> RowPosition | None:
     """Return the position that a link names, None for anything else."""
     at, separator, message_id = value.partition("_")
     try:

@@ -114,13 +114,14 @@ class PageArea:
     """The paths of a page on its host, and its session cookie, which is sent to these paths alone.
 
     All paths begin with ``prefix``, but for ``redirected``, which lead there. ``languages`` are those that the
-    page has, its own first.
+    page has, its own first. ``mailed_login`` is another path of the login, to which links in mails lead.
     """
 
     prefix: str
     session_cookie: str
     redirected: Collection[str] = ()
     languages: Sequence[str] = ("en",)
+    mailed_login: str = ""
 
     @property
     def login_path(self) -> str:

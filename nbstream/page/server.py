@@ -156,7 +156,7 @@ class PageServer:
             )
         if path.startswith(area.static_prefix):
             return self._static_file(request)
-        if path == area.login_path:
+        if path in {area.login_path, area.mailed_login}:
             return await self._login_pages.answer(request, peer)
         token = session_token(request, area.session_cookie)
         session = await self._find_session(token)

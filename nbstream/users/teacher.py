@@ -10,12 +10,14 @@ from nbstream.policy.lesson_source import Insistence
 from nbstream.server.log_lines import log_lesson
 
 if TYPE_CHECKING:
-    from nbstream.filter import Lesson
-    from nbstream.mail.message import Message
+    from nbstream.filter import LearnableMessage, Lesson
     from nbstream.server.runtime import Runtime
 
 DIGEST_SOURCE = "digest"
 """The source of what users teach by the links of a digest."""
+
+USER_PAGE_SOURCE = "my"
+"""The source of what users teach on their page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +27,14 @@ class UserTeacher:
     source: str
     runtime: Callable[[], Runtime]
 
-    async def learn(self, address: str, message: Message, label: str) -> Lesson:
-        """Learn, from the user with this address, that the message is ``label``; a repeat changes nothing.
+    async def learn(
+        self, address: str, message: LearnableMessage, label: str, insistence: Insistence = Insistence.NEVER
+    ) -> Lesson:
+        """Learn, from the user with this address, that the message is ``label``.
 
-        Raises ``StoreUnavailable`` or ``CountsFull``; nothing is half done then.
+        A repeat changes nothing, unless ``insistence`` lets the user insist. Raises ``StoreUnavailable`` or
+        ``CountsFull``; nothing is half done then.
         """
-        lesson = await self.runtime().spam_filter.learn(message, label, self.source, address, Insistence.NEVER)
+        lesson = await self.runtime().spam_filter.learn(message, label, self.source, address, insistence)
         log_lesson(lesson, self.source, address)
         return lesson

@@ -25,6 +25,7 @@ from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.store.connection import Primary
 from nbstream.store.mirror.mirror import Mirror
+from nbstream.user_page.metrics import UserPageMetrics
 from nbstream.users.metrics import DigestMetrics
 from tools.reference.markup import NOTICE, Undocumented, plain, table
 
@@ -57,6 +58,7 @@ def metrics() -> list[ExportedMetric]:
     policy = FilterPolicy(ThresholdPolicy(spam=FalsePositiveBudget(0.01)), dict.fromkeys(CLASSES, 50))
     daemon = DaemonMetrics.create(PYTHON)
     PageMetrics(daemon.registry)
+    UserPageMetrics(daemon.registry)
     DigestMetrics(daemon.registry)
     LinkMetrics(daemon.registry)
     SpoolMetrics(daemon.registry)

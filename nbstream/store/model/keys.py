@@ -190,6 +190,23 @@ class ModelKeys:
 
 
 @dataclass(frozen=True, slots=True)
+class UserPageKeys(ModelKeys):
+    """The keys of the page of users: what is a session there is none on the page of administrators."""
+
+    def page_link(self, token_hash: str) -> str:
+        """Raise: users have signed links, of which nothing is stored."""
+        raise NotImplementedError
+
+    def page_session(self, token_hash: str) -> str:
+        """A string: a session of a user; it expires."""
+        return self._key(f"my:session:{token_hash}")
+
+    def attempts(self, source: str) -> str:
+        """A string: how often somebody gave a wrong password, or logged in, lately; it expires."""
+        return self._key(f"my:attempts:{source}")
+
+
+@dataclass(frozen=True, slots=True)
 class StagedKeys(ModelKeys):
     """The keys of what one import has read and has not yet added to the model."""
 

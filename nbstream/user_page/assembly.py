@@ -1,0 +1,91 @@
+"""The page of users from its parts."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from nbstream.assembly.store import make_row_search
+from nbstream.listeners.http.bodies import BodyReader
+from nbstream.page.forms import MAX_FORM_BYTES
+from nbstream.page.rendering import PageRenderer
+from nbstream.page.server import PageServer
+from nbstream.page.static_files import load_static_files
+from nbstream.store.logins import AttemptCounts
+from nbstream.store.model.keys import UserPageKeys
+from nbstream.store.recent.message_rows import QuarantineOutcomes
+from nbstream.user_page.digest_view import DigestView
+from nbstream.user_page.held_view import HeldView
+from nbstream.user_page.login import LoginParts, UserLogin
+from nbstream.user_page.message_view import MessageView
+from nbstream.user_page.messages_view import MessagesView
+from nbstream.user_page.metrics import UserPageMetrics
+from nbstream.user_page.own_mail import OwnMail, OwnMailParts
+from nbstream.user_page.sessions import USER_AREA, UserSessions
+from nbstream.user_page.texts import TEXTS
+from nbstream.users.held_mail import HeldMail, HeldMailParts
+from nbstream.users.links import LinkKeys
+from nbstream.users.login_servers import make_login_server
+from nbstream.users.preferences import UserPreferences
+from nbstream.users.teacher import USER_PAGE_SOURCE, UserTeacher
+
+if TYPE_CHECKING:
+    from nbstream.page.assembly import PageParts
+    from nbstream.policy.explanation import Explanation
+    from nbstream.server.runtime import Runtime
+    from nbstream.store.model.ledger import LedgerEntry
+    from nbstream.store.recent.checked_messages import CheckedMessage
+    from nbstream.users.page_settings import UserPageSettings
+
+
+def make_user_page(parts: PageParts, section: UserPageSettings) -> PageServer:
+    """Return the page with all its views; ``parts`` are those of the page of administrators."""
+    settings, model, client = parts.settings, parts.model, parts.clients.client
+
+    def runtime() -> Runtime:
+        return parts.message_service.runtime
+
+    async def recall(message_id: str) -> CheckedMessage | None:
+        return await runtime().spam_filter.recall(message_id)
+
+    async def entry(address: str, message_id: str) -> LedgerEntry | None:
+        return await model.entry(message_id)
+
+    async def explain(address: str, checked: CheckedMessage) -> Explanation:
+        check = await parts.scorer_over(parts.mirror).check_now(checked.key, checked.tokens)
+        treatment = parts.rules().treatment_of(address)
+        return (await runtime().spam_filter.decide_for_treatment(check, treatment)).explain(time.time())
+
+    teacher = UserTeacher(USER_PAGE_SOURCE, runtime)
+    outcomes = QuarantineOutcomes(client, model.keys)
+    held = HeldMail(HeldMailParts(parts.quarantine, parts.next_hop, runtime, teacher, outcomes.note))
+    mail = OwnMail(
+        OwnMailParts(make_row_search(settings, model), recall, entry, explain, parts.quarantine, held, runtime)
+    )
+    views = [
+        HeldView(mail),
+        MessagesView(mail, settings.remembers_envelopes),
+        MessageView(mail, held, teacher),
+        DigestView(UserPreferences(client, model.keys)),
+    ]
+    keys = UserPageKeys(settings.model.name)
+    static_files = load_static_files()
+    renderer = PageRenderer(static_files.version, "nbstream.user_page", texts=TEXTS)
+    bodies = BodyReader(replace(parts.limits, max_message_bytes=MAX_FORM_BYTES), parts.bytes_in_flight, "a form")
+    sessions = UserSessions(client, keys, section.address_of)
+    metrics = UserPageMetrics(parts.registry)
+    login = UserLogin(
+        LoginParts(
+            make_login_server(section),
+            LinkKeys(client, model.keys),
+            sessions,
+            AttemptCounts(client, keys),
+            section.address_of,
+            parts.section.allow_from,
+            bodies,
+            renderer,
+            metrics,
+        )
+    )
+    return PageServer(USER_AREA, views, login, sessions, bodies, static_files, renderer, metrics)

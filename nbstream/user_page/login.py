@@ -1,0 +1,216 @@
+"""The login of users: with the password of their mailbox, or with a signed link that was mailed to them.
+
+Rules: a wrong password, a user who does not exist and one who may not log in get one answer. Wrong passwords are
+limited by the client, by its proxy and by the user; whoever guesses keeps no user out of a client that he has
+logged in from lately. An attempt counts as wrong until the server has said that it is right: of many at the same
+time no more pass. A link logs in by a button alone, since scanners of mail open links.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from nbstream.errors import StoreUnavailable
+from nbstream.listeners.http.access import FailureCounts, TooManyFailures, client_of, failure_sources
+from nbstream.listeners.http.responses import RequestRefused
+from nbstream.logs import event_fields
+from nbstream.page.forms import read_query, receive_form
+from nbstream.page.requests import Page, PageRefused
+from nbstream.page.responses import html_response, redirect, set_cookie
+from nbstream.page.server import choose_language
+from nbstream.store.logins import SESSION_SECONDS
+from nbstream.user_page.sessions import PREFIX, USER_AREA
+from nbstream.users.links import LinkPurpose
+from nbstream.users.login_servers import MAX_NAME_LENGTH, MAX_PASSWORD_LENGTH, LoginUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from aiohttp import web
+
+    from nbstream.listeners.http.bodies import BodyReader
+    from nbstream.page.metrics import RequestMetrics
+    from nbstream.page.rendering import PageRenderer
+    from nbstream.server.peers import Network, Peer
+    from nbstream.store.logins import AttemptCounts
+    from nbstream.user_page.sessions import UserSessions
+    from nbstream.users.links import LinkKeys
+    from nbstream.users.login_servers import LoginServer
+
+_MAX_FAILURES = 10  # a minute, with the name of one user
+_MAX_LOGINS = 60  # a minute and client
+_MAX_WAITING = 50  # logins that wait for the server
+_TARGET = re.compile(r"/my/[\w./?=&%+~-]{0,500}", re.ASCII)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LoginParts:
+    """What the login works with.
+
+    ``server`` is None where users log in by links alone. ``counts`` are those of all processes. ``address_of``
+    returns the address of a user who may log in, by his name. ``allow_from`` are the networks of proxies.
+    """
+
+    server: LoginServer | None
+    links: LinkKeys
+    sessions: UserSessions
+    counts: AttemptCounts
+    address_of: Callable[[str], str | None]
+    allow_from: Sequence[Network]
+    bodies: BodyReader
+    renderer: PageRenderer
+    metrics: RequestMetrics
+
+
+class _Refused(Exception):
+    """Nobody was logged in: the answer has this status, and the text of this name."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
+
+
+class UserLogin:
+    """The form to log in, and its answer."""
+
+    def __init__(self, parts: LoginParts) -> None:
+        self._parts = parts
+        self._failures = FailureCounts(parts.counts)
+        self._waiting = 0
+
+    async def answer(self, request: web.BaseRequest, peer: Peer) -> web.Response:
+        """Answer a request of the login. Raises ``RequestRefused``."""
+        if request.method not in {"GET", "HEAD", "POST"}:
+            raise RequestRefused(405, "Method Not Allowed", allow="GET,HEAD,POST", close=True)
+        try:
+            if request.method == "POST":
+                form = await receive_form(request, self._parts.bodies)
+                return await self._log_in(request, {name: values[0] for name, values in form.items()}, peer)
+            query = read_query(request.rel_url.raw_query_string)
+        except PageRefused as refused:
+            raise RequestRefused(refused.status, refused.text, close=True) from refused
+        except StoreUnavailable as error:
+            raise RequestRefused(503, "Redis cannot be reached: nobody can log in now.") from error
+        return self._form_page(request, query)
+
+    def ask_to_log_in(self, request: web.BaseRequest) -> web.Response:
+        """Send whoever wants to see a page to the form, and refuse everything else with it."""
+        if request.method in {"GET", "HEAD"}:
+            target = request.rel_url.raw_path_qs
+            query = f"?to={quote(target, safe='/')}" if _TARGET.fullmatch(target) else ""
+            return redirect(f"{USER_AREA.login_path}{query}")
+        response = self._form_page(request, {}, _Refused(403, "login_ended"))
+        response.force_close()  # the rest of a form is not read
+        return response
+
+    async def _log_in(self, request: web.BaseRequest, form: Mapping[str, str], peer: Peer) -> web.Response:
+        parts = self._parts
+        fields = tuple(request.headers.items())
+        client = client_of(peer, fields, parts.allow_from)
+        sources = failure_sources(peer, fields, parts.allow_from)
+        method = "link" if "link" in form else "password"
+        try:
+            if method == "link":
+                address = await self._user_of_link(form["link"])
+            else:
+                address = await self._user_of_password(form, client, sources)
+            await self._count_login(next(iter(sources)))
+        except _Refused as refused:
+            parts.metrics.login_tried(method, accepted=False)
+            # Programs such as fail2ban read the address of the peer: whoever says that it is a proxy may lie.
+            told = {"peer": str(peer), "path": USER_AREA.login_path, "password": "wrong", "client": str(client)}
+            if refused.status != 503:
+                _log.warning("http: a request was refused", extra=event_fields(**told))
+            return self._form_page(request, form, refused)
+        token = await parts.sessions.begin(address)
+        parts.metrics.login_tried(method, accepted=True)
+        _log.info("page: a user logged in", extra=event_fields(client=str(client), user=address))
+        # No redirect: a browser does not send the new cookie with one that began on another site.
+        page = Page("logged_in.html", {"target": _local_target(form.get("to", ""))})
+        response = self._render(request, page)
+        set_cookie(response, request, USER_AREA.session_cookie, token, SESSION_SECONDS, path=PREFIX)
+        return response
+
+    async def _count_login(self, source: str) -> None:
+        """Count a login of this client; raise ``_Refused`` for too many, since each stays in Redis for hours."""
+        (logins,) = await self._parts.counts.add([f"{source} logins"])
+        if logins.count > _MAX_LOGINS:
+            raise _Refused(429, "login_too_many")
+
+    async def _user_of_link(self, token: str) -> str:
+        signer = await self._parts.links.signer()
+        link = signer.read(token, LinkPurpose.LOGIN, time.time())
+        if link is None or self._parts.address_of(link.address) != link.address:
+            raise _Refused(403, "login_link_wrong")
+        return link.address
+
+    async def _user_of_password(self, form: Mapping[str, str], client: Peer, sources: Mapping[str, int]) -> str:
+        name, password = form.get("user", "").strip(), form.get("password", "")
+        wrong = _Refused(403, "login_wrong")
+        limits = {**sources, f"user {_digest(name)}": _MAX_FAILURES}
+        try:
+            self._failures.require_room(limits)
+            self._failures.add(limits)  # until it is known to be right
+            user = await self._ask_server(name, password, client, limits)
+            address = self._parts.address_of(user) if user is not None else None
+            if address is None:
+                await self._failures.share(limits)
+                raise wrong
+        except TooManyFailures:
+            raise _Refused(429, "login_too_many") from None
+        self._failures.take_back(limits)
+        self._failures.succeed(limits)
+        return address
+
+    async def _ask_server(self, name: str, password: str, client: Peer, limits: Mapping[str, int]) -> str | None:
+        """Return the name of the user, None for a wrong password. Raises ``_Refused`` where nobody knows."""
+        server = self._parts.server
+        is_possible = 0 < len(name) <= MAX_NAME_LENGTH and 0 < len(password) <= MAX_PASSWORD_LENGTH
+        if server is None or not is_possible or not (name + password).isprintable():
+            return None
+        if self._waiting >= _MAX_WAITING:
+            self._failures.take_back(limits)
+            raise _Refused(503, "login_away")
+        self._waiting += 1
+        try:
+            return await server.find_user(name, password, client.address or None)
+        except LoginUnavailable as error:
+            self._failures.take_back(limits)
+            _log.error("page: no user can log in: %s", error)
+            raise _Refused(503, "login_away") from error
+        finally:
+            self._waiting -= 1
+
+    def _form_page(
+        self, request: web.BaseRequest, fields: Mapping[str, str], refused: _Refused | None = None
+    ) -> web.Response:
+        values = {
+            "link": "" if refused else fields.get("link", ""),
+            "user": fields.get("user", "")[:MAX_NAME_LENGTH],
+            "target": _local_target(fields.get("to", "")),
+            "has_password": self._parts.server is not None,
+            "refusal": refused.text if refused else "",
+        }
+        return self._render(request, Page("login.html", values, refused.status if refused else 200))
+
+    def _render(self, request: web.BaseRequest, page: Page) -> web.Response:
+        language = choose_language(request.headers, USER_AREA.languages)
+        return html_response(self._parts.renderer.render(page, None, language=language), page.status)
+
+
+def _local_target(target: str) -> str:
+    """Return the page to show after the login: a link from elsewhere must not choose another site."""
+    return target if _TARGET.fullmatch(target) else PREFIX
+
+
+def _digest(name: str) -> str:
+    return hashlib.blake2b(name.lower().encode("utf-8", "replace"), digest_size=16).hexdigest()

@@ -1,0 +1,160 @@
+"""The mail of one user, as his page shows it: what was checked for him lately, and what waits for him.
+
+Rules: everything is asked for with his address, and what comes back has no recipient in it, so that no view can
+show one. A message that is not his does not exist. What was stored at a check may be of another recipient: where
+there were several, and in each explanation, the filter is asked again, for him alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nbstream.delivery import quarantine
+from nbstream.errors import InputError
+from nbstream.store.recent.message_rows import address_matches
+from nbstream.store.recent.row_search import Direction, RowFilter
+from nbstream.users.held_mail import read_held_message, recipients_of
+
+if TYPE_CHECKING:
+    from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage
+    from nbstream.filter import LearnableMessage
+    from nbstream.policy.explanation import Explanation
+    from nbstream.server.runtime import Runtime
+    from nbstream.store.model.ledger import LedgerEntry
+    from nbstream.store.recent.checked_messages import CheckedMessage
+    from nbstream.store.recent.message_rows import MessageRow, RowPosition
+    from nbstream.store.recent.row_search import RowSearch
+    from nbstream.users.held_mail import HeldMail, HeldMessage
+
+MAX_READ = 2000
+"""The most quarantined messages, the newest, whose files are opened to find those of one user."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnMessage:
+    """A message of a user. ``sender`` is that of the envelope, ``subject`` is decoded; None where nobody knows.
+
+    ``verdict`` is None where it was another's, and cannot be found out again. ``label`` is what he has called it.
+    """
+
+    id: str
+    at: float
+    sender: str | None
+    subject: str | None
+    verdict: str | None
+    label: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnMailPage:
+    """Some checked messages of a user, the newest first; the next page begins at ``older``, None for no more."""
+
+    messages: Sequence[OwnMessage]
+    older: RowPosition | None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnMailParts:
+    """What the mail of users is looked up with; all raise ``StoreUnavailable``.
+
+    ``recall`` returns what is remembered of a checked message, ``entry`` what it is learned as by anybody, and
+    ``explain`` what the filter of a user thinks of a message now. ``runtime`` is what is in force now.
+    """
+
+    rows: RowSearch
+    recall: Callable[[str], Awaitable[CheckedMessage | None]]
+    entry: Callable[[str, str], Awaitable[LedgerEntry | None]]
+    explain: Callable[[str, CheckedMessage], Awaitable[Explanation]]
+    waiting: Quarantine
+    held: HeldMail
+    runtime: Callable[[], Runtime]
+
+
+class OwnMail:
+    """The mail of all users; each method is about that of the one with this ``address``, normalized."""
+
+    def __init__(self, parts: OwnMailParts) -> None:
+        self._parts = parts
+        self._one_reader = asyncio.Semaphore(1)
+
+    async def checked(self, address: str, position: RowPosition | None, count: int) -> OwnMailPage:
+        """Return the messages that were checked for the user, those before ``position``."""
+        page = await self._parts.rows.search(RowFilter(recipient=address), position, Direction.OLDER, count)
+        return OwnMailPage([await self._own(address, row) for row in page.rows], page.next_position)
+
+    async def waiting(self, address: str, count: int) -> Sequence[HeldMessage]:
+        """Return what waits for the user, the newest first, each message once. Raises ``InputError``."""
+
+        def read() -> Sequence[HeldMessage]:
+            newest = self._parts.waiting.messages()[: -MAX_READ - 1 : -1]
+            by_id: dict[str, HeldMessage] = {}
+            for file in newest:
+                if len(by_id) == count:
+                    break
+                if file.id not in by_id and _is_for(file, address):
+                    with suppress(InputError):  # released just now
+                        by_id[file.id] = read_held_message(file)
+            return list(by_id.values())
+
+        async with self._one_reader:
+            return await asyncio.to_thread(read)
+
+    async def find(self, address: str, message_id: str) -> OwnMessage | None:
+        """Return a checked message of the user; None where there is none with this id."""
+        rows = await self._parts.rows.rows([message_id])
+        row = rows.get(message_id)
+        return await self._own(address, row) if row and _is_of(row, address) else None
+
+    async def find_held(self, address: str, message_id: str) -> HeldMessage | None:
+        """Return a message that waits for the user; None where none does. Raises ``InputError``."""
+        return await self._parts.held.find(address, message_id)
+
+    async def label(self, address: str, message_id: str) -> str | None:
+        """Return what the user himself has called the message."""
+        entry = await self._parts.entry(address, message_id)
+        return entry.label if entry and entry.actor == address else None
+
+    async def explain(self, address: str, message_id: str) -> Explanation | None:
+        """Return what the filter of the user thinks of his message now; None where too little is remembered."""
+        checked = await self._parts.recall(message_id)
+        return await self._parts.explain(address, checked) if checked else None
+
+    async def learnable(self, address: str, message_id: str) -> LearnableMessage | None:
+        """Return what the user can teach of his message, or None. Raises ``InputError``."""
+        if await self.find(address, message_id) and (checked := await self._parts.recall(message_id)):
+            return checked
+
+        def read() -> LearnableMessage | None:
+            files = [file for file in self._parts.waiting.messages(message_id) if _is_for(file, address)]
+            if not files:
+                return None
+            reader = self._parts.runtime().message_reader
+            return reader.read_incoming(quarantine.read_message(files[-1])[1])
+
+        async with self._one_reader:
+            return await asyncio.to_thread(read)
+
+    async def _own(self, address: str, row: MessageRow) -> OwnMessage:
+        envelope = row.envelope
+        assert envelope is not None  # the user is in it
+        verdict: str | None = row.verdict
+        if envelope.recipient_count != 1:
+            explanation = await self.explain(address, row.id)
+            verdict = explanation.verdict if explanation else None
+        label = await self.label(address, row.id)
+        return OwnMessage(row.id, row.checked_at, envelope.sender, envelope.subject, verdict, label)
+
+
+def _is_of(row: MessageRow, address: str) -> bool:
+    return row.envelope is not None and any(address_matches(each, address) for each in row.envelope.recipients)
+
+
+def _is_for(file: QuarantinedMessage, address: str) -> bool:
+    try:
+        return address in recipients_of(quarantine.read_note(file))
+    except InputError:  # released just now, or damaged
+        return False

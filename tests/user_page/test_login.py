@@ -1,0 +1,227 @@
+"""Users log in with the password of their mailbox, or with a signed link."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.listeners.http.access import Role
+from nbstream.page.responses import cookie_name
+from nbstream.store.logins import PageSessionStore
+from nbstream.store.model.keys import ModelKeys
+from nbstream.user_page.sessions import USER_AREA
+from nbstream.users.links import LinkKeys, LinkPurpose, SignedLink
+from tests.page.page_listener import Response
+from tests.user_page.site import ANN, BOB, PasswordTable, UserBrowser, UserSite, open_user_site
+
+PASSWORDS = {ANN: "secret", BOB: "sesame", "eve@evil.example": "mine", "ann+x@example.org": "plus"}
+
+
+@pytest.fixture
+async def table(tmp_path: Path) -> AsyncIterator[PasswordTable]:
+    async with PasswordTable(tmp_path / "auth", PASSWORDS).running() as running:
+        yield running
+
+
+@pytest.fixture
+async def site(client: Redis, tmp_path: Path, table: PasswordTable) -> AsyncIterator[UserSite]:
+    async with open_user_site(client, tmp_path, login=f"dovecot:{table.path}") as running:
+        yield running
+
+
+async def log_in(browser: UserBrowser, **form: str) -> Response:
+    """Send the form of the login, and take the cookie that it gives."""
+    answer = await browser.post("/my/login", form)
+    if answer.status == 200:
+        ((_, cookie),) = answer.cookies.items()
+        browser.use_session(str(cookie["value"]))
+    return answer
+
+
+async def test_a_password_logs_in_as_the_address_alone(site: UserSite) -> None:
+    async with site.browser() as browser:
+        assert (await browser.get("/my/")).target == "/my/login?to=/my/"
+        answer = await log_in(browser, user=ANN, password="secret", to="/my/messages")
+        assert (answer.status, 'content="0; url=/my/messages"' in answer.text) == (200, True)
+        ((name, cookie),) = answer.cookies.items()
+        assert name == cookie_name(USER_AREA.session_cookie, site.http.address)
+        assert (cookie["path"], cookie["httponly"], cookie["samesite"]) == ("/my/", True, "Strict")
+        shown = (await browser.get("/my/")).text
+    assert ANN in shown
+    assert BOB not in shown
+
+
+async def test_the_cookie_is_secure_behind_a_proxy_with_tls(site: UserSite) -> None:
+    async with site.browser(X_Forwarded_Proto="https") as browser:
+        answer = await browser.post("/my/login", {"user": ANN, "password": "secret"})
+    ((_, cookie),) = answer.cookies.items()
+    assert cookie["secure"]
+
+
+async def test_nobody_learns_whether_it_is_the_user_or_the_password(site: UserSite) -> None:
+    texts = set()
+    async with site.browser() as browser:
+        for user, password in [
+            (ANN, "wrong"),
+            ("nobody@example.org", "secret"),
+            ("eve@evil.example", "mine"),
+            ("ann+x@example.org", "plus"),
+            ("", ""),
+            (f"{ANN}\0", "secret"),
+            ("x" * 1000, "secret"),
+        ]:
+            answer = await browser.post("/my/login", {"user": user, "password": password})
+            assert (answer.status, answer.cookies) == (403, {})
+            texts.add(answer.text.partition('role="alert">')[2].partition("<")[0])
+    assert texts == {"Nobody was logged in: address or password is wrong."}
+
+
+async def test_guessing_one_users_password_ends_after_ten_tries_from_wherever(site: UserSite) -> None:
+    for n in range(10):
+        async with site.browser(X_Forwarded_For=f"192.0.2.{n}") as browser:
+            assert (await browser.post("/my/login", {"user": ANN, "password": f"guess {n}"})).status == 403
+    async with site.browser(X_Forwarded_For="192.0.2.99") as browser:
+        assert (await browser.post("/my/login", {"user": ANN.upper(), "password": "secret"})).status == 429
+        assert (await browser.post("/my/login", {"user": BOB, "password": "sesame"})).status == 200
+
+
+async def test_guessing_of_one_client_ends_after_ten_tries_whoever_the_user_is(site: UserSite) -> None:
+    async with site.browser(X_Forwarded_For="192.0.2.1") as browser:
+        for n in range(10):
+            form = {"user": f"user{n}@example.org", "password": "guess"}
+            assert (await browser.post("/my/login", form)).status == 403
+        assert (await browser.post("/my/login", {"user": BOB, "password": "sesame"})).status == 429
+
+
+async def test_who_has_logged_in_lately_is_not_kept_out_by_who_guesses(site: UserSite) -> None:
+    async with site.browser(X_Forwarded_For="192.0.2.1") as browser:
+        assert (await log_in(browser, user=ANN, password="secret")).status == 200
+        for n in range(12):
+            async with site.browser(X_Forwarded_For=f"198.51.100.{n}") as other:
+                await other.post("/my/login", {"user": ANN, "password": "guess"})
+        assert (await log_in(browser, user=ANN, password="secret")).status == 200
+
+
+async def test_a_right_password_is_no_failure(site: UserSite) -> None:
+    async with site.browser(X_Forwarded_For="192.0.2.1") as browser:
+        for _ in range(15):
+            assert (await log_in(browser, user=ANN, password="secret")).status == 200
+
+
+async def test_where_the_mail_server_is_away_nobody_logs_in_and_nothing_is_counted(
+    client: Redis, tmp_path: Path
+) -> None:
+    async with (
+        open_user_site(client, tmp_path, login=f"dovecot:{tmp_path / 'none'}") as site,
+        site.browser() as browser,
+    ):
+        answers = [await browser.post("/my/login", {"user": ANN, "password": "secret"}) for _ in range(12)]
+    assert {answer.status for answer in answers} == {503}
+
+
+async def link(site: UserSite, address: str, purpose: LinkPurpose = LinkPurpose.LOGIN, seconds: int = 60) -> str:
+    signer = await LinkKeys(site.client, ModelKeys("default")).signer()
+    return signer.sign(SignedLink(purpose, address, int(time.time()) + seconds, "a" * 24))
+
+
+async def test_a_mailed_link_shows_a_button_which_logs_in(site: UserSite) -> None:
+    token = await link(site, ANN)
+    async with site.browser() as browser:
+        page = await browser.get(f"/my/link/login?link={token}")
+        assert (page.status, page.cookies) == (200, {})
+        assert f'name="link" value="{token}"' in page.text
+        assert (await log_in(browser, link=token)).status == 200
+        assert ANN in (await browser.get("/my/")).text
+
+
+async def test_another_link_logs_nobody_in(site: UserSite) -> None:
+    tokens = [
+        await link(site, ANN, LinkPurpose.RELEASE),
+        await link(site, ANN, seconds=-1),
+        await link(site, "eve@evil.example"),
+        await link(site, "Ann@example.org"),
+        (await link(site, ANN))[:-2] + "AA",
+        "",
+        "x" * 2000,
+    ]
+    async with site.browser() as browser:
+        answers = [await browser.post("/my/login", {"link": token}) for token in tokens]
+    assert {(answer.status, len(answer.cookies)) for answer in answers} == {(403, 0)}
+
+
+async def test_a_logout_ends_the_session(site: UserSite) -> None:
+    async with site.browser(ANN) as browser:
+        token = browser.session_token
+        assert (await browser.get("/my/")).status == 200
+        assert (await browser.post("/my/logout", {})).target == "/my/login"
+        browser.use_session(token)
+        assert (await browser.get("/my/")).target == "/my/login?to=/my/"
+
+
+async def test_no_session_is_one_of_the_other_page(site: UserSite) -> None:
+    store = PageSessionStore(site.client, ModelKeys("default"))
+    administrator = await store.create_session(Role.TEACH, "page root")
+    disguised = await store.create_session("user", ANN)
+    user = await site.sessions.begin(ANN)
+    role_in_own_store = await PageSessionStore(site.client, site.keys).create_session(Role.TEACH, ANN)
+    async with site.browser() as browser:
+        for token in (administrator, disguised, role_in_own_store):
+            browser.use_session(token)
+            assert (await browser.get("/my/")).status == 303
+    cookie = cookie_name("nbstream_session", site.http.address)
+    for token in (user, disguised):
+        answer = await site.http.ask("/ui/messages", Cookie=f"{cookie}={token}", Accept="application/json")
+        assert answer.status == 403
+
+
+async def test_a_session_ends_where_the_settings_let_the_user_in_no_more(site: UserSite) -> None:
+    async with site.browser("ann@former.example") as browser:
+        assert (await browser.get("/my/")).status == 303
+
+
+async def test_a_link_from_elsewhere_chooses_no_other_site_after_the_login(site: UserSite) -> None:
+    async with site.browser() as browser:
+        for target in ("https://evil.example/", "//evil.example", "/ui/", "/my/\r\nSet-Cookie: x=1", "/my/../ui/"):
+            form = {"user": ANN, "password": "secret", "to": target}
+            text = (await browser.post("/my/login", form)).text
+            assert "evil.example" not in text
+            assert 'url=/my/"' in text or 'url=/my/../ui/"' in text
+
+
+async def test_a_form_of_another_site_logs_nobody_in(site: UserSite) -> None:
+    form = {"user": ANN, "password": "secret"}
+    async with site.browser() as browser:
+        for fields in ({"Origin": "https://evil.example"}, {"Sec_Fetch_Site": "cross-site"}):
+            answer = await browser.post("/my/login", form, **fields)
+            assert (answer.status, answer.cookies) == (403, {})
+
+
+async def test_without_a_server_there_are_links_alone(client: Redis, tmp_path: Path) -> None:
+    async with open_user_site(client, tmp_path) as site, site.browser() as browser:
+        page = await browser.get("/my/login")
+        assert "password" not in page.text
+        assert (await browser.post("/my/login", {"user": ANN, "password": "secret"})).status == 403
+        assert (await log_in(browser, link=await link(site, ANN))).status == 200
+
+
+@pytest.mark.parametrize(("wanted", "word"), [("de-DE,en;q=0.5", "Anmelden"), ("fr", "Log in")])
+async def test_the_page_speaks_the_language_of_the_browser(site: UserSite, wanted: str, word: str) -> None:
+    async with site.browser(Accept_Language=wanted) as browser:
+        text = (await browser.get("/my/login")).text
+    assert f"<h1>{word}</h1>" in text
+    assert f'<html lang="{wanted[:2] if wanted[:2] == "de" else "en"}">' in text
+
+
+async def test_attempts_are_counted(site: UserSite) -> None:
+    async with site.browser() as browser:
+        await log_in(browser, user=ANN, password="secret")
+        await log_in(browser, user=ANN, password="wrong")
+    counts = [
+        site.http.metric("nbstream_user_page_logins_total", method="password", outcome=outcome)
+        for outcome in ("accepted", "refused")
+    ]
+    assert counts == [1, 1]
