@@ -14,6 +14,7 @@ from nbstream.doctor.daemon import examine_configuration, examine_daemon
 from nbstream.doctor.dovecot import examine_dovecot
 from nbstream.doctor.examination import Site, SiteCheck, in_thread, run_checks
 from nbstream.doctor.listeners import examine_listeners
+from nbstream.doctor.lists import examine_lists
 from nbstream.doctor.machine import examine_machine
 from nbstream.doctor.model import examine_model
 from nbstream.doctor.next_hop import examine_next_hop
@@ -42,6 +43,7 @@ CHECKS = (
     SiteCheck("next_hop", examine_next_hop),
     SiteCheck("redis", examine_redis),
     SiteCheck("model", examine_model),
+    SiteCheck("lists", examine_lists),
     SiteCheck("machine", examine_machine),
     SiteCheck("postfix", examine_postfix),
     SiteCheck("authentication", examine_authentication),

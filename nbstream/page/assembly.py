@@ -14,6 +14,7 @@ from nbstream.filter.suspects import find_suspects
 from nbstream.listeners.http.bodies import BodyReader
 from nbstream.page.ask_view import AskView
 from nbstream.page.forms import MAX_FORM_BYTES
+from nbstream.page.lists_view import ListsView
 from nbstream.page.login import LoginPages, PageSessions
 from nbstream.page.message_view import PAGE_SOURCE, MessageLookups, MessageView
 from nbstream.page.messages_view import MessagesView, known_rows
@@ -34,6 +35,7 @@ from nbstream.server.message_service import MessageHandler
 from nbstream.store.logins import AttemptCounts, PageSessionStore
 from nbstream.store.model.history import RecentChanges
 from nbstream.store.recent.message_rows import QuarantineOutcomes
+from nbstream.store.sender_lists import StoredSenderLists
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -191,6 +193,9 @@ def make_page(parts: PageParts) -> PageServer:
         UndoView(model, parts.recent_messages, parts.scorer_over, find_rows),
         TokensView(lambda: parts.mirror.vocabulary_size, parts.named_counts),
         QuarantineView(quarantine, find_rows),
+        ListsView(
+            StoredSenderLists(client, model.keys), lambda: parts.message_service.runtime.sender_lists.configured
+        ),
     ]
     store = PageSessionStore(client, model.keys)
     bodies = BodyReader(replace(parts.limits, max_message_bytes=MAX_FORM_BYTES), parts.bytes_in_flight, "a form")

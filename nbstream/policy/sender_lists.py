@@ -85,17 +85,23 @@ class OwnerList:
     def __init__(self, entries: Iterable[ListEntry] = ()) -> None:
         by_text = {entry.pattern.text: entry for entry in entries}
         self._kinds = {text: entry.kind for text, entry in by_text.items() if not entry.pattern.is_searched}
+        self._searched = [entry for entry in by_text.values() if entry.pattern.is_searched]
         self._patterns: dict[ListKind, list[AddressPattern]] = {kind: [] for kind in ListKind}
         self._networks: dict[ListKind, list[Network]] = {kind: [] for kind in ListKind}
-        for entry in by_text.values():
+        for entry in self._searched:
             if entry.pattern.network is not None:
                 self._networks[entry.kind].append(entry.pattern.network)
             elif entry.pattern.address_pattern is not None:
                 self._patterns[entry.kind].append(entry.pattern.address_pattern)
-        self._size = len(by_text)
 
     def __len__(self) -> int:
-        return self._size
+        return len(self._kinds) + len(self._searched)
+
+    @property
+    def entries(self) -> Sequence[ListEntry]:
+        """The entries, those first that are looked up."""
+        found = [ListEntry(kind, SenderPattern(text)) for text, kind in self._kinds.items()]
+        return found + self._searched
 
     def match(self, evidence: SenderEvidence) -> ListMatch | None:
         """Return the entry that decides, or None where no entry matches.
