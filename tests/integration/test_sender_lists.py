@@ -1,0 +1,84 @@
+"""Sender lists of a running daemon of two workers: commands and a reload change them, and mail goes by them."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, send, wait_until
+from tests.integration.workers import MANY, Site
+
+ANN, BOB = "ann@example.org", "bob@example.org"
+MAIL = (
+    b"Authentication-Results: mx.example.org; dkim=pass header.d=partner.example\n"
+    b"Received: from x by mx.example.org\nFrom: Boss <boss@partner.example>\nSubject: hello\n\nHow are you?\n"
+)
+SETTINGS = "trusted_authserv_ids: [mx.example.org]\n"
+
+
+@pytest.fixture
+def site(tmp_path: Path, redis_binary: Path) -> Site:
+    return Site(tmp_path)
+
+
+@pytest.fixture
+def daemon(site: Site) -> Iterator[DaemonProcess]:
+    site.write(SETTINGS)
+    with site.running() as daemon:
+        yield daemon
+
+
+def reasons(daemon: DaemonProcess) -> set[str]:
+    """Why a message is called what it is called, by every worker."""
+    found = set()
+    for _ in range(MANY):
+        request = urllib.request.Request(f"http://{daemon.address('http')}/v1/check", MAIL)
+        with urllib.request.urlopen(request, timeout=DEADLINE_SECONDS) as answer:
+            found.add(json.load(answer)["reason"])
+    return found
+
+
+def change(site: Site, *words: str) -> str:
+    result = command("list", words[0], "-c", site.file, *words[1:])
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_every_worker_follows_what_a_command_changes(site: Site, daemon: DaemonProcess) -> None:
+    assert reasons(daemon) == {"learning 0/100"}
+
+    change(site, "add", "block", "partner.example")
+    wait_until(lambda: reasons(daemon) == {"list=block, owner=site"})
+
+    change(site, "remove", "partner.example")
+    wait_until(lambda: reasons(daemon) == {"learning 0/100"})
+
+
+def test_a_reload_applies_the_lists_in_the_file(site: Site, daemon: DaemonProcess) -> None:
+    site.write(f"{SETTINGS}lists: {{allow: [partner.example]}}")
+    result = command("reload", "-c", site.file)
+    assert result.returncode == 0, result.stderr
+    assert "lists.allow" in result.stdout
+
+    assert reasons(daemon) == {"list=allow, owner=site"}
+
+
+def test_each_recipient_has_his_own_list_and_explain_says_what_decided(site: Site, daemon: DaemonProcess) -> None:
+    change(site, "add", "allow", "boss@partner.example", "--user", ANN)
+    change(site, "add", "block", "partner.example")
+    wait_until(lambda: reasons(daemon) == {"list=block, owner=site"})
+
+    send(daemon, [(ANN, MAIL), (BOB, MAIL.replace(b"hello", b"again"))])
+
+    texts = [file.read_text() for file in (site.state / "Maildir" / "new").iterdir()]
+    fields = {re.findall(r"^Subject: (.*)$", text, re.MULTILINE)[0]: text for text in texts}
+    assert re.search(r'^X-Nbstream: ham; .*reason="list=allow, owner=user"', fields["hello"], re.MULTILINE)
+    assert re.search(r'^X-Nbstream: spam; .*reason="list=block, owner=site"', fields["again"], re.MULTILINE)
+    (message_id,) = re.findall(r"id=([a-z2-7]{24})", fields["hello"])
+    explained = command("explain", "-c", site.file, message_id)
+    assert "list=allow, owner=user" in explained.stdout
