@@ -169,24 +169,21 @@ class _Posterior:
 
 
 def blend_sums(
-    parent: NDArray[np.int64],
-    own: NDArray[np.int64],
-    parent_unit: float = WEIGHT_ONE,
-    own_unit: float = WEIGHT_ONE,
+    parent: NDArray[np.int64], parent_growth: float, own: NDArray[np.int64], own_growth: float
 ) -> NDArray[np.int64]:
     """Return the counts of ``SCORE_BINS`` by which the score of an own model is calibrated.
 
-    ``parent`` are those of the level above, ``own`` those of the own model, shape (bins, classes); the result is
-    in the unit of the parent. It is their sum, in which each first score of the own model counts max(1, n // 1000)
-    times, where n is how many first scores the parent has: a few of a user's own shift the map, and the parent's
-    carry it. While the own model has none, it is ``parent`` itself. With more levels, the result is the parent of
-    the next one.
+    ``parent`` are those of the level above, ``own`` those of the own model, shape (bins, classes). Growth is that
+    of weights in each of the two at the same moment; the result has that of the parent. It is their sum, in which
+    each first score of the own model counts max(1, n // 1000) times, where n is how many first scores the parent
+    has: a few of a user's own shift the map, and the parent's carry it. While the own model has none, it is
+    ``parent`` itself. With more levels, the result is the parent of the next one.
     """
     if not own.any():
         return parent
-    repeats = max(1, int(parent.sum() / parent_unit) // _PARENT_SCORES_PER_OWN)
-    if own_unit != parent_unit:
-        own = np.rint(own * (parent_unit / own_unit)).astype(np.int64)
+    repeats = max(1, int(parent.sum() / (WEIGHT_ONE * parent_growth)) // _PARENT_SCORES_PER_OWN)
+    if own_growth != parent_growth:
+        own = np.rint(own * (parent_growth / own_growth)).astype(np.int64)
     return parent + repeats * own
 
 
