@@ -83,7 +83,7 @@ def read_chunks(
             errors.append(error)
             continue
         taken = tokenizer.take_apart(message)
-        tokenized = TokenizedMessage(taken.key, taken.tokens)
+        tokenized = TokenizedMessage(taken.key, taken.tokens, taken.words)
         messages.append(ReadMessage(tokenized, source.name, taken.is_mail, source.position))
         if len(messages) == _MESSAGES_PER_CHUNK:
             yield MessageChunk(tuple(messages), tuple(errors), last=False)

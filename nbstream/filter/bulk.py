@@ -180,7 +180,7 @@ class BulkLearner:
         except StoreIncompatible as error:
             request.report_result(_with_message_key(message, error))
         else:
-            request.report_result(lesson)
+            request.report_result(lesson.in_words(message.tokens, message.words))
 
     async def _plan_batch(self, batch: PrefetchedBatch, request: BulkRequest) -> AsyncGenerator[_PartPlan, None]:
         messages = batch.messages

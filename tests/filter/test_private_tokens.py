@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +14,11 @@ from nbstream.assembly.filter import make_filter, make_model_tokenizer
 from nbstream.assembly.store import make_counts
 from nbstream.config import Settings, make_settings
 from nbstream.engine.choice import PYTHON, Engine
-from nbstream.filter import Check, Filter, LessonOutcome, RememberingObserver
+from nbstream.errors import StoreIncompatible
+from nbstream.filter import Check, Filter, Lesson, LessonOutcome, RememberingObserver, TokenizedMessage
 from nbstream.mail.message import Message
 from nbstream.policy.explanation import ScoreCounts
+from nbstream.policy.lesson_source import LessonSource
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import RecentMessages
@@ -98,6 +100,26 @@ async def test_a_message_at_hand_is_explained_in_its_own_words(tmp_path: Path, e
     assert all(clue.ham is not None for clue in explanation.clues)
     lesson = await spam_filter.learn(message, "ham" if LETTERS[0][0] == "spam" else "spam", "test")
     assert {clue.token for check in (lesson.before, lesson.after) for clue in check.clues} <= words
+
+
+@pytest.mark.parametrize("is_tokenized", [False, True])
+async def test_one_of_many_messages_is_answered_in_words_too(
+    tmp_path: Path, engine: Engine, is_tokenized: bool
+) -> None:
+    """A command teaches one file in this way; messages that are taught in batches are only counted."""
+    settings = settings_of(tmp_path, private=True)
+    spam_filter, message = await taught(settings, engine), Message.parse(LETTERS[0][1])
+    taken = make_model_tokenizer(settings, engine).take_apart(message)
+    lessons: list[Lesson | StoreIncompatible] = []
+
+    async def messages() -> AsyncIterator[Message | TokenizedMessage]:
+        yield TokenizedMessage(taken.key, taken.tokens, taken.words) if is_tokenized else message
+
+    await spam_filter.learn_many(messages(), "ham", LessonSource("test"), lessons.append)
+    (lesson,) = lessons
+    assert isinstance(lesson, Lesson)
+    assert taken.words
+    assert {clue.token for check in (lesson.before, lesson.after) for clue in check.clues} <= set(taken.words.all)
 
 
 async def test_what_the_filter_hides_is_hidden_from_its_observers(tmp_path: Path, engine: Engine) -> None:
