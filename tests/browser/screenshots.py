@@ -11,6 +11,7 @@ import shutil
 import smtplib
 import tempfile
 from collections.abc import Iterable
+from importlib import resources
 from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -20,10 +21,18 @@ from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
 from nbstream.demo.mail import RECIPIENT, DemoMail, all_mail, labelled_mail
+from nbstream.link_page.texts import TEXTS
+from nbstream.page.rendering import PageRenderer
+from nbstream.page.requests import Page
+from nbstream.users.digest_mail import DigestRenderer
+from nbstream.users.links import LinkSigner
+from nbstream.users.settings import DigestSettings
 from tests.browser.site import Site, open_site, run_aside
 from tests.browser.visitor import NARROW, Look, Visitor, launch_chromium
 from tests.integration.daemon import DEADLINE_SECONDS, free_port, wait_until
 from tests.made_up_activity import add_activity
+from tests.users.digest_site import SECTION
+from tests.users.test_digest_mail import DIGEST, NOW
 
 FOLDER = Path(__file__).parents[2] / "docs" / "page"
 
@@ -88,6 +97,33 @@ def reduce_colors(image: Image.Image) -> Image.Image:
     return reduced
 
 
+def take_digest(browser: Browser) -> None:
+    """Write the pictures of a digest, and of the page behind one of its links."""
+    texts = DigestRenderer(DigestSettings(**SECTION), 30).render(DIGEST, LinkSigner(b"k" * 32), NOW)
+    values = {
+        "title": "title_release",
+        "text": "ask_release",
+        "message": DIGEST.messages[0],
+        "address": DIGEST.address,
+        "button": "do_release",
+        "fields": {},
+        "token": "",
+        "path": "",
+        "style_path": "",
+    }
+    renderer = PageRenderer("", "nbstream.link_page", texts=TEXTS)
+    style = resources.files("nbstream.link_page").joinpath("style.css").read_text()
+    page = browser.new_page(viewport={"width": 700, "height": 100})
+    for name, html in (("digest", texts.html), ("digest-link", renderer.render(Page("link.html", values), None))):
+        page.set_content(html)
+        if name == "digest-link":
+            page.add_style_tag(content=style)
+        page.screenshot(path=FOLDER / f"{name}.png", full_page=True)
+        with Image.open(FOLDER / f"{name}.png") as image:
+            reduce_colors(image.convert("RGB")).save(FOLDER / f"{name}.png", optimize=True)
+    page.close()
+
+
 def take_single_pages(browser: Browser, site: Site) -> None:
     """Write the pictures of the login, a quarantined message, the question before a deletion, and an error."""
     visitor = Visitor(browser, site.origin, Look(1100))
@@ -129,6 +165,7 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = launch_chromium(playwright, chromium)
+        take_digest(browser)
         password = Path(folder) / "password"
         password.write_text("a good password\n")
         password.chmod(0o600)
