@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,7 @@ from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.settings import read_address_pattern
 from nbstream.settings.values import CaFile, Section, read_address, read_host_name, read_path
 
+_PLAIN_ADDRESS = re.compile(r"[^\s@+*?<>,;:\"\\()\[\]]+@[^\s@+*?<>,;:\"\\()\[\]]+")
 _ALLOWED_LOGIN = "must be dovecot:/PATH, imaps://HOST:PORT or imap://HOST:PORT"
 
 
@@ -81,5 +83,5 @@ class UserPageSettings(Section):
         """
         name = user.lower()
         address = name if "@" in name or self.domain is None else f"{name}@{self.domain.lower()}"
-        is_plain = address.isprintable() and not any(letter in " +<>" for letter in address)
+        is_plain = _PLAIN_ADDRESS.fullmatch(address) and address.isprintable()
         return address if is_plain and any(pattern.matches(address) for pattern in self.users) else None

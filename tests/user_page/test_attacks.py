@@ -1,0 +1,192 @@
+"""What one user can do to another, and a stranger to both: nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.page.login import csrf_token
+from tests.listeners.http.http_listener import LUNCH, PRIZE
+from tests.page.page_listener import Response
+from tests.user_page.site import ANN, BOB, UserBrowser, UserSite, open_user_site
+
+
+@dataclass(frozen=True)
+class Attack:
+    """A site where ``held`` waits for Bob and ``checked`` was checked for him; ``browser`` is Ann's."""
+
+    site: UserSite
+    browser: UserBrowser
+    held: str
+    checked: str
+
+    async def state(self) -> object:
+        """Return all that may not change: Redis but for what ends by itself, the quarantine, delivered mail."""
+        keys = sorted([key async for key in self.site.client.scan_iter("*") if b":my:" not in key])
+        values = [await self.site.client.dump(key) for key in keys]
+        return keys, values, self.site.waiting(), list(self.site.mail_server.received)
+
+
+@pytest.fixture
+async def attack(client: Redis, tmp_path: Path) -> AsyncIterator[Attack]:
+    async with AsyncExitStack() as stack:
+        site = await stack.enter_async_context(open_user_site(client, tmp_path))
+        await site.teach(4)
+        held = await site.hold(PRIZE, BOB)
+        checked = await site.check(LUNCH, BOB)
+        yield Attack(site, await stack.enter_async_context(site.browser(ANN)), held, checked)
+
+
+def shown_text(answer: Response) -> str:
+    """Return what a page says, without the token of its forms."""
+    return answer.text.partition("<main")[2]
+
+
+async def test_the_mail_of_another_user_does_not_exist(attack: Attack) -> None:
+    before = await attack.state()
+    unknown = "b" * 24
+    answers = []
+    for message_id in (attack.held, attack.checked, unknown, "x", "*", f"{attack.held[:8]}*", "%2e%2e"):
+        path = f"/my/messages/{message_id}"
+        answers.append(await attack.browser.get(path))
+        answers += [await attack.browser.post(path, {"action": action}) for action in ("spam", "ham", "release")]
+        answers.append(await attack.browser.post(path, {"action": "release", "again": "yes"}))
+    assert {answer.status for answer in answers} == {404}
+    assert len({shown_text(answer) for answer in answers}) == 1
+    assert await attack.state() == before
+
+
+async def test_lists_never_show_the_mail_of_another_user(attack: Attack) -> None:
+    queries = [
+        "",
+        "?recipient=bob@example.org",
+        "?user=bob@example.org",
+        "?address=bob@example.org",
+        "?older=9e9_x",
+    ]
+    for path in ("/my/", "/my/messages", "/my/digest"):
+        for query in queries:
+            text = (await attack.browser.get(path + query)).text
+            assert not [found for found in ("You have won", "Lunch", BOB, attack.held) if found in text]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "ANN@example.org",
+        "*@example.org",
+        "@example.org",
+        "bob@example.org,ann@example.org",
+        "bob@example.org\0",
+        " bob@example.org",
+        "<bob@example.org>",
+        "bob+x@example.org",
+        "",
+    ],
+)
+async def test_an_address_that_no_login_gives_is_no_session(attack: Attack, address: str) -> None:
+    async with attack.site.browser(address) as browser:
+        for path in ("/my/", "/my/messages", f"/my/messages/{attack.held}"):
+            assert (await browser.get(path)).status == 303
+
+
+async def test_a_forged_session_changes_nothing(attack: Attack) -> None:
+    before = await attack.state()
+    async with attack.site.browser() as browser:
+        for token in ("", "x", "A" * 43, attack.browser.session_token[:-1] + "A", "../" * 14 + "x", "*" * 43):
+            browser.use_session(token)
+            answer = await browser.post(f"/my/messages/{attack.checked}", {"action": "spam"})
+            assert answer.status == 403
+            assert (await browser.get("/my/")).status == 303
+    assert await attack.state() == before
+
+
+async def test_a_page_of_another_site_changes_nothing(attack: Attack) -> None:
+    own = await attack.site.check(LUNCH.replace(b"<l@x>", b"<own@x>"), ANN)
+    before = await attack.state()
+    path, form = f"/my/messages/{own}", {"action": "spam"}
+    browser = attack.browser
+    async with attack.site.browser(BOB) as other:
+        stolen = csrf_token(other.session_token)
+    answers = [
+        await browser.post(path, form, Origin="https://evil.example"),
+        await browser.post(path, form, Sec_Fetch_Site="cross-site"),
+        await browser.post(path, form, Sec_Fetch_Site="same-site"),
+        await browser.post(path, form, Origin="null"),
+        await browser.ask("POST", path, form),
+    ]
+    for wrong in ("", "x", stolen):
+        browser.csrf = wrong
+        answers.append(await browser.post(path, form))
+        answers.append(await browser.post("/my/digest", {"digest": "off"}))
+        answers.append(await browser.post("/my/logout", {}))
+    assert {answer.status for answer in answers} == {403}
+    assert await attack.state() == before
+    assert (await browser.get("/my/")).status == 200
+
+
+async def test_nothing_changes_by_a_get(attack: Attack) -> None:
+    own = await attack.site.hold(PRIZE.replace(b"<p@x>", b"<own@x>"), ANN)
+    before = await attack.state()
+    for path in (f"/my/messages/{own}?action=release", "/my/digest?digest=off", "/my/logout"):
+        assert (await attack.browser.get(path)).status in {200, 405}
+    assert await attack.state() == before
+
+
+async def test_other_paths_lead_nowhere(attack: Attack) -> None:
+    paths = [
+        "/my/../ui/messages",
+        "/my/%2e%2e/ui/",
+        "/my//",
+        "/my/messages/",
+        f"/my/messages/{attack.held}/x",
+        f"/my/MESSAGES/{attack.held}",
+        "/my/static/../../login.py",
+        "/my/static/%2e%2e%2flayout.html",
+        "/my/static/layout.html",
+        "/my/quarantine",
+        "/my/tokens",
+        "/my/messages\x00",
+        "/my/link/login/../../ui/",
+    ]
+    for path in paths:
+        answer = await attack.browser.get(path.replace("\x00", "%00"))
+        assert answer.status in {303, 404}, path
+        if answer.status == 303:
+            assert answer.target.startswith("/ui/"), path  # the other page, which asks for its own login
+
+
+async def test_a_user_is_nobody_on_the_page_of_administrators(attack: Attack) -> None:
+    token = attack.browser.session_token
+    for name in ("nbstream_session", "nbstream_my_session"):
+        port = attack.site.http.address.rpartition(":")[2]
+        answer = await attack.site.http.ask("/ui/quarantine", Cookie=f"{name}_{port}={token}")
+        assert answer.status == 403
+
+
+async def test_answers_say_nothing_of_the_program_and_are_not_kept(attack: Attack) -> None:
+    answer = await attack.browser.get("/my/messages/x")
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+    assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize("action", ["", "unlearn", "delete", "insist-ham", "phishing"])
+async def test_there_are_no_other_actions(attack: Attack, action: str) -> None:
+    own = await attack.site.check(LUNCH.replace(b"<l@x>", b"<own@x>"), ANN)
+    before = await attack.state()
+    assert (await attack.browser.post(f"/my/messages/{own}", {"action": action})).status == 400
+    assert await attack.state() == before
+
+
+async def test_many_requests_at_once_are_refused(attack: Attack) -> None:
+    form = {"user": BOB, "password": "x" * 100_000}
+    assert (await attack.browser.post("/my/login", form)).status == 413
+    fields = {f"field{n}": "x" for n in range(2000)}
+    assert (await attack.browser.post("/my/digest", fields)).status in {400, 413}

@@ -1,0 +1,179 @@
+"""What a user sees of his mail, and what his buttons do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.store.model.keys import ModelKeys
+from nbstream.user_page.texts import TEXTS
+from nbstream.users.preferences import UserPreferences
+from tests.letters import letters
+from tests.listeners.http.http_listener import LUNCH, PRIZE
+from tests.page.site import HOSTILE, words
+from tests.user_page.site import ANN, BOB, UserSite, open_user_site
+
+SPAM = next(raw for label, raw in letters(20) if label == "spam").replace(b"Subject: ", b"Subject: Special ")
+
+
+@pytest.fixture
+async def site(client: Redis, tmp_path: Path) -> AsyncIterator[UserSite]:
+    async with open_user_site(client, tmp_path) as running:
+        yield running
+
+
+def test_both_languages_have_the_same_texts() -> None:
+    english, german = TEXTS["en"], TEXTS["de"]
+    assert english.keys() == german.keys()
+    assert all(text.strip() for text in (*english.values(), *german.values()))
+    assert not [name for name in english if english[name].count("{") != german[name].count("{")]
+
+
+async def test_nothing_is_held_back(site: UserSite) -> None:
+    async with site.browser(ANN) as browser:
+        assert "Nothing is held back for you." in (await browser.get("/my/")).text
+        assert "No message to you is remembered." in (await browser.get("/my/messages")).text
+
+
+async def test_he_sees_what_waits_for_him_and_for_nobody_else(site: UserSite) -> None:
+    await site.hold(PRIZE, ANN, BOB)
+    await site.hold(LUNCH, BOB)
+    async with site.browser(ANN) as browser:
+        text = (await browser.get("/my/")).text
+    assert "You have won" in text
+    assert "winner@offers.example" in text
+    assert "Lunch" not in text
+    assert BOB not in text
+
+
+async def test_he_releases_to_himself_alone(site: UserSite) -> None:
+    held = await site.hold(PRIZE, ANN, BOB)
+    async with site.browser(ANN) as browser:
+        answer = await browser.post(f"/my/messages/{held}", {"action": "release", "then": "held"})
+        assert (answer.status, answer.target) == (303, "/my/")
+        shown = words((await browser.get("/my/")).text)
+    assert "The message was delivered to you." in shown
+    assert "Nothing is held back for you." in shown
+    (mail,) = site.mail_server.received
+    assert mail.recipients == [ANN]
+    assert site.waiting() == [held]
+    assert await site.label(held) == ("ham", "my", ANN)
+    async with site.browser(BOB) as other:
+        assert "You have won" in (await other.get("/my/")).text
+
+
+async def test_he_says_what_a_message_is(site: UserSite) -> None:
+    await site.teach()
+    checked = await site.check(SPAM, ANN)
+    async with site.browser(ANN) as browser:
+        assert "Special" in (await browser.get("/my/messages")).text
+        answer = await browser.post(f"/my/messages/{checked}", {"action": "ham"})
+        shown = words((await browser.get(answer.target)).text)
+        assert "Thank you: the filter has learned it." in shown
+        assert "You have called this message wanted." in shown
+        assert "you called it wanted" in shown
+        assert await site.label(checked) == ("ham", "my", ANN)
+        await browser.post(f"/my/messages/{checked}", {"action": "spam"})
+    assert await site.label(checked) == ("spam", "my", ANN)
+
+
+async def test_what_waits_can_be_called_spam(site: UserSite) -> None:
+    held = await site.hold(PRIZE, ANN)
+    async with site.browser(ANN) as browser:
+        assert (await browser.post(f"/my/messages/{held}", {"action": "spam", "then": "held"})).status == 303
+    assert await site.label(held) == ("spam", "my", ANN)
+    assert site.waiting() == [held]
+
+
+async def test_three_sentences_say_why(site: UserSite) -> None:
+    await site.teach(200)
+    checked = await site.check(SPAM, ANN)
+    async with site.browser(ANN) as browser, site.browser(ANN, Accept_Language="de") as german:
+        english_text = words((await browser.get(f"/my/messages/{checked}")).text)
+        german_text = words((await german.get(f"/my/messages/{checked}")).text)
+    assert "like spam. What weighed most against it: " in english_text
+    assert "nach Spam aus. Am meisten sprach gegen sie: " in german_text
+
+
+async def test_what_somebody_else_called_it_is_not_told(site: UserSite) -> None:
+    checked = await site.check(LUNCH, ANN, BOB)
+    async with site.browser(BOB) as browser:
+        await browser.post(f"/my/messages/{checked}", {"action": "spam"})
+    async with site.browser(ANN) as browser:
+        texts = [(await browser.get(path)).text for path in ("/my/messages", f"/my/messages/{checked}")]
+    assert not any("you called it" in text or "You have called" in text for text in texts)
+    assert not any(BOB in text for text in texts)
+
+
+async def test_a_verdict_for_several_is_that_of_his_own_filter(client: Redis, tmp_path: Path) -> None:
+    strict = {"match": ANN, "verdict": {"unsure": 0.0001, "spam": 0.0002}}
+    async with open_user_site(client, tmp_path, recipients=[strict]) as site:
+        await site.teach()
+        checked = await site.check(LUNCH, ANN, BOB)
+        async with site.browser(ANN) as browser, site.browser(BOB) as other:
+            ann, bob = [words((await each.get("/my/messages")).text) for each in (browser, other)]
+            assert checked in (await browser.get("/my/messages")).text
+    assert "Lunch on Friday? spam" in ann
+    assert "Lunch on Friday? wanted" in bob
+
+
+async def test_the_list_goes_on_page_by_page(site: UserSite) -> None:
+    for n in range(30):
+        await site.check(LUNCH.replace(b"Friday", b"day %d" % n).replace(b"<l@x>", b"<%d@x>" % n), ANN)
+    async with site.browser(ANN) as browser:
+        first = (await browser.get("/my/messages")).text
+        older = first.partition('<a href="/my/messages?older=')[2].partition('"')[0]
+        second = (await browser.get(f"/my/messages?older={older}")).text
+        assert first.count("<article") == 25
+        assert second.count("<article") == 5
+        assert "The newest messages" in second
+        for wrong in ("x", "1_", "nan_x", "%00"):
+            assert (await browser.get(f"/my/messages?older={wrong}")).status == 200
+
+
+async def test_without_envelopes_the_list_says_so(client: Redis, tmp_path: Path) -> None:
+    async with open_user_site(client, tmp_path, memory={"envelope": False}) as site, site.browser(ANN) as browser:
+        assert "does not remember to whom" in (await browser.get("/my/messages")).text
+
+
+async def test_what_is_in_doubt_is_delivered_only_if_he_asks_for_that(site: UserSite) -> None:
+    held = await site.hold(PRIZE, ANN)
+    (path,) = (site.quarantine._path / "new").iterdir()
+    path.rename(site.quarantine._path / "cur" / f"{path.name}:2,P")
+    async with site.browser(ANN) as browser:
+        await browser.post(f"/my/messages/{held}", {"action": "release"})
+        assert not site.mail_server.received
+        text = (await browser.get(f"/my/messages/{held}")).text
+        assert "may have been delivered" in words(text)
+        assert "Deliver it again" in text
+        await browser.post(f"/my/messages/{held}", {"action": "release", "again": "yes"})
+    assert [mail.recipients for mail in site.mail_server.received] == [[ANN]]
+
+
+async def test_he_switches_his_digest(site: UserSite) -> None:
+    preferences = UserPreferences(site.client, ModelKeys("default"))
+    async with site.browser(ANN) as browser:
+        assert "You get the digest." in (await browser.get("/my/digest")).text
+        await browser.post("/my/digest", {"digest": "off"})
+        assert "You do not get the digest." in (await browser.get("/my/digest")).text
+        assert not await preferences.wants_digest(ANN)
+        assert await preferences.wants_digest(BOB)
+        await browser.post("/my/digest", {"digest": "on"})
+        assert (await browser.post("/my/digest", {"digest": "maybe"})).status == 400
+    assert await preferences.wants_digest(ANN)
+
+
+async def test_texts_of_mail_are_texts(site: UserSite) -> None:
+    raw = f"From: {HOSTILE}\nSubject: {HOSTILE}\nMessage-ID: <h@x>\n\n{HOSTILE}\n".encode()
+    held, checked = await site.hold(raw, ANN), await site.check(raw, ANN, sender=HOSTILE)
+    async with site.browser(ANN) as browser:
+        paths = ("/my/", "/my/messages", f"/my/messages/{held}", f"/my/messages/{checked}")
+        texts = [(await browser.get(path)).text for path in paths]
+    for text in texts:
+        assert "alert(1)" in text
+        assert "<script" not in text
+        assert "<img" not in text
+        assert not [character for character in "\u202e\u0007" if character in text]
