@@ -77,8 +77,9 @@ class PageRenderer:
             )
 
         layout = _FRAGMENT if request and request.is_fragment else _WHOLE
+        texts = {"texts": self._texts.get(language, {})} if self._texts else {}  # a view may have such a value too
         return self._environment.get_template(page.template).render(
-            page.values,
+            {**page.values, **texts},
             layout=layout,
             session=session,
             navigation=navigation,
@@ -86,7 +87,6 @@ class PageRenderer:
             flash=flash,
             csrf_field=csrf_field,
             language=language,
-            texts=self._texts.get(language, {}),
         )
 
     async def render_parts(self, page: Page) -> Mapping[str, str]:
