@@ -15,8 +15,10 @@ from nbstream.page.static_files import load_static_files
 from nbstream.store.logins import AttemptCounts
 from nbstream.store.model.keys import UserPageKeys
 from nbstream.store.recent.message_rows import QuarantineOutcomes
+from nbstream.store.sender_lists import StoredSenderLists
 from nbstream.user_page.digest_view import DigestView
 from nbstream.user_page.held_view import HeldView
+from nbstream.user_page.lists_view import ListsView
 from nbstream.user_page.login import LoginParts, UserLogin
 from nbstream.user_page.message_view import MessageView
 from nbstream.user_page.messages_view import MessagesView
@@ -67,6 +69,7 @@ def make_user_page(parts: PageParts, section: UserPageSettings) -> PageServer:
         HeldView(mail),
         MessagesView(mail, settings.remembers_envelopes),
         MessageView(mail, held, teacher),
+        ListsView(StoredSenderLists(client, model.keys)),
         DigestView(UserPreferences(client, model.keys)),
     ]
     keys = UserPageKeys(settings.model.name)

@@ -11,6 +11,9 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.page.login import csrf_token
+from nbstream.policy.sender_lists import SITE
+from nbstream.store.model.keys import ModelKeys
+from nbstream.store.sender_lists import StoredSenderLists
 from tests.listeners.http.http_listener import LUNCH, PRIZE
 from tests.page.page_listener import Response
 from tests.user_page.site import ANN, BOB, UserBrowser, UserSite, open_user_site
@@ -190,3 +193,36 @@ async def test_many_requests_at_once_are_refused(attack: Attack) -> None:
     assert (await attack.browser.post("/my/login", form)).status == 413
     fields = {f"field{n}": "x" for n in range(2000)}
     assert (await attack.browser.post("/my/digest", fields)).status in {400, 413}
+
+
+@pytest.mark.parametrize(
+    "sender",
+    [
+        "",
+        "*",
+        "*@*",
+        "0.0.0.0/0",
+        "a@x.example\r\nBcc: bob@example.org",
+        "a@x.example\nallow",
+        "<script>alert(1)</script>",
+        "x" * 400 + "@x.example",
+        "a\0@x.example",
+    ],
+)
+async def test_an_entry_of_a_list_is_an_address_or_a_domain(attack: Attack, sender: str) -> None:
+    before = await attack.state()
+    answers = [
+        await attack.browser.post("/my/senders", {"action": action, "sender": sender})
+        for action in ("allow", "block", "remove")
+    ]
+    assert {answer.status for answer in answers} == {400}
+    assert len({shown_text(answer) for answer in answers}) == 1
+    assert await attack.state() == before
+
+
+async def test_nobody_changes_the_list_of_another_user_or_of_the_site(attack: Attack) -> None:
+    lists = StoredSenderLists(attack.site.client, ModelKeys("default"))
+    for owner in (BOB, SITE):
+        form = {"action": "allow", "sender": "evil.example", "user": owner, "owner": owner, "address": owner}
+        assert (await attack.browser.post(f"/my/senders?user={owner}&owner={owner}", form)).status == 303
+        assert await lists.entries(owner) == []

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.policy.sender_lists import SITE
 from nbstream.store.model.keys import ModelKeys
+from nbstream.store.sender_lists import StoredSenderLists
 from nbstream.user_page.texts import TEXTS
 from nbstream.users.preferences import UserPreferences
 from tests.letters import letters
@@ -177,3 +179,21 @@ async def test_texts_of_mail_are_texts(site: UserSite) -> None:
         assert "<script" not in text
         assert "<img" not in text
         assert not [character for character in "\u202e\u0007" if character in text]
+
+
+async def test_he_says_which_senders_he_always_and_never_wants(site: UserSite) -> None:
+    lists = StoredSenderLists(site.client, ModelKeys("default"))
+    async with site.browser(ANN) as browser:
+        assert "There is no sender yet." in (await browser.get("/my/senders")).text
+        for action, sender in (("allow", "Friend@Shop.example"), ("block", "@evil.example"), ("block", "a@x.org")):
+            await browser.post("/my/senders", {"action": action, "sender": sender})
+        shown = words((await browser.get("/my/senders")).text)
+        assert "Always wanted friend@shop.example Remove" in shown
+        assert "Never wanted a@x.org Remove evil.example Remove" in shown
+        await browser.post("/my/senders", {"action": "remove", "sender": "a@x.org"})
+    async with site.browser(BOB) as other:
+        assert "example" not in words((await other.get("/my/senders")).text).replace(BOB, "")
+    entries = [(str(entry.kind), entry.pattern.text, entry.actor) for entry in await lists.entries(ANN)]
+    assert entries == [("allow", "friend@shop.example", ANN), ("block", "evil.example", ANN)]
+    assert await lists.entries(BOB) == []
+    assert await lists.entries(SITE) == []
