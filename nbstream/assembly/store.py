@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -157,7 +158,13 @@ def make_hasher(settings: Settings, engine: Engine = PYTHON) -> TokenHasher | No
     if not settings.model.private_tokens:
         return None
     file = settings.model.private_tokens_key_file or settings.state_dir / _PRIVATE_KEY_FILE
-    return TokenHasher(read_or_make_key(file), engine.native_library)
+    return TokenHasher(_key_in(file), engine.native_library)
+
+
+@lru_cache
+def _key_in(file: Path) -> bytes:
+    """Return the key, which is read once: models are opened later too, and must not get another than messages."""
+    return read_or_make_key(file)
 
 
 def key_fingerprint(settings: Settings) -> str:

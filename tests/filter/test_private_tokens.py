@@ -11,7 +11,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.assembly.filter import make_filter, make_model_tokenizer
-from nbstream.assembly.store import make_counts
+from nbstream.assembly.store import key_fingerprint, make_counts
 from nbstream.config import Settings, make_settings
 from nbstream.engine.choice import PYTHON, Engine
 from nbstream.errors import StoreIncompatible
@@ -163,3 +163,12 @@ async def test_what_is_remembered_of_a_check_has_no_word_and_can_be_taught_by_it
     assert lesson.outcome is LessonOutcome.LEARNED
     lesson = await spam_filter.unlearn(Message.parse(raw), "test")
     assert (lesson.outcome, bits(lesson.after.score)) == (LessonOutcome.UNLEARNED, bits(check.score))
+
+
+def test_a_process_keeps_its_key_although_the_file_is_lost(tmp_path: Path) -> None:
+    """Else a model that is opened later would be signed with a key that no message was hashed with."""
+    settings = settings_of(tmp_path, private=True)
+    before = key_fingerprint(settings)
+    (tmp_path / "private-tokens.key").unlink()
+    assert key_fingerprint(settings) == before
+    assert not (tmp_path / "private-tokens.key").exists()
