@@ -3,7 +3,8 @@
 Rules:
 
 - A message is kept when nobody labelled it for some time, and its verdict did not send it to Junk. It is learned
-  as ham in the autolearn layer, once, and a person's label takes that back.
+  as ham in the autolearn layer, once, and a person's label takes that back. What a sender list decided is no kept
+  mail.
 - Kept mail is learned, and counts, as long as people have taught fewer ham than the model needs. After that its
   lessons stay in the layer, with the bounded effect that all lessons there have, and no more are added.
 - No check waits for it. A walk takes the oldest of the remembered messages in bounded steps. Several processes may
@@ -69,7 +70,7 @@ class KeptMailLearner:
 
     async def learn(self, message: CheckedMessage) -> bool:
         """Learn a message that was kept, and return whether it was. Raises ``StoreUnavailable``."""
-        if Verdict(message.verdict).is_spam or not await self.is_needed():
+        if message.is_listed or Verdict(message.verdict).is_spam or not await self.is_needed():
             return False
         try:
             outcome = await self._learn(message)

@@ -86,7 +86,8 @@ class RememberingObserver(FilterObserver):
         self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
     ) -> None:
         """Remember the message that was checked."""
-        checked = CheckedMessage(check.id, tokens, check.probability, str(check.verdict), check.policy)
+        is_listed = check.listed is not None and check.listed.decides
+        checked = CheckedMessage(check.id, tokens, check.probability, str(check.verdict), check.policy, is_listed)
         self._remember(checked, check.explain, build_envelope)
 
 

@@ -69,6 +69,17 @@ async def test_with_kept_mail_there_are_verdicts_where_people_teach_no_ham(clien
     assert await stored(kept.site.model) == await summed(kept.site.model)
 
 
+async def test_what_a_sender_list_let_pass_is_no_kept_mail(client: Redis) -> None:
+    kept = await SpamOnlySite.open(client)
+    message = await kept.checked(letters_of("ham", 1)[0])
+    listed = CheckedMessage.unpack(message.key, replace(message, is_listed=True).pack())
+
+    assert listed.is_listed
+    assert listed.policy == message.policy
+    assert not await kept.learner.learn(listed)
+    assert await kept.learner.learn(CheckedMessage.unpack(message.key, message.pack()))
+
+
 async def test_once_the_first_are_learned_mail_that_looks_like_spam_is_no_kept_ham(client: Redis) -> None:
     kept = await SpamOnlySite.open(client)
     unmoved_spam = [await kept.checked(raw) for raw in letters_of("spam", 5, seed=4)]

@@ -54,6 +54,7 @@ _WRITTEN_SECONDS = (
 )  # by then another process has written its last check, unless Redis is slow
 _PACKED_AT_ONCE = 8  # messages packed before other tasks have their turn: below 1 ms with either engine
 _READ_COUNT = 100
+_LISTED = b"list"
 _UNUSED_SECTIONS = (b"", b"")  # of the stored form: releases up to 0.7 could write other features there
 
 
@@ -61,7 +62,7 @@ _UNUSED_SECTIONS = (b"", b"")  # of the stored form: releases up to 0.7 could wr
 class CheckedMessage:
     """A message by its key (the ``id`` in its verdict header), with its tokens, probability and verdict.
 
-    ``policy`` is the name of the treatment that decided.
+    ``policy`` is the name of the treatment that decided. ``is_listed``: a sender list decided the verdict.
     """
 
     key: str
@@ -69,6 +70,7 @@ class CheckedMessage:
     probability: float
     verdict: str
     policy: str = DEFAULT_RULE_NAME
+    is_listed: bool = False
 
     def pack(self) -> bytes:
         """Return the stored form, without the key."""
@@ -81,8 +83,10 @@ class CheckedMessage:
             *self.tokens.all.joined_halves(self.tokens.sizes[0]),
             *_UNUSED_SECTIONS,
         ]
-        if self.policy != DEFAULT_RULE_NAME:
+        if self.policy != DEFAULT_RULE_NAME or self.is_listed:
             sections.append(self.policy.encode())
+        if self.is_listed:
+            sections.append(_LISTED)
         return b"\0".join(sections)
 
     @classmethod
@@ -101,23 +105,25 @@ class CheckedMessage:
             packed_assessment, head, body, _, _, *optional = content.split(b"\0")
             assessment = Assessment.unpack(packed_assessment)
             Verdict(assessment.verdict)  # or ValueError
-            policy = _read_policy(optional)
+            policy, is_listed = _read_policy(optional)
             tokens = Tokens.from_all((*split_tokens(head), *split_tokens(body)))
         except ValueError as error:
             raise StoreIncompatible("a checked message cannot be read: another program wrote it") from error
-        return cls(key, tokens, assessment.probability, assessment.verdict, policy), rest
+        return cls(key, tokens, assessment.probability, assessment.verdict, policy, is_listed), rest
 
 
-def _read_policy(sections: Sequence[bytes]) -> str:
-    """Return the policy from what follows the tokens; raises ``ValueError`` for more.
+def _read_policy(sections: Sequence[bytes]) -> tuple[str, bool]:
+    """Return the policy and whether a list decided, from what follows the tokens; raises ``ValueError`` for more.
 
-    nbstream 0.7.0 may have written a second section, another key of the message.
+    Releases before 0.10 leave out the second section, in which 0.7.0 may have written another key of the message.
     """
     match sections:
         case []:
-            return DEFAULT_RULE_NAME
-        case [policy] | [policy, _]:
-            return policy.decode()
+            return DEFAULT_RULE_NAME, False
+        case [policy]:
+            return policy.decode(), False
+        case [policy, second]:
+            return policy.decode(), second == _LISTED
     raise ValueError("a checked message has at most two optional sections")
 
 
