@@ -19,7 +19,6 @@ from nbstream.errors import InputError, NotReleased, RelayRefused, RelayUnavaila
 from nbstream.mail.header_edits import edit_message
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.verdict import Verdict
-from nbstream.store.recent.message_rows import normalize_address
 
 if TYPE_CHECKING:
     from nbstream.delivery.next_hop import Envelope, NextHop, SmtpPath, Transaction
@@ -123,35 +122,31 @@ class QuarantineReleaser:
     next_hop: NextHop
 
     async def release(
-        self, entry: QuarantinedMessage, *, again: bool = False, recipient: str | None = None
+        self, entry: QuarantinedMessage, *, again: bool = False, is_for: Callable[[str], bool] = lambda _: True
     ) -> Lesson:
         """Teach the message as ham, deliver it to all recipients of the file, and remove the file.
 
-        With ``recipient``, an address as ``normalize_address`` returns it, it is delivered to him alone, and the
-        file waits on for the others; ``NotReleased`` is raised where it does not wait for him. A next hop that
+        With ``is_for`` it is delivered to those alone whose addresses that is true of, and the file waits on for
+        the others; ``NotReleased`` is raised where it does not wait for any of them. A next hop that
         answers each recipient (LMTP) gets one after the other; where it refuses one, the file waits on for this
         one and those after it. ``again`` delivers a message that may have been delivered already; else
         ``ReleaseInDoubt`` is raised for it. Raises what ``learn_ham``, ``quarantine.locked`` and
         ``release_message`` raise; then the message waits on, or is in doubt.
         """
-        lesson, rest = await self._release_file(entry, recipient, again=again)
+        lesson, rest = await self._release_file(entry, is_for, again=again)
         while rest:
-            _, rest = await self._release_file(rest, recipient, again=False)
+            _, rest = await self._release_file(rest, is_for, again=False)
         return lesson
 
     async def _release_file(
-        self, entry: QuarantinedMessage, recipient: str | None, *, again: bool
+        self, entry: QuarantinedMessage, is_for: Callable[[str], bool], *, again: bool
     ) -> tuple[Lesson, QuarantinedMessage | None]:
         """Release one file; return the file that waits for others who are to get the message too, or None."""
         with quarantine.locked(entry):
             if entry.in_doubt and not again:
                 raise ReleaseInDoubt(IN_DOUBT_TEXT)
             note, content = await asyncio.to_thread(quarantine.read_message, entry)
-            wanted = [
-                path
-                for path in dict.fromkeys(note.envelope.recipients)
-                if recipient is None or normalize_address(path.address) == recipient
-            ]
+            wanted = [path for path in dict.fromkeys(note.envelope.recipients) if is_for(path.address)]
             if not wanted:
                 raise NotReleased("does not wait for this recipient")
             message = await asyncio.to_thread(self.message_reader.read_incoming, content)

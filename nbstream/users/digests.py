@@ -28,7 +28,7 @@ from nbstream.store.recent.message_rows import normalize_address
 from nbstream.users.digest_mail import Digest, DigestRenderer
 from nbstream.users.digest_schedule import last_due
 from nbstream.users.digest_state import DigestMarker, DigestState
-from nbstream.users.held_mail import read_held_message
+from nbstream.users.held_mail import UserOf, read_held_message
 from nbstream.users.links import LinkSigner
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class _HeldFile:
 
 @dataclass(frozen=True, slots=True)
 class _UserMail:
-    """What waits for one user, by the ids of the messages; ``recipient`` is his address as the mail had it."""
+    """What waits for one user, by the ids of the messages; ``recipient`` is his address, as mail had it."""
 
     recipient: str
     files: dict[str, _HeldFile] = field(default_factory=dict)
@@ -86,6 +86,7 @@ class DigestParts:
     preferences: UserPreferences
     link_keys: LinkKeys
     next_hop: NextHop
+    user_of: UserOf = normalize_address
 
 
 class Digests:
@@ -189,12 +190,13 @@ class Digests:
             except InputError:
                 continue  # it was released or removed, or is no mail of ours
             for path in note.envelope.recipients:
-                address = normalize_address(path.address)
+                address = self._parts.user_of(path.address)
                 if address not in may_get:
                     wanted = address == only if only is not None else True
                     may_get[address] = wanted and self._parts.section.is_recipient(address)
                 if may_get[address]:
-                    user = users.setdefault(address, _UserMail(path.address))
+                    own = path.address if normalize_address(path.address) == address else address
+                    user = users.setdefault(address, _UserMail(own))
                     user.files[file.id] = _HeldFile(file, note.probability)
         return users
 

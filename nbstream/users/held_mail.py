@@ -1,6 +1,7 @@
 """The mail that is held back for one user: what waits in the quarantine for his address, and what he does with it.
 
-Rules: a user sees and releases only what is addressed to him, and learns of no other recipient. What he releases
+Rules: a user sees and releases only what is addressed to him, at whichever of his addresses, and learns of no
+other recipient. What he releases
 goes to him alone; the copy of another recipient waits on. To do a thing twice is harmless: what waits no more is
 said to be gone, and a lesson that was given already changes nothing. What blocks goes on in a thread.
 """
@@ -12,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.delivery import quarantine
 from nbstream.delivery.quarantine_release import QuarantineReleaser
@@ -66,6 +67,10 @@ class HeldOutcome(StrEnum):
     """It cannot be done now, and can be tried again."""
 
 
+UserOf: TypeAlias = Callable[[str], str]
+"""Returns the address, normalized, of the user to whom mail for this address belongs."""
+
+
 @dataclass(frozen=True, slots=True)
 class HeldMailParts:
     """What the held mail is read with and released through; ``runtime`` returns what is in force now.
@@ -78,6 +83,7 @@ class HeldMailParts:
     runtime: Callable[[], Runtime]
     teacher: UserTeacher
     note_outcome: Callable[[str, OutcomeKind, str], Awaitable[None]]
+    user_of: UserOf = normalize_address
 
 
 class HeldMail:
@@ -114,7 +120,7 @@ class HeldMail:
 
         async def release_all(files: Collection[QuarantinedMessage]) -> None:
             for file in files:
-                await releaser.release(file, again=again, recipient=address)
+                await releaser.release(file, again=again, is_for=lambda path: parts.user_of(path) == address)
             if not await asyncio.to_thread(parts.waiting.messages, message_id):
                 await parts.note_outcome(message_id, OutcomeKind.RELEASED, address)
 
@@ -157,7 +163,7 @@ class HeldMail:
         return [
             file
             for file in (self._parts.waiting.messages(message_id) if message_id else ())
-            if file.id == message_id and address in recipients_of(quarantine.read_note(file))
+            if file.id == message_id and address in recipients_of(quarantine.read_note(file), self._parts.user_of)
         ]
 
 
@@ -171,9 +177,9 @@ def _outcome_of(error: NbstreamError) -> HeldOutcome:
             return HeldOutcome.LATER
 
 
-def recipients_of(note: QuarantineNote) -> frozenset[str]:
-    """Return the addresses of the recipients that a message waits for, normalized."""
-    return frozenset(normalize_address(path.address) for path in note.envelope.recipients)
+def recipients_of(note: QuarantineNote, user_of: UserOf = normalize_address) -> frozenset[str]:
+    """Return the addresses of the users that a message waits for."""
+    return frozenset(user_of(path.address) for path in note.envelope.recipients)
 
 
 def read_held_message(file: QuarantinedMessage) -> HeldMessage:

@@ -22,9 +22,11 @@ from nbstream.delivery.quarantine import Quarantine, QuarantineNote
 from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.mail.message import Message
 from nbstream.store.model.keys import ModelKeys
+from nbstream.store.recent.message_rows import normalize_address
 from nbstream.users.digest_mail import DigestRenderer
 from nbstream.users.digest_state import DigestState
 from nbstream.users.digests import DigestOutcome, DigestParts, Digests
+from nbstream.users.held_mail import UserOf
 from nbstream.users.links import LinkKeys
 from nbstream.users.preferences import UserPreferences
 from nbstream.users.settings import DigestSettings
@@ -97,9 +99,21 @@ def body_of(mail: EmailMessage, kind: str) -> str:
     return str(part.get_content()).replace("\r\n", "\n")
 
 
+def without_detail(address: str) -> str:
+    """The user of an address such as ``ann+shop@example.org``."""
+    local, _, domain = normalize_address(address).rpartition("@")
+    return f"{local.partition('+')[0]}@{domain}"
+
+
 @asynccontextmanager
 async def open_digests(
-    client: Redis, folder: Path, *, lmtp: bool = False, kept_days: int | None = 30, **section: Any
+    client: Redis,
+    folder: Path,
+    *,
+    lmtp: bool = False,
+    kept_days: int | None = 30,
+    user_of: UserOf = normalize_address,
+    **section: Any,
 ) -> AsyncIterator[DigestSite]:
     """Make the digests; ``section`` are values of their section of the configuration."""
     settings = DigestSettings(**{**SECTION, **section})
@@ -115,6 +129,7 @@ async def open_digests(
             UserPreferences(client, KEYS),
             LinkKeys(client, KEYS),
             next_hop,
+            user_of,
         )
         outcomes = Counter[DigestOutcome]()
         digests = Digests(parts, lambda outcome: outcomes.update([outcome]))

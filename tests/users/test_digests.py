@@ -22,7 +22,7 @@ from nbstream.users.digests import MAX_LISTED, DigestOutcome
 from nbstream.users.links import LinkPurpose
 from nbstream.users.settings import DigestSettings
 from tests.conftest import RedisServer
-from tests.users.digest_site import ANN, BOB, SECTION, DigestSite, body_of, open_digests
+from tests.users.digest_site import ANN, BOB, SECTION, DigestSite, body_of, open_digests, without_detail
 
 SENT, REFUSED, DEFERRED = DigestOutcome.SENT, DigestOutcome.REFUSED, DigestOutcome.DEFERRED
 DAY = 86_400
@@ -79,6 +79,14 @@ async def test_who_is_excluded_or_has_switched_it_off_gets_none(client: Redis, t
         await site.preferences.set_digest(BOB, wanted=True)
         assert await site.digests.send_now(DUE) == {SENT: 1}
         assert list(site.subjects) == [ANN, BOB]
+
+
+async def test_a_user_gets_one_digest_for_all_of_his_addresses(client: Redis, tmp_path: Path) -> None:
+    async with open_digests(client, tmp_path, user_of=without_detail) as site:
+        await site.hold(BEFORE, "ann+shop@example.org", subject="One")
+        await site.hold(BEFORE, "Ann+club@example.org", "ann@example.org", subject="Two")
+        assert await site.digests.send_now(DUE) == {SENT: 1}
+        assert site.subjects == {ANN: ["One", "Two"]}
 
 
 async def test_the_links_are_those_of_the_message_and_the_user(site: DigestSite) -> None:

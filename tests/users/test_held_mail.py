@@ -20,11 +20,12 @@ from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
 from nbstream.mail.message import Message
 from nbstream.policy.thresholds import ThresholdPolicy
-from nbstream.store.recent.message_rows import OutcomeKind
-from nbstream.users.held_mail import HeldMail, HeldMailParts, HeldMessage, HeldOutcome
+from nbstream.store.recent.message_rows import OutcomeKind, normalize_address
+from nbstream.users.held_mail import HeldMail, HeldMailParts, HeldMessage, HeldOutcome, UserOf
 from nbstream.users.teacher import DIGEST_SOURCE, UserTeacher
 from tests.listeners.filters import OpenFilter, open_filter
 from tests.listeners.runtimes import make_runtime
+from tests.users.digest_site import without_detail
 from tests.users.mail_server import MailServer, open_mail_server
 
 ANN, BOB = "ann@example.org", "bob@example.org"
@@ -60,7 +61,9 @@ class Site:
 
 
 @asynccontextmanager
-async def open_held_mail(client: Redis, folder: Path, *, lmtp: bool = False) -> AsyncIterator[Site]:
+async def open_held_mail(
+    client: Redis, folder: Path, *, lmtp: bool = False, user_of: UserOf = normalize_address
+) -> AsyncIterator[Site]:
     metrics = DaemonMetrics.create(PYTHON)
     async with (
         open_filter(
@@ -76,7 +79,7 @@ async def open_held_mail(client: Redis, folder: Path, *, lmtp: bool = False) -> 
             outcomes.append((message_id, kind, actor))
 
         teacher = UserTeacher(DIGEST_SOURCE, lambda: runtime)
-        held = HeldMail(HeldMailParts(waiting, next_hop, lambda: runtime, teacher, note))
+        held = HeldMail(HeldMailParts(waiting, next_hop, lambda: runtime, teacher, note, user_of))
         try:
             yield Site(held, waiting, server, opened, outcomes)
         finally:
@@ -124,6 +127,20 @@ async def test_what_a_user_releases_goes_to_him_alone(client: Redis, tmp_path: P
         assert site.outcomes == []  # it waits for others
         assert await site.held.find(ANN, ID) is None
         assert await site.held.find(BOB, ID)
+
+
+@pytest.mark.parametrize("lmtp", [False, True])
+async def test_mail_for_each_of_his_addresses_is_his(client: Redis, tmp_path: Path, lmtp: bool) -> None:
+    async with open_held_mail(client, tmp_path, lmtp=lmtp, user_of=without_detail) as site:
+        await site.hold("ann+shop@example.org", BOB, ANN)
+
+        assert await site.held.find(ANN, ID)
+        assert await site.held.find("ann+shop@example.org", ID) is None
+        assert await site.held.release(ANN, ID) is HeldOutcome.DONE
+
+        delivered = [recipient for mail in site.server.received for recipient in mail.recipients]
+        assert delivered == ["ann+shop@example.org", ANN]
+        assert site.waits_for == [[BOB]]
 
 
 async def test_to_release_twice_delivers_once(site: Site) -> None:
