@@ -32,13 +32,18 @@ def make_digests(
 
     Raises ``ConfigError`` where a template cannot be used.
     """
+    page = settings.user_page
+
+    def may_log_in(address: str) -> bool:
+        return page is not None and page.address_of(address) == address
+
     folder, keys = settings.quarantine_folder, ModelKeys(settings.model.name)
     parts = DigestParts(
         section,
         Quarantine(folder),
         settings.quarantine.days,
         DigestState(folder / FOLDER),
-        DigestRenderer(section, settings.quarantine.days),
+        DigestRenderer(section, settings.quarantine.days, may_log_in),
         UserPreferences(client, keys),
         LinkKeys(client, keys),
         next_hop,

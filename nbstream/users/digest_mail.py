@@ -33,12 +33,15 @@ from nbstream.users.links import LinkPurpose, LinkSigner, SignedLink
 from nbstream.wire.visible_text import is_blank, visible_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from nbstream.users.settings import DigestSettings
 
 LINK_DAYS = 30
 """For how many days the links of a digest are good, at most."""
+
+LOGIN_DAYS = 7
+"""For how many days the link to the user's page is good: it shows more than the digest, and later mail too."""
 
 _DAY_SECONDS = 86_400
 _SHOWN_LENGTH = 100  # characters of what others wrote
@@ -94,14 +97,22 @@ class DigestTexts:
 
 
 class DigestRenderer:
-    """Renders digests; ``kept_days`` is after how many days held mail is removed, None for never.
+    """Renders digests.
 
-    Raises ``ConfigError`` where a template of ``digest.template_dir`` cannot be used.
+    ``kept_days`` is after how many days held mail is removed, None for never. ``may_log_in`` tells whether the
+    user with an address, normalized, has a page. Raises ``ConfigError`` where a template of
+    ``digest.template_dir`` cannot be used.
     """
 
-    def __init__(self, section: DigestSettings, kept_days: int | None) -> None:
+    def __init__(
+        self,
+        section: DigestSettings,
+        kept_days: int | None,
+        may_log_in: Callable[[str], bool] = lambda _: False,
+    ) -> None:
         self._section = section
         self._kept_days = kept_days
+        self._may_log_in = may_log_in
         self._environment = _environment(section)
         signer = LinkSigner(b"")
         for count in (1, 2):  # what fails is to fail at the start
@@ -150,8 +161,10 @@ class DigestRenderer:
             "more": digest.more,
             "older": digest.older,
             "kept_days": self._kept_days,
-            "links_end_at": self._links_end_at(now),
+            "links_end_at": self._ends_at(LinkPurpose.RELEASE, now),
             "digest_url": url(LinkPurpose.DIGEST),
+            "login_url": url(LinkPurpose.LOGIN) if self._may_log_in(digest.address) else "",
+            "login_ends_at": self._ends_at(LinkPurpose.LOGIN, now),
         }
         subject, text, html = (self._render(name, values) for name in (_SUBJECT, _TEXT, _HTML))
         return DigestTexts(" ".join(subject.split()), text, html)
@@ -167,11 +180,12 @@ class DigestRenderer:
     def _url(
         self, signer: LinkSigner, purpose: LinkPurpose, address: str, now: float, message_id: str = ""
     ) -> str:
-        link = SignedLink(purpose, address, int(self._links_end_at(now)), message_id)
+        link = SignedLink(purpose, address, int(self._ends_at(purpose, now)), message_id)
         return signer.url(self._section.base_url, link)
 
-    def _links_end_at(self, now: float) -> float:
-        return now + _DAY_SECONDS * min(LINK_DAYS, self._kept_days or LINK_DAYS)
+    def _ends_at(self, purpose: LinkPurpose, now: float) -> float:
+        most = LOGIN_DAYS if purpose is LinkPurpose.LOGIN else LINK_DAYS
+        return now + _DAY_SECONDS * min(most, self._kept_days or most)
 
 
 _EXAMPLE = HeldMessage("a" * 24, 0.0, "spam", 0.99, "Ann <ann@example.org>", "An example")

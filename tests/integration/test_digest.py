@@ -6,13 +6,15 @@ import asyncio
 import email
 import email.policy
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.daemon import DaemonProcess, command
+from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command
 from tests.integration.test_quarantine import ODD, send, teach
 from tests.users.digest_site import body_of
 from tests.users.mail_server import MailServer, open_mail_server
@@ -100,6 +102,27 @@ def test_a_digest_that_is_not_taken_is_told_by_the_exit_code(
     refused = command("digest", "send", "-c", daemon.config)
     assert (deferred.returncode, deferred.stdout) == (75, "0 sent, 0 refused, 1 deferred\n")
     assert (refused.returncode, refused.stdout) == (69, "0 sent, 1 refused, 0 deferred\n")
+
+
+def test_who_is_killed_while_he_sends_sends_nobody_two_and_costs_nobody_his(
+    daemon: DaemonProcess, mail_server: MailServer
+) -> None:
+    teach(daemon)
+    send(daemon, ODD, "a@held.example", "b@held.example", "c@held.example")
+    settle(daemon)
+    mail_server.silent_for = "b@held.example"
+    words = [sys.executable, "-m", "nbstream.cli", "digest", "send", "-c", str(daemon.config)]
+    with subprocess.Popen(words) as process:
+        assert mail_server.is_silent.wait(DEADLINE_SECONDS)
+        second = command("digest", "send", "-c", daemon.config)
+        process.kill()
+    mail_server.silent_for = ""
+    third = command("digest", "send", "-c", daemon.config)
+
+    assert (second.returncode, "are being sent by another process" in second.stderr) == (66, True)
+    assert third.stdout == "2 sent, 0 refused, 0 deferred\n"
+    recipients = [recipient for mail in mail_server.received for recipient in mail.recipients]
+    assert recipients == ["a@held.example", "b@held.example", "c@held.example"]
 
 
 def test_without_the_section_there_is_no_digest(tmp_path: Path) -> None:

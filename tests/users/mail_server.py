@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -24,7 +25,11 @@ class ReceivedMail:
 
 @dataclass
 class MailServer:
-    """Takes all mail; ``reply_to`` are the replies to some recipients, ``data_reply`` the one to a message."""
+    """A server that takes all mail.
+
+    ``reply_to`` are the replies to some recipients, ``data_reply`` is the one to a message.
+    A message to ``silent_for`` gets no reply while its client waits; ``is_silent`` says that one is there.
+    """
 
     host: str
     port: int
@@ -32,6 +37,8 @@ class MailServer:
     reply_to: dict[str, str] = field(default_factory=dict)
     data_reply: str = "250 2.0.0 queued"
     listener: asyncio.Server | None = None
+    silent_for: str = ""
+    is_silent: threading.Event = field(default_factory=threading.Event)
 
     def close(self) -> None:
         """Take no more connections."""
@@ -47,6 +54,9 @@ class MailServer:
         return reply
 
     async def handle_DATA(self, _server: SMTP, _session: object, envelope: SmtpEnvelope) -> str:  # noqa: N802
+        if self.silent_for in envelope.rcpt_tos:
+            self.is_silent.set()
+            await asyncio.Event().wait()
         if self.data_reply.startswith("250"):
             assert isinstance(envelope.content, bytes)
             self.received.append(ReceivedMail(envelope.mail_from or "", list(envelope.rcpt_tos), envelope.content))

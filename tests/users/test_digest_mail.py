@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from nbstream.errors import ConfigError, InputError
 from nbstream.users.digest_mail import Digest, DigestRenderer
 from nbstream.users.held_mail import HeldMessage
-from nbstream.users.links import LinkPurpose, LinkSigner
+from nbstream.users.links import LinkPurpose, LinkSigner, SignedLink
 from nbstream.users.settings import DigestSettings
 from tests.page.site import HOSTILE
 from tests.users.digest_site import SECTION, body_of
@@ -158,6 +158,17 @@ def test_links_end_with_what_they_are_about(kept_days: int | None, days: int) ->
     assert link
     assert link.ends_at == NOW + days * 86_400
     assert ("is removed after" in texts.text) is (kept_days is not None)
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_who_has_a_page_can_log_in_to_it_for_a_week(language: str) -> None:
+    section = DigestSettings(**{**SECTION, "language": language})
+    texts = DigestRenderer(section, 30, lambda address: address == "ann@example.org").render(DIGEST, SIGNER, NOW)
+    for text in (texts.text, texts.html):
+        (token,) = [token for purpose, token in URL.findall(text) if purpose == "login"]
+        assert SIGNER.read(token, LinkPurpose.LOGIN, NOW) == SignedLink(
+            LinkPurpose.LOGIN, "ann@example.org", int(NOW) + 7 * 86_400
+        )
 
 
 @pytest.mark.parametrize("language", ["en", "de"])
