@@ -79,20 +79,32 @@ class ListMatch:
         return not self.is_proved, self.rank, self.kind is ListKind.ALLOW
 
 
+_NO_PATTERNS: Mapping[ListKind, Sequence[AddressPattern]] = dict.fromkeys(ListKind, ())
+_NO_NETWORKS: Mapping[ListKind, Sequence[Network]] = dict.fromkeys(ListKind, ())
+
+
 class OwnerList:
     """The entries of one owner; of entries with the same pattern the last one holds."""
+
+    __slots__ = ("_kinds", "_networks", "_patterns", "_searched")  # there may be one for each user
 
     def __init__(self, entries: Iterable[ListEntry] = ()) -> None:
         by_text = {entry.pattern.text: entry for entry in entries}
         self._kinds = {text: entry.kind for text, entry in by_text.items() if not entry.pattern.is_searched}
-        self._searched = [entry for entry in by_text.values() if entry.pattern.is_searched]
-        self._patterns: dict[ListKind, list[AddressPattern]] = {kind: [] for kind in ListKind}
-        self._networks: dict[ListKind, list[Network]] = {kind: [] for kind in ListKind}
-        for entry in self._searched:
-            if entry.pattern.network is not None:
-                self._networks[entry.kind].append(entry.pattern.network)
-            elif entry.pattern.address_pattern is not None:
-                self._patterns[entry.kind].append(entry.pattern.address_pattern)
+        self._searched = tuple([entry for entry in by_text.values() if entry.pattern.is_searched])
+        self._patterns, self._networks = _NO_PATTERNS, _NO_NETWORKS
+        if self._searched:
+            found = [(entry.kind, entry.pattern) for entry in self._searched]
+            self._patterns = {
+                kind: [
+                    pattern.address_pattern for each, pattern in found if each is kind and pattern.address_pattern
+                ]
+                for kind in ListKind
+            }
+            self._networks = {
+                kind: [pattern.network for each, pattern in found if each is kind and pattern.network]
+                for kind in ListKind
+            }
 
     def __len__(self) -> int:
         return len(self._kinds) + len(self._searched)
@@ -101,7 +113,7 @@ class OwnerList:
     def entries(self) -> Sequence[ListEntry]:
         """The entries, those first that are looked up."""
         found = [ListEntry(kind, SenderPattern(text)) for text, kind in self._kinds.items()]
-        return found + self._searched
+        return (*found, *self._searched)
 
     def match(self, evidence: SenderEvidence) -> ListMatch | None:
         """Return the entry that decides, or None where no entry matches.

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.policy.sender_lists import SITE, ListKind
+from nbstream.policy.sender_patterns import SenderPattern
 from nbstream.policy.verdict import Verdict
 from nbstream.store.activity import (
     ActivityCounter,
@@ -21,6 +23,7 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.logins import AttemptCounts, PageSessionStore
 from nbstream.store.recent.message_rows import MessageRow, OutcomeKind, QuarantineOutcomes
 from nbstream.store.recent.row_search import RowFilter, RowSearch
+from nbstream.store.sender_lists import FollowedSenderLists, StoredSenderLists
 from tests.conftest import RedisServer
 from tests.store.recent.rows import KEYS, NOW, envelope, message_id, write_rows
 from tests.waiting import DEADLINE_SECONDS
@@ -43,6 +46,22 @@ async def limited_client(own_redis: RedisServer, request: pytest.FixtureRequest)
     options = ConnectionOptions(own_redis.url, user="nbstream", password="CHANGE-NBSTREAM")
     async with open_client(options, retries=0) as client:
         yield client
+
+
+@pytest.mark.parametrize("limited_client", ["", NEW_RIGHTS], indirect=True)
+async def test_sender_lists_are_changed_and_followed(limited_client: Redis) -> None:
+    stored, followed = StoredSenderLists(limited_client, KEYS), FollowedSenderLists(limited_client, KEYS)
+
+    for owner in (SITE, "ann@example.org"):
+        await stored.add(owner, ListKind.BLOCK, SenderPattern.parse("a.example"), "ann")
+        await followed.update()
+    await stored.remove(SITE, SenderPattern.parse("a.example"))
+    await followed.update()
+    assert list(followed.by_owner) == ["ann@example.org"]
+
+    await stored.forget("ann@example.org")
+    await followed.update()
+    assert not followed.by_owner
 
 
 @pytest.mark.parametrize("limited_client", ["", NEW_RIGHTS], indirect=True)
