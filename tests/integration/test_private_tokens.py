@@ -111,7 +111,7 @@ def test_redis_and_the_state_folder_have_no_word_and_a_message_at_hand_has_its_o
     file = tmp_path / "letter.eml"
     file.write_bytes(letter(1000))
     redis.config_set("appendonly", "yes")
-    with DaemonProcess(config(tmp_path, own_redis)) as daemon:
+    with DaemonProcess(config(tmp_path, own_redis, workers="2")) as daemon:
         taught(daemon)
         message, message_id = delivered(daemon, file.read_bytes())
         wait_until(lambda: redis.exists(f"nbstream:{{default}}:checked:{message_id}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -43,3 +44,11 @@ def test_a_key_that_cannot_be_made_is_an_error_of_the_configuration(tmp_path: Pa
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="cannot be read or made"):
         read_or_make_key(tmp_path / "file" / "key")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_key_that_root_makes_belongs_to_whom_the_folder_belongs(tmp_path: Path) -> None:
+    os.chown(tmp_path, 1234, 1235)
+    read_or_make_key(tmp_path / "key")
+    status = (tmp_path / "key").stat()
+    assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (1234, 1235, 0o600)
