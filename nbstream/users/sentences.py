@@ -44,7 +44,7 @@ class _Language:
 _LANGUAGES: Mapping[str, _Language] = {
     "en": _Language(
         {
-            True: "It looks {percent} like spam.",
+            True: "It looks like spam ({percent}).",
             False: "It does not look like spam ({percent}).",
             None: "It looks {percent} like spam, which is not enough to be sure.",
         },
@@ -73,7 +73,7 @@ _LANGUAGES: Mapping[str, _Language] = {
     ),
     "de": _Language(
         {
-            True: "Die Nachricht sieht zu {percent} nach Spam aus.",
+            True: "Die Nachricht sieht nach Spam aus ({percent}).",
             False: "Die Nachricht sieht nicht nach Spam aus ({percent}).",
             None: "Die Nachricht sieht zu {percent} nach Spam aus; das reicht nicht, um sicher zu sein.",
         },

@@ -28,6 +28,7 @@ from nbstream.users.digest_mail import DigestRenderer
 from nbstream.users.links import LinkSigner
 from nbstream.users.settings import DigestSettings
 from tests.browser.site import Site, open_site, run_aside
+from tests.browser.user_site import log_user_in
 from tests.browser.visitor import NARROW, Look, Visitor, launch_chromium
 from tests.integration.daemon import DEADLINE_SECONDS, free_port, wait_until
 from tests.made_up_activity import add_activity
@@ -145,6 +146,25 @@ def take_single_pages(browser: Browser, site: Site) -> None:
     visitor.close()
 
 
+def take_user_page(browser: Browser, site: Site) -> None:
+    """Write the pictures of the page of a user: his held mail, one message, and both on a telephone in German."""
+    visitor = Visitor(browser, site.origin, Look(1000))
+    log_user_in(site, visitor, RECIPIENT)
+    visitor.page.set_viewport_size({"width": 1000, "height": 620})
+    take(visitor, "/my/", FOLDER / "user-held.png")
+    visitor.page.get_by_role("article").nth(1).get_by_role("link").click()
+    visitor.page.set_viewport_size({"width": 1000, "height": 420})
+    take_page(visitor, FOLDER / "user-message.png")
+    path = urlsplit(visitor.page.url).path
+    phone = Visitor(browser, site.origin, Look(NARROW, "dark", language="de"))
+    log_user_in(site, phone, RECIPIENT)
+    phone.page.set_viewport_size({"width": NARROW, "height": 640})
+    take(phone, path, FOLDER / "user-narrow.png")
+    for each in (visitor, phone):
+        assert not each.problems, each.problems
+        each.close()
+
+
 def teach_one(browser: Browser, site: Site) -> str:
     """Teach a newsletter as spam, and return the path of its page: now differs from then."""
     visitor = Visitor(browser, site.origin, Look(1100))
@@ -171,8 +191,11 @@ def main() -> None:
         password.chmod(0o600)
         http = {"listen": f"127.0.0.1:{free_port()}", "password_file": str(password)}
         listeners = {"smtp": {"listen": "127.0.0.1:0"}, "http": http}
-        with open_site(Path(folder), {"actions": {"spam": "quarantine"}, "listeners": listeners}) as site:
+        users = {"users": [RECIPIENT], "login": "dovecot:/run/dovecot/auth-client"}
+        changes = {"actions": {"spam": "quarantine"}, "listeners": listeners, "user_page": users}
+        with open_site(Path(folder), changes) as site:
             fill(site)
+            take_user_page(browser, site)
             take_single_pages(browser, site)
             message = teach_one(browser, site)
             for look_name, look in LOOKS.items():

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
 
-from nbstream.page.requests import ADMIN_AREA, PREFIX
+from nbstream.page.requests import ADMIN_AREA, PageArea
 from nbstream.page.responses import cookie_name
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class Look:
     width: int = WIDE
     colors: Literal["light", "dark"] = "light"
     scripts: bool = True
+    language: str = "en"
 
     def __str__(self) -> str:
         return f"{self.colors}-{self.width}{'' if self.scripts else '-no-scripts'}"
@@ -65,6 +66,7 @@ class Visitor:
             java_script_enabled=look.scripts,
             viewport={"width": look.width, "height": _HEIGHT},
             reduced_motion="reduce",
+            locale=look.language,
         )
         self._context.set_default_timeout(DEADLINE_MS)
         self.page: Page = self._context.new_page()
@@ -75,16 +77,16 @@ class Visitor:
         self.page.on("requestfailed", self._note_failure)
         self.page.on("response", self._note_response)
 
-    def use_session(self, origin: str, token: str) -> None:
+    def use_session(self, origin: str, token: str, area: PageArea = ADMIN_AREA) -> None:
         """Take the cookie of a session of the page at ``origin``, as the login would set it."""
         address = urlsplit(origin)
         self._context.add_cookies(
             [
                 {
-                    "name": cookie_name(ADMIN_AREA.session_cookie, address.netloc),
+                    "name": cookie_name(area.session_cookie, address.netloc),
                     "value": token,
                     "domain": address.hostname or "",
-                    "path": PREFIX,
+                    "path": area.prefix,
                     "httpOnly": True,
                     "sameSite": "Strict",
                 }

@@ -96,8 +96,8 @@ async def test_three_sentences_say_why(site: UserSite) -> None:
     async with site.browser(ANN) as browser, site.browser(ANN, Accept_Language="de") as german:
         english_text = words((await browser.get(f"/my/messages/{checked}")).text)
         german_text = words((await german.get(f"/my/messages/{checked}")).text)
-    assert "like spam. What weighed most against it: " in english_text
-    assert "nach Spam aus. Am meisten sprach gegen sie: " in german_text
+    assert "What weighed most against it: " in english_text
+    assert "Am meisten sprach gegen sie: " in german_text
 
 
 async def test_what_somebody_else_called_it_is_not_told(site: UserSite) -> None:

@@ -34,12 +34,12 @@ def test_spam_says_what_spoke_against_it() -> None:
         body__hi=-5,
     )
     assert describe(spam, None, "en") == [
-        "It looks 99 % like spam.",
+        "It looks like spam (99 %).",
         "What weighed most against it: the sender's domain “shop.example”, the words “pills”, “cheap” and a link "
         "to “bad.example”.",
     ]
     assert describe(spam, "ham", "de") == [
-        "Die Nachricht sieht zu 99 % nach Spam aus.",
+        "Die Nachricht sieht nach Spam aus (99 %).",
         "Am meisten sprach gegen sie: die Domain des Absenders „shop.example“, die Wörter „pills“, „cheap“ und "
         "ein Link zu „bad.example“.",
         "Sie haben diese Nachricht erwünscht genannt.",

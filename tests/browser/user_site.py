@@ -1,0 +1,46 @@
+"""A daemon with the page of users, and users who have logged in."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from nbstream import config
+from nbstream.assembly.store import open_running_redis
+from nbstream.store.model.keys import ModelKeys, UserPageKeys
+from nbstream.user_page.sessions import USER_AREA, UserSessions
+from nbstream.users.links import LinkKeys, LinkPurpose, SignedLink
+from tests.browser.site import Site, run_aside
+
+if TYPE_CHECKING:
+    from tests.browser.visitor import Visitor
+
+SETTINGS = {
+    "actions": {"spam": "quarantine"},
+    "user_page": {"users": ["*@example.net"], "login": "dovecot:/nonexistent/auth-client"},
+}
+
+
+def log_user_in(site: Site, visitor: Visitor, address: str) -> None:
+    """Give a visitor the session of the user with this address, as the login stores it."""
+
+    async def begin() -> str:
+        settings = config.load_settings(site.config)
+        async with open_running_redis(settings) as clients:
+            keys = UserPageKeys(settings.model.name)
+            return await UserSessions(clients.client, keys, lambda name: name).begin(address)
+
+    visitor.use_session(site.origin, run_aside(begin()), USER_AREA)
+
+
+def mailed_link(site: Site, address: str) -> str:
+    """Return the path of a link that logs the user with this address in."""
+
+    async def sign() -> str:
+        settings = config.load_settings(site.config)
+        async with open_running_redis(settings) as clients:
+            signer = await LinkKeys(clients.client, ModelKeys(settings.model.name)).signer()
+            return signer.url("", SignedLink(LinkPurpose.LOGIN, address, int(time.time()) + 600))
+
+    link: str = run_aside(sign())
+    return link
