@@ -22,6 +22,7 @@ from nbstream.policy.verdict import Verdict
 if TYPE_CHECKING:
     from nbstream.bayes.clues import Clue
     from nbstream.bayes.kinds import KindScores
+    from nbstream.policy.sender_lists import ListDecision
     from nbstream.policy.verdict import Thresholds
 
 # What nbstream writes into mail, and therefore removes from all that comes in and all that is taught.
@@ -210,6 +211,10 @@ class CheckedMail(Protocol):
     def kind(self) -> KindScores | None:
         """How probable each kind is; None for spam, and where no kinds are configured."""
 
+    @property
+    def listed(self) -> ListDecision | None:
+        """What a sender list says of the message."""
+
 
 @dataclass(frozen=True)
 class HeaderPolicy:
@@ -274,7 +279,9 @@ class HeaderPolicy:
         fields, placeholders, edits = self._by_verdict[check.verdict]
         values = {name: _PLACEHOLDER_VALUES[name](check) for name in placeholders}
         values["model"] = self.model_name
-        added = [field.render(values) for field in fields]
+        # Scripts file by stars: what a list lets pass would end among spam all the same.
+        hides_stars = check.listed is not None and check.listed.lets_pass
+        added = [field.render(values) for field in fields if not (hides_stars and field.shows_stars)]
         added.append(own)
         if self.headers.clues and check.clues:
             added.append((self.marks.clues_field, clues_field_value(check.clues)))

@@ -21,7 +21,7 @@ Nothing here does I/O. What is compared is in lower case.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -328,6 +328,11 @@ class ListDecision:
         return str(self.kind) if self.decides else f"{self.kind}-unproved"
 
     @property
+    def lets_pass(self) -> bool:
+        """Whether the message is ham because the list says so."""
+        return self.decides and self.kind is ListKind.ALLOW
+
+    @property
     def verdict(self) -> Verdict:
         """The verdict of the list."""
         return Verdict.HAM if self.kind is ListKind.ALLOW else Verdict.SPAM
@@ -345,12 +350,14 @@ class SenderLists:
     """The lists of the site and of its users, and what reads who sent a message.
 
     ``configured`` is the list in the settings. ``stored`` are the lists that people change while the daemon runs,
-    by owner; a mapping whose content changes is followed.
+    by owner; a mapping whose content changes is followed. ``user_of`` returns the address of the user behind that
+    of a recipient, in lower case.
     """
 
     configured: OwnerList = _NO_LIST
     stored: Mapping[str, OwnerList] = field(default_factory=dict)
     reader: EvidenceReader = EvidenceReader()
+    user_of: Callable[[str], str] = str.lower
 
     def look_up(self, message: Message, sender: MessageSender = UNKNOWN_SENDER) -> SenderLookup:
         """Return what the lists say of who sent ``message``, which is read only where there is a list."""
@@ -363,9 +370,10 @@ class SenderLists:
         if (stored := self.stored.get(SITE)) is not None:
             yield stored
 
-    def of_user(self, address: str) -> OwnerList | None:
-        """Return the list of the user with this address, if there is one."""
-        return self.stored.get(list_owner(address)) if "@" in address else None
+    def of_user(self, recipient: str) -> OwnerList | None:
+        """Return the list of the user who gets the mail of this recipient, if there is one."""
+        user = self.user_of(recipient)
+        return self.stored.get(user) if "@" in user else None
 
 
 class SenderLookup:

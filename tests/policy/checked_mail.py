@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from nbstream.bayes.clues import Clue
 from nbstream.bayes.kinds import KindScores
+from nbstream.policy.sender_lists import ListDecision
 from nbstream.policy.verdict import Thresholds, Verdict
 
 
@@ -21,3 +22,4 @@ class Checked:
     reason: str = "because"
     kind: KindScores | None = None
     thresholds: Thresholds = field(default_factory=Thresholds)
+    listed: ListDecision | None = None

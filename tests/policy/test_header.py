@@ -7,6 +7,7 @@ import pytest
 from nbstream.bayes.clues import Clue
 from nbstream.bayes.kinds import KindScores
 from nbstream.policy.header import HeaderPolicy
+from nbstream.policy.sender_lists import ListDecision, ListKind, ListOwner
 from nbstream.policy.settings import (
     MAX_TEMPLATE_CHARACTERS,
     PLACEHOLDERS,
@@ -120,6 +121,16 @@ def test_a_released_message_shows_no_stars_and_no_clues() -> None:
     released = DEFAULT.release_edits(Checked("abc", Verdict.HAM, 0.99, [Clue(b"x", 1.0)]))
 
     assert [name for name, _ in released.added] == ["X-Spam-Status", "X-Nbstream"]
+
+
+def test_what_a_sender_list_lets_pass_shows_no_stars() -> None:
+    def names(kind: ListKind, verdict: Verdict, *, decides: bool = True) -> list[str]:
+        listed = ListDecision(kind, ListOwner.USER, decides)
+        return [name for name, _ in DEFAULT.edits(Checked("abc", verdict, 0.99, listed=listed)).added]
+
+    assert "X-Spam-Level" not in names(ListKind.ALLOW, Verdict.HAM)
+    assert "X-Spam-Level" in names(ListKind.ALLOW, Verdict.SPAM, decides=False)
+    assert "X-Spam-Level" in names(ListKind.BLOCK, Verdict.SPAM)
 
 
 def test_a_line_is_never_longer_than_a_header_may_have() -> None:

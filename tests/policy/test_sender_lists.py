@@ -299,6 +299,17 @@ def test_the_list_of_the_user_decides_before_that_of_the_site() -> None:
     assert decided(lists, news, recipient=SITE) == "allow site"
 
 
+def test_the_list_is_that_of_the_user_who_gets_the_mail() -> None:
+    def user_of(address: str) -> str:
+        return "login" if address == "x@example.org" else address.lower().replace("+news", "")
+
+    stored = {USER: owner_list(block=("partner.example",)), "login": owner_list(block=("partner.example",))}
+    lists = SenderLists(owner_list(), stored, READER, user_of)
+
+    assert decided(lists, message("a@partner.example"), recipient="Ann+news@example.org") == "block user"
+    assert decided(lists, message("a@partner.example"), recipient="x@example.org") == ""
+
+
 def test_the_lists_of_the_site_are_like_one() -> None:
     lists = SenderLists(
         owner_list(block=("partner.example",)), {SITE: owner_list(("boss@partner.example",))}, READER
