@@ -604,7 +604,7 @@ def _add_evaluate(commands: Commands) -> None:
         nargs="?",
         type=arguments.file_path,
         metavar="INDEX",
-        help="lines of label<TAB>path, in stream order, or a .csv or .tsv of label and text",
+        help="lines of label<TAB>path, maybe with <TAB>user, in stream order, or a .csv or .tsv of label and text",
     )
     for label in ("spam", "ham"):
         evaluate.add_argument(
@@ -680,6 +680,12 @@ def _add_evaluate(commands: Commands) -> None:
         type=arguments.file_path,
         metavar="FILE",
         help="messages whose label may be wrong, as TSV: all others contradict it. For the default regime",
+    )
+    evaluate.add_argument(
+        "--models",
+        action="store_true",
+        help="compare own models of the users of INDEX over a common one, which learns the first --taught labels, "
+        "with each of the two alone; users correct what lies in the wrong folder",
     )
     evaluate.add_argument("--redis", metavar="URL", help="count in a temporary model there instead of in memory")
 

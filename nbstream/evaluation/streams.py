@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from heapq import merge
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import InputError
@@ -30,12 +30,22 @@ _INSPECTED_LINES = 10  # more than one, because some files of an index may be mi
 class LabelledContent:
     """One message of a stream and its true label; bytes are mail, a str is a text without header fields.
 
-    ``name`` says where it is: its path, or the line of a table where it ends.
+    ``name`` says where it is: its path, or the line of a table where it ends. ``user`` is whose mail it is, empty
+    where the index does not say.
     """
 
     label: str
     content: bytes | str
     name: str = ""
+    user: str = ""
+
+
+class IndexLine(NamedTuple):
+    """A line of an index: the label, the path and the user, who is empty where the line has none."""
+
+    label: str
+    path: Path
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,24 +82,26 @@ def read_stream(path: Path) -> LabelledStream:
     if delimiter and not _names_files(path):
         texts = _read_table(path, delimiter)
         return LabelledStream("a table of texts", len(texts), texts)
-    pairs = read_index(path, None)
-    return LabelledStream("an index of messages", len(pairs), _read_files(pairs))
+    lines = read_index(path, None)
+    return LabelledStream("an index of messages", len(lines), _read_files(lines))
 
 
-def read_index(index: Path, limit: int | None) -> list[tuple[str, Path]]:
-    """Return the (label, path) pairs of an index; paths are relative to its folder.
+def read_index(index: Path, limit: int | None) -> list[IndexLine]:
+    """Return the lines of an index: label, path and, if there is another tab, the user of the message.
 
-    Raises ``InputError``, also for a missing message, so that a long run does not fail in the middle.
+    Paths are relative to the folder of the index. Raises ``InputError``, also for a missing message, so that a
+    long run does not fail in the middle.
     """
-    pairs = []
+    lines = []
     for number, line in enumerate(_read_text(index).splitlines()[:limit], start=1):
-        label, tab, path = line.partition("\t")
+        label, tab, rest = line.partition("\t")
+        path, _, user = rest.partition("\t")
         if not tab or label not in CLASSES:
             raise InputError(f"{index}:{number}: must be spam or ham, a tab, and a path")
         if not (index.parent / path).exists():
             raise InputError(f"{index}:{number}: there is no {path}")
-        pairs.append((label, index.parent / path))
-    return pairs
+        lines.append(IndexLine(label, index.parent / path, user))
+    return lines
 
 
 def merge_sources(sources: Sequence[MessageSource]) -> LabelledStream:
@@ -113,12 +125,12 @@ def _position(pair: tuple[float, LabelledContent]) -> float:
 
 def _names_files(path: Path) -> bool:
     lines = _read_text(path).split("\n", _INSPECTED_LINES)[:_INSPECTED_LINES]
-    return any(_is_file(path.parent, line.partition("\t")[2].strip()) for line in lines)
+    return any(_is_file(path.parent, line.split("\t", 2)[1:2]) for line in lines)
 
 
-def _is_file(folder: Path, name: str) -> bool:
+def _is_file(folder: Path, names: Sequence[str]) -> bool:
     try:
-        return bool(name) and (folder / name).is_file()
+        return any(name.strip() and (folder / name.strip()).is_file() for name in names)
     except (OSError, ValueError):  # a text that is too long for a name, or contains a null character
         return False
 
@@ -146,10 +158,10 @@ def _read_table(path: Path, delimiter: str) -> list[LabelledContent]:
     return texts
 
 
-def _read_files(pairs: Iterable[tuple[str, Path]]) -> Iterator[LabelledContent]:
-    for label, path in pairs:
+def _read_files(lines: Iterable[IndexLine]) -> Iterator[LabelledContent]:
+    for label, path, user in lines:
         try:
-            yield LabelledContent(label, path.read_bytes(), str(path))
+            yield LabelledContent(label, path.read_bytes(), str(path), user)
         except OSError as error:
             raise InputError(f"{path}: {error.strerror}") from error
 

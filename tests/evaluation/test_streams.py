@@ -30,6 +30,17 @@ def test_an_index_gives_its_files_as_mail_in_order(tmp_path: Path) -> None:
     ]
 
 
+def test_an_index_may_say_whose_mail_each_message_is(tmp_path: Path) -> None:
+    index = write_corpus(tmp_path / "corpus", 3)
+    lines = index.read_text().splitlines()
+    index.write_text(f"{lines[0]}\tada@example.org\n{lines[1]}\n{lines[2]}\tbob\n")
+
+    stream = read_stream(index)
+
+    assert (stream.description, stream.count) == ("an index of messages", 3)
+    assert [message.user for message in stream.messages] == ["ada@example.org", "", "bob"]
+
+
 @pytest.mark.parametrize("limit", [0, 3, 9])
 def test_a_limit_above_the_number_of_messages_gives_all(tmp_path: Path, limit: int) -> None:
     stream = read_stream(write_corpus(tmp_path / "corpus", 5)).limited_to(limit)

@@ -27,6 +27,7 @@ from nbstream.cli.terminal import check_writable, print_note, report_errors, tra
 from nbstream.engine.choice import choose_engine
 from nbstream.errors import ConfigError, InputError
 from nbstream.evaluation import report, streams
+from nbstream.evaluation.own_models import OwnModelsReport, evaluate_own_models
 from nbstream.evaluation.run import (
     CachingTokenizer,
     EvaluationOptions,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from nbstream.evaluation.report import EvaluationReport
     from nbstream.evaluation.streams import LabelledStream
     from nbstream.evaluation.suspects import SuspectRow
+    from nbstream.filter import Filter
     from nbstream.policy.fair_sample import FairSample
     from nbstream.store.model.autolearn_layer import AutolearnModel
     from nbstream.store.model.model import Model
@@ -67,6 +69,10 @@ def run(options: argparse.Namespace) -> int:
     evaluation_options = EvaluationOptions(
         options.regime, options.label_noise, options.seed, options.taught, options.ask
     )
+    if options.models:
+        own_models = interrupts.run_interruptible(_run_models(settings, options, stream))
+        print(own_models.to_json() if options.json else own_models.to_text())
+        return 0
     skip = evaluation_options.taught_messages if options.skip is None else options.skip
     result, suspects = interrupts.run_interruptible(_run(settings, options, stream, evaluation_options))
     if errors and len({row.label for row in result.rows}) < len(CLASSES):  # nothing can be said of one class alone
@@ -98,12 +104,25 @@ def _check_usage(options: argparse.Namespace) -> None:
         options.wrong_usage(f"give an INDEX, or both --spam and --ham{hint}")
     if any(message_files.STANDARD_INPUT in (paths or []) for paths in pair):
         options.wrong_usage("--spam and --ham are read twice, standard input cannot be")
-    if options.taught and options.regime == "immediate":
+    _check_models_usage(options)
+    if options.taught and options.regime == "immediate" and not options.models:
         options.wrong_usage("--taught is for another --regime: with immediate every label is learned at once")
     if options.taught and options.regime.startswith("first:"):
         options.wrong_usage("--taught is for another --regime: first:N says how many are taught")
     if options.suspects and (options.regime != "immediate" or options.label_noise):
         options.wrong_usage("--suspects needs all labels as they are: without --regime and --label-noise")
+
+
+def _check_models_usage(options: argparse.Namespace) -> None:
+    if not options.models:
+        return
+    if not options.index or not options.taught:
+        options.wrong_usage("--models needs INDEX with a user on each line, and --taught N for the common model")
+    others = (options.ask, options.skip, options.label_noise, options.json_file, options.scores, options.plot)
+    if any(others) or options.suspects or options.redis or options.regime not in {"immediate", "errors"}:
+        options.wrong_usage(
+            "--models has a regime and a report of its own: only --taught, --limit and --json go with it"
+        )
 
 
 def _make_stream(options: argparse.Namespace, errors: list[InputError]) -> LabelledStream:
@@ -158,6 +177,20 @@ async def _run(
             reader = make_message_reader(settings)
             result = await evaluate(spam_filter, bar, evaluation_options, reader, learner, kept_mail)
         return result, await list_suspects(spam_filter, result.rows) if options.suspects else None
+
+
+async def _run_models(settings: Settings, options: argparse.Namespace, stream: LabelledStream) -> OwnModelsReport:
+    interrupts.cancel_on(signal.SIGTERM, signal.SIGHUP)
+    engine = choose_engine(settings.engine)
+
+    def make_empty_filter() -> Filter:
+        model = MemoryModel()
+        return make_filter(settings, model, model, wrap_tokenizer=CachingTokenizer, engine=engine)
+
+    reader = make_message_reader(settings)
+    with tqdm(stream.messages, total=stream.count, unit=" messages", disable=not sys.stderr.isatty()) as bar:
+        rows = await evaluate_own_models(make_empty_filter, bar, options.taught, reader)
+    return OwnModelsReport.from_rows(rows)
 
 
 async def _autolearn_model(

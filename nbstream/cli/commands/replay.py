@@ -15,7 +15,6 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tqdm import tqdm
@@ -24,7 +23,7 @@ from nbstream import config
 from nbstream.addresses import TcpAddress
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import ConfigError, InputError, RelayRefused, RelayUnavailable
-from nbstream.evaluation.streams import read_index
+from nbstream.evaluation.streams import IndexLine, read_index
 from nbstream.mail.lines import normalize_line_ends
 
 if TYPE_CHECKING:
@@ -198,17 +197,17 @@ def wrap_as_forward(content: bytes) -> bytes:
 def run(options: argparse.Namespace) -> int:
     """Replay the stream and print the result; 75 when the daemon stays away."""
     settings = config.load_settings(config.find_config_file(options.config))
-    pairs = read_index(options.index, options.limit)
+    lines = read_index(options.index, options.limit)
     client = ReplayClient(*_daemon_address(options.smtp, settings))
     replay = Replay(settings, client, options.feedback, options.skip)
     started = time.monotonic()
     try:
-        for label, raw in _with_progress(pairs, replay):
+        for label, raw in _with_progress(lines, replay):
             replay.send(label, raw)
         replay.finish()
     finally:
         client.close()
-    _print_report(replay, client, len(pairs), time.monotonic() - started, as_json=options.json)
+    _print_report(replay, client, len(lines), time.monotonic() - started, as_json=options.json)
     return 0
 
 
@@ -223,10 +222,10 @@ def _daemon_address(smtp: tuple[str, int] | None, settings: Settings) -> tuple[s
     return address.host, address.port
 
 
-def _with_progress(pairs: list[tuple[str, Path]], replay: Replay) -> Iterator[tuple[str, bytes]]:
+def _with_progress(lines: list[IndexLine], replay: Replay) -> Iterator[tuple[str, bytes]]:
     """Yield the messages, with a progress bar on a terminal that shows the rates so far."""
-    with tqdm(pairs, unit="msg", disable=not sys.stderr.isatty(), smoothing=0.05) as bar:
-        for label, path in bar:
+    with tqdm(lines, unit="msg", disable=not sys.stderr.isatty(), smoothing=0.05) as bar:
+        for label, path, _ in bar:
             try:
                 raw = path.read_bytes()
             except OSError as error:

@@ -75,7 +75,7 @@ def main() -> None:
 
 def measure(name: str, stream: str, index: Path, folder: Path) -> None:
     """Make the runs of one filter over one stream, and write their figures."""
-    kind, messages = KINDS[name], read_index(index, None)
+    kind, messages = KINDS[name], [(line.label, line.path) for line in read_index(index, None)]
     for autolearn in (False, True):
         for seed in range(kind.seeds):
             started = time.monotonic()

@@ -78,7 +78,7 @@ def main() -> None:
 
 def read_stream(index: Path, taught: int, later: int) -> attack.Stream:
     """The first ``taught`` messages of an index, and the ``later`` ones after them."""
-    letters = [read_letter(label, path.read_bytes()) for label, path in read_index(index, taught + later)]
+    letters = [read_letter(label, path.read_bytes()) for label, path, _ in read_index(index, taught + later)]
     return attack.Stream(letters[:taught], letters[taught:])
 
 

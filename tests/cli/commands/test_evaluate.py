@@ -402,3 +402,24 @@ def test_where_every_label_is_given_there_is_nothing_left_to_autolearn(
     Path(config).write_text(Path(config).read_text() + "autolearn: {ham: 0.2, spam: 0.99}\n")
 
     assert steady(evaluate.json(index)) == steady(without)
+
+
+def test_own_models_of_users_are_compared_with_the_common_one(evaluate: Evaluate, index: str) -> None:
+    lines = Path(index).read_text().splitlines()
+    Path(index).write_text("".join(f"{line}\tuser{n % 2}\n" for n, line in enumerate(lines)))
+
+    code, out, _ = evaluate(index, "--models", "--taught", "20")
+
+    assert code == 0
+    assert out.startswith("2 users, ")
+    assert evaluate.json(index, "--models", "--taught", "20")["whole"]["blended"]["messages"] == COUNT - 20
+
+
+@pytest.mark.parametrize("arguments", [(), ("--taught", "20", "--scores", "scores.tsv")])
+def test_own_models_need_a_taught_common_model_and_have_a_report_of_their_own(
+    evaluate: Evaluate, index: str, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        evaluate(index, "--models", *arguments)
+    assert exit_.value.code == 64
+    assert "--models" in capsys.readouterr().err
