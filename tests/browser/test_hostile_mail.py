@@ -55,6 +55,7 @@ QUERIES = (
     ("/ui/teaching", "before", 400),
     ("/ui/thresholds", "unsure spam reject spam_budget reject_budget", 200),
     ("/ui/thresholds", "policy", 404),
+    ("/ui/lists", "user", 400),
     ("/ui/tokens", "part", 200),
     ("/ui/undo", "actor source id", 200),
     ("/ui/undo", "since", 400),

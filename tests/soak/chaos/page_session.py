@@ -31,6 +31,7 @@ VIEWS = (
     "/ui/undo",
     "/ui/tokens",
     "/ui/quarantine",
+    "/ui/lists",
 )
 _LINK = re.compile(r'href="(/ui/[^"]*)"')
 _HIDDEN_FIELD = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)">')
