@@ -21,6 +21,7 @@ from nbstream.doctor.next_hop import examine_next_hop
 from nbstream.doctor.permissions import examine_permissions
 from nbstream.doctor.postfix import examine_postfix
 from nbstream.doctor.redis_server import examine_redis
+from nbstream.doctor.user_page import examine_user_page
 from nbstream.errors import NbstreamError
 from nbstream.findings import Severity, without_repetitions, worst_severity
 from nbstream.wire.api_json import iso_time
@@ -44,6 +45,7 @@ CHECKS = (
     SiteCheck("redis", examine_redis),
     SiteCheck("model", examine_model),
     SiteCheck("lists", examine_lists),
+    SiteCheck("user_page", examine_user_page),
     SiteCheck("machine", examine_machine),
     SiteCheck("postfix", examine_postfix),
     SiteCheck("authentication", examine_authentication),

@@ -204,12 +204,12 @@ def _translated_errors() -> Iterator[None]:
 
 
 @contextmanager
-def logged_in(
-    account: ImapAccount, password: str, ca_file: Path | None, seconds: float | None = None
-) -> Iterator[LimitedClient]:
-    """Log in, for the block; ``ca_file`` has the certificates that are trusted, None stands for the system's.
+def connected(
+    account: ImapAccount, ca_file: Path | None, seconds: float | None = None
+) -> Iterator[tuple[LimitedClient, ssl.SSLContext]]:
+    """Connect for the block, with TLS from the beginning where that is so; see ``logged_in`` for the arguments.
 
-    ``seconds`` is the limit of each command, None for one that also large folders keep. Raises ``ImapError``.
+    Raises ``ImapError``.
     """
     try:
         tls = ssl.create_default_context(cafile=ca_file)
@@ -221,11 +221,23 @@ def logged_in(
         except UnicodeError as error:  # of a name that the DNS cannot have, such as one with two dots in a row
             raise ImapError(f"{account.host} is no name of a host") from error
     try:
-        _log_in(client, account, password, tls)
-        yield client
+        yield client, tls
     finally:
         with suppress(OSError):
             client.shutdown()
+
+
+@contextmanager
+def logged_in(
+    account: ImapAccount, password: str, ca_file: Path | None, seconds: float | None = None
+) -> Iterator[LimitedClient]:
+    """Log in, for the block; ``ca_file`` has the certificates that are trusted, None stands for the system's.
+
+    ``seconds`` is the limit of each command, None for one that also large folders keep. Raises ``ImapError``.
+    """
+    with connected(account, ca_file, seconds) as (client, tls):
+        _log_in(client, account, password, tls)
+        yield client
 
 
 def _log_in(client: LimitedClient, account: ImapAccount, password: str, tls: ssl.SSLContext) -> None:

@@ -16,18 +16,22 @@ import base64
 import ipaddress
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from nbstream.users.page_settings import DovecotLoginSetting
 
 if TYPE_CHECKING:
+    from nbstream.imap.connection import ImapAccount
     from nbstream.users.page_settings import ImapLoginSetting, UserPageSettings
 
 MAX_NAME_LENGTH = 320
 MAX_PASSWORD_LENGTH = 1000
+
+_Result = TypeVar("_Result")
 
 _LOGIN_SECONDS = 30.0  # Dovecot answers a wrong password after two seconds, and later where there were many
 _MAX_AT_ONCE = 32  # whoever guesses holds one for the seconds that a server lets him wait
@@ -50,6 +54,9 @@ class LoginServer(Protocol):
         ``client`` is the IP address that the user comes from, None where it is not known. Raises
         ``LoginUnavailable``.
         """
+
+    async def problem(self) -> str | None:
+        """Return why nobody can log in now, None where the server answers."""
 
     def close(self) -> None:
         """End what the server is asked with."""
@@ -75,20 +82,35 @@ class DovecotLogin:
 
     async def find_user(self, name: str, password: str, client: str | None) -> str | None:
         """Return the name of the user as Dovecot's mailboxes have it. See ``LoginServer``."""
+        async with self._greeted() as (reader, writer):
+            writer.write(auth_request(name, password, client))
+            return user_of_reply(await _read_fields(reader))
+
+    async def problem(self) -> str | None:
+        """Return why nobody can log in now. See ``LoginServer``."""
+        try:
+            async with self._greeted():
+                return None
+        except LoginUnavailable as error:
+            return str(error)
+
+    @asynccontextmanager
+    async def _greeted(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        """Open a connection on which both sides have greeted. Raises ``LoginUnavailable``, also for the block."""
         try:
             async with asyncio.timeout(_LOGIN_SECONDS), self._at_once:
                 reader, writer = await asyncio.open_unix_connection(str(self._path), limit=_MAX_LINE_BYTES)
                 try:
                     writer.write(greeting(secrets.randbelow(1 << 31)))
                     await _read_greeting(reader)
-                    writer.write(auth_request(name, password, client))
-                    return user_of_reply(await _read_fields(reader))
+                    yield reader, writer
                 finally:
                     writer.close()
         except TimeoutError as error:
             raise LoginUnavailable("Dovecot's auth service is too slow") from error
         except (OSError, ValueError) as error:  # ValueError: a line that is too long
-            raise LoginUnavailable(f"Dovecot's auth service: {error}") from error
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            raise LoginUnavailable(f"Dovecot's auth service: {reason}") from error
 
     def close(self) -> None:
         """Do nothing: each login has a connection of its own."""
@@ -155,26 +177,44 @@ class ImapLogin:
 
     async def find_user(self, name: str, password: str, client: str | None) -> str | None:
         """Return ``name``, where the server lets it in. See ``LoginServer``."""
+        return name if await self._in_thread(self._is_right, name, password) else None
+
+    async def problem(self) -> str | None:
+        """Return why nobody can log in now. See ``LoginServer``."""
+        try:
+            await self._in_thread(self._connect)
+        except LoginUnavailable as error:
+            return str(error)
+        return None
+
+    async def _in_thread(self, work: Callable[..., _Result], *arguments: str) -> _Result:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(_LOGIN_SECONDS):
-                is_right = await loop.run_in_executor(self._threads, self._is_right, name, password)
+                return await loop.run_in_executor(self._threads, work, *arguments)
         except TimeoutError as error:
             raise LoginUnavailable("the IMAP server is too slow") from error
-        return name if is_right else None
 
-    def _is_right(self, name: str, password: str) -> bool:
-        from nbstream.imap.connection import (  # noqa: PLC0415 - most daemons never need it
-            ImapAccount,
-            ImapError,
-            ImapRefused,
-            logged_in,
-        )
+    def _connect(self) -> None:
+        from nbstream.imap.connection import ImapError, connected  # noqa: PLC0415 - see _is_right
+
+        try:
+            with connected(self._account("nobody"), self._ca_file, _LOGIN_SECONDS):
+                pass
+        except ImapError as error:
+            raise LoginUnavailable(f"the IMAP server: {error}") from error
+
+    def _account(self, name: str) -> ImapAccount:
+        from nbstream.imap.connection import ImapAccount  # noqa: PLC0415 - see _is_right
 
         address = self._login.address
-        account = ImapAccount(address.host, address.port, self._login.implicit_tls, name)
+        return ImapAccount(address.host, address.port, self._login.implicit_tls, name)
+
+    def _is_right(self, name: str, password: str) -> bool:
+        from nbstream.imap.connection import ImapError, ImapRefused, logged_in  # noqa: PLC0415 - few daemons need it
+
         try:
-            with logged_in(account, password, self._ca_file, _LOGIN_SECONDS):
+            with logged_in(self._account(name), password, self._ca_file, _LOGIN_SECONDS):
                 return True
         except ImapRefused as error:
             is_of_login = error.command in {"AUTHENTICATE", "LOGIN"}

@@ -136,6 +136,9 @@ class PasswordTable:
         for _ in range(2):
             await reader.readline()
         response = (await reader.readline()).rpartition(b"resp=")[2]
+        if not response:  # the client wanted to know whether somebody answers
+            writer.close()
+            return
         _, name, password = base64.b64decode(response).decode().split("\0")
         self.asked.append(name)
         is_right = self.passwords.get(name) == password
