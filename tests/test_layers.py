@@ -27,6 +27,7 @@ LAYERS = [
     {"policy"},
     {"store"},
     {"filter"},
+    {"own_models"},
     {"wire"},
     {"delivery"},
     {"evaluation"},

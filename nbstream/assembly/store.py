@@ -14,6 +14,8 @@ from nbstream.bayes.counts import ClassCounts, Counts
 from nbstream.bayes.table_counts import TableCounts
 from nbstream.engine.choice import PYTHON, Engine
 from nbstream.engine.table import TableFunctions
+from nbstream.own_models import store as own_models
+from nbstream.own_models.store import OwnModelKeys, OwnModels
 from nbstream.policy.fair_sample import NO_SAMPLE
 from nbstream.store import connection
 from nbstream.store.embedded.server import EmbeddedRedis
@@ -45,6 +47,7 @@ _log = logging.getLogger(__name__)
 
 _DAY_SECONDS = 86_400
 _PRIVATE_KEY_FILE = "private-tokens.key"  # in ``state_dir``
+_OWN_FIRST_SCORES = 1000  # of each class: budgets are those of the common model
 
 
 # What holds the counts with the engine of the process.
@@ -193,6 +196,33 @@ def make_model(
         replica_wait=ReplicaWaitOptions(settings.redis.wait_replicas, settings.redis.timeout_seconds / 2),
         sample_share=share if sets_sample else None,
         key_fingerprint=key_fingerprint(settings),
+    )
+
+
+def make_own_model(settings: Settings, client: Redis, name: str) -> Model:
+    """Return the own model of this name, below the model that the settings name."""
+    return Model(
+        client,
+        OwnModelKeys(settings.model.name, name),
+        settings.model.ledger_days * _DAY_SECONDS,
+        settings.model.half_life_days,
+        first_scores=_OWN_FIRST_SCORES,
+        replica_wait=ReplicaWaitOptions(settings.redis.wait_replicas, settings.redis.timeout_seconds / 2),
+        key_fingerprint=key_fingerprint(settings),
+        max_changes=own_models.MAX_CHANGES,
+        max_history_records=own_models.MAX_HISTORY_RECORDS,
+    )
+
+
+def make_own_models(settings: Settings, clients: RedisClients, engine: Engine = PYTHON) -> OwnModels:
+    """Return the own models in the memory of this process, none in the beginning."""
+    return OwnModels(
+        lambda name: make_own_model(settings, clients.client, name),
+        clients.client,
+        clients.blocking_client,
+        index=own_models.index_key(settings.model.name),
+        max_bytes=settings.own_models.cache_megabytes << 20,
+        table_functions=table_functions(engine),
     )
 
 

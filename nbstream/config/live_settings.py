@@ -21,7 +21,7 @@ POLICY_SECTIONS = ("on_filter_failure", "verdict", "actions", "recipients", "lis
 """The live sections that decide what happens to mail: the policy hash is computed from these."""
 
 
-LIVE_SECTIONS = (*POLICY_SECTIONS, "log")
+LIVE_SECTIONS = (*POLICY_SECTIONS, "models", "log")
 """The sections that a reload applies."""
 
 

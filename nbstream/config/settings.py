@@ -23,6 +23,7 @@ from nbstream.listeners.smtp.settings import LmtpListenerSettings, SmtpListenerS
 from nbstream.listeners.spamd import SpamdListenerSettings
 from nbstream.listeners.stream import StreamListenerSettings
 from nbstream.logs import LogSettings
+from nbstream.own_models.settings import MAX_RULES, OwnModelRuleSettings, OwnModelsSettings
 from nbstream.policy import settings as inheritance
 from nbstream.policy.actions import ActionKind
 from nbstream.policy.settings import (
@@ -153,6 +154,14 @@ class Settings(Section):
     model: ModelSettings = ModelSettings()
     """One named set of counts, and the arithmetic on them."""
 
+    models: Annotated[tuple[OwnModelRuleSettings, ...], Strict(False), Field(max_length=MAX_RULES)] = ()
+    """Who has an own model above the common one, which is that of ``model``: a list of rules. The first rule whose
+    pattern matches the whole address of the recipient holds; without one, the common model decides alone.
+    """
+
+    own_models: OwnModelsSettings = OwnModelsSettings()
+    """What holds for all own models."""
+
     memory: MemorySettings = MemorySettings()
     """What is remembered of checked messages, which can then be taught by the id in their verdict header alone
     (inline forwards, abuse reports with the header only, ``nbstream learn spam --id ID``).
@@ -267,6 +276,16 @@ class Settings(Section):
         for name, own in listeners.listen_addresses:
             if own.is_reached_at(value.next_hop.address):
                 raise ValueError(f"next_hop must be another server: listeners.{name}.listen is this daemon's own")
+        return value
+
+    @field_validator("models")
+    @classmethod
+    def _own_models_need_one_server(
+        cls, value: tuple[OwnModelRuleSettings, ...], info: ValidationInfo
+    ) -> tuple[OwnModelRuleSettings, ...]:
+        redis = info.data.get("redis")
+        if value and redis and redis.cluster:
+            raise ValueError("must be empty with redis.cluster: own models need a server that has all keys")
         return value
 
     @field_validator("autolearn")

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from nbstream import __version__
 from nbstream.assembly.delivery import make_next_hop
 from nbstream.assembly.filter import make_autolearner, make_filter
-from nbstream.assembly.store import make_autolearn_model, make_mirror, make_model, make_recent_messages
+from nbstream.assembly.store import (
+    make_autolearn_model,
+    make_mirror,
+    make_model,
+    make_own_models,
+    make_recent_messages,
+)
 from nbstream.daemon.background import BackgroundTasks
 from nbstream.delivery.quarantine import Quarantine, QuarantineRetention
 from nbstream.filter import (
@@ -41,6 +47,7 @@ if TYPE_CHECKING:
     from nbstream.delivery.next_hop import NextHop
     from nbstream.engine.choice import Engine
     from nbstream.filter import Autolearner, Filter, FilterObserver
+    from nbstream.own_models.store import OwnModels
     from nbstream.server.metrics import DeliveryMetrics
     from nbstream.store.mirror.mirror import Mirror
     from nbstream.store.model.autolearn_layer import AutolearnModel
@@ -169,6 +176,7 @@ class ServerParts:
     activity: ActivityParts | None
     sender_lists: FollowedSenderLists
     background: BackgroundTasks
+    own_models: OwnModels
 
 
 def make_parts(
@@ -229,6 +237,7 @@ def make_parts(
         activity,
         FollowedSenderLists(clients.client, model.keys),
         BackgroundTasks(metrics.process.background_failed),
+        make_own_models(settings, clients, engine),
     )
 
 
@@ -241,8 +250,12 @@ def background_work(settings: Settings, parts: ServerParts, *, does_chores: bool
 
     ``does_chores``: this process also does what one of those that share a model does for all of them.
     """
-    work: list[BackgroundWork] = [("mirror", parts.mirror.run), ("memory", parts.recent_messages.run)]
-    work.append(("sender lists", parts.sender_lists.run))
+    work: list[BackgroundWork] = [
+        ("mirror", parts.mirror.run),
+        ("memory", parts.recent_messages.run),
+        ("sender lists", parts.sender_lists.run),
+        ("own models", parts.own_models.run),
+    ]
     if parts.activity:
         work.append(("activity", parts.activity.writer.run))
     if parts.clients.embedded is None:

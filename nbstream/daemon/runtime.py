@@ -13,7 +13,10 @@ from nbstream.assembly.policy import (
     make_sender_lists,
 )
 from nbstream.daemon.listeners import LISTENERS
+from nbstream.errors import ConfigError
 from nbstream.listeners.smtp import LMTP, SMTP
+from nbstream.own_models.filters import OwnFilters
+from nbstream.own_models.settings import make_names
 from nbstream.server.peers import Teachers
 from nbstream.server.runtime import FeedbackAddresses, Runtime
 
@@ -24,21 +27,27 @@ if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.filter import Filter
     from nbstream.listeners.smtp.settings import MailListenerSettings
+    from nbstream.own_models.store import OwnModels
     from nbstream.policy.sender_lists import OwnerList
 
 NO_STORED_LISTS: Mapping[str, OwnerList] = MappingProxyType({})
 
 
 def make_runtime(
-    settings: Settings, spam_filter: Filter, stored_lists: Mapping[str, OwnerList] = NO_STORED_LISTS
+    settings: Settings,
+    spam_filter: Filter,
+    stored_lists: Mapping[str, OwnerList] = NO_STORED_LISTS,
+    own_models: OwnModels | None = None,
 ) -> Runtime:
     """Return the runtime of these settings; ``spam_filter`` gives its parts, whatever policy it has.
 
-    ``stored_lists`` are the sender lists that people change meanwhile, by owner. Whatever may fail in settings
+    ``stored_lists`` are the sender lists that people change meanwhile, by owner. ``own_models`` are those in
+    memory; without them everybody has the common model. Whatever may fail in settings
     that were read without an error fails here.
     """
+    common = spam_filter.with_policy(make_filter_policy(settings))
     return Runtime(
-        spam_filter=spam_filter.with_policy(make_filter_policy(settings)),
+        spam_filter=common,
         rules=make_rules(settings),
         teachers=_teachers(settings),
         feedback_addresses=FeedbackAddresses(settings.feedback.addresses),
@@ -47,7 +56,18 @@ def make_runtime(
         tls_contexts=make_tls_contexts(settings),
         passes_on_failure=settings.on_filter_failure == "pass",
         sender_lists=make_sender_lists(settings, stored_lists),
+        own_filters=_own_filters(settings, common, own_models),
     )
+
+
+def _own_filters(settings: Settings, common: Filter, own_models: OwnModels | None) -> OwnFilters | None:
+    if own_models is None or not settings.models:
+        return None
+    try:
+        names = make_names(settings.models, settings.own_models)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"own_models.alias_file cannot be used: {error}") from error
+    return OwnFilters(common, names, own_models, settings.own_models.wait_seconds)
 
 
 def _teachers(settings: Settings) -> dict[str, Teachers]:

@@ -163,7 +163,8 @@ class Server:
         if self._parts is None:
             make_rules(settings)
             return None
-        return make_runtime(settings, self._parts.spam_filter, self._parts.sender_lists.by_owner)
+        stored_lists, own_models = self._parts.sender_lists.by_owner, self._parts.own_models
+        return make_runtime(settings, self._parts.spam_filter, stored_lists, own_models)
 
     async def run(
         self,
@@ -182,7 +183,9 @@ class Server:
         parts = make_parts(self.settings, self._engine, clients, self._metrics, self._shared_memory, self._worker)
         await self._run_until_stopped(_REDIS_SECONDS, open_store(parts))
         self._parts = parts
-        runtime = self._runtime = make_runtime(self.settings, parts.spam_filter, parts.sender_lists.by_owner)
+        runtime = self._runtime = make_runtime(
+            self.settings, parts.spam_filter, parts.sender_lists.by_owner, parts.own_models
+        )
         self._metrics.watch_model(
             parts.mirror, clients.primary, lambda: (self._runtime or runtime).spam_filter.policy
         )

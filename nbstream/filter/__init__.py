@@ -11,17 +11,27 @@ from nbstream.filter.kept_mail import KeptMailLearner, KeptMailWalk
 from nbstream.filter.lesson_plan import TokenizedMessage
 from nbstream.filter.lesson_text import describe_known_messages, describe_lesson, describe_lessons
 from nbstream.filter.parts import (
+    OWN_MODEL_UNAVAILABLE,
     CompositeObserver,
     CountingObserver,
     FilterObserver,
     FilterParts,
     RememberingObserver,
 )
-from nbstream.filter.results import Check, CheckSeconds, Contradiction, FilterPolicy, Lesson, LessonOutcome
+from nbstream.filter.results import (
+    Check,
+    CheckSeconds,
+    Contradiction,
+    FilterPolicy,
+    Lesson,
+    LessonOutcome,
+    OwnModelUse,
+)
 from nbstream.filter.scorer import CheckQueue
 from nbstream.filter.sources import AutolearnLayer, CountSource, LessonStore
 
 __all__ = [
+    "OWN_MODEL_UNAVAILABLE",
     "AutolearnLayer",
     "AutolearnReconciler",
     "Autolearner",
@@ -43,6 +53,7 @@ __all__ = [
     "Lesson",
     "LessonOutcome",
     "LessonStore",
+    "OwnModelUse",
     "RememberingObserver",
     "TokenizedMessage",
     "describe_known_messages",

@@ -111,7 +111,8 @@ class BulkLearner:
     ) -> None:
         self._model = parts.model
         self._counts = parts.counts
-        self._autolearn_layer = parts.autolearn_layer
+        self._autolearn_layer = None if parts.parents else parts.autolearn_layer  # which is not an own model's
+        self._prefetches = parts.autolearn_layer is None and not parts.parents
         self._scorer = scorer
         self._planner = planner
         self._learn_one = learn_one
@@ -159,7 +160,7 @@ class BulkLearner:
         if messages is None:
             return None
         batch = PrefetchedBatch(messages.values())
-        if former and not former.is_single and not batch.is_single and not self._autolearn_layer:
+        if former and not former.is_single and not batch.is_single and self._prefetches:
             await batch.prefetch(self._counts, former)
         return batch
 
@@ -395,16 +396,22 @@ class BatchCounts:
 
     def message_counts(self, i: int) -> MessageCounts:
         """Return the counts of message ``i``, with the lessons so far."""
-        row_numbers, layer = self.rows_by_message[i], self.counts.autolearned
-        return replace(
-            self.counts,
-            names=self.names[i],
-            rows=self.counts.rows[row_numbers],
-            autolearned=replace(layer, rows=layer.rows[row_numbers]) if layer else None,
-        )
+        return _rows_of(self.counts, self.names[i], self.rows_by_message[i])
 
     def apply_lesson(self, i: int, counts_after: MessageCounts) -> None:
         """Put the counts after the lesson of message ``i`` in the place of those before it."""
         rows = self.counts.rows
         rows[self.rows_by_message[i]] = counts_after.rows
         self.counts = replace(self.counts, sums=counts_after.sums, totals=counts_after.totals)
+
+
+def _rows_of(counts: MessageCounts, names: tuple[bytes, ...], row_numbers: NDArray[np.intp]) -> MessageCounts:
+    """Return the counts of ``names``, which are in the rows of these numbers, on all levels."""
+    layer = counts.autolearned
+    return replace(
+        counts,
+        names=names,
+        rows=counts.rows[row_numbers],
+        autolearned=replace(layer, rows=layer.rows[row_numbers]) if layer else None,
+        parents=tuple([_rows_of(parent, names, row_numbers) for parent in counts.parents]),
+    )

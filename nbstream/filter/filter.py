@@ -44,8 +44,8 @@ _THREAD_BYTES = 64 * 1024
 LearnableMessage: TypeAlias = "Message | CheckedMessage"
 """What can be learned: a message, or what is remembered of a checked message."""
 
-CheckDecider: TypeAlias = "Callable[[Check], Awaitable[Check]]"
-"""Decides a check again, by the policy of the recipients of the message."""
+CheckDecider: TypeAlias = "Callable[[Check, TakenApart], Awaitable[Check]]"
+"""Decides a check again, by the policy and the own models of the recipients of the message."""
 
 
 class Filter:
@@ -57,6 +57,11 @@ class Filter:
         self._scorer = parts.make_scorer(policy)
         self._planner = LessonPlanner(self._scorer, parts)
 
+    @property
+    def own_model(self) -> str:
+        """The name of the own model: empty for the common one, ``OWN_MODEL_UNAVAILABLE`` for one not loaded."""
+        return self.parts.own_model
+
     def with_policy(self, policy: FilterPolicy) -> Filter:
         """Make a filter of the same parts with another policy.
 
@@ -67,11 +72,11 @@ class Filter:
     async def check(
         self, message: Message, decide: CheckDecider | None = None, build_envelope: BuildEnvelope | None = None
     ) -> Check:
-        """Score ``message`` and decide by the default policy; ``decide`` may then decide it by another one.
+        """Score ``message`` and decide by the default policy; ``decide`` may then decide it in another way.
 
-        The observer gets the check by the tokens of the model, the caller that in words. The observer may call
-        ``build_envelope`` later, when the check is decided. Raises ``StoreUnavailable`` while no counts are
-        loaded.
+        It gets the tokens as well, for ``check_taken_apart`` of the filters of other own models. The observer gets
+        the check by the tokens of the model, the caller that in words. The observer may call ``build_envelope``
+        later, when the check is decided. Raises ``StoreUnavailable`` while no counts are loaded.
         """
         requested = time.perf_counter()
         if self.parts.check_queue and len(message.raw) <= _THREAD_BYTES:
@@ -83,10 +88,17 @@ class Filter:
             check = check.as_canary()
         seconds = CheckSeconds(seconds.wait, seconds.tokenize, time.perf_counter() - started)
         if decide:
-            check = await decide(check)
+            check = await decide(check, taken)
         if not check.is_canary:
             self.parts.observer.checked(check, taken.tokens, seconds, build_envelope)
         return check.in_words(taken.tokens, taken.words)
+
+    async def check_taken_apart(self, taken: TakenApart) -> Check:
+        """Score a message that another filter has taken apart, by the default policy, and report nothing.
+
+        Raises ``StoreUnavailable`` while no counts are loaded.
+        """
+        return await self._scorer.check_now(taken.key, taken.tokens)
 
     async def learn(
         self,
@@ -199,9 +211,12 @@ class Filter:
         return lesson.in_words(tokenized.tokens, tokenized.words)
 
     async def _withdraw_autolearned(self, key: str) -> str | None:
-        """Take back what was autolearned of the message and return its label: a person's label replaces it."""
+        """Take back what was autolearned of the message and return its label: a person's label replaces it.
+
+        The layer is everybody's: what is taught to an own model changes nothing there.
+        """
         layer = self.parts.autolearn_layer
-        return await layer.withdraw(key) if layer else None
+        return await layer.withdraw(key) if layer and not self.parts.parents else None
 
     async def _change_entry(
         self, message: TokenizedMessage, label: str | None, lesson_source: LessonSource
@@ -294,7 +309,7 @@ class Filter:
 
     async def _check_after(self, planned: PlannedLesson, tokens: Tokens) -> Check:
         """Return the check of the message once the planned lesson is made."""
-        if self.parts.autolearn_layer:
+        if self.parts.autolearn_layer or self.parts.parents:
             return await self._scorer.check_now(planned.after.id, tokens)
         _, totals = await self.parts.counts.look_up(())
         return self._scorer.decide_again(planned.after, totals, await self._scorer.first_scores())

@@ -48,7 +48,9 @@ class MessageCounts:
     ``names`` begin with its tokens. ``rows`` has the counts of these names, shape (names, classes), and ``sums``
     those of the bins of the calibration, shape (bins, classes). Neither array is changed later. ``growth`` is the
     growth of weights at that moment. ``first_scores`` is the live object: it changes with later lessons.
-    ``autolearned`` is None where nothing is learned without people, or while that cannot be read.
+    ``autolearned`` is None where nothing is learned without people, or while that cannot be read. ``parents`` are
+    the counts of the levels above an own model, the common model first; empty for the common model itself, which
+    alone has an autolearned part.
     """
 
     names: tuple[bytes, ...]
@@ -58,6 +60,17 @@ class MessageCounts:
     growth: float
     first_scores: FirstScores
     autolearned: AutolearnedCounts | None = None
+    parents: tuple[MessageCounts, ...] = ()
+
+    @property
+    def common(self) -> MessageCounts:
+        """The counts of the common model."""
+        return self.parents[0] if self.parents else self
+
+    @property
+    def own(self) -> tuple[MessageCounts, ...]:
+        """The counts of the own models, the highest level first; empty for the common model."""
+        return (*self.parents[1:], self) if self.parents else ()
 
 
 def count_names(tokens: Tokens, old_entry: LedgerEntry | None) -> tuple[bytes, ...]:

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from nbstream.tokens.tokenizer import Tokenizer, Tokens
 
 
+OWN_MODEL_UNAVAILABLE = "?"
+"""Stands for the name of an own model that could not be loaded in time; no name is like this."""
+
+
 class FilterObserver:
     """Receives what the filter reports while it works; each observer overrides what it wants to know."""
 
@@ -108,8 +112,10 @@ class CountingObserver(FilterObserver):
 class FilterParts:
     """What a filter works with. A filter with another policy has the very same parts.
 
-    ``counts`` are those that people taught; ``model`` is where lessons are stored. ``checked_messages``
-    is None where no message is remembered, ``autolearn_layer`` where nothing is learned without people,
+    ``counts`` are those that people taught; ``model`` is where lessons are stored. The filter of an own model has
+    the counts of the levels above it in ``parents``, the common model first. ``own_model`` is its name: empty for
+    the common model, and ``OWN_MODEL_UNAVAILABLE`` where an own model is missing. ``checked_messages`` is None
+    where no message is remembered, ``autolearn_layer`` where nothing is learned without people,
     ``check_queue`` where checks do not wait for each other, and ``canaries`` where no message is one. ``clock``
     gives the seconds since the epoch. What is tokenized in a thread passes ``large_messages``: threads that
     compute do not help each other, and each of them holds up the event loop.
@@ -128,8 +134,19 @@ class FilterParts:
     canaries: Canaries | None = None
     large_messages: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     half_life_monitor: HalfLifeMonitor = field(default_factory=HalfLifeMonitor)
+    parents: tuple[CountSource, ...] = ()
+    own_model: str = ""
 
     def make_scorer(self, policy: FilterPolicy) -> Scorer:
         """Return what scores with these parts by a policy."""
         layer_counts = self.autolearn_layer.counts if self.autolearn_layer else None
-        return Scorer(self.classifier, self.calibration, self.counts, policy, self.clock, layer_counts)
+        return Scorer(
+            self.classifier,
+            self.calibration,
+            self.counts,
+            policy,
+            self.clock,
+            layer_counts,
+            parents=self.parents,
+            is_own_missing=self.own_model == OWN_MODEL_UNAVAILABLE,
+        )

@@ -35,6 +35,14 @@ class LessonOutcome(StrEnum):
     UNKNOWN = "unknown"
 
 
+class OwnModelUse(StrEnum):
+    """Whether an own model has a say in a check: none was taught, one has, or one was not loaded in time."""
+
+    NONE = ""
+    USED = "used"
+    UNAVAILABLE = "unavailable"
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """The result of one check.
@@ -43,7 +51,7 @@ class Check:
     clues sum to the score, and ``evidence`` has the counts behind them. ``thresholds`` are those that decided, and
     ``policy`` is the name of the treatment that they belong to. ``is_canary``: the message is one of
     ``nbstream doctor``, see ``as_canary``. ``kinds`` is None where no kinds are configured, and in the checks of
-    lessons. ``listed`` is what a sender list says of the message.
+    lessons. ``listed`` is what a sender list says of the message, and ``own`` whether an own model had a say.
     """
 
     id: str
@@ -60,6 +68,7 @@ class Check:
     is_canary: bool = False
     kinds: KindScores | None = None
     listed: ListDecision | None = None
+    own: OwnModelUse = OwnModelUse.NONE
 
     @property
     def kind(self) -> KindScores | None:

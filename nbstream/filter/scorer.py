@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nbstream.bayes.calibration import SCORE_BINS
+from nbstream.bayes.calibration import SCORE_BINS, blend_sums
 from nbstream.bayes.clues import Clue, sort_by_strength
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Totals
 from nbstream.bayes.kinds import KindClassifier, KindScores
@@ -31,7 +31,7 @@ from nbstream.filter.message_counts import (
     counts_after_lesson,
     first_score_sums,
 )
-from nbstream.filter.results import Check
+from nbstream.filter.results import Check, OwnModelUse
 from nbstream.policy.autolearn import LIMIT_CLUE, counts_kept_mail, is_settled, limit_log_odds, model_state
 from nbstream.policy.explanation import ScoreCounts
 from nbstream.policy.first_scores import FirstScore, FirstScores
@@ -40,7 +40,7 @@ from nbstream.policy.verdict import ModelState, decide_verdict
 from nbstream.tokens.tokenizer import Tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -58,9 +58,12 @@ class Scorer:
     """Scores tokens with the counts that people taught, and with those of the autolearn layer if there is one.
 
     ``clock`` gives the seconds since the epoch. What a layer may change is bounded; see ``policy.autolearn``.
+    Where ``counts`` are those of an own model, ``parents`` are the counts of the levels above it, the common model
+    first: the layer, the budgets and the kinds are those of the common model. ``is_own_missing``: there is an own
+    model, but its counts are not to be had.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - most have a default, and are named where they are given
         self,
         classifier: Classifier,
         calibration: Calibration,
@@ -68,10 +71,16 @@ class Scorer:
         policy: FilterPolicy,
         clock: Callable[[], float] = time.time,
         autolearned_counts: CountSource | None = None,
+        *,
+        parents: tuple[CountSource, ...] = (),
+        is_own_missing: bool = False,
     ) -> None:
         self._classifier = classifier
         self._calibration = calibration
         self._counts = counts
+        self._common = parents[0] if parents else counts
+        self._own = (*parents[1:], counts) if parents else ()
+        self._is_own_missing = is_own_missing
         self._policy = policy
         self._clock = clock
         self._autolearned_counts = autolearned_counts
@@ -85,11 +94,19 @@ class Scorer:
 
     async def read_counts(self, names: tuple[bytes, ...]) -> MessageCounts:
         """Read the counts of ``names``, which begin with the tokens of a message; see ``count_names``."""
-        rows, totals = await self._counts.look_up(names)
-        sums = await self._counts.sums(SCORE_BINS)
-        growth = self._counts.half_life.growth(self._clock())
-        first_scores, layer = await self.first_scores(), await self._read_layer(names)
-        return MessageCounts(names, rows, sums, totals, growth, first_scores, layer)
+        common = await self._read_level(names, self._common, await self._read_layer(names))
+        if not self._own:
+            return common
+        levels = [common, *[await self._read_level(names, level) for level in self._own]]
+        return replace(levels[-1], parents=tuple(levels[:-1]))
+
+    async def _read_level(
+        self, names: tuple[bytes, ...], source: CountSource, layer: AutolearnedCounts | None = None
+    ) -> MessageCounts:
+        rows, totals = await source.look_up(names)
+        sums = await source.sums(SCORE_BINS)
+        growth = source.half_life.growth(self._clock())
+        return MessageCounts(names, rows, sums, totals, growth, await self.first_scores(), layer)
 
     async def _read_layer(self, names: tuple[bytes, ...]) -> AutolearnedCounts | None:
         if self._autolearned_counts is None:
@@ -102,7 +119,7 @@ class Scorer:
 
     async def first_scores(self) -> FirstScores:
         """Return the first scores that budgets need; there are none where no policy has a budget."""
-        return await self._counts.first_scores() if self._has_budgets else self._no_first_scores
+        return await self._common.first_scores() if self._has_budgets else self._no_first_scores
 
     async def check_now(self, message_key: str, tokens: Tokens) -> Check:
         """Return the check of a message by the counts of this moment, with its kind where kinds are configured."""
@@ -115,22 +132,36 @@ class Scorer:
     async def _score_kinds(self, kinds: KindClassifier, tokens: Tokens) -> KindScores:
         """Return how probable each kind is, by what people taught alone."""
         names = tokens.all.names
-        rows, totals = await self._counts.look_up(kinds.count_names(names))
-        return kinds.score(names, rows, totals, WEIGHT_ONE * self._counts.half_life.growth(self._clock()))
+        rows, totals = await self._common.look_up(kinds.count_names(names))
+        return kinds.score(names, rows, totals, WEIGHT_ONE * self._common.half_life.growth(self._clock()))
 
     async def _check_now(self, message_key: str, tokens: Tokens) -> Check:
-        table = self._counts.native_table
+        table, levels = self._common.native_table, await self._taught_levels()
         if table:
-            growth = self._counts.half_life.growth(self._clock())
-            scored = self._classifier.score_in_table(tokens, table, WEIGHT_ONE * growth)
+            growth = self._common.half_life.growth(self._clock())
+            own = [await self._read_level(tokens.all.names, level) for level in levels]
+            own_counts = tuple([_token_counts(tokens, level) for level in own])
+            scored = self._classifier.score_in_table(tokens, table, WEIGHT_ONE * growth, own_counts)
             if scored:
-                sums = await self._counts.sums(SCORE_BINS)
-                probability = self._probability(scored.score.log_odds, sums, scored.totals, growth)
-                if not self._asks_layer(scored.totals, probability):
+                people = _totals_of_levels(scored.totals, own)
+                sums = _sums_of_levels(await self._common.sums(SCORE_BINS), growth, own)
+                probability = self._probability(scored.score.log_odds, sums, people, growth)
+                if not self._asks_layer(people, probability):
                     evidence, first_scores = ScoreCounts(growth=growth), await self.first_scores()
-                    state = self._model_state(scored.totals)
-                    return self._decide(message_key, scored.score, evidence, probability, state, first_scores)
+                    state = self._model_state(people)
+                    check = self._decide(message_key, scored.score, evidence, probability, state, first_scores)
+                    return self._with_use(check, own)
         return self.check(message_key, tokens, await self.read_counts(tokens.all.names))
+
+    async def _taught_levels(self) -> list[CountSource]:
+        """Return the own models that anything was taught to; the others change no score."""
+        return [level for level in self._own if any((await level.look_up(()))[1].messages)]
+
+    def _with_use(self, check: Check, own: Sequence[MessageCounts]) -> Check:
+        """Return the check, which says whether an own model had a say."""
+        if self._is_own_missing:
+            return replace(check, own=OwnModelUse.UNAVAILABLE)
+        return replace(check, own=OwnModelUse.USED) if any(any(one.totals.messages) for one in own) else check
 
     def _asks_layer(self, people: Totals, probability: float) -> bool:
         """Return whether the autolearn layer has a say in a check that is ``probability`` by people alone."""
@@ -140,35 +171,45 @@ class Scorer:
 
     def check(self, message_key: str, tokens: Tokens, counts: MessageCounts) -> Check:
         """Return the check of a message by these counts."""
-        token_counts = _token_counts(tokens, counts)
-        layer, state = counts.autolearned, self._model_state(counts.totals)
-        if layer and counts_kept_mail(counts.totals, self._policy.min_learned):
-            state = self._model_state(counts.totals, layer.totals)
+        common, own = counts.common, tuple([_token_counts(tokens, level) for level in counts.own])
+        token_counts, people = _token_counts(tokens, common), _totals_of_levels(common.totals, counts.own)
+        sums = _sums_of_levels(common.sums, common.growth, counts.own)
+        layer, state, totals = common.autolearned, self._model_state(people), people
+        if layer and counts_kept_mail(people, self._policy.min_learned):
+            state = self._model_state(people, layer.totals)
             token_counts = _counts_of_both(token_counts, layer, tuple(state.learned[label] for label in CLASSES))
-            score = self._classifier.score(tokens, token_counts)
+            totals = token_counts.totals
+            score = self._classifier.score(tokens, token_counts, own)
         else:
-            score = self._classifier.score(tokens, token_counts)
-            probability = self._probability(score.log_odds, counts.sums, counts.totals, counts.growth)
+            score = self._classifier.score(tokens, token_counts, own)
+            probability = self._probability(score.log_odds, sums, people, common.growth)
             if layer and not is_settled(probability):
-                token_counts = _counts_of_both(token_counts, layer, counts.totals.messages)
-                score = self._limit_score(score, self._classifier.score(tokens, token_counts), counts)
-        evidence = ScoreCounts.of_clues(score.clues, tokens.all.names, token_counts.rows, counts.growth)
-        probability = self._probability(score.log_odds, counts.sums, token_counts.totals, counts.growth)
-        return self._decide(message_key, score, evidence, probability, state, counts.first_scores)
+                token_counts = _counts_of_both(token_counts, layer, common.totals.messages)
+                by_both = self._classifier.score(tokens, token_counts, own)
+
+                def probability_of(log_odds: float) -> float:
+                    return self._probability(log_odds, sums, people, common.growth)
+
+                score = self._limit_score(score, by_both, probability_of, common.first_scores)
+        evidence = ScoreCounts.of_clues(score.clues, tokens.all.names, token_counts.rows, common.growth)
+        probability = self._probability(score.log_odds, sums, totals, common.growth)
+        check = self._decide(message_key, score, evidence, probability, state, common.first_scores)
+        return self._with_use(check, counts.own)
 
     def score_by_both(self, tokens: Tokens, counts: MessageCounts, layer: AutolearnedCounts) -> float:
         """Return the log-odds in nats by people's counts and those of the layer, without any bound."""
         both = _counts_of_both(_token_counts(tokens, counts), layer, counts.totals.messages)
         return self._classifier.score(tokens, both).log_odds
 
-    def _limit_score(self, by_people: Score, by_both: Score, counts: MessageCounts) -> Score:
-        """Return the score by both layers, or the nearest one that the autolearn layer may lead to."""
-        log_odds = limit_log_odds(
-            by_people.log_odds,
-            by_both.log_odds,
-            lambda odds: self._probability(odds, counts.sums, counts.totals, counts.growth),
-            self.thresholds(self._policy.default_policy, counts.first_scores).spam,
-        )
+    def _limit_score(
+        self, by_people: Score, by_both: Score, probability_of: Callable[[float], float], first_scores: FirstScores
+    ) -> Score:
+        """Return the score by both layers, or the nearest one that the autolearn layer may lead to.
+
+        ``probability_of`` is the calibration.
+        """
+        spam = self.thresholds(self._policy.default_policy, first_scores).spam
+        log_odds = limit_log_odds(by_people.log_odds, by_both.log_odds, probability_of, spam)
         return by_both if log_odds == by_both.log_odds else _limited_score(by_both, log_odds)
 
     async def check_without_lesson(self, message_key: str, entry: LedgerEntry) -> Check:
@@ -273,6 +314,21 @@ class Scorer:
     def has_most_weight(self, entry: LedgerEntry) -> bool:
         """Return whether the message has the most weight that one message may have at this moment."""
         return not insisted_weights(entry.weight, self._counts.half_life.growth(self._clock()))
+
+
+def _totals_of_levels(common: Totals, own: Sequence[MessageCounts]) -> Totals:
+    """Return the totals of the common model with the messages of the own models as well."""
+    if not own:
+        return common
+    messages = tuple(map(sum, zip(common.messages, *[level.totals.messages for level in own], strict=True)))
+    return replace(common, messages=messages)
+
+
+def _sums_of_levels(common: NDArray[np.int64], growth: float, own: Sequence[MessageCounts]) -> NDArray[np.int64]:
+    """Return the sums of the calibration: those of the common model, and those of the own models as well."""
+    for level in own:
+        common = blend_sums(common, growth, level.sums, level.growth)
+    return common
 
 
 def _token_counts(tokens: Tokens, counts: MessageCounts) -> TokenCounts:

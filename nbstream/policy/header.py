@@ -215,6 +215,10 @@ class CheckedMail(Protocol):
     def listed(self) -> ListDecision | None:
         """What a sender list says of the message."""
 
+    @property
+    def own(self) -> str:
+        """Whether an own model had a say: ``used``, ``unavailable``, or empty."""
+
 
 @dataclass(frozen=True)
 class HeaderPolicy:
@@ -299,9 +303,9 @@ class HeaderPolicy:
         return replace(edits, removed_names=self.marks.names)
 
     def _own_value(self, check: CheckedMail, treatment: str) -> str:
-        return own_field_value(
-            check.id, check.verdict, check.probability, check.reason, self.model_name, treatment
-        )
+        # No name of an own model: a field is read by all recipients of its message.
+        model = f"{self.model_name}; own={check.own}" if check.own else self.model_name
+        return own_field_value(check.id, check.verdict, check.probability, check.reason, model, treatment)
 
 
 def _stars(check: CheckedMail) -> str:

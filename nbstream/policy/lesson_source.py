@@ -12,6 +12,19 @@ INSIST_PAUSE_SECONDS = 600.0
 """For this long the same label from the same source and actor is taken for a retry or a redelivery."""
 
 
+_USER = "user "
+
+
+def actor_of_user(user: str) -> str:
+    """Return the actor that stands for a user of the mail server, whom a trusted client names."""
+    return _USER + user
+
+
+def user_of_actor(actor: str) -> str:
+    """Return the user that an actor stands for, empty where it is no user of the mail server."""
+    return actor.removeprefix(_USER) if actor.startswith(_USER) else ""
+
+
 class Insistence(StrEnum):
     """Whether a label that a message has already may be insisted on, if the verdict still contradicts it.
 

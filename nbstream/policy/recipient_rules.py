@@ -3,7 +3,8 @@
 Rules:
 
 - The first rule whose pattern matches the recipient holds; without one, the top of the file holds.
-- Recipients with the same decision are one group. What a sender list decides is another decision.
+- Recipients with the same decision are one group. What a sender list decides is another decision, and so is what
+  another own model says.
 - Where the outlet cannot treat recipients differently, the mildest decision holds for all of them.
 - Where it can, each recipient has its own decision. But where a message has one reply, as in SMTP, defer and
   reject hold only if they hold for all recipients. Else the recipients with these actions get the mildest of the
@@ -108,26 +109,29 @@ class RecipientRules:
 class PolicyVerdict:
     """The verdict of one policy on a message, with its reason and the thresholds that decided.
 
-    ``listed`` is what a sender list says of the message.
+    ``listed`` is what a sender list says of the message. ``own_model`` names the own model that scored it, and is
+    empty for the common one.
     """
 
     verdict: Verdict
     reason: str
     thresholds: Thresholds
     listed: ListDecision | None = None
+    own_model: str = ""
 
     def by_list(self, listed: ListDecision | None) -> PolicyVerdict:
         """Return the verdict as a sender list decides it."""
         if listed is None:
             return self
-        return PolicyVerdict(*listed.apply(self.verdict, self.reason), self.thresholds, listed)
+        return PolicyVerdict(*listed.apply(self.verdict, self.reason), self.thresholds, listed, self.own_model)
 
 
 class RecipientCase(NamedTuple):
-    """What decides about a message for a recipient: its treatment, and what the sender lists say."""
+    """What decides about a message for a recipient: its treatment, the sender lists, and its own model."""
 
     treatment: RecipientTreatment
     listed: ListDecision | None = None
+    own_model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +143,7 @@ class Decision:
     treatment: RecipientTreatment
 
     @property
-    def mildness(self) -> tuple[int, int, int, str, str]:
+    def mildness(self) -> tuple[int, int, int, str, str, str]:
         """The smaller, the milder. It is equal only for equal decisions."""
         return (
             self.action.kind.severity_rank,
@@ -147,6 +151,7 @@ class Decision:
             self.treatment.position,
             self.action.address,
             str(self.policy_verdict.listed or ""),
+            self.policy_verdict.own_model,
         )
 
 
@@ -154,17 +159,19 @@ class Decision:
 class RecipientGroup(Generic[Recipient]):
     """Recipients for which one decision holds.
 
-    ``has_other_treatments`` says that some recipients of the message have another treatment.
+    ``has_other_treatments`` says that some recipients of the message have another treatment, and
+    ``has_other_models`` that some of this group have another own model than the one that decided.
     """
 
     decision: Decision
     recipients: tuple[Recipient, ...]
     has_other_treatments: bool = False
+    has_other_models: bool = False
 
 
 def group_recipients(
     recipients: Iterable[tuple[Recipient, RecipientCase]],
-    policy_verdict_of: Callable[[ThresholdPolicy], PolicyVerdict],
+    policy_verdict_of: Callable[[ThresholdPolicy, str], PolicyVerdict],
     *,
     can_differ: bool,
     can_refuse_some: bool = False,
@@ -173,6 +180,7 @@ def group_recipients(
 
     ``can_differ`` says whether the outlet can treat recipients differently, and ``can_refuse_some`` whether the
     client gets a reply for each recipient. Where recipients cannot differ, there is one group.
+    ``policy_verdict_of`` returns the verdict of a policy by the own model of that name.
     """
     pairs = list(recipients)
     decisions = {case: _decide(case, policy_verdict_of) for case in {case for _, case in pairs}}
@@ -181,23 +189,25 @@ def group_recipients(
         return [RecipientGroup(decision, tuple(recipient for recipient, _ in pairs))]
     has_other_treatments = len({case.treatment.position for case in decisions}) > 1
     mildest = min(decisions.values(), key=lambda decision: decision.mildness)
-    members_by_decision: dict[tuple[PolicyVerdict, Action], list[tuple[Recipient, Decision]]] = {}
+    members_by_decision: dict[tuple[PolicyVerdict, Action], list[tuple[Recipient, RecipientCase, Decision]]] = {}
     for recipient, case in pairs:
         own_decision = decisions[case]
         holds = can_differ and (can_refuse_some or own_decision.action.kind.takes_message)
         decision = own_decision if holds else mildest
-        members_by_decision.setdefault((decision.policy_verdict, decision.action), []).append(
-            (recipient, decision)
-        )
+        key = decision.policy_verdict, decision.action
+        members_by_decision.setdefault(key, []).append((recipient, case, decision))
     groups = []
     for members in members_by_decision.values():
-        decision = min((decision for _, decision in members), key=lambda decision: decision.mildness)
-        groups.append(RecipientGroup(decision, tuple(recipient for recipient, _ in members), has_other_treatments))
+        decision = min((decision for *_, decision in members), key=lambda decision: decision.mildness)
+        model = decision.policy_verdict.own_model
+        has_other_models = any(case.own_model != model for _, case, _ in members)
+        members_of_group = tuple(recipient for recipient, *_ in members)
+        groups.append(RecipientGroup(decision, members_of_group, has_other_treatments, has_other_models))
     return sorted(groups, key=lambda group: group.decision.mildness)
 
 
-def _decide(case: RecipientCase, policy_verdict_of: Callable[[ThresholdPolicy], PolicyVerdict]) -> Decision:
-    policy_verdict = policy_verdict_of(case.treatment.policy).by_list(case.listed)
+def _decide(case: RecipientCase, policy_verdict_of: Callable[[ThresholdPolicy, str], PolicyVerdict]) -> Decision:
+    policy_verdict = policy_verdict_of(case.treatment.policy, case.own_model).by_list(case.listed)
     return Decision(policy_verdict, case.treatment.actions.for_verdict(policy_verdict.verdict), case.treatment)
 
 

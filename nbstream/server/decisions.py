@@ -1,9 +1,9 @@
 """The decision about a message that is on its way to mailboxes, the same for every listener that carries mail.
 
-Rules: the message is checked once, and ``policy.recipient_rules`` decides for its recipients. No mail is lost by a
-check that fails, since ``on_filter_failure`` decides about it. What came from outside as one of our fields is
-removed before anything reads it. Nothing here knows a protocol, a reply or the next hop: a listener carries the
-decision out.
+Rules: the message is taken apart once, each own model of its recipients checks it once, and
+``policy.recipient_rules`` decides for its recipients. No mail is lost by a check that fails, since
+``on_filter_failure`` decides about it. What came from outside as one of our fields is removed before anything
+reads it. Nothing here knows a protocol, a reply or the next hop: a listener carries the decision out.
 """
 
 from __future__ import annotations
@@ -32,16 +32,17 @@ from nbstream.policy.sender_lists import NO_LOOKUP
 from nbstream.threads import in_thread_if_large
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from nbstream.delivery.next_hop import SmtpPath
-    from nbstream.filter import Check
+    from nbstream.filter import Check, Filter
     from nbstream.mail.header_edits import HeaderEdits
     from nbstream.mail.message import Message
     from nbstream.policy.recipient_rules import Decision, RecipientGroup
     from nbstream.policy.sender_lists import MessageSender, SenderLookup
     from nbstream.server.metrics import DeliveryMetrics
     from nbstream.server.runtime import Runtime
+    from nbstream.tokens.tokenizer import TakenApart
 
 _log = logging.getLogger(__name__)
 
@@ -173,24 +174,30 @@ class MessageDecisions:
         impossible: Collection[ActionKind],
     ) -> list[DecidedRecipients]:
         groups: list[RecipientGroup[SmtpPath]] = []
-        decisions: list[Decision] = []
+        checks: dict[str, Check] = {}
+        taken_apart: list[TakenApart] = []
         # What the envelope needs is kept until it is built, so it is bounded here; anything else can wait.
         address, count, head = (sender.address or "")[:MAX_ADDRESS_LENGTH], len(recipients), head_of(message)
         kept = [recipient.address[:MAX_ADDRESS_LENGTH] for recipient in recipients[:MAX_RECIPIENTS]]
 
-        async def decide(check: Check) -> Check:
+        async def decide(check: Check, taken: TakenApart) -> Check:
+            taken_apart.append(taken)
+            checks[filters[0].own_model] = check
+            for other in {other.own_model: other for other in filters}.values():
+                if other.own_model not in checks:
+                    checks[other.own_model] = await other.check_taken_apart(taken)
             lists = self._runtime.sender_lists
             lookup = NO_LOOKUP if check.is_canary else lists.look_up(message, sender)
-            groups.extend(await self._recipient_groups(check, recipients, lookup))
-            decisions.extend([group.decision for group in groups])
-            return _check_with_decision(check, groups[0].decision)
+            groups.extend(await self._recipient_groups(checks, recipients, filters, lookup))
+            return _check_of(groups[0].decision, checks)
 
         def build_envelope() -> RememberedEnvelope:
-            actions = _kinds(self._taken_action(decision.action, impossible) for decision in decisions)
+            actions = _kinds(self._taken_action(group.decision.action, impossible) for group in groups)
             return make_envelope(listener, Addresses(address, tuple(kept), count), head, actions or "")
 
         try:
-            check = await self._filter.check(message, decide, build_envelope)
+            filters = await self._runtime.filters_for([recipient.address for recipient in recipients])
+            await filters[0].check(message, decide, build_envelope)
         except Exception as error:
             is_fault = not isinstance(error, NbstreamError)
             self._observer.filter_failed("error" if is_fault else "store")
@@ -199,38 +206,50 @@ class MessageDecisions:
                 raise CheckFailed("check failed") from error
             unmarked = self._runtime.header_policy.removal_edits
             return [DecidedRecipients(Action(ActionKind.PASS), tuple(recipients), unmarked)]
-        return [self._decided_group(check, group, impossible) for group in groups]
+        (taken,) = taken_apart
+        checks_in_words = {model: check.in_words(taken.tokens, taken.words) for model, check in checks.items()}
+        return [self._decided_group(checks_in_words, group, impossible) for group in groups]
 
     async def _recipient_groups(
-        self, check: Check, recipients: Sequence[SmtpPath], lookup: SenderLookup
+        self,
+        checks: Mapping[str, Check],
+        recipients: Sequence[SmtpPath],
+        filters: Sequence[Filter],
+        lookup: SenderLookup,
     ) -> list[RecipientGroup[SmtpPath]]:
-        """Return the recipients in groups that get the same decision, the mildest first."""
+        """Return the recipients in groups that get the same decision, the mildest first.
+
+        ``filters`` are those of the recipients, and ``checks`` are their checks, by own model.
+        """
         rules = self._runtime.rules
         pairs, characters = [], 0
-        for recipient in recipients:
-            treatment = rules.treatment_of(recipient.address)
-            pairs.append((recipient, RecipientCase(treatment, lookup.decide_for(recipient.address))))
+        for recipient, own in zip(recipients, filters, strict=True):
+            treatment, listed = rules.treatment_of(recipient.address), lookup.decide_for(recipient.address)
+            pairs.append((recipient, RecipientCase(treatment, listed, own.own_model)))
             characters += _CHARACTERS_OF_LOOKUP + len(recipient.address)
             if characters >= _CHARACTERS_PER_STEP:
                 await asyncio.sleep(0)
                 characters = 0
-        policy_verdicts = {rules.default.policy: _policy_verdict(check)}
-        for treatment in {case.treatment.policy: case.treatment for _, case in pairs}.values():
-            if treatment.policy not in policy_verdicts:
-                policy_verdicts[treatment.policy] = _policy_verdict(
-                    await self._filter.decide_for_treatment(check, treatment)
-                )
+        verdicts = {
+            (rules.default.policy, model): _policy_verdict(check, model) for model, check in checks.items()
+        }
+        for _, (treatment, _, model) in pairs:
+            if (treatment.policy, model) not in verdicts:
+                check = await self._filter.decide_for_treatment(checks[model], treatment)
+                verdicts[treatment.policy, model] = _policy_verdict(check, model)
         return group_recipients(
             pairs,
-            policy_verdicts.__getitem__,
+            lambda policy, model: verdicts[policy, model],
             can_differ=self._can_differ,
             can_refuse_some=self._can_refuse_some,
         )
 
     def _decided_group(
-        self, check: Check, group: RecipientGroup[SmtpPath], impossible: Collection[ActionKind]
+        self, checks: Mapping[str, Check], group: RecipientGroup[SmtpPath], impossible: Collection[ActionKind]
     ) -> DecidedRecipients:
-        group_check = _check_with_decision(check, group.decision)
+        group_check = _check_of(group.decision, checks)
+        if group.has_other_models:  # what one user has taught is no business of the others
+            group_check = replace(group_check, clues=())
         treatment = group.decision.treatment.name if group.has_other_treatments else ""
         header_policy, decided = self._runtime.header_policy, group.decision.action
         action, observed = self._taken_action(decided, impossible), None
@@ -265,14 +284,15 @@ def _kinds(actions: Iterable[Action | None]) -> str | None:
     return ", ".join(dict.fromkeys(str(action.kind) for action in actions if action)) or None
 
 
-def _policy_verdict(check: Check) -> PolicyVerdict:
-    return PolicyVerdict(check.verdict, check.reason, check.thresholds, check.listed)
+def _policy_verdict(check: Check, own_model: str) -> PolicyVerdict:
+    return PolicyVerdict(check.verdict, check.reason, check.thresholds, check.listed, own_model)
 
 
-def _check_with_decision(check: Check, decision: Decision) -> Check:
-    """Return the check with this decision, or the same check where the decision is already in it."""
+def _check_of(decision: Decision, checks: Mapping[str, Check]) -> Check:
+    """Return the check by the own model that decided, with the decision, or as it is where that is in it."""
     other, name = decision.policy_verdict, decision.treatment.name
-    if other == _policy_verdict(check) and name == check.policy:
+    check = checks[other.own_model]
+    if other == _policy_verdict(check, other.own_model) and name == check.policy:
         return check
     return replace(
         check,

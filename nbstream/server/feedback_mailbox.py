@@ -39,7 +39,7 @@ class FeedbackMailbox:
     """Learns from mail that is sent to the feedback addresses."""
 
     def __init__(self, runtime: Runtime, observer: FilterMetrics) -> None:
-        self._filter = runtime.spam_filter
+        self._runtime = runtime
         self._message_reader = runtime.message_reader
         self._observer = observer
         self._addresses = runtime.feedback_addresses
@@ -56,18 +56,20 @@ class FeedbackMailbox:
         )
         return _NOT_ALLOWED_REPLY
 
-    async def learn(self, content: bytes, label: str, source: str, actor: str = "") -> SmtpReply:
+    async def learn(self, content: bytes, label: str, source: str, actor: str = "", user: str = "") -> SmtpReply:
         """Learn the messages that ``content`` (CRLF line ends) means as ``label``; the reply says what changed.
 
-        ``source`` is the name of the listener, ``actor`` the address of whoever teaches.
+        ``source`` is the name of the listener, ``actor`` the client or the user who teaches, and ``user`` the
+        address whose own model learns it: the login, or the sender of the mail.
         """
         lessons: list[Lesson] = []
         feedback = FeedbackContent()
         try:
             feedback = await self._parse_feedback(content, label)
+            spam_filter = await self._runtime.filter_of_teacher(user)
             insistence = Insistence.NEVER if len(feedback.messages) > 1 else Insistence.AFTER_PAUSE
             async for message in self._messages_to_learn(feedback, label, source):
-                lessons.append(await self._filter.learn(message, label, source, actor, insistence))
+                lessons.append(await spam_filter.learn(message, label, source, actor, insistence))
                 log_lesson(lessons[-1], source, actor)
         except FeedbackRefused as refusal:
             self._observer.feedback_refused(label, source)
@@ -97,7 +99,7 @@ class FeedbackMailbox:
                 yield await in_thread_if_large(len(raw), self._message_reader.read_taught, raw)
             return
         try:
-            checked = await self._filter.recall(feedback.id)
+            checked = await self._runtime.spam_filter.recall(feedback.id)
         except NbstreamError:
             self._observer.feedback_failed(label, source)
             raise

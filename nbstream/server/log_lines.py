@@ -30,6 +30,7 @@ def log_message(
         "probability": round(check.probability, 6) if check else None,
         **({"kind": check.kind.kind} if check and check.kind else {}),
         **({"list": check.listed.name, "list_owner": str(check.listed.owner)} if check and check.listed else {}),
+        **({"own": str(check.own)} if check and check.own else {}),
         **details,
         "milliseconds": round(seconds * 1000, 2),
     }

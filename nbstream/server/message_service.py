@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -30,12 +31,13 @@ from nbstream.threads import in_thread_if_large
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from nbstream.filter import Check, LearnableMessage, Lesson
+    from nbstream.filter import Check, Filter, LearnableMessage, Lesson
     from nbstream.policy.recipient_rules import RecipientTreatment
     from nbstream.policy.sender_lists import SenderLookup
     from nbstream.server.metrics import DeliveryMetrics
     from nbstream.server.peers import Peer, Teachers
     from nbstream.server.runtime import Runtime
+    from nbstream.tokens.tokenizer import TakenApart
 
 _log = logging.getLogger(__name__)
 
@@ -148,39 +150,57 @@ class MessageHandler:
     ) -> Check:
         """Check the message and report nothing; ``recipients`` and ``sender`` are those that the client names.
 
-        The sender lists and the rules of the recipients decide. Of several recipients the mildest verdict holds,
-        of equal ones that of the rule further up in the file. Where there are none, the filter's own policy and
-        the lists of the site decide. Raises ``StoreUnavailable`` while no counts are loaded.
+        The own models, the sender lists and the rules of the recipients decide. Of several recipients the mildest
+        verdict holds, of equal ones that of the rule further up in the file. Where there are none, the filter's
+        own policy and the lists of the site decide. Raises ``StoreUnavailable`` while no counts are loaded.
         """
+        filters = await self.runtime.filters_for(recipients) if recipients else [self.runtime.spam_filter]
 
-        async def decide(check: Check) -> Check:
+        async def decide(check: Check, taken: TakenApart) -> Check:
             lookup = self.runtime.sender_lists.look_up(message, sender)
-            return await self._decide(check, self._cases(recipients, lookup) or {self._default_case(lookup)})
+            if not recipients:
+                return await self._decide({filters[0].own_model: check}, {self._default_case(lookup)})
+            checks = {filters[0].own_model: check}
+            for other in {other.own_model: other for other in filters[1:]}.values():
+                if other.own_model not in checks:
+                    checks[other.own_model] = await other.check_taken_apart(taken)
+            decided = await self._decide(checks, self._cases(recipients, lookup, filters))
+            # What one user has taught is no business of the others.
+            return decided if len(checks) == 1 else replace(decided, clues=())
 
         addresses = Addresses.of(sender.address, recipients)
         build_envelope = partial(make_envelope, self._listener_name, addresses, head_of(message))
-        return await self.runtime.spam_filter.check(message, decide, build_envelope)
+        return await filters[0].check(message, decide, build_envelope)
 
     async def decide(self, check: Check, recipients: Sequence[str]) -> Check:
         """Return a check of the filter's own policy as the rules of the recipients decide it; see ``try_check``.
 
         No sender list has a say. Raises ``StoreUnavailable``.
         """
-        return await self._decide(check, self._cases(recipients, NO_LOOKUP))
+        own_model = self.runtime.spam_filter.own_model
+        cases = self._cases(recipients, NO_LOOKUP, [self.runtime.spam_filter] * len(recipients))
+        return await self._decide({own_model: check}, cases) if cases else check
 
-    def _cases(self, recipients: Sequence[str], lookup: SenderLookup) -> Collection[RecipientCase]:
+    def _cases(
+        self, recipients: Sequence[str], lookup: SenderLookup, filters: Sequence[Filter]
+    ) -> Collection[RecipientCase]:
         treatment_of = self.runtime.rules.treatment_of
-        return {RecipientCase(treatment_of(address), lookup.decide_for(address)) for address in recipients}
+        return {
+            RecipientCase(treatment_of(address), lookup.decide_for(address), own.own_model)
+            for address, own in zip(recipients, filters, strict=True)
+        }
 
     def _default_case(self, lookup: SenderLookup) -> RecipientCase:
         return RecipientCase(self.runtime.rules.default, lookup.decide_for(None))
 
-    async def _decide(self, check: Check, cases: Collection[RecipientCase]) -> Check:
-        ordered = sorted(cases, key=lambda case: (case.treatment.position, str(case.listed or "")))
+    async def _decide(self, checks: Mapping[str, Check], cases: Collection[RecipientCase]) -> Check:
+        """Return the mildest decision of these cases, at least one; ``checks`` are by own model."""
+        ordered = sorted(cases, key=lambda case: (case.treatment.position, str(case.listed or ""), case.own_model))
         decided = [
-            (await self._decide_for_treatment(check, case.treatment)).by_list(case.listed) for case in ordered
+            (await self._decide_for_treatment(checks[case.own_model], case.treatment)).by_list(case.listed)
+            for case in ordered
         ]
-        return min(decided, key=lambda decision: _SEVERITY.index(decision.verdict), default=check)
+        return min(decided, key=lambda decision: _SEVERITY.index(decision.verdict))
 
     async def _decide_for_treatment(self, check: Check, treatment: RecipientTreatment) -> Check:
         """Return the check as the treatment decides it; by the default treatment it is decided already."""
@@ -195,16 +215,18 @@ class MessageHandler:
         actor: str,
         insistence: Insistence = Insistence.AFTER_PAUSE,
         insisted_version: str | None = None,
+        user: str = "",
     ) -> Lesson:
         """Learn that the message is ``label``, and log why where that fails; None takes back what was learned.
 
         A client of a protocol that answers at once stands for a person, who may insist by saying it again later,
-        unless ``insistence`` says otherwise. ``insisted_version`` is that of ``LessonSource``.
+        unless ``insistence`` says otherwise. ``insisted_version`` is that of ``LessonSource``. ``user`` is the
+        address of who teaches, whose own model learns it; without one the common model does.
 
         Raises ``StoreUnavailable`` or ``CountsFull``; nothing is half done then.
         """
         try:
-            return await self.try_learn(message, label, actor, insistence, insisted_version)
+            return await self.try_learn(message, label, actor, insistence, insisted_version, user)
         except REQUEST_ERRORS as error:
             # The store itself says once that Redis refuses to write.
             level = logging.DEBUG if isinstance(error, StoreRefuses) else logging.WARNING
@@ -218,12 +240,13 @@ class MessageHandler:
         actor: str,
         insistence: Insistence = Insistence.NEVER,
         insisted_version: str | None = None,
+        user: str = "",
     ) -> Lesson:
         """Do what ``learn`` does, and log the lesson, but no failure.
 
         What may be tried again must not insist, unless ``insistence`` says so.
         """
-        spam_filter = self.runtime.spam_filter
+        spam_filter = await self.runtime.filter_of_teacher(user)
         if label is None:
             lesson = await spam_filter.unlearn(message, self._listener_name, actor)
         else:

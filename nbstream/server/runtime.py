@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import ssl
 
     from nbstream.filter import Filter
+    from nbstream.own_models.filters import OwnFilters
     from nbstream.policy.header import HeaderPolicy
     from nbstream.policy.message_reader import MessageReader
     from nbstream.policy.recipient_rules import RecipientRules
@@ -46,7 +47,8 @@ class Runtime:
     teach, by the name of the listener. ``message_reader`` makes messages of bytes, and ``header_policy`` says what
     changes in the header of mail. ``tls_contexts`` have the certificates, by the name of the listener; a listener
     without TLS has none. ``passes_on_failure``: mail whose check failed passes unmarked, else it is
-    deferred. ``sender_lists`` are the senders that always or never pass.
+    deferred. ``sender_lists`` are the senders that always or never pass. ``own_filters`` finds the
+    filters of recipients; it is None where all have the common model.
     """
 
     spam_filter: Filter
@@ -58,6 +60,30 @@ class Runtime:
     passes_on_failure: bool = True
     tls_contexts: Mapping[str, ssl.SSLContext] = field(default_factory=dict)
     sender_lists: SenderLists = NO_LISTS
+    own_filters: OwnFilters | None = None
+
+    async def filters_for(self, recipients: Sequence[str]) -> Sequence[Filter]:
+        """Return the filter that checks mail for each of these addresses; the very same one for the same model."""
+        if self.own_filters is None:
+            return [self.spam_filter] * len(recipients)
+        return await self.own_filters.for_recipients(recipients)
+
+    def address_of_login(self, login: str) -> str:
+        """Return the address of a user by the name that he logs in with: an address, or an alias of one.
+
+        Empty for a login of which nobody knows the address.
+        """
+        address = self.own_filters.names.user_of(login) if self.own_filters else login
+        return login if "@" in login else address if "@" in address else ""
+
+    async def filter_of_teacher(self, user: str) -> Filter:
+        """Return the filter that learns what the user of this address teaches; empty for nobody in particular.
+
+        Raises ``StoreUnavailable`` and ``StoreIncompatible``.
+        """
+        if self.own_filters is None or not user:
+            return self.spam_filter
+        return await self.own_filters.for_teacher(user)
 
     def teachers_through(self, listener: str) -> Teachers:
         """Return who may teach through the listener of that name."""

@@ -29,6 +29,7 @@ from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.history import LessonNote
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
+from nbstream.tokens.tokenizer import TakenApart
 from tests.conftest import RedisServer
 from tests.filter.autolearn_site import EMPTY, AutolearnSite, letters_of, make_site, taught_site
 from tests.filter.filters import Together, with_parts
@@ -100,7 +101,7 @@ async def test_what_a_sender_list_decides_is_not_learned(client: Redis) -> None:
 
     for listed in (ListDecision(kind, ListOwner.USER) for kind in ListKind):
 
-        async def decide(check: Check, listed: ListDecision = listed) -> Check:
+        async def decide(check: Check, _: TakenApart, listed: ListDecision = listed) -> Check:
             return check.by_list(listed)
 
         for raw in raws:
@@ -110,7 +111,7 @@ async def test_what_a_sender_list_decides_is_not_learned(client: Redis) -> None:
 
     unproved = ListDecision(ListKind.ALLOW, ListOwner.USER, decides=False)
 
-    async def decide_nothing(check: Check) -> Check:
+    async def decide_nothing(check: Check, _: TakenApart) -> Check:
         return check.by_list(unproved)
 
     for raw in raws:

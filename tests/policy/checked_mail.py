@@ -21,5 +21,6 @@ class Checked:
     clues: Sequence[Clue] = ()
     reason: str = "because"
     kind: KindScores | None = None
+    own: str = ""
     thresholds: Thresholds = field(default_factory=Thresholds)
     listed: ListDecision | None = None

@@ -32,9 +32,9 @@ ALLOW, BLOCK = (ListDecision(kind, ListOwner.USER) for kind in ListKind)
 
 
 def verdict_at(probability: float):  # type: ignore[no-untyped-def]  # a function of a policy
-    def policy_verdict_of(policy: ThresholdPolicy) -> PolicyVerdict:
+    def policy_verdict_of(policy: ThresholdPolicy, own_model: str) -> PolicyVerdict:
         thresholds = policy.thresholds(FirstScores())
-        return PolicyVerdict(*decide_verdict(probability, thresholds, READY), thresholds)
+        return PolicyVerdict(*decide_verdict(probability, thresholds, READY), thresholds, own_model=own_model)
 
     return policy_verdict_of
 
@@ -109,6 +109,22 @@ def test_one_treatment_for_all_is_not_named() -> None:
     same = case(0, "pass")
     (group,) = group_recipients([("a", same), ("b", same)], verdict_at(0.99), can_differ=True)
     assert not group.has_other_treatments
+
+
+def test_decisions_by_other_own_models_are_other_decisions() -> None:
+    same = case(0, "pass").treatment
+    pairs = [(name, RecipientCase(same, own_model=name)) for name in ("", "ann", "bob")]
+
+    apart = group_recipients(pairs, verdict_at(0.99), can_differ=True)
+    (together,) = group_recipients(pairs, verdict_at(0.99), can_differ=False)
+
+    assert [(group.recipients, group.has_other_models) for group in apart] == [
+        (("",), False),
+        (("ann",), False),
+        (("bob",), False),
+    ]
+    assert (together.recipients, together.has_other_models) == (("", "ann", "bob"), True)
+    assert not together.has_other_treatments
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from nbstream.errors import CountsFull, StoreUnavailable
 from nbstream.listeners.dovecot.spool import SpoolReader, measure_backlog, open_learner_lock
 from nbstream.logs import event_fields
-from nbstream.policy.lesson_source import Insistence
+from nbstream.policy.lesson_source import Insistence, user_of_actor
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
 
@@ -147,7 +147,8 @@ class SpoolLearner:
         handler = self._message_service.message_handler()
         insistence = Insistence.NEVER if entry.may_be_repeated else Insistence.AFTER_PAUSE
         parsed = await handler.parse_taught_mail(message.content)
-        await handler.try_learn(parsed, message.label, message.actor, insistence)
+        user = user_of_actor(message.actor)
+        await handler.try_learn(parsed, message.label, message.actor, insistence, user=user)
 
     async def _measure(self) -> None:
         """Report the backlog from time to time, until cancelled; a long one less often."""

@@ -25,6 +25,7 @@ from nbstream.listeners.dovecot.learner import SpoolLearner
 from nbstream.listeners.dovecot.spool import SpooledMessage
 from nbstream.logs import event_fields
 from nbstream.mail.lines import is_blank
+from nbstream.policy.lesson_source import actor_of_user
 from nbstream.server.connections import StreamConnection
 from nbstream.server.limits import Reservation
 from nbstream.server.peers import Peer
@@ -140,7 +141,7 @@ class DovecotListener:
 
     async def _actor(self, user: int, named_user: str) -> str:
         if named_user and user in self._trusted_users:
-            return f"user {named_user}"
+            return actor_of_user(named_user)
         return await asyncio.to_thread(actor_of_system_user, user)
 
 

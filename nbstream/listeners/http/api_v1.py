@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from nbstream.server.message_service import MessageHandler, MessageService
     from nbstream.wire.api_json import ModelStatus
 
-_USER_FIELD = "User"  # as clients of rspamd send it
+USER_FIELD = "User"
+"""The field with the user who teaches, as clients of rspamd send it."""
+
 _MAX_ACTOR_LENGTH = 100
 _NOT_LOADED = "no counts are loaded yet, please try again later"
 
@@ -71,7 +73,8 @@ class ApiV1:
     async def _check(self, request: web.BaseRequest) -> web.Response:
         async with self._body_reader.read(request) as content:
             handler = self._message_service.message_handler()
-            check, _ = await handler.check(await _parse_message(handler, request, content, handler.parse_mail))
+            message = await _parse_message(handler, request, content, handler.parse_mail)
+            check, _ = await handler.check(message, request.query.getall("recipient", ()))
         return json_response(api_json.check_to_json(check, self._lookups.model_name))
 
     async def _learn(self, request: web.BaseRequest) -> web.Response:
@@ -88,7 +91,8 @@ class ApiV1:
         async with self._body_reader.read(request) as content:
             handler = self._message_service.message_handler()
             message = await _parse_message(handler, request, content, handler.parse_taught_mail)
-            lesson = await handler.learn(message, label, actor_of_request(request))
+            user = request.headers.get(USER_FIELD, "").strip()
+            lesson = await handler.learn(message, label, actor_of_request(request), user=user)
         return json_response(api_json.lesson_to_json(lesson))
 
     async def _message(self, request: web.BaseRequest) -> web.Response:
@@ -119,5 +123,5 @@ async def _parse_message(
 
 def actor_of_request(request: web.BaseRequest) -> str:
     """Return who teaches: the user that the client names, else its address; ``local`` on a unix socket."""
-    user = "".join(c for c in request.headers.get(_USER_FIELD, "") if c.isprintable())
+    user = "".join(c for c in request.headers.get(USER_FIELD, "") if c.isprintable())
     return user.strip()[:_MAX_ACTOR_LENGTH] or request.remote or "local"

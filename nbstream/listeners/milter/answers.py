@@ -38,6 +38,7 @@ from nbstream.listeners.milter.replies import (
 from nbstream.mail.header_edits import tag_as_value, tagged_value
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.actions import ActionKind
+from nbstream.policy.lesson_source import actor_of_user
 from nbstream.policy.sender_lists import MessageSender
 from nbstream.server import smtp_replies
 from nbstream.server.decisions import MessageDecisions
@@ -156,8 +157,8 @@ class MilterAnswers:
         must_be_known = self._teachers.checks_forwarded or not sender.user
         if not replace(self._teachers, checks_forwarded=must_be_known).may_teach_for(peer, client):
             return RefusalReply(self._feedback.refuse(label, self._name, client))
-        actor = f"user {sender.user}" if sender.user else sender.client
-        reply = await self._feedback.learn(content, label, self._name, actor)
+        actor = actor_of_user(sender.user) if sender.user else sender.client
+        reply = await self._feedback.learn(content, label, self._name, actor, sender.user)
         return DiscardReply() if reply.accepted else RefusalReply(reply)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -75,7 +75,7 @@ class RspamdApi:
         async with self._body_reader.read(request, may_be_zstd=True) as content:
             handler = self._message_service.message_handler()
             message = await handler.parse_mail(content)
-            recipients = tuple(_recipients(request))
+            recipients = _recipients(request)
             check, seconds = await handler.check(message, recipients, _sender(request))
             header_policy = handler.runtime.header_policy
             edits, acts = header_policy.edits(check), not header_policy.observes
@@ -96,9 +96,8 @@ class RspamdApi:
     async def _learn(self, request: web.BaseRequest, label: str) -> web.Response:
         async with self._body_reader.read(request, may_be_zstd=True) as content:
             handler = self._message_service.message_handler()
-            lesson = await handler.learn(
-                await handler.parse_taught_mail(content), label, actor_of_request(request)
-            )
+            message = await handler.parse_taught_mail(content)
+            lesson = await handler.learn(message, label, actor_of_request(request), user=_teacher(request))
         status, body = rspamd.lesson_response(lesson)
         return json_response(body, status)
 
@@ -149,7 +148,13 @@ def _sender(request: web.BaseRequest) -> MessageSender:
     )
 
 
-def _recipients(request: web.BaseRequest) -> Iterator[str]:
-    """Yield the addresses of the recipients that the client names."""
-    for recipient in request.headers.getall(rspamd.RECIPIENT_FIELD, ()):
-        yield recipient.strip().strip("<>")
+def _recipients(request: web.BaseRequest) -> Sequence[str]:
+    """Return the addresses of the recipients that the client names: the mailbox alone, where it names that."""
+    fields = request.headers.getall(rspamd.MAILBOX_FIELD, ()) or request.headers.getall(rspamd.RECIPIENT_FIELD, ())
+    return [recipient.strip().strip("<>") for recipient in fields]
+
+
+def _teacher(request: web.BaseRequest) -> str:
+    """Return the address of who teaches, as far as the client names it."""
+    names = (request.headers.get(name, "") for name in (rspamd.USER_FIELD, rspamd.MAILBOX_FIELD))
+    return next((name.strip().strip("<>") for name in names if name.strip()), "")

@@ -495,7 +495,7 @@ class SmtpSession:
                     return DataReplies((self._refuse_feedback(mail, mail.feedback_label),))
                 actor = str(self._forwarded_client or "") or str(self._peer)
                 reply = await mail.handlers.feedback.learn(
-                    incoming.content(), mail.feedback_label, self._listener.name, actor
+                    incoming.content(), mail.feedback_label, self._listener.name, actor, mail.sender.address
                 )
                 return DataReplies((reply,))
             transaction, mail.next_hop_transaction = mail.next_hop_transaction, None

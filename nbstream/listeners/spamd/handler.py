@@ -31,6 +31,7 @@ from nbstream.listeners.spamd.codec import (
 from nbstream.mail import header_edits
 from nbstream.mail.lines import is_blank
 from nbstream.policy.header import clues_field_value, comparable_scores
+from nbstream.policy.lesson_source import actor_of_user, user_of_actor
 from nbstream.policy.verdict import Verdict
 from nbstream.server.request_errors import is_request_error
 from nbstream.threads import in_thread_if_large
@@ -77,7 +78,8 @@ class SpamdHandler:
     async def _check(self, request: SpamdRequest, body: bytes) -> bytes:
         handler = self._message_service.message_handler()
         try:
-            check, _ = await handler.check(await handler.parse_mail(body))
+            user = handler.runtime.address_of_login(request.user)
+            check, _ = await handler.check(await handler.parse_mail(body), (user,) if user else ())
         except Exception as error:  # noqa: BLE001 - a fault in a check must not lose mail or end the listener
             _log_fault("check", error)
             return CHECK_FAILED.render()
@@ -100,7 +102,9 @@ class SpamdHandler:
         label = None if request.tell is TellRequest.FORGET else str(request.tell)
         try:
             handler = self._message_service.message_handler()
-            lesson = await handler.learn(await handler.parse_taught_mail(body), label, _actor(peer, request.user))
+            actor = _actor(peer, request.user)
+            message = await handler.parse_taught_mail(body)
+            lesson = await handler.learn(message, label, actor, user=user_of_actor(actor))
         except Exception as error:  # noqa: BLE001 - a fault in a lesson must not end the listener
             _log_fault("lesson", error)
             return lesson_refusal(error).render()
@@ -146,7 +150,7 @@ def _report(check: Check, model_name: str) -> bytes:
 
 def _actor(peer: Peer, user: str) -> str:
     """Return who teaches, for the history: a peer on this machine may say for which user it does."""
-    return f"user {user}" if user and peer.is_on_this_machine else peer.address or ""
+    return actor_of_user(user) if user and peer.is_on_this_machine else peer.address or ""
 
 
 def _log_fault(what: str, error: Exception) -> None:

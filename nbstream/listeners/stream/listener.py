@@ -322,7 +322,7 @@ async def _check_or_learn(request: wire.StreamRequest, message: Message, handler
     recipients = [request.recipient] if request.recipient else []
     if request.label is None:
         return _EntryResult(await handler.try_check(message, recipients))
-    lesson = await handler.try_learn(message, request.label, request.sender)
+    lesson = await handler.try_learn(message, request.label, request.sender, user=request.recipient)
     return _EntryResult(await handler.decide(lesson.after, recipients), lesson.outcome)
 
 

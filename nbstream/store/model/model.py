@@ -87,7 +87,8 @@ class Model(CommitPoint):
 
     ``model`` is the name of the model, or the keys of one of its layers. ``half_life_days`` is what a new model is
     signed with; after ``open``, ``half_life`` is what the model has. ``clock`` returns seconds
-    since the epoch of Unix. ``first_scores`` is the number of first scores to keep of each class. ``journal``
+    since the epoch of Unix. ``first_scores`` is the number of first scores to keep of each class, ``max_changes``
+    and ``max_history_records`` are about how many changes and records stay. ``journal``
     records the lessons that Redis acknowledges, where there is one. ``replica_wait`` says how many replicas must
     have a lesson before it is acknowledged. ``sample_share`` is the share of all messages that the fair sample
     is to draw, and is written when the model is opened and signed, unless Redis refuses writes then; None leaves
@@ -107,9 +108,11 @@ class Model(CommitPoint):
         replica_wait: ReplicaWaitOptions = _NO_REPLICA_WAIT,
         sample_share: float | None = None,
         key_fingerprint: str = "",
+        max_changes: int = MAX_CHANGES,
+        max_history_records: int = MAX_HISTORY_RECORDS,
     ) -> None:
         keys = ModelKeys(model) if isinstance(model, str) else model
-        retention = RetentionLimits(MAX_CHANGES, MAX_HISTORY_RECORDS, first_scores, ledger_seconds)
+        retention = RetentionLimits(max_changes, max_history_records, first_scores, ledger_seconds)
         super().__init__(client, keys, retention, clock, journal, replica_wait)
         self.half_life = NO_HALF_LIFE
         self.key_fingerprint = key_fingerprint

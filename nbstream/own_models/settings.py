@@ -1,0 +1,101 @@
+"""The settings of own models: the rules ``models``, and the section ``own_models``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from nbstream.own_models.names import NO_OWN_MODELS, NameTemplate, OwnModelNames, read_alias_lines
+from nbstream.policy.address_patterns import AddressPattern
+from nbstream.policy.settings import read_address_pattern
+from nbstream.settings.values import FilePath, Section
+
+MAX_RULES = 200
+_MAX_ALIAS_BYTES = 16 << 20
+
+
+def read_name_template(value: object) -> NameTemplate:
+    """Read a template of names such as ``{domain}/{local}``."""
+    return value if isinstance(value, NameTemplate) else NameTemplate(value if isinstance(value, str) else "")
+
+
+def read_delimiter(value: object) -> str:
+    """Read one character that a local part may have, or nothing."""
+    if isinstance(value, str) and (value == "" or (len(value) == 1 and value in "+-_=.#!~")):
+        return value
+    raise ValueError("must be one of + - _ = . # ! ~, or empty")
+
+
+class OwnModelRuleSettings(Section):
+    """Which addresses have own models, and how these are named."""
+
+    match: Annotated[AddressPattern, BeforeValidator(read_address_pattern)]
+    """The pattern of the addresses for which the rule holds. ``*`` is any characters, ``?`` is one character,
+    every other character is itself, and upper and lower case are the same.
+    """
+
+    name: Annotated[NameTemplate, BeforeValidator(read_name_template)]
+    """The name of the own model: ``{domain}`` is one for each domain, ``{address}`` one for each user, and
+    ``{domain}/{local}`` one for each user above one for the domain.
+    """
+
+
+class OwnModelsSettings(Section):
+    """What holds for all own models."""
+
+    delimiter: Annotated[str, BeforeValidator(read_delimiter)] = "+"
+    """What separates the user from the rest of a local part: ``anna+news`` has the model of ``anna``. Empty for
+    none.
+    """
+
+    alias_file: FilePath | None = None
+    """A file with one alias on a line, ``ALIAS USER``: mail to the first has the model of the second. It is read
+    at the start and at each reload.
+    """
+
+    wait_seconds: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.2
+    """How long mail waits for an own model that has to be loaded. After that the verdict is that of the common
+    model, and the header says ``own=unavailable``.
+    """
+
+    cache_megabytes: Annotated[int, Field(ge=1, le=1_000_000)] = 256
+    """How much memory the own models of one process take. Those that were not used for the longest time go first.
+    """
+
+    expire_days: Annotated[int, Field(ge=1, le=36500)] | None = None
+    """An own model that neither mail nor lessons have used for so many days is removed; ``null`` for never."""
+
+    shared_by: Annotated[int, Field(ge=2, le=10_000)] | None = None
+    """What users teach goes into the common model too once this many users call the same message the same. Choose
+    more than the accounts that may be stolen at once. ``null``: what users teach stays in their own models.
+    """
+
+    def read_aliases(self) -> Mapping[str, str]:
+        """Return the aliases of the file. Raises ``OSError``, and ``ValueError`` for what is no map of aliases."""
+        if self.alias_file is None:
+            return {}
+        with self.alias_file.open("rb") as file:
+            content = file.read(_MAX_ALIAS_BYTES + 1)
+        if len(content) > _MAX_ALIAS_BYTES:
+            raise ValueError(f"{self.alias_file} has more than {_MAX_ALIAS_BYTES >> 20} MiB")
+        try:
+            return read_alias_lines(content.decode().splitlines())
+        except ValueError as error:
+            raise ValueError(f"{self.alias_file}: {error}") from error
+
+
+def make_names(rules: tuple[OwnModelRuleSettings, ...], section: OwnModelsSettings) -> OwnModelNames:
+    """Return what finds the own models of an address.
+
+    Raises ``OSError`` and ``ValueError`` where the aliases cannot be read.
+    """
+    if not rules:
+        return NO_OWN_MODELS
+    return OwnModelNames(
+        tuple(rule.match for rule in rules),
+        tuple(rule.name for rule in rules),
+        section.delimiter,
+        section.read_aliases(),
+    )

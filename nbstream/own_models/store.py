@@ -1,0 +1,353 @@
+"""Own models in Redis: their keys, which of them there are, and their counts in the memory of this process.
+
+Rules: an own model is loaded when it is wanted, and then follows its change stream until it is dropped: where the
+cache is full, the one that was not used for the longest time. One connection waits for the changes of all of them.
+Where Redis was away, or another server answers, all are dropped and loaded anew. A model that nobody has taught is
+empty, and takes no room in Redis.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nbstream.bayes.counts import ChangePosition
+from nbstream.errors import NbstreamError, StoreUnavailable
+from nbstream.own_models.names import bucket_of
+from nbstream.store.backoff import Backoff
+from nbstream.store.cancellation import stop_if_cancelled
+from nbstream.store.connection import ServerGuard
+from nbstream.store.mirror.loading import CountsLoader, RescanNeeded
+from nbstream.store.model.keys import ModelKeys
+from nbstream.store.redis_errors import readable_replies, store_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+    from redis.asyncio import Redis
+
+    from nbstream.bayes.counts import Totals
+    from nbstream.bayes.half_life import HalfLife
+    from nbstream.engine.table import Table, TableFunctions
+    from nbstream.policy.first_scores import FirstScores
+    from nbstream.store.mirror.loading import LoadedCounts
+    from nbstream.store.model.model import Model
+
+_log = logging.getLogger(__name__)
+
+MAX_CHANGES = 100
+"""About how many changes the change stream of an own model keeps: a process that is further behind loads anew."""
+
+MAX_HISTORY_RECORDS = 10_000
+"""About how many records the history of an own model keeps."""
+
+_READ_COUNT = 100
+_BLOCK_SECONDS = 0.25  # a model that was loaded meanwhile is followed from then on
+_MAX_MODELS = 2_000  # of the cache: so many streams are waited for at once
+_MAX_LOADS = 8  # at the same moment
+_MAX_WAITING_LOADS = 500
+_EMPTY_BYTES = 20_000  # of a model without tokens, measured
+_BYTES_PER_TOKEN = 150  # in a dictionary
+_IDLE_SECONDS = 3_600.0
+_USED_SECONDS = 3_600.0  # between two notes that a model is used
+
+
+@dataclass(frozen=True, slots=True)
+class OwnModelKeys(ModelKeys):
+    """The keys of the own model ``name`` below ``model``; all of them share a hash tag."""
+
+    name: str
+
+    def _key(self, name: str) -> str:
+        return f"nbstream:{{{self.model}/{bucket_of(self.name)}}}:{self.name}:{name}"
+
+    @property
+    def log_name(self) -> str:
+        """The name of the counts in the log."""
+        return f"counts of {self.name}"
+
+
+def index_key(model: str) -> str:
+    """Return the key of a sorted set: the own models that were taught, by the time of their last use."""
+    return f"nbstream:{{{model}}}:own"
+
+
+class OwnCounts:
+    """The counts of one own model in memory: a ``CountSource``. ``model`` is where its lessons are stored."""
+
+    def __init__(self, model: Model, loaded: LoadedCounts) -> None:
+        self.model = model
+        self.used_at = time.monotonic()
+        self.noted_at = 0.0
+        self._loaded = loaded
+
+    @property
+    def position(self) -> ChangePosition:
+        """The last change that is in the counts."""
+        return self._loaded.position
+
+    @property
+    def bytes_used(self) -> int:
+        """About how many bytes of memory the counts take."""
+        table = self._loaded.counts.native_table
+        return _EMPTY_BYTES + (
+            table.describe().bytes_used if table else _BYTES_PER_TOKEN * len(self._loaded.counts)
+        )
+
+    @property
+    def half_life(self) -> HalfLife:
+        """The time base of the counts."""
+        return self._loaded.half_life
+
+    @property
+    def native_table(self) -> Table | None:
+        """The table of the native library that has the counts, if there is one."""
+        return self._loaded.counts.native_table
+
+    @property
+    def totals(self) -> Totals:
+        """The totals as they are in memory."""
+        return self._loaded.counts.totals
+
+    async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
+        """Return the counts of ``tokens`` or sums, shape (n, classes), and the totals; never waits."""
+        return self._loaded.counts.look_up_with_totals(tokens)
+
+    async def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
+        """Return the counts of these sums, shape (n, classes): the very same array until one of them changes."""
+        return self._loaded.counts.sums(names)
+
+    async def first_scores(self) -> FirstScores:
+        """Return the P(spam) that recent messages had before their first label."""
+        return self._loaded.first_scores
+
+    async def wait_until_applied(self, change: bytes) -> None:
+        """Return when ``look_up`` shows the change with this stream id. Raises ``StoreUnavailable``."""
+        wanted = ChangePosition.of(change)
+        while self.position < wanted:
+            with store_errors():
+                start = b"(" + self.position.stream_id
+                entries: Any = await self.model.client.xrange(
+                    self.model.keys.changes, min=start, count=_READ_COUNT
+                )
+            if not entries and self.position < wanted:
+                raise StoreUnavailable("the change is stored, but the counts in memory do not follow Redis")
+            try:
+                self.apply(entries)
+            except RescanNeeded as error:
+                raise StoreUnavailable(
+                    "the change is stored, but the counts in memory do not follow Redis"
+                ) from error
+
+    def apply(self, entries: Sequence[tuple[bytes, Mapping[bytes, bytes]]]) -> None:
+        """Apply the entries of the change stream that are not in the counts yet. Raises ``RescanNeeded``."""
+        for entry_id, fields in entries:
+            if ChangePosition.of(entry_id) > ChangePosition.of(self.position.stream_id):
+                self._loaded.apply(entry_id, fields)
+
+
+class OwnModels:
+    """The own models that this process has in memory.
+
+    ``make_model`` returns the own model of a name, with ``client`` as its client; ``blocking_client`` waits for
+    changes. ``index`` is the key that lists the models. Counts are in tables of ``table_functions``
+    where there are any. At most ``max_bytes`` are kept.
+    """
+
+    def __init__(
+        self,
+        make_model: Callable[[str], Model],
+        client: Redis,
+        blocking_client: Redis,
+        *,
+        index: str,
+        max_bytes: int,
+        table_functions: TableFunctions | None = None,
+    ) -> None:
+        self._make_model = make_model
+        self._client = client
+        self._blocking_client = blocking_client
+        self._index = index
+        self._max_bytes = max_bytes
+        self._loader = CountsLoader(table_functions, None)
+        self._cached: OrderedDict[str, OwnCounts] = OrderedDict()
+        self._loading: dict[str, asyncio.Task[OwnCounts]] = {}
+        self._slots = asyncio.Semaphore(_MAX_LOADS)
+        self._epoch = 0
+        self._has_models = asyncio.Event()
+        self._signed: set[str] = set()
+        self.loads = 0
+        """How often an own model was loaded."""
+
+    @property
+    def cached(self) -> int:
+        """The number of own models in memory."""
+        return len(self._cached)
+
+    @property
+    def bytes_used(self) -> int:
+        """About how many bytes of memory they take."""
+        return sum(counts.bytes_used for counts in self._cached.values())
+
+    def find(self, name: str) -> OwnCounts | None:
+        """Return the counts of the own model if they are in memory."""
+        counts = self._cached.get(name)
+        if counts is not None:
+            self._cached.move_to_end(name)
+            counts.used_at = time.monotonic()
+        return counts
+
+    async def load(self, name: str, wait_seconds: float | None = None) -> OwnCounts:
+        """Return the counts of the own model, from memory or from Redis.
+
+        Where that takes longer than ``wait_seconds`` it goes on for those who ask later. Raises
+        ``StoreUnavailable``, and ``StoreIncompatible`` for counts that this program cannot use.
+        """
+        if counts := self.find(name):
+            return counts
+        loading = self._loading.get(name)
+        if loading is None:
+            if len(self._loading) >= _MAX_WAITING_LOADS:
+                raise StoreUnavailable("too many own models are being loaded")
+            loading = self._loading[name] = asyncio.create_task(self._load(name), name=f"load {name}")
+            loading.add_done_callback(lambda task: self._end_load(name, task))
+        try:
+            async with asyncio.timeout(wait_seconds):
+                return await asyncio.shield(loading)
+        except TimeoutError as error:
+            raise StoreUnavailable("the own model is not loaded yet") from error
+
+    async def load_to_teach(self, name: str) -> OwnCounts:
+        """Return the counts of the own model, which is signed and listed from now on. Raises as ``load``."""
+        if name not in self._signed:
+            model = await self._make_model(name).open(sign=True)
+            with store_errors():
+                await self._client.zadd(self._index, {name: time.time()})
+            self._signed.add(name)
+            known = self._cached.get(name)
+            if known is not None and known.half_life != model.half_life:
+                self.drop(name)
+        return await self.load(name)
+
+    def drop(self, name: str) -> None:
+        """Forget the counts in memory; they are loaded again when somebody wants them."""
+        self._cached.pop(name, None)
+        self._signed.discard(name)
+
+    async def _load(self, name: str) -> OwnCounts:
+        async with self._slots:
+            epoch, guard = self._epoch, ServerGuard(self._client)
+            model = await self._make_model(name).open(sign=False)
+            try:
+                counts = OwnCounts(model, await self._loader.load(model))
+            except RescanNeeded as error:
+                raise StoreUnavailable("the own model was changed while it was loaded: try again") from error
+            guard.check()
+            self.loads += 1
+            if epoch == self._epoch:
+                self._cached[name] = counts
+                self._make_room()
+                self._has_models.set()
+            return counts
+
+    def _end_load(self, name: str, task: asyncio.Task[OwnCounts]) -> None:
+        self._loading.pop(name, None)
+        if not task.cancelled() and (error := task.exception()):
+            _log.log(
+                logging.DEBUG if isinstance(error, NbstreamError) else logging.ERROR,
+                "the own model %s cannot be loaded: %s",
+                name,
+                error,
+            )
+
+    def _make_room(self) -> None:
+        used = self.bytes_used
+        while len(self._cached) > 1 and (used > self._max_bytes or len(self._cached) > _MAX_MODELS):
+            _, dropped = self._cached.popitem(last=False)
+            used -= dropped.bytes_used
+
+    async def run(self) -> None:
+        """Keep the counts in memory equal to Redis until cancelled."""
+        backoff = Backoff(draw=random.random)
+        while True:
+            stop_if_cancelled()
+            try:
+                with readable_replies():
+                    await self._follow(backoff)
+            except NbstreamError as error:
+                self._drop_all()
+                _log.debug("own models: %s", error)
+                await asyncio.sleep(backoff.next_wait())
+
+    def _drop_all(self) -> None:
+        self._epoch += 1
+        self._cached.clear()
+        self._signed.clear()
+        self._has_models.clear()
+
+    async def _follow(self, backoff: Backoff) -> None:
+        guard = ServerGuard(self._blocking_client)
+        while True:
+            stop_if_cancelled()
+            self._drop_idle()
+            if not self._cached:
+                self._has_models.clear()
+                await self._has_models.wait()
+            followed = {counts.model.keys.changes.encode(): name for name, counts in self._cached.items()}
+            places: dict[Any, Any] = {key: self._cached[name].position.stream_id for key, name in followed.items()}
+            with store_errors():
+                streams: Any = await self._blocking_client.xread(
+                    places, count=_READ_COUNT, block=round(1000 * _BLOCK_SECONDS)
+                )
+            guard.check()
+            backoff.reset()
+            for key, entries in _entries_by_stream(streams):
+                self._apply(followed[key], entries)
+            await self._note_use()
+
+    def _apply(self, name: str, entries: Sequence[tuple[bytes, Mapping[bytes, bytes]]]) -> None:
+        counts = self._cached.get(name)
+        if counts is None:
+            return
+        try:
+            counts.apply(entries)
+        except RescanNeeded as error:
+            _log.debug("own model %s: %s", name, error)
+            self.drop(name)
+
+    def _drop_idle(self) -> None:
+        oldest = time.monotonic() - _IDLE_SECONDS
+        for name in [name for name, counts in self._cached.items() if counts.used_at < oldest]:
+            self.drop(name)
+
+    async def _note_use(self) -> None:
+        """Note in the index which of the models that were taught are in use."""
+        now = time.monotonic()
+        due = [
+            (name, counts)
+            for name, counts in self._cached.items()
+            if counts.used_at > counts.noted_at and now - counts.noted_at > _USED_SECONDS
+        ]
+        if not due:
+            return
+        with store_errors():
+            await self._client.zadd(self._index, dict.fromkeys((name for name, _ in due), time.time()), xx=True)
+        for _, counts in due:
+            counts.noted_at = now
+
+
+def _entries_by_stream(streams: Any) -> Sequence[tuple[bytes, Sequence[tuple[bytes, Mapping[bytes, bytes]]]]]:
+    """Return the entries of each stream in the reply to an XREAD. RESP3 gives a mapping, RESP2 a list."""
+    if not streams:
+        return []
+    if isinstance(streams, dict):
+        return [(key, [entry for group in groups for entry in group]) for key, groups in streams.items()]
+    return [(key, entries) for key, entries in streams]

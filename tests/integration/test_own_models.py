@@ -1,0 +1,189 @@
+"""Own models in a real daemon: every way in that names a recipient or a user, and what each of them gets."""
+
+from __future__ import annotations
+
+import json
+import re
+import smtplib
+import socket
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from redis import Redis
+
+from tests.conftest import RedisServer
+from tests.integration.daemon import DaemonProcess, wait_until
+
+ANN, BOB, EVE = "ann@example.org", "bob@example.org", "eve@other.example"
+
+
+def news(number: int) -> bytes:
+    return (
+        f"From: news@shop.example\r\nTo: list@shop.example\r\nMessage-ID: <{number}@shop.example>\r\n"
+        f"Subject: offers of week {number}\r\n\r\nAll the bargains of our shop, number {number}\r\n"
+    ).encode()
+
+
+def letter(number: int) -> bytes:
+    return (
+        f"From: carol@home.example\r\nMessage-ID: <{number}@home.example>\r\nSubject: dinner\r\n\r\n"
+        f"Shall we meet on day {number}?\r\n"
+    ).encode()
+
+
+@dataclass(frozen=True)
+class Site:
+    """A daemon with own models for example.org alone."""
+
+    daemon: DaemonProcess
+    redis: Redis
+    folder: Path
+
+    def deliver(self, raw: bytes, *recipients: str) -> dict[str, Any]:
+        """Send mail by SMTP, and return the verdict headers of the copies that arrived."""
+        host, _, port = self.daemon.address("smtp").partition(":")
+        new = self.folder / "state" / "Maildir" / "new"
+        before = set(new.glob("*"))
+        with smtplib.SMTP(host, int(port), timeout=30) as client:
+            client.sendmail("sender@shop.example", list(recipients), raw)
+        copies = set(new.glob("*")) - before
+        fields = [re.search(rb"^X-Nbstream: (.*(?:\r?\n[ \t].*)*)", copy.read_bytes(), re.M) for copy in copies]
+        return {"copies": len(copies), "fields": sorted(field[1].decode() for field in fields if field)}
+
+    def check(self, raw: bytes, *recipients: str) -> dict[str, Any]:
+        query = "&".join(f"recipient={recipient}" for recipient in recipients)
+        return self._post(f"/v1/check?{query}", raw)
+
+    def learn(self, raw: bytes, label: str, user: str) -> dict[str, Any]:
+        return self._post(f"/v1/learn?label={label}", raw, {"User": user} if user else {})
+
+    def _post(self, path: str, raw: bytes, headers: dict[str, str] | None = None) -> dict[str, Any]:
+        request = urllib.request.Request(
+            f"http://{self.daemon.address('http')}{path}",
+            raw,
+            {"Content-Type": "message/rfc822", **(headers or {})},
+        )
+        with urllib.request.urlopen(request, timeout=30) as response:
+            answer: dict[str, Any] = json.load(response)
+            return answer
+
+    def rspamd_check(self, raw: bytes, recipient: str) -> dict[str, Any]:
+        return self._post("/checkv2", raw, {"Rcpt": recipient})
+
+    def spamd(self, command: str, raw: bytes, **fields: str) -> str:
+        host, _, port = self.daemon.address("spamd").partition(":")
+        lines = [f"{command} SPAMC/1.5", f"Content-length: {len(raw)}"]
+        lines += [f"{name.replace('_', '-')}: {value}" for name, value in fields.items()]
+        with socket.create_connection((host, int(port)), timeout=30) as client:
+            client.sendall("\r\n".join([*lines, "", ""]).encode() + raw)
+            client.shutdown(socket.SHUT_WR)
+            return b"".join(iter(lambda: client.recv(65536), b"")).decode()
+
+
+@pytest.fixture
+def site(own_redis: RedisServer, tmp_path: Path) -> Iterator[Site]:
+    config = tmp_path / "nbstream.yaml"
+    config.write_text(
+        json.dumps(
+            {
+                "state_dir": str(tmp_path / "state"),
+                "redis": {"url": own_redis.url},
+                "listeners": {
+                    "smtp": {"listen": "127.0.0.1:0"},
+                    "http": {"listen": "127.0.0.1:0"},
+                    "spamd": {"listen": "127.0.0.1:0"},
+                    "stream": {},
+                },
+                "relay": {"next_hop": "maildir"},
+                "model": {"min_learned": {"spam": 1, "ham": 1}},
+                "models": [{"match": "*@example.org", "name": "{domain}/{local}"}],
+                "own_models": {"wait_seconds": 10},
+                "log": {"format": "json"},
+            }
+        )
+    )
+    with DaemonProcess(config) as daemon, Redis.from_url(own_redis.url) as redis:
+        site = Site(daemon, redis, tmp_path)
+        for number in range(8):
+            site.learn(news(number), "spam", "")
+            site.learn(letter(number), "ham", "")
+        yield site
+
+
+def own_models(site: Site) -> list[str]:
+    names = cast("list[bytes]", site.redis.zrange("nbstream:{default}:own", 0, -1))
+    return sorted(name.decode() for name in names)
+
+
+def test_each_recipient_of_one_message_gets_his_own_verdict(site: Site) -> None:
+    common = site.check(news(99))["probability"]
+    for number in range(20, 24):
+        site.learn(news(number), "ham", ANN)
+
+    delivered = site.deliver(news(99), ANN, BOB)
+
+    probabilities = sorted(float(re.findall(r"probability=([\d.]+)", field)[0]) for field in delivered["fields"])
+    assert delivered["copies"] == 2
+    assert probabilities[0] < probabilities[1] == pytest.approx(common, abs=1e-6)
+    assert sum("own=used" in field for field in delivered["fields"]) == 1
+    assert not any("ann" in field or "bob" in field for field in delivered["fields"])
+
+
+def test_every_protocol_that_names_a_user_asks_his_model(site: Site) -> None:
+    before = site.check(news(99), ANN)["probability"]
+    for number in range(20, 24):
+        site.learn(news(number), "ham", ANN)
+    after = site.check(news(99), ANN)["probability"]
+
+    spamd = site.spamd("CHECK", news(99), User=ANN)
+    reply = site.rspamd_check(news(99), ANN)
+    site.redis.xadd("nbstream:{default}:in", {"raw": news(99), "to": ANN, "id": "1"})
+    wait_until(lambda: site.redis.xlen("nbstream:{default}:out") > 0)
+    answers = cast("list[tuple[bytes, dict[bytes, bytes]]]", site.redis.xrange("nbstream:{default}:out"))
+    _, streamed = answers[0]
+
+    assert after < before
+    assert own_models(site) == ["example.org/ann"]
+    assert float(streamed[b"probability"]) == pytest.approx(after, abs=1e-6)
+    for other in (BOB, EVE):
+        assert site.check(news(99), other)["probability"] == pytest.approx(before)
+    assert site.rspamd_check(news(99), BOB)["score"] > reply["score"]
+    assert spamd.split("Spam:")[1] != site.spamd("CHECK", news(99), User=BOB).split("Spam:")[1]
+
+
+def test_feedback_goes_to_the_model_of_who_gives_it(site: Site) -> None:
+    site.spamd("TELL", news(30), User=BOB, Message_class="ham", Set="local")
+    site.learn(letter(31), "spam", EVE)
+    host, _, port = site.daemon.address("smtp").partition(":")
+    with smtplib.SMTP(host, int(port), timeout=30) as client:
+        client.sendmail(ANN, ["ham@nbstream.invalid"], b"Subject: fwd\r\n\r\n" + news(32))
+
+    assert own_models(site) == ["example.org/ann", "example.org/bob"]
+    totals = site.redis.hgetall("nbstream:{default}:totals")
+    assert (totals[b"messages:spam"], totals[b"messages:ham"]) == (b"9", b"8")
+
+
+def test_a_user_keeps_his_model_over_a_restart(site: Site) -> None:
+    for number in range(20, 24):
+        site.learn(news(number), "ham", ANN)
+    before = site.check(news(99), ANN)["probability"]
+    site.daemon.kill()
+
+    with DaemonProcess(site.daemon.config) as daemon:
+        again = Site(daemon, site.redis, site.folder)
+        wait_until(lambda: daemon.get("/readyz")[0] == 200)
+        assert again.check(news(99), ANN)["probability"] == before
+
+
+def test_mail_is_checked_while_redis_is_away(site: Site, own_redis: RedisServer) -> None:
+    site.check(news(99), BOB)
+    own_redis.stop()
+
+    delivered = site.deliver(news(98), BOB, ANN)
+
+    assert delivered["copies"] >= 1
+    assert any("own=unavailable" in field for field in delivered["fields"])

@@ -1,0 +1,66 @@
+"""A common model with own models below it, as a daemon has them, for tests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from redis.asyncio import Redis
+
+from nbstream.filter import Filter, FilterObserver
+from nbstream.own_models.filters import OwnFilters
+from nbstream.own_models.names import NameTemplate, OwnModelNames
+from nbstream.own_models.store import OwnModelKeys, OwnModels, index_key
+from nbstream.policy.address_patterns import AddressPattern
+from nbstream.store.cancellation import cancel_and_wait
+from nbstream.store.model.model import Model
+from tests.filter.filters import make_filter
+
+ANN, BOB = "ann@example.org", "bob@example.org"
+
+
+@dataclass(frozen=True)
+class Site:
+    """The parts of one process."""
+
+    common: Filter
+    models: OwnModels
+    filters: OwnFilters
+
+    async def filter_of(self, address: str) -> Filter:
+        """The filter that checks mail for the address."""
+        (own,) = await self.filters.for_recipients([address])
+        return own
+
+
+def own_model(client: Redis, name: str) -> Model:
+    return Model(client, OwnModelKeys("test", name), 3600, max_changes=100)
+
+
+@asynccontextmanager
+async def open_site(
+    client: Redis,
+    template: str = "{domain}/{local}",
+    observer: FilterObserver | None = None,
+    max_bytes: int = 64 << 20,
+    *,
+    follows: bool = True,
+) -> AsyncIterator[Site]:
+    """A process over the model ``test``; with ``follows`` it follows the own models in memory."""
+    common = make_filter(client, observer)
+    models = OwnModels(
+        lambda name: own_model(client, name),
+        client,
+        client,
+        index=index_key("test"),
+        max_bytes=max_bytes,
+    )
+    names = OwnModelNames((AddressPattern("*@example.org"),), (NameTemplate(template),), "+")
+    following = asyncio.create_task(models.run()) if follows else None
+    try:
+        yield Site(common, models, OwnFilters(common, names, models, wait_seconds=5.0))
+    finally:
+        if following:
+            await cancel_and_wait(following)

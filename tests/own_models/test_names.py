@@ -1,0 +1,92 @@
+"""Which own models an address has."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbstream.own_models.names import (
+    BUCKETS,
+    NO_OWN_MODELS,
+    NameTemplate,
+    OwnModelNames,
+    bucket_of,
+    is_own_model_name,
+    levels_of_name,
+    read_alias_lines,
+)
+from nbstream.policy.address_patterns import AddressPattern
+
+NAMES = OwnModelNames(
+    (AddressPattern("*@school.example"), AddressPattern("*@example.org"), AddressPattern("*@*")),
+    (NameTemplate("{domain}"), NameTemplate("{domain}/{local}"), NameTemplate("{address}")),
+    "+",
+    {"postmaster@example.org": "ann@example.org", "ann": "ann@example.org"},
+)
+
+
+@pytest.mark.parametrize(
+    ("address", "levels"),
+    [
+        ("bob@school.example", ("school.example",)),
+        ("Bob@Example.ORG", ("example.org", "example.org/bob")),
+        ("bob@other.example", ("bob@other.example",)),
+        ("bob+news@example.org", ("example.org", "example.org/bob")),
+        ("postmaster@example.org", ("example.org", "example.org/ann")),
+        ("postmaster+x@example.org", ("example.org", "example.org/ann")),
+        ("+news@example.org", ("example.org", "example.org/%2Bnews".replace("%2B", "+"))),
+        ("ann", ("example.org", "example.org/ann")),
+        ("postmaster", ()),
+        ("", ()),
+    ],
+)
+def test_the_first_rule_names_the_levels(address: str, levels: tuple[str, ...]) -> None:
+    assert NAMES.levels_of(address) == levels
+
+
+def test_without_rules_everybody_has_the_common_model_alone() -> None:
+    assert NO_OWN_MODELS.levels_of("ann@example.org") == ()
+
+
+@pytest.mark.parametrize(
+    "address", ["a/b@example.org", "*@example.org", "a}b{@example.org", "j\u00fcr gen@example.org"]
+)
+def test_what_an_address_could_break_out_with_is_escaped(address: str) -> None:
+    (_, name) = NAMES.levels_of(address)
+    assert is_own_model_name(name)
+    assert name.count("/") == 1
+    assert not set(name) & set("*?[]{}: ")
+
+
+@given(st.text(min_size=1, max_size=80), st.text("abc.", min_size=1, max_size=20))
+def test_two_users_never_share_a_model(local: str, domain: str) -> None:
+    names = OwnModelNames((AddressPattern("*@*"),), (NameTemplate("{address}"),))
+    own, others = names.levels_of(f"{local}@{domain}"), names.levels_of(f"{local}x@{domain}")
+    assert own == () or own != others
+    assert all(map(is_own_model_name, own))
+
+
+@pytest.mark.parametrize("text", ["", "/", "a/b/c", "{user}", "{domain}/", "x y", "a:b", "{{domain}}"])
+def test_a_template_that_names_nothing_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="must be a name"):
+        NameTemplate(text)
+
+
+def test_the_levels_of_a_name() -> None:
+    assert levels_of_name("example.org/ann") == ("example.org", "example.org/ann")
+
+
+def test_models_are_spread_over_the_groups_of_keys() -> None:
+    assert {bucket_of(f"user{i}@example.org") for i in range(500)} == set(range(BUCKETS))
+
+
+def test_aliases_are_read_from_lines() -> None:
+    lines = ["# of the school", "", "Info@Example.org ann@example.org", "ann: Ann@example.org"]
+    assert read_alias_lines(lines) == {"info@example.org": "ann@example.org", "ann": "ann@example.org"}
+
+
+@pytest.mark.parametrize("line", ["info@example.org", "info@example.org ann", "a@b c@d e@f"])
+def test_a_line_that_is_no_alias_is_named(line: str) -> None:
+    with pytest.raises(ValueError, match="line 2"):
+        read_alias_lines(["# fine", line])
