@@ -274,7 +274,8 @@ def _read_client(text: str) -> Client | None:
 
 # A From field is read on its bytes: an encoded word is no address, whatever it says. Quoted strings and comments
 # are taken out first. One that is a local part stays, with other characters in place of those of the syntax.
-_QUOTED_OR_COMMENT = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"(\s*@)?|\([^()]*\)', re.DOTALL)
+# One without an end goes to the end of the field, so that nothing is read twice, and leaves a quote.
+_QUOTED_OR_COMMENT = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)(?:(")(\s*@)?)?|\([^()]*\)', re.DOTALL)
 _NO_ATOM = re.compile(r"[^\w.+=-]")
 _ADDRESS = r"[^\s<>@,;:()\[\]\\\"]+@[\w-]+(?:\.[\w-]+)*+"
 # It consumes what is no address, so that nothing is read twice.
@@ -295,7 +296,9 @@ def read_from(fields: Iterable[HeaderField]) -> tuple[tuple[str, ...], bool]:
 
 def _without_quoted(text: str) -> str:
     def replacement(match: re.Match[str]) -> str:
-        return f"{_NO_ATOM.sub('_', match[1])}@" if match[2] else " "
+        if match[1] is not None and not match[2]:
+            return '"'
+        return f"{_NO_ATOM.sub('_', match[1])}@" if match[3] else " "
 
     return _QUOTED_OR_COMMENT.sub(replacement, text)
 

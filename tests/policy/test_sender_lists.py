@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nbstream.mail.header_fields import HeaderField
 from nbstream.mail.message import Message
 from nbstream.policy.sender_lists import (
     SITE,
@@ -18,6 +21,7 @@ from nbstream.policy.sender_lists import (
     OwnerList,
     SenderLists,
     is_aligned,
+    read_from,
 )
 from nbstream.policy.sender_patterns import SenderPattern
 from nbstream.policy.verdict import Verdict
@@ -191,6 +195,35 @@ def test_the_address_counts_and_not_what_is_written_beside_it(from_value: str) -
     assert (
         decided(site("boss@partner.example", block=("evil.example",)), message(from_value, PROVED)) == "allow site"
     )
+
+
+@given(
+    st.lists(
+        st.sampled_from(['"', "\\", "(", ")", "<", ">", "@", ",", " ", "a", "b.example", "\r\n ", "é"]),
+        max_size=30,
+    )
+)
+def test_any_from_field_is_read(pieces: list[str]) -> None:
+    field = HeaderField("from", "".join(pieces).encode())
+
+    addresses, is_single = read_from([field])
+
+    assert len(addresses) == 1 or not is_single
+    assert all(re.fullmatch(r"[^\s<>@]+@[\w.-]+", address) for address in addresses)
+
+
+@pytest.mark.parametrize(
+    ("from_value", "addresses"),
+    [
+        ('"x', ()),
+        ('"\\"' * 500, ()),
+        ("a@b.example, <c@d.example>", ("c@d.example",)),
+        ("a@b.example; c@d.example", ("a@b.example", "c@d.example")),
+        ('"a b"@c.example', ("a_b@c.example",)),
+    ],
+)
+def test_addresses_are_found_in_fields_of_any_form(from_value: str, addresses: tuple[str, ...]) -> None:
+    assert read_from([HeaderField("from", from_value.encode())])[0] == addresses
 
 
 def test_a_header_too_long_to_be_read_is_never_allowed() -> None:
