@@ -74,7 +74,7 @@ class Filter:
     ) -> Check:
         """Score ``message`` and decide by the default policy; ``decide`` may then decide it in another way.
 
-        It gets the tokens as well, for ``check_taken_apart`` of the filters of other own models. The observer gets
+        It gets the tokens as well, for ``check_tokens`` of the filters of other own models. The observer gets
         the check by the tokens of the model, the caller that in words. The observer may call ``build_envelope``
         later, when the check is decided. Raises ``StoreUnavailable`` while no counts are loaded.
         """
@@ -93,12 +93,12 @@ class Filter:
             self.parts.observer.checked(check, taken.tokens, seconds, build_envelope)
         return check.in_words(taken.tokens, taken.words)
 
-    async def check_taken_apart(self, taken: TakenApart) -> Check:
-        """Score a message that another filter has taken apart, by the default policy, and report nothing.
+    async def check_tokens(self, message_key: str, tokens: Tokens) -> Check:
+        """Score a message that was taken apart before, by the default policy, and report nothing.
 
         Raises ``StoreUnavailable`` while no counts are loaded.
         """
-        return await self._scorer.check_now(taken.key, taken.tokens)
+        return await self._scorer.check_now(message_key, tokens)
 
     async def learn(
         self,

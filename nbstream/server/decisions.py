@@ -185,7 +185,7 @@ class MessageDecisions:
             checks[filters[0].own_model] = check
             for other in {other.own_model: other for other in filters}.values():
                 if other.own_model not in checks:
-                    checks[other.own_model] = await other.check_taken_apart(taken)
+                    checks[other.own_model] = await other.check_tokens(taken.key, taken.tokens)
             lists = self._runtime.sender_lists
             lookup = NO_LOOKUP if check.is_canary else lists.look_up(message, sender)
             groups.extend(await self._recipient_groups(checks, recipients, filters, lookup))

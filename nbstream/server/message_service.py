@@ -163,7 +163,7 @@ class MessageHandler:
             checks = {filters[0].own_model: check}
             for other in {other.own_model: other for other in filters[1:]}.values():
                 if other.own_model not in checks:
-                    checks[other.own_model] = await other.check_taken_apart(taken)
+                    checks[other.own_model] = await other.check_tokens(taken.key, taken.tokens)
             decided = await self._decide(checks, self._cases(recipients, lookup, filters))
             # What one user has taught is no business of the others.
             return decided if len(checks) == 1 else replace(decided, clues=())

@@ -52,10 +52,12 @@ def make_user_page(parts: PageParts, section: UserPageSettings) -> PageServer:
         return await runtime().spam_filter.recall(message_id)
 
     async def entry(address: str, message_id: str) -> LedgerEntry | None:
-        return await model.entry(message_id)
+        (own_filter,) = await runtime().filters_for([address])
+        return await own_filter.parts.model.entry(message_id)
 
     async def explain(address: str, checked: CheckedMessage) -> Explanation:
-        check = await parts.scorer_over(parts.mirror).check_now(checked.key, checked.tokens)
+        (own_filter,) = await runtime().filters_for([address])
+        check = await own_filter.check_tokens(checked.key, checked.tokens)
         treatment = parts.rules().treatment_of(address)
         return (await runtime().spam_filter.decide_for_treatment(check, treatment)).explain(time.time())
 

@@ -1,4 +1,4 @@
-"""The lessons of users: the one place that chooses the model which a user teaches."""
+"""The lessons of users: what a user says goes to his own model, or to the common one where he has none."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ class UserTeacher:
         A repeat changes nothing, unless ``insistence`` lets the user insist. Raises ``StoreUnavailable`` or
         ``CountsFull``; nothing is half done then.
         """
-        lesson = await self.runtime().spam_filter.learn(message, label, self.source, address, insistence)
+        spam_filter = await self.runtime().filter_of_teacher(address)
+        lesson = await spam_filter.learn(message, label, self.source, address, insistence)
         log_lesson(lesson, self.source, address)
         return lesson

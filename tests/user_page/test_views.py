@@ -197,3 +197,22 @@ async def test_he_says_which_senders_he_always_and_never_wants(site: UserSite) -
     assert entries == [("allow", "friend@shop.example", ANN), ("block", "evil.example", ANN)]
     assert await lists.entries(BOB) == []
     assert await lists.entries(SITE) == []
+
+
+async def test_what_he_says_goes_to_his_own_model_and_is_shown_to_him_alone(client: Redis, tmp_path: Path) -> None:
+    rules = [{"match": "*@example.org", "name": "{address}"}]
+    async with open_user_site(client, tmp_path, models=rules) as site:
+        await site.teach()
+        before = await site.http.spam_filter.parts.model.totals()
+        checked = await site.check(SPAM, ANN, BOB)
+        async with site.browser(ANN) as browser, site.browser(BOB) as other:
+            of_bob = (await other.get(f"/my/messages/{checked}")).text
+            for _ in range(2):
+                await browser.post(f"/my/messages/{checked}", {"action": "ham"})
+            shown = words((await browser.get(f"/my/messages/{checked}")).text)
+
+            assert "You have called this message wanted." in shown
+            assert (await other.get(f"/my/messages/{checked}")).text == of_bob
+        assert await site.label(checked) is None
+        assert await site.http.spam_filter.parts.model.totals() == before
+        assert await client.zrange("nbstream:{default}:own", 0, -1) == [ANN.encode()]
