@@ -15,7 +15,7 @@ from nbstream.policy.settings import FalsePositiveCost, FalsePositiveRate
 from nbstream.policy.thresholds import FalsePositiveBudget, Threshold, ThresholdPolicy, threshold_of_cost_ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from nbstream.config import Settings
     from nbstream.policy.settings import VerdictSettings
@@ -57,12 +57,17 @@ def make_rules(settings: Settings) -> RecipientRules:
     return RecipientRules.build(make_policy(settings), settings.actions, rules)
 
 
-def make_sender_lists(settings: Settings, stored: Mapping[str, OwnerList]) -> SenderLists:
-    """Return the sender lists of the settings, and those that are ``stored``, by owner."""
+def make_sender_lists(
+    settings: Settings, stored: Mapping[str, OwnerList], user_of: Callable[[str], str]
+) -> SenderLists:
+    """Return the sender lists of the settings, and those that are ``stored``, by owner.
+
+    ``user_of`` returns the address of the user behind that of a recipient.
+    """
     kinds = ((ListKind.ALLOW, settings.lists.allow), (ListKind.BLOCK, settings.lists.block))
     entries = [ListEntry(kind, SenderPattern.parse(sender)) for kind, senders in kinds for sender in senders]
     reader = EvidenceReader(frozenset(settings.trusted_authserv_ids), settings.own_received_fields)
-    return SenderLists(OwnerList(entries), stored, reader)
+    return SenderLists(OwnerList(entries), stored, reader, user_of)
 
 
 def make_filter_policy(settings: Settings) -> FilterPolicy:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.filter import Filter
     from nbstream.listeners.smtp.settings import MailListenerSettings
+    from nbstream.own_models.names import OwnModelNames
     from nbstream.own_models.store import OwnModels
     from nbstream.policy.sender_lists import OwnerList
 
@@ -42,10 +43,13 @@ def make_runtime(
     """Return the runtime of these settings; ``spam_filter`` gives its parts, whatever policy it has.
 
     ``stored_lists`` are the sender lists that people change meanwhile, by owner. ``own_models`` are those in
-    memory; without them everybody has the common model. Whatever may fail in settings
-    that were read without an error fails here.
+    memory; without them everybody has the common model. Whatever may fail in settings that were read without an
+    error fails here.
     """
-    common = spam_filter.with_policy(make_filter_policy(settings))
+    common, names = spam_filter.with_policy(make_filter_policy(settings)), _names(settings)
+    own_filters = None
+    if own_models is not None and settings.models:
+        own_filters = OwnFilters(common, names, own_models, settings.own_models.wait_seconds)
     return Runtime(
         spam_filter=common,
         rules=make_rules(settings),
@@ -55,19 +59,16 @@ def make_runtime(
         header_policy=make_header_policy(settings),
         tls_contexts=make_tls_contexts(settings),
         passes_on_failure=settings.on_filter_failure == "pass",
-        sender_lists=make_sender_lists(settings, stored_lists),
-        own_filters=_own_filters(settings, common, own_models),
+        sender_lists=make_sender_lists(settings, stored_lists, names.user_of),
+        own_filters=own_filters,
     )
 
 
-def _own_filters(settings: Settings, common: Filter, own_models: OwnModels | None) -> OwnFilters | None:
-    if own_models is None or not settings.models:
-        return None
+def _names(settings: Settings) -> OwnModelNames:
     try:
-        names = make_names(settings.models, settings.own_models)
+        return make_names(settings.models, settings.own_models)
     except (OSError, ValueError) as error:
         raise ConfigError(f"own_models.alias_file cannot be used: {error}") from error
-    return OwnFilters(common, names, own_models, settings.own_models.wait_seconds)
 
 
 def _teachers(settings: Settings) -> dict[str, Teachers]:

@@ -89,10 +89,6 @@ class OwnModelNames:
         return self.templates[position].levels_of(local, domain)
 
 
-NO_OWN_MODELS = OwnModelNames()
-"""The names where no rule is configured: everybody has the common model alone."""
-
-
 def is_own_model_name(text: str) -> bool:
     """Return whether ``text`` can be the name of an own model."""
     return len(text) <= MAX_NAME_CHARACTERS and _NAME.fullmatch(text) is not None

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from nbstream.own_models.names import NO_OWN_MODELS, NameTemplate, OwnModelNames, read_alias_lines
+from nbstream.own_models.names import NameTemplate, OwnModelNames, read_alias_lines
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.settings import read_address_pattern
 from nbstream.settings.values import FilePath, Section
@@ -46,13 +46,13 @@ class OwnModelsSettings(Section):
     """What holds for all own models."""
 
     delimiter: Annotated[str, BeforeValidator(read_delimiter)] = "+"
-    """What separates the user from the rest of a local part: ``anna+news`` has the model of ``anna``. Empty for
-    none.
+    """What separates the user from the rest of a local part: ``anna+news`` has the model, and the sender list,
+    of ``anna``. Empty for none.
     """
 
     alias_file: FilePath | None = None
-    """A file with one alias on a line, ``ALIAS USER``: mail to the first has the model of the second. It is read
-    at the start and at each reload.
+    """A file with one alias on a line, ``ALIAS USER``: mail to the first has the model, and the sender list, of
+    the second. It is read at the start and at each reload.
     """
 
     wait_seconds: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.2
@@ -87,12 +87,10 @@ class OwnModelsSettings(Section):
 
 
 def make_names(rules: tuple[OwnModelRuleSettings, ...], section: OwnModelsSettings) -> OwnModelNames:
-    """Return what finds the own models of an address.
+    """Return what finds the user behind an address, and the own models of that user.
 
     Raises ``OSError`` and ``ValueError`` where the aliases cannot be read.
     """
-    if not rules:
-        return NO_OWN_MODELS
     return OwnModelNames(
         tuple(rule.match for rule in rules),
         tuple(rule.name for rule in rules),

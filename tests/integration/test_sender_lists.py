@@ -33,11 +33,11 @@ def daemon(site: Site) -> Iterator[DaemonProcess]:
         yield daemon
 
 
-def reasons(daemon: DaemonProcess) -> set[str]:
+def reasons(daemon: DaemonProcess, query: str = "") -> set[str]:
     """Why a message is called what it is called, by every worker."""
     found = set()
     for _ in range(MANY):
-        request = urllib.request.Request(f"http://{daemon.address('http')}/v1/check", MAIL)
+        request = urllib.request.Request(f"http://{daemon.address('http')}/v1/check{query}", MAIL)
         with urllib.request.urlopen(request, timeout=DEADLINE_SECONDS) as answer:
             found.add(json.load(answer)["reason"])
     return found
@@ -73,12 +73,13 @@ def test_each_recipient_has_his_own_list_and_explain_says_what_decided(site: Sit
     change(site, "add", "block", "partner.example")
     wait_until(lambda: reasons(daemon) == {"list=block, owner=site"})
 
-    send(daemon, [(ANN, MAIL), (BOB, MAIL.replace(b"hello", b"again"))])
+    send(daemon, [(ANN.replace("@", "+news@"), MAIL), (BOB, MAIL.replace(b"hello", b"again"))])
 
     texts = [file.read_text() for file in (site.state / "Maildir" / "new").iterdir()]
     fields = {re.findall(r"^Subject: (.*)$", text, re.MULTILINE)[0]: text for text in texts}
     assert re.search(r'^X-Nbstream: ham; .*reason="list=allow, owner=user"', fields["hello"], re.MULTILINE)
     assert re.search(r'^X-Nbstream: spam; .*reason="list=block, owner=site"', fields["again"], re.MULTILINE)
+    assert reasons(daemon, f"?recipient={ANN}") == {"list=allow, owner=user"}
     (message_id,) = re.findall(r"id=([a-z2-7]{24})", fields["hello"])
     explained = command("explain", "-c", site.file, message_id)
     assert "list=allow, owner=user" in explained.stdout

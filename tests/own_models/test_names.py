@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from nbstream.own_models.names import (
     BUCKETS,
-    NO_OWN_MODELS,
     NameTemplate,
     OwnModelNames,
     bucket_of,
@@ -46,7 +45,7 @@ def test_the_first_rule_names_the_levels(address: str, levels: tuple[str, ...]) 
 
 
 def test_without_rules_everybody_has_the_common_model_alone() -> None:
-    assert NO_OWN_MODELS.levels_of("ann@example.org") == ()
+    assert OwnModelNames().levels_of("ann@example.org") == ()
 
 
 @pytest.mark.parametrize(
