@@ -203,7 +203,7 @@ async def test_what_he_says_goes_to_his_own_model_and_is_shown_to_him_alone(clie
     rules = [{"match": "*@example.org", "name": "{address}"}]
     async with open_user_site(client, tmp_path, models=rules) as site:
         await site.teach()
-        before = await site.http.spam_filter.parts.model.totals()
+        before = await client.hgetall(ModelKeys("default").totals)
         checked = await site.check(SPAM, ANN, BOB)
         async with site.browser(ANN) as browser, site.browser(BOB) as other:
             of_bob = (await other.get(f"/my/messages/{checked}")).text
@@ -214,5 +214,5 @@ async def test_what_he_says_goes_to_his_own_model_and_is_shown_to_him_alone(clie
             assert "You have called this message wanted." in shown
             assert (await other.get(f"/my/messages/{checked}")).text == of_bob
         assert await site.label(checked) is None
-        assert await site.http.spam_filter.parts.model.totals() == before
+        assert await client.hgetall(ModelKeys("default").totals) == before
         assert await client.zrange("nbstream:{default}:own", 0, -1) == [ANN.encode()]
