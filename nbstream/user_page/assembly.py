@@ -14,7 +14,7 @@ from nbstream.page.server import PageServer
 from nbstream.page.static_files import load_static_files
 from nbstream.store.logins import AttemptCounts
 from nbstream.store.model.keys import UserPageKeys
-from nbstream.store.recent.message_rows import QuarantineOutcomes
+from nbstream.store.recent.message_rows import QuarantineOutcomes, normalize_address
 from nbstream.store.sender_lists import StoredSenderLists
 from nbstream.user_page.digest_view import DigestView
 from nbstream.user_page.held_view import HeldView
@@ -48,6 +48,9 @@ def make_user_page(parts: PageParts, section: UserPageSettings) -> PageServer:
     def runtime() -> Runtime:
         return parts.message_service.runtime
 
+    def user_of(address: str) -> str:
+        return runtime().sender_lists.user_of(normalize_address(address))
+
     async def recall(message_id: str) -> CheckedMessage | None:
         return await runtime().spam_filter.recall(message_id)
 
@@ -63,9 +66,12 @@ def make_user_page(parts: PageParts, section: UserPageSettings) -> PageServer:
 
     teacher = UserTeacher(USER_PAGE_SOURCE, runtime)
     outcomes = QuarantineOutcomes(client, model.keys)
-    held = HeldMail(HeldMailParts(parts.quarantine, parts.next_hop, runtime, teacher, outcomes.note))
+    held_parts = HeldMailParts(parts.quarantine, parts.next_hop, runtime, teacher, outcomes.note, user_of)
+    held = HeldMail(held_parts)
     mail = OwnMail(
-        OwnMailParts(make_row_search(settings, model), recall, entry, explain, parts.quarantine, held, runtime)
+        OwnMailParts(
+            make_row_search(settings, model), recall, entry, explain, parts.quarantine, held, runtime, user_of
+        )
     )
     views = [
         HeldView(mail),

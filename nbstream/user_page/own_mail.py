@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from nbstream.delivery import quarantine
 from nbstream.errors import InputError
-from nbstream.store.recent.message_rows import address_matches
 from nbstream.store.recent.row_search import Direction, RowFilter
 from nbstream.users.held_mail import read_held_message, recipients_of
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from nbstream.store.recent.checked_messages import CheckedMessage
     from nbstream.store.recent.message_rows import MessageRow, RowPosition
     from nbstream.store.recent.row_search import RowSearch
-    from nbstream.users.held_mail import HeldMail, HeldMessage
+    from nbstream.users.held_mail import HeldMail, HeldMessage, UserOf
 
 MAX_READ = 2000
 """The most quarantined messages, the newest, whose files are opened to find those of one user."""
@@ -62,7 +61,8 @@ class OwnMailParts:
     """What the mail of users is looked up with; all raise ``StoreUnavailable``.
 
     ``recall`` returns what is remembered of a checked message, ``entry`` what it is learned as by anybody, and
-    ``explain`` what the filter of a user thinks of a message now. ``runtime`` is what is in force now.
+    ``explain`` what the filter of a user thinks of a message now. ``runtime`` is what is in force now, and
+    ``user_of`` returns the address of the user to whom mail for an address belongs.
     """
 
     rows: RowSearch
@@ -72,6 +72,7 @@ class OwnMailParts:
     waiting: Quarantine
     held: HeldMail
     runtime: Callable[[], Runtime]
+    user_of: UserOf
 
 
 class OwnMail:
@@ -84,7 +85,8 @@ class OwnMail:
     async def checked(self, address: str, position: RowPosition | None, count: int) -> OwnMailPage:
         """Return the messages that were checked for the user, those before ``position``."""
         page = await self._parts.rows.search(RowFilter(recipient=address), position, Direction.OLDER, count)
-        return OwnMailPage([await self._own(address, row) for row in page.rows], page.next_position)
+        own = [row for row in page.rows if self._is_of(row, address)]  # an address may belong to another user
+        return OwnMailPage([await self._own(address, row) for row in own], page.next_position)
 
     async def waiting(self, address: str, count: int) -> Sequence[HeldMessage]:
         """Return what waits for the user, the newest first, each message once. Raises ``InputError``."""
@@ -95,7 +97,7 @@ class OwnMail:
             for file in newest:
                 if len(by_id) == count:
                     break
-                if file.id not in by_id and _is_for(file, address):
+                if file.id not in by_id and self._is_for(file, address):
                     with suppress(InputError):  # released just now
                         by_id[file.id] = read_held_message(file)
             return list(by_id.values())
@@ -107,7 +109,7 @@ class OwnMail:
         """Return a checked message of the user; None where there is none with this id."""
         rows = await self._parts.rows.rows([message_id])
         row = rows.get(message_id)
-        return await self._own(address, row) if row and _is_of(row, address) else None
+        return await self._own(address, row) if row and self._is_of(row, address) else None
 
     async def find_held(self, address: str, message_id: str) -> HeldMessage | None:
         """Return a message that waits for the user; None where none does. Raises ``InputError``."""
@@ -129,7 +131,7 @@ class OwnMail:
             return checked
 
         def read() -> LearnableMessage | None:
-            files = [file for file in self._parts.waiting.messages(message_id) if _is_for(file, address)]
+            files = [file for file in self._parts.waiting.messages(message_id) if self._is_for(file, address)]
             if not files:
                 return None
             reader = self._parts.runtime().message_reader
@@ -148,13 +150,12 @@ class OwnMail:
         label = await self.label(address, row.id)
         return OwnMessage(row.id, row.checked_at, envelope.sender, envelope.subject, verdict, label)
 
+    def _is_of(self, row: MessageRow, address: str) -> bool:
+        recipients = row.envelope.recipients if row.envelope else ()
+        return any(self._parts.user_of(recipient) == address for recipient in recipients)
 
-def _is_of(row: MessageRow, address: str) -> bool:
-    return row.envelope is not None and any(address_matches(each, address) for each in row.envelope.recipients)
-
-
-def _is_for(file: QuarantinedMessage, address: str) -> bool:
-    try:
-        return address in recipients_of(quarantine.read_note(file))
-    except InputError:  # released just now, or damaged
-        return False
+    def _is_for(self, file: QuarantinedMessage, address: str) -> bool:
+        try:
+            return address in recipients_of(quarantine.read_note(file), self._parts.user_of)
+        except InputError:  # released just now, or damaged
+            return False

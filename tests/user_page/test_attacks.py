@@ -101,7 +101,7 @@ async def test_an_address_that_no_login_gives_is_no_session(attack: Attack, addr
 async def test_a_forged_session_changes_nothing(attack: Attack) -> None:
     before = await attack.state()
     async with attack.site.browser() as browser:
-        for token in ("", "x", "A" * 43, attack.browser.session_token[:-1] + "A", "../" * 14 + "x", "*" * 43):
+        for token in ("", "x", "A" * 43, attack.browser.session_token[::-1], "../" * 14 + "x", "*" * 43):
             browser.use_session(token)
             answer = await browser.post(f"/my/messages/{attack.checked}", {"action": "spam"})
             assert answer.status == 403
