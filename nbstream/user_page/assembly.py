@@ -12,6 +12,7 @@ from nbstream.page.forms import MAX_FORM_BYTES
 from nbstream.page.rendering import PageRenderer
 from nbstream.page.server import PageServer
 from nbstream.page.static_files import load_static_files
+from nbstream.policy.lesson_source import user_of_actor
 from nbstream.store.logins import AttemptCounts
 from nbstream.store.model.keys import UserPageKeys
 from nbstream.store.recent.message_rows import QuarantineOutcomes, normalize_address
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from nbstream.page.assembly import PageParts
     from nbstream.policy.explanation import Explanation
     from nbstream.server.runtime import Runtime
-    from nbstream.store.model.ledger import LedgerEntry
     from nbstream.store.recent.checked_messages import CheckedMessage
     from nbstream.users.page_settings import UserPageSettings
 
@@ -54,9 +54,12 @@ def make_user_page(parts: PageParts, section: UserPageSettings) -> PageServer:
     async def recall(message_id: str) -> CheckedMessage | None:
         return await runtime().spam_filter.recall(message_id)
 
-    async def entry(address: str, message_id: str) -> LedgerEntry | None:
+    async def label(address: str, message_id: str) -> str | None:
         (own_filter,) = await runtime().filters_for([address])
-        return await own_filter.parts.model.entry(message_id)
+        entry = await own_filter.parts.model.entry(message_id)
+        # Others may teach the same model.
+        teachers = (entry.actor, section.address_of(user_of_actor(entry.actor))) if entry else ()
+        return entry.label if entry and address in teachers else None
 
     async def explain(address: str, checked: CheckedMessage) -> Explanation:
         (own_filter,) = await runtime().filters_for([address])
@@ -68,11 +71,8 @@ def make_user_page(parts: PageParts, section: UserPageSettings) -> PageServer:
     outcomes = QuarantineOutcomes(client, model.keys)
     held_parts = HeldMailParts(parts.quarantine, parts.next_hop, runtime, teacher, outcomes.note, user_of)
     held = HeldMail(held_parts)
-    mail = OwnMail(
-        OwnMailParts(
-            make_row_search(settings, model), recall, entry, explain, parts.quarantine, held, runtime, user_of
-        )
-    )
+    rows = make_row_search(settings, model)
+    mail = OwnMail(OwnMailParts(rows, recall, label, explain, parts.quarantine, held, runtime, user_of))
     views = [
         HeldView(mail),
         MessagesView(mail, settings.remembers_envelopes),

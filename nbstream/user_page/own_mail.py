@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from nbstream.filter import LearnableMessage
     from nbstream.policy.explanation import Explanation
     from nbstream.server.runtime import Runtime
-    from nbstream.store.model.ledger import LedgerEntry
     from nbstream.store.recent.checked_messages import CheckedMessage
     from nbstream.store.recent.message_rows import MessageRow, RowPosition
     from nbstream.store.recent.row_search import RowSearch
@@ -60,14 +59,14 @@ class OwnMailPage:
 class OwnMailParts:
     """What the mail of users is looked up with; all raise ``StoreUnavailable``.
 
-    ``recall`` returns what is remembered of a checked message, ``entry`` what it is learned as by anybody, and
-    ``explain`` what the filter of a user thinks of a message now. ``runtime`` is what is in force now, and
+    ``recall`` returns what is remembered of a checked message, ``label`` what a user has called a message, and
+    ``explain`` what his filter thinks of it now. ``runtime`` is what is in force now, and
     ``user_of`` returns the address of the user to whom mail for an address belongs.
     """
 
     rows: RowSearch
     recall: Callable[[str], Awaitable[CheckedMessage | None]]
-    entry: Callable[[str, str], Awaitable[LedgerEntry | None]]
+    label: Callable[[str, str], Awaitable[str | None]]
     explain: Callable[[str, CheckedMessage], Awaitable[Explanation]]
     waiting: Quarantine
     held: HeldMail
@@ -117,8 +116,7 @@ class OwnMail:
 
     async def label(self, address: str, message_id: str) -> str | None:
         """Return what the user himself has called the message."""
-        entry = await self._parts.entry(address, message_id)
-        return entry.label if entry and entry.actor == address else None
+        return await self._parts.label(address, message_id)
 
     async def explain(self, address: str, message_id: str) -> Explanation | None:
         """Return what the filter of the user thinks of his message now; None where too little is remembered."""

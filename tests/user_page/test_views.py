@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.mail.message import Message
+from nbstream.policy.lesson_source import actor_of_user
 from nbstream.policy.sender_lists import SITE
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.sender_lists import StoredSenderLists
@@ -216,3 +218,22 @@ async def test_what_he_says_goes_to_his_own_model_and_is_shown_to_him_alone(clie
         assert await site.label(checked) is None
         assert await client.hgetall(ModelKeys("default").totals) == before
         assert await client.zrange("nbstream:{default}:own", 0, -1) == [ANN.encode()]
+
+
+async def test_what_he_called_it_in_his_mail_program_is_known_too(site: UserSite) -> None:
+    checked = await site.check(LUNCH, ANN, BOB)
+    await site.http.spam_filter.learn(Message.parse(LUNCH), "spam", "dovecot", actor_of_user(ANN))
+    async with site.browser(ANN) as browser, site.browser(BOB) as other:
+        assert "you called it spam" in (await browser.get(f"/my/messages/{checked}")).text
+        assert "you called it" not in (await other.get(f"/my/messages/{checked}")).text
+
+
+async def test_mail_for_each_of_his_addresses_is_his(client: Redis, tmp_path: Path) -> None:
+    rules = [{"match": "*@example.org", "name": "{address}"}]
+    async with open_user_site(client, tmp_path, models=rules) as site:
+        held = await site.hold(PRIZE, "Ann+shop@example.org", BOB)
+        async with site.browser(ANN) as browser, site.browser(BOB) as other:
+            assert "You have won" in (await browser.get("/my/")).text
+            await browser.post(f"/my/messages/{held}", {"action": "release"})
+            assert "You have won" in (await other.get("/my/")).text
+    assert [mail.recipients for mail in site.mail_server.received] == [["Ann+shop@example.org"]]
