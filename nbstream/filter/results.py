@@ -11,6 +11,7 @@ from nbstream.bayes.clues import TokenClues, clues_named_by
 from nbstream.bayes.counts import CLASSES
 from nbstream.policy.explanation import Explanation, ScoreCounts
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
+from nbstream.policy.sender_lists import REASON_FOR_OTHERS, ListOwner
 from nbstream.policy.verdict import Thresholds, Verdict, contradicts_label
 
 if TYPE_CHECKING:
@@ -94,6 +95,11 @@ class Check:
             return self
         verdict, reason = listed.apply(self.verdict, self.reason)
         return replace(self, verdict=verdict, reason=reason, listed=listed)
+
+    def for_others(self) -> Check:
+        """Return the check for recipients for whom the lists say something else: no list of a user is named."""
+        is_of_user = self.listed is not None and self.listed.owner is ListOwner.USER
+        return replace(self, reason=REASON_FOR_OTHERS) if is_of_user else self
 
     def contradicts(self, label: str) -> bool:
         """Return whether this check contradicts ``label``; see ``contradicts_label``."""

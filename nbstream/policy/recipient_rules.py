@@ -161,12 +161,14 @@ class RecipientGroup(Generic[Recipient]):
 
     ``has_other_treatments`` says that some recipients of the message have another treatment, and
     ``has_other_models`` that some of this group have another own model than the one that decided.
+    ``has_other_lists`` says that the sender lists say something else for some of this group.
     """
 
     decision: Decision
     recipients: tuple[Recipient, ...]
     has_other_treatments: bool = False
     has_other_models: bool = False
+    has_other_lists: bool = False
 
 
 def group_recipients(
@@ -199,10 +201,11 @@ def group_recipients(
     groups = []
     for members in members_by_decision.values():
         decision = min((decision for *_, decision in members), key=lambda decision: decision.mildness)
-        model = decision.policy_verdict.own_model
+        model, listed = decision.policy_verdict.own_model, decision.policy_verdict.listed
         has_other_models = any(case.own_model != model for _, case, _ in members)
-        members_of_group = tuple(recipient for recipient, *_ in members)
-        groups.append(RecipientGroup(decision, members_of_group, has_other_treatments, has_other_models))
+        has_other_lists = any(case.listed != listed for _, case, _ in members)
+        of_group = tuple(recipient for recipient, *_ in members)
+        groups.append(RecipientGroup(decision, of_group, has_other_treatments, has_other_models, has_other_lists))
     return sorted(groups, key=lambda group: group.decision.mildness)
 
 

@@ -307,6 +307,10 @@ LIST_DECISIONS = ("allow", "block", "allow-unproved")
 """The names of all decisions."""
 
 
+REASON_FOR_OTHERS = "the mildest decision for the recipients"
+"""The reason of a decision by the list of one user that holds for others too, who are not to know of it."""
+
+
 class ListOwner(StrEnum):
     """Whose list decided; of users it is not said which one."""
 

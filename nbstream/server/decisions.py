@@ -250,6 +250,8 @@ class MessageDecisions:
         group_check = _check_of(group.decision, checks)
         if group.has_other_models:  # what one user has taught is no business of the others
             group_check = replace(group_check, clues=())
+        if group.has_other_lists:
+            group_check = group_check.for_others()
         treatment = group.decision.treatment.name if group.has_other_treatments else ""
         header_policy, decided = self._runtime.header_policy, group.decision.action
         action, observed = self._taken_action(decided, impossible), None

@@ -164,7 +164,10 @@ class MessageHandler:
             for other in {other.own_model: other for other in filters[1:]}.values():
                 if other.own_model not in checks:
                     checks[other.own_model] = await other.check_tokens(taken.key, taken.tokens)
-            decided = await self._decide(checks, self._cases(recipients, lookup, filters))
+            cases = self._cases(recipients, lookup, filters)
+            decided = await self._decide(checks, cases)
+            if len({case.listed for case in cases}) > 1:
+                decided = decided.for_others()
             # What one user has taught is no business of the others.
             return decided if len(checks) == 1 else replace(decided, clues=())
 

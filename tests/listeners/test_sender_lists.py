@@ -145,6 +145,18 @@ async def test_the_mildest_decision_holds_for_all_recipients_of_a_milter(client:
     assert together[-1].command == b"c"
 
 
+async def test_what_one_user_wants_is_not_told_to_the_others(client: Redis) -> None:
+    async with open_milter(client, runtime={"sender_lists": lists(ann=ALLOW_PARTNER)}) as milter:
+        server = await milter.server()
+        alone = await server.deliver(PROVED, ANN)
+        together = await server.deliver(PROVED, ANN, BOB)
+
+    values = [b"".join(reply.data for reply in answer if reply.command == b"i") for answer in (alone, together)]
+    assert [b"list=allow, owner=user" in value for value in values] == [True, False]
+    assert b"X-Nbstream\0 ham; " in values[1] or b"ham; probability" in values[1]
+    assert b"the mildest decision for the recipients" in values[1]
+
+
 async def test_a_login_at_the_mail_server_of_a_milter_proves_the_sender(client: Redis) -> None:
     async with open_milter(client, runtime={"sender_lists": lists(site=ALLOW_PARTNER)}) as milter:
         server = await milter.server()
