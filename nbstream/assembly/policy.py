@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nbstream.errors import ConfigError
 from nbstream.filter import FilterPolicy
 from nbstream.mail import mime
+from nbstream.own_models.settings import make_names
 from nbstream.policy.header import HeaderPolicy
 from nbstream.policy.message_reader import MessageReader
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from nbstream.config import Settings
+    from nbstream.own_models.names import OwnModelNames
     from nbstream.policy.settings import VerdictSettings
 
 
@@ -89,3 +92,14 @@ def make_message_reader(settings: Settings) -> MessageReader:
     return MessageReader(
         mime.MessageLimits(settings.limits.look_bytes), make_header_policy(settings).marks, marks_mail
     )
+
+
+def make_own_model_names(settings: Settings) -> OwnModelNames:
+    """Return what finds the own models of an address, and its user.
+
+    Raises ``ConfigError`` where the aliases cannot be read.
+    """
+    try:
+        return make_names(settings.models, settings.own_models)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"own_models.alias_file cannot be used: {error}") from error

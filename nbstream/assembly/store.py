@@ -28,6 +28,7 @@ from nbstream.store.model.lesson_journal import COMMANDS_FOLDER, FOLDER, LessonJ
 from nbstream.store.model.model import Model, temporary_model, temporary_name
 from nbstream.store.private_key import read_or_make_key
 from nbstream.store.recent.checked_messages import RecentMessages
+from nbstream.store.recent.message_rows import normalize_address
 from nbstream.store.recent.row_search import RowSearch
 from nbstream.store.sender_lists import StoredSenderLists
 from nbstream.tokens.private_tokens import TokenHasher
@@ -258,15 +259,17 @@ def make_recent_messages(
     model: Model,
     report_dropped: Callable[[int], None] = lambda _: None,
     sample: Callable[[], FairSample] = lambda: NO_SAMPLE,
+    user_of: Callable[[str], str] = normalize_address,
 ) -> RecentMessages:
     """Return the memory of the model's checked messages.
 
-    ``report_dropped`` is called with the number of messages that could not be remembered, and ``sample`` returns
-    the fair sample of the model.
+    ``report_dropped`` is called with the number of messages that could not be remembered. ``sample`` returns the
+    fair sample of the model, and ``user_of`` the address of the user to whom mail for an address belongs.
     """
     memory = settings.memory.model_copy(update={"envelope": settings.remembers_envelopes})
+    rows = settings.remembers_rows
     return RecentMessages(
-        model.client, model.keys, memory, report_dropped, rows=settings.remembers_rows, sample=sample
+        model.client, model.keys, memory, report_dropped, rows=rows, sample=sample, user_of=user_of
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from nbstream import __version__
 from nbstream.assembly.delivery import make_next_hop
 from nbstream.assembly.filter import make_autolearner, make_filter
+from nbstream.assembly.policy import make_own_model_names
 from nbstream.assembly.store import (
     make_autolearn_model,
     make_mirror,
@@ -201,7 +202,11 @@ def make_parts(
     if clients.journal:
         clients.journal.report_unrecorded_to(metrics.store.lessons_unrecorded)
     recent_messages = make_recent_messages(
-        settings, model, metrics.store.not_remembered, lambda: mirror.loaded_first_scores.sample
+        settings,
+        model,
+        metrics.store.not_remembered,
+        lambda: mirror.loaded_first_scores.sample,
+        make_own_model_names(settings).user_of,  # aliases that a reload brings are found after a restart
     )
     observers: list[FilterObserver] = [metrics.filter, RememberingObserver(recent_messages.remember)]
     activity = make_activity(settings, clients, model, mirror, metrics, worker)

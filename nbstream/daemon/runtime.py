@@ -9,14 +9,13 @@ from nbstream.assembly.policy import (
     make_filter_policy,
     make_header_policy,
     make_message_reader,
+    make_own_model_names,
     make_rules,
     make_sender_lists,
 )
 from nbstream.daemon.listeners import LISTENERS
-from nbstream.errors import ConfigError
 from nbstream.listeners.smtp import LMTP, SMTP
 from nbstream.own_models.filters import OwnFilters
-from nbstream.own_models.settings import make_names
 from nbstream.server.peers import Teachers
 from nbstream.server.runtime import FeedbackAddresses, Runtime
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.filter import Filter
     from nbstream.listeners.smtp.settings import MailListenerSettings
-    from nbstream.own_models.names import OwnModelNames
     from nbstream.own_models.store import OwnModels
     from nbstream.policy.sender_lists import OwnerList
 
@@ -46,7 +44,7 @@ def make_runtime(
     memory; without them everybody has the common model. Whatever may fail in settings that were read without an
     error fails here.
     """
-    common, names = spam_filter.with_policy(make_filter_policy(settings)), _names(settings)
+    common, names = spam_filter.with_policy(make_filter_policy(settings)), make_own_model_names(settings)
     own_filters = None
     if own_models is not None and settings.models:
         own_filters = OwnFilters(common, names, own_models, settings.own_models.wait_seconds)
@@ -62,13 +60,6 @@ def make_runtime(
         sender_lists=make_sender_lists(settings, stored_lists, names.user_of),
         own_filters=own_filters,
     )
-
-
-def _names(settings: Settings) -> OwnModelNames:
-    try:
-        return make_names(settings.models, settings.own_models)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"own_models.alias_file cannot be used: {error}") from error
 
 
 def _teachers(settings: Settings) -> dict[str, Teachers]:

@@ -83,7 +83,8 @@ class OwnMail:
 
     async def checked(self, address: str, position: RowPosition | None, count: int) -> OwnMailPage:
         """Return the messages that were checked for the user, those before ``position``."""
-        page = await self._parts.rows.search(RowFilter(recipient=address), position, Direction.OLDER, count)
+        wanted = RowFilter(recipient=address, user_of=self._parts.user_of)
+        page = await self._parts.rows.search(wanted, position, Direction.OLDER, count)
         own = [row for row in page.rows if self._is_of(row, address)]  # an address may belong to another user
         return OwnMailPage([await self._own(address, row) for row in own], page.next_position)
 

@@ -232,8 +232,11 @@ async def test_mail_for_each_of_his_addresses_is_his(client: Redis, tmp_path: Pa
     rules = [{"match": "*@example.org", "name": "{address}"}]
     async with open_user_site(client, tmp_path, models=rules) as site:
         held = await site.hold(PRIZE, "Ann+shop@example.org", BOB)
+        checked = await site.check(LUNCH, "Ann+list@example.org")
         async with site.browser(ANN) as browser, site.browser(BOB) as other:
             assert "You have won" in (await browser.get("/my/")).text
             await browser.post(f"/my/messages/{held}", {"action": "release"})
             assert "You have won" in (await other.get("/my/")).text
+            assert checked in (await browser.get("/my/messages")).text
+            assert checked not in (await other.get("/my/messages")).text
     assert [mail.recipients for mail in site.mail_server.received] == [["Ann+shop@example.org"]]

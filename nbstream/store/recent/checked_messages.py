@@ -29,7 +29,7 @@ from nbstream.store.lua import lua_script
 from nbstream.store.model.history import Assessment
 from nbstream.store.model.ledger import split_tokens
 from nbstream.store.recent import stored_form
-from nbstream.store.recent.message_rows import DRAWN_INDEX, MessageRow
+from nbstream.store.recent.message_rows import DRAWN_INDEX, MessageRow, normalize_address
 from nbstream.store.redis_errors import store_errors
 from nbstream.tokens.tokenizer import Tokens
 
@@ -169,10 +169,11 @@ class RecentMessages:
 
     ``on_dropped`` is called with the number of messages that were not written. ``rows`` says whether lists show
     the messages; a row has the envelope where ``memory.envelope`` is true. ``sample`` returns the fair sample of
-    the model, whose messages have an index.
+    the model, whose messages have an index. ``user_of`` returns the address of the user to whom mail for an
+    address belongs: he is found as a recipient too.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - most tests need three of them
         self,
         client: Redis,
         keys: ModelKeys,
@@ -181,12 +182,14 @@ class RecentMessages:
         *,
         rows: bool = False,
         sample: Callable[[], FairSample] = lambda: NO_SAMPLE,
+        user_of: Callable[[str], str] = normalize_address,
     ) -> None:
         self._client = client
         self._keys = keys
         self._memory = memory
         self._rows = rows
         self._sample = sample
+        self._user_of = user_of
         self._on_dropped = on_dropped
         self._queue: asyncio.Queue[_QueuedMessage] = asyncio.Queue(MAX_QUEUED)
         self._unwritten: dict[str, _QueuedMessage] = {}
@@ -342,7 +345,7 @@ class RecentMessages:
         return self._keys.checked(message_key.decode())
 
     def _index_names(self, row: MessageRow) -> list[str]:
-        names = row.index_names()
+        names = row.index_names(self._user_of)
         return [*names, DRAWN_INDEX] if self._sample().draws(row.id, row.checked_at) else names
 
     async def _write_batch(self, batch: Sequence[_QueuedMessage]) -> None:

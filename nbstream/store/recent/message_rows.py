@@ -18,7 +18,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -138,8 +138,11 @@ class MessageRow:
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise StoreIncompatible("a row cannot be read: another version of nbstream wrote it") from error
 
-    def index_names(self) -> list[str]:
-        """Return the names of the indices that have the row, each once."""
+    def index_names(self, user_of: Callable[[str], str] | None = None) -> list[str]:
+        """Return the names of the indices that have the row, each once.
+
+        ``user_of`` returns the address of the user to whom mail for a recipient belongs, where it is another one.
+        """
         names = [self.verdict]
         if self.policy != DEFAULT_RULE_NAME:
             names.append(policy_index(self.policy))
@@ -149,6 +152,8 @@ class MessageRow:
                 names += [sender_index(text) for text in _searched_texts(envelope.sender)]
             for recipient in envelope.recipients:
                 names += [recipient_index(text) for text in _searched_texts(recipient)]
+                if user_of:
+                    names.append(recipient_index(user_of(normalize_address(recipient))))
         return list(dict.fromkeys(names))
 
 

@@ -25,6 +25,7 @@ from nbstream.store.recent.message_rows import (
     action_index,
     actions_of,
     address_matches,
+    normalize_address,
     policy_index,
     recipient_index,
     sender_index,
@@ -50,7 +51,8 @@ class RowFilter:
     """What is wanted; what is empty or None is not asked for.
 
     ``id_prefix`` is an id or its beginning. The time of the check is at or after ``since`` and before ``until``,
-    in seconds since the epoch. ``sender`` and ``recipient`` are as ``normalize_address`` returns them. ``action``
+    in seconds since the epoch. ``sender`` and ``recipient`` are as ``normalize_address`` returns them; ``user_of``
+    returns the address of the user to whom mail for a recipient belongs, who is looked for as well. ``action``
     is one of those that were taken, ``policy`` the name of the policy that decided. The subject has ``subject`` in
     it; upper and lower case are the same. With ``is_drawn`` the fair sample has drawn the message; nothing else
     but times can be wanted then.
@@ -66,6 +68,7 @@ class RowFilter:
     policy: str = ""
     subject: str = ""
     is_drawn: bool = False
+    user_of: Callable[[str], str] = normalize_address
 
     def matches(self, row: MessageRow) -> bool:
         """Return whether a row is what is wanted."""
@@ -82,7 +85,10 @@ class RowFilter:
         if self.sender and (sender is None or not address_matches(sender, self.sender)):
             return False
         recipients = row.envelope.recipients if row.envelope else ()
-        return not self.recipient or any(address_matches(address, self.recipient) for address in recipients)
+        return not self.recipient or any(
+            address_matches(address, self.recipient) or self.user_of(normalize_address(address)) == self.recipient
+            for address in recipients
+        )
 
     @property
     def lower(self) -> float:
