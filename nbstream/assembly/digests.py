@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.delivery.quarantine import Quarantine
 from nbstream.store.model.keys import ModelKeys
+from nbstream.store.recent.message_rows import normalize_address
 from nbstream.users.digest_mail import DigestRenderer
 from nbstream.users.digest_state import FOLDER, DigestState
 from nbstream.users.digests import DigestOutcome, DigestParts, Digests
@@ -26,11 +27,13 @@ def make_digests(
     section: DigestSettings,
     client: Redis,
     next_hop: NextHop,
+    user_of: Callable[[str], str],
     count: Callable[[DigestOutcome], object] = lambda _: None,
 ) -> Digests:
     """Return the digests of the quarantine of these settings, whose section ``digest`` is ``section``.
 
-    Raises ``ConfigError`` where a template cannot be used.
+    ``user_of`` returns the address of the user behind an address. Raises ``ConfigError`` where a template cannot
+    be used.
     """
     page = settings.user_page
 
@@ -47,5 +50,6 @@ def make_digests(
         UserPreferences(client, keys),
         LinkKeys(client, keys),
         next_hop,
+        lambda address: user_of(normalize_address(address)),
     )
     return Digests(parts, count)

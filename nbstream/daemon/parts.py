@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from nbstream.filter import Autolearner, Filter, FilterObserver
     from nbstream.own_models.store import OwnModels
     from nbstream.server.metrics import DeliveryMetrics
+    from nbstream.server.runtime import Runtime
     from nbstream.store.mirror.mirror import Mirror
     from nbstream.store.model.autolearn_layer import AutolearnModel
     from nbstream.store.model.model import Model
@@ -250,10 +251,13 @@ BackgroundWork: TypeAlias = "tuple[str, Callable[[], Awaitable[None]]]"
 """The name of work that goes on until it is cancelled, and what does it."""
 
 
-def background_work(settings: Settings, parts: ServerParts, *, does_chores: bool) -> Sequence[BackgroundWork]:
+def background_work(
+    settings: Settings, parts: ServerParts, runtime: Callable[[], Runtime], *, does_chores: bool
+) -> Sequence[BackgroundWork]:
     """Return the work that goes on beside mail.
 
-    ``does_chores``: this process also does what one of those that share a model does for all of them.
+    ``runtime`` returns what is in force. ``does_chores``: this process also does what one of those that share a
+    model does for all of them.
     """
     work: list[BackgroundWork] = [
         ("mirror", parts.mirror.run),
@@ -267,7 +271,7 @@ def background_work(settings: Settings, parts: ServerParts, *, does_chores: bool
         work.append(("primary", PrimaryWatch(parts.clients.client).run))
     if parts.autolearn:
         work += [("auto mirror", parts.autolearn.mirror.run), ("autolearner", parts.autolearn.learner.run)]
-    return [*work, *_chores(settings, parts)] if does_chores else work
+    return [*work, *_chores(settings, parts, runtime)] if does_chores else work
 
 
 def _kept_mail_work(
@@ -285,7 +289,7 @@ def _kept_mail_work(
     return walk_when_loaded
 
 
-def _chores(settings: Settings, parts: ServerParts) -> Sequence[BackgroundWork]:
+def _chores(settings: Settings, parts: ServerParts, runtime: Callable[[], Runtime]) -> Sequence[BackgroundWork]:
     model, autolearn, metrics = parts.model, parts.autolearn, parts.metrics
 
     def report_sweep(remaining: int, removed: int) -> None:
@@ -301,7 +305,11 @@ def _chores(settings: Settings, parts: ServerParts) -> Sequence[BackgroundWork]:
         from nbstream.users.metrics import DigestMetrics  # noqa: PLC0415 - see above
 
         count = DigestMetrics(metrics.registry).count
-        digests = make_digests(settings, settings.digest, parts.clients.client, parts.next_hop, count)
+
+        def user_of(address: str) -> str:
+            return runtime().sender_lists.user_of(address)  # by the aliases that were read last
+
+        digests = make_digests(settings, settings.digest, parts.clients.client, parts.next_hop, user_of, count)
         chores.append(("digest", digests.run))
     if parts.clients.journal:
         restorer = LessonRestorer(parts.clients.journal, model, parts.mirror, metrics.store.lessons_lost)

@@ -189,7 +189,9 @@ class Server:
         self._metrics.watch_model(
             parts.mirror, clients.primary, lambda: (self._runtime or runtime).spam_filter.policy
         )
-        for name, run in background_work(self.settings, parts, does_chores=self._does_chores):
+        for name, run in background_work(
+            self.settings, parts, lambda: self._runtime or runtime, does_chores=self._does_chores
+        ):
             parts.background.start(name, run)
         if self._does_chores:
             parts.background.start("durability", partial(warn_about_durability, parts))

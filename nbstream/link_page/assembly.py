@@ -12,7 +12,7 @@ from nbstream.link_page.texts import TEXTS
 from nbstream.listeners.http.bodies import BodyReader
 from nbstream.page.forms import MAX_FORM_BYTES
 from nbstream.page.rendering import PageRenderer
-from nbstream.store.recent.message_rows import QuarantineOutcomes
+from nbstream.store.recent.message_rows import QuarantineOutcomes, normalize_address
 from nbstream.users.held_mail import HeldMail, HeldMailParts
 from nbstream.users.links import LinkKeys
 from nbstream.users.preferences import UserPreferences
@@ -30,13 +30,16 @@ def make_link_pages(parts: PageParts, section: DigestSettings) -> LinkPages:
     def runtime() -> Runtime:
         return parts.message_service.runtime
 
+    def user_of(address: str) -> str:
+        return runtime().sender_lists.user_of(normalize_address(address))
+
     client, keys = parts.clients.client, parts.model.keys
     limits = replace(parts.limits, max_message_bytes=MAX_FORM_BYTES)
     outcomes = QuarantineOutcomes(client, keys)
     teacher = UserTeacher(DIGEST_SOURCE, runtime)
     return LinkPages(
         LinkPageParts(
-            HeldMail(HeldMailParts(parts.quarantine, parts.next_hop, runtime, teacher, outcomes.note)),
+            HeldMail(HeldMailParts(parts.quarantine, parts.next_hop, runtime, teacher, outcomes.note, user_of)),
             UserPreferences(client, keys),
             LinkKeys(client, keys),
             BodyReader(limits, parts.bytes_in_flight, "a form"),

@@ -30,8 +30,10 @@ class UserPreferences:
     async def set_digest(self, address: str, *, wanted: bool) -> None:
         """Switch the digest of the user on or off; to do it twice changes nothing."""
         with store_errors():
-            change = self._client.srem if wanted else self._client.sadd
-            await change(self._digest_off, _encode(address))
+            if wanted:
+                await self._client.hdel(self._digest_off, _encode(address))
+            else:
+                await self._client.hset(self._digest_off, _encode(address), "1")
 
     async def want_digest(self, addresses: Sequence[str]) -> Collection[str]:
         """Return those of the users who have not switched the digest off."""
@@ -39,8 +41,8 @@ class UserPreferences:
         for start in range(0, len(addresses), _BATCH):
             batch = addresses[start : start + _BATCH]
             with store_errors(), readable_replies():
-                are_off = await self._client.smismember(self._digest_off, list(map(_encode, batch)))
-                wanting += [address for address, is_off in zip(batch, are_off, strict=True) if not int(is_off)]
+                are_off = await self._client.hmget(self._digest_off, list(map(_encode, batch)))
+                wanting += [address for address, is_off in zip(batch, are_off, strict=True) if is_off is None]
         return wanting
 
     async def forget(self, address: str) -> None:

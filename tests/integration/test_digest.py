@@ -50,6 +50,7 @@ def daemon(tmp_path: Path, redis_binary: Path, mail_server: MailServer) -> Itera
         f"relay: {{next_hop: 'smtp://{mail_server.host}:{mail_server.port}'}}\n"
         "verdict: {spam: 0.6}\nactions: {spam: quarantine}\n"
         "digest: {recipients: ['*@held.example'], sender: filter@held.example, base_url: 'https://m.example'}\n"
+        "models: [{match: '*@models.example', name: '{address}'}]\n"
     )
     with DaemonProcess(config) as process:
         yield process
@@ -102,6 +103,17 @@ def test_a_digest_that_is_not_taken_is_told_by_the_exit_code(
     refused = command("digest", "send", "-c", daemon.config)
     assert (deferred.returncode, deferred.stdout) == (75, "0 sent, 0 refused, 1 deferred\n")
     assert (refused.returncode, refused.stdout) == (69, "0 sent, 1 refused, 0 deferred\n")
+
+
+def test_mail_for_an_address_with_a_detail_is_in_the_digest_of_its_user(
+    daemon: DaemonProcess, mail_server: MailServer
+) -> None:
+    teach(daemon)
+    send(daemon, ODD, "a+one@held.example", "A+two@held.example", "b@held.example")
+    settle(daemon)
+    sent = command("digest", "send", "-c", daemon.config)
+    assert sent.stdout == "2 sent, 0 refused, 0 deferred\n"
+    assert [mail.recipients for mail in mail_server.received] == [["a@held.example"], ["b@held.example"]]
 
 
 def test_who_is_killed_while_he_sends_sends_nobody_two_and_costs_nobody_his(

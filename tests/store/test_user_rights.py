@@ -24,6 +24,8 @@ from nbstream.store.logins import AttemptCounts, PageSessionStore
 from nbstream.store.recent.message_rows import MessageRow, OutcomeKind, QuarantineOutcomes
 from nbstream.store.recent.row_search import RowFilter, RowSearch
 from nbstream.store.sender_lists import FollowedSenderLists, StoredSenderLists
+from nbstream.users.links import LinkKeys
+from nbstream.users.preferences import UserPreferences
 from tests.conftest import RedisServer
 from tests.store.recent.rows import KEYS, NOW, envelope, message_id, write_rows
 from tests.waiting import DEADLINE_SECONDS
@@ -46,6 +48,15 @@ async def limited_client(own_redis: RedisServer, request: pytest.FixtureRequest)
     options = ConnectionOptions(own_redis.url, user="nbstream", password="CHANGE-NBSTREAM")
     async with open_client(options, retries=0) as client:
         yield client
+
+
+@pytest.mark.parametrize("limited_client", ["", NEW_RIGHTS], indirect=True)
+async def test_users_have_links_and_switch_their_digests_off(limited_client: Redis) -> None:
+    assert await LinkKeys(limited_client, KEYS).signer()
+    preferences = UserPreferences(limited_client, KEYS)
+    for wanted in (False, True):
+        await preferences.set_digest("ann@example.org", wanted=wanted)
+        assert await preferences.wants_digest("ann@example.org") is wanted
 
 
 @pytest.mark.parametrize("limited_client", ["", NEW_RIGHTS], indirect=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from nbstream import config
 from nbstream.assembly.delivery import make_next_hop
 from nbstream.assembly.digests import make_digests
+from nbstream.assembly.policy import make_own_model_names
 from nbstream.assembly.store import open_running_redis
 from nbstream.cli import interrupts
 from nbstream.cli.exit_codes import EX_TEMPFAIL, EX_UNAVAILABLE
@@ -40,9 +41,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _preview(settings: Settings, section: DigestSettings, options: argparse.Namespace) -> int:
-    address = _recipient(section, options.address)
+    user_of = make_own_model_names(settings).user_of
+    address = _recipient(section, user_of(options.address))
     async with open_running_redis(settings) as clients:
-        digests = make_digests(settings, section, clients.client, make_next_hop(settings))
+        digests = make_digests(settings, section, clients.client, make_next_hop(settings), user_of)
         content = await digests.preview(time.time(), address)
     if content is None:
         raise InputError(f"nothing new is held back for {printable(address)}")
@@ -59,11 +61,12 @@ async def _preview(settings: Settings, section: DigestSettings, options: argpars
 
 
 async def _send(settings: Settings, section: DigestSettings, options: argparse.Namespace) -> int:
-    address = _recipient(section, options.to) if options.to else None
+    user_of = make_own_model_names(settings).user_of
+    address = _recipient(section, user_of(options.to)) if options.to else None
     next_hop = make_next_hop(settings)
     try:
         async with open_running_redis(settings) as clients:
-            digests = make_digests(settings, section, clients.client, next_hop)
+            digests = make_digests(settings, section, clients.client, next_hop, user_of)
             outcomes = await digests.send_now(time.time(), address)
     finally:
         await next_hop.close()

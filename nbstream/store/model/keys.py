@@ -108,7 +108,7 @@ class ModelKeys:
 
     @property
     def digest_off(self) -> str:
-        """A set: the addresses of the users who have switched the digest off."""
+        """A hash whose fields are the addresses of the users who have switched the digest off."""
         return self._key("users:digest-off")
 
     def attempts(self, source: str) -> str:
