@@ -80,14 +80,6 @@ def make_filter_policy(settings: Settings) -> FilterPolicy:
     return FilterPolicy(make_policy(settings), min_learned, others, settings.model.kinds)
 
 
-def make_own_model_names(settings: Settings) -> OwnModelNames:
-    """Return what finds the own models of an address, and its user. Raises ``ConfigError``."""
-    try:
-        return make_names(settings.models, settings.own_models)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"own_models.alias_file cannot be used: {error}") from error
-
-
 def make_header_policy(settings: Settings) -> HeaderPolicy:
     """Return what is done to the header of checked mail."""
     return HeaderPolicy(settings.model.name, settings.headers)
