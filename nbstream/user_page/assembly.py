@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nbstream.assembly.store import make_row_search
+from nbstream.bayes.clues import TokenClues
 from nbstream.listeners.http.bodies import BodyReader
 from nbstream.page.forms import MAX_FORM_BYTES
 from nbstream.page.rendering import PageRenderer
@@ -24,7 +25,7 @@ from nbstream.user_page.login import LoginParts, UserLogin
 from nbstream.user_page.message_view import MessageView
 from nbstream.user_page.messages_view import MessagesView
 from nbstream.user_page.metrics import UserPageMetrics
-from nbstream.user_page.own_mail import OwnMail, OwnMailParts
+from nbstream.user_page.own_mail import OwnExplanation, OwnMail, OwnMailParts
 from nbstream.user_page.sessions import USER_AREA, UserSessions
 from nbstream.user_page.texts import TEXTS
 from nbstream.users.held_mail import HeldMail, HeldMailParts
@@ -35,7 +36,6 @@ from nbstream.users.teacher import USER_PAGE_SOURCE, UserTeacher
 
 if TYPE_CHECKING:
     from nbstream.page.assembly import PageParts
-    from nbstream.policy.explanation import Explanation
     from nbstream.server.runtime import Runtime
     from nbstream.store.recent.checked_messages import CheckedMessage
     from nbstream.users.page_settings import UserPageSettings
@@ -61,11 +61,13 @@ def make_user_page(parts: PageParts, section: UserPageSettings) -> PageServer:
         teachers = (entry.actor, section.address_of(user_of_actor(entry.actor))) if entry else ()
         return entry.label if entry and address in teachers else None
 
-    async def explain(address: str, checked: CheckedMessage) -> Explanation:
+    async def explain(address: str, checked: CheckedMessage) -> OwnExplanation:
         (own_filter,) = await runtime().filters_for([address])
         check = await own_filter.check_tokens(checked.key, checked.tokens)
         treatment = parts.rules().treatment_of(address)
-        return (await runtime().spam_filter.decide_for_treatment(check, treatment)).explain(time.time())
+        decided = await runtime().spam_filter.decide_for_treatment(check, treatment)
+        is_corrected = isinstance(check.clues, TokenClues) and any(check.clues.own_levels)
+        return OwnExplanation(decided.explain(time.time()), is_corrected)
 
     teacher = UserTeacher(USER_PAGE_SOURCE, runtime)
     outcomes = QuarantineOutcomes(client, model.keys)

@@ -6,7 +6,7 @@ teaches has his address as its actor, and goes where the lessons of users go. He
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nbstream.page.quarantine_view import readable_quarantine
@@ -49,9 +49,11 @@ class MessageView(View):
         checked = await self._mail.find(address, message_id)
         if held is None and checked is None:
             raise _not_found()
-        explanation = await self._mail.explain(address, message_id)
+        own = await self._mail.explain(address, message_id)
         label = await self._mail.label(address, message_id)
-        sentences = describe(explanation, label, request.language) if explanation else ()
+        sentences: Sequence[str] = ()
+        if own:
+            sentences = describe(own.explanation, label, request.language, is_corrected=own.is_corrected)
         values = {"id": message_id, "held": held, "checked": checked, "label": label, "sentences": sentences}
         return Page("message.html", values)
 

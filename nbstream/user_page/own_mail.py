@@ -48,6 +48,14 @@ class OwnMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnExplanation:
+    """What the filter of a user thinks of a message; ``is_corrected``: his own model has a say in it."""
+
+    explanation: Explanation
+    is_corrected: bool
+
+
+@dataclass(frozen=True, slots=True)
 class OwnMailPage:
     """Some checked messages of a user, the newest first; the next page begins at ``older``, None for no more."""
 
@@ -67,7 +75,7 @@ class OwnMailParts:
     rows: RowSearch
     recall: Callable[[str], Awaitable[CheckedMessage | None]]
     label: Callable[[str, str], Awaitable[str | None]]
-    explain: Callable[[str, CheckedMessage], Awaitable[Explanation]]
+    explain: Callable[[str, CheckedMessage], Awaitable[OwnExplanation]]
     waiting: Quarantine
     held: HeldMail
     runtime: Callable[[], Runtime]
@@ -119,7 +127,7 @@ class OwnMail:
         """Return what the user himself has called the message."""
         return await self._parts.label(address, message_id)
 
-    async def explain(self, address: str, message_id: str) -> Explanation | None:
+    async def explain(self, address: str, message_id: str) -> OwnExplanation | None:
         """Return what the filter of the user thinks of his message now; None where too little is remembered."""
         checked = await self._parts.recall(message_id)
         return await self._parts.explain(address, checked) if checked else None
@@ -144,8 +152,8 @@ class OwnMail:
         assert envelope is not None  # the user is in it
         verdict: str | None = row.verdict
         if envelope.recipient_count != 1:
-            explanation = await self.explain(address, row.id)
-            verdict = explanation.verdict if explanation else None
+            own = await self.explain(address, row.id)
+            verdict = own.explanation.verdict if own else None
         label = await self.label(address, row.id)
         return OwnMessage(row.id, row.checked_at, envelope.sender, envelope.subject, verdict, label)
 

@@ -2,8 +2,8 @@
 
 Rules: pure. What is named is what the reader can see in the message: its sender, its words, its links and
 attachments. All else, such as the fields that servers add, which may name other recipients, is only counted as the
-way in which the message is built. Words of the message come with hidden characters made visible; they are text and
-no HTML.
+way in which the message is built; of private tokens nothing is named. Words of the message come with hidden
+characters made visible; they are text and no HTML.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.policy.verdict import Verdict
+from nbstream.tokens.private_tokens import are_private
 from nbstream.wire.visible_text import visible_text
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class _Language:
     weighed: Mapping[bool | None, str]
     called: Mapping[str, str]
     learning: str
+    corrected: str
+    private: str
     percent: str
     almost_none: str
     almost_all: str
@@ -55,6 +58,8 @@ _LANGUAGES: Mapping[str, _Language] = {
         },
         {"spam": "You have called this message spam.", "ham": "You have called this message wanted."},
         "The filter has not seen enough mail yet to be sure of anything.",
+        "Corrections by users here had a say in it.",
+        "This server stores no words, and so cannot say which ones weighed most.",
         "{number} %",
         "less than 1 %",
         "more than 99 %",
@@ -84,6 +89,8 @@ _LANGUAGES: Mapping[str, _Language] = {
         },
         {"spam": "Sie haben diese Nachricht Spam genannt.", "ham": "Sie haben diese Nachricht erwünscht genannt."},
         "Der Filter hat noch zu wenig Post gesehen, um sicher zu sein.",
+        "Korrekturen von Nutzern hier haben dabei mitgesprochen.",
+        "Dieser Server speichert keine Wörter und kann daher nicht sagen, welche am meisten wogen.",
         "{number} %",
         "weniger als 1 %",
         "mehr als 99 %",
@@ -103,13 +110,21 @@ _LANGUAGES: Mapping[str, _Language] = {
 }
 
 
-def describe(explanation: Explanation, label: str | None, language: str) -> Sequence[str]:
-    """Return at most three sentences in this language; ``label`` is what the reader has called the message."""
+def describe(
+    explanation: Explanation, label: str | None, language: str, *, is_corrected: bool = False
+) -> Sequence[str]:
+    """Return at most three sentences in this language.
+
+    ``label`` is what the reader has called the message. ``is_corrected``: his own model spoke, which has nothing
+    but what he has said, and those who share it with him.
+    """
     texts = _LANGUAGES[language]
     verdict = Verdict(explanation.verdict)
     is_spam = None if verdict is Verdict.UNSURE else verdict.is_spam
     sentences = [texts.like[is_spam].format(percent=_percent(explanation.probability, texts))]
-    if clues := _name_clues(_speaking(explanation.clues, is_spam), texts):
+    if are_private(clue.token for clue in explanation.clues if clue.ham is not None):
+        sentences.append(texts.private)
+    elif clues := _name_clues(_speaking(explanation.clues, is_spam), texts):
         *first, last = clues
         listed = f"{', '.join(first)}{texts.last}{last}" if first else last
         sentences.append(texts.weighed[is_spam].format(clues=listed))
@@ -117,6 +132,8 @@ def describe(explanation: Explanation, label: str | None, language: str) -> Sequ
         sentences.append(texts.called[label])
     elif explanation.state.is_learning:
         sentences.append(texts.learning)
+    elif is_corrected:
+        sentences.append(texts.corrected)
     return sentences
 
 

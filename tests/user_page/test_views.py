@@ -240,3 +240,17 @@ async def test_mail_for_each_of_his_addresses_is_his(client: Redis, tmp_path: Pa
             assert checked in (await browser.get("/my/messages")).text
             assert checked not in (await other.get("/my/messages")).text
     assert [mail.recipients for mail in site.mail_server.received] == [["Ann+shop@example.org"]]
+
+
+async def test_his_corrections_of_other_messages_are_told_of(client: Redis, tmp_path: Path) -> None:
+    rules = [{"match": "*@example.org", "name": "{address}"}]
+    similar = SPAM.replace(b"Message-ID: <", b"Message-ID: <other")
+    async with open_user_site(client, tmp_path, models=rules) as site:
+        await site.teach(200)
+        taught, asked = await site.check(SPAM, ANN), await site.check(similar, ANN, BOB)
+        async with site.browser(ANN) as browser, site.browser(BOB) as other:
+            path = f"/my/messages/{asked}"
+            assert "Corrections by users here" not in (await browser.get(path)).text
+            await browser.post(f"/my/messages/{taught}", {"action": "ham"})
+            assert "Corrections by users here had a say in it." in (await browser.get(path)).text
+            assert "Corrections by users here" not in (await other.get(path)).text

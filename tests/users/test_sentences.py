@@ -91,3 +91,18 @@ def test_words_of_the_message_hide_nothing() -> None:
     clue = CountedClue("body:\u202epay".encode(), 2.0, 1, 1)
     spam = replace(explanation("spam", 0.98), clues=(clue,))
     assert "\u202e" not in describe(spam, None, "en")[1]
+
+
+def test_of_private_tokens_nothing_is_named() -> None:
+    clue = CountedClue(b"body:#S5xFVazBNVNdt9fV", 2.0, 1, 1)
+    spam = replace(explanation("spam", 0.98), clues=(clue,))
+    assert (
+        describe(spam, None, "en")[1] == "This server stores no words, and so cannot say which ones weighed most."
+    )
+    assert "#" not in " ".join(describe(spam, None, "de"))
+
+
+def test_corrections_that_had_a_say_are_told_of_where_nothing_else_is() -> None:
+    spam = explanation("spam", 0.98, body__pills=2.0)
+    assert describe(spam, None, "en", is_corrected=True)[-1] == "Corrections by users here had a say in it."
+    assert describe(spam, "ham", "en", is_corrected=True)[-1] == "You have called this message wanted."
