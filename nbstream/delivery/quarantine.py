@@ -46,13 +46,18 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class QuarantineNote:
-    """What the file says beside the message; ``policy`` is the one that decided, empty where there is only one."""
+    """What the file says beside the message.
+
+    ``policy`` is the one that decided, empty where there is only one. ``by_list``: its sender is on a list of
+    blocked senders, whatever the probability is.
+    """
 
     id: str
     verdict: str
     probability: float
     policy: str
     envelope: Envelope
+    by_list: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +287,7 @@ def _read_note(message: QuarantinedMessage, file: io.BufferedReader) -> Quaranti
             float(note["probability"]),
             str(note["policy"]),
             Envelope(sender, tuple(recipients)),
+            note.get("by_list") is True,  # older files have none
         )
     except (ValueError, KeyError, TypeError, RecursionError):
         raise InputError(f"{message.id}: {message.path.name} was not written by nbstream") from None

@@ -74,7 +74,8 @@ class Digest:
 class DigestMessage:
     """One message as the templates see it.
 
-    ``sureness`` is certain, likely or unsure; ``percent`` is never rounded up, and 99.9 at most.
+    ``sureness`` is certain, likely or unsure, or listed where the sender is on a list of blocked senders.
+    ``percent`` is never rounded up, and 99.9 at most.
     """
 
     sender: str
@@ -149,7 +150,7 @@ class DigestRenderer:
                     message.sender,
                     message.subject,
                     message.at,
-                    _sureness(message.probability),
+                    "listed" if message.by_list else _sureness(message.probability),
                     _percent(message.probability),
                     message.in_doubt,
                     url(LinkPurpose.RELEASE, message.id),

@@ -64,6 +64,7 @@ class DigestOutcome(StrEnum):
 class _HeldFile:
     file: QuarantinedMessage
     probability: float
+    by_list: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +198,7 @@ class Digests:
                 if may_get[address]:
                     own = path.address if normalize_address(path.address) == address else address
                     user = users.setdefault(address, _UserMail(own))
-                    user.files[file.id] = _HeldFile(file, note.probability)
+                    user.files[file.id] = _HeldFile(file, note.probability, note.by_list)
         return users
 
     async def _send(self, digest: Digest, signer: LinkSigner, now: float) -> DigestOutcome:
@@ -235,7 +236,7 @@ def _make_digest(address: str, user: _UserMail, until: float, now: float) -> Dig
     """Return the digest of what came after ``until``; None where that is nothing. It opens the listed files."""
     settled = [held for held in user.files.values() if held.file.at <= now - _SETTLE_SECONDS]
     new = [held for held in settled if held.file.at > until]
-    new.sort(key=lambda held: (held.probability, -held.file.at))
+    new.sort(key=lambda held: (held.by_list, held.probability, -held.file.at))
     messages = []
     for held in new[:MAX_LISTED]:
         try:

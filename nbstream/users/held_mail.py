@@ -41,7 +41,7 @@ class HeldMessage:
     """A message that waits for a user: ``sender`` and ``subject`` are what its header says, decoded.
 
     ``at`` is when it came last, in seconds since 1970. ``probability`` is that of spam. ``in_doubt``: it may have
-    been delivered already.
+    been delivered already. ``by_list``: its sender is on a list of blocked senders.
     """
 
     id: str
@@ -51,6 +51,7 @@ class HeldMessage:
     sender: str
     subject: str
     in_doubt: bool = False
+    by_list: bool = False
 
 
 class HeldOutcome(StrEnum):
@@ -186,4 +187,13 @@ def read_held_message(file: QuarantinedMessage) -> HeldMessage:
     """Return what is shown of a message; only the beginning of its file is read. Raises ``InputError``."""
     note, texts = quarantine.read_header_texts(file, ("from", "subject"))
     sender = texts["from"] or note.envelope.sender.address
-    return HeldMessage(file.id, file.at, note.verdict, note.probability, sender, texts["subject"], file.in_doubt)
+    return HeldMessage(
+        file.id,
+        file.at,
+        note.verdict,
+        note.probability,
+        sender,
+        texts["subject"],
+        file.in_doubt,
+        note.by_list,
+    )

@@ -50,6 +50,7 @@ def daemon(tmp_path: Path, redis_binary: Path, mail_server: MailServer) -> Itera
         f"relay: {{next_hop: 'smtp://{mail_server.host}:{mail_server.port}'}}\n"
         "verdict: {spam: 0.6}\nactions: {spam: quarantine}\n"
         "digest: {recipients: ['*@held.example'], sender: filter@held.example, base_url: 'https://m.example'}\n"
+        "lists: {block: ['blocked.example']}\n"
         "models: [{match: '*@models.example', name: '{address}'}]\n"
     )
     with DaemonProcess(config) as process:
@@ -103,6 +104,15 @@ def test_a_digest_that_is_not_taken_is_told_by_the_exit_code(
     refused = command("digest", "send", "-c", daemon.config)
     assert (deferred.returncode, deferred.stdout) == (75, "0 sent, 0 refused, 1 deferred\n")
     assert (refused.returncode, refused.stdout) == (69, "0 sent, 1 refused, 0 deferred\n")
+
+
+def test_what_a_list_blocked_is_said_to_be_so(daemon: DaemonProcess) -> None:
+    teach(daemon)
+    send(daemon, b"From: Eve <eve@blocked.example>\nSubject: Lunch\n\nShall we meet?\n", "a@held.example")
+    settle(daemon)
+    shown = command("digest", "preview", "a@held.example", "-c", daemon.config)
+    assert "From:     Eve <eve@blocked.example>\nSubject:  Lunch\n" in shown.stdout
+    assert "\nSpam:     a list of blocked senders says so\n" in shown.stdout
 
 
 def test_mail_for_an_address_with_a_detail_is_in_the_digest_of_its_user(

@@ -61,12 +61,15 @@ class DigestSite:
         subject: str = "Cheap",
         sender: str = "Shop <shop@example.net>",
         probability: float = 0.97,
+        by_list: bool = False,
     ) -> str:
         """Put a message into the quarantine that came at this time, and return its id."""
         raw = f"From: {sender}\r\nSubject: {subject}\r\n\r\nhello {at}\r\n".encode()
         message_id = Message.parse(raw).key
         envelope = Envelope(SmtpPath("shop@example.net"), tuple(map(SmtpPath, recipients or (ANN,))))
-        draft = self.waiting.make_draft(QuarantineNote(message_id, "spam", probability, "", envelope), b"", raw)
+        draft = self.waiting.make_draft(
+            QuarantineNote(message_id, "spam", probability, "", envelope, by_list), b"", raw
+        )
         assert await maildir.write_drafts([draft]) is None
         (path,) = (self.folder / "new").glob(f"*{draft.name.partition('.')[2]}")
         os.rename(path, path.with_name(f"{int(at)}.{draft.name.partition('.')[2]}"))  # noqa: PTH104 - of a file

@@ -233,6 +233,19 @@ def test_nothing_is_surer_than_it_is(probability: float, shown: str) -> None:
     assert f"Spam:     {shown}\n" in body_of(mail_of(digest), "plain")
 
 
+@pytest.mark.parametrize(
+    ("language", "shown"),
+    [
+        ("en", "Spam:     a list of blocked senders says so"),
+        ("de", "Spam:     so sagt eine Liste gesperrter Absender"),
+    ],
+)
+def test_what_a_list_decided_has_no_share(language: str, shown: str) -> None:
+    mail = mail_of(replace(DIGEST, messages=[replace(LETTER, by_list=True)]), language=language)
+    assert f"{shown}\n" in body_of(mail, "plain")
+    assert not [kind for kind in ("plain", "html") if " %)" in body_of(mail, kind)]
+
+
 @pytest.mark.parametrize("address", ['"a b"@example.org', "jürgen@example.org", "a+b@example.org"])
 def test_unusual_addresses_are_written_as_they_are(address: str) -> None:
     mail = mail_of(replace(DIGEST, recipient=address))

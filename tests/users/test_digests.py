@@ -110,6 +110,13 @@ async def test_the_least_certain_come_first_and_no_more_than_a_hundred(site: Dig
     assert "3 more are not listed here." in body_of(mail, "plain")
 
 
+async def test_what_a_list_blocked_comes_last(site: DigestSite) -> None:
+    await site.hold(BEFORE, subject="Blocked", probability=0.01, by_list=True)
+    await site.hold(BEFORE, subject="Unsure", probability=0.6)
+    await site.digests.send_due(DUE)
+    assert site.subjects == {ANN: ["Unsure", "Blocked"]}
+
+
 async def test_a_message_that_came_often_is_listed_once(site: DigestSite) -> None:
     assert await site.hold(BEFORE) == await site.hold(BEFORE)
     await site.digests.send_due(DUE)
