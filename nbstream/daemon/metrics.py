@@ -19,6 +19,7 @@ from nbstream import __version__
 from nbstream.filter.metrics import FilterMetrics
 from nbstream.filter.model_metrics import AutolearnCollector, FirstScoreCollector, ModelCollector
 from nbstream.metrics.registry import MetricsRegistry
+from nbstream.own_models.metrics import OwnModelCollector
 from nbstream.server.metrics import DeliveryMetrics
 from nbstream.store.metrics import StoreMetrics
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from nbstream.engine.choice import Engine
     from nbstream.filter import FilterPolicy
+    from nbstream.own_models.store import OwnModels
     from nbstream.store.connection import Primary
     from nbstream.store.mirror.mirror import Mirror
 
@@ -140,6 +142,10 @@ class DaemonMetrics:
         """Export the state of the model, of its Redis and of the policies in force, read at each scrape."""
         self.registry.state.register(ModelCollector(mirror, primary, policy))
         self.registry.state.register(FirstScoreCollector(mirror, policy))
+
+    def watch_own_models(self, models: OwnModels) -> None:
+        """Export the state of the own models in memory, read at each scrape."""
+        self.registry.state.register(OwnModelCollector(models))
 
     def watch_autolearned(self, mirror: Mirror) -> None:
         """Export the state of the layer that is learned without people, read at each scrape."""

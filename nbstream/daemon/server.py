@@ -186,6 +186,7 @@ class Server:
         runtime = self._runtime = make_runtime(
             self.settings, parts.spam_filter, parts.sender_lists.by_owner, parts.own_models
         )
+        self._metrics.watch_own_models(parts.own_models)
         self._metrics.watch_model(
             parts.mirror, clients.primary, lambda: (self._runtime or runtime).spam_filter.policy
         )

@@ -89,6 +89,13 @@ class FilterMetrics(FilterObserver):
             ["kind"],
             registry=registry.counts,
         )
+        self._own_model_checks = Counter(
+            "nbstream_own_model_checks",
+            "Checks in which an own model had a say (used), or was not loaded in time (unavailable). Only with "
+            "models.",
+            ["use"],
+            registry=registry.counts,
+        )
         # A look-up of a child by its labels takes longer than the count itself: each child is looked up once.
         self._stage_seconds = cache(self._check_seconds.labels)
 
@@ -101,6 +108,8 @@ class FilterMetrics(FilterObserver):
         self._probability.observe(check.probability)
         if check.kind:
             self._kinds.labels(check.kind.kind or "none").inc()
+        if check.own:
+            self._own_model_checks.labels(str(check.own)).inc()
 
     def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
         """Count the feedback of one message that was learned, or changed nothing."""
