@@ -69,10 +69,9 @@ class OwnCounts:
         With the totals H and S of ham and spam, each divided by the unit u, and b for ``balancing``, the unit of
         a class is u (H + b) / (b + (H + S) / 2), or the same with S. It is computed in this order.
         """
-        ham, spam = (
-            max(counts.totals.token_weights[column], 0) / counts.unit + strength.balancing
-            for column in (HAM, SPAM)
-        )
+        weights = counts.totals.token_weights
+        ham = max(weights[HAM], 0) / counts.unit + strength.balancing
+        spam = max(weights[SPAM], 0) / counts.unit + strength.balancing
         mean = (ham + spam) / 2
         return cls(counts.rows, (counts.unit * (ham / mean), counts.unit * (spam / mean)))
 
@@ -130,17 +129,3 @@ def _prior_occurrences(
     weight = strength.occurrences + strength.per_probability * common_share
     shares = smoothed / (smoothed[:, HAM] + smoothed[:, SPAM])[:, np.newaxis]
     return weight, weight[:, np.newaxis] * np.where(is_seen[:, np.newaxis], shares, 0.5)
-
-
-def own_levels(own: Sequence[OwnCounts], token_indices: NDArray[np.integer]) -> bytes:
-    """Return which levels have changed the ratio of each of these tokens: one byte for each.
-
-    Bit i, counted from the lowest, is set where level i of ``own`` has a count of the token above 0; there are at
-    most 8 levels. Without levels the result is empty.
-    """
-    if not own:
-        return b""
-    levels = np.zeros(len(token_indices), np.uint8)
-    for i, level in enumerate(own):
-        levels |= (level.rows[token_indices].max(axis=1) > 0).astype(np.uint8) << np.uint8(i)
-    return levels.tobytes()

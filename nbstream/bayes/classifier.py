@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nbstream.bayes.blend import PRIOR_STRENGTH, OwnCounts, PriorStrength, blend_log_ratios, own_levels
+from nbstream.bayes.blend import PRIOR_STRENGTH, OwnCounts, PriorStrength, blend_log_ratios
 from nbstream.bayes.clues import PackedClues, TokenClues, strongest_indices
 from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.bayes.multinomial import ALPHA, HAM, SPAM, token_log_ratios
@@ -143,8 +143,8 @@ class NativeMultinomial:
 
 def _score_of(scored: NativeScore, tokens: Tokens, own: Sequence[OwnCounts], prior: float) -> Score:
     clues = PackedClues(scored.packed, scored.clues, scored.index_bytes, scored.count_bytes)
-    levels = own_levels(own, clues.token_indices) if own else b""
-    return Score(scored.log_odds, TokenClues.from_packed(tokens, clues, levels), prior)
+    rows = tuple([level.rows for level in own])
+    return Score(scored.log_odds, TokenClues.from_packed(tokens, clues, rows), prior)
 
 
 class Classifier:
@@ -196,7 +196,7 @@ class Classifier:
 
     def _own_counts(self, own: Sequence[TokenCounts]) -> tuple[OwnCounts, ...]:
         """Return the levels of ``own``; none where no level has a count above 0."""
-        if not any((level.rows > 0).any() for level in own):
+        if not any(level.rows.max(initial=0) > 0 for level in own):
             return ()
         return tuple(OwnCounts.of(level, self._strength) for level in own)
 
@@ -209,7 +209,7 @@ class Classifier:
             strongest.append(strongest_indices(group, ratios[start:end], limit) + start)
             start = end
         indices = np.sort(np.concatenate(strongest))
-        return TokenClues(tokens, indices, ratios[indices], own_levels(own, indices))
+        return TokenClues(tokens, indices, ratios[indices], tuple([level.rows for level in own]))
 
     def _prior_log_odds(self, messages: tuple[int, ...]) -> float:
         """Return the prior log-odds by learned messages, computed again only when a message was learned."""

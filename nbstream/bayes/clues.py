@@ -161,39 +161,55 @@ class TokenClues(LazySequence[Clue]):
     ``token_indices`` are their indices in ``tokens.all``, in ascending order; ``ratios`` are their log-ratios
     in nats, both of shape (clues,). As a sequence the strongest clue comes first, and equally strong ones are
     sorted by name. ``packed`` has these numbers and the counts of the clues, where they came packed.
-    ``own_levels`` has one byte for each of ``token_indices``: which own models have changed its log-ratio, as
-    ``bayes.blend.own_levels`` says. It is empty where the common model scored alone.
+    ``own_rows`` has the counts of all tokens in each own model that had a say, the upper one first, of shape
+    (tokens, classes).
     """
 
-    __slots__ = ("_arrays", "own_levels", "packed", "tokens")
+    __slots__ = ("_arrays", "own_rows", "packed", "tokens")
 
     def __init__(
         self,
         tokens: Tokens,
         token_indices: NDArray[np.intp],
         ratios: NDArray[np.float64],
-        own_levels: bytes = b"",
+        own_rows: tuple[NDArray[np.int64], ...] = (),
     ) -> None:
         super().__init__()
         self.tokens = tokens
-        self.own_levels = own_levels
+        self.own_rows = own_rows
         self.packed: PackedClues | None = None
         self._arrays: tuple[NDArray[np.integer], NDArray[np.float64]] | None = token_indices, ratios
 
     @classmethod
-    def from_packed(cls, tokens: Tokens, packed: PackedClues, own_levels: bytes = b"") -> TokenClues:
+    def from_packed(
+        cls, tokens: Tokens, packed: PackedClues, own_rows: tuple[NDArray[np.int64], ...] = ()
+    ) -> TokenClues:
         """Return the clues of ``tokens`` whose numbers are ``packed``: they are unpacked when they are read."""
         clues = cls.__new__(cls)
         clues._cached_items, clues._arrays = None, None
-        clues.tokens, clues.packed, clues.own_levels = tokens, packed, own_levels
+        clues.tokens, clues.packed, clues.own_rows = tokens, packed, own_rows
         return clues
 
     def named_by(self, tokens: Tokens) -> TokenClues:
         """Return the same clues by the names in ``tokens``, which are as many as the tokens of these."""
         clues = TokenClues.__new__(TokenClues)
         clues._cached_items, clues._arrays = None, self._arrays
-        clues.tokens, clues.packed = tokens, self.packed
+        clues.tokens, clues.packed, clues.own_rows = tokens, self.packed, self.own_rows
         return clues
+
+    @property
+    def own_levels(self) -> bytes:
+        """Which own models have changed the log-ratio of each of ``token_indices``: one byte for each.
+
+        Bit i, counted from the lowest, is set where level i has a count of the token above 0; there are at most 8
+        levels. Empty where the common model scored alone.
+        """
+        if not self.own_rows:
+            return b""
+        levels = np.zeros(len(self), np.uint8)
+        for i, rows in enumerate(self.own_rows):
+            levels |= (rows[self.token_indices].max(axis=1) > 0).astype(np.uint8) << np.uint8(i)
+        return levels.tobytes()
 
     def _numbers(self) -> tuple[NDArray[np.integer], NDArray[np.float64]]:
         if self._arrays is None:

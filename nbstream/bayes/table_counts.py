@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import ChangePosition, Counts, CountsChange, CountsView, Totals
 from nbstream.engine.table import WORD_BYTES, Memory, NewTable, Table, TableFailure, TableFull, table_bytes
+from nbstream.tokens.token_list import TokenList
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -70,7 +71,8 @@ class TableView(CountsView):
 
     def look_up_with_totals(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """Return the counts of ``tokens`` and the totals, both after the same change."""
-        rows, totals = self.table.look_up(b"\n".join(tokens), len(tokens))
+        joined = tokens.joined if isinstance(tokens, TokenList) else b"\n".join(tokens)
+        rows, totals = self.table.look_up(joined, len(tokens))
         return rows, _totals(totals)
 
     def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:

@@ -13,6 +13,7 @@ import math
 import time
 from collections import deque
 from dataclasses import replace
+from operator import is_
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from nbstream.policy.thresholds import ThresholdPolicy
     from nbstream.policy.verdict import Thresholds
     from nbstream.store.model.ledger import LedgerEntry
+    from nbstream.tokens.token_list import TokenList
 
 
 class Scorer:
@@ -90,6 +92,7 @@ class Scorer:
         ) = None
         self._has_budgets = bool(policy.budget_rates)
         self._kinds = KindClassifier(policy.kinds) if policy.kinds else None
+        self._blended: tuple[list[NDArray[np.int64]], list[object], NDArray[np.int64], Totals] | None = None
         self._cached_state: tuple[tuple[tuple[int, ...], ...], ModelState] = (), ModelState({})
 
     async def read_counts(self, names: tuple[bytes, ...]) -> MessageCounts:
@@ -107,6 +110,13 @@ class Scorer:
         sums = await source.sums(SCORE_BINS)
         growth = source.half_life.growth(self._clock())
         return MessageCounts(names, rows, sums, totals, growth, await self.first_scores(), layer)
+
+    async def _read_own_level(self, tokens: TokenList, source: CountSource) -> MessageCounts:
+        """Read the counts of a message's tokens alone, which names nothing one by one."""
+        rows, totals = await source.look_up(tokens)
+        sums = await source.sums(SCORE_BINS)
+        growth = source.half_life.growth(self._clock())
+        return MessageCounts((), rows, sums, totals, growth, self._no_first_scores)
 
     async def _read_layer(self, names: tuple[bytes, ...]) -> AutolearnedCounts | None:
         if self._autolearned_counts is None:
@@ -139,29 +149,46 @@ class Scorer:
         table, levels = self._common.native_table, await self._taught_levels()
         if table:
             growth = self._common.half_life.growth(self._clock())
-            own = [await self._read_level(tokens.all.names, level) for level in levels]
+            own = [await self._read_own_level(tokens.all, level) for level in levels]
             own_counts = tuple([_token_counts(tokens, level) for level in own])
             scored = self._classifier.score_in_table(tokens, table, WEIGHT_ONE * growth, own_counts)
             if scored:
-                people = _totals_of_levels(scored.totals, own)
-                sums = _sums_of_levels(await self._common.sums(SCORE_BINS), growth, own)
+                common_sums = await self._common.sums(SCORE_BINS)
+                sums, people = self._blend(common_sums, scored.totals, growth, own)
                 probability = self._probability(scored.score.log_odds, sums, people, growth)
                 if not self._asks_layer(people, probability):
                     evidence, first_scores = ScoreCounts(growth=growth), await self.first_scores()
                     state = self._model_state(people)
-                    check = self._decide(message_key, scored.score, evidence, probability, state, first_scores)
-                    return self._with_use(check, own)
+                    use = self._use_of(own)
+                    return self._decide(message_key, scored.score, evidence, probability, state, first_scores, use)
         return self.check(message_key, tokens, await self.read_counts(tokens.all.names))
 
     async def _taught_levels(self) -> list[CountSource]:
         """Return the own models that anything was taught to; the others change no score."""
         return [level for level in self._own if any((await level.look_up(()))[1].messages)]
 
-    def _with_use(self, check: Check, own: Sequence[MessageCounts]) -> Check:
-        """Return the check, which says whether an own model had a say."""
+    def _blend(
+        self, sums: NDArray[np.int64], totals: Totals, growth: float, own: Sequence[MessageCounts]
+    ) -> tuple[NDArray[np.int64], Totals]:
+        """Return the sums of the calibration, and the totals with the messages of all levels.
+
+        ``sums``, ``totals`` and ``growth`` are those of the common model. What is returned is the same until one
+        of them, or of ``own``, is another.
+        """
+        if not own:
+            return sums, totals
+        arrays = [sums, *[one.sums for one in own]]
+        basis: list[object] = [growth, totals, *[(one.totals.messages, one.growth) for one in own]]
+        last = self._blended
+        if last is None or basis != last[1] or not all(map(is_, arrays, last[0])):
+            last = arrays, basis, _sums_of_levels(sums, growth, own), _totals_of_levels(totals, own)
+            self._blended = last
+        return last[2:]
+
+    def _use_of(self, own: Sequence[MessageCounts]) -> OwnModelUse:
         if self._is_own_missing:
-            return replace(check, own=OwnModelUse.UNAVAILABLE)
-        return replace(check, own=OwnModelUse.USED) if any(any(one.totals.messages) for one in own) else check
+            return OwnModelUse.UNAVAILABLE
+        return OwnModelUse.USED if any(any(one.totals.messages) for one in own) else OwnModelUse.NONE
 
     def _asks_layer(self, people: Totals, probability: float) -> bool:
         """Return whether the autolearn layer has a say in a check that is ``probability`` by people alone."""
@@ -172,8 +199,8 @@ class Scorer:
     def check(self, message_key: str, tokens: Tokens, counts: MessageCounts) -> Check:
         """Return the check of a message by these counts."""
         common, own = counts.common, tuple([_token_counts(tokens, level) for level in counts.own])
-        token_counts, people = _token_counts(tokens, common), _totals_of_levels(common.totals, counts.own)
-        sums = _sums_of_levels(common.sums, common.growth, counts.own)
+        token_counts = _token_counts(tokens, common)
+        sums, people = self._blend(common.sums, common.totals, common.growth, counts.own)
         layer, state, totals = common.autolearned, self._model_state(people), people
         if layer and counts_kept_mail(people, self._policy.min_learned):
             state = self._model_state(people, layer.totals)
@@ -193,8 +220,8 @@ class Scorer:
                 score = self._limit_score(score, by_both, probability_of, common.first_scores)
         evidence = ScoreCounts.of_clues(score.clues, tokens.all.names, token_counts.rows, common.growth)
         probability = self._probability(score.log_odds, sums, totals, common.growth)
-        check = self._decide(message_key, score, evidence, probability, state, common.first_scores)
-        return self._with_use(check, counts.own)
+        use = self._use_of(counts.own)
+        return self._decide(message_key, score, evidence, probability, state, common.first_scores, use)
 
     def score_by_both(self, tokens: Tokens, counts: MessageCounts, layer: AutolearnedCounts) -> float:
         """Return the log-odds in nats by people's counts and those of the layer, without any bound."""
@@ -218,7 +245,7 @@ class Scorer:
         counts = await self.read_counts(tokens.all.names)
         return self.check(message_key, tokens, counts_after_lesson(counts, entry, None))
 
-    def _decide(
+    def _decide(  # noqa: PLR0913, PLR0917 - the parts of a check
         self,
         message_key: str,
         score: Score,
@@ -226,6 +253,7 @@ class Scorer:
         probability: float,
         state: ModelState,
         first_scores: FirstScores,
+        own: OwnModelUse,
     ) -> Check:
         """Return the check of a message with this score and P(spam)."""
         thresholds = self.thresholds(self._policy.default_policy, first_scores)
@@ -241,6 +269,7 @@ class Scorer:
             thresholds,
             score.prior,
             evidence,
+            own=own,
         )
 
     def _probability(self, log_odds: float, sums: NDArray[np.int64], totals: Totals, growth: float) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from nbstream.errors import StoreIncompatible, StoreUnavailable
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MAX_MODELS_OF_A_MESSAGE = 50
 """The recipients of one message whose own models check it, at most: each costs about as much as a check."""
+
+_MAX_KNOWN_LEVELS = 10_000  # addresses: some 2 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,29 +37,36 @@ class OwnFilters:
     names: OwnModelNames
     models: OwnModels
     wait_seconds: float
+    _known_levels: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     async def for_recipients(self, addresses: Sequence[str]) -> list[Filter]:
         """Return the filter of each of these addresses: the very same one for addresses of the same model."""
-        levels = [self.names.levels_of(address) for address in addresses]
+        levels = [self._levels_of(address) for address in addresses]
+        filters: dict[tuple[str, ...], Filter] = {(): self.common}
         own = [path for path in dict.fromkeys(levels) if path][:MAX_MODELS_OF_A_MESSAGE]
-        wanted = list(dict.fromkeys(name for path in own for name in path))
-        missing = [name for name in wanted if self.models.find(name) is None]
+        missing = [name for name in dict.fromkeys(name for path in own for name in path) if not self._find(name)]
         if missing:
             await asyncio.gather(*(self._try_to_load(name) for name in missing))
-        filters: dict[tuple[str, ...], Filter] = {(): self.common}
-        unavailable: Filter | None = None
         for path in own:
             counts = [self.models.find(name) for name in path]
             found = [level for level in counts if level is not None]
             if len(found) == len(path):
                 filters[path] = self._filter(path[-1], found)
-        result = []
-        for path in levels:
-            if path not in filters:
-                unavailable = unavailable or _without_own_model(self.common)
-                filters[path] = unavailable
-            result.append(filters[path])
-        return result
+        if any(path not in filters for path in levels):
+            unavailable = _without_own_model(self.common)
+            return [filters.get(path, unavailable) for path in levels]
+        return [filters[path] for path in levels]
+
+    def _find(self, name: str) -> bool:
+        return self.models.find(name) is not None
+
+    def _levels_of(self, address: str) -> tuple[str, ...]:
+        levels = self._known_levels.get(address)
+        if levels is None:
+            if len(self._known_levels) >= _MAX_KNOWN_LEVELS:
+                self._known_levels.clear()
+            levels = self._known_levels[address] = self.names.levels_of(address)
+        return levels
 
     async def for_teacher(self, address: str) -> Filter:
         """Return the filter that learns what the user of ``address`` teaches: the common one without a rule.
@@ -77,16 +86,14 @@ class OwnFilters:
             return  # those who ask for the filter see that it is missing
 
     def _filter(self, name: str, levels: Sequence[OwnCounts]) -> Filter:
-        parts = self.common.parts
-        own = levels[-1]
-        own_parts = replace(
-            parts,
-            model=own.model,
-            counts=own,
-            parents=(parts.counts, *levels[:-1]),
-            own_model=name,
-        )
-        return Filter(own_parts, self.common.policy)
+        """Return the filter over these levels: the one of the last message, unless anything is another."""
+        own, basis = levels[-1], (self.common, *levels[:-1])
+        if own.filter is None or own.filter[0] != basis:
+            parts = self.common.parts
+            parents = (parts.counts, *levels[:-1])
+            own_parts = replace(parts, model=own.model, counts=own, parents=parents, own_model=name)
+            own.filter = basis, Filter(own_parts, self.common.policy)
+        return own.filter[1]
 
 
 def _without_own_model(common: Filter) -> Filter:

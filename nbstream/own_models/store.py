@@ -17,7 +17,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nbstream.bayes.counts import ChangePosition
+import numpy as np
+
+from nbstream.bayes.counts import CLASSES, ChangePosition
 from nbstream.errors import NbstreamError, StoreUnavailable
 from nbstream.own_models.names import bucket_of
 from nbstream.store.backoff import Backoff
@@ -30,13 +32,13 @@ from nbstream.store.redis_errors import readable_replies, store_errors
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
     from numpy.typing import NDArray
     from redis.asyncio import Redis
 
     from nbstream.bayes.counts import Totals
     from nbstream.bayes.half_life import HalfLife
     from nbstream.engine.table import Table, TableFunctions
+    from nbstream.filter import Filter
     from nbstream.policy.first_scores import FirstScores
     from nbstream.store.mirror.loading import LoadedCounts
     from nbstream.store.model.model import Model
@@ -49,6 +51,7 @@ MAX_CHANGES = 100
 MAX_HISTORY_RECORDS = 10_000
 """About how many records the history of an own model keeps."""
 
+_NO_ROWS = np.zeros((0, len(CLASSES)), np.int64)
 _READ_COUNT = 100
 _BLOCK_SECONDS = 0.25  # a model that was loaded meanwhile is followed from then on
 _MAX_MODELS = 2_000  # of the cache: so many streams are waited for at once
@@ -88,6 +91,9 @@ class OwnCounts:
         self.used_at = time.monotonic()
         self.noted_at = 0.0
         self._loaded = loaded
+        self._last_totals: tuple[ChangePosition, Totals] | None = None
+        self.filter: tuple[tuple[object, ...], Filter] | None = None
+        """The filter that was made of these counts, and what it was made of besides: ``own_models.filters``."""
 
     @property
     def position(self) -> ChangePosition:
@@ -115,10 +121,15 @@ class OwnCounts:
     @property
     def totals(self) -> Totals:
         """The totals as they are in memory."""
-        return self._loaded.counts.totals
+        position = self._loaded.position
+        if self._last_totals is None or self._last_totals[0] is not position:
+            self._last_totals = position, self._loaded.counts.totals
+        return self._last_totals[1]
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """Return the counts of ``tokens`` or sums, shape (n, classes), and the totals; never waits."""
+        if not tokens:  # as for each message that asks whether anything was taught
+            return _NO_ROWS, self.totals
         return self._loaded.counts.look_up_with_totals(tokens)
 
     async def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from nbstream.bayes.blend import OwnCounts, PriorStrength, blend_log_ratios, own_levels
+from nbstream.bayes.blend import OwnCounts, PriorStrength, blend_log_ratios
 from nbstream.bayes.classifier import Classifier
 from nbstream.bayes.clues import TokenClues
 from nbstream.bayes.counts import WEIGHT_ONE, ClassCounts, Totals
@@ -120,14 +120,6 @@ def test_each_level_is_the_prior_of_the_next() -> None:
     domain, user = own_counts((0, 2000), (0, 0), (0, 0)), own_counts((300, 0), (0, 0), (0, 0))
     by_both = blended(domain, user)[0]
     assert blended(user)[0] < by_both < blended(domain)[0]
-
-
-def test_the_levels_that_spoke_are_the_bits_of_a_byte() -> None:
-    levels = [
-        OwnCounts(np.array(rows), (1.0, 1.0)) for rows in ([[1, 0], [0, 0], [-1, 0]], [[0, 2], [0, 3], [0, 0]])
-    ]
-    assert own_levels(levels, np.array([0, 1, 2])) == bytes([3, 2, 0])
-    assert own_levels((), np.array([0, 1, 2])) == b""
 
 
 # The classifier
