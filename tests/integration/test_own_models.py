@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
 import re
 import smtplib
 import socket
+import threading
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,8 +18,13 @@ from typing import Any, cast
 import pytest
 from redis import Redis
 
+from nbstream.mail.message import Message
+from nbstream.own_models.store import OwnModelKeys
+from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.model.model import Model
 from tests.conftest import RedisServer
 from tests.integration.daemon import DaemonProcess, wait_until
+from tests.store.algebra import live_entries, stored, summed
 
 ANN, BOB, EVE = "ann@example.org", "bob@example.org", "eve@other.example"
 
@@ -177,6 +185,54 @@ def test_a_user_keeps_his_model_over_a_restart(site: Site) -> None:
         again = Site(daemon, site.redis, site.folder)
         wait_until(lambda: daemon.get("/readyz")[0] == 200)
         assert again.check(news(99), ANN)["probability"] == before
+
+
+def test_kills_lose_and_double_no_lesson_of_an_own_model(site: Site, own_redis: RedisServer) -> None:
+    acknowledged: dict[str, dict[int, str]] = {ANN: {}, BOB: {}}
+
+    def teach(user: str, first: int, running: Site) -> None:
+        """Teach until the daemon ends, and relearn every third message as the other class."""
+        for number in itertools.count(first):
+            raw, label = news(number), "ham" if number % 2 else "spam"
+            try:
+                running.learn(raw, label, user)
+                acknowledged[user][number] = label
+                if number % 3 == 0:
+                    other = "spam" if label == "ham" else "ham"
+                    acknowledged[user].pop(number)  # one of the two, if this is not answered
+                    running.learn(raw, other, user)
+                    acknowledged[user][number] = other
+            except OSError:
+                return
+
+    site.daemon.kill()
+    for attempt in range(5):
+        with DaemonProcess(site.daemon.config) as daemon:
+            running = Site(daemon, site.redis, site.folder)
+            wait_until(lambda: daemon.get("/readyz")[0] == 200)
+            threads = [
+                threading.Thread(target=teach, args=(user, 100 + 1000 * attempt, running)) for user in acknowledged
+            ]
+            for thread in threads:
+                thread.start()
+            goal = 12 * (attempt + 1)
+            wait_until(lambda: min(map(len, acknowledged.values())) >= goal)  # noqa: B023 - likewise
+            daemon.kill()
+            for thread in threads:
+                thread.join()
+
+    async def audit() -> None:
+        client = open_client(ConnectionOptions(own_redis.url))
+        for user, labels in acknowledged.items():
+            local = user.partition("@")[0]
+            model = Model(client, OwnModelKeys("default", f"example.org/{local}"), 3600)
+            entries = await live_entries(model)
+            keys = {Message.parse(news(number)).key: label for number, label in labels.items()}
+            assert {key: entries[key].label for key in keys if key in entries} == keys
+            assert await stored(model) == await summed(model)
+        await client.aclose()
+
+    asyncio.run(audit())
 
 
 def test_mail_is_checked_while_redis_is_away(site: Site, own_redis: RedisServer) -> None:
