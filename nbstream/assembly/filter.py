@@ -7,11 +7,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from nbstream import filter as filter_
-from nbstream.assembly.policy import make_filter_policy
+from nbstream.assembly.policy import make_filter_policy, make_own_model_names
 from nbstream.assembly.store import (
     make_autolearn_model,
     make_hasher,
     make_model,
+    make_own_models,
     make_recent_messages,
     open_running_redis,
 )
@@ -19,6 +20,8 @@ from nbstream.bayes import calibration, classifier
 from nbstream.engine.choice import PYTHON, Engine, choose_engine
 from nbstream.filter import Autolearner, AutolearnLayer
 from nbstream.filter.scorer import Scorer
+from nbstream.own_models.filters import OwnFilters
+from nbstream.store.model.model import Model
 from nbstream.tokens import tokenizer
 from nbstream.tokens.native_tokenizer import make_tokenizer
 from nbstream.tokens.private_tokens import PrivateTokenizer
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.filter import CountSource, LessonStore
     from nbstream.store.canaries import Canaries
-    from nbstream.store.model.model import Model
     from nbstream.store.recent.checked_messages import RecentMessages
 
 
@@ -105,11 +107,12 @@ def make_scorer(
 
 @asynccontextmanager
 async def open_one_shot_filter(
-    settings: Settings, *, sign: bool = False
+    settings: Settings, *, sign: bool = False, user: str | None = None
 ) -> AsyncIterator[tuple[filter_.Filter, Model]]:
     """Open a filter that reads Redis itself, for commands that look at few messages, and its model.
 
-    ``sign``: a model that is new gets the signature of this version.
+    ``sign``: a model that is new gets the signature of this version. ``user`` is the address of somebody whose own
+    model it is to be; without one he has the common model.
 
     Raises ``ConfigError``, ``StoreIncompatible`` or ``StoreUnavailable`` where Redis cannot be used.
     """
@@ -123,12 +126,17 @@ async def open_one_shot_filter(
             await layer_model.open(sign=sign)
             layer = filter_.AutolearnLayer(layer_model, layer_model)
         recent_messages = make_recent_messages(settings, model)
-        yield (
-            make_filter(
-                settings, model, model, checked_messages=recent_messages, autolearn_layer=layer, engine=engine
-            ),
-            model,
+        common = make_filter(
+            settings, model, model, checked_messages=recent_messages, autolearn_layer=layer, engine=engine
         )
+        if user is None:
+            yield common, model
+            return
+        # A copy of the own counts: there are few of them, and each lesson reads the changes that it waits for.
+        own_models = make_own_models(settings, clients)
+        names = make_own_model_names(settings)
+        own = await OwnFilters(common, names, own_models, wait_seconds=0.0).for_user(user, sign=sign)
+        yield own, own.parts.model if isinstance(own.parts.model, Model) else model
 
 
 def make_autolearner(

@@ -53,6 +53,15 @@ def mail_address(text: str) -> str:
     return text
 
 
+def own_model_name(text: str) -> str:
+    """Return the name of an own model."""
+    from nbstream.own_models.names import is_own_model_name  # noqa: PLC0415 - only this argument needs it
+
+    if not is_own_model_name(text):
+        raise argparse.ArgumentTypeError(f"{text} is no name of an own model")
+    return text
+
+
 def sender(text: str) -> SenderPattern:
     """Return the sender of an entry of a list."""
     from nbstream.policy.sender_patterns import SenderPattern  # noqa: PLC0415 - only this argument needs it

@@ -182,6 +182,7 @@ def _add_check(commands: Commands) -> None:
         metavar="PATH",
         help="message, mbox, folder, Maildir, or - for standard input",
     )
+    _add_user(check)
     check.add_argument("--json", action="store_true", help="one JSON object a line, with the clues")
 
 
@@ -211,6 +212,7 @@ def _add_explain(commands: Commands) -> None:
     )
     shown.add_argument("--all", action="store_const", dest="clues", const=None, help="all clues")
     explain.add_argument("--now", action="store_true", help="of an ID, what would be thought of it now")
+    _add_user(explain)
     explain.add_argument("--json", action="store_true", help="one JSON object a line, with all clues")
 
 
@@ -290,6 +292,7 @@ def _add_learn(commands: Commands) -> None:
             metavar="NAME",
             help="whose word it is: history and undo --actor know it as 'user YOU for NAME'",
         )
+        _add_user(parser)
         paths.required = False  # an --id will do; with nargs="*" argparse takes none where an option comes first
         parser.add_argument(
             "--id",
@@ -450,6 +453,33 @@ def _add_list(commands: Commands) -> None:
     show.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
+def _add_model(commands: Commands) -> None:
+    model = add_command(
+        commands,
+        "model",
+        "see the own models of users and domains",
+        examples=("nbstream model list", "nbstream model show example.org/ann"),
+    )
+    actions = model.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=CommandParser)
+    listing = add_command(
+        actions,
+        "list",
+        "all own models, the one that was used last first",
+        details="How many bytes a model takes in Redis is an estimate.",
+        examples=("nbstream model list", "nbstream model list --json"),
+    )
+    show = add_command(
+        actions,
+        "show",
+        "one own model: what it has learned, its levels and its strongest tokens",
+        examples=("nbstream model show example.org/ann", "nbstream model show ann@example.org --json"),
+        exit_codes={66: "There is no such own model."},
+    )
+    show.add_argument("name", type=arguments.own_model_name, metavar="NAME", help="the name, as in model list")
+    for action in (listing, show):
+        action.add_argument("--json", action="store_true", help="one JSON object a model")
+
+
 def _add_status(commands: Commands) -> None:
     status = add_command(
         commands,
@@ -490,6 +520,7 @@ def _add_history(commands: Commands) -> None:
         ),
     )
     _add_selection(history)
+    _add_user(history)
     history.add_argument("--limit", type=arguments.whole_number, metavar="N", help="only the last N changes")
     history.add_argument("--json", action="store_true", help="one JSON object a line")
 
@@ -507,6 +538,7 @@ def _add_undo(commands: Commands) -> None:
         exit_codes={0: "The changes are taken back, as far as they can be."},
     )
     _add_selection(undo)
+    _add_user(undo)
     undo.add_argument("--yes", action="store_true", help="do it")
     undo.add_argument("--json", action="store_true", help="one JSON object a line, the last one the summary")
 
@@ -520,6 +552,16 @@ def _add_forget_auto(commands: Commands) -> None:
     )
     forget.add_argument("--yes", action="store_true", help="do it")
     forget.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def _add_user(parser: CommandParser) -> None:
+    """Whose model is meant."""
+    parser.add_argument(
+        "--user",
+        type=arguments.mail_address,
+        metavar="ADDRESS",
+        help="by the own model of this user, where the rules of models give him one",
+    )
 
 
 def _add_selection(parser: CommandParser) -> None:
@@ -796,6 +838,7 @@ _IN_ORDER_OF_HELP = (
     _add_quarantine,
     _add_digest,
     _add_list,
+    _add_model,
     _add_status,
     _add_top_tokens,
     _add_history,

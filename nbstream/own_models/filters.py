@@ -73,11 +73,19 @@ class OwnFilters:
 
         Raises ``StoreUnavailable`` and ``StoreIncompatible``.
         """
+        return await self.for_user(address, sign=True)
+
+    async def for_user(self, address: str, *, sign: bool) -> Filter:
+        """Return the filter of the user of ``address``, however long his model takes to load.
+
+        ``sign``: he is about to teach it, and it is listed. Raises ``StoreUnavailable`` and ``StoreIncompatible``.
+        """
         path = self.names.levels_of(address)
         if not path:
             return self.common
         parents = [await self.models.load(name) for name in path[:-1]]
-        return self._filter(path[-1], [*parents, await self.models.load_to_teach(path[-1])])
+        load = self.models.load_to_teach if sign else self.models.load
+        return self._filter(path[-1], [*parents, await load(path[-1])])
 
     async def _try_to_load(self, name: str) -> None:
         try:

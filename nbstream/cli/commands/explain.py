@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 from nbstream import config
 from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.assembly.policy import make_message_reader
-from nbstream.assembly.store import make_recent_messages
 from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.cli import interrupts, message_files
 from nbstream.cli.terminal import (
@@ -77,7 +76,7 @@ async def _run(options: argparse.Namespace) -> int:
     errors: list[InputError] = []
     style = TableStyle(options.clues, terminal_columns(), colour=is_styled())
     printed = 0
-    async with open_one_shot_filter(settings) as (spam_filter, model):
+    async with open_one_shot_filter(settings, user=options.user) as (spam_filter, model):
         async for subject in _subjects(options.subjects, settings, spam_filter, model, errors):
             if printed and not options.json:
                 print()
@@ -90,11 +89,13 @@ async def _subjects(
     names: list[str], settings: Settings, spam_filter: Filter, model: Model, errors: list[InputError]
 ) -> AsyncGenerator[_Subject, None]:
     """Yield what the names stand for, in order; what is unknown or cannot be read is added to ``errors``."""
+    memory = spam_filter.parts.checked_messages
+    assert memory is not None
     for name in names:
         if _is_message_id(name):
             record = await find_message_record(
                 name,
-                make_recent_messages(settings, model),
+                memory,
                 model,
                 spam_filter.parts.make_scorer(spam_filter.policy),
             )
@@ -106,7 +107,6 @@ async def _subjects(
         for source in message_files.read_messages([name], errors):
             stop_if_cancelled()
             check = await spam_filter.check(make_message_reader(settings).read_incoming(source.raw))
-            memory = make_recent_messages(settings, model)
             # Without waiting for what is still being written: on a folder the waits would take most of the time.
             remembered, then = await memory.recall_with_explanation(check.id, wait=False) or (None, None)
             entry = await model.entry(check.id)

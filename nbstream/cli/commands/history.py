@@ -14,10 +14,13 @@ from nbstream import config
 from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.cli import interrupts
 from nbstream.cli.terminal import local_time, print_error, printable
+from nbstream.errors import InputError
 from nbstream.store.model.history import HistorySelection, id_milliseconds
 from nbstream.wire.api_json import iso_time
 
 if TYPE_CHECKING:
+    from nbstream.config import Settings
+    from nbstream.filter import Filter
     from nbstream.store.model.history import Assessment, HistoryChange
 
 
@@ -30,7 +33,8 @@ async def _run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
     selection = read_selection(options)
     lines: list[str] = []
-    async with open_one_shot_filter(settings) as (_, model):
+    async with open_one_shot_filter(settings, user=options.user) as (spam_filter, model):
+        name = name_of_model(settings, spam_filter, options.user)
         async for change in model.history.changes(selection.since):
             if options.limit is not None and len(lines) >= options.limit:
                 break
@@ -42,8 +46,15 @@ async def _run(options: argparse.Namespace) -> int:
         print(line)
     if not lines:
         which = "such " if selection != HistorySelection() else ""
-        print_error(f"no {which}change in the history of model {settings.model.name!r}")
+        print_error(f"no {which}change in the history of model {name!r}")
     return 0
+
+
+def name_of_model(settings: Settings, spam_filter: Filter, user: str | None) -> str:
+    """Return the name of the model of the filter. Raises ``InputError`` for a ``user`` who has no own model."""
+    if user is not None and not spam_filter.own_model:
+        raise InputError(f"{user} has no own model by the rules of models")
+    return spam_filter.own_model or settings.model.name
 
 
 def history_change_to_json(change: HistoryChange) -> dict[str, Any]:

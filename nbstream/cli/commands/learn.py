@@ -47,7 +47,8 @@ def run(options: argparse.Namespace) -> int:
     if options.label and options.label not in settings.model.classes:
         options.wrong_usage(f"CLASS must be one of {', '.join(settings.model.classes)} (model.classes)")
     tokenizer = make_model_tokenizer(settings, choose_engine(settings.engine))
-    files = PositionFiles(settings.state_dir, settings.model.name, options.label or "")
+    model_name = " ".join(filter(None, (settings.model.name, options.user)))  # each has learned other messages
+    files = PositionFiles(settings.state_dir, model_name, options.label or "")
     source = _message_source(options, files)
     with reader_process.in_own_process(
         reader_process.read_chunks(source, options.label, tokenizer, make_message_reader(settings))
@@ -83,10 +84,11 @@ async def _run(
     errors: list[NbstreamError] = []
     summary, interrupted = LessonSummary(errors, options.label), ""
     insistence = Insistence.AT_ONCE if options.insist else Insistence.NEVER
-    bare_texts, source = BareTextCount(), LessonSource(COMMAND_SOURCE, current_user(options.person), insistence)
+    actor = current_user(options.person or options.user)
+    bare_texts, source = BareTextCount(), LessonSource(COMMAND_SOURCE, actor, insistence)
     try:
         async with (
-            open_one_shot_filter(settings, sign=True) as (spam_filter, _),
+            open_one_shot_filter(settings, sign=True, user=options.user) as (spam_filter, _),
             aclosing(chunks),
             aclosing(_subjects(options, spam_filter, chunks, positions, errors, bare_texts)) as subjects,
         ):
@@ -110,7 +112,7 @@ async def _run(
         if errors and summary.last:
             print_error(f"{len(errors)} could not be read, the rest was")
         if options.label and bare_texts.count and summary.last:
-            print_error(bare_texts.warning(options.config))
+            print_error(bare_texts.warning(options.config, options.user))
     return exit_code(errors[0]) if errors else 0
 
 
@@ -213,11 +215,13 @@ class BareTextCount:
             self.count += 1
             self._first = self._first or message
 
-    def warning(self, config_file: Path | None) -> str:
+    def warning(self, config_file: Path | None, user: str | None) -> str:
         """Return what was learned that may be no message, and the command that takes it back."""
         assert self._first is not None
         name = "standard input" if self._first.name == message_files.STANDARD_INPUT else self._first.name
         unlearn = "nbstream unlearn" + (f" -c {shlex.quote(str(config_file))}" if config_file else "")
+        if user:
+            unlearn += f" --user {shlex.quote(user)}"
         if self.count == 1:
             return (
                 f"{name} has no header of a mail and is learned as bare text; if it is no message: "

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nbstream import config
-from nbstream.assembly.filter import make_scorer, open_one_shot_filter
-from nbstream.assembly.store import make_autolearn_model, make_recent_messages
+from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts
-from nbstream.cli.commands.history import read_selection
+from nbstream.cli.commands.history import name_of_model, read_selection
 from nbstream.cli.terminal import local_time, print_error, print_note, printable
 from nbstream.filter.undo import MAX_PREVIEWED, preview_undo, undo_changes
 from nbstream.store.undo import selected_changes
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from nbstream.bayes.counts import Totals
-    from nbstream.config import Settings
     from nbstream.errors import StoreIncompatible
+    from nbstream.filter import Filter
     from nbstream.filter.scorer import Scorer
     from nbstream.filter.undo import ChangeOutcome, HypotheticalCounts, UndoSummary
     from nbstream.store.model.model import Model
@@ -49,15 +49,16 @@ async def _run(options: argparse.Namespace) -> int:
     def print_outcome(outcome: ChangeOutcome) -> None:  # at once: what an interrupted run has done can be read
         print(_outcome_to_json(outcome) if options.json else _outcome_to_text(outcome))
 
-    async with open_one_shot_filter(settings) as (_, model):
+    async with open_one_shot_filter(settings, user=options.user) as (spam_filter, model):
+        name = name_of_model(settings, spam_filter, options.user)
         changes = await selected_changes(model, selection)
         if not changes:
-            print_error(f"no such change in the history of model {settings.model.name!r}")
+            print_error(f"no such change in the history of model {name!r}")
             return 0
         if options.yes:
             summary = await undo_changes(model, changes, current_user(), print_outcome)
         else:
-            summary = await _preview(settings, model, changes, print_outcome)
+            summary = await _preview(spam_filter, model, changes, print_outcome)
     print(
         _summary_to_json(summary, done=options.yes)
         if options.json
@@ -67,20 +68,19 @@ async def _run(options: argparse.Namespace) -> int:
 
 
 async def _preview(
-    settings: Settings,
+    spam_filter: Filter,
     model: Model,
     changes: Mapping[str, Sequence[UndoableChange]],
     report: Callable[[ChangeOutcome], object],
 ) -> UndoSummary:
     unreadable: list[StoreIncompatible] = []
-    messages = make_recent_messages(settings, model).newest(MAX_PREVIEWED, unreadable.append)
-    layer = None
-    if settings.autolearn:
-        layer = make_autolearn_model(settings, model.client)
-        await layer.open(sign=False)
+    parts, memory = spam_filter.parts, spam_filter.parts.checked_messages
+    assert memory is not None
+    # What is remembered is the mail of all users: what an own model would say of it tells nothing.
+    messages = memory.newest(0 if spam_filter.own_model else MAX_PREVIEWED, unreadable.append)
 
     def scorer(counts: HypotheticalCounts) -> Scorer:
-        return make_scorer(settings, counts, autolearned_counts=layer)
+        return replace(parts, counts=counts).make_scorer(spam_filter.policy)
 
     summary = await preview_undo(model, changes, messages, scorer, report)
     if unreadable:

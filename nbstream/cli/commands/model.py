@@ -1,0 +1,108 @@
+"""``nbstream model``: see the own models of users and domains."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from nbstream import config
+from nbstream.assembly.store import make_own_model, open_running_redis
+from nbstream.bayes.clues import NamedCounts, loudest_tokens
+from nbstream.bayes.counts import CLASSES
+from nbstream.cli import interrupts
+from nbstream.cli.commands.explain import WHY_NO_WORDS
+from nbstream.cli.terminal import local_time, print_error, print_note, printable
+from nbstream.errors import InputError
+from nbstream.own_models.index import OwnModelIndex
+from nbstream.own_models.names import levels_of_name
+from nbstream.store.model.signature import describe_half_life
+from nbstream.wire.api_json import iso_time
+
+if TYPE_CHECKING:
+    from nbstream.config import Settings
+    from nbstream.own_models.index import ListedModel
+
+_TOKENS = 5  # of each class
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print own models; 66 for an unknown one, 75 when Redis is away."""
+    settings = config.load_settings(config.find_config_file(options.config))
+    work = _list if options.action == "list" else _show
+    return interrupts.run_interruptible(work(settings, options))
+
+
+async def _list(settings: Settings, options: argparse.Namespace) -> int:
+    count = 0
+    async with open_running_redis(settings) as clients:
+        async for model in OwnModelIndex(clients.client, settings.model.name).models():
+            if not count and not options.json:
+                print(f"{'ham':>8} {'spam':>8} {'tokens':>9} {'kB':>9}  {'last used':25}  name")
+            count += 1
+            print(json.dumps(_to_json(model)) if options.json else _to_text(model))
+    if not count:
+        print_error(f"there are no own models below model {settings.model.name!r}")
+    return 0
+
+
+async def _show(settings: Settings, options: argparse.Namespace) -> int:
+    async with open_running_redis(settings) as clients:
+        listed = await find_listed(OwnModelIndex(clients.client, settings.model.name), options.name)
+        model = await make_own_model(settings, clients.client, options.name).open(sign=False)
+        counts = await model.counts()
+    named = NamedCounts(*counts.snapshot(), counts.totals, model.half_life.unit(time.time()))
+    tokens = {label: loudest_tokens(named, label, _TOKENS) for label in CLASSES}
+    levels = [settings.model.name, *levels_of_name(listed.name)]
+    if settings.model.private_tokens:
+        print_note(f"nbstream: {WHY_NO_WORDS}; nobody can read them, and explain shows the words of a file")
+    if options.json:
+        members = {
+            **_to_json(listed),
+            "levels": levels,
+            "half_life_days": model.half_life.days,
+            "strongest": {label: [asdict(token) for token in tokens[label]] for label in CLASSES},
+        }
+        print(json.dumps(members))
+        return 0
+    learned = ", ".join(f"{count} {label}" for label, count in zip(CLASSES, listed.totals.messages, strict=True))
+    print(printable(f"model    {listed.name}"))
+    print(printable(f"levels   {' -> '.join(levels)}"))
+    print(f"learned  {learned}, {listed.totals.vocabulary_size} tokens")
+    print(f"used     {local_time(listed.used_at)}")
+    print(f"halving  {describe_half_life(model.half_life)}")
+    print(f"stored   about {_kilobytes(listed)} kB in Redis")
+    for label in CLASSES:
+        words = "  ".join(f"{printable(token.token)} {token.log_ratio:+.1f}" for token in tokens[label])
+        print(f"{label:7}  {words}".rstrip())
+    return 0
+
+
+async def find_listed(index: OwnModelIndex, name: str) -> ListedModel:
+    """Return the own model of this name. Raises ``InputError`` where there is none."""
+    model = await index.find(name)
+    if model is None:
+        raise InputError(f"there is no own model {name}: nbstream model list shows those that were taught")
+    return model
+
+
+def _to_json(model: ListedModel) -> dict[str, Any]:
+    return {
+        "name": model.name,
+        "used": iso_time(model.used_at),
+        "learned": dict(zip(CLASSES, model.totals.messages, strict=True)),
+        "tokens": model.totals.vocabulary_size,
+        "bytes": model.bytes_stored,
+    }
+
+
+def _to_text(model: ListedModel) -> str:
+    learned = dict(zip(CLASSES, model.totals.messages, strict=True))
+    numbers = f"{learned['ham']:8} {learned['spam']:8} {model.totals.vocabulary_size:9} {_kilobytes(model):9}"
+    return printable(f"{numbers}  {local_time(model.used_at):25}  {model.name}")
+
+
+def _kilobytes(model: ListedModel) -> int:
+    return round(model.bytes_stored / 1000)

@@ -1,0 +1,117 @@
+"""The index of own models in Redis: which ones there are, and when each was last used.
+
+Rules: a model is listed before its first lesson is stored, so that none is unlisted. It leaves the index last: a
+removal that was interrupted is repeated by the next one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nbstream.own_models.store import OwnModelKeys, index_key
+from nbstream.store.model.model import totals_from_hash
+from nbstream.store.model.scan import remove_keys
+from nbstream.store.redis_errors import store_errors
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from redis.asyncio import Redis
+
+    from nbstream.bayes.counts import Totals
+
+_BATCH = 500
+_DROPPED_SECONDS = 60  # by then each process that has the model in memory has read that it is gone
+_TOKEN_BYTES = 90  # of a name and a count in Redis; a message is its ledger entry and its record in the history
+_MESSAGE_BYTES = 2_500
+_CHANGE_BYTES = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class ListedModel:
+    """An own model: when it was last used (seconds since the epoch), and what it knows.
+
+    ``bytes_stored`` is about what it takes in Redis.
+    """
+
+    name: str
+    used_at: float
+    totals: Totals
+    bytes_stored: int
+
+
+class OwnModelIndex:
+    """The own models below the common model ``model``. All methods raise ``StoreUnavailable``."""
+
+    def __init__(self, client: Redis, model: str) -> None:
+        self._client = client
+        self._model = model
+        self._key = index_key(model)
+
+    async def count(self) -> int:
+        """Return how many there are."""
+        with store_errors():
+            return int(await self._client.zcard(self._key))
+
+    async def add(self, name: str, used_at: float) -> None:
+        """List a model, or note that it is used."""
+        with store_errors():
+            await self._client.zadd(self._key, {name: used_at})
+
+    async def models(self) -> AsyncIterator[ListedModel]:
+        """Yield all models, the one that was used last first."""
+        first = 0
+        while True:
+            with store_errors():
+                found: Any = await self._client.zrange(
+                    self._key, first, first + _BATCH - 1, desc=True, withscores=True
+                )
+            for model in await self._describe([(name.decode(), used_at) for name, used_at in found]):
+                yield model
+            if len(found) < _BATCH:
+                return
+            first += _BATCH
+
+    async def find(self, name: str) -> ListedModel | None:
+        """Return the model of this name; None where there is none."""
+        with store_errors():
+            used_at: Any = await self._client.zscore(self._key, name)
+        return None if used_at is None else (await self._describe([(name, used_at)]))[0]
+
+    async def idle(self, until: float, count: int) -> list[str]:
+        """Return at most ``count`` models that were not used after this time, the idlest first."""
+        with store_errors():
+            names: Any = await self._client.zrange(self._key, "-inf", until, byscore=True, offset=0, num=count)
+        return [name.decode() for name in names]
+
+    async def remove(self, name: str) -> None:
+        """Remove a model with all that it knows, for every process; to do it twice changes nothing."""
+        keys = OwnModelKeys(self._model, name)
+        with store_errors():
+            await remove_keys(self._client, keys.pattern)
+            # Who has it in memory reads a change without a predecessor, and drops it.
+            async with self._client.pipeline(transaction=True) as pipe:
+                pipe.xadd(keys.changes, {"sequence": 0})
+                pipe.expire(keys.changes, _DROPPED_SECONDS)
+                await pipe.execute()
+            await self._client.zrem(self._key, name)
+
+    async def _describe(self, found: list[tuple[str, float]]) -> list[ListedModel]:
+        with store_errors():
+            async with self._client.pipeline(transaction=False) as pipe:
+                for name, _ in found:
+                    keys = OwnModelKeys(self._model, name)
+                    pipe.hgetall(keys.totals)
+                    for key in keys.counts:
+                        pipe.hlen(key)
+                    pipe.xlen(keys.changes)
+                replies = await pipe.execute()
+        step = len(replies) // len(found) if found else 1
+        models = []
+        for (name, used_at), start in zip(found, range(0, len(replies), step), strict=True):
+            fields, *lengths, changes = replies[start : start + step]
+            totals = totals_from_hash(fields)
+            stored = _TOKEN_BYTES * sum(lengths) + _MESSAGE_BYTES * sum(totals.messages) + _CHANGE_BYTES * changes
+            models.append(ListedModel(name, float(used_at), totals, stored))
+        return models

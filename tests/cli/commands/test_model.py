@@ -1,0 +1,105 @@
+"""``nbstream model`` and ``--user``: own models as an administrator meets them, over a real Redis."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.taught import Taught
+
+PRIZE = b"Subject: prize\n\nClaim your free prize now\n"
+LUNCH = b"Subject: lunch\n\nShall we have lunch on Friday?\n"
+ANN, BOB, EVE = "ann@example.org", "bob@example.org", "eve@home.example"
+
+
+@pytest.fixture
+def site(taught: Taught) -> Taught:
+    """A model that knows what most people think of prizes; users of example.org have own models."""
+    rules = "models: [{match: '*@example.org', name: '{domain}/{local}'}]\n"
+    taught.config.write_text(taught.config.read_text() + rules)
+    taught.teach_all([(PRIZE, "spam"), (LUNCH, "ham")])
+    return taught
+
+
+@pytest.fixture
+def prize(tmp_path: Path) -> str:
+    """A file with the prize in other words, which nobody has taught."""
+    path = tmp_path / "prize.eml"
+    path.write_bytes(PRIZE + b"today\n")
+    return str(path)
+
+
+def test_without_own_models_the_list_says_so(site: Taught) -> None:
+    assert site("model", "list") == ("", "nbstream: there are no own models below model 'test'\n")
+    _, err = site("model", "show", "example.org/ann", code=66)
+    assert err.startswith("nbstream: there is no own model example.org/ann")
+
+
+def test_what_a_user_is_taught_for_is_in_his_model_alone(site: Taught, prize: str) -> None:
+    before = site.stored()
+
+    site("learn", "ham", "--user", ANN, prize)
+
+    assert site.stored() == before
+    (ann,) = site.json("model", "list")
+    assert (ann["name"], ann["learned"], ann["tokens"] > 0) == ("example.org/ann", {"ham": 1, "spam": 0}, True)
+    out, _ = site("model", "list")
+    assert re.search(r"^ +1 +0 +\d+ +\d+  \d{4}-\S+  example\.org/ann$", out, re.MULTILINE), out
+    scores = {user: site.json("check", "--user", user, prize)[0]["score"] for user in (ANN, BOB, EVE)}
+    assert scores[ANN] < scores[BOB] == scores[EVE]
+
+
+def test_the_strongest_tokens_of_a_model_are_shown(site: Taught, prize: str, tmp_path: Path) -> None:
+    lunch = tmp_path / "lunch.eml"
+    lunch.write_bytes(LUNCH)
+    site("learn", "ham", "--user", ANN, prize)
+    site("learn", "spam", "--user", ANN, str(lunch))
+
+    out, _ = site("model", "show", "example.org/ann")
+
+    assert "levels   test -> example.org -> example.org/ann\n" in out
+    assert "learned  1 ham, 1 spam, " in out
+    (shown,) = site.json("model", "show", "example.org/ann")
+    assert shown["levels"] == ["test", "example.org", "example.org/ann"]
+    assert shown["strongest"]["ham"][0]["log_ratio"] < 0
+
+
+def test_history_and_undo_are_those_of_the_user(site: Taught, prize: str) -> None:
+    site("learn", "ham", "--user", ANN, prize)
+
+    (change,) = site.json("history", "--user", ANN)
+    assert change["change"] == "learned ham"
+    assert change["actor"].endswith(f" for {ANN}")
+    assert site("history", "--user", BOB)[1] == "nbstream: no change in the history of model 'example.org/bob'\n"
+    assert "would be taken back" in site("undo", "--user", ANN, "--since", "1h")[0]
+    assert "taken back" in site("undo", "--user", ANN, "--since", "1h", "--yes")[0]
+    assert site.json("model", "list")[0]["learned"] == {"ham": 0, "spam": 0}
+    assert len(site.json("history")) == 2
+
+
+def test_a_user_without_a_rule_has_no_history_of_his_own(site: Taught) -> None:
+    for command in (("history",), ("undo", "--since", "1h")):
+        _, err = site(*command, "--user", EVE, code=66)
+        assert err == f"nbstream: {EVE} has no own model by the rules of models\n"
+
+
+def test_an_explanation_is_that_of_the_user(site: Taught, prize: str) -> None:
+    site("learn", "ham", "--user", ANN, prize)
+
+    (ann,) = site.json("explain", "--user", ANN, prize)
+    (eve,) = site.json("explain", prize)
+
+    assert ann["now"]["score"] < eve["now"]["score"]
+    assert ann["learned"]["label"] == "ham"
+    assert eve["learned"] is None
+
+
+def test_what_was_learned_for_a_user_is_unlearned_for_him(site: Taught, prize: str) -> None:
+    site("learn", "ham", "--user", ANN, prize)
+
+    assert site("unlearn", prize)[0].startswith("1 unknown")
+    assert site("unlearn", "--user", ANN, prize)[0].startswith("1 unlearned")
+
+    assert site.json("model", "list")[0]["learned"] == {"ham": 0, "spam": 0}
