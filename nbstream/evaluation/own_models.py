@@ -3,8 +3,7 @@
 Rules: the common model learns the labels of the first messages, as from an administrator, and nothing later.
 After that each message is checked by the common model alone, by the own model of its user over the common one, and
 by a model of the user alone, which began empty. A user corrects what lies in the wrong folder, at once: each of
-the two models of his learns the labels of its own errors. While the model of a user alone is learning, it gets
-all labels.
+the two models of his learns the labels of its own errors. While a model is learning, it gets all labels.
 """
 
 from __future__ import annotations
@@ -12,23 +11,20 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nbstream.bayes.calibration import SCORE_BINS, blend_sums
-from nbstream.bayes.counts import CLASSES, ClassCounts
-from nbstream.bayes.lesson_weight import lesson_weight
-from nbstream.bayes.multinomial import TokenCounts
 from nbstream.errors import InputError
 from nbstream.evaluation import measures
+from nbstream.filter import Filter
+from nbstream.store.model.memory_model import MemoryModel
 
 if TYPE_CHECKING:
     from nbstream.evaluation.streams import LabelledContent
-    from nbstream.filter import Check, Filter
+    from nbstream.mail.message import Message
     from nbstream.policy.message_reader import MessageReader
-    from nbstream.tokens.tokenizer import Tokens
 
 _SOURCE = "evaluate"
 STEPS = (0, 1, 5, 20, 100)
@@ -59,58 +55,30 @@ class UserRow:
     alone: Outcome
 
 
-@dataclass(slots=True)
-class _OwnModel:
-    """The own model of a user over the common one, and how often he has corrected it."""
-
-    counts: ClassCounts = field(default_factory=ClassCounts)
-    corrections: int = 0
-
-
-class _Blend:
-    """Checks and teaches own models over the common one of a filter, as the filter of an own model does."""
-
-    def __init__(self, common: Filter) -> None:
-        self._parts = common.parts
-        self._models: dict[str, _OwnModel] = {}
-
-    async def check_and_correct(self, user: str, tokens: Tokens, label: str, by_common: Check) -> Outcome:
-        """Return the outcome of a message, and learn its label if that is wrong."""
-        own = self._models.setdefault(user, _OwnModel())
-        rows, totals = await self._parts.counts.look_up(tokens.all.names)
-        own_counts = TokenCounts(own.counts.look_up(tokens.all.names), own.counts.totals)
-        score = self._parts.classifier.score(tokens, TokenCounts(rows, totals), (own_counts,))
-        calibration = self._parts.calibration
-        sums = blend_sums(await self._parts.counts.sums(SCORE_BINS), 1.0, own.counts.sums(SCORE_BINS), 1.0)
-        probability = calibration.probability(score.log_odds, sums, totals)
-        called_spam = not by_common.state.is_learning and probability >= by_common.thresholds.spam
-        outcome = Outcome(score.log_odds, called_spam, own.corrections)
-        if called_spam != (label == "spam"):
-            own.corrections += 1
-            added = calibration.lesson_sums(score.log_odds, totals)
-            own.counts.add(tokens.all, CLASSES.index(label), lesson_weight(score.log_odds, label), added)
-        return outcome
-
-
-class _Alone:
-    """Checks and teaches a model of each user, without any other."""
+class _UserFilters:
+    """A filter of each user, who corrects its errors at once; ``make_filter`` makes one over an empty model."""
 
     def __init__(self, make_filter: Callable[[], Filter]) -> None:
         self._make_filter = make_filter
         self._filters: dict[str, Filter] = {}
         self._corrections: dict[str, int] = {}
 
-    async def check_and_correct(self, user: str, label: str, content: bytes, reader: MessageReader) -> Outcome:
-        """Return the outcome of a message, and learn its label if that is wrong."""
+    async def check_and_correct(self, user: str, message: Message, label: str) -> Outcome:
+        """Return the outcome of a message, and learn its label if that is wrong, or the model is learning."""
         if user not in self._filters:
             self._filters[user], self._corrections[user] = self._make_filter(), 0
-        message = reader.read_incoming(content)
         check = await self._filters[user].check(message)
         outcome = Outcome(check.score, check.verdict.is_spam, self._corrections[user])
         if check.state.is_learning or outcome.called_spam != (label == "spam"):
             self._corrections[user] += 1
             await self._filters[user].learn(message, label, _SOURCE)
         return outcome
+
+
+def _filter_below(common: Filter) -> Filter:
+    """Return a filter of an empty own model below the common one."""
+    model = MemoryModel()
+    return Filter(replace(common.parts, model=model, counts=model, parents=(common.parts.counts,)), common.policy)
 
 
 async def evaluate_own_models(
@@ -121,7 +89,7 @@ async def evaluate_own_models(
     ``make_filter`` makes a filter over an empty model in memory. Raises the errors of filter and stream.
     """
     common, rows = make_filter(), list[UserRow]()
-    blend, alone = _Blend(common), _Alone(make_filter)
+    blended, alone = _UserFilters(lambda: _filter_below(common)), _UserFilters(make_filter)
     for position, labelled in enumerate(stream):
         await asyncio.sleep(0)  # lets Ctrl-C interrupt the run
         if isinstance(labelled.content, str) or (position >= taught and not labelled.user):
@@ -131,15 +99,14 @@ async def evaluate_own_models(
             await common.learn(message, labelled.label, _SOURCE)
             continue
         check = await common.check(message)
-        tokens = common.parts.tokenizer.tokenize(message)
         rows.append(
             UserRow(
                 labelled.user,
                 labelled.label,
                 labelled.name,
                 Outcome(check.score, check.verdict.is_spam),
-                await blend.check_and_correct(labelled.user, tokens, labelled.label, check),
-                await alone.check_and_correct(labelled.user, labelled.label, labelled.content, reader),
+                await blended.check_and_correct(labelled.user, message, labelled.label),
+                await alone.check_and_correct(labelled.user, message, labelled.label),
             )
         )
     return rows
