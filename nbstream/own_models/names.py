@@ -44,11 +44,18 @@ class NameTemplate:
                 "must be a name of a-z 0-9 . _ - and {address}, {local} or {domain}, with at most one / between "
                 "the level of a domain and that of a user"
             )
+        # With {local}-{domain} the users a-b@c and a@b-c would have one model.
+        if any(len(_PLACEHOLDER.findall(level)) > 1 for level in levels):
+            raise ValueError(
+                "must have one of {address}, {local} and {domain} in a level: with more of them two users may "
+                "have the same name"
+            )
 
     def levels_of(self, local: str, domain: str) -> tuple[str, ...]:
         """Return the names for an address of these two parts, that of the level above first."""
         values = {"local": local, "domain": domain, "address": f"{local}@{domain}"}
-        escaped = {name: quote(value, safe=_SAFE) for name, value in values.items()}
+        # An address may have bytes that are no UTF-8, in whatever way they came into its text.
+        escaped = {name: quote(value, safe=_SAFE, errors="surrogatepass") for name, value in values.items()}
         name = _PLACEHOLDER.sub(lambda match: escaped[match[1]], self.text)
         if len(name) > MAX_NAME_CHARACTERS:
             return ()

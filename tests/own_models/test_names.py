@@ -72,6 +72,27 @@ def test_a_template_that_names_nothing_is_refused(text: str) -> None:
         NameTemplate(text)
 
 
+@pytest.mark.parametrize("text", ["{local}-{domain}", "{domain}{local}", "{domain}/{local}.{domain}"])
+def test_a_template_by_which_two_users_could_share_a_model_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="two users may have"):
+        NameTemplate(text)
+
+
+@given(st.binary(min_size=1, max_size=20), st.binary(min_size=1, max_size=20))
+def test_addresses_of_bytes_that_are_no_utf_8_have_names_of_their_own(one: bytes, other: bytes) -> None:
+    names = OwnModelNames((AddressPattern("*@*"),), (NameTemplate("{address}"),))
+    users = [raw.lower().decode("utf-8", "surrogateescape") + "@example.org" for raw in (one, other)]
+
+    own, others = map(names.levels_of, users)
+
+    assert all(map(is_own_model_name, (*own, *others)))
+    assert (own == others) == (names.user_of(users[0]) == names.user_of(users[1]))
+
+
+def test_a_lone_surrogate_has_a_name() -> None:
+    assert NAMES.levels_of("\ud800@example.org") == ("example.org", "example.org/%ED%A0%80")
+
+
 def test_the_levels_of_a_name() -> None:
     assert levels_of_name("example.org/ann") == ("example.org", "example.org/ann")
 
