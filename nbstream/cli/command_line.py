@@ -457,8 +457,8 @@ def _add_model(commands: Commands) -> None:
     model = add_command(
         commands,
         "model",
-        "see the own models of users and domains",
-        examples=("nbstream model list", "nbstream model show example.org/ann"),
+        "see the own models of users and domains, and remove them",
+        examples=("nbstream model list", "nbstream model forget example.org/ann"),
     )
     actions = model.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=CommandParser)
     listing = add_command(
@@ -475,7 +475,19 @@ def _add_model(commands: Commands) -> None:
         examples=("nbstream model show example.org/ann", "nbstream model show ann@example.org --json"),
         exit_codes={66: "There is no such own model."},
     )
-    show.add_argument("name", type=arguments.own_model_name, metavar="NAME", help="the name, as in model list")
+    forget = add_command(
+        actions,
+        "forget",
+        "remove one own model with all that it knows; without --yes say what that is",
+        details="Running daemons follow. What else is stored of a user goes with forget-user.",
+        examples=("nbstream model forget example.org/ann", "nbstream model forget example.org/ann --yes"),
+        exit_codes={66: "There is no such own model."},
+    )
+    forget.add_argument("--yes", action="store_true", help="do it")
+    for action in (show, forget):
+        action.add_argument(
+            "name", type=arguments.own_model_name, metavar="NAME", help="the name, as in model list"
+        )
     for action in (listing, show):
         action.add_argument("--json", action="store_true", help="one JSON object a model")
 
@@ -562,6 +574,22 @@ def _add_user(parser: CommandParser) -> None:
         metavar="ADDRESS",
         help="by the own model of this user, where the rules of models give him one",
     )
+
+
+def _add_forget_user(commands: Commands) -> None:
+    forget = add_command(
+        commands,
+        "forget-user",
+        "erase all that is stored of a user; without --yes say what that is",
+        details="His own model, what other models learned from him, what is remembered of mail to him, his list "
+        "of senders, his choices and sessions. Mail in the quarantine and the log stay. Daemons may run; an "
+        "interrupted run may be repeated. Afterwards it looks again.",
+        examples=("nbstream forget-user ann@example.org", "nbstream forget-user ann@example.org --yes"),
+        exit_codes={75: "Redis is away, or something new of the user came in meanwhile: run it again."},
+    )
+    forget.add_argument("address", type=arguments.mail_address, metavar="ADDRESS", help="the address of the user")
+    forget.add_argument("--yes", action="store_true", help="do it")
+    forget.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def _add_selection(parser: CommandParser) -> None:
@@ -844,6 +872,7 @@ _IN_ORDER_OF_HELP = (
     _add_history,
     _add_undo,
     _add_forget_auto,
+    _add_forget_user,
     _add_transfer,
     _add_migrate,
     _add_evaluate,

@@ -54,30 +54,31 @@ class OwnModelIndex:
         with store_errors():
             return int(await self._client.zcard(self._key))
 
-    async def add(self, name: str, used_at: float) -> None:
-        """List a model, or note that it is used."""
-        with store_errors():
-            await self._client.zadd(self._key, {name: used_at})
-
     async def models(self) -> AsyncIterator[ListedModel]:
         """Yield all models, the one that was used last first."""
-        first = 0
-        while True:
-            with store_errors():
-                found: Any = await self._client.zrange(
-                    self._key, first, first + _BATCH - 1, desc=True, withscores=True
-                )
-            for model in await self._describe([(name.decode(), used_at) for name, used_at in found]):
+        async for found in self._listed():
+            for model in await self._describe(found):
                 yield model
-            if len(found) < _BATCH:
-                return
-            first += _BATCH
 
     async def find(self, name: str) -> ListedModel | None:
         """Return the model of this name; None where there is none."""
-        with store_errors():
-            used_at: Any = await self._client.zscore(self._key, name)
-        return None if used_at is None else (await self._describe([(name, used_at)]))[0]
+        async for found in self._listed():
+            for listed in found:
+                if listed[0] == name:
+                    return (await self._describe([listed]))[0]
+        return None
+
+    async def _listed(self) -> AsyncIterator[list[tuple[str, float]]]:
+        """Yield the names with their last use. No command is needed that the Redis user of 0.9 may not run."""
+        first, found = 0, [("", 0.0)]
+        while found:
+            with store_errors():
+                reply: Any = await self._client.zrange(
+                    self._key, first, first + _BATCH - 1, desc=True, withscores=True
+                )
+            found = [(name.decode(), float(used_at)) for name, used_at in reply]
+            first += _BATCH
+            yield found
 
     async def idle(self, until: float, count: int) -> list[str]:
         """Return at most ``count`` models that were not used after this time, the idlest first."""
@@ -113,5 +114,5 @@ class OwnModelIndex:
             fields, *lengths, changes = replies[start : start + step]
             totals = totals_from_hash(fields)
             stored = _TOKEN_BYTES * sum(lengths) + _MESSAGE_BYTES * sum(totals.messages) + _CHANGE_BYTES * changes
-            models.append(ListedModel(name, float(used_at), totals, stored))
+            models.append(ListedModel(name, used_at, totals, stored))
         return models

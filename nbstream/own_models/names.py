@@ -86,6 +86,11 @@ class OwnModelNames:
             user = f"{base}@{domain}"
         return self.aliases.get(user, user)
 
+    def template_of(self, address: str) -> str:
+        """Return the template of the rule that holds for ``address``; empty for none."""
+        position = first_matching_pattern(self.patterns, self.user_of(address))
+        return "" if position is None else self.templates[position].text
+
     def levels_of(self, address: str) -> tuple[str, ...]:
         """Return the names of the own models of ``address``, the highest level first; empty for none."""
         user = self.user_of(address)

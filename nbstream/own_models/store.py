@@ -282,7 +282,8 @@ class OwnModels:
     def _make_room(self) -> None:
         used = self.bytes_used
         while len(self._cached) > 1 and (used > self._max_bytes or len(self._cached) > _MAX_MODELS):
-            _, dropped = self._cached.popitem(last=False)
+            name, dropped = self._cached.popitem(last=False)
+            self._signed.discard(name)  # nobody will say when it is removed
             used -= dropped.bytes_used
 
     async def run(self) -> None:

@@ -47,7 +47,9 @@ def run(options: argparse.Namespace) -> int:
     if options.label and options.label not in settings.model.classes:
         options.wrong_usage(f"CLASS must be one of {', '.join(settings.model.classes)} (model.classes)")
     tokenizer = make_model_tokenizer(settings, choose_engine(settings.engine))
-    model_name = " ".join(filter(None, (settings.model.name, options.user)))  # each has learned other messages
+    model_name = " ".join(
+        filter(None, (settings.model.name, (options.user or "").lower()))
+    )  # each has learned other messages
     files = PositionFiles(settings.state_dir, model_name, options.label or "")
     source = _message_source(options, files)
     with reader_process.in_own_process(

@@ -1,4 +1,7 @@
-"""``nbstream model``: see the own models of users and domains."""
+"""``nbstream model``: see the own models of users and domains, and remove them.
+
+Rules: without ``--yes`` nothing is removed. Daemons may run; an interrupted removal may be repeated.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ _TOKENS = 5  # of each class
 def run(options: argparse.Namespace) -> int:
     """Print own models; 66 for an unknown one, 75 when Redis is away."""
     settings = config.load_settings(config.find_config_file(options.config))
-    work = _list if options.action == "list" else _show
+    work = {"list": _list, "show": _show, "forget": _forget}[options.action]
     return interrupts.run_interruptible(work(settings, options))
 
 
@@ -50,7 +53,7 @@ async def _list(settings: Settings, options: argparse.Namespace) -> int:
 
 async def _show(settings: Settings, options: argparse.Namespace) -> int:
     async with open_running_redis(settings) as clients:
-        listed = await find_listed(OwnModelIndex(clients.client, settings.model.name), options.name)
+        listed = await _find_listed(OwnModelIndex(clients.client, settings.model.name), options.name)
         model = await make_own_model(settings, clients.client, options.name).open(sign=False)
         counts = await model.counts()
     named = NamedCounts(*counts.snapshot(), counts.totals, model.half_life.unit(time.time()))
@@ -80,7 +83,20 @@ async def _show(settings: Settings, options: argparse.Namespace) -> int:
     return 0
 
 
-async def find_listed(index: OwnModelIndex, name: str) -> ListedModel:
+async def _forget(settings: Settings, options: argparse.Namespace) -> int:
+    async with open_running_redis(settings) as clients:
+        index = OwnModelIndex(clients.client, settings.model.name)
+        listed = await _find_listed(index, options.name)
+        if options.yes:
+            await index.remove(listed.name)
+    learned = ", ".join(f"{count} {label}" for label, count in zip(CLASSES, listed.totals.messages, strict=True))
+    what = f"model {listed.name}, which has learned {learned}, {listed.totals.vocabulary_size} tokens"
+    text = f"removed: {what}" if options.yes else f"would be removed: {what}\nnothing was changed; --yes does it"
+    print("\n".join(map(printable, text.split("\n"))))
+    return 0
+
+
+async def _find_listed(index: OwnModelIndex, name: str) -> ListedModel:
     """Return the own model of this name. Raises ``InputError`` where there is none."""
     model = await index.find(name)
     if model is None:

@@ -39,6 +39,13 @@ class PositionFiles:
         is_valid = type(position.uid_validity) is int and type(position.uid) is int
         return position if is_valid else None
 
+    def remove_all(self) -> None:
+        """Forget the positions of the model in all folders, whatever the label, as far as they can be removed."""
+        for path in self._dir.glob("*.json"):
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                if json.loads(path.read_bytes())["model"] == self._model:
+                    path.unlink()
+
     def write(self, position: FolderPosition) -> None:
         """Put the position in place of the former one, durably. Raises OSError."""
         for folder in (self._dir.parent, self._dir):

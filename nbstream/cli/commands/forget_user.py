@@ -1,0 +1,82 @@
+"""``nbstream forget-user``: erase all that is stored of a user.
+
+Rules: without ``--yes`` nothing is written. Daemons may run; an interrupted run may be repeated. After the erasure
+the same is looked for once more, and what is there then has come meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from nbstream import config
+from nbstream.assembly.filter import open_one_shot_filter
+from nbstream.assembly.policy import make_own_model_names
+from nbstream.assembly.store import make_own_model
+from nbstream.cli import interrupts
+from nbstream.cli.exit_codes import EX_TEMPFAIL
+from nbstream.cli.imap.positions import PositionFiles
+from nbstream.cli.terminal import print_error, print_note, printable
+from nbstream.delivery.quarantine import Quarantine
+from nbstream.own_models.index import OwnModelIndex
+from nbstream.system_users import current_user
+from nbstream.users.digest_state import FOLDER, DigestState
+from nbstream.users.erasure import UserErasure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nbstream.config import Settings
+    from nbstream.users.erasure import Erased
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print what is or would be erased; 75 when Redis is away, or when something was left."""
+    settings = config.load_settings(config.find_config_file(options.config))
+    return interrupts.run_interruptible(_run(settings, options))
+
+
+async def _run(settings: Settings, options: argparse.Namespace) -> int:
+    names = make_own_model_names(settings)
+    async with open_one_shot_filter(settings) as (_, common):
+        erasure = UserErasure(
+            common,
+            OwnModelIndex(common.client, settings.model.name),
+            lambda name: make_own_model(settings, common.client, name),
+            names,
+            DigestState(settings.quarantine_folder / FOLDER),
+            settings.memory.hours * 3600,
+            current_user(),
+        )
+        erased = [step async for step in erasure.steps(options.address, erase=options.yes)]
+        left = [step async for step in erasure.steps(options.address, erase=False)] if options.yes else []
+    if options.yes:
+        PositionFiles(settings.state_dir, f"{settings.model.name} {options.address.lower()}", "").remove_all()
+    _print(options, erased, sum(step.count for step in left))
+    if not options.json:
+        print_note(_what_stays(settings))
+    if any(step.count for step in left):
+        print_error("something of the user has come in meanwhile: run the command again")
+        return EX_TEMPFAIL
+    return 0
+
+
+def _print(options: argparse.Namespace, erased: Sequence[Erased], left: int) -> None:
+    if options.json:
+        print(
+            json.dumps({"done": options.yes, "erased": {step.what: step.count for step in erased}, "left": left})
+        )
+        return
+    for step in erased:
+        print(printable(f"{step.count:8}  {step.what}"))
+    if options.yes:
+        print("erased; looked again: " + (f"{left} are there" if left else "nothing of the user is left"))
+    else:
+        print("nothing was changed; --yes erases it")
+
+
+def _what_stays(settings: Settings) -> str:
+    held = len(Quarantine(settings.quarantine_folder).messages())
+    note = "nbstream: mail stays where it is, and so do the log and backups"
+    return f"{note}; the quarantine has {held} messages of all users: nbstream quarantine list" if held else note

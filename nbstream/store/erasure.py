@@ -1,0 +1,163 @@
+"""What one user has left in a model and in its memory of messages, and how it is erased.
+
+Rules: what he taught is unlearned exactly: the message goes back to what others taught, or is not learned any
+more. Only then the records of the history go, his own and those of others that repeat an entry of his. Each step
+may be interrupted and done again, and finds nothing the second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from nbstream.store.cancellation import stop_if_cancelled
+from nbstream.store.model.history import UNDO_SOURCE, Assessment, LessonNote
+from nbstream.store.model.ledger import LedgerEntry
+from nbstream.store.model.scan import scan_keys
+from nbstream.store.recent.row_search import Direction, RowFilter, RowSearch
+from nbstream.store.redis_errors import readable_replies, store_errors
+from nbstream.store.undo import UndoableChange, apply_undo, prepare_undo
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+    from nbstream.store.model.keys import ModelKeys
+    from nbstream.store.model.model import Model
+    from nbstream.store.recent.message_rows import MessageRow, RowPosition
+
+_BATCH = 500
+_UNKNOWN = Assessment(0.5, "unsure")  # the message is not at hand
+
+IsHis = Callable[[str], bool]
+"""Returns whether an actor, or the address of a recipient, is the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """How much there is, or was, of the user: lessons that count, and records of the history."""
+
+    lessons: int
+    records: int
+
+
+async def erase_lessons(model: Model, is_his: IsHis, actor: str, *, erase: bool) -> Found:
+    """Take back what the user taught to the model, and remove it from the history; without ``erase`` count it.
+
+    ``actor`` is who does it. Raises ``StoreIncompatible`` and ``StoreUnavailable``.
+    """
+    changes: dict[str, list[UndoableChange]] = {}
+    async for change in model.history.changes():
+        changes.setdefault(change.message_key, []).append(UndoableChange(change, is_his(change.note.actor)))
+    lessons = 0
+    for key, of_message in changes.items():
+        stop_if_cancelled()
+        if not any(change.is_selected for change in of_message):
+            continue
+        undo = await prepare_undo(model, key, of_message)
+        if undo.changes_ledger:
+            lessons += 1
+            if erase:
+                await apply_undo(model, undo, actor)
+    found = await _entries_without_a_record(model, is_his, None if erase else changes)
+    if erase:
+        for key, entry in found:
+            note = LessonNote(UNDO_SOURCE, actor, _UNKNOWN, _UNKNOWN)
+            await model.commit_lesson(key, entry, None, note)
+    return Found(lessons + len(found), await _erase_records(model, is_his, erase=erase))
+
+
+async def _entries_without_a_record(
+    model: Model, is_his: IsHis, known: dict[str, list[UndoableChange]] | None
+) -> list[tuple[str, LedgerEntry]]:
+    """Return what he taught whose record is trimmed; messages that are ``known`` by their records are left out."""
+    found = []
+    start = len(model.keys.ledger(""))
+    with store_errors(), readable_replies():
+        async for keys in scan_keys(model.client, model.keys.ledger_pattern):
+            async with model.client.pipeline(transaction=False) as pipe:
+                for key in keys:
+                    pipe.hget(key, "actor")
+                actors = await pipe.execute()
+            for key, actor in zip(keys, actors, strict=True):
+                message_key = key[start:].decode()
+                if actor is not None and is_his(actor.decode()) and message_key not in (known or {}):
+                    entry = await model.entry(message_key)
+                    if entry:
+                        found.append((message_key, entry))
+    return found
+
+
+async def _erase_records(model: Model, is_his: IsHis, *, erase: bool) -> int:
+    """Remove the records that name the user, the newest first; return how many there are."""
+    count, last, key = 0, b"+", model.keys.history
+    while True:
+        stop_if_cancelled()
+        with store_errors(), readable_replies():
+            records: Any = await model.client.xrevrange(key, last, count=_BATCH)
+            his = [
+                record_id
+                for record_id, fields in records
+                if any(is_his(fields.get(name, b"").decode()) for name in (b"actor", b"former:actor"))
+            ]
+            if his and erase:
+                await model.client.xdel(key, *his)
+        count += len(his)
+        if len(records) < _BATCH:
+            return count
+        last = b"(" + records[-1][0]
+
+
+async def erase_remembered(client: Redis, keys: ModelKeys, seconds: float, is_his: IsHis, *, erase: bool) -> Found:
+    """Forget the checked messages to the user alone, and his address in the rows of those to others as well.
+
+    Returns the number of the former as ``lessons`` that can be taught no more, and of the latter as ``records``.
+    ``seconds`` is for how long messages are remembered. Raises ``StoreUnavailable``.
+    """
+    search = RowSearch(client, keys, seconds)
+    position: RowPosition | None = None
+    alone = shared = 0
+    while True:
+        stop_if_cancelled()
+        page = await search.search(RowFilter(), position, Direction.OLDER, _BATCH)
+        for row in page.rows:
+            envelope = row.envelope
+            if envelope is None or not any(map(is_his, envelope.recipients)):
+                continue
+            others = tuple(address for address in envelope.recipients if not is_his(address))
+            count = envelope.recipient_count - len(envelope.recipients) + len(others)
+            alone, shared = alone + (count == 0), shared + (count > 0)
+            if erase:
+                await _erase_row(client, keys, row, others, count, is_his)
+        position = page.next_position
+        if position is None:
+            return Found(alone, shared)
+
+
+async def _erase_row(
+    client: Redis, keys: ModelKeys, row: MessageRow, others: tuple[str, ...], count: int, is_his: IsHis
+) -> None:
+    first, last = f"[{row.id} ", f"({row.id}!"
+    with store_errors(), readable_replies():
+        found: Any = await client.zrange(keys.row_indices, first, last, bylex=True, offset=0, num=1)
+        names = found[0].decode().split(" ")[1:] if found else row.index_names()
+        assert row.envelope is not None
+        left = replace(row, envelope=replace(row.envelope, recipients=others, recipient_count=count))
+        kept = [name for name in names if name in left.index_names() or not name.startswith("t")] if count else []
+        async with client.pipeline(transaction=True) as pipe:
+            if found:
+                pipe.zrem(keys.row_indices, *found)
+            for name in set(names) - set(kept):
+                pipe.zrem(keys.rows_by(name), row.id)
+            if count:
+                outcome = row.outcome
+                if outcome and is_his(outcome.actor):
+                    outcome = replace(outcome, actor="")
+                packed = left.pack() + (b"\n" + outcome.pack() if outcome else b"")
+                pipe.set(keys.row(row.id), packed, keepttl=True, xx=True)
+                pipe.zadd(keys.row_indices, {f"{row.id} {' '.join(kept)}": 0})
+            else:
+                pipe.unlink(keys.checked(row.id), keys.row(row.id))
+                pipe.zrem(keys.recent, row.id)
+                pipe.zrem(keys.rows, row.id)
+            await pipe.execute()

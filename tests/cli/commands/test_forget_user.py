@@ -1,0 +1,223 @@
+"""``nbstream forget-user`` and ``nbstream model forget``, over a real Redis."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nbstream.policy.actions import ActionKind
+from nbstream.policy.envelope import RememberedEnvelope
+from nbstream.store import erasure
+from nbstream.store.logins import PageSessionStore
+from nbstream.store.model.keys import UserPageKeys
+from nbstream.store.model.model import Model
+from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessages
+from nbstream.store.settings import MemorySettings
+from nbstream.tokens.tokenizer import Tokens
+from nbstream.users.preferences import UserPreferences
+from tests.cli.taught import Taught
+
+PRIZE = b"Subject: prize\n\nClaim your free prize now\n"
+LUNCH = b"Subject: lunch\n\nShall we have lunch on Friday?\n"
+LOAN = b"Subject: loan\n\nA cheap loan for you\n"
+ANN, BOB = "ann@example.org", "bob@example.org"
+
+
+@pytest.fixture
+def site(taught: Taught) -> Taught:
+    """A model that knows two letters; users of example.org have own models."""
+    rules = "models: [{match: '*@example.org', name: '{domain}/{local}'}]\n"
+    state = f"state_dir: {taught.config.parent}\n"
+    taught.config.write_text(taught.config.read_text() + rules + state)
+    taught.teach(PRIZE, "spam", "admin")
+    taught.teach(LUNCH, "ham", "admin")
+    return taught
+
+
+def file(folder: Path, raw: bytes) -> str:
+    path = folder / "message.eml"
+    path.write_bytes(raw)
+    return str(path)
+
+
+def dump(site: Taught) -> Mapping[bytes, Any]:
+    """All keys of Redis but the change streams, with their values."""
+
+    async def run(model: Model) -> dict[bytes, Any]:
+        client: Any = model.client
+        found: dict[bytes, Any] = {}
+        readers: dict[bytes, Any] = {
+            b"string": client.get,
+            b"hash": client.hgetall,
+            b"set": client.smembers,
+            b"zset": lambda key: client.zrange(key, 0, -1, withscores=True),
+            b"stream": client.xrange,
+        }
+        async for key in client.scan_iter("*"):
+            if not key.endswith(b":changes"):
+                found[key] = await readers[await client.type(key)](key)
+        return found
+
+    return site.model(run)
+
+
+def names_of(site: Taught, address: str) -> list[bytes]:
+    """The keys in which a user can be found."""
+    texts = (
+        address.encode(),
+        address.replace("@", "/").encode(),
+        b"/".join(reversed(address.encode().split(b"@"))),
+    )
+    return [key for key, value in dump(site).items() if any(text in key + repr(value).encode() for text in texts)]
+
+
+def remember(site: Taught, key: str, *recipients: str) -> None:
+    """A message that was checked for these recipients."""
+
+    async def run(model: Model) -> None:
+        memory = RecentMessages(model.client, model.keys, MemorySettings(envelope=True), lambda _: None, rows=True)
+        writing = asyncio.create_task(memory.run())
+        envelope = RememberedEnvelope(
+            "smtp", "eve@home.example", recipients, len(recipients), "hi", str(ActionKind.PASS)
+        )
+        tokens = Tokens.from_all((b"body:hi",))
+        memory.remember(CheckedMessage(key, tokens, 0.5, "unsure"), None, lambda: envelope)
+        await memory.wait_until_written()
+        writing.cancel()
+
+    site.model(run)
+
+
+def fill(site: Taught, address: str, folder: Path) -> None:
+    """Everything that may be stored of a user."""
+    site("learn", "ham", "--user", address, file(folder, PRIZE))
+    site.teach(LOAN + address[:1].encode(), "spam", address, "digest")
+    site.teach(PRIZE + address[:1].encode(), "ham", f"user root for {address}", "cli")
+    site("list", "add", "allow", "boss@partner.example", "--user", address)
+    remember(site, address[:1] * 24, address)
+
+    async def run(model: Model) -> None:
+        await PageSessionStore(model.client, UserPageKeys("test")).create_session("user", address)
+        await UserPreferences(model.client, model.keys).set_digest(address, wanted=False)
+
+    site.model(run)
+
+
+def test_without_yes_it_says_what_would_be_erased(site: Taught, tmp_path: Path) -> None:
+    fill(site, ANN, tmp_path)
+    before = dump(site)
+
+    out, _ = site("forget-user", ANN)
+
+    assert "       1  messages that his model example.org/ann has learned\n" in out
+    assert "       2  messages that the common model has learned from him\n" in out
+    assert "       1  checked messages to him alone that are remembered\n" in out
+    assert out.endswith("nothing was changed; --yes erases it\n")
+    assert dump(site) == before
+
+
+def test_nothing_of_a_user_is_left_and_all_of_the_others(site: Taught, tmp_path: Path) -> None:
+    fill(site, BOB, tmp_path)
+    before, counts = names_of(site, BOB), site.stored()
+    others = {key: value for key, value in dump(site).items() if b"bob" in key}
+    fill(site, ANN, tmp_path)
+    assert len(names_of(site, ANN)) >= 8
+    assert site.stored() != counts
+
+    out, _ = site("forget-user", "Ann+news@Example.ORG", "--yes")
+
+    assert out.endswith("erased; looked again: nothing of the user is left\n")
+    assert names_of(site, ANN) == []
+    assert sorted(names_of(site, BOB)) == sorted(before)
+    assert site.stored() == counts
+    assert {key: value for key, value in dump(site).items() if b"bob" in key} == others
+    (again,) = site.json("forget-user", ANN)
+    assert not any(again["erased"].values())
+
+
+def test_what_others_taught_of_the_same_message_is_as_it_was(site: Taught) -> None:
+    before = site.stored()
+    site.teach(PRIZE, "ham", ANN)  # after the administrator
+    site.teach(LUNCH, None, ANN)
+    key = site.teach(LOAN, "ham", ANN)
+
+    site("forget-user", ANN, "--yes")
+
+    assert site.stored() == before
+    assert site("explain", key, code=66)[0] == ""
+    assert names_of(site, ANN) == []
+
+
+def test_what_others_said_after_him_stays(site: Taught) -> None:
+    site.teach(LOAN, "ham", ANN)
+    key = site.teach(LOAN, "spam", "admin")
+    before = site.stored()
+
+    site("forget-user", ANN, "--yes")
+
+    assert site.stored() == before
+    assert site.json("explain", key)[0]["learned"]["actor"] == "admin"
+    assert names_of(site, ANN) == []
+
+
+def test_his_lessons_are_found_when_the_history_is_trimmed(site: Taught) -> None:
+    before = site.stored()
+    site.teach(LOAN, "ham", ANN)
+    site.model(lambda model: model.client.xtrim(model.keys.history, maxlen=0, approximate=False))
+
+    site("forget-user", ANN, "--yes")
+
+    assert site.stored() == before
+    assert names_of(site, ANN) == []
+
+
+def test_a_message_to_others_too_is_remembered_without_him(site: Taught) -> None:
+    remember(site, "b" * 24, ANN, BOB)
+
+    out, _ = site("forget-user", ANN, "--yes")
+
+    assert "       1  checked messages to others too that name him\n" in out
+    assert names_of(site, ANN) == []
+    assert len(names_of(site, BOB)) == 1
+
+
+def test_an_erasure_that_was_killed_is_finished_by_the_next(
+    site: Taught, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = site.stored()
+    fill(site, ANN, tmp_path)
+
+    class Killed(BaseException):
+        pass
+
+    async def killed(*_arguments: object, **_options: object) -> int:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(erasure, "_erase_records", killed)
+        with pytest.raises(Killed):
+            site("forget-user", ANN, "--yes")
+    assert names_of(site, ANN)
+
+    site("forget-user", ANN, "--yes")
+
+    assert names_of(site, ANN) == []
+    assert site.stored() == before
+
+
+def test_an_own_model_is_removed_and_nothing_else(site: Taught, tmp_path: Path) -> None:
+    fill(site, ANN, tmp_path)
+    common = site.stored()
+    assert "would be removed: model example.org/ann" in site("model", "forget", "example.org/ann")[0]
+    assert len(site.json("model", "list")) == 1
+
+    out, _ = site("model", "forget", "example.org/ann", "--yes")
+
+    assert out.startswith("removed: model example.org/ann, which has learned 1 ham, 0 spam, ")
+    assert site.json("model", "list") == []
+    assert site.stored() == common
+    site("model", "forget", "example.org/ann", "--yes", code=66)
