@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.filter import OWN_MODEL_UNAVAILABLE, Filter
+from nbstream.policy.envelope import MAX_ADDRESS_LENGTH
 
 if TYPE_CHECKING:
     from nbstream.own_models.names import OwnModelNames
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
 MAX_MODELS_OF_A_MESSAGE = 50
 """The recipients of one message whose own models check it, at most: each costs about as much as a check."""
 
-_MAX_KNOWN_LEVELS = 10_000  # addresses: some 2 MB
+_MAX_KNOWN_LEVELS = 10_000  # addresses: some 2 MB, and 20 MB of the longest ones
+
+# Of addresses whose models are looked up: with 200 rules some 20 ms for 400 short ones.
+_CHARACTERS_PER_STEP = 20_000
+_CHARACTERS_OF_LOOKUP = 20  # it costs as much as so many characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,7 @@ class OwnFilters:
 
     async def for_recipients(self, addresses: Sequence[str]) -> list[Filter]:
         """Return the filter of each of these addresses: the very same one for addresses of the same model."""
-        levels = [self._levels_of(address) for address in addresses]
+        levels = await self._levels_of_all(addresses)
         filters: dict[tuple[str, ...], Filter] = {(): self.common}
         own = [path for path in dict.fromkeys(levels) if path][:MAX_MODELS_OF_A_MESSAGE]
         missing = [name for name in dict.fromkeys(name for path in own for name in path) if not self._find(name)]
@@ -60,13 +65,26 @@ class OwnFilters:
     def _find(self, name: str) -> bool:
         return self.models.find(name) is not None
 
-    def _levels_of(self, address: str) -> tuple[str, ...]:
-        levels = self._known_levels.get(address)
-        if levels is None:
-            if len(self._known_levels) >= _MAX_KNOWN_LEVELS:
-                self._known_levels.clear()
-            levels = self._known_levels[address] = self.names.levels_of(address)
-        return levels
+    async def _levels_of_all(self, addresses: Sequence[str]) -> list[tuple[str, ...]]:
+        all_levels, characters = [], 0
+        for address in addresses:
+            levels = self._known_levels.get(address)
+            if levels is None:
+                levels = self.names.levels_of(address)
+                self._remember(address, levels)
+                characters += _CHARACTERS_OF_LOOKUP + len(address)
+                if characters >= _CHARACTERS_PER_STEP:
+                    await asyncio.sleep(0)
+                    characters = 0
+            all_levels.append(levels)
+        return all_levels
+
+    def _remember(self, address: str, levels: tuple[str, ...]) -> None:
+        if len(address) > MAX_ADDRESS_LENGTH:
+            return
+        if len(self._known_levels) >= _MAX_KNOWN_LEVELS:
+            self._known_levels.clear()
+        self._known_levels[address] = levels
 
     async def for_teacher(self, address: str) -> Filter:
         """Return the filter that learns what the user of ``address`` teaches: the common one without a rule.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 from zlib import crc32
 
-from nbstream.policy.address_patterns import AddressPattern, first_matching_pattern
+from nbstream.policy.address_patterns import AddressPattern, first_matching_pattern, lower_case
 
 MAX_LEVELS = 2
 """The most own models of one address: that of the domain, and that of the user."""
@@ -78,7 +78,7 @@ class OwnModelNames:
 
     def user_of(self, address: str) -> str:
         """Return the address of the user behind ``address``: in lower case, without alias and delimiter."""
-        user = address.lower()
+        user = lower_case(address)
         user = self.aliases.get(user, user)
         local, at, domain = user.rpartition("@")
         if self.delimiter and at:
@@ -125,7 +125,7 @@ def read_alias_lines(lines: Sequence[str]) -> Mapping[str, str]:
             continue
         if len(words) != 2 or "@" not in words[1]:
             raise ValueError(f"line {number} must be ALIAS USER, where USER is an address")
-        aliases[words[0].lower()] = words[1].lower()
+        aliases[lower_case(words[0])] = lower_case(words[1])
     return aliases
 
 

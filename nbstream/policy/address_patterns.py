@@ -113,6 +113,18 @@ class AddressPattern:
         return bool(states >> len(self._normalized_text) & 1)
 
 
+_KELVIN_SIGN = "\N{KELVIN SIGN}"
+
+
+def lower_case(address: str) -> str:
+    """Return an address in lower case: two addresses with the same one belong to the same user.
+
+    The Kelvin sign stays: it alone of all characters beyond ASCII has a lower case in ASCII, and a mail server
+    need not take it for a k.
+    """
+    return _KELVIN_SIGN.join(map(str.lower, address.split(_KELVIN_SIGN)))
+
+
 def first_matching_pattern(patterns: Sequence[AddressPattern], address: str) -> int | None:
     """Return the index of the first pattern that matches ``address``, or None where none does."""
     local, _, domain = address.rpartition("@")

@@ -29,7 +29,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.mail import header_fields, mime
-from nbstream.policy.address_patterns import first_matching_pattern
+from nbstream.policy.address_patterns import first_matching_pattern, lower_case
 from nbstream.policy.sender_patterns import Network, SenderPattern
 from nbstream.policy.verdict import Verdict
 from nbstream.tokens.authentication import trusted_results
@@ -364,7 +364,7 @@ class SenderLists:
     configured: OwnerList = _NO_LIST
     stored: Mapping[str, OwnerList] = field(default_factory=dict)
     reader: EvidenceReader = EvidenceReader()
-    user_of: Callable[[str], str] = str.lower
+    user_of: Callable[[str], str] = lower_case
 
     def look_up(self, message: Message, sender: MessageSender = UNKNOWN_SENDER) -> SenderLookup:
         """Return what the lists say of who sent ``message``, which is read only where there is a list."""
@@ -418,4 +418,4 @@ NO_LOOKUP = SenderLookup(NO_LISTS, None)
 
 def list_owner(address: str) -> str:
     """Return the owner of the list of the user with this address."""
-    return address.lower()
+    return lower_case(address)

@@ -23,6 +23,7 @@ from nbstream.delivery import quarantine
 from nbstream.delivery.next_hop import SmtpPath
 from nbstream.errors import InputError, RelayRefused, RelayUnavailable, StoreUnavailable
 from nbstream.logs import event_fields
+from nbstream.policy.envelope import MAX_ADDRESS_LENGTH
 from nbstream.store.backoff import Backoff
 from nbstream.store.recent.message_rows import normalize_address
 from nbstream.users.digest_mail import Digest, DigestRenderer
@@ -191,6 +192,8 @@ class Digests:
             except InputError:
                 continue  # it was released or removed, or is no mail of ours
             for path in note.envelope.recipients:
+                if len(path.address) > MAX_ADDRESS_LENGTH:
+                    continue  # what ``normalize_address`` leaves of it is another address
                 address = self._parts.user_of(path.address)
                 if address not in may_get:
                     wanted = address == only if only is not None else True

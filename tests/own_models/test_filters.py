@@ -150,6 +150,17 @@ async def test_very_many_users_of_one_message_are_checked_by_the_common_model(cl
         assert own_models.count("?") == 10
 
 
+async def test_addresses_that_are_no_text_or_very_long_have_filters_too(client: Redis) -> None:
+    async with open_site(client) as site:
+        long = ["x" * 4000 + f"{number}@example.org" for number in range(20)]
+
+        filters = await site.filters.for_recipients([ANN, "a\udcff@example.org", *long])
+
+        assert [own.own_model for own in filters[:2]] == ["example.org/ann", "example.org/a%ED%B3%BF"]
+        assert all(own is site.common for own in filters[2:])
+        assert not set(long) & set(site.filters._known_levels)  # strangers choose them
+
+
 @pytest.mark.parametrize("label", ["ham", "spam"])
 async def test_bulk_lessons_of_an_own_model_are_the_same_as_single_ones(client: Redis, label: str) -> None:
     async def messages() -> AsyncIterator[Message]:

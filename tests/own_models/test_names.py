@@ -49,7 +49,14 @@ def test_without_rules_everybody_has_the_common_model_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["a/b@example.org", "*@example.org", "a}b{@example.org", "j\u00fcr gen@example.org"]
+    "address",
+    [
+        "a/b@example.org",
+        "*@example.org",
+        "a}b{@example.org",
+        "j\u00fcr gen@example.org",
+        "bytes\udcff\ud800@example.org",
+    ],
 )
 def test_what_an_address_could_break_out_with_is_escaped(address: str) -> None:
     (_, name) = NAMES.levels_of(address)
@@ -64,6 +71,12 @@ def test_two_users_never_share_a_model(local: str, domain: str) -> None:
     own, others = names.levels_of(f"{local}@{domain}"), names.levels_of(f"{local}x@{domain}")
     assert own == () or own != others
     assert all(map(is_own_model_name, own))
+
+
+def test_another_character_that_looks_like_one_of_a_name_is_another_user() -> None:
+    """The lower case of the Kelvin sign is a k."""
+    assert NAMES.levels_of("\N{KELVIN SIGN}urt@example.org") != NAMES.levels_of("kurt@example.org")
+    assert NAMES.user_of("\N{KELVIN SIGN}URT@example.org") == "\N{KELVIN SIGN}urt@example.org"
 
 
 @pytest.mark.parametrize("text", ["", "/", "a/b/c", "{user}", "{domain}/", "x y", "a:b", "{{domain}}"])

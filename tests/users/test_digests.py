@@ -244,6 +244,20 @@ async def test_a_next_hop_that_is_away_is_asked_once(client: Redis, tmp_path: Pa
         assert site.outcomes == {DEFERRED: 1}
 
 
+async def test_an_address_that_is_cut_where_addresses_are_compared_gets_none(site: DigestSite) -> None:
+    """What is left of it would match the pattern, and the digest would go to a stranger."""
+    await site.hold(BEFORE, "x" * 308 + ANN[3:] + ".attacker.example")
+    assert await site.digests.send_due(DUE)
+    assert site.mails == []
+
+
+async def test_an_address_that_only_looks_like_that_of_a_user_gets_none_of_his_links(site: DigestSite) -> None:
+    """Beyond ASCII there is another K, whose lower case is a k; a mail server may take it for somebody else."""
+    message_id = await site.hold(BEFORE, "\N{KELVIN SIGN}urt@example.org")
+    assert message_id
+    assert await site.digests.preview(DUE, "kurt@example.org") is None
+
+
 async def test_an_address_that_no_header_can_have_costs_the_others_nothing(site: DigestSite) -> None:
     await site.hold(BEFORE, "a\udcff@example.org", BOB)
     assert await site.digests.send_due(DUE)

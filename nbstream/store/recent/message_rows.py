@@ -28,6 +28,7 @@ import orjson
 
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.policy.actions import ActionKind
+from nbstream.policy.address_patterns import lower_case
 from nbstream.policy.envelope import MAX_ADDRESS_LENGTH, RememberedEnvelope
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
 from nbstream.policy.verdict import Verdict
@@ -188,7 +189,7 @@ def _read_envelope(values: Any, others: Any) -> RememberedEnvelope:
 
 def normalize_address(text: str) -> str:
     """Return an address, or ``@`` and a domain, as it is searched for: without brackets, in lower case, cut."""
-    return text.strip().removeprefix("<").removesuffix(">")[:MAX_ADDRESS_LENGTH].lower() or NULL_SENDER
+    return lower_case(text.strip().removeprefix("<").removesuffix(">")[:MAX_ADDRESS_LENGTH]) or NULL_SENDER
 
 
 def address_matches(address: str, wanted: str) -> bool:
