@@ -29,32 +29,42 @@ if TYPE_CHECKING:
 class CountedClue(NamedTuple):
     """A clue with its counts: the weight of the messages of each class that had it, at that moment (fixed point).
 
-    The counts are None where the clue has none.
+    The counts are those of the common model, and None where the clue has none. ``own`` has a bit for each own
+    model that has counts of the token too, the lowest for the upper level; what is stored does not say that.
     """
 
     token: bytes
     log_ratio: float
     ham: int | None
     spam: int | None
+    own: int = 0
 
 
 class CountedTokenClues(LazySequence[CountedClue]):
-    """Clues that are ``tokens`` of the message, with the numbers that are ``packed``."""
+    """Clues that are ``tokens`` of the message, with the numbers that are ``packed``.
 
-    __slots__ = ("packed", "tokens")
+    ``own_rows`` is as in ``TokenClues``.
+    """
 
-    def __init__(self, tokens: Tokens, packed: PackedClues) -> None:
+    __slots__ = ("own_rows", "packed", "tokens")
+
+    def __init__(self, tokens: Tokens, packed: PackedClues, own_rows: tuple[NDArray[np.int64], ...] = ()) -> None:
         super().__init__()
         self.tokens = tokens
         self.packed = packed
+        self.own_rows = own_rows
 
     def __len__(self) -> int:
         return self.packed.length
 
     def _compute_items(self) -> tuple[CountedClue, ...]:
-        clues = TokenClues.from_packed(self.tokens, self.packed)
-        rows = self.packed.counts[clues.strength_order()].tolist()
-        return tuple(CountedClue(*clue, row[HAM], row[SPAM]) for clue, row in zip(clues, rows, strict=True))
+        clues = TokenClues.from_packed(self.tokens, self.packed, self.own_rows)
+        order = clues.strength_order()
+        rows, levels = self.packed.counts[order].tolist(), clues.own_levels or bytes(len(clues))
+        return tuple(
+            CountedClue(*clue, row[HAM], row[SPAM], levels[i])
+            for clue, row, i in zip(clues, rows, order, strict=True)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +129,7 @@ class ScoreCounts:
     def count_clues(self, clues: Sequence[Clue]) -> Sequence[CountedClue]:
         """Return the clues, which are those that these counts belong to, with their counts."""
         if isinstance(clues, TokenClues):
-            return CountedTokenClues(clues.tokens, self._packed_at_check(clues))
+            return CountedTokenClues(clues.tokens, self._packed_at_check(clues), clues.own_rows)
         votes = {clue.token for clue in clues}
         indices = {name: i for i, name in enumerate(self.names) if name in votes}
         rows = self._rows_at_check(self.rows[list(indices.values())]).tolist() if indices else []

@@ -66,6 +66,20 @@ async def test_what_a_user_teaches_is_believed_for_him_and_for_nobody_else(clien
         assert (await site.common.check(news(99))).score == before.score
 
 
+async def test_an_explanation_says_of_which_clues_an_own_model_has_counts(client: Redis) -> None:
+    async with open_site(client) as site:
+        await teach_common(site)
+        await (await site.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
+
+        of_ann = (await (await site.filter_of(ANN)).check(news(99))).explain(1.0).clues
+        of_bob = (await (await site.filter_of(BOB)).check(news(99))).explain(1.0).clues
+
+        own = {clue.token: clue.own for clue in of_ann}
+        assert set(own.values()) <= {0, 2}
+        assert 2 in own.values()
+        assert not any(clue.own for clue in of_bob)
+
+
 async def test_what_was_taught_and_taken_back_leaves_nothing(client: Redis) -> None:
     async with open_site(client) as site:
         await teach_common(site)

@@ -228,7 +228,8 @@ def _make_row(clue: CountedClue, sum_: float) -> _Row:
     token = clue.token.decode()
     ham, spam = ("" if count is None else f"{count / WEIGHT_ONE:.3f}" for count in (clue.ham, clue.spam))
     numbers = (_format_nats(clue.log_ratio), _format_nats(sum_), ham, spam)
-    return _Row(clue.log_ratio, numbers, printable(token_origin(token)), printable(token))
+    origin = printable(token_origin(token))
+    return _Row(clue.log_ratio, numbers, f"own: {origin}" if clue.own else origin, printable(token))
 
 
 def _render_row(row: _Row, widths: list[int], origin: int, token: int, *, colour: bool) -> str:

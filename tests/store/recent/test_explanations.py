@@ -26,11 +26,16 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False)
 COUNTS = st.integers(-(2**53), 2**53)
 CLUES = st.lists(
     st.one_of(
-        st.builds(CountedClue, st.sampled_from(TOKENS), FINITE, COUNTS, COUNTS),
+        st.builds(CountedClue, st.sampled_from(TOKENS), FINITE, COUNTS, COUNTS, st.just(0)),
         st.builds(
-            CountedClue, st.sampled_from([b"attribute:type=text/plain", b"number:size"]), FINITE, COUNTS, COUNTS
+            CountedClue,
+            st.sampled_from([b"attribute:type=text/plain", b"number:size"]),
+            FINITE,
+            COUNTS,
+            COUNTS,
+            st.just(0),
         ),
-        st.builds(CountedClue, st.just(b"bernoulli:absent"), FINITE, st.none(), st.none()),
+        st.builds(CountedClue, st.just(b"bernoulli:absent"), FINITE, st.none(), st.none(), st.just(0)),
     ),
     max_size=110,
     unique_by=lambda clue: clue.token,
