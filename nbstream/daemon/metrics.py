@@ -19,7 +19,7 @@ from nbstream import __version__
 from nbstream.filter.metrics import FilterMetrics
 from nbstream.filter.model_metrics import AutolearnCollector, FirstScoreCollector, ModelCollector
 from nbstream.metrics.registry import MetricsRegistry
-from nbstream.own_models.metrics import OwnModelCollector
+from nbstream.own_models.metrics import AgreementMetrics, OwnModelCollector
 from nbstream.server.metrics import DeliveryMetrics
 from nbstream.store.metrics import StoreMetrics
 
@@ -121,6 +121,7 @@ class DaemonMetrics:
     delivery: DeliveryMetrics
     store: StoreMetrics
     process: ProcessMetrics
+    agreement: AgreementMetrics
 
     @classmethod
     def create(cls, engine: Engine, shared_folder: Path | None = None) -> DaemonMetrics:
@@ -136,6 +137,7 @@ class DaemonMetrics:
             DeliveryMetrics(registry, filter_metrics),
             StoreMetrics(registry),
             ProcessMetrics(registry, engine.name),
+            AgreementMetrics(registry),
         )
 
     def watch_model(self, mirror: Mirror, primary: Primary, policy: Callable[[], FilterPolicy]) -> None:

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nbstream import config, logs
+from nbstream.assembly.filter import make_agreement
 from nbstream.assembly.policy import make_rules
 from nbstream.daemon.listeners import LISTENERS, make_listener
 from nbstream.daemon.parts import background_work, make_parts
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from nbstream.daemon.parts import ServerParts
     from nbstream.daemon.sockets import SocketsByName
     from nbstream.engine.choice import Engine
+    from nbstream.filter import Filter
+    from nbstream.own_models.agreement import Agreement
     from nbstream.server.listener import Listener, ListenerEntry
     from nbstream.server.runtime import Runtime
 
@@ -163,8 +166,14 @@ class Server:
         if self._parts is None:
             make_rules(settings)
             return None
-        stored_lists, own_models = self._parts.sender_lists.by_owner, self._parts.own_models
-        return make_runtime(settings, self._parts.spam_filter, stored_lists, own_models)
+        return self._runtime_of(self._parts, settings)
+
+    def _runtime_of(self, parts: ServerParts, settings: Settings) -> Runtime:
+        def agreement_over(common: Filter) -> Agreement:
+            return make_agreement(settings, parts.clients.client, common, self._metrics.agreement.count)
+
+        stored_lists = parts.sender_lists.by_owner
+        return make_runtime(settings, parts.spam_filter, stored_lists, parts.own_models, agreement_over)
 
     async def run(
         self,
@@ -183,9 +192,7 @@ class Server:
         parts = make_parts(self.settings, self._engine, clients, self._metrics, self._shared_memory, self._worker)
         await self._run_until_stopped(_REDIS_SECONDS, open_store(parts))
         self._parts = parts
-        runtime = self._runtime = make_runtime(
-            self.settings, parts.spam_filter, parts.sender_lists.by_owner, parts.own_models
-        )
+        runtime = self._runtime = self._runtime_of(parts, self.settings)
         self._metrics.watch_own_models(parts.own_models)
         self._metrics.watch_model(
             parts.mirror, clients.primary, lambda: (self._runtime or runtime).spam_filter.policy

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 _THREAD_BYTES = 64 * 1024
 """Larger messages are tokenized in a thread: other work then waits for a switch of threads only."""
 
-LearnableMessage: TypeAlias = "Message | CheckedMessage"
-"""What can be learned: a message, or what is remembered of a checked message."""
+LearnableMessage: TypeAlias = "Message | CheckedMessage | TokenizedMessage"
+"""What can be learned: a message, what is remembered of a checked message, or the tokens of a message."""
 
 CheckDecider: TypeAlias = "Callable[[Check, TakenApart], Awaitable[Check]]"
 """Decides a check again, by the policy and the own models of the recipients of the message."""
@@ -127,7 +127,7 @@ class Filter:
 
     async def learn_many(
         self,
-        messages: AsyncIterable[LearnableMessage | TokenizedMessage],
+        messages: AsyncIterable[LearnableMessage],
         label: str | None,
         lesson_source: LessonSource,
         report_result: Callable[[Lesson | StoreIncompatible], object],
@@ -151,12 +151,9 @@ class Filter:
             raise ValueError(f"label {class_name!r} is none of {', '.join(self.policy.class_names)}")
 
     async def _tokenize_all(
-        self, messages: AsyncIterable[LearnableMessage | TokenizedMessage]
+        self, messages: AsyncIterable[LearnableMessage]
     ) -> AsyncGenerator[TokenizedMessage, None]:
         async for message in messages:
-            if isinstance(message, TokenizedMessage):
-                yield message
-                continue
             yield await self._tokenize_learnable(message)
             await asyncio.sleep(0)  # the batch that is being written can go on
 
@@ -208,6 +205,8 @@ class Filter:
                 self.parts.observer.store_refused()
             raise
         self.parts.observer.feedback_taken(lesson, lesson_source.source, lesson_source.actor)
+        if self.parts.after_lesson:
+            await self.parts.after_lesson(tokenized.key, tokenized.tokens, lesson)
         return lesson.in_words(tokenized.tokens, tokenized.words)
 
     async def _withdraw_autolearned(self, key: str) -> str | None:
@@ -315,6 +314,8 @@ class Filter:
         return self._scorer.decide_again(planned.after, totals, await self._scorer.first_scores())
 
     async def _tokenize_learnable(self, message: LearnableMessage) -> TokenizedMessage:
+        if isinstance(message, TokenizedMessage):
+            return message
         if isinstance(message, CheckedMessage):
             return TokenizedMessage(message.key, message.tokens)
         taken, _ = await self._take_apart(message, time.perf_counter())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -118,7 +118,8 @@ class FilterParts:
     where no message is remembered, ``autolearn_layer`` where nothing is learned without people,
     ``check_queue`` where checks do not wait for each other, and ``canaries`` where no message is one. ``clock``
     gives the seconds since the epoch. What is tokenized in a thread passes ``large_messages``: threads that
-    compute do not help each other, and each of them holds up the event loop.
+    compute do not help each other, and each of them holds up the event loop. ``after_lesson`` is called with the
+    key and the tokens of each message that was taught by itself, and its lesson, before the answer.
     """
 
     tokenizer: Tokenizer
@@ -136,6 +137,7 @@ class FilterParts:
     half_life_monitor: HalfLifeMonitor = field(default_factory=HalfLifeMonitor)
     parents: tuple[CountSource, ...] = ()
     own_model: str = ""
+    after_lesson: Callable[[str, Tokens, Lesson], Awaitable[None]] | None = None
 
     def make_scorer(self, policy: FilterPolicy) -> Scorer:
         """Return what scores with these parts by a policy."""
