@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-MAX_CHANGES = 100
+MAX_CHANGES = 20
 """About how many changes the change stream of an own model keeps: a process that is further behind loads anew."""
 
 MAX_HISTORY_RECORDS = 10_000

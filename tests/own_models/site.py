@@ -36,7 +36,7 @@ class Site:
 
 
 def own_model(client: Redis, name: str) -> Model:
-    return Model(client, OwnModelKeys("test", name), 3600, max_changes=100)
+    return Model(client, OwnModelKeys("test", name), 3600, max_changes=20)
 
 
 @asynccontextmanager
