@@ -11,7 +11,8 @@ Rules:
 - What proves an address: SPF, DKIM or DMARC in a field of a trusted server, for a domain that is aligned with that
   of the address; or a login as this address. Two domains are aligned where they are equal, or one lies below the
   other. That is the relaxed alignment of DMARC (RFC 7489, section 3.1) without a list of public suffixes: two
-  domains side by side below the same one are not aligned here. A network is proved by the connection itself.
+  domains side by side below the same one are not aligned here. Where DMARC failed, nothing is proved. A network is
+  proved by the connection itself.
 - The user's list decides before that of the site: it is his mail. Of one list the more exact entry decides, of
   equally exact ones that which blocks.
 
@@ -249,7 +250,11 @@ class EvidenceReader:
         )
 
     def _proved_domains(self, fields: Sequence[HeaderField]) -> Iterator[str]:
-        for result in trusted_results(fields, self.trusted_authserv_ids, self.own_received_fields):
+        results = list(trusted_results(fields, self.trusted_authserv_ids, self.own_received_fields))
+        dmarc = {result.result for result in results if result.method == "dmarc"}
+        if "fail" in dmarc and "pass" not in dmarc:
+            return  # it knows public suffixes, and domains that want no other one to speak for them
+        for result in results:
             names = _PROVING_PROPERTIES.get(result.method)
             domain = result.domain(*names) if names and result.result == "pass" else ""
             if domain:

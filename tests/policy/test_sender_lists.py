@@ -130,6 +130,8 @@ def test_an_entry_matches_addresses(pattern: str, address: str, matches: bool) -
         "dkim=fail header.d=partner.example; dkim=pass header.d=mail.partner.example",
         "spf=pass smtp.mailfrom=bounce@bounces.partner.example",
         "dmarc=pass header.from=partner.example",
+        "dmarc=fail header.from=partner.example; dmarc=pass header.from=partner.example",
+        "dkim=pass header.d=mail.partner.example; dmarc=none header.from=partner.example",
     ],
 )
 def test_an_aligned_result_of_our_own_server_proves_the_sender(results: str) -> None:
@@ -147,6 +149,7 @@ def test_an_aligned_result_of_our_own_server_proves_the_sender(results: str) -> 
         ("spf=pass smtp.mailfrom=x@evil.example", MX),
         ("dkim=pass header.d=partner.example header.d=evil.example", MX),
         ("arc=pass header.d=partner.example", MX),
+        ("dkim=pass header.d=eve.partner.example; dmarc=fail header.from=partner.example", MX),
         (PROVED, "mx.evil.example"),
     ],
 )
