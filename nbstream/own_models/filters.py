@@ -1,8 +1,9 @@
 """The filter of an address: that of its own model above the common one, or the common one alone.
 
-Rules: mail waits a bounded time for an own model; after that the common filter checks it, and the check says that
-the own model is missing. A message for very many users is checked by the own models of the first of them. A lesson
-waits for its own model as it waits for Redis, and fails where that fails.
+Rules: mail waits a bounded time for an own model. After that, or whatever is wrong with the model, its former
+counts serve if they are in memory; else the common filter checks the mail, and the check says that the own model
+is missing. A message for very many users is checked by the own models of the first of them. A lesson waits for
+its own model for some seconds, and fails where Redis fails.
 """
 
 from __future__ import annotations
@@ -10,10 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.filter import OWN_MODEL_UNAVAILABLE, Filter
 from nbstream.policy.envelope import MAX_ADDRESS_LENGTH
 
@@ -32,7 +32,7 @@ _CHARACTERS_PER_STEP = 20_000
 _CHARACTERS_OF_LOOKUP = 20  # it costs as much as so many characters
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OwnFilters:
     """Finds filters: ``names`` says who has which own model, ``models`` has their counts.
 
@@ -56,14 +56,16 @@ class OwnFilters:
         if missing:
             await asyncio.gather(*(self._try_to_load(name) for name in missing))
         for path in own:
-            counts = [self.models.find(name) for name in path]
+            counts = [self.models.find_former(name) for name in path]
             found = [level for level in counts if level is not None]
             if len(found) == len(path):
                 filters[path] = self._filter(path[-1], found)
-        if any(path not in filters for path in levels):
-            unavailable = _without_own_model(self.common)
-            return [filters.get(path, unavailable) for path in levels]
-        return [filters[path] for path in levels]
+        return [filters.get(path) or self._without_own_model for path in levels]
+
+    @cached_property
+    def _without_own_model(self) -> Filter:
+        """The common filter for those whose own model is missing."""
+        return Filter(replace(self.common.parts, own_model=OWN_MODEL_UNAVAILABLE), self.common.policy)
 
     def _find(self, name: str) -> bool:
         return self.models.find(name) is not None
@@ -97,7 +99,7 @@ class OwnFilters:
         return await self.for_user(address, sign=True)
 
     async def for_user(self, address: str, *, sign: bool) -> Filter:
-        """Return the filter of the user of ``address``, however long his model takes to load.
+        """Return the filter of the user of ``address``, whose model may take some seconds to load.
 
         ``sign``: he is about to teach it, and it is listed. Raises ``StoreUnavailable`` and ``StoreIncompatible``.
         """
@@ -115,8 +117,8 @@ class OwnFilters:
     async def _try_to_load(self, name: str) -> None:
         try:
             await self.models.load(name, self.wait_seconds)
-        except (StoreUnavailable, StoreIncompatible):
-            return  # those who ask for the filter see that it is missing
+        except Exception:  # noqa: BLE001 - the common model can check the mail, whatever is wrong with this one
+            return  # the load itself says why, and those who ask for the filter see that it is missing
 
     def _filter(self, name: str, levels: Sequence[OwnCounts]) -> Filter:
         """Return the filter over these levels: the one of the last message, unless anything is another."""
@@ -127,7 +129,3 @@ class OwnFilters:
             own_parts = replace(parts, model=own.model, counts=own, parents=parents, own_model=name)
             own.filter = basis, Filter(own_parts, self.common.policy)
         return own.filter[1]
-
-
-def _without_own_model(common: Filter) -> Filter:
-    return Filter(replace(common.parts, own_model=OWN_MODEL_UNAVAILABLE), common.policy)

@@ -2,8 +2,8 @@
 
 Rules: an own model is loaded when it is wanted, and then follows its change stream until it is dropped: where the
 cache is full, the one that was not used for the longest time. One connection waits for the changes of all of them.
-Where Redis was away, or another server answers, all are dropped and loaded anew. A model that nobody has taught is
-empty, and takes no room in Redis.
+Where Redis was away, or another server answers, all are loaded anew when they are wanted; the former counts serve
+mail until then. A model that nobody has taught is empty, and takes no room in Redis.
 """
 
 from __future__ import annotations
@@ -13,19 +13,22 @@ import logging
 import random
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nbstream.bayes.counts import CLASSES, ChangePosition
+from nbstream.bayes.half_life import NO_HALF_LIFE
+from nbstream.engine.table import TableFailure
 from nbstream.errors import NbstreamError, StoreUnavailable
 from nbstream.own_models.names import bucket_of
 from nbstream.store.backoff import Backoff
-from nbstream.store.cancellation import stop_if_cancelled
+from nbstream.store.cancellation import cancel_and_wait, stop_if_cancelled
 from nbstream.store.connection import ServerGuard
-from nbstream.store.mirror.loading import CountsLoader, RescanNeeded
+from nbstream.store.mirror.loading import READ_COUNT, CountsLoader, RescanNeeded
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.redis_errors import readable_replies, store_errors
 
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from redis.asyncio import Redis
 
-    from nbstream.bayes.counts import Totals
+    from nbstream.bayes.counts import CountsView, Totals
     from nbstream.bayes.half_life import HalfLife
     from nbstream.engine.table import Table, TableFunctions
     from nbstream.filter import Filter
@@ -52,11 +55,11 @@ MAX_HISTORY_RECORDS = 10_000
 """About how many records the history of an own model keeps."""
 
 _NO_ROWS = np.zeros((0, len(CLASSES)), np.int64)
-_READ_COUNT = 100
 _BLOCK_SECONDS = 0.25  # a model that was loaded meanwhile is followed from then on
 _MAX_MODELS = 2_000  # of the cache: so many streams are waited for at once
 _MAX_LOADS = 8  # at the same moment
 _MAX_WAITING_LOADS = 500
+_LOAD_SECONDS = 10.0  # a lesson waits for its model, at most
 _EMPTY_BYTES = 20_000  # of a model without tokens, measured
 _BYTES_PER_TOKEN = 150  # in a dictionary
 _IDLE_SECONDS = 3_600.0
@@ -90,6 +93,10 @@ class OwnCounts:
         self.model = model
         self.used_at = time.monotonic()
         self.noted_at = 0.0
+        self.is_current = True
+        """Whether the counts follow Redis; where it was away, they are the former ones from then on."""
+        self.is_damaged = False
+        """Whether the counts cannot be read any more."""
         self._loaded = loaded
         self._last_totals: tuple[ChangePosition, Totals] | None = None
         self.filter: tuple[tuple[object, ...], Filter] | None = None
@@ -108,6 +115,15 @@ class OwnCounts:
             table.describe().bytes_used if table else _BYTES_PER_TOKEN * len(self._loaded.counts)
         )
 
+    @contextmanager
+    def _reading(self) -> Iterator[CountsView]:
+        """Give the counts; raise ``StoreUnavailable`` where they are damaged."""
+        try:
+            yield self._loaded.counts
+        except TableFailure as error:
+            self.is_damaged = True
+            raise StoreUnavailable("the counts of an own model are damaged; they are loaded anew") from error
+
     @property
     def half_life(self) -> HalfLife:
         """The time base of the counts."""
@@ -123,18 +139,21 @@ class OwnCounts:
         """The totals as they are in memory."""
         position = self._loaded.position
         if self._last_totals is None or self._last_totals[0] is not position:
-            self._last_totals = position, self._loaded.counts.totals
+            with self._reading() as counts:
+                self._last_totals = position, counts.totals
         return self._last_totals[1]
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """Return the counts of ``tokens`` or sums, shape (n, classes), and the totals; never waits."""
         if not tokens:  # as for each message that asks whether anything was taught
             return _NO_ROWS, self.totals
-        return self._loaded.counts.look_up_with_totals(tokens)
+        with self._reading() as counts:
+            return counts.look_up_with_totals(tokens)
 
     async def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
         """Return the counts of these sums, shape (n, classes): the very same array until one of them changes."""
-        return self._loaded.counts.sums(names)
+        with self._reading() as counts:
+            return counts.sums(names)
 
     async def first_scores(self) -> FirstScores:
         """Return the P(spam) that recent messages had before their first label."""
@@ -146,9 +165,7 @@ class OwnCounts:
         while self.position < wanted:
             with store_errors():
                 start = b"(" + self.position.stream_id
-                entries: Any = await self.model.client.xrange(
-                    self.model.keys.changes, min=start, count=_READ_COUNT
-                )
+                entries: Any = await self.model.client.xrange(self.model.keys.changes, min=start, count=READ_COUNT)
             if not entries and self.position < wanted:
                 raise StoreUnavailable("the change is stored, but the counts in memory do not follow Redis")
             try:
@@ -160,9 +177,13 @@ class OwnCounts:
 
     def apply(self, entries: Sequence[tuple[bytes, Mapping[bytes, bytes]]]) -> None:
         """Apply the entries of the change stream that are not in the counts yet. Raises ``RescanNeeded``."""
-        for entry_id, fields in entries:
-            if ChangePosition.of(entry_id) > ChangePosition.of(self.position.stream_id):
-                self._loaded.apply(entry_id, fields)
+        try:
+            for entry_id, fields in entries:
+                if ChangePosition.of(entry_id) > ChangePosition.of(self.position.stream_id):
+                    self._loaded.apply(entry_id, fields)
+        except (TableFailure, OSError) as error:  # of its memory
+            self.is_damaged = True
+            raise RescanNeeded(f"a change cannot be applied: {error}") from error
 
 
 class OwnModels:
@@ -209,14 +230,23 @@ class OwnModels:
         return sum(counts.bytes_used for counts in self._cached.values())
 
     def find(self, name: str) -> OwnCounts | None:
-        """Return the counts of the own model if they are in memory."""
+        """Return the counts of the own model if they are in memory and follow Redis."""
+        counts = self.find_former(name)
+        return counts if counts and counts.is_current else None
+
+    def find_former(self, name: str) -> OwnCounts | None:
+        """Return the counts in memory, even where they are those of before Redis was away."""
         counts = self._cached.get(name)
-        if counts is not None:
-            self._cached.move_to_end(name)
-            counts.used_at = time.monotonic()
+        if counts is None:
+            return None
+        if counts.is_damaged:
+            self.drop(name)
+            return None
+        self._cached.move_to_end(name)
+        counts.used_at = time.monotonic()
         return counts
 
-    async def load(self, name: str, wait_seconds: float | None = None) -> OwnCounts:
+    async def load(self, name: str, wait_seconds: float = _LOAD_SECONDS) -> OwnCounts:
         """Return the counts of the own model, from memory or from Redis.
 
         Where that takes longer than ``wait_seconds`` it goes on for those who ask later. Raises
@@ -238,15 +268,19 @@ class OwnModels:
 
     async def load_to_teach(self, name: str) -> OwnCounts:
         """Return the counts of the own model, which is signed and listed from now on. Raises as ``load``."""
-        if name not in self._signed:
+        if name in self._signed:
+            return await self.load(name)
+        with readable_replies():
             model = await self._make_model(name).open(sign=True)
-            with store_errors():
-                await self._client.zadd(self._index, {name: time.time()})
+        with store_errors():
+            await self._client.zadd(self._index, {name: time.time()})
+        counts = await self.load(name)
+        if counts.half_life != model.half_life:  # they were loaded before the model had a signature
+            self.drop(name)
+            counts = await self.load(name)
+        if name in self._cached:  # and so it is followed, and what removes the model is noticed
             self._signed.add(name)
-            known = self._cached.get(name)
-            if known is not None and known.half_life != model.half_life:
-                self.drop(name)
-        return await self.load(name)
+        return counts
 
     def drop(self, name: str) -> None:
         """Forget the counts in memory; they are loaded again when somebody wants them."""
@@ -256,15 +290,19 @@ class OwnModels:
     async def _load(self, name: str) -> OwnCounts:
         async with self._slots:
             epoch, guard = self._epoch, ServerGuard(self._client)
-            model = await self._make_model(name).open(sign=False)
             try:
-                counts = OwnCounts(model, await self._loader.load(model))
+                with readable_replies():
+                    model = await self._make_model(name).open(sign=False)
+                    counts = OwnCounts(model, await self._loader.load(model))
             except RescanNeeded as error:
                 raise StoreUnavailable("the own model was changed while it was loaded: try again") from error
+            except (TableFailure, OSError) as error:
+                raise StoreUnavailable(f"there is no memory for the own model: {error}") from error
             guard.check()
             self.loads += 1
             if epoch == self._epoch:
                 self._cached[name] = counts
+                self._cached.move_to_end(name)
                 self._make_room()
                 self._has_models.set()
             return counts
@@ -282,52 +320,69 @@ class OwnModels:
     def _make_room(self) -> None:
         used = self.bytes_used
         while len(self._cached) > 1 and (used > self._max_bytes or len(self._cached) > _MAX_MODELS):
-            name, dropped = self._cached.popitem(last=False)
-            self._signed.discard(name)  # nobody will say when it is removed
+            name, dropped = next(iter(self._cached.items()))
             used -= dropped.bytes_used
+            self.drop(name)
 
     async def run(self) -> None:
-        """Keep the counts in memory equal to Redis until cancelled."""
+        """Keep the counts in memory equal to Redis until cancelled; then nothing is loaded any more."""
         backoff = Backoff(draw=random.random)
-        while True:
-            stop_if_cancelled()
-            try:
-                with readable_replies():
-                    await self._follow(backoff)
-            except NbstreamError as error:
-                self._drop_all()
-                _log.debug("own models: %s", error)
-                await asyncio.sleep(backoff.next_wait())
+        try:
+            while True:
+                stop_if_cancelled()
+                try:
+                    with readable_replies():
+                        await self._follow(backoff)
+                except NbstreamError as error:
+                    _log.debug("own models: %s", error)
+                    self._stop_following()
+                    await asyncio.sleep(backoff.next_wait())
+        except asyncio.CancelledError:
+            for loading in [*self._loading.values()]:
+                await cancel_and_wait(loading)
+            raise
+        finally:
+            self._stop_following()
 
-    def _drop_all(self) -> None:
+    def _stop_following(self) -> None:
+        """Have all models loaded anew when they are wanted; their former counts serve until then."""
         self._epoch += 1
-        self._cached.clear()
+        for counts in self._cached.values():
+            counts.is_current = False
         self._signed.clear()
-        self._has_models.clear()
 
     async def _follow(self, backoff: Backoff) -> None:
         guard = ServerGuard(self._blocking_client)
         while True:
             stop_if_cancelled()
             self._drop_idle()
-            if not self._cached:
+            while not (followed := self._followed()):
                 self._has_models.clear()
                 await self._has_models.wait()
-            followed = {counts.model.keys.changes.encode(): name for name, counts in self._cached.items()}
             places: dict[Any, Any] = {key: self._cached[name].position.stream_id for key, name in followed.items()}
             with store_errors():
                 streams: Any = await self._blocking_client.xread(
-                    places, count=_READ_COUNT, block=round(1000 * _BLOCK_SECONDS)
+                    places, count=READ_COUNT, block=round(1000 * _BLOCK_SECONDS)
                 )
             guard.check()
             backoff.reset()
             for key, entries in _entries_by_stream(streams):
                 self._apply(followed[key], entries)
+                await asyncio.sleep(0)  # one that was taught very much takes some milliseconds
             await self._note_use()
+
+    def _followed(self) -> Mapping[bytes, str]:
+        """Return the names of the models to follow, by the keys of their change streams."""
+        return {
+            counts.model.keys.changes.encode(): name for name, counts in self._cached.items() if counts.is_current
+        }
 
     def _apply(self, name: str, entries: Sequence[tuple[bytes, Mapping[bytes, bytes]]]) -> None:
         counts = self._cached.get(name)
-        if counts is None:
+        if counts is None or not counts.is_current:
+            return
+        if counts.position.sequence == 0 and counts.half_life != NO_HALF_LIFE:
+            self.drop(name)  # it may have had no signature yet, and has another t0 since
             return
         try:
             counts.apply(entries)
@@ -346,7 +401,7 @@ class OwnModels:
         due = [
             (name, counts)
             for name, counts in self._cached.items()
-            if counts.used_at > counts.noted_at and now - counts.noted_at > _USED_SECONDS
+            if counts.is_current and counts.used_at > counts.noted_at and now - counts.noted_at > _USED_SECONDS
         ]
         if not due:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -13,7 +14,11 @@ from nbstream.filter import Lesson, LessonOutcome, OwnModelUse
 from nbstream.mail.message import Message
 from nbstream.own_models.filters import MAX_MODELS_OF_A_MESSAGE
 from nbstream.policy.lesson_source import LessonSource
+from nbstream.store.cancellation import cancel_and_wait
+from nbstream.store.model.model import Model
 from tests.own_models.site import ANN, BOB, Site, open_site, own_model
+
+EVE = "eve@other.example"
 
 
 def news(number: int, sender: str = "news@shop.example") -> Message:
@@ -196,3 +201,39 @@ async def test_bulk_lessons_of_an_own_model_are_the_same_as_single_ones(client: 
         assert (await ann.totals()).messages == (await bob.totals()).messages
         check = await (await site.filter_of(ANN)).check(news(77))
         assert check.score == pytest.approx((await (await site.filter_of(BOB)).check(news(77))).score)
+
+
+async def test_a_message_with_very_many_recipients_lets_other_work_go_on(client: Redis) -> None:
+    async with open_site(client) as site:
+        addresses = [f"user{number}@other.example" for number in range(2_000)]
+        turns = 0
+
+        async def count_turns() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count_turns())
+        filters = await site.filters.for_recipients(addresses)
+        await cancel_and_wait(counting)
+
+        assert filters == [site.common] * len(addresses)
+        assert turns >= 3
+
+
+async def test_a_fault_in_an_own_model_leaves_the_common_verdict(
+    client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(model: Model, **_: object) -> Model:
+        raise RuntimeError("a fault")
+
+    async with open_site(client) as site:
+        await teach_common(site)
+        monkeypatch.setattr(Model, "open", fail)
+
+        filters = await site.filters.for_recipients([ANN, EVE])
+
+        check = await filters[0].check(news(99))
+        assert check.own is OwnModelUse.UNAVAILABLE
+        assert check.score == (await filters[1].check(news(99))).score

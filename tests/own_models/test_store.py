@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.errors import StoreIncompatible
+from nbstream.bayes.table_counts import TableCounts
+from nbstream.engine.table import TableFailure
+from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.filter import OwnModelUse
 from nbstream.own_models.store import OwnModelKeys, index_key
-from tests.own_models.site import ANN, open_site, own_model
+from nbstream.store.connection import ConnectionOptions, open_client
+from tests.conftest import RedisServer
+from tests.engine.native import table_functions
+from tests.own_models.site import ANN, BOB, open_site, own_model
 from tests.own_models.test_filters import news
 from tests.waiting import until
 
@@ -73,3 +81,109 @@ async def test_counts_of_another_program_leave_the_common_verdict(client: Redis)
         assert check.own is OwnModelUse.UNAVAILABLE
         with pytest.raises(StoreIncompatible, match="was learned with schema 999"):
             await site.models.load(ANN)
+
+
+async def test_a_model_that_made_room_is_signed_again_by_the_next_lesson(client: Redis) -> None:
+    async with open_site(client, "{address}", max_bytes=1) as site:
+        await site.models.load_to_teach(ANN)
+        await site.filter_of(BOB)
+        keys = own_model(client, ANN).keys
+        await client.delete(*[key async for key in client.scan_iter(keys.pattern)], index_key("test"))
+
+        await (await site.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
+
+        assert await client.exists(keys.schema)
+        assert await client.zrange(index_key("test"), 0, -1) == [ANN.encode()]
+
+
+async def test_a_model_that_was_empty_when_it_was_loaded_gets_the_time_base_of_its_first_teacher(
+    client: Redis,
+) -> None:
+    now = time.time()
+    async with (
+        open_site(client, "{address}", signed_at=now - 9 * 86_400) as early,
+        open_site(client, "{address}", signed_at=now) as late,
+    ):
+        empty = await early.models.load(ANN)
+
+        await (await late.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
+
+        await until(lambda: early.models.find(ANN) is not empty)
+        taught = await late.models.load(ANN)
+        assert (await early.models.load(ANN)).half_life == taught.half_life != empty.half_life
+
+
+async def test_who_teaches_has_the_time_base_of_the_signature(client: Redis) -> None:
+    now = time.time()
+    async with (
+        open_site(client, "{address}", signed_at=now - 9 * 86_400) as early,
+        open_site(client, "{address}", signed_at=now) as late,
+    ):
+        await early.models.load(ANN)
+        signed = await late.models.load_to_teach(ANN)
+
+        assert (await early.models.load_to_teach(ANN)).half_life == signed.half_life
+
+
+async def test_former_counts_serve_while_redis_is_away_and_are_loaded_anew_afterwards(
+    own_redis: RedisServer,
+) -> None:
+    client = open_client(ConnectionOptions(own_redis.url))
+    async with open_site(client, "{address}") as site:
+        await (await site.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
+        before = site.models.find(ANN)
+        assert before
+
+        await asyncio.to_thread(own_redis.stop)
+        await until(lambda: site.models.find(ANN) is None)
+
+        (own,) = await site.filters.for_recipients([ANN])
+        assert own.parts.counts is before
+        with pytest.raises(StoreUnavailable):
+            await site.filters.for_teacher(ANN)
+
+        async def is_loaded_anew() -> bool:
+            await site.filter_of(ANN)
+            return site.models.find(ANN) is not None
+
+        await asyncio.to_thread(own_redis.start)
+        await until(is_loaded_anew)
+        assert site.models.find(ANN) is not before
+        assert site.models.cached == 1
+    await client.aclose()
+
+
+async def test_a_reply_that_cannot_be_read_leaves_the_common_verdict(client: Redis) -> None:
+    async with open_site(client, "{address}") as site:
+        await (await site.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
+        site.models.drop(ANN)
+        await client.hset(own_model(client, ANN).keys.totals, "messages:ham", "many")
+
+        (own,) = await site.filters.for_recipients([ANN])
+
+        assert (await own.check(news(2))).own is OwnModelUse.UNAVAILABLE
+        with pytest.raises(StoreUnavailable, match="cannot be read"):
+            await site.models.load(ANN)
+
+
+async def test_counts_that_are_damaged_are_loaded_anew(client: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(counts: TableCounts, tokens: object) -> None:
+        raise TableFailure("damaged")
+
+    async with open_site(client, "{address}", functions=table_functions()) as site:
+        damaged = await site.models.load(ANN)
+        with monkeypatch.context() as patch:
+            patch.setattr(TableCounts, "look_up_with_totals", fail)
+            with pytest.raises(StoreUnavailable, match="damaged"):
+                await damaged.look_up([b"body:word"])
+
+        assert await site.models.load(ANN) is not damaged
+
+
+async def test_nothing_is_loaded_after_the_end(client: Redis) -> None:
+    async with open_site(client, "{address}") as site:
+        others = asyncio.all_tasks()
+        loading = asyncio.ensure_future(site.models.load(ANN))
+        await asyncio.sleep(0)
+    assert not (asyncio.all_tasks() - others - {loading})
+    assert loading.cancelled() or loading.done()
