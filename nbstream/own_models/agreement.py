@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.errors import NbstreamError
+from nbstream.errors import NbstreamError, StoreUnavailable
 from nbstream.filter import LessonOutcome, TokenizedMessage
 from nbstream.own_models.fingerprint import Fingerprint, keyed_name, pack, shared_tokens
 from nbstream.store.lua import lua_script
@@ -43,9 +43,14 @@ MAX_VOTERS = 20_000
 """How many users have a vote on one mailing; that of a further one does not count."""
 
 _MAX_DISSENT = 0.1  # above that, what enough users call the opposite is a matter of taste
-_MAX_ROUNDS = 5
+_MAX_ROUNDS = 10
 _SECONDS = 5.0
 _SECRET_BYTES = 32
+_COUNTED = {
+    LessonOutcome.LEARNED: "learned",
+    LessonOutcome.RELEARNED: "learned",
+    LessonOutcome.UNLEARNED: "unlearned",
+}
 
 
 class AgreementKeys(ModelKeys):
@@ -183,14 +188,17 @@ class Agreement:
             least = self._options.min_users or 0
             shared = shared_tokens(known, copies, least, secret) if label else ()
             if entry and (label != entry.label or len(shared) < len(entry.tokens)):
-                await self._common.unlearn(TokenizedMessage(mailing, Tokens.from_all(known)), SOURCE)
-                self._count(entry.label, "unlearned")
-                tokens = entry.tokens
+                lesson = await self._common.unlearn(TokenizedMessage(mailing, Tokens.from_all(known)), SOURCE)
+                tokens = known
             elif label and shared and not entry:
-                await self._common.learn(TokenizedMessage(mailing, Tokens.from_all(shared)), label, SOURCE)
-                self._count(label, "learned")
+                lesson = await self._common.learn(
+                    TokenizedMessage(mailing, Tokens.from_all(shared)), label, SOURCE
+                )
             else:
                 return
+            if outcome := _COUNTED.get(lesson.outcome):  # else another process was faster
+                self._count(lesson.label or "none", outcome)
+        raise StoreUnavailable("the votes on a mailing change too fast")
 
     async def _agreed(self, mailing: str) -> tuple[str | None, Sequence[bytes]]:
         """Return what the mailing is for everybody, and the packed hashes of copies of those who say so."""

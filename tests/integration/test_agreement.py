@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,18 @@ def test_what_three_users_teach_is_everybodys_until_one_takes_it_back(site: Site
         site.take_back(user)
     assert not any(site.redis.exists(key) for key in keys)
     assert site.counted("unlearned") == 1
+
+
+def test_users_who_teach_at_the_same_moment_teach_everybody_once_and_take_all_back(site: Site) -> None:
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(lambda user: site.teach(user, "spam"), range(12)))
+        totals = site.redis.hgetall("nbstream:{default}:totals")
+        list(pool.map(site.take_back, range(12)))
+
+    assert totals[b"messages:spam"] == b"1"
+    assert not site.redis.exists("nbstream:{default}:counts:spam")
+    assert site.counted("learned") == site.counted("unlearned")
+    assert site.counted("failed") == 0
 
 
 def test_a_daemon_without_the_setting_shares_nothing(site: Site) -> None:
