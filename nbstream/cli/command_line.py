@@ -457,7 +457,7 @@ def _add_model(commands: Commands) -> None:
     model = add_command(
         commands,
         "model",
-        "see the own models of users and domains, and remove them",
+        "see the own models of users and domains, copy and remove them",
         examples=("nbstream model list", "nbstream model forget example.org/ann"),
     )
     actions = model.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=CommandParser)
@@ -475,6 +475,27 @@ def _add_model(commands: Commands) -> None:
         examples=("nbstream model show example.org/ann", "nbstream model show ann@example.org --json"),
         exit_codes={66: "There is no such own model."},
     )
+    export = add_command(
+        actions,
+        "export",
+        "write one own model to a file",
+        examples=(
+            "nbstream model export example.org/ann ann.gz",
+            "nbstream model export example.org/ann - | ssh mx2 nbstream model import example.org/ann -",
+        ),
+        exit_codes={66: "There is no such own model."},
+    )
+    import_ = add_command(
+        actions,
+        "import",
+        "add an exported model to an own model, which may be new",
+        details="It keeps its own word on a message. Running daemons follow.",
+        examples=(
+            "nbstream model import example.org/ann ann.gz",
+            "nbstream model import example.org/anna ann.gz",
+        ),
+        exit_codes={66: "The file is damaged.", 78: "The file is of another kind."},
+    )
     forget = add_command(
         actions,
         "forget",
@@ -484,10 +505,19 @@ def _add_model(commands: Commands) -> None:
         exit_codes={66: "There is no such own model."},
     )
     forget.add_argument("--yes", action="store_true", help="do it")
-    for action in (show, forget):
+    for action in (show, export, import_, forget):
         action.add_argument(
             "name", type=arguments.own_model_name, metavar="NAME", help="the name, as in model list"
         )
+    export.add_argument(
+        "file",
+        type=arguments.nonempty_path,
+        metavar="FILE",
+        help="replaced once the export is whole; - is standard output",
+    )
+    import_.add_argument(
+        "file", type=arguments.nonempty_path, metavar="FILE", help="what export wrote; - is standard input"
+    )
     for action in (listing, show):
         action.add_argument("--json", action="store_true", help="one JSON object a model")
 

@@ -30,6 +30,7 @@ from nbstream.filter import (
     KeptMailWalk,
     RememberingObserver,
 )
+from nbstream.own_models.index import OwnModelExpiry, OwnModelIndex
 from nbstream.store.activity import ActivityCounter, ActivityWriter, ListenerConnections, ProcessStatus
 from nbstream.store.canaries import FOLDER as CANARY_FOLDER
 from nbstream.store.canaries import Canaries
@@ -289,6 +290,14 @@ def _kept_mail_work(
     return walk_when_loaded
 
 
+def _own_model_work(settings: Settings, parts: ServerParts) -> Sequence[BackgroundWork]:
+    days = settings.own_models.expire_days
+    if days is None:
+        return []
+    index = OwnModelIndex(parts.clients.client, settings.model.name)
+    return [("own model expiry", OwnModelExpiry(index, days).run)]
+
+
 def _chores(settings: Settings, parts: ServerParts, runtime: Callable[[], Runtime]) -> Sequence[BackgroundWork]:
     model, autolearn, metrics = parts.model, parts.autolearn, parts.metrics
 
@@ -320,6 +329,7 @@ def _chores(settings: Settings, parts: ServerParts, runtime: Callable[[], Runtim
         chores.append(("reconciler", reconciler.run))
         if settings.kept_seconds is not None:
             chores.append(("kept mail", _kept_mail_work(parts, autolearn.mirror, settings.kept_seconds)))
+    chores += _own_model_work(settings, parts)
     max_tokens = settings.model.max_tokens
     if max_tokens is not None:
         evictor = Evictor(model, parts.mirror, max_tokens, metrics.store.evicted)

@@ -6,22 +6,31 @@ removal that was interrupted is repeated by the next one.
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nbstream.own_models.store import OwnModelKeys, index_key
+from nbstream.errors import StoreUnavailable
+from nbstream.own_models.store import OwnModelKeys, all_keys_pattern, index_key
+from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.model import totals_from_hash
-from nbstream.store.model.scan import remove_keys
+from nbstream.store.model.scan import scan_keys
 from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Collection
 
     from redis.asyncio import Redis
 
     from nbstream.bayes.counts import Totals
 
+_log = logging.getLogger(__name__)
+
 _BATCH = 500
+_DAY_SECONDS = 86_400
+_SWEEP_SECONDS = 3_600.0
 _DROPPED_SECONDS = 60  # by then each process that has the model in memory has read that it is gone
 _TOKEN_BYTES = 90  # of a name and a count in Redis; a message is its ledger entry and its record in the history
 _MESSAGE_BYTES = 2_500
@@ -80,23 +89,45 @@ class OwnModelIndex:
             first += _BATCH
             yield found
 
-    async def idle(self, until: float, count: int) -> list[str]:
-        """Return at most ``count`` models that were not used after this time, the idlest first."""
+    async def _idle(self, until: float) -> list[str]:
         with store_errors():
-            names: Any = await self._client.zrange(self._key, "-inf", until, byscore=True, offset=0, num=count)
+            names: Any = await self._client.zrange(
+                self._key, "-inf", str(until), byscore=True, offset=0, num=_BATCH
+            )
         return [name.decode() for name in names]
 
-    async def remove(self, name: str) -> None:
-        """Remove a model with all that it knows, for every process; to do it twice changes nothing."""
-        keys = OwnModelKeys(self._model, name)
+    async def add(self, name: str) -> None:
+        """List a model that is used now."""
         with store_errors():
-            await remove_keys(self._client, keys.pattern)
-            # Who has it in memory reads a change without a predecessor, and drops it.
-            async with self._client.pipeline(transaction=True) as pipe:
-                pipe.xadd(keys.changes, {"sequence": 0})
-                pipe.expire(keys.changes, _DROPPED_SECONDS)
-                await pipe.execute()
-            await self._client.zrem(self._key, name)
+            await self._client.zadd(self._key, {name: time.time()})
+
+    async def remove(self, names: Collection[str]) -> None:
+        """Remove models with all that they know, for every process; to do it twice changes nothing.
+
+        All keys of Redis are looked at once, however many models there are.
+        """
+        keys_of = {name.encode(): OwnModelKeys(self._model, name) for name in names}
+        with store_errors():
+            async for found in scan_keys(self._client, all_keys_pattern(self._model)):
+                keys = [key for key in found if key.partition(b"}:")[2].partition(b":")[0] in keys_of]
+                if keys:
+                    await self._client.unlink(*keys)
+            for name, keys_of_model in keys_of.items():
+                # Who has it in memory reads a change without a predecessor, and drops it.
+                async with self._client.pipeline(transaction=True) as pipe:
+                    pipe.xadd(keys_of_model.changes, {"sequence": 0})
+                    pipe.expire(keys_of_model.changes, _DROPPED_SECONDS)
+                    await pipe.execute()
+                await self._client.zrem(self._key, name)
+
+    async def remove_idle(self, until: float) -> int:
+        """Remove the models that were not used after ``until``, and return how many there were."""
+        count, names = 0, await self._idle(until)
+        while names:
+            stop_if_cancelled()
+            await self.remove(names)
+            count, names = count + len(names), await self._idle(until)
+        return count
 
     async def _describe(self, found: list[tuple[str, float]]) -> list[ListedModel]:
         with store_errors():
@@ -116,3 +147,23 @@ class OwnModelIndex:
             stored = _TOKEN_BYTES * sum(lengths) + _MESSAGE_BYTES * sum(totals.messages) + _CHANGE_BYTES * changes
             models.append(ListedModel(name, used_at, totals, stored))
         return models
+
+
+class OwnModelExpiry:
+    """Removes the own models below ``index`` that nobody has used for ``days``."""
+
+    def __init__(self, index: OwnModelIndex, days: int) -> None:
+        self._index = index
+        self._days = days
+
+    async def run(self) -> None:
+        """Look once an hour, until cancelled: first after an hour, since use is noted while the daemon runs."""
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            try:
+                count = await self._index.remove_idle(time.time() - _DAY_SECONDS * self._days)
+            except StoreUnavailable as error:
+                _log.warning("own models that nobody uses are not removed now: %s", error)
+            else:
+                if count:
+                    _log.info("removed %d own models that were not used for %d days", count, self._days)

@@ -86,6 +86,11 @@ def index_key(model: str) -> str:
     return f"nbstream:{{{model}}}:own"
 
 
+def all_keys_pattern(model: str) -> str:
+    """Return the pattern of a SCAN that matches the keys of all own models below ``model``, and no others."""
+    return f"nbstream:{{{model}/*}}:*"
+
+
 class OwnCounts:
     """The counts of one own model in memory: a ``CountSource``. ``model`` is where its lessons are stored."""
 

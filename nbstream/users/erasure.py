@@ -82,7 +82,7 @@ class UserErasure:
                     f"messages that his model {name} has learned", sum(listed.totals.messages) if listed else 0
                 )
                 if erase:
-                    await self.index.remove(name)
+                    await self.index.remove([name])
             elif listed:
                 model = await self.open_own(name).open(sign=False)
                 found = await erase_lessons(model, is_his, self.actor, erase=erase)

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from tqdm import tqdm
 
@@ -27,6 +27,9 @@ from nbstream.errors import OutputFailed
 from nbstream.store.transfer import archive
 from nbstream.store.transfer.model_snapshot import ModelSnapshot
 
+if TYPE_CHECKING:
+    from nbstream.store.model.model import Model
+
 STANDARD_OUTPUT = STANDARD_INPUT  # both are "-"
 
 
@@ -37,27 +40,37 @@ def run(options: argparse.Namespace) -> int:
 
 async def _run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
-    with _open_output(options.file) as stream:
+    with open_output(options.file) as stream:
         async with open_one_shot_filter(settings) as (_, model):
-            snapshot = ModelSnapshot(model)
-            header = await snapshot.header()
-            writer = archive.ArchiveWriter(stream, header)
-            with tqdm(total=header.records, unit=" records", disable=not sys.stderr.isatty()) as bar:
-                async for record in snapshot.records():
-                    writer.write(record)
-                    bar.update(len(record.counts) if isinstance(record, archive.CountsRecord) else 1)
-            writer.finish()
-            totals = await model.totals()
-    meanwhile = f", {snapshot.learned_meanwhile} changes while it was read" if snapshot.learned_meanwhile else ""
-    contents = f"{sum(totals.messages)} messages, {totals.vocabulary_size} tokens"
-    summary = f"model {settings.model.name!r}: {contents}{meanwhile}"
-    (print_note if options.file == STANDARD_OUTPUT else print)(f"exported {summary}")
+            summary = await write_model(model, settings.model.name, stream)
+    print_summary(summary, options.file)
     return 0
 
 
+async def write_model(model: Model, name: str, stream: IO[bytes]) -> str:
+    """Write the model of this name as an archive, and return in words what is in it."""
+    snapshot = ModelSnapshot(model)
+    header = await snapshot.header()
+    writer = archive.ArchiveWriter(stream, header)
+    with tqdm(total=header.records, unit=" records", disable=not sys.stderr.isatty()) as bar:
+        async for record in snapshot.records():
+            writer.write(record)
+            bar.update(len(record.counts) if isinstance(record, archive.CountsRecord) else 1)
+    writer.finish()
+    totals = await model.totals()
+    meanwhile = f", {snapshot.learned_meanwhile} changes while it was read" if snapshot.learned_meanwhile else ""
+    contents = f"{sum(totals.messages)} messages, {totals.vocabulary_size} tokens"
+    return f"model {name!r}: {contents}{meanwhile}"
+
+
+def print_summary(summary: str, file: str) -> None:
+    """Print what was exported to a file; where that is standard output, elsewhere."""
+    (print_note if file == STANDARD_OUTPUT else print)(f"exported {summary}")
+
+
 @contextmanager
-def _open_output(file: str) -> Iterator[IO[bytes]]:
-    """Give standard output, or a new file that gets its name when all went well."""
+def open_output(file: str) -> Iterator[IO[bytes]]:
+    """Give standard output, or a new file that gets its name when all went well. Raises ``OutputFailed``."""
     if file == STANDARD_OUTPUT:
         if sys.stdout.isatty():
             raise OutputFailed("an export is no text for a terminal: name a file, or redirect")

@@ -36,14 +36,19 @@ def run(options: argparse.Namespace) -> int:
 async def _run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
     async with open_one_shot_filter(settings) as (_, model):
-        if await finish_import(model) is not None:
-            print_note(f"finished the import that was interrupted; {options.file} was not read")
-        elif already_learned := await _import_file(model, options.file, merge=options.merge):
-            print(f"{already_learned} messages were known already and stay as they are")
-        totals = await model.totals()
-    learned_messages = ", ".join(f"{count} {label}" for count, label in zip(totals.messages, CLASSES, strict=True))
-    print(f"imported; model {settings.model.name!r} knows {learned_messages}, {totals.vocabulary_size} tokens")
+        await import_model(model, settings.model.name, options.file, merge=options.merge)
     return 0
+
+
+async def import_model(model: Model, name: str, file: str, *, merge: bool) -> None:
+    """Read a file into the model of this name, and print what it knows then. Raises ``InputError``."""
+    if await finish_import(model) is not None:
+        print_note(f"finished the import that was interrupted; {file} was not read")
+    elif already_learned := await _import_file(model, file, merge=merge):
+        print(f"{already_learned} messages were known already and stay as they are")
+    totals = await model.totals()
+    learned_messages = ", ".join(f"{count} {label}" for count, label in zip(totals.messages, CLASSES, strict=True))
+    print(f"imported; model {name!r} knows {learned_messages}, {totals.vocabulary_size} tokens")
 
 
 async def _import_file(model: Model, file: str, *, merge: bool) -> int | None:

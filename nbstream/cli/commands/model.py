@@ -1,4 +1,4 @@
-"""``nbstream model``: see the own models of users and domains, and remove them.
+"""``nbstream model``: see the own models of users and domains, copy and remove them.
 
 Rules: without ``--yes`` nothing is removed. Daemons may run; an interrupted removal may be repeated.
 """
@@ -17,6 +17,8 @@ from nbstream.bayes.clues import NamedCounts, loudest_tokens
 from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts
 from nbstream.cli.commands.explain import WHY_NO_WORDS
+from nbstream.cli.commands.export import open_output, print_summary, write_model
+from nbstream.cli.commands.import_ import import_model
 from nbstream.cli.terminal import local_time, print_error, print_note, printable
 from nbstream.errors import InputError
 from nbstream.own_models.index import OwnModelIndex
@@ -34,7 +36,7 @@ _TOKENS = 5  # of each class
 def run(options: argparse.Namespace) -> int:
     """Print own models; 66 for an unknown one, 75 when Redis is away."""
     settings = config.load_settings(config.find_config_file(options.config))
-    work = {"list": _list, "show": _show, "forget": _forget}[options.action]
+    work = {"list": _list, "show": _show, "export": _export, "import": _import, "forget": _forget}[options.action]
     return interrupts.run_interruptible(work(settings, options))
 
 
@@ -83,12 +85,30 @@ async def _show(settings: Settings, options: argparse.Namespace) -> int:
     return 0
 
 
+async def _export(settings: Settings, options: argparse.Namespace) -> int:
+    with open_output(options.file) as stream:
+        async with open_running_redis(settings) as clients:
+            listed = await _find_listed(OwnModelIndex(clients.client, settings.model.name), options.name)
+            model = await make_own_model(settings, clients.client, listed.name).open(sign=False)
+            summary = await write_model(model, listed.name, stream)
+    print_summary(summary, options.file)
+    return 0
+
+
+async def _import(settings: Settings, options: argparse.Namespace) -> int:
+    async with open_running_redis(settings) as clients:
+        model = await make_own_model(settings, clients.client, options.name).open(sign=False)
+        await OwnModelIndex(clients.client, settings.model.name).add(options.name)
+        await import_model(model, options.name, options.file, merge=True)
+    return 0
+
+
 async def _forget(settings: Settings, options: argparse.Namespace) -> int:
     async with open_running_redis(settings) as clients:
         index = OwnModelIndex(clients.client, settings.model.name)
         listed = await _find_listed(index, options.name)
         if options.yes:
-            await index.remove(listed.name)
+            await index.remove([listed.name])
     learned = ", ".join(f"{count} {label}" for label, count in zip(CLASSES, listed.totals.messages, strict=True))
     what = f"model {listed.name}, which has learned {learned}, {listed.totals.vocabulary_size} tokens"
     text = f"removed: {what}" if options.yes else f"would be removed: {what}\nnothing was changed; --yes does it"

@@ -29,6 +29,7 @@ from nbstream.errors import ConfigError, StoreUnavailable
 from nbstream.evaluation.measures import finite_or_none
 from nbstream.listeners.dovecot.spool import FOLDER as SPOOL_FOLDER
 from nbstream.listeners.dovecot.spool import SpoolBacklog, measure_backlog
+from nbstream.own_models.index import OwnModelIndex
 from nbstream.policy.autolearn import model_state
 from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.verdict import Thresholds, format_threshold
@@ -77,6 +78,7 @@ class Status:
     """
 
     model: ModelSummary
+    own_models: int
     autolearn_enabled: bool
     thresholds: Thresholds
     recipient_thresholds: Mapping[str, Thresholds]
@@ -126,10 +128,12 @@ async def collect_status(settings: Settings) -> Status:
     """
     daemon = ask_daemon_status(settings.state_dir)
     async with open_one_shot_filter(settings) as (_, model):
+        own_models = await OwnModelIndex(model.client, settings.model.name).count()
         model_status = await _collect_model_summary(settings, model)
         thresholds, recipient_thresholds = await _read_thresholds(settings, model)
     return Status(
         model=model_status,
+        own_models=own_models,
         autolearn_enabled=bool(settings.autolearn),
         thresholds=thresholds,
         recipient_thresholds=recipient_thresholds,
@@ -205,6 +209,7 @@ def status_to_json(status: Status) -> dict[str, Any]:
         "autolearn": status.autolearn_enabled,
         "autolearned": dict(model.autolearned),
         "kept_mail": model.state.kept,
+        "own_models": status.own_models,
         **_thresholds_to_json(status.thresholds),
         "recipients": [
             {"match": match, **_thresholds_to_json(thresholds)}
@@ -247,6 +252,8 @@ def render_text(status: Status) -> Iterator[str]:
     if model.kinds:
         yield f"kinds    {', '.join(f'{kind} {count}' for kind, count in model.kinds.items())}"
     yield f"tokens   {model.vocabulary_size}"
+    if status.own_models:
+        yield f"own      {status.own_models} own models of users and domains; nbstream model list"
     if model.half_lives_left is not None:
         since = f"{model.half_life.days:g} days, t0 {utc_time(model.half_life.since)}"
         left = f"{model.half_lives_left:.1f} half-lives"

@@ -186,7 +186,7 @@ class ModelKeys:
 
     def staged(self, import_id: str) -> StagedKeys:
         """The keys under which the import of that id stages what it reads."""
-        return StagedKeys(self.model, import_id)
+        return StagedKeys(self.model, import_id, self._key(""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,12 +208,13 @@ class UserPageKeys(ModelKeys):
 
 @dataclass(frozen=True, slots=True)
 class StagedKeys(ModelKeys):
-    """The keys of what one import has read and has not yet added to the model."""
+    """The keys of what one import has read and has not yet added to the model, whose keys begin with ``base``."""
 
     import_id: str
+    base: str
 
     def _key(self, name: str) -> str:
-        return f"nbstream:{{{self.model}}}:import:{self.import_id}:{name}"
+        return f"{self.base}import:{self.import_id}:{name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +252,9 @@ class StagedLedgerKeys(ModelKeys):
     """The model's keys, but with the ledger, the history and the first scores that an import has staged."""
 
     stage: StagedKeys
+
+    def _key(self, name: str) -> str:
+        return f"{self.stage.base}{name}"
 
     @property
     def history(self) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nbstream.own_models.store import OwnModelKeys
+from nbstream.store.model.model import Model
 from tests.cli.taught import Taught
 
 PRIZE = b"Subject: prize\n\nClaim your free prize now\n"
@@ -103,3 +106,55 @@ def test_what_was_learned_for_a_user_is_unlearned_for_him(site: Taught, prize: s
     assert site("unlearn", "--user", ANN, prize)[0].startswith("1 unlearned")
 
     assert site.json("model", "list")[0]["learned"] == {"ham": 0, "spam": 0}
+
+
+def own_counts(site: Taught, name: str) -> list[Any]:
+    """Counts by class and totals of an own model."""
+
+    async def run(model: Model) -> list[Any]:
+        keys = OwnModelKeys("test", name)
+        return [await model.client.hgetall(key) for key in (*keys.counts, keys.totals)]
+
+    return site.model(run)
+
+
+def test_an_own_model_is_copied_through_a_file(site: Taught, prize: str, tmp_path: Path) -> None:
+    archive = str(tmp_path / "ann.gz")
+    site("learn", "ham", "--user", ANN, prize)
+    common = site.stored()
+
+    out, _ = site("model", "export", "example.org/ann", archive)
+    assert out.startswith("exported model 'example.org/ann': 1 messages, ")
+    out, _ = site("model", "import", "example.org/bob", archive)
+
+    assert out.startswith("imported; model 'example.org/bob' knows 1 ham, 0 spam, ")
+    assert own_counts(site, "example.org/bob") == own_counts(site, "example.org/ann")
+    assert site.stored() == common
+    assert [model["name"] for model in site.json("model", "list")] == ["example.org/bob", "example.org/ann"]
+
+
+def test_what_two_files_say_of_a_message_counts_once(site: Taught, prize: str, tmp_path: Path) -> None:
+    archive = str(tmp_path / "ann.gz")
+    site("learn", "ham", "--user", ANN, prize)
+    site("model", "export", "example.org/ann", archive)
+    site("learn", "spam", "--user", BOB, prize)
+    before, common = own_counts(site, "example.org/bob"), site.stored()
+
+    out, _ = site("model", "import", "example.org/bob", archive)
+
+    assert out.startswith("1 messages were known already and stay as they are\n")
+    assert own_counts(site, "example.org/bob") == before
+    assert site.stored() == common
+
+
+def test_a_file_that_is_none_changes_nothing(site: Taught, prize: str) -> None:
+    site("model", "import", "example.org/ann", prize, code=66)
+    site("model", "export", "example.org/eve", "eve.gz", code=66)
+    assert own_counts(site, "example.org/ann")[-1] == {}
+
+
+def test_the_status_counts_own_models(site: Taught, prize: str) -> None:
+    assert "own models" not in site("status")[0]
+    site("learn", "ham", "--user", ANN, prize)
+    assert "own      1 own models of users and domains; nbstream model list\n" in site("status")[0]
+    assert site.json("status")[0]["own_models"] == 1
