@@ -141,6 +141,14 @@ class Agreement:
             await self._set_vote(mailing, voter, label, message_key, pack(fingerprint.hashes))
             await self._settle(mailing, tokens.all, secret)
 
+    async def count_mailings(self, user: str) -> int:
+        """Return on how many mailings the user has a vote; ``user`` and errors are those of ``forget_user``."""
+        with store_errors():
+            secret: Any = await self._client.get(self._keys.secret)
+            if secret is None:
+                return 0
+            return int(await self._client.zcard(self._keys.mailings_of(keyed_name(user, bytes(secret)))))
+
     async def forget_user(self, user: str) -> int:
         """Remove all votes of the user as if he took them back, and return on how many mailings he had some.
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import itertools
 import json
 import re
 import smtplib
 import socket
 import threading
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -18,6 +21,7 @@ from typing import Any, cast
 import pytest
 from redis import Redis
 
+from nbstream.cli.main import main
 from nbstream.mail.message import Message
 from nbstream.own_models.store import OwnModelKeys
 from nbstream.store.connection import ConnectionOptions, open_client
@@ -243,3 +247,54 @@ def test_mail_is_checked_while_redis_is_away(site: Site, own_redis: RedisServer)
 
     assert delivered["copies"] >= 1
     assert any("own=unavailable" in field for field in delivered["fields"])
+
+
+def test_a_user_is_erased_while_mail_comes(site: Site) -> None:
+    def command(*words: str) -> str:
+        output = io.StringIO()
+        with redirect_stdout(output):
+            assert main([words[0], "-c", str(site.daemon.config), *words[1:]]) == 0
+        return output.getvalue()
+
+    def everything() -> bytes:
+        """All that Redis has, but for the change streams."""
+        keys = [key for key in cast("list[bytes]", site.redis.keys("*")) if not key.endswith(b":changes")]
+        readers: dict[bytes, Any] = {
+            b"string": site.redis.get,
+            b"hash": site.redis.hgetall,
+            b"set": site.redis.smembers,
+            b"zset": lambda key: site.redis.zrange(key, 0, -1),
+            b"stream": site.redis.xrange,
+        }
+        return b"".join(key + repr(readers[cast("bytes", site.redis.type(key))](key)).encode() for key in keys)
+
+    def totals() -> dict[bytes, bytes]:
+        return cast("dict[bytes, bytes]", site.redis.hgetall("nbstream:{default}:totals"))
+
+    common, at_first = site.check(news(99))["probability"], totals()
+    for number in range(20, 24):
+        for user in (ANN, BOB):
+            site.learn(news(number), "ham", user)
+    site.deliver(news(98), ANN)
+    bobs = site.check(news(99), BOB)["probability"]
+    assert site.check(news(99), ANN)["probability"] == bobs < common
+
+    out = command("forget-user", ANN, "--yes")
+
+    assert out.endswith("erased; looked again: nothing of the user is left\n")
+    assert own_models(site) == ["example.org/bob"]
+    wait_until(lambda: site.check(news(99), ANN)["probability"] == pytest.approx(common))
+    assert site.check(news(99), BOB)["probability"] == bobs
+    assert totals() == at_first
+    command("forget-user", ANN, "--yes")  # what the check has remembered meanwhile
+    assert b"example.org/ann" not in everything()
+    assert ANN.encode() not in everything()
+    assert b"example.org/bob" in everything()
+
+    def teaches_again() -> bool:  # the daemon may be about to read that the model is gone, and says so: try again
+        with suppress(urllib.error.HTTPError):
+            site.learn(news(30), "ham", ANN)
+            return own_models(site) == ["example.org/ann", "example.org/bob"]
+        return False
+
+    wait_until(teaches_again)
