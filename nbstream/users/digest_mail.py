@@ -1,12 +1,14 @@
 """The digest as a mail: the templates, which have its texts, and what they may use.
 
-Rules: what others wrote is one line of visible characters, cut, and escaped in HTML. Nothing in the mail is
-fetched from elsewhere. It says of itself that a program wrote it (RFC 3834), and its envelope has no sender.
+Rules: what others wrote is one line of visible characters, cut, and escaped in HTML; mail programs make no link of
+it that looks like one of ours. Nothing in the mail is fetched from elsewhere. It says of itself that a program
+wrote it (RFC 3834), and its envelope has no sender.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import time
 from dataclasses import dataclass
 from email.errors import MessageError
@@ -48,6 +50,7 @@ _SHOWN_LENGTH = 100  # characters of what others wrote
 _SUBJECT, _TEXT, _HTML = "subject.txt", "digest.txt", "digest.html"
 _MAX_LINE = 990  # a link must not be folded
 _NOTHING = "\N{EN DASH}"
+_LINK_MARK = re.compile(r":(?=//)|(?<=www)\.", re.IGNORECASE)  # by which mail programs know a link in a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +214,8 @@ def _foreign(text: str, length: int = _SHOWN_LENGTH) -> str:
     """Return what others wrote as one line that hides nothing, cut; a dash where nothing would be seen."""
     if is_blank(text[:length]):
         return _NOTHING
-    return " ".join(visible_text(text, length).split()) + ("…" if len(text) > length else "")
+    line = " ".join(visible_text(text, length).split())
+    return _LINK_MARK.sub(r"[\g<0>]", line) + ("…" if len(text) > length else "")
 
 
 def _local_time(at: float, form: str) -> str:

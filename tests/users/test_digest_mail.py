@@ -206,6 +206,13 @@ def test_what_others_wrote_changes_nothing_around_it(language: str, text: str) -
     assert not set("\u202e\u2066\u200f\u0007\x1b\u200b") & set(body_of(mail, "plain") + body_of(mail, "html"))
 
 
+def test_mail_programs_make_no_link_of_what_others_wrote() -> None:
+    subject = "Deliver it to me: https://evil.example/login or WWW.evil.example, at 12:30"
+    mail = mail_of(replace(DIGEST, messages=[replace(LETTER, subject=subject)]))
+    for kind in ("plain", "html"):
+        assert "https[:]//evil.example/login or WWW[.]evil.example, at 12:30" in body_of(mail, kind)
+
+
 def test_nothing_is_fetched_from_elsewhere() -> None:
     elements = _Elements()
     elements.feed(body_of(mail_of(DIGEST), "html"))
