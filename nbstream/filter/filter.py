@@ -96,8 +96,11 @@ class Filter:
     async def check_tokens(self, message_key: str, tokens: Tokens) -> Check:
         """Score a message that was taken apart before, by the default policy, and report nothing.
 
-        Raises ``StoreUnavailable`` while no counts are loaded.
+        It waits for its turn like any other check: one message may have very many of them. Raises
+        ``StoreUnavailable`` while no counts are loaded.
         """
+        if self.parts.check_queue:
+            await self.parts.check_queue.wait_for_turn()
         return await self._scorer.check_now(message_key, tokens)
 
     async def learn(
@@ -200,14 +203,18 @@ class Filter:
             tokenized = await self._tokenize_learnable(message)
             lesson = await self._learn_one(tokenized, label, lesson_source)
         except Exception as error:
-            self.parts.observer.feedback_failed(label and label_of(label), lesson_source.source)
-            if isinstance(error, StoreRefuses):
-                self.parts.observer.store_refused()
+            self.report_failed_feedback(label, lesson_source.source, error)
             raise
         self.parts.observer.feedback_taken(lesson, lesson_source.source, lesson_source.actor)
         if self.parts.after_lesson:
             await self.parts.after_lesson(tokenized.key, tokenized.tokens, lesson)
         return lesson.in_words(tokenized.tokens, tokenized.words)
+
+    def report_failed_feedback(self, label: str | None, source: str, error: Exception) -> None:
+        """Report that ``label`` of one message could not be learned; both names are as in ``learn``."""
+        self.parts.observer.feedback_failed(label and label_of(label), source)
+        if isinstance(error, StoreRefuses):
+            self.parts.observer.store_refused()
 
     async def _withdraw_autolearned(self, key: str) -> str | None:
         """Take back what was autolearned of the message and return its label: a person's label replaces it.

@@ -23,7 +23,7 @@ import numpy as np
 from nbstream.bayes.counts import CLASSES, ChangePosition
 from nbstream.bayes.half_life import NO_HALF_LIFE
 from nbstream.engine.table import TableFailure
-from nbstream.errors import NbstreamError, StoreUnavailable
+from nbstream.errors import NbstreamError, StoreNotPrimary, StoreRefuses, StoreUnavailable
 from nbstream.own_models.names import bucket_of
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import cancel_and_wait, stop_if_cancelled
@@ -410,8 +410,15 @@ class OwnModels:
         ]
         if not due:
             return
-        with store_errors():
-            await self._client.zadd(self._index, dict.fromkeys((name for name, _ in due), time.time()), xx=True)
+        try:
+            with store_errors():
+                await self._client.zadd(
+                    self._index, dict.fromkeys((name for name, _ in due), time.time()), xx=True
+                )
+        except StoreNotPrimary:
+            raise
+        except StoreRefuses as error:  # what is stored can be read and followed all the same
+            _log.debug("the use of own models is not noted: %s", error)
         for _, counts in due:
             counts.noted_at = now
 

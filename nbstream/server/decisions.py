@@ -185,7 +185,8 @@ class MessageDecisions:
             checks[filters[0].own_model] = check
             for other in {other.own_model: other for other in filters}.values():
                 if other.own_model not in checks:
-                    checks[other.own_model] = await other.check_tokens(taken.key, taken.tokens)
+                    own_check = check if check.is_canary else await other.check_tokens(taken.key, taken.tokens)
+                    checks[other.own_model] = own_check
             lists = self._runtime.sender_lists
             lookup = NO_LOOKUP if check.is_canary else lists.look_up(message, sender)
             groups.extend(await self._recipient_groups(checks, recipients, filters, lookup))

@@ -66,7 +66,7 @@ class FeedbackMailbox:
         feedback = FeedbackContent()
         try:
             feedback = await self._parse_feedback(content, label)
-            spam_filter = await self._runtime.filter_of_teacher(user)
+            spam_filter = await self._runtime.filter_of_teacher(user, label, source)
             insistence = Insistence.NEVER if len(feedback.messages) > 1 else Insistence.AFTER_PAUSE
             async for message in self._messages_to_learn(feedback, label, source):
                 lessons.append(await spam_filter.learn(message, label, source, actor, insistence))

@@ -163,7 +163,8 @@ class MessageHandler:
             checks = {filters[0].own_model: check}
             for other in {other.own_model: other for other in filters[1:]}.values():
                 if other.own_model not in checks:
-                    checks[other.own_model] = await other.check_tokens(taken.key, taken.tokens)
+                    own_check = check if check.is_canary else await other.check_tokens(taken.key, taken.tokens)
+                    checks[other.own_model] = own_check
             cases = self._cases(recipients, lookup, filters)
             decided = await self._decide(checks, cases)
             if len({case.listed for case in cases}) > 1:
@@ -249,7 +250,7 @@ class MessageHandler:
 
         What may be tried again must not insist, unless ``insistence`` says so.
         """
-        spam_filter = await self.runtime.filter_of_teacher(user)
+        spam_filter = await self.runtime.filter_of_teacher(user, label, self._listener_name)
         if label is None:
             lesson = await spam_filter.unlearn(message, self._listener_name, actor)
         else:

@@ -76,14 +76,19 @@ class Runtime:
         address = self.own_filters.names.user_of(login) if self.own_filters else login
         return login if "@" in login else address if "@" in address else ""
 
-    async def filter_of_teacher(self, user: str) -> Filter:
+    async def filter_of_teacher(self, user: str, label: str | None, source: str) -> Filter:
         """Return the filter that learns what the user of this address teaches; empty for nobody in particular.
 
+        Where there is none now, feedback with this ``label`` from this ``source`` has failed, and is reported so.
         Raises ``StoreUnavailable`` and ``StoreIncompatible``.
         """
         if self.own_filters is None or not user:
             return self.spam_filter
-        return await self.own_filters.for_teacher(user)
+        try:
+            return await self.own_filters.for_teacher(user)
+        except Exception as error:
+            self.spam_filter.report_failed_feedback(label, source, error)
+            raise
 
     def teachers_through(self, listener: str) -> Teachers:
         """Return who may teach through the listener of that name."""

@@ -35,7 +35,7 @@ class UserTeacher:
         A repeat changes nothing, unless ``insistence`` lets the user insist. Raises ``StoreUnavailable`` or
         ``CountsFull``; nothing is half done then.
         """
-        spam_filter = await self.runtime().filter_of_teacher(address)
+        spam_filter = await self.runtime().filter_of_teacher(address, label, self.source)
         lesson = await spam_filter.learn(message, label, self.source, address, insistence)
         log_lesson(lesson, self.source, address)
         return lesson

@@ -285,6 +285,26 @@ async def test_a_check_in_the_queue_waits_while_those_before_it_are_tokenized(cl
     assert third.wait > second.tokenize
 
 
+async def test_the_check_of_tokens_waits_in_the_queue(client: Redis) -> None:
+    queue = CheckQueue()
+    spam_filter = make_filter(client, check_queue=queue)
+    taken = spam_filter.parts.tokenizer.take_apart(PRIZE)
+    order: list[str] = []
+
+    async def check() -> None:
+        await spam_filter.check_tokens(taken.key, taken.tokens)
+        order.append("check")
+
+    async def other_check() -> None:
+        await queue.wait_for_turn()
+        order.append("other")
+
+    await queue.wait_for_turn()
+    await asyncio.gather(other_check(), check())
+
+    assert order == ["other", "check"]
+
+
 async def test_a_large_message_is_scored_like_a_small_one(client: Redis) -> None:
     spam_filter = make_filter(client)
     for label, raw in letters(30):

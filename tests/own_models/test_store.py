@@ -187,3 +187,17 @@ async def test_nothing_is_loaded_after_the_end(client: Redis) -> None:
         await asyncio.sleep(0)
     assert not (asyncio.all_tasks() - others - {loading})
     assert loading.cancelled() or loading.done()
+
+
+async def test_models_are_followed_while_redis_refuses_to_write(own_redis: RedisServer) -> None:
+    client = open_client(ConnectionOptions(own_redis.url))
+    async with open_site(client, "{address}") as site:
+        await (await site.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
+        counts = await site.models.load(ANN)
+        await client.config_set("maxmemory", 1)
+        counts.noted_at = -10_000.0
+
+        await until(lambda: counts.noted_at > 0)
+
+        assert site.models.find(ANN) is counts
+    await client.aclose()

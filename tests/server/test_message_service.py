@@ -9,8 +9,10 @@ from redis.asyncio import Redis
 
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
+from nbstream.errors import StoreIncompatible
 from nbstream.filter import Check, Filter, FilterPolicy
 from nbstream.mail.message import Message
+from nbstream.own_models.store import OwnModelKeys
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules, RecipientTreatment
 from nbstream.policy.settings import ActionsSettings
@@ -18,6 +20,7 @@ from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.server.message_service import MessageService
 from tests.listeners.filters import open_filter
 from tests.listeners.runtimes import make_runtime
+from tests.own_models.site import open_site
 
 SPAM = Message.parse(b"Subject: You have won\n\nClaim your free prize now.\n")
 HAM = Message.parse(b"Subject: Lunch?\n\nShall we have lunch on Friday?\n")
@@ -78,3 +81,19 @@ async def test_what_the_filter_decided_by_the_default_treatment_is_not_decided_a
         check = await handler.try_check(HAM, recipients)
         assert (str(check.verdict), decided) == (verdict, treatments)
         decided.clear()
+
+
+async def test_a_lesson_whose_own_model_cannot_be_loaded_is_counted_as_failed(client: Redis) -> None:
+    metrics = DaemonMetrics.create(PYTHON)
+    async with open_site(client, observer=metrics.filter) as site:
+        await client.hset(
+            OwnModelKeys("test", "example.org/ann").schema, mapping={"schema": "999", "tokenizer": "1"}
+        )
+        runtime = make_runtime(site.common, own_filters=site.filters)
+        handler = MessageService("http", runtime, metrics.delivery).message_handler()
+
+        with pytest.raises(StoreIncompatible):
+            await handler.learn(SPAM, "spam", "ann", user="ann@example.org")
+
+    labels = {"source": "http", "label": "spam", "outcome": "failed"}
+    assert metrics.registry.counts.get_sample_value("nbstream_feedback_total", labels) == 1

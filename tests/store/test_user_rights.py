@@ -33,8 +33,10 @@ from nbstream.users.links import LinkKeys
 from nbstream.users.preferences import UserPreferences
 from tests.conftest import RedisServer
 from tests.filter.filters import make_filter
+from tests.own_models.site import ANN, open_site
+from tests.own_models.test_filters import news
 from tests.store.recent.rows import KEYS, NOW, envelope, message_id, write_rows
-from tests.waiting import DEADLINE_SECONDS
+from tests.waiting import DEADLINE_SECONDS, until
 
 CONF = Path(__file__).parents[2] / "deploy" / "redis" / "redis.conf"
 
@@ -145,3 +147,14 @@ async def test_activity_is_counted_told_and_read(limited_client: Redis) -> None:
     counter.count(Verdict.SPAM, 0.001)
     await writer.leave()
     assert drops == []
+
+
+@pytest.mark.parametrize("limited_client", ["", NEW_RIGHTS], indirect=True)
+async def test_own_models_are_taught_and_followed(limited_client: Redis) -> None:
+    async with open_site(limited_client) as site, open_site(limited_client) as other:
+        followed = await other.models.load("example.org/ann")
+
+        await (await site.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
+        followed.noted_at = -10_000.0
+
+        await until(lambda: sum(followed.totals.messages) == 1 and followed.noted_at > 0)
