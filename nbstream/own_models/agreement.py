@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 SOURCE = "agreement"
 """The source of the lessons that users teach everybody."""
 
-MAX_VOTERS = 20_000
+MAX_VOTERS = 10_000
 """How many users have a vote on one mailing; that of a further one does not count."""
 
 _MAX_DISSENT = 0.1  # above that, what enough users call the opposite is a matter of taste

@@ -64,14 +64,14 @@ def shared_tokens(
     """Return those of ``tokens`` that at least this many ``copies`` have, of which these are the packed hashes."""
     if len(copies) < least:
         return ()
-    hashes, counts = np.unique(np.concatenate([np.unique(unpack(copy)) for copy in copies]), return_counts=True)
+    hashes, counts = np.unique(np.concatenate([unpack(copy) for copy in copies]), return_counts=True)
     is_shared = np.isin(_hash_tokens(tokens, secret)[:, 0], hashes[counts >= least])
     return [token for token, shared in zip(tokens, is_shared, strict=True) if shared]
 
 
 def pack(hashes: NDArray[np.uint32]) -> bytes:
-    """Return the stored form of the hashes of a message."""
-    return hashes.astype("<u4").tobytes()
+    """Return the stored form of the hashes of a message: each once."""
+    return np.unique(hashes).astype("<u4").tobytes()
 
 
 def unpack(packed: bytes) -> NDArray[np.uint32]:
