@@ -24,7 +24,7 @@ from nbstream.threads import in_thread_if_large
 from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
-    from nbstream.filter import LearnableMessage, Lesson
+    from nbstream.filter import Filter, LearnableMessage, Lesson
     from nbstream.filter.metrics import FilterMetrics
     from nbstream.server.peers import Peer
     from nbstream.server.runtime import Runtime
@@ -68,7 +68,7 @@ class FeedbackMailbox:
             feedback = await self._parse_feedback(content, label)
             spam_filter = await self._runtime.filter_of_teacher(user, label, source)
             insistence = Insistence.NEVER if len(feedback.messages) > 1 else Insistence.AFTER_PAUSE
-            async for message in self._messages_to_learn(feedback, label, source):
+            async for message in self._messages_to_learn(feedback, spam_filter, label, source):
                 lessons.append(await spam_filter.learn(message, label, source, actor, insistence))
                 log_lesson(lessons[-1], source, actor)
         except FeedbackRefused as refusal:
@@ -91,7 +91,7 @@ class FeedbackMailbox:
         return await in_thread_if_large(len(content), parse_feedback_mail, *arguments)
 
     async def _messages_to_learn(
-        self, feedback: FeedbackContent, label: str, source: str
+        self, feedback: FeedbackContent, spam_filter: Filter, label: str, source: str
     ) -> AsyncIterator[LearnableMessage]:
         """Yield the messages, parsed one at a time, so that the parts of all are never in memory at once."""
         if feedback.id is None:
@@ -99,7 +99,7 @@ class FeedbackMailbox:
                 yield await in_thread_if_large(len(raw), self._message_reader.read_taught, raw)
             return
         try:
-            checked = await self._runtime.spam_filter.recall(feedback.id)
+            checked = await spam_filter.recall(feedback.id)
         except NbstreamError:
             self._observer.feedback_failed(label, source)
             raise
