@@ -289,7 +289,10 @@ class OwnModels:
 
     def drop(self, name: str) -> None:
         """Forget the counts in memory; they are loaded again when somebody wants them."""
-        self._cached.pop(name, None)
+        if dropped := self._cached.pop(name, None):
+            dropped.filter = (
+                None  # which has the counts, so that their memory would wait for the garbage collector
+            )
         self._signed.discard(name)
 
     async def _load(self, name: str) -> OwnCounts:
@@ -306,8 +309,8 @@ class OwnModels:
             guard.check()
             self.loads += 1
             if epoch == self._epoch:
+                self.drop(name)
                 self._cached[name] = counts
-                self._cached.move_to_end(name)
                 self._make_room()
                 self._has_models.set()
             return counts

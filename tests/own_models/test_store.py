@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
+import weakref
 
 import pytest
 from redis.asyncio import Redis
@@ -201,3 +203,16 @@ async def test_models_are_followed_while_redis_refuses_to_write(own_redis: Redis
 
         assert site.models.find(ANN) is counts
     await client.aclose()
+
+
+async def test_what_is_dropped_gives_its_memory_back_at_once(client: Redis) -> None:
+    async with open_site(client, "{address}") as site:
+        await (await site.filter_of(ANN)).check(news(1))
+        dropped = weakref.ref(await site.models.load(ANN))
+
+        gc.disable()
+        try:
+            site.models.drop(ANN)
+            assert dropped() is None
+        finally:
+            gc.enable()
