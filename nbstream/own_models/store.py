@@ -96,13 +96,15 @@ class OwnCounts:
 
     def __init__(self, model: Model, loaded: LoadedCounts) -> None:
         self.model = model
+        self._loaded = loaded
         self.used_at = time.monotonic()
         self.noted_at = 0.0
         self.is_current = True
         """Whether the counts follow Redis; where it was away, they are the former ones from then on."""
         self.is_damaged = False
         """Whether the counts cannot be read any more."""
-        self._loaded = loaded
+        self.bytes_used = self._measure()
+        """About how many bytes of memory the counts take since the last change."""
         self._last_totals: tuple[ChangePosition, Totals] | None = None
         self.filter: tuple[tuple[object, ...], Filter] | None = None
         """The filter that was made of these counts, and what it was made of besides: ``own_models.filters``."""
@@ -112,9 +114,8 @@ class OwnCounts:
         """The last change that is in the counts."""
         return self._loaded.position
 
-    @property
-    def bytes_used(self) -> int:
-        """About how many bytes of memory the counts take."""
+    def _measure(self) -> int:
+        """Return how many bytes the counts take; that is too slow to ask all models for at each load."""
         table = self._loaded.counts.native_table
         return _EMPTY_BYTES + (
             table.describe().bytes_used if table else _BYTES_PER_TOKEN * len(self._loaded.counts)
@@ -186,6 +187,7 @@ class OwnCounts:
             for entry_id, fields in entries:
                 if ChangePosition.of(entry_id) > ChangePosition.of(self.position.stream_id):
                     self._loaded.apply(entry_id, fields)
+            self.bytes_used = self._measure()
         except (TableFailure, OSError) as error:  # of its memory
             self.is_damaged = True
             raise RescanNeeded(f"a change cannot be applied: {error}") from error
@@ -290,9 +292,7 @@ class OwnModels:
     def drop(self, name: str) -> None:
         """Forget the counts in memory; they are loaded again when somebody wants them."""
         if dropped := self._cached.pop(name, None):
-            dropped.filter = (
-                None  # which has the counts, so that their memory would wait for the garbage collector
-            )
+            dropped.filter = None  # it has the counts: their memory would wait for the garbage collector
         self._signed.discard(name)
 
     async def _load(self, name: str) -> OwnCounts:

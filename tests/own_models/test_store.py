@@ -216,3 +216,13 @@ async def test_what_is_dropped_gives_its_memory_back_at_once(client: Redis) -> N
             assert dropped() is None
         finally:
             gc.enable()
+
+
+async def test_what_is_taught_is_added_to_the_memory_that_is_in_use(client: Redis) -> None:
+    async with open_site(client, "{address}") as site:
+        teacher = await site.filters.for_teacher(ANN)
+        before = site.models.bytes_used
+
+        await teacher.learn(news(1), "ham", "test")
+
+        assert site.models.bytes_used > before
