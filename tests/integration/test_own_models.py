@@ -69,12 +69,12 @@ class Site:
 
     def check(self, raw: bytes, *recipients: str) -> dict[str, Any]:
         query = "&".join(f"recipient={recipient}" for recipient in recipients)
-        return self._post(f"/v1/check?{query}", raw)
+        return self.post(f"/v1/check?{query}", raw)
 
     def learn(self, raw: bytes, label: str, user: str) -> dict[str, Any]:
-        return self._post(f"/v1/learn?label={label}", raw, {"User": user} if user else {})
+        return self.post(f"/v1/learn?label={label}", raw, {"User": user} if user else {})
 
-    def _post(self, path: str, raw: bytes, headers: dict[str, str] | None = None) -> dict[str, Any]:
+    def post(self, path: str, raw: bytes, headers: dict[str, str] | None = None) -> dict[str, Any]:
         request = urllib.request.Request(
             f"http://{self.daemon.address('http')}{path}",
             raw,
@@ -85,7 +85,7 @@ class Site:
             return answer
 
     def rspamd_check(self, raw: bytes, recipient: str) -> dict[str, Any]:
-        return self._post("/checkv2", raw, {"Rcpt": recipient})
+        return self.post("/checkv2", raw, {"Rcpt": recipient})
 
     def spamd(self, command: str, raw: bytes, **fields: str) -> str:
         host, _, port = self.daemon.address("spamd").partition(":")
@@ -178,6 +178,27 @@ def test_feedback_goes_to_the_model_of_who_gives_it(site: Site) -> None:
     assert own_models(site) == ["example.org/ann", "example.org/bob"]
     totals = site.redis.hgetall("nbstream:{default}:totals")
     assert (totals[b"messages:spam"], totals[b"messages:ham"]) == (b"9", b"8")
+
+
+def test_what_a_user_teaches_and_takes_back_in_whatever_way_leaves_nothing(site: Site) -> None:
+    common = {
+        key: site.redis.hgetall(f"nbstream:{{default}}:{key}") for key in ("totals", "counts:ham", "counts:spam")
+    }
+    before = site.check(news(99), ANN)["probability"]
+
+    site.learn(news(40), "ham", ANN)
+    site.spamd("TELL", news(41), User=ANN, Message_class="ham", Set="local")
+    site.post("/learnham", news(42), {"User": ANN})
+    assert site.check(news(99), ANN)["probability"] < before
+    site.spamd("TELL", news(40), User=ANN, Remove="local")
+    for number in (41, 42):
+        site.post("/v1/unlearn", news(number), {"User": ANN})
+
+    assert site.check(news(99), ANN)["probability"] == before
+    keys = cast("list[bytes]", site.redis.keys("*:example.org/ann:*"))
+    left = [key for key in keys if key.endswith((b":ham", b":spam")) or b":ledger:" in key]
+    assert left == []
+    assert common == {key: site.redis.hgetall(f"nbstream:{{default}}:{key}") for key in common}
 
 
 def test_a_user_keeps_his_model_over_a_restart(site: Site) -> None:

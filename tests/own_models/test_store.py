@@ -226,3 +226,17 @@ async def test_what_is_taught_is_added_to_the_memory_that_is_in_use(client: Redi
         await teacher.learn(news(1), "ham", "test")
 
         assert site.models.bytes_used > before
+
+
+async def test_lessons_of_two_processes_at_the_same_moment_all_count_in_both(client: Redis) -> None:
+    async with open_site(client, "{address}") as one, open_site(client, "{address}") as other:
+        teachers = [await site.filters.for_teacher(ANN) for site in (one, other)]
+
+        await asyncio.gather(*(teachers[n % 2].learn(news(n % 15), "ham", "test") for n in range(30)))
+
+        stored = await own_model(client, ANN).totals()
+        assert stored.messages == (15, 0)
+        for site in (one, other):
+            counts = await site.models.load(ANN)
+            await counts.wait_until_applied((await own_model(client, ANN).position()).change.stream_id)
+            assert counts.totals == stored
