@@ -25,14 +25,17 @@ class OwnModelCollector:
 
     def collect(self) -> Iterator[Metric]:
         """Yield the gauges as they are now."""
-        yield GaugeMetricFamily("nbstream_own_models", "Own models in memory.", value=self._models.cached)
+        models = self._models
+        yield GaugeMetricFamily(
+            "nbstream_own_models", "Own models in the memory of a process.", value=models.cached
+        )
         yield GaugeMetricFamily(
             "nbstream_own_models_bytes",
-            "About how much memory the own models take; see own_models.cache_megabytes.",
-            value=self._models.bytes_used,
+            "About how much memory the own models of a process take; see own_models.cache_megabytes.",
+            value=models.bytes_used,
         )
         yield CounterMetricFamily(
-            "nbstream_own_models_loads", "Own models that were loaded from Redis.", value=self._models.loads
+            "nbstream_own_models_loads", "Own models that a process has loaded from Redis.", value=models.loads
         )
 
 

@@ -82,7 +82,11 @@ class Site:
         return self.daemon.metric(f'nbstream_feedback_total{{label="{label}",outcome="learned",source="milter"}}')
 
     def message_event(self, number: int = -1) -> dict[str, object]:
-        return [event for event in self.daemon.events if event["event"] == "message"][number]
+        def events() -> list[dict[str, object]]:
+            return [event for event in self.daemon.events if event["event"] == "message"]
+
+        wait_until(lambda: len(events()) >= -number)  # the log is read in a thread
+        return events()[number]
 
 
 @pytest.fixture(scope="module")

@@ -31,6 +31,10 @@ listeners:
 model: {{min_learned: {{spam: 5, ham: 5}}, half_life_days: 180}}
 verdict: {{max_false_positive_rate: 0.3, reject: {{max_false_positive_rate: 0.2}}}}
 autolearn: {{ham: 0.3, spam: 0.7}}
+models: [{{match: '*@example.org', name: '{{address}}'}}]
+own_models: {{shared_by: 2}}
+user_page: {{users: ['*@example.org']}}
+digest: {{recipients: ['*@example.org'], sender: 'digest@example.org', base_url: 'https://mail.example.org'}}
 log: {{format: json}}
 workers: {workers}
 """
@@ -40,6 +44,8 @@ NO_DATA = {
     "Kinds": "no kinds are configured",
     "Refused to teach": "nobody was",
     "Spool, mean delay": "no Dovecot handed anything over",
+    "Own models, checks": "no user has taught anything",
+    "Digests": "nobody used a link",
 }
 """Queries that find nothing in this test, and why."""
 

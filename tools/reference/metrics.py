@@ -20,6 +20,7 @@ from nbstream.filter import FilterPolicy
 from nbstream.link_page.metrics import LinkMetrics
 from nbstream.listeners.dovecot.metrics import SpoolMetrics
 from nbstream.listeners.stream.metrics import StreamMetrics
+from nbstream.own_models.store import OwnModels
 from nbstream.page.metrics import PageMetrics
 from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
@@ -52,6 +53,15 @@ class _LoadedModel:
     loaded_first_scores: FirstScores = field(default_factory=FirstScores)
 
 
+@dataclass(frozen=True, slots=True)
+class _LoadedOwnModels:
+    """The attributes of own models that their metrics read."""
+
+    cached: int = 0
+    bytes_used: int = 0
+    loads: int = 0
+
+
 def metrics() -> list[ExportedMetric]:
     """Return all metrics that a daemon can export, sorted by name. Raises ``Undocumented``."""
     mirror = cast("Mirror", _LoadedModel())
@@ -65,6 +75,7 @@ def metrics() -> list[ExportedMetric]:
     StreamMetrics(daemon.registry)
     daemon.watch_model(mirror, Primary(), lambda: policy)
     daemon.watch_autolearned(mirror)
+    daemon.watch_own_models(cast("OwnModels", _LoadedOwnModels()))
     daemon.process.set_policy("")
     return sorted(exported((daemon.registry.counts, daemon.registry.state)), key=lambda metric: metric.name)
 
