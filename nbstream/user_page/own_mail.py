@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 
 from nbstream.delivery import quarantine
 from nbstream.errors import InputError
+from nbstream.policy.address_patterns import lower_case
 from nbstream.store.recent.row_search import Direction, RowFilter
 from nbstream.users.held_mail import read_held_message, recipients_of
 
 if TYPE_CHECKING:
     from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage
     from nbstream.filter import LearnableMessage
+    from nbstream.policy.envelope import RememberedEnvelope
     from nbstream.policy.explanation import Explanation
     from nbstream.server.runtime import Runtime
     from nbstream.store.recent.checked_messages import CheckedMessage
@@ -155,7 +157,16 @@ class OwnMail:
             own = await self.explain(address, row.id)
             verdict = own.explanation.verdict if own else None
         label = await self.label(address, row.id)
-        return OwnMessage(row.id, row.checked_at, envelope.sender, envelope.subject, verdict, label)
+        sender = self._sender_for(address, envelope)
+        return OwnMessage(row.id, row.checked_at, sender, envelope.subject, verdict, label)
+
+    def _sender_for(self, address: str, envelope: RememberedEnvelope) -> str | None:
+        """Return the sender; only its domain where it names another recipient (VERP)."""
+        sender = envelope.sender or ""
+        others = [other for other in envelope.recipients if self._parts.user_of(other) != address]
+        if any(lower_case(other).replace("@", "=") in lower_case(sender) for other in others):
+            return "@" + sender.rpartition("@")[2]
+        return envelope.sender
 
     def _is_of(self, row: MessageRow, address: str) -> bool:
         recipients = row.envelope.recipients if row.envelope else ()
