@@ -213,6 +213,40 @@ def test_a_user_keeps_his_model_over_a_restart(site: Site) -> None:
         assert again.check(news(99), ANN)["probability"] == before
 
 
+def test_five_stolen_accounts_move_nobody_elses_verdict(site: Site) -> None:
+    """They teach the opposite by all their addresses, and send themselves what they have taught."""
+    site.daemon.stop()
+    config = json.loads(site.daemon.config.read_text())
+    config |= {"autolearn": {}, "own_models": {"wait_seconds": 10, "shared_by": 6}}
+    site.daemon.config.write_text(json.dumps(config))
+    stolen = [f"stolen{number}@example.org" for number in range(5)]
+    with DaemonProcess(site.daemon.config) as daemon:
+        attacked = Site(daemon, site.redis, site.folder)
+        wait_until(lambda: daemon.get("/readyz")[0] == 200)
+
+        def verdicts() -> object:
+            mails = (news(99), letter(99))
+            return [attacked.check(mail, *whom)["probability"] for mail in mails for whom in ((ANN,), (EVE,), ())]
+
+        before = verdicts()
+        for user in (
+            *stolen,
+            *(f"{stolen[0].replace('@', f'+{number}@')}" for number in range(5)),
+            stolen[1].upper(),
+        ):
+            for number in range(20, 24):
+                attacked.learn(news(number), "ham", user)
+                attacked.learn(letter(number), "spam", user)
+        for number in range(30, 40):
+            attacked.deliver(news(number), *stolen)
+
+        assert attacked.check(news(99), stolen[0])["probability"] < 0.5
+        assert verdicts() == before
+        for label in ("ham", "spam"):
+            for series in ("autolearn", "agreements"):
+                assert daemon.metric(f'nbstream_{series}_total{{label="{label}",outcome="learned"}}') == 0
+
+
 def test_kills_lose_and_double_no_lesson_of_an_own_model(site: Site, own_redis: RedisServer) -> None:
     acknowledged: dict[str, dict[int, str]] = {ANN: {}, BOB: {}}
 
