@@ -14,6 +14,7 @@ from nbstream.assembly.store import (
     make_model,
     make_own_models,
     make_recent_messages,
+    make_user_labels,
     open_running_redis,
 )
 from nbstream.bayes import calibration, classifier
@@ -127,7 +128,7 @@ async def open_one_shot_filter(
         if settings.autolearn:
             layer_model = make_autolearn_model(settings, clients.client)
             await layer_model.open(sign=sign)
-            layer = filter_.AutolearnLayer(layer_model, layer_model)
+            layer = filter_.AutolearnLayer(layer_model, layer_model, make_user_labels(settings, clients.client))
         recent_messages = make_recent_messages(settings, model)
         common = make_filter(
             settings, model, model, checked_messages=recent_messages, autolearn_layer=layer, engine=engine

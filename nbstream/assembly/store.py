@@ -31,6 +31,7 @@ from nbstream.store.recent.checked_messages import RecentMessages
 from nbstream.store.recent.message_rows import normalize_address
 from nbstream.store.recent.row_search import RowSearch
 from nbstream.store.sender_lists import StoredSenderLists
+from nbstream.store.user_labels import UserLabels
 from nbstream.tokens.private_tokens import TokenHasher
 
 if TYPE_CHECKING:
@@ -231,6 +232,11 @@ def make_autolearn_model(settings: Settings, client: Redis, name: str | None = N
     """Return the layer that is learned without people, of the model of the settings or of the model ``name``."""
     ledger_seconds = settings.model.ledger_days * _DAY_SECONDS
     return AutolearnModel(client, name or settings.model.name, ledger_seconds, key_fingerprint(settings))
+
+
+def make_user_labels(settings: Settings, client: Redis) -> UserLabels:
+    """Return which messages users have labelled in their own models."""
+    return UserLabels(client, ModelKeys(settings.model.name), settings.model.ledger_days * _DAY_SECONDS)
 
 
 def make_mirror(

@@ -376,11 +376,6 @@ class Settings(Section):
                 "user_page: users see only what waits in the quarantine, because no envelopes are remembered: "
                 "their list of messages needs memory.messages above 0, and memory.envelope"
             )
-        if self.models and self.kept_seconds is not None:
-            warnings.append(
-                "autolearn: mail that a user calls spam in his own model may count as kept mail, and so as ham "
-                "for everybody, until model.min_learned.ham is known: kept_hours: 0 ends that"
-            )
         if self.ask and not (self.remembers_rows and self.memory.messages):
             warnings.append(
                 "ask: nobody is asked about anything, because no list of checked messages is remembered: it needs "

@@ -17,6 +17,7 @@ from nbstream.assembly.store import (
     make_model,
     make_own_models,
     make_recent_messages,
+    make_user_labels,
 )
 from nbstream.daemon.background import BackgroundTasks
 from nbstream.delivery.quarantine import Quarantine, QuarantineRetention
@@ -155,7 +156,7 @@ def make_autolearn_parts(
 ) -> AutolearnParts:
     """Return the parts beside ``model``, which people teach, and its ``mirror``."""
     layer_model = make_autolearn_model(settings, clients.client)
-    layer = AutolearnLayer(layer_model, layer_mirror)
+    layer = AutolearnLayer(layer_model, layer_mirror, make_user_labels(settings, clients.client))
     learner = make_autolearner(settings, model, mirror, layer, metrics.filter.autolearned)
     return AutolearnParts(layer_model, layer_mirror, layer, learner)
 

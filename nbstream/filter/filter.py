@@ -163,6 +163,9 @@ class Filter:
     async def _learn_one(
         self, message: TokenizedMessage, label: str | None, lesson_source: LessonSource
     ) -> Lesson:
+        layer = self.parts.autolearn_layer
+        if layer and self.parts.parents and label is not None:
+            await layer.note_user_label(message.key)  # before the lesson: a repeat may change nothing
         withdrawn_label = await self._withdraw_autolearned(message.key)
         lesson = await self._change_entry(message, label, lesson_source)
         # Again, since the same message may have been autolearned in between.
@@ -219,7 +222,8 @@ class Filter:
     async def _withdraw_autolearned(self, key: str) -> str | None:
         """Take back what was autolearned of the message and return its label: a person's label replaces it.
 
-        The layer is everybody's: what is taught to an own model changes nothing there.
+        The layer is everybody's: what is taught to an own model takes nothing back there. It keeps the message
+        from becoming kept mail, which is mail that nobody has labelled.
         """
         layer = self.parts.autolearn_layer
         return await layer.withdraw(key) if layer and not self.parts.parents else None

@@ -2,9 +2,9 @@
 
 Rules:
 
-- A message is kept when nobody labelled it for some time, and its verdict did not send it to Junk. It is learned
-  as ham in the autolearn layer, once, and a person's label takes that back. What a sender list decided is no kept
-  mail.
+- A message is kept when nobody labelled it for some time, in whatever model, and its verdict did not send it to
+  Junk. It is learned as ham in the autolearn layer, once, and a person's label takes that back. What a sender list
+  decided is no kept mail.
 - Kept mail is learned, and counts, as long as people have taught fewer ham than the model needs. After that its
   lessons stay in the layer, with the bounded effect that all lessons there have, and no more are added.
 - No check waits for it. A walk takes the oldest of the remembered messages in bounded steps. Several processes may
@@ -81,6 +81,8 @@ class KeptMailLearner:
         return outcome == "kept"
 
     async def _learn(self, message: CheckedMessage) -> str:
+        if await self._layer.has_user_label(message.key):
+            return "human"
         counts = await self._scorer.read_counts(message.tokens.all.names)
         check = self._scorer.check(message.key, message.tokens, counts)
         if not is_kept_ham(check.probability, check.thresholds, check.state):

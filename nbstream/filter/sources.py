@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from nbstream.policy.first_scores import FirstScores
     from nbstream.store.model.ledger import LedgerEntry
     from nbstream.store.model.scripts import LessonBatch
+    from nbstream.store.user_labels import UserLabels
 
 AUTOLEARN_SOURCE = "auto"
 KEPT_MAIL_SOURCE = "kept"
@@ -85,11 +86,24 @@ class LessonStore(Protocol):
 
 
 class AutolearnLayer:
-    """The autolearn layer: ``model`` stores its lessons, ``counts`` is where its counts are read."""
+    """The autolearn layer: ``model`` stores its lessons, ``counts`` is where its counts are read.
 
-    def __init__(self, model: LessonStore, counts: CountSource) -> None:
+    ``user_labels`` are the messages that users have labelled in own models; None where nobody has one.
+    """
+
+    def __init__(self, model: LessonStore, counts: CountSource, user_labels: UserLabels | None = None) -> None:
         self.model = model
         self.counts = counts
+        self._user_labels = user_labels
+
+    async def note_user_label(self, message_key: str) -> None:
+        """Note that a user labels the message in his own model. Raises ``StoreUnavailable``."""
+        if self._user_labels:
+            await self._user_labels.add(message_key)
+
+    async def has_user_label(self, message_key: str) -> bool:
+        """Return whether a user has labelled the message in his own model. Raises ``StoreUnavailable``."""
+        return self._user_labels is not None and await self._user_labels.has(message_key)
 
     async def learn(
         self, message_key: str, entry: LedgerEntry, assessment: Assessment, taught: LessonStore

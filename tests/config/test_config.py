@@ -222,12 +222,6 @@ def test_questions_of_which_nothing_is_remembered_are_warned_of(write: Write, te
     assert any("ask: " in warning for warning in load_settings(write(text)).warnings) is warned
 
 
-@pytest.mark.parametrize(("autolearn", "warned"), [("{}", True), ("{kept_hours: 0}", False), ("null", False)])
-def test_kept_mail_beside_own_models_is_warned_of(write: Write, autolearn: str, warned: bool) -> None:
-    text = f"models: [{{match: '*@example.org', name: '{{address}}'}}]\nautolearn: {autolearn}\n"
-    assert any("kept mail" in warning for warning in load_settings(write(text)).warnings) is warned
-
-
 @pytest.mark.parametrize(
     ("memory", "listeners", "warned"),
     [

@@ -22,6 +22,7 @@ from nbstream.policy.settings import AutolearnSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.model import Model
+from nbstream.store.user_labels import UserLabels
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.letters import letters
 
@@ -53,7 +54,10 @@ class AutolearnSite:
 
 def make_site(client: Redis, settings: AutolearnSettings = SURE) -> AutolearnSite:
     people, model = Model(client, "test", 3600), AutolearnModel(client, "test", 3600)
-    layer, outcomes = AutolearnLayer(model, model), Counter[tuple[str, str]]()
+    layer, outcomes = (
+        AutolearnLayer(model, model, UserLabels(client, people.keys, 3600)),
+        Counter[tuple[str, str]](),
+    )
     classifier, params = Classifier(), FilterPolicy(ThresholdPolicy(), NEEDED)
     learner = Autolearner(
         people,

@@ -10,9 +10,11 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.filter import KeptMailLearner, KeptMailWalk, LessonOutcome
+from nbstream.filter import Filter, KeptMailLearner, KeptMailWalk, LessonOutcome
 from nbstream.mail.message import Message
+from nbstream.own_models.store import OwnModelKeys
 from nbstream.policy.verdict import Verdict
+from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import CheckedMessage
 from tests.filter.autolearn_site import EMPTY, NEEDED, SURE, AutolearnSite, letters_of, make_site
 from tests.store.algebra import live_entries, stored, summed
@@ -208,3 +210,16 @@ async def test_where_people_teach_ham_a_walk_reads_nothing(client: Redis) -> Non
 
     assert await KeptMailWalk(kept.learner, memory.oldest_between, 0.0).step() == 0
     assert not memory.asked
+
+
+@pytest.mark.parametrize("label", ["spam", "ham"])
+async def test_what_a_user_has_labelled_in_his_own_model_is_not_kept(client: Redis, label: str) -> None:
+    kept = await SpamOnlySite.open(client)
+    (raw, other, *_) = letters_of("ham", HAM_NEEDED)
+    parts = kept.site.filter.parts
+    own = Model(client, OwnModelKeys("test", "ann@example.org"), 3600)
+    user = Filter(replace(parts, model=own, counts=own, parents=(parts.counts,)), kept.site.filter.policy)
+    await user.learn(Message.parse(raw), label, "test")
+
+    assert await kept.keep(raw, other) == 1
+    assert kept.outcomes == {"human": 1, "kept": 1}

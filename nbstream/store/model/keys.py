@@ -165,6 +165,10 @@ class ModelKeys:
         """A hash: the entries of one owner, by their patterns."""
         return self._key(f"lists:of:{owner}")
 
+    def user_labelled(self, message_key: str) -> str:
+        """A string: a user has labelled the message in his own model; it expires."""
+        return self._key(f"user-labelled:{message_key}")
+
     @property
     def ledger_pattern(self) -> str:
         """The pattern of a SCAN that matches the keys of all ledger entries and no others."""
