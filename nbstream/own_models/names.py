@@ -68,18 +68,22 @@ class OwnModelNames:
     """Finds the own models of an address by ``patterns`` and the ``templates`` beside them.
 
     ``delimiter`` begins the part of a local part that is no part of the user, as in ``anna+news``; empty for none.
-    ``aliases`` has the address behind each address that is another one's, in lower case.
+    ``aliases`` has the address behind each address that is another one's, in lower case. ``domain`` is that of
+    names without one, such as logins; empty where these are nobody's.
     """
 
     patterns: tuple[AddressPattern, ...] = ()
     templates: tuple[NameTemplate, ...] = ()
     delimiter: str = ""
     aliases: Mapping[str, str] = field(default_factory=dict, hash=False)
+    domain: str = ""
 
     def user_of(self, address: str) -> str:
         """Return the address of the user behind ``address``: in lower case, without alias and delimiter."""
         user = lower_case(address)
         user = self.aliases.get(user, user)
+        if self.domain and user and "@" not in user:
+            user = f"{user}@{self.domain}"
         local, at, domain = user.rpartition("@")
         if self.delimiter and at:
             base = local.partition(self.delimiter)[0] or local

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 from nbstream.own_models.names import NameTemplate, OwnModelNames, read_alias_lines
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.settings import read_address_pattern
-from nbstream.settings.values import FilePath, Section
+from nbstream.settings.values import FilePath, Section, read_host_name
 
 MAX_RULES = 200
 _MAX_ALIAS_BYTES = 16 << 20
@@ -48,6 +48,11 @@ class OwnModelsSettings(Section):
     delimiter: Annotated[str, BeforeValidator(read_delimiter)] = "+"
     """What separates the user from the rest of a local part: ``anna+news`` has the model, and the sender list,
     of ``anna``. Empty for none.
+    """
+
+    domain: Annotated[str, BeforeValidator(read_host_name)] | None = None
+    """The domain of users whose names have none, such as logins: ``anna`` is ``anna@`` this domain. With ``null``
+    what such a user teaches goes into the common model, unless ``alias_file`` has the name.
     """
 
     alias_file: FilePath | None = None
@@ -96,4 +101,5 @@ def make_names(rules: tuple[OwnModelRuleSettings, ...], section: OwnModelsSettin
         tuple(rule.name for rule in rules),
         section.delimiter,
         section.read_aliases(),
+        (section.domain or "").lower(),
     )

@@ -114,6 +114,14 @@ def test_models_are_spread_over_the_groups_of_keys() -> None:
     assert {bucket_of(f"user{i}@example.org") for i in range(500)} == set(range(BUCKETS))
 
 
+def test_a_login_without_domain_is_a_user_of_the_one_that_is_set() -> None:
+    names = OwnModelNames(NAMES.patterns, NAMES.templates, "+", {"office": "ann@example.org"}, "example.org")
+
+    assert names.levels_of("Bob") == ("example.org", "example.org/bob")
+    assert [names.user_of(name) for name in ("office", "bob+news")] == ["ann@example.org", "bob@example.org"]
+    assert names.levels_of("") == NAMES.levels_of("bob") == ()
+
+
 def test_aliases_are_read_from_lines() -> None:
     lines = ["# of the school", "", "Info@Example.org ann@example.org", "ann: Ann@example.org"]
     assert read_alias_lines(lines) == {"info@example.org": "ann@example.org", "ann": "ann@example.org"}
