@@ -8,6 +8,7 @@ from nbstream import config
 from nbstream.cli.terminal import print_note
 from nbstream.config.showing import show_defaults, show_settings
 from nbstream.engine.choice import choose_engine
+from nbstream.errors import ConfigError
 from nbstream.settings.document import Document, read_document
 
 
@@ -23,6 +24,10 @@ def _check(options: argparse.Namespace) -> int:
     path = config.find_config_file(options.file or options.config)
     settings = config.load_settings(path)
     choose_engine(settings.engine)  # one that was asked for and does not fit is an error
+    try:
+        settings.own_models.read_aliases()
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"own_models.alias_file cannot be used: {error}") from error
     for warning in settings.warnings:
         print_note(f"warning: {warning}")
     print(f"{path or 'defaults'}: ok")

@@ -47,7 +47,7 @@ async def _preview(settings: Settings, section: DigestSettings, options: argpars
         digests = make_digests(settings, section, clients.client, make_next_hop(settings), user_of)
         content = await digests.preview(time.time(), address)
     if content is None:
-        raise InputError(f"nothing new is held back for {printable(address)}")
+        raise InputError(f"nothing new is held back for {printable(address)}, up to a minute ago")
     mail = email.message_from_bytes(content, policy=email.policy.default)
     part = mail.get_body(("html" if options.html else "plain",))
     assert part is not None
