@@ -69,7 +69,9 @@ class UserPageSettings(Section):
     """
 
     domain: Annotated[str, BeforeValidator(read_host_name)] | None = None
-    """The domain of those users whose names have none. With ``null`` they cannot log in."""
+    """The domain of those users whose names have none. With ``null`` it is ``own_models.domain``; without either
+    they cannot log in.
+    """
 
     ca_file: CaFile | None = None
     """The certificates (PEM) that the one of the IMAP server is verified with. ``null`` stands for those of the

@@ -1,4 +1,4 @@
-"""The section ``digest`` of the configuration."""
+"""The sections ``digest`` and ``user_page`` of the configuration."""
 
 from __future__ import annotations
 
@@ -69,3 +69,16 @@ def test_what_may_not_be_meant_is_said(tmp_path: Path, digest: str, rest: str, w
 def test_what_is_as_it_should_be_needs_no_warning(tmp_path: Path) -> None:
     settings = read(tmp_path, DIGEST, "recipients: [{match: '*@example.org', actions: {spam: quarantine}}]")
     assert not [line for line in settings.warnings if "digest" in line]
+
+
+def test_the_page_of_users_knows_the_domain_of_logins_from_own_models() -> None:
+    page = {"users": ["*@example.org"], "login": None}
+    own = {"own_models": {"domain": "example.org"}}
+
+    inherited = Settings.model_validate({**own, "user_page": page}).user_page
+    named = Settings.model_validate({**own, "user_page": {**page, "domain": "other.example"}}).user_page
+
+    assert inherited
+    assert inherited.address_of("Ann") == "ann@example.org"
+    assert named
+    assert named.domain == "other.example"
