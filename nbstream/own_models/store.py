@@ -23,7 +23,13 @@ import numpy as np
 from nbstream.bayes.counts import CLASSES, ChangePosition
 from nbstream.bayes.half_life import NO_HALF_LIFE
 from nbstream.engine.table import TableFailure
-from nbstream.errors import NbstreamError, StoreNotPrimary, StoreRefuses, StoreUnavailable
+from nbstream.errors import (
+    NbstreamError,
+    StoreIncompatible,
+    StoreNotPrimary,
+    StoreRefuses,
+    StoreUnavailable,
+)
 from nbstream.own_models.names import bucket_of
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import cancel_and_wait, stop_if_cancelled
@@ -223,6 +229,7 @@ class OwnModels:
         self._epoch = 0
         self._has_models = asyncio.Event()
         self._signed: set[str] = set()
+        self._has_said_incompatible = False
         self.loads = 0
         """How often an own model was loaded."""
 
@@ -317,13 +324,12 @@ class OwnModels:
 
     def _end_load(self, name: str, task: asyncio.Task[OwnCounts]) -> None:
         self._loading.pop(name, None)
-        if not task.cancelled() and (error := task.exception()):
-            _log.log(
-                logging.DEBUG if isinstance(error, NbstreamError) else logging.ERROR,
-                "the own model %s cannot be loaded: %s",
-                name,
-                error,
-            )
+        if task.cancelled() or not (error := task.exception()):
+            return
+        level = logging.DEBUG if isinstance(error, NbstreamError) else logging.ERROR
+        if isinstance(error, StoreIncompatible) and not self._has_said_incompatible:
+            level, self._has_said_incompatible = logging.WARNING, True  # once, not for each message of that user
+        _log.log(level, "the own model %s cannot be loaded: %s", name, error)
 
     def _make_room(self) -> None:
         used = self.bytes_used
