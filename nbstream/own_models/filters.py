@@ -107,7 +107,7 @@ class OwnFilters:
         if not path:
             return self.common
         parents = [await self.models.load(name) for name in path[:-1]]
-        load = self.models.load_to_teach if sign else self.models.load
+        load = self.models.load_for_lesson if sign else self.models.load
         own = self._filter(path[-1], [*parents, await load(path[-1])])
         if self.agreement is None:
             return own

@@ -35,6 +35,7 @@ from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import cancel_and_wait, stop_if_cancelled
 from nbstream.store.connection import ServerGuard
 from nbstream.store.mirror.loading import READ_COUNT, CountsLoader, RescanNeeded
+from nbstream.store.mirror.mirror import entries_by_stream
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.redis_errors import readable_replies, store_errors
 
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from nbstream.filter import Filter
     from nbstream.policy.first_scores import FirstScores
     from nbstream.store.mirror.loading import LoadedCounts
+    from nbstream.store.mirror.mirror import StreamEntries
     from nbstream.store.model.model import Model
 
 _log = logging.getLogger(__name__)
@@ -187,7 +189,7 @@ class OwnCounts:
                     "the change is stored, but the counts in memory do not follow Redis"
                 ) from error
 
-    def apply(self, entries: Sequence[tuple[bytes, Mapping[bytes, bytes]]]) -> None:
+    def apply(self, entries: StreamEntries) -> None:
         """Apply the entries of the change stream that are not in the counts yet. Raises ``RescanNeeded``."""
         try:
             for entry_id, fields in entries:
@@ -280,7 +282,7 @@ class OwnModels:
         except TimeoutError as error:
             raise StoreUnavailable("the own model is not loaded yet") from error
 
-    async def load_to_teach(self, name: str) -> OwnCounts:
+    async def load_for_lesson(self, name: str) -> OwnCounts:
         """Return the counts of the own model, which is signed and listed from now on. Raises as ``load``."""
         if name in self._signed:
             return await self.load(name)
@@ -380,7 +382,7 @@ class OwnModels:
                 )
             guard.check()
             backoff.reset()
-            for key, entries in _entries_by_stream(streams):
+            for key, entries in entries_by_stream(streams):
                 self._apply(followed[key], entries)
                 await asyncio.sleep(0)  # one that was taught very much takes some milliseconds
             await self._note_use()
@@ -391,7 +393,7 @@ class OwnModels:
             counts.model.keys.changes.encode(): name for name, counts in self._cached.items() if counts.is_current
         }
 
-    def _apply(self, name: str, entries: Sequence[tuple[bytes, Mapping[bytes, bytes]]]) -> None:
+    def _apply(self, name: str, entries: StreamEntries) -> None:
         counts = self._cached.get(name)
         if counts is None or not counts.is_current:
             return
@@ -430,12 +432,3 @@ class OwnModels:
             _log.debug("the use of own models is not noted: %s", error)
         for _, counts in due:
             counts.noted_at = now
-
-
-def _entries_by_stream(streams: Any) -> Sequence[tuple[bytes, Sequence[tuple[bytes, Mapping[bytes, bytes]]]]]:
-    """Return the entries of each stream in the reply to an XREAD. RESP3 gives a mapping, RESP2 a list."""
-    if not streams:
-        return []
-    if isinstance(streams, dict):
-        return [(key, [entry for group in groups for entry in group]) for key, groups in streams.items()]
-    return [(key, entries) for key, entries in streams]

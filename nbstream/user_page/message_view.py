@@ -64,7 +64,7 @@ class MessageView(View):
         if action == _RELEASE:
             flash = await self._release(address, message_id, again=request.form_value("again") == "yes")
         else:
-            flash = await self._teach(address, message_id, action)
+            flash = await self._learn(address, message_id, action)
         is_gone = flash == f"released_{HeldOutcome.DONE}"  # perhaps nothing else is known of it
         own_path = PREFIX if is_gone else f"/my/messages/{message_id}"
         path = _RETURN_PATHS.get(request.form_value("then"), own_path)
@@ -77,7 +77,7 @@ class MessageView(View):
             raise _not_found()
         return f"released_{outcome}"
 
-    async def _teach(self, address: str, message_id: str, label: str) -> str:
+    async def _learn(self, address: str, message_id: str, label: str) -> str:
         """Teach the message, and return the name of the text that says what became of that."""
         with readable_quarantine():
             message = await self._mail.learnable(address, message_id)

@@ -110,7 +110,7 @@ async def test_the_level_of_a_domain_speaks_for_its_users(client: Redis) -> None
     async with open_site(client) as site:
         await teach_common(site)
         before = await (await site.filter_of(ANN)).check(news(99))
-        domain = await site.models.load_to_teach("example.org")
+        domain = await site.models.load_for_lesson("example.org")
         (bob,) = await site.filters.for_recipients([BOB])
         teacher = site.filters._filter("example.org", [domain])
         for number in range(10, 13):

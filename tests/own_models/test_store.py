@@ -90,7 +90,7 @@ async def test_counts_of_another_program_leave_the_common_verdict(
 
 async def test_a_model_that_made_room_is_signed_again_by_the_next_lesson(client: Redis) -> None:
     async with open_site(client, "{address}", max_bytes=1) as site:
-        await site.models.load_to_teach(ANN)
+        await site.models.load_for_lesson(ANN)
         await site.filter_of(BOB)
         keys = own_model(client, ANN).keys
         await client.delete(*[key async for key in client.scan_iter(keys.pattern)], index_key("test"))
@@ -125,9 +125,9 @@ async def test_who_teaches_has_the_time_base_of_the_signature(client: Redis) -> 
         open_site(client, "{address}", signed_at=now) as late,
     ):
         await early.models.load(ANN)
-        signed = await late.models.load_to_teach(ANN)
+        signed = await late.models.load_for_lesson(ANN)
 
-        assert (await early.models.load_to_teach(ANN)).half_life == signed.half_life
+        assert (await early.models.load_for_lesson(ANN)).half_life == signed.half_life
 
 
 async def test_former_counts_serve_while_redis_is_away_and_are_loaded_anew_afterwards(

@@ -21,7 +21,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.counts import NO_CHANGE, ChangePosition, Totals
@@ -343,12 +343,22 @@ class Mirror:
             raise RescanNeeded(f"known here is change {here.sequence}, the last in Redis is {end.sequence}")
 
 
-def stream_entries(streams: Any) -> Sequence[tuple[bytes, Mapping[bytes, bytes]]]:
-    """Return the entries in the reply to an XREAD or XREADGROUP of one stream.
+StreamEntries: TypeAlias = "Sequence[tuple[bytes, Mapping[bytes, bytes]]]"
+"""Entries of a stream: the id of each, and its fields."""
+
+
+def entries_by_stream(streams: Any) -> Sequence[tuple[bytes, StreamEntries]]:
+    """Return the key of each stream in the reply to an XREAD or XREADGROUP, and its entries.
 
     RESP3 gives a mapping, RESP2 a list.
     """
     if not streams:
         return []
-    groups = next(iter(streams.values())) if isinstance(streams, dict) else streams[0][1]
-    return groups[0] if isinstance(streams, dict) else groups  # type: ignore[no-any-return]  # untyped replies
+    if isinstance(streams, dict):
+        return [(key, groups[0]) for key, groups in streams.items()]
+    return [(key, entries) for key, entries in streams]
+
+
+def stream_entries(streams: Any) -> StreamEntries:
+    """Return the entries in the reply to an XREAD or XREADGROUP of one stream."""
+    return next((entries for _, entries in entries_by_stream(streams)), ())
