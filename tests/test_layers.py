@@ -31,6 +31,7 @@ LAYERS = [
     {"wire"},
     {"delivery"},
     {"evaluation"},
+    {"compare"},
     {"server"},
     {"listeners"},
     {"users"},

@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, PrivateAttr, Strict, ValidationInfo, field_validator
 
 from nbstream.addresses import TcpAddress, UnixAddress
+from nbstream.compare.settings import CompareSettings
 from nbstream.delivery.settings import QuarantineSettings, RelaySettings, ServerNextHopSetting
 from nbstream.engine.choice import EngineChoice
 from nbstream.listeners.dovecot.settings import DovecotListenerSettings
@@ -189,6 +190,12 @@ class Settings(Section):
     """Messages are drawn by chance, and people are asked what they are, with ``nbstream ask`` or on the page. With
     the answers ``verdict.max_false_positive_rate`` can be promised where people label only errors. It needs
     ``memory``.
+    """
+
+    compare: CompareSettings | None = None
+    """Another filter that looks at the same mail: ``nbstream compare`` says which of the two was right. Its
+    verdict is remembered with each checked message, and with ``null`` no field of another filter is read. It needs
+    ``memory`` with envelopes. Nothing is learned from it.
     """
 
     autolearn: AutolearnSettings | None = AutolearnSettings()
@@ -388,6 +395,17 @@ class Settings(Section):
             warnings.append(
                 "ask: nobody is asked about anything, because no list of checked messages is remembered: it needs "
                 "memory.messages above 0, and memory.envelope or listeners.http"
+            )
+        if self.compare and not (self.remembers_envelopes and self.memory.messages):
+            warnings.append(
+                "compare: no verdict of another filter is remembered: it needs memory.messages above 0, and "
+                "memory.envelope or listeners.http"
+            )
+        own_names = {field.name.lower() for field in self.headers.fields if self.headers.mode == "mark"}
+        if self.compare and self.compare.other_filter.main_field in own_names:
+            warnings.append(
+                "compare: the fields of the other filter are not read, because nbstream writes the same ones "
+                "(headers.fields) and removes them from mail that comes in: set headers.mode to observe"
             )
         if self.model.private_tokens and self.memory.envelope is None and self.remembers_envelopes:
             warnings.append(

@@ -194,7 +194,8 @@ class MessageDecisions:
 
         def build_envelope() -> RememberedEnvelope:
             actions = _kinds(self._taken_action(group.decision.action, impossible) for group in groups)
-            return make_envelope(listener, Addresses(address, tuple(kept), count), head, actions or "")
+            addresses = Addresses(address, tuple(kept), count)
+            return make_envelope(listener, addresses, head, actions or "", self._runtime.read_other)
 
         try:
             filters = await self._runtime.filters_for([recipient.address for recipient in recipients])

@@ -173,7 +173,9 @@ class MessageHandler:
             return decided if len(checks) == 1 else replace(decided, clues=())
 
         addresses = Addresses.of(sender.address, recipients)
-        build_envelope = partial(make_envelope, self._listener_name, addresses, head_of(message))
+        build_envelope = partial(
+            make_envelope, self._listener_name, addresses, head_of(message), read_other=self.runtime.read_other
+        )
         return await filters[0].check(message, decide, build_envelope)
 
     async def decide(self, check: Check, recipients: Sequence[str]) -> Check:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from nbstream.policy.envelope import ReadOther, read_no_other
 from nbstream.policy.sender_lists import NO_LISTS, SenderLists
 from nbstream.server.peers import Teachers
 
@@ -48,7 +49,8 @@ class Runtime:
     changes in the header of mail. ``tls_contexts`` have the certificates, by the name of the listener; a listener
     without TLS has none. ``passes_on_failure``: mail whose check failed passes unmarked, else it is
     deferred. ``sender_lists`` are the senders that always or never pass. ``own_filters`` finds the
-    filters of recipients; it is None where all have the common model.
+    filters of recipients; it is None where all have the common model. ``read_other`` reads the verdict of another
+    filter.
     """
 
     spam_filter: Filter
@@ -61,6 +63,7 @@ class Runtime:
     tls_contexts: Mapping[str, ssl.SSLContext] = field(default_factory=dict)
     sender_lists: SenderLists = NO_LISTS
     own_filters: OwnFilters | None = None
+    read_other: ReadOther = read_no_other
 
     async def filters_for(self, recipients: Sequence[str]) -> Sequence[Filter]:
         """Return the filter that checks mail for each of these addresses; the very same one for the same model."""

@@ -42,9 +42,11 @@ local function forget_row(id)
   end
 end
 
--- What stays of what is stored behind a row: what became of the message in the quarantine, unless it waits there again,
--- and the recipients of former checks, the latest first. Nothing stays behind a row without an envelope.
-local function kept_behind(row, stored)
+-- The row with what stays of what is stored behind it: what became of the message in the quarantine, unless it waits
+-- there again, the recipients of former checks, the latest first, and what another filter said, unless it says it again.
+-- Nothing stays behind a row without an envelope.
+local function with_kept(packed, stored)
+  local row, other = string.match(packed, '^([^\n]*)\n*([^\n]*)$')
   local is_known, others = {}, {}
   local function add(recipients)
     for _, recipient in ipairs(type(recipients) == 'table' and recipients or {}) do
@@ -56,11 +58,12 @@ local function kept_behind(row, stored)
   end
   local values = cjson.decode(row)
   if type(values[RECIPIENTS]) ~= 'table' then
-    return '', false
+    return packed, false
   end
   add(values[RECIPIENTS])
   others = {}
-  local former, outcome, former_others = string.match(stored, '^([^\n]*)\n?([^\n]*)\n?(.*)$')
+  local former, outcome, former_others, former_other =
+    string.match(stored, '^([^\n]*)\n?([^\n]*)\n?([^\n]*)\n?([^\n]*)')
   if string.find(values[ACTION], 'quarantine', 1, true) then
     outcome = ''
   end
@@ -68,8 +71,8 @@ local function kept_behind(row, stored)
   if former_others ~= '' then
     add(cjson.decode(former_others))
   end
-  local text = #others > 0 and '\n' .. cjson.encode(others) or ''
-  return (outcome ~= '' or text ~= '') and '\n' .. outcome .. text or '', #others > 0
+  local behind = { row, outcome, #others > 0 and cjson.encode(others) or '', other ~= '' and other or former_other }
+  return string.gsub(table.concat(behind, '\n'), '\n+$', ''), #others > 0
 end
 
 -- The names of the indices of a row, with those of the recipients of former checks.
@@ -96,9 +99,9 @@ for i = 7, #ARGV, 5 do
       local _, former_names = index_names(id)
       local stored = redis.call('GET', row_prefix .. id)
       if stored and former_names then
-        local is_readable, kept, has_others = pcall(kept_behind, row, stored)
+        local is_readable, whole, has_others = pcall(with_kept, row, stored)
         if is_readable then
-          row, names = row .. kept, has_others and all_names(names, former_names) or names
+          row, names = whole, has_others and all_names(names, former_names) or names
         end
       end
       forget_row(id)
