@@ -30,7 +30,7 @@ LAYERS = [
     {"own_models"},
     {"wire"},
     {"delivery"},
-    {"evaluation"},
+    {"evaluation", "mailboxes"},
     {"compare"},
     {"server"},
     {"listeners"},
