@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import getpass
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,16 +17,10 @@ from nbstream.cli.imap.url import ImapFolder
 from nbstream.cli.message_files import FolderPosition, NamedMessage
 from nbstream.errors import ConfigError, InputError
 from nbstream.imap.connection import ImapAccount, ImapError, LimitedClient, logged_in
+from nbstream.imap.messages import MAX_MESSAGE_BYTES, UIDS_PER_COMMAND, read_contents, read_sizes
 from nbstream.settings.values import read_secret_file
 
-MAX_MESSAGE_BYTES = 50 << 20
-"""A larger message is left out and reported, as the listeners refuse it."""
-
 _MAX_UID = (1 << 32) - 1
-_UIDS_PER_COMMAND = 200
-_BYTES_PER_COMMAND = 1 << 20
-_FETCH_OVERHEAD = 1 << 16
-
 _SEARCH_BYTES = 4 << 20  # about half a million messages; for the worst such answer IMAPClient takes 400 MB
 
 
@@ -69,49 +63,20 @@ def _read_folder(
     with client.command("UID SEARCH", text_bytes=_SEARCH_BYTES):
         found = client.search(f"UID {first}:* UNDELETED")
     uids = sorted({uid for uid in found if first <= uid <= _MAX_UID})  # the last message is always found
-    for start in range(0, len(uids), _UIDS_PER_COMMAND):
-        sizes = _read_sizes(client, uids[start : start + _UIDS_PER_COMMAND], request.folder, errors)
-        for uid, raw in _read_contents(client, sizes):
+    for start in range(0, len(uids), UIDS_PER_COMMAND):
+        sizes = read_sizes(client, uids[start : start + UIDS_PER_COMMAND])
+        small = {uid: size for uid, size in sizes.items() if size <= MAX_MESSAGE_BYTES}
+        errors.extend(
+            InputError(f"{request.folder}#{uid}: larger than {MAX_MESSAGE_BYTES >> 20} MiB")
+            for uid in sorted(sizes.keys() - small.keys())
+        )
+        for uid, raw in read_contents(client, small):
             label = f"{request.folder}#{uid}"
             if not raw.strip():
                 errors.append(InputError(f"{label}: empty, that is no message"))
                 continue
             position = FolderPosition(str(request.folder), uid_validity, uid) if uid_validity else None
             yield NamedMessage(label, raw, position)
-
-
-def _read_sizes(
-    client: LimitedClient, uids: Sequence[int], folder: ImapFolder, errors: list[InputError]
-) -> Mapping[int, int]:
-    """Return the sizes of the messages that are not too large, by UID, without those that have gone meanwhile."""
-    sizes: dict[int, int] = {}
-    with client.command("UID FETCH"):
-        answer = client.fetch(uids, ["RFC822.SIZE"])
-    for uid, items in answer.items():
-        size = items.get(b"RFC822.SIZE")
-        if isinstance(size, int) and size > MAX_MESSAGE_BYTES:
-            errors.append(InputError(f"{folder}#{uid}: larger than {MAX_MESSAGE_BYTES >> 20} MiB"))
-        elif isinstance(size, int):
-            sizes[uid] = size
-    return sizes
-
-
-def _read_contents(client: LimitedClient, sizes: Mapping[int, int]) -> Iterator[tuple[int, bytes]]:
-    """Yield UIDs and messages, some small ones with each command, without those that have gone meanwhile."""
-    group: list[int] = []
-    group_bytes = 0
-    for uid, size in [*sizes.items(), (0, _BYTES_PER_COMMAND)]:
-        if group and group_bytes + size > _BYTES_PER_COMMAND:
-            # Some servers count line ends as one byte, so that the size they tell is too small.
-            limit = 2 * max(group_bytes, _BYTES_PER_COMMAND) + _FETCH_OVERHEAD
-            with client.command("UID FETCH", literal_bytes=limit):
-                answer = client.fetch(group, ["BODY.PEEK[]"])
-            for known, items in answer.items():
-                if isinstance(raw := items.get(b"BODY[]"), bytes):
-                    yield known, raw
-            group, group_bytes = [], 0
-        group.append(uid)
-        group_bytes += size
 
 
 # The passwords of IMAP accounts: from a file, or asked for on the terminal.

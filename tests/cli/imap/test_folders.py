@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.cli.imap import folders
 from nbstream.cli.imap.folders import FolderRequest, read_folders
 from nbstream.cli.imap.url import ImapFolder
 from nbstream.cli.message_files import FolderPosition, NamedMessage
 from nbstream.errors import InputError
 from nbstream.imap import connection
+from nbstream.imap import messages as imap_messages
 from nbstream.imap.connection import ImapAccount
 from tests.cli.imap.server import Server
 
@@ -157,7 +157,7 @@ def test_a_message_that_is_too_large_or_empty_or_gone_is_left_out() -> None:
 
 
 def test_large_messages_are_fetched_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "_BYTES_PER_COMMAND", 30)
+    monkeypatch.setattr(imap_messages, "_BYTES_PER_COMMAND", 30)
     first, second = CONTENTS.split(b"* 2")
     messages, errors, server = read(*WHOLE[:7], first + b"%b OK done\r\n", b"* 2" + second)
 
