@@ -122,7 +122,7 @@ class _Parts:
 
     async def learn_many(self, contents: Sequence[bytes | str], label: Label, actor: str) -> int:
         from nbstream.bayes.counts import CLASSES  # noqa: PLC0415 - see above
-        from nbstream.filter import LessonOutcome  # noqa: PLC0415 - see above
+        from nbstream.filter import LabelledMessage, LessonOutcome  # noqa: PLC0415 - see above
         from nbstream.policy.lesson_source import LessonSource  # noqa: PLC0415 - see above
 
         if label not in CLASSES:
@@ -135,11 +135,11 @@ class _Parts:
                 raise lesson
             changed += lesson.outcome in {LessonOutcome.LEARNED, LessonOutcome.RELEARNED}
 
-        async def messages() -> AsyncIterator[Message]:
+        async def messages() -> AsyncIterator[LabelledMessage]:
             for content in contents:
-                yield self.message(content, taught=True)
+                yield LabelledMessage(self.message(content, taught=True), label)
 
-        await self.filter.learn_many(messages(), label, LessonSource(_SOURCE, actor), count)
+        await self.filter.learn_many(messages(), LessonSource(_SOURCE, actor), count)
         return changed
 
     async def unlearn(self, content: bytes | str, actor: str) -> LessonResult:

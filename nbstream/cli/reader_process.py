@@ -36,17 +36,22 @@ if TYPE_CHECKING:
 _MESSAGES_PER_CHUNK = 16  # writing and reading them costs 1 % of tokenizing them
 _SIZE_BYTES = 8
 
-MessageSource: TypeAlias = "Callable[[list[InputError]], Iterator[NamedMessage]]"
+MessageSource: TypeAlias = "Callable[[list[InputError]], Iterator[tuple[NamedMessage, str | None]]]"
+"""Yields messages and the class that each is learned into, and adds to a list what it could not read.
+
+None stands for unlearning, which takes back whatever an older version has learned.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadMessage:
-    """A message with the name of its source, and where it is in an IMAP folder, if it is in one.
+    """A message with its label and the name of its source, and where it is in an IMAP folder, if it is in one.
 
     Where ``is_mail`` is false, it has no header of a mail: it may be a text, or a file that is no message at all.
     """
 
     tokenized: TokenizedMessage
+    label: str | None
     name: str
     is_mail: bool
     position: FolderPosition | None
@@ -65,16 +70,12 @@ class MessageChunk:
 
 
 def read_chunks(
-    read_sources: MessageSource, label: str | None, tokenizer: Tokenizer, reader: MessageReader
+    read_sources: MessageSource, tokenizer: Tokenizer, reader: MessageReader
 ) -> Iterator[MessageChunk]:
-    """Yield the messages of a source, which adds to a list what it could not read.
-
-    ``label`` is the class that they are learned into: a list of messages is an error then. None stands for
-    unlearning, which takes back whatever an older version has learned.
-    """
+    """Yield the messages of a source. A list of messages that is to be learned is an error."""
     errors: list[InputError] = []
     messages: list[ReadMessage] = []
-    for source in read_sources(errors):
+    for source, label in read_sources(errors):
         try:
             if label is not None:
                 refuse_list(source, label)
@@ -84,7 +85,7 @@ def read_chunks(
             continue
         taken = tokenizer.take_apart(message)
         tokenized = TokenizedMessage(taken.key, taken.tokens, taken.words)
-        messages.append(ReadMessage(tokenized, source.name, taken.is_mail, source.position))
+        messages.append(ReadMessage(tokenized, label, source.name, taken.is_mail, source.position))
         if len(messages) == _MESSAGES_PER_CHUNK:
             yield MessageChunk(tuple(messages), tuple(errors), last=False)
             messages.clear()

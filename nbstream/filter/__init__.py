@@ -6,7 +6,7 @@ unless a person insists.
 """
 
 from nbstream.filter.autolearner import Autolearner, AutolearnReconciler
-from nbstream.filter.filter import CheckDecider, Filter, LearnableMessage
+from nbstream.filter.filter import CheckDecider, Filter, LabelledMessage, LearnableMessage
 from nbstream.filter.kept_mail import KeptMailLearner, KeptMailWalk
 from nbstream.filter.lesson_plan import TokenizedMessage
 from nbstream.filter.lesson_text import describe_known_messages, describe_lesson, describe_lessons
@@ -49,6 +49,7 @@ __all__ = [
     "FilterPolicy",
     "KeptMailLearner",
     "KeptMailWalk",
+    "LabelledMessage",
     "LearnableMessage",
     "Lesson",
     "LessonOutcome",

@@ -9,7 +9,7 @@ Rules:
   again.
 - The weight of a lesson comes from the counts that were read for its batch, plus what the batch itself teaches
   before it. What others teach meanwhile is missing, for twice ``BATCH_SIZE`` messages at most.
-- A message that comes twice is taught twice, one lesson after the other.
+- Each message has its own label. One that comes twice is taught twice, one lesson after the other.
 - A label that a message has already changes nothing. Where the source insists, each message is taught alone.
 - A message whose ledger entry cannot be read is reported, and the others are taught all the same.
 - Memory holds the tokens of two batches.
@@ -58,18 +58,20 @@ if TYPE_CHECKING:
 
 BATCH_SIZE = 256  # most of their tokens come in several of them; for other sizes see docs/experiments.md
 
-Batch: TypeAlias = "Mapping[str, TokenizedMessage]"
+LabelledTokens: TypeAlias = "tuple[TokenizedMessage, str | None]"
+"""The tokens of a message, and the class that they are learned into; None takes the message back."""
+
+Batch: TypeAlias = "Mapping[str, LabelledTokens]"
 WithdrawnLabels: TypeAlias = "Mapping[str, str | StoreIncompatible]"
 
 
 @dataclass(frozen=True, slots=True)
 class BulkRequest:
-    """What all lessons of one call have in common. ``label`` None takes messages back.
+    """What all lessons of one call have in common.
 
     ``report_result`` is called with each lesson, in order, or with the error where a message was not taught.
     """
 
-    label: str | None
     lesson_source: LessonSource
     report_result: Callable[[Lesson | StoreIncompatible], object]
 
@@ -117,7 +119,7 @@ class BulkLearner:
         self._planner = planner
         self._learn_one = learn_one
 
-    async def learn_all(self, messages: AsyncIterator[TokenizedMessage], request: BulkRequest) -> None:
+    async def learn_all(self, messages: AsyncIterator[LabelledTokens], request: BulkRequest) -> None:
         """Teach all messages; the result is the same as if they were taught one after another.
 
         Raises ``StoreUnavailable`` and ``CountsFull``. A message that was not reported by then may have been
@@ -169,15 +171,15 @@ class BulkLearner:
     ) -> AsyncGenerator[Callable[[], Coroutine[None, None, None]], None]:
         """Plan a batch, and yield for each part the rest of the work, which mostly waits for Redis."""
         if batch.is_single:
-            yield partial(self._learn_single, batch.messages[0], request)
+            yield partial(self._learn_single, batch.messages[0], batch.labels[0], request)
             return
         async with aclosing(self._plan_batch(batch, request)) as plans:
             async for plan in plans:
                 yield partial(self._commit_part, plan, request)
 
-    async def _learn_single(self, message: TokenizedMessage, request: BulkRequest) -> None:
+    async def _learn_single(self, message: TokenizedMessage, label: str | None, request: BulkRequest) -> None:
         try:
-            lesson = await self._learn_one(message, request.label, request.lesson_source)
+            lesson = await self._learn_one(message, label, request.lesson_source)
         except StoreIncompatible as error:
             request.report_result(_with_message_key(message, error))
         else:
@@ -189,7 +191,7 @@ class BulkLearner:
         entries = await self._model.entries([message.key for message in messages])
         batch_counts = await batch.read_rest(entries, self._scorer.read_counts)
         part = _PartPlan(withdrawn)
-        for i, (message, entry) in enumerate(zip(messages, entries, strict=True)):
+        for i, (message, class_name, entry) in enumerate(zip(messages, batch.labels, entries, strict=True)):
             await asyncio.sleep(0)  # the part that is being written can go on
             withdrawn_label = withdrawn.get(message.key)
             if isinstance(withdrawn_label, StoreIncompatible):
@@ -200,14 +202,14 @@ class BulkLearner:
                 continue
             counts = batch_counts.message_counts(i)
             check = self._scorer.check(message.key, message.tokens, counts)
-            if (entry.class_name if entry else None) == request.label:
+            if (entry.class_name if entry else None) == class_name:
                 outcome = LessonOutcome.ALREADY if entry else LessonOutcome.UNKNOWN
                 label, kind = (entry.label, entry.kind) if entry else (None, "")
                 part.lessons.append((message, Lesson(outcome, label, check, check, kind=kind)))
                 continue
             before = CountedCheck(check, counts)
             try:
-                planned = self._planner.plan(message, request.label, before, entry, request.lesson_source)
+                planned = self._planner.plan(message, class_name, before, entry, request.lesson_source)
             except CountsFull as error:
                 part.counts_full = error
                 break
@@ -265,7 +267,8 @@ class BulkLearner:
             return answer
         if isinstance(answer, LedgerConflict) and not is_own_entry(planned, answer.entry):
             try:
-                return await self._learn_one(message, request.label, request.lesson_source)
+                class_name = planned.new.class_name if planned.new else None
+                return await self._learn_one(message, class_name, request.lesson_source)
             except NbstreamError as error:
                 return error
         return planned.result(planned.after)
@@ -277,16 +280,14 @@ class BulkLearner:
         return await self._autolearn_layer.withdraw_many([message.key for message in messages])
 
 
-async def _split_batches(
-    messages: AsyncIterator[TokenizedMessage], batch_size: int
-) -> AsyncGenerator[Batch, None]:
+async def _split_batches(messages: AsyncIterator[LabelledTokens], batch_size: int) -> AsyncGenerator[Batch, None]:
     """Yield the messages in order, in batches that have no message twice."""
-    batch: dict[str, TokenizedMessage] = {}
-    async for message in messages:
+    batch: dict[str, LabelledTokens] = {}
+    async for message, label in messages:
         if len(batch) == batch_size or message.key in batch:
             yield batch
             batch = {}
-        batch[message.key] = message
+        batch[message.key] = message, label
     if batch:
         yield batch
 
@@ -335,8 +336,8 @@ class PrefetchedBatch:
     from then on.
     """
 
-    def __init__(self, messages: Iterable[TokenizedMessage]) -> None:
-        self.messages = tuple(messages)
+    def __init__(self, messages: Iterable[LabelledTokens]) -> None:
+        self.messages, self.labels = zip(*messages, strict=True)
         self._row_numbers = defaultdict[bytes, int](count().__next__)  # each new name gets the next number
         self._rows_by_message = [self._number(message.tokens.all.names) for message in self.messages]
         self._is_prefetched = np.zeros(len(self._row_numbers), dtype=np.bool_)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable
 
     from nbstream.bayes.kinds import KindScores
+    from nbstream.filter.bulk import LabelledTokens
     from nbstream.filter.lesson_plan import PlannedLesson
     from nbstream.filter.parts import FilterParts
     from nbstream.filter.results import Check, FilterPolicy
@@ -43,6 +44,15 @@ _THREAD_BYTES = 64 * 1024
 
 LearnableMessage: TypeAlias = "Message | CheckedMessage | TokenizedMessage"
 """What can be learned: a message, what is remembered of a checked message, or the tokens of a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledMessage:
+    """A message and the class that it is learned into, ham, spam or a kind; None takes it back."""
+
+    message: LearnableMessage
+    label: str | None
+
 
 CheckDecider: TypeAlias = "Callable[[Check, TakenApart], Awaitable[Check]]"
 """Decides a check again, by the policy and the own models of the recipients of the message."""
@@ -130,23 +140,20 @@ class Filter:
 
     async def learn_many(
         self,
-        messages: AsyncIterable[LearnableMessage],
-        label: str | None,
+        messages: AsyncIterable[LabelledMessage],
         lesson_source: LessonSource,
         report_result: Callable[[Lesson | StoreIncompatible], object],
     ) -> None:
-        """Teach many messages as ``label``, or unlearn them where ``label`` is None, as if one after another.
+        """Learn or unlearn many messages, each by its own label, as if one after another.
 
         ``report_result`` is called with each lesson in order, or with the error where the ledger entry of a
         message cannot be read. The observer of the filter gets no reports. See ``bulk`` for how it is done. Raises
         ``StoreUnavailable``; some of the messages that were not reported by then may have been learned, each as a
-        whole, and all messages may be taught again.
+        whole, and all messages may be taught again. Raises ``ValueError`` at a label that is no class here.
         """
-        if label is not None:
-            self._require_class(label)
         bulk = BulkLearner(self.parts, self._scorer, self._planner, self._learn_one)
         async with aclosing(self._tokenize_all(messages)) as tokenized:
-            await bulk.learn_all(tokenized, BulkRequest(label, lesson_source, report_result))
+            await bulk.learn_all(tokenized, BulkRequest(lesson_source, report_result))
 
     def _require_class(self, class_name: str) -> None:
         """Raise ``ValueError`` unless the class is one of this model."""
@@ -154,10 +161,12 @@ class Filter:
             raise ValueError(f"label {class_name!r} is none of {', '.join(self.policy.class_names)}")
 
     async def _tokenize_all(
-        self, messages: AsyncIterable[LearnableMessage]
-    ) -> AsyncGenerator[TokenizedMessage, None]:
-        async for message in messages:
-            yield await self._tokenize_learnable(message)
+        self, messages: AsyncIterable[LabelledMessage]
+    ) -> AsyncGenerator[LabelledTokens, None]:
+        async for labelled in messages:
+            if labelled.label is not None:
+                self._require_class(labelled.label)
+            yield await self._tokenize_learnable(labelled.message), labelled.label
             await asyncio.sleep(0)  # the batch that is being written can go on
 
     async def _learn_one(

@@ -35,6 +35,7 @@ from nbstream.store.cancellation import cancel_and_wait
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.embedded.server_programs import find_servers
 from tests.conftest import RedisServer
+from tests.filter.filters import labelled
 
 COMMON_MESSAGES, CHECKS, LESSONS, TOKENS, ROUNDS = 3000, 2000, 2000, 5000, 5
 
@@ -77,7 +78,7 @@ async def open_process(redis: RedisServer, state: Path) -> AsyncIterator[tuple[S
 async def teach(learner: Filter, messages: Sequence[LabelledMessage]) -> None:
     for label in ("ham", "spam"):
         wanted = [message for name, message in messages if name == label]
-        await learner.learn_many(_each(wanted), label, LessonSource("bench"), lambda _: None)
+        await learner.learn_many(labelled(_each(wanted), label), LessonSource("bench"), lambda _: None)
 
 
 async def _each(messages: Sequence[Message]) -> AsyncIterator[Message]:

@@ -10,7 +10,6 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -109,7 +108,9 @@ async def ended(process: int) -> None:
 
 
 def source(*paths: Path) -> reader_process.MessageSource:
-    return partial(message_files.read_messages, list(map(str, paths)))
+    return lambda errors: (
+        (message, "spam") for message in message_files.read_messages(list(map(str, paths)), errors)
+    )
 
 
 def descriptors() -> int:
@@ -123,11 +124,12 @@ async def test_what_comes_by_the_way_is_what_is_read_here_in_order(tmp_path: Pat
     tokenizer, reader = Tokenizer(), MessageReader()
 
     with reader_process.in_own_process(
-        reader_process.read_chunks(source(missing, box, binary), "spam", tokenizer, reader)
+        reader_process.read_chunks(source(missing, box, binary), tokenizer, reader)
     ) as chunks:
         result = [chunk async for chunk in chunks]
 
     messages_read = [message.tokenized for chunk in result for message in chunk.messages]
+    assert {message.label for chunk in result for message in chunk.messages} == {"spam"}
     messages = [Message.parse(raw.removesuffix(b"\n") + b"\n", reader.limits) for raw in RAWS]
     assert [message.key for message in messages_read] == [message.key for message in messages]
     assert [message.tokens for message in messages_read] == [tokenizer.tokenize(message) for message in messages]
@@ -142,7 +144,7 @@ def test_a_delivered_message_has_the_tokens_of_its_check(tmp_path: Path) -> None
     file.write_bytes(DELIVERED)
     tokenizer, reader = Tokenizer(), MessageReader()
 
-    (chunk,) = reader_process.read_chunks(source(file), "spam", tokenizer, reader)
+    (chunk,) = reader_process.read_chunks(source(file), tokenizer, reader)
 
     assert chunk.messages[0].tokenized.tokens == tokenizer.tokenize(reader.read_incoming(ARRIVED))
 
@@ -151,9 +153,7 @@ def test_who_wants_no_more_does_not_wait_for_the_rest(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)  # whoever opens it waits for somebody to write
 
-    with reader_process.in_own_process(
-        reader_process.read_chunks(source(pipe), "spam", Tokenizer(), MessageReader())
-    ):
+    with reader_process.in_own_process(reader_process.read_chunks(source(pipe), Tokenizer(), MessageReader())):
         pass
 
 
@@ -161,7 +161,7 @@ async def test_who_ignores_the_end_of_children_may_start_it(tmp_path: Path) -> N
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # as a program of Perl may, and what it starts has that
     try:
         with reader_process.in_own_process(
-            reader_process.read_chunks(source(), None, Tokenizer(), MessageReader())
+            reader_process.read_chunks(source(), Tokenizer(), MessageReader())
         ) as chunks:
             result = [chunk async for chunk in chunks]
     finally:
@@ -181,7 +181,7 @@ async def test_where_no_process_more_is_allowed_it_reads_itself(
     box.write_bytes(mbox(RAWS))
 
     with reader_process.in_own_process(
-        reader_process.read_chunks(source(box), "spam", Tokenizer(), MessageReader())
+        reader_process.read_chunks(source(box), Tokenizer(), MessageReader())
     ) as chunks:
         result = [chunk async for chunk in chunks]
 

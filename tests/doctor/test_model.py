@@ -23,6 +23,7 @@ from nbstream.store.model.keys import ModelKeys
 from nbstream.store.model.sample import write_share
 from tests.conftest import RedisServer
 from tests.doctor.sites import NO_DAEMON, make_site, the, wrong
+from tests.filter.filters import labelled
 
 KEYS = ModelKeys("default")
 
@@ -45,7 +46,7 @@ class TaughtSite:
                 yield Message.parse(f"Subject: {label} {number}\n\n{text or label} word{number}\n".encode())
 
         async with open_one_shot_filter(self.site(settings).settings, sign=True) as (spam_filter, _):
-            await spam_filter.learn_many(messages(), label, LessonSource("learn", "ann"), lambda _: None)
+            await spam_filter.learn_many(labelled(messages(), label), LessonSource("learn", "ann"), lambda _: None)
 
     async def findings(self, settings: str = "", needed: int = 1) -> list[Finding]:
         return list(await examine_model(self.site(settings, needed)))

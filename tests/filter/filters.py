@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import replace
 from typing import Any, cast
 
@@ -16,6 +17,8 @@ from nbstream.filter import (
     FilterObserver,
     FilterParts,
     FilterPolicy,
+    LabelledMessage,
+    LearnableMessage,
 )
 from nbstream.filter.sources import LessonStore
 from nbstream.mail.message import Message
@@ -98,3 +101,9 @@ class _ModelTogether:
 def with_parts(spam_filter: Filter, **parts: Any) -> Filter:
     """The same filter, but with these parts; see ``FilterParts`` for their names."""
     return Filter(replace(spam_filter.parts, **parts), spam_filter.policy)
+
+
+async def labelled(messages: AsyncIterable[LearnableMessage], label: str | None) -> AsyncIterator[LabelledMessage]:
+    """The same messages, all with this label."""
+    async for message in messages:
+        yield LabelledMessage(message, label)

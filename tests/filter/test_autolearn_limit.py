@@ -21,6 +21,7 @@ from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.tokens.tokenizer import Tokenizer
+from tests.filter.filters import labelled
 from tests.letters import letters
 
 SPAM_TO_WATCH = next(raw for label, raw in letters(50, seed=9) if label == "spam")
@@ -146,7 +147,7 @@ async def test_a_lesson_of_many_at_once_is_weighed_with_the_layer_as_a_single_on
         yield Message.parse(SPAM_TO_WATCH)
 
     await site.both.learn(Message.parse(SPAM_TO_WATCH), "spam", "test")
-    await other.both.learn_many(messages(), "spam", LessonSource("test"), lambda _: None)
+    await other.both.learn_many(labelled(messages(), "spam"), LessonSource("test"), lambda _: None)
 
     key = Message.parse(SPAM_TO_WATCH).key
     single, bulk = await site.people.entry(key), await other.people.entry(key)

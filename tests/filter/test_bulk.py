@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.counts import Totals
 from nbstream.errors import CountsFull, StoreIncompatible, StoreRefuses, StoreUnavailable
-from nbstream.filter import Filter, Lesson, LessonOutcome
+from nbstream.filter import Filter, LabelledMessage, Lesson, LessonOutcome
 from nbstream.filter.bulk import BATCH_SIZE
 from nbstream.mail.message import Message
 from nbstream.policy.lesson_source import LessonSource
@@ -28,7 +28,7 @@ from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import LessonBatch
 from tests.conftest import RedisServer
 from tests.filter.autolearn_site import EMPTY, AutolearnSite, letters_of, taught_site
-from tests.filter.filters import Together, budgeted_filter, make_filter, with_parts
+from tests.filter.filters import Together, budgeted_filter, labelled, make_filter, with_parts
 from tests.letters import letters
 from tests.store.algebra import first_scores, first_scores_of_entries, live_entries, stored, summed
 from tests.store.proxy import Fate, Proxy
@@ -54,7 +54,7 @@ async def stream_of(messages: Iterable[Message]) -> AsyncIterator[Message]:
 
 async def teach(spam_filter: Filter, messages: Iterable[Message], label: str | None) -> list[Lesson]:
     results: list[Result] = []
-    await spam_filter.learn_many(stream_of(messages), label, SOURCE, results.append)
+    await spam_filter.learn_many(labelled(stream_of(messages), label), SOURCE, results.append)
     lessons = [lesson for lesson in results if isinstance(lesson, Lesson)]
     assert len(lessons) == len(results)
     return lessons
@@ -133,7 +133,7 @@ async def test_batches_that_share_tokens_and_messages_are_learned_as_if_one_afte
     model, in_bulk = PatientModel(client), list[Result]()
     await teach(spam_filter, taught, "ham")
     patient = with_parts(spam_filter, model=model, counts=model)
-    await patient.learn_many(model.all_of(again), "spam", SOURCE, in_bulk.append)
+    await patient.learn_many(labelled(model.all_of(again), "spam"), SOURCE, in_bulk.append)
     entries = await live_entries(model)
     await client.flushall()
 
@@ -145,6 +145,45 @@ async def test_batches_that_share_tokens_and_messages_are_learned_as_if_one_afte
     ]
     weights = {key: entry.weight for key, entry in (await live_entries(model)).items()}
     assert {key: entry.weight for key, entry in entries.items()} == weights
+
+
+async def test_messages_of_all_classes_are_learned_in_one_batch_as_if_one_after_another(client: Redis) -> None:
+    spam_filter, model = make_filter(client), Model(client, "test", 3600)
+    both = [(Message.parse(raw), label) for label, raw in letters(60)]
+    twice = [*both[:50], (both[0][0], None), (both[1][0], "ham"), *both[50:]]  # some change their label at once
+
+    async def labelled_messages() -> AsyncIterator[LabelledMessage]:
+        for message, label in twice:
+            yield LabelledMessage(message, label)
+
+    in_bulk: list[Result] = []
+    await spam_filter.learn_many(labelled_messages(), SOURCE, in_bulk.append)
+    entries, stored_in_bulk = await live_entries(model), await stored(model)
+    await client.flushall()
+    single = [
+        await (spam_filter.learn(message, label, "test") if label else spam_filter.unlearn(message, "test"))
+        for message, label in twice
+    ]
+
+    assert [lesson.after for lesson in in_bulk if isinstance(lesson, Lesson)] == [one.after for one in single]
+    assert stored_in_bulk == await stored(model)
+    labels = {key: (entry.label, entry.weight) for key, entry in (await live_entries(model)).items()}
+    assert {key: (entry.label, entry.weight) for key, entry in entries.items()} == labels
+
+
+async def test_a_label_that_is_no_class_ends_the_learning_and_what_came_before_is_whole(client: Redis) -> None:
+    model = Model(client, "test", 3600)
+
+    async def labelled_messages() -> AsyncIterator[LabelledMessage]:
+        for number, (label, raw) in enumerate(letters(3 * BATCH_SIZE)):
+            yield LabelledMessage(Message.parse(raw), label if number < 2 * BATCH_SIZE + 1 else "junk")
+
+    lessons: list[Result] = []
+    with pytest.raises(ValueError, match="junk"):
+        await make_filter(client).learn_many(labelled_messages(), SOURCE, lessons.append)
+
+    assert await stored(model) == await summed(model)
+    assert len(lessons) == len(await live_entries(model)) >= BATCH_SIZE
 
 
 async def test_many_messages_are_relearned_and_unlearned_and_nothing_is_left(client: Redis) -> None:
@@ -254,9 +293,9 @@ async def test_an_unreadable_entry_is_reported_and_the_others_are_taught(
     await spoil(site.people if where == "people" else site.model, messages[3], field)
 
     results: list[Result] = []
-    await site.filter.learn_many(stream_of(messages), label, SOURCE, results.append)
+    await site.filter.learn_many(labelled(stream_of(messages), label), SOURCE, results.append)
     single_results: list[Result] = []
-    await site.filter.learn_many(stream_of(messages[3:4]), label, SOURCE, single_results.append)
+    await site.filter.learn_many(labelled(stream_of(messages[3:4]), label), SOURCE, single_results.append)
 
     assert (
         str(results.pop(3))
@@ -282,7 +321,7 @@ async def test_lessons_beside_an_entry_that_became_unreadable_are_reported(clien
     spam_filter = with_parts(spam_filter, model=model)
 
     results: list[Result] = []
-    await spam_filter.learn_many(stream_of(messages), "spam", SOURCE, results.append)
+    await spam_filter.learn_many(labelled(stream_of(messages), "spam"), SOURCE, results.append)
 
     assert isinstance(results.pop(3), StoreIncompatible)
     assert len(results) == len(messages) - 1 == (await model.totals()).messages[1]
@@ -392,7 +431,7 @@ async def test_a_server_out_of_memory_refuses_and_the_same_is_learned_later(own_
 
     lessons: list[Result] = []
     with pytest.raises(StoreRefuses, match=r"OutOfMemory|OOM"):  # as Redis 7 and 6.2 say it
-        await spam_filter.learn_many(stream_of(messages), "spam", SOURCE, lessons.append)
+        await spam_filter.learn_many(labelled(stream_of(messages), "spam"), SOURCE, lessons.append)
     assert outcomes(lessons) == {LessonOutcome.ALREADY: 5}
     assert await stored(model) == before
 
@@ -425,7 +464,9 @@ async def test_an_interruption_that_a_command_swallowed_ends_the_wait_for_more_m
             yield message
         await asyncio.Event().wait()
 
-    teaching = asyncio.create_task(spam_filter.learn_many(more_than_a_batch(), "spam", SOURCE, lessons.append))
+    teaching = asyncio.create_task(
+        spam_filter.learn_many(labelled(more_than_a_batch(), "spam"), SOURCE, lessons.append)
+    )
     await asyncio.wait([teaching], timeout=DEADLINE_SECONDS)
 
     assert teaching.cancelled()
@@ -442,7 +483,7 @@ async def test_an_interruption_leaves_whole_lessons_and_reports_all_of_them(clie
                 task.cancel()
             yield message
 
-    task = asyncio.create_task(spam_filter.learn_many(interrupted(), "spam", SOURCE, lessons.append))
+    task = asyncio.create_task(spam_filter.learn_many(labelled(interrupted(), "spam"), SOURCE, lessons.append))
     with pytest.raises(asyncio.CancelledError):
         await task
 
@@ -477,7 +518,7 @@ async def test_a_second_cancellation_ends_what_is_on_its_way_too(
         hanging = open_client(ConnectionOptions(way.url))
         messages = stream_of(messages_by_label(10)["spam"])
         task = asyncio.create_task(
-            make_filter(hanging).learn_many(messages, "spam", SOURCE, list[Result]().append)
+            make_filter(hanging).learn_many(labelled(messages, "spam"), SOURCE, list[Result]().append)
         )
         async with asyncio.timeout(DEADLINE_SECONDS):
             await is_on_its_way.wait()
@@ -522,7 +563,9 @@ async def test_a_second_cancellation_ends_the_reading_of_messages_too(
             await asyncio.Event().wait()  # until it is cancelled again
 
     spam_filter = with_parts(make_filter(client), model=model)
-    task = asyncio.create_task(spam_filter.learn_many(more_than_a_batch(), "spam", SOURCE, list[Result]().append))
+    task = asyncio.create_task(
+        spam_filter.learn_many(labelled(more_than_a_batch(), "spam"), SOURCE, list[Result]().append)
+    )
     async with asyncio.timeout(DEADLINE_SECONDS):
         await model.is_asked.wait()
         await is_waiting.wait()
@@ -551,7 +594,7 @@ async def test_where_counts_are_full_what_fits_is_learned_and_the_rest_is_refuse
     monkeypatch.setattr("nbstream.filter.message_counts.MAX_COUNT", 300_000)
 
     with pytest.raises(CountsFull):
-        await spam_filter.learn_many(stream_of(messages), "spam", SOURCE, lessons.append)
+        await spam_filter.learn_many(labelled(stream_of(messages), "spam"), SOURCE, lessons.append)
 
     model = Model(client, "test", 3600)
     assert 0 < len(lessons) == sum((await model.totals()).messages) < len(messages)

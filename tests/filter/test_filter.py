@@ -43,7 +43,7 @@ from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessage
 from nbstream.store.settings import MemorySettings
 from nbstream.tokens.tokenizer import Tokenizer, Tokens
 from tests.conftest import RedisServer
-from tests.filter.filters import PRIZE, Together, budgeted_filter, make_filter, with_parts
+from tests.filter.filters import PRIZE, Together, budgeted_filter, labelled, make_filter, with_parts
 from tests.letters import letters
 from tests.store.mirror.mirrors import running
 from tests.store.proxy import Fate, LosesOneReply, Proxy
@@ -341,7 +341,7 @@ async def test_a_large_message_is_tokenized_in_a_thread(client: Redis, verb: str
     elif verb == "learn":
         await spam_filter.learn(large, "spam", "test")
     else:
-        await spam_filter.learn_many(once(), "spam", LessonSource("test", "nobody"), lambda _: None)
+        await spam_filter.learn_many(labelled(once(), "spam"), LessonSource("test", "nobody"), lambda _: None)
 
     assert large.key_thread not in {None, threading.main_thread()}
 

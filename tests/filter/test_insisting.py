@@ -32,7 +32,7 @@ from nbstream.store.undo import apply_undo, prepare_undo, selected_changes
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.conftest import RedisServer
 from tests.filter.disputes import DISPUTED, SIMILAR, teach_dispute
-from tests.filter.filters import make_filter, with_parts
+from tests.filter.filters import labelled, make_filter, with_parts
 from tests.letters import letters
 from tests.store.algebra import first_scores, first_scores_of_entries, stored, summed
 from tests.store.proxy import Fate, Proxy
@@ -233,7 +233,7 @@ async def test_what_is_not_said_by_hand_never_insists(site: Site) -> None:
 
     lesson = await site.say(actor="bob", insistence=Insistence.NEVER)
     for batch in ([DISPUTED], [DISPUTED, SIMILAR[0]]):
-        await site.filter.learn_many(messages(batch), "ham", LessonSource("cli", "bob"), results.append)
+        await site.filter.learn_many(labelled(messages(batch), "ham"), LessonSource("cli", "bob"), results.append)
 
     assert lesson.outcome is LessonOutcome.ALREADY
     assert lesson.contradiction == Contradiction(has_most_weight=False, wait_seconds=None)
@@ -247,7 +247,7 @@ async def test_many_messages_are_insisted_on_where_the_source_says_so(site: Site
     results: list[Any] = []
     source = LessonSource("cli", "user ann", Insistence.AT_ONCE)
 
-    await site.filter.learn_many(messages([DISPUTED, SIMILAR[30]]), "ham", source, results.append)
+    await site.filter.learn_many(labelled(messages([DISPUTED, SIMILAR[30]]), "ham"), source, results.append)
 
     assert [result.outcome for result in results] == [LessonOutcome.INSISTED, LessonOutcome.LEARNED]
 

@@ -26,7 +26,7 @@ from nbstream.store.model.model import Model
 from nbstream.store.undo import apply_undo, prepare_undo, selected_changes
 from tests.conftest import RedisServer
 from tests.engine.native import native_library
-from tests.filter.filters import make_filter, with_parts
+from tests.filter.filters import labelled, make_filter, with_parts
 from tests.letters import letters
 from tests.store.algebra import NOTHING, equals_redis_exactly, stored, summed
 from tests.store.mirror.mirrors import KINDS as MIRROR_KINDS
@@ -62,7 +62,7 @@ async def stream_of(messages: Sequence[Message]) -> AsyncIterator[Message]:
 
 
 async def teach_in_bulk(spam_filter: Filter, messages: Sequence[Message], name: str | None) -> None:
-    await spam_filter.learn_many(stream_of(messages), name, LessonSource("test", ""), lambda _: None)
+    await spam_filter.learn_many(labelled(stream_of(messages), name), LessonSource("test", ""), lambda _: None)
 
 
 async def teach_by_number(spam_filter: Filter) -> None:

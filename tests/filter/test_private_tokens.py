@@ -25,6 +25,7 @@ from nbstream.store.recent.checked_messages import RecentMessages
 from nbstream.store.settings import MemorySettings
 from nbstream.tokens.private_tokens import is_private
 from tests.engine.native import native_library
+from tests.filter.filters import labelled
 from tests.letters import letters
 
 LETTERS = list(letters(160, seed=3))
@@ -115,7 +116,7 @@ async def test_one_of_many_messages_is_answered_in_words_too(
     async def messages() -> AsyncIterator[Message | TokenizedMessage]:
         yield TokenizedMessage(taken.key, taken.tokens, taken.words) if is_tokenized else message
 
-    await spam_filter.learn_many(messages(), "ham", LessonSource("test"), lessons.append)
+    await spam_filter.learn_many(labelled(messages(), "ham"), LessonSource("test"), lessons.append)
     (lesson,) = lessons
     assert isinstance(lesson, Lesson)
     assert taken.words

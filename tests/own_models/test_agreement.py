@@ -15,6 +15,7 @@ from nbstream.mail.message import Message
 from nbstream.own_models.agreement import SOURCE, Agreement, AgreementKeys, AgreementOptions
 from nbstream.policy.lesson_source import LessonSource
 from nbstream.store.model.model import Model
+from tests.filter.filters import labelled
 from tests.own_models.site import Site, open_site
 
 USERS = 6  # that have to agree
@@ -227,7 +228,7 @@ async def test_bulk_lessons_of_an_own_model_do_not_count(client: Redis) -> None:
     async with open_voters(client) as voters:
         for user in range(2 * USERS):
             teacher = await voters.site.filters.for_teacher(f"user{user}@example.org")
-            await teacher.learn_many(message(user), "spam", LessonSource("cli"), lambda _: None)
+            await teacher.learn_many(labelled(message(user), "spam"), LessonSource("cli"), lambda _: None)
 
         assert await voters.tokens() == set()
 

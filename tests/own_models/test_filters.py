@@ -16,6 +16,7 @@ from nbstream.own_models.filters import MAX_MODELS_OF_A_MESSAGE
 from nbstream.policy.lesson_source import LessonSource
 from nbstream.store.cancellation import cancel_and_wait
 from nbstream.store.model.model import Model
+from tests.filter.filters import labelled
 from tests.own_models.site import ANN, BOB, Site, open_site, own_model
 
 EVE = "eve@other.example"
@@ -192,7 +193,7 @@ async def test_bulk_lessons_of_an_own_model_are_the_same_as_single_ones(client: 
         lessons: list[Lesson | StoreIncompatible] = []
         async for message in messages():
             await single.learn(message, label, "test")
-        await bulk.learn_many(messages(), label, LessonSource("test"), lessons.append)
+        await bulk.learn_many(labelled(messages(), label), LessonSource("test"), lessons.append)
 
         assert len(lessons) == 20
         ann, bob = own_model(client, "example.org/ann"), own_model(client, "example.org/bob")

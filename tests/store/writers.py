@@ -25,6 +25,7 @@ from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
+from tests.filter.filters import labelled
 from tests.letters import letters
 from tests.waiting import DEADLINE_SECONDS
 
@@ -97,7 +98,9 @@ async def teach_in_bulk(client: Redis, plan: Plan) -> None:
             await spam_filter.parts.model.open()
             for label, part in itertools.groupby(plan, key=lambda step: step[1]):
                 numbers = [number for number, _ in part]
-                await spam_filter.learn_many(_letters_of(numbers), label, LessonSource("test", ""), lambda _: None)
+                await spam_filter.learn_many(
+                    labelled(_letters_of(numbers), label), LessonSource("test", ""), lambda _: None
+                )
         except StoreUnavailable:
             await asyncio.sleep(0.01)  # Redis may be away
         else:

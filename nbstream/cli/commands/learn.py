@@ -20,7 +20,7 @@ from nbstream.cli.imap.positions import LearnedPositions, PositionFiles
 from nbstream.cli.terminal import print_error, print_note
 from nbstream.engine.choice import choose_engine
 from nbstream.errors import InputError, NbstreamError, StoreIncompatible
-from nbstream.filter import LessonOutcome, describe_known_messages, describe_lesson
+from nbstream.filter import LabelledMessage, LessonOutcome, describe_known_messages, describe_lesson
 from nbstream.policy.lesson_source import COMMAND_SOURCE, Insistence, LessonSource
 from nbstream.system_users import current_user
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from nbstream.cli.message_files import NamedMessage
     from nbstream.cli.reader_process import MessageChunk, MessageSource, ReadMessage
     from nbstream.config import Settings
-    from nbstream.filter import Filter, LearnableMessage, Lesson, TokenizedMessage
+    from nbstream.filter import Filter, Lesson
 
 
 def run(options: argparse.Namespace) -> int:
@@ -53,13 +53,20 @@ def run(options: argparse.Namespace) -> int:
     files = PositionFiles(settings.state_dir, model_name, options.label or "")
     source = _message_source(options, files)
     with reader_process.in_own_process(
-        reader_process.read_chunks(source, options.label, tokenizer, make_message_reader(settings))
+        reader_process.read_chunks(source, tokenizer, make_message_reader(settings))
     ) as chunks:
         return interrupts.run_interruptible(_run(options, settings, chunks, LearnedPositions(files)))
 
 
 def _message_source(options: argparse.Namespace, files: PositionFiles) -> MessageSource:
     """Return what reads all messages that are named: of the paths, and after them of the IMAP folders."""
+    read = _message_reader(options, files)
+    return lambda errors: ((message, options.label) for message in read(errors))
+
+
+def _message_reader(
+    options: argparse.Namespace, files: PositionFiles
+) -> Callable[[list[InputError]], Iterator[NamedMessage]]:
     if not options.folders:
         return partial(message_files.read_messages, options.paths)
     from nbstream.cli.imap import folders  # noqa: PLC0415 - TLS takes a tenth of the time to start
@@ -102,7 +109,7 @@ async def _run(
                     positions.finish(is_learned=not isinstance(lesson, StoreIncompatible))
                     advance(1)
 
-                await spam_filter.learn_many(subjects, options.label, source, add_lesson)
+                await spam_filter.learn_many(subjects, source, add_lesson)
             interrupted = ""
     finally:
         positions.save()
@@ -125,7 +132,7 @@ async def _subjects(
     positions: LearnedPositions,
     errors: list[NbstreamError],
     bare_texts: BareTextCount,
-) -> AsyncGenerator[LearnableMessage | TokenizedMessage, None]:
+) -> AsyncGenerator[LabelledMessage, None]:
     """Yield what the ids and the paths stand for, in order; what cannot be read is added to ``errors``."""
     for message_key in options.ids:
         try:
@@ -135,7 +142,7 @@ async def _subjects(
             continue
         if checked:
             positions.begin(None)
-            yield checked
+            yield LabelledMessage(checked, options.label)
         else:
             errors.append(message_files.unknown_id_error(message_key))
     async for chunk in chunks:
@@ -143,7 +150,7 @@ async def _subjects(
         for message in chunk.messages:
             bare_texts.add(message)
             positions.begin(message.position)
-            yield message.tokenized
+            yield LabelledMessage(message.tokenized, message.label)
 
 
 @contextmanager
