@@ -58,10 +58,11 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder by its name as people write it, with ``/`` between its levels."""
+    """A folder by its name as people write it, with ``/`` between its levels; its source knows it by ``place``."""
 
     name: str
     role: FolderRole
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
