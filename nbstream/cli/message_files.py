@@ -15,11 +15,11 @@ from typing import BinaryIO
 from nbstream.cli import interrupts
 from nbstream.cli.terminal import print_error
 from nbstream.errors import InputError
+from nbstream.mail import mbox
 
 STANDARD_INPUT = "-"
 
 _MAILDIR_FOLDERS = ("new", "cur")
-_MBOX_FROM = b"From "
 _MAX_MESSAGE_BYTES = 256 << 20
 _SNIFFED_BYTES = 512
 _COMPRESSED_STARTS = (
@@ -29,7 +29,6 @@ _COMPRESSED_STARTS = (
     b"(\xb5/\xfd",
     b"PK\3\4",
 )  # gzip, bzip2, xz, zstd, zip
-_MBOX_SEPARATOR = re.compile(rb"From .*\d\d:\d\d")  # with its date; "From the top" is text
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +110,7 @@ def count_messages(paths: Iterable[str]) -> int | None:
 
 def _is_mbox(file: str) -> bool:
     with Path(file).open("rb") as stream:
-        return stream.read(len(_MBOX_FROM)) == _MBOX_FROM
+        return stream.read(len(mbox.MBOX_START)) == mbox.MBOX_START
 
 
 def _list_files(path: str, errors: list[InputError]) -> Iterator[str]:
@@ -155,7 +154,7 @@ def _is_special(file: Path) -> bool:
 
 def _split_messages(name: str, stream: BinaryIO) -> Iterator[NamedMessage]:
     first = stream.readline(_MAX_MESSAGE_BYTES)
-    if not first.startswith(_MBOX_FROM):
+    if not first.startswith(mbox.MBOX_START):
         raw = first + stream.read(_MAX_MESSAGE_BYTES)
         if len(raw) > _MAX_MESSAGE_BYTES:
             raise InputError(f"{name}: larger than {_MAX_MESSAGE_BYTES >> 20} MiB, that is no message")
@@ -170,25 +169,18 @@ def _split_messages(name: str, stream: BinaryIO) -> Iterator[NamedMessage]:
 
 
 def _split_mbox(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield the messages of an mbox whose first ``From `` line is read (mboxrd: ``>From `` loses its ``>``)."""
+    """Yield the messages of an mbox whose first ``From `` line is read."""
     lines: list[bytes] = []
     blank = True
     for line in stream:
-        if blank and _MBOX_SEPARATOR.match(line):
-            yield _join_lines(lines)
+        if blank and mbox.is_separator(line):
+            yield mbox.join_lines(lines)
             lines = []
             blank = True
             continue
-        blank = line in {b"\n", b"\r\n"}
-        lines.append(line[1:] if line.startswith(b">") and line.lstrip(b">").startswith(_MBOX_FROM) else line)
-    yield _join_lines(lines)
-
-
-def _join_lines(lines: list[bytes]) -> bytes:
-    """Return a message without the empty line that an mbox puts after it."""
-    if len(lines) > 1 and lines[-1] in {b"\n", b"\r\n"}:
-        lines = lines[:-1]
-    return b"".join(lines)
+        blank = mbox.is_blank(line)
+        lines.append(mbox.unquoted(line))
+    yield mbox.join_lines(lines)
 
 
 # Files that list messages and are none themselves: learned as a message, they would teach their file names.

@@ -7,7 +7,7 @@ kept of all letters of a site is numbers, since there may be millions of them: a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from email.utils import mktime_tz, parseaddr, parsedate_tz
 from enum import Flag, StrEnum, auto
@@ -127,6 +127,9 @@ class SkippedMail(InputError):
 Skip: TypeAlias = Callable[[SkippedMail], object]
 """Takes what a source leaves out."""
 
+SkipReason: TypeAlias = Callable[[str], object]
+"""Takes why something of a folder is left out."""
+
 
 class MailSource(Protocol):
     """Where the mailboxes of a site are: files of this machine, or an IMAP server."""
@@ -153,6 +156,17 @@ def needs_header(role: FolderRole, flags: LetterFlags) -> bool:
     if role in {FolderRole.TRASH, FolderRole.DRAFTS, FolderRole.OTHER} or flags & LetterFlags.DELETED:
         return False
     return role is not FolderRole.INBOX or bool(flags & LetterFlags.SEEN)
+
+
+def keyword_flags(keywords: Iterable[str]) -> LetterFlags:
+    """Return the flags that the keywords of a letter stand for: ``$Junk`` and its like in mail programs."""
+    flags = LetterFlags.NONE
+    for keyword in keywords:
+        flags |= _KEYWORDS.get(keyword.strip().lower().lstrip("$"), LetterFlags.NONE)
+    return flags
+
+
+_KEYWORDS = {"junk": LetterFlags.JUNK, "notjunk": LetterFlags.NOT_JUNK, "nonjunk": LetterFlags.NOT_JUNK}
 
 
 def reading_order(folder: Folder) -> tuple[int, str]:

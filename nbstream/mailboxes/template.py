@@ -28,10 +28,10 @@ class PathTemplate:
     root: Path
     segments: tuple[str, ...]
 
-    def segments_of(self, user: str) -> tuple[str, ...]:
-        """Return the names below ``root`` that lead to the mailboxes of a user."""
-        values = user_variables(user)
-        return tuple(_fill(segment, values) for segment in self.segments)
+    def name_at(self, position: int, known: Mapping[str, str]) -> str | None:
+        """Return the name at ``position`` by the variables that are known, None where one is missing."""
+        segment = self.segments[position]
+        return _fill(segment, known) if all(name in known for name in _variables(segment)) else None
 
     def match(self, position: int, name: str, known: Mapping[str, str]) -> Mapping[str, str] | None:
         """Return the variables after a name matched the segment at ``position``, or None where it does not.
@@ -76,9 +76,9 @@ def parse_template(text: str) -> PathTemplate | UrlTemplate:
     segments = [part for part in text.split("/") if part]
     if not text.startswith("/") or ".." in segments:
         raise ValueError("must be a whole path that begins with /, without ..")
-    first = next((i for i, part in enumerate(segments) if _variables(part)), None)
-    if first is None:
-        raise ValueError("names no user: %u, %n or %d must stand in it")
+    if not {"u", "n"} & set(_variables(text)):
+        raise ValueError("names no user: %u or %n must stand in it")
+    first = next(i for i, part in enumerate(segments) if _variables(part))
     root = Path("/", *(_fill(part, {}) for part in segments[:first]))
     return PathTemplate(root, tuple(segments[first:]))
 
@@ -130,8 +130,8 @@ def _parse_url(url: str) -> UrlTemplate:
     if _CONTROL.search(user):
         raise ValueError("has a control character")
     _check_variables(user)
-    if not _variables(user):
-        raise ValueError("names no user: %u, %n or %d must stand before the @")
+    if not {"u", "n"} & set(_variables(user)):
+        raise ValueError("names no user: %u or %n must stand before the @")
     return UrlTemplate(parts.hostname, port or IMAP_PORTS[scheme], scheme == "imaps", user)
 
 

@@ -12,6 +12,7 @@ from nbstream.mailboxes.template import (
     parse_template,
     parse_users,
     user_of,
+    user_variables,
 )
 
 
@@ -30,7 +31,9 @@ def url_template(text: str) -> UrlTemplate:
 def test_a_path_has_a_root_without_variables() -> None:
     template = path_template("/var/mail/%d/%n/Maildir")
     assert template.root == Path("/var/mail")
-    assert template.segments_of("ann@example.org") == ("example.org", "ann", "Maildir")
+    values = user_variables("ann@example.org")
+    assert [template.name_at(position, values) for position in range(3)] == ["example.org", "ann", "Maildir"]
+    assert template.name_at(0, {"n": "ann"}) is None
 
 
 @pytest.mark.parametrize(
@@ -70,6 +73,7 @@ def test_a_url_logs_in_as_the_user_or_as_a_master_for_him() -> None:
         ("var/mail/%n", "begins with /"),
         ("/var/mail/../%n", "without .."),
         ("/var/mail", "names no user"),
+        ("/var/mail/%d", "names no user"),
         ("/var/mail/%h", "has %h"),
         ("/var/mail/%", "has %:"),
         ("maildir:/var/mail/%n", "the path alone"),

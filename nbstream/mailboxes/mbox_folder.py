@@ -1,0 +1,100 @@
+"""The letters of an mbox: one file for all of a folder, their flags in fields that a mail program has added.
+
+Rules: a letter that is no longer where it was is left out. Of a folder the last letters are looked at.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import struct
+from collections import deque
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, BinaryIO
+
+from nbstream.mail import mbox
+from nbstream.mail.mime import MAX_HEADER_BYTES
+from nbstream.mailboxes.letters import Folder, Letter, LetterFlags, keyword_flags, read_header
+from nbstream.mailboxes.opening import Unreadable
+
+if TYPE_CHECKING:
+    from nbstream.mailboxes.letters import SkipReason
+
+MAX_LETTERS = 20_000
+"""So many letters of a folder are looked at: the last."""
+
+_SEPARATOR_BYTES = 400
+_LINE_BYTES = 1 << 20  # the rest of a longer line is the next one
+_LOCATOR = struct.Struct(">QQq")  # where the message begins and ends, and its identity
+_STATUS = re.compile(rb"(?im)^(?:X-)?Status:[ \t]*([A-Z]+)")
+_KEYWORDS = re.compile(rb"(?im)^X-Keywords:([^\r\n]*)")
+_OWN_LETTER = re.compile(rb"(?im)^Subject:.*FOLDER INTERNAL DATA")  # of the server, about the folder
+_TOO_MANY = f"has more than {MAX_LETTERS:,} letters: older ones are left out"
+_CHANGED = "was changed while it was read: run the command again"
+_FLAGS = {
+    "R": LetterFlags.SEEN,
+    "A": LetterFlags.ANSWERED,
+    "F": LetterFlags.FLAGGED,
+    "D": LetterFlags.DELETED,
+    "T": LetterFlags.DRAFT,
+}
+
+
+def is_mbox(opened: int) -> bool:
+    """Return whether the file begins as an mbox."""
+    return mbox.is_separator(os.pread(opened, _SEPARATOR_BYTES, 0))
+
+
+def letters(folder: Folder, opened: int, own_field: str, skip: SkipReason) -> Iterator[Letter]:
+    """Yield the last letters of a folder that was opened. Raises ``OSError``."""
+    last: deque[Letter] = deque(maxlen=MAX_LETTERS)
+    count = 0
+    with open(opened, "rb", closefd=False) as stream:
+        for start, end, raw in _spans(stream):
+            if _OWN_LETTER.search(raw):
+                continue
+            count += 1
+            header = read_header(raw, own_field)
+            locator = _LOCATOR.pack(start, end, header.identity)
+            last.append(Letter(folder, locator, _flags(raw), header.received or 0, end - start, header))
+    if count > MAX_LETTERS:
+        skip(_TOO_MANY)
+    yield from last
+
+
+def _spans(stream: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
+    """Yield where each message of an mbox begins and ends, and its header."""
+    position = start = len(stream.readline(_LINE_BYTES))
+    header: list[bytes] = []
+    header_bytes, in_header, blank = 0, True, True
+    for line in iter(partial(stream.readline, _LINE_BYTES), b""):
+        if blank and mbox.is_separator(line):
+            yield start, position, b"".join(header)
+            start, header, header_bytes, in_header = position + len(line), [], 0, True
+        elif in_header:
+            in_header = not mbox.is_blank(line) and header_bytes < MAX_HEADER_BYTES
+            header.append(line)
+            header_bytes += len(line)
+        blank = mbox.is_blank(line)
+        position += len(line)
+    yield start, position, b"".join(header)
+
+
+def _flags(header: bytes) -> LetterFlags:
+    flags = LetterFlags.NONE
+    for letter in b"".join(_STATUS.findall(header)).decode():
+        flags |= _FLAGS.get(letter, LetterFlags.NONE)
+    keywords = b" ".join(_KEYWORDS.findall(header)).decode("ascii", "replace")
+    return flags | keyword_flags(keywords.split())
+
+
+def read_letter(opened: int, locator: bytes) -> bytes:
+    """Return a letter of an mbox, if it is where it was. Raises ``OSError``."""
+    start, end, identity = _LOCATOR.unpack(locator)
+    lines = io.BytesIO(os.pread(opened, end - start, start))
+    raw = mbox.join_lines([mbox.unquoted(line) for line in lines])
+    if len(lines.getbuffer()) != end - start or identity != read_header(raw, "X").identity:
+        raise Unreadable(_CHANGED)
+    return raw
