@@ -1,22 +1,21 @@
 """Teach many messages in batches: ledger and counts are read once for each, and its lessons are written in parts.
 
-While Redis writes a part, the next one is planned. Meanwhile the messages of the next batch are read, and most of
-its counts.
+While Redis writes a part, the next one is planned, and the messages of the next batch are read.
 
 Rules:
 
 - The lessons of a part are one atomic step, or some. An interruption leaves whole lessons, and all may be taught
   again.
 - The weight of a lesson comes from the counts that were read for its batch, plus what the batch itself teaches
-  before it. What others teach meanwhile is missing, for twice ``BATCH_SIZE`` messages at most.
+  before it. What others teach meanwhile is missing for the rest of the batch.
 - Each message has its own label. One that comes twice is taught twice, one lesson after the other.
 - A label that a message has already changes nothing. Where the source insists, each message is taught alone.
 - A message whose ledger entry cannot be read is reported, and the others are taught all the same.
-- Memory holds the tokens of two batches.
+- Memory holds the tokens of two batches, and ``MAX_KNOWN_NAMES`` counts.
 
-A lesson changes the counts of the tokens of its message, and of those of its former ledger entry. All other
-counts can be read before it is committed, with the same result. So the counts of names that the batch before does
-not have are prefetched, and the rest is read at the turn of the batch.
+Most tokens of a batch came in one of those before it. So their counts are not read again, but known: what was read
+plus what was learned. Where the totals in Redis are others than the known ones, somebody else has taught, and all
+are read again.
 """
 
 from __future__ import annotations
@@ -27,12 +26,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import compress, count
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from nbstream.bayes.counts import CLASSES
 from nbstream.errors import CountsFull, NbstreamError, StoreIncompatible
 from nbstream.filter.lesson_plan import CountedCheck, PlannedLesson, TokenizedMessage
 from nbstream.filter.message_counts import count_names
@@ -44,19 +42,18 @@ from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.scripts import LessonBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
     from numpy.typing import NDArray
 
     from nbstream.filter.lesson_plan import LessonPlanner
     from nbstream.filter.message_counts import MessageCounts
     from nbstream.filter.parts import FilterParts
     from nbstream.filter.scorer import Scorer
-    from nbstream.filter.sources import CountSource
     from nbstream.policy.lesson_source import LessonSource
 
 
 BATCH_SIZE = 256  # most of their tokens come in several of them; for other sizes see docs/experiments.md
+MAX_KNOWN_NAMES = 1 << 18  # some 40 MB; when there are more, all are forgotten
+_MESSAGES_A_TURN = 8  # of the event loop, which costs 20 µs: some milliseconds
 
 LabelledTokens: TypeAlias = "tuple[TokenizedMessage, str | None]"
 """The tokens of a message, and the class that they are learned into; None takes the message back."""
@@ -113,8 +110,8 @@ class BulkLearner:
     ) -> None:
         self._model = parts.model
         self._counts = parts.counts
+        self._known_counts = KnownCounts(scorer.read_counts)
         self._autolearn_layer = None if parts.parents else parts.autolearn_layer  # which is not an own model's
-        self._prefetches = parts.autolearn_layer is None and not parts.parents
         self._scorer = scorer
         self._planner = planner
         self._learn_one = learn_one
@@ -129,49 +126,27 @@ class BulkLearner:
         try:
             async with (
                 aclosing(_split_batches(messages, request.batch_size)) as batches,
-                aclosing(self._read_ahead(batches)) as prefetched_batches,
+                aclosing(_read_ahead(batches)) as batches_read,
             ):
-                async for batch in prefetched_batches:
+                async for batch in batches_read:
                     stop_if_cancelled()
-                    await _wait_for_commit(commit)  # before the rest of its counts is read
+                    await _wait_for_commit(commit)  # before its counts are read
                     async with aclosing(self._prepare_batch(batch, request)) as parts:
                         async for part in parts:
                             await _wait_for_commit(commit)
                             commit = asyncio.create_task(part())
-                            batch.has_begun.set()
             await _wait_for_commit(commit)
         finally:
             if commit:  # what is on its way to Redis is reported, even if an error ends the rest
                 await _end_commit(commit)
 
-    async def _read_ahead(self, batches: AsyncGenerator[Batch, None]) -> AsyncGenerator[PrefetchedBatch, None]:
-        """Yield the batches; while one is taught, the messages of the next one are read and most of its counts."""
-        following = asyncio.create_task(self._prefetch(batches, None))
-        try:
-            while batch := await following:
-                following = asyncio.create_task(self._prefetch(batches, batch))
-                yield batch
-                stop_if_cancelled()  # the wait would not notice it for as long as no message comes
-        finally:
-            await _cancel(following)
-
-    async def _prefetch(
-        self, batches: AsyncGenerator[Batch, None], former: PrefetchedBatch | None
-    ) -> PrefetchedBatch | None:
-        messages = await anext(batches, None)
-        if messages is None:
-            return None
-        batch = PrefetchedBatch(messages.values())
-        if former and not former.is_single and not batch.is_single and self._prefetches:
-            await batch.prefetch(self._counts, former)
-        return batch
-
     async def _prepare_batch(
-        self, batch: PrefetchedBatch, request: BulkRequest
+        self, batch: Batch, request: BulkRequest
     ) -> AsyncGenerator[Callable[[], Coroutine[None, None, None]], None]:
         """Plan a batch, and yield for each part the rest of the work, which mostly waits for Redis."""
-        if batch.is_single:
-            yield partial(self._learn_single, batch.messages[0], batch.labels[0], request)
+        if len(batch) == 1:
+            ((message, label),) = batch.values()
+            yield partial(self._learn_single, message, label, request)
             return
         async with aclosing(self._plan_batch(batch, request)) as plans:
             async for plan in plans:
@@ -185,14 +160,21 @@ class BulkLearner:
         else:
             request.report_result(lesson.in_words(message.tokens, message.words))
 
-    async def _plan_batch(self, batch: PrefetchedBatch, request: BulkRequest) -> AsyncGenerator[_PartPlan, None]:
-        messages = batch.messages
+    async def _plan_batch(self, batch: Batch, request: BulkRequest) -> AsyncGenerator[_PartPlan, None]:
+        messages = [message for message, _ in batch.values()]
         withdrawn = await self._withdraw_autolearned(messages)
         entries = await self._model.entries([message.key for message in messages])
-        batch_counts = await batch.read_rest(entries, self._scorer.read_counts)
+        known_counts = self._known_counts
+        await known_counts.read(
+            [
+                count_names(message.tokens, entry if isinstance(entry, LedgerEntry) else None)
+                for message, entry in zip(messages, entries, strict=True)
+            ]
+        )
         part = _PartPlan(withdrawn)
-        for i, (message, class_name, entry) in enumerate(zip(messages, batch.labels, entries, strict=True)):
-            await asyncio.sleep(0)  # the part that is being written can go on
+        for i, ((message, class_name), entry) in enumerate(zip(batch.values(), entries, strict=True)):
+            if i % _MESSAGES_A_TURN == 0:
+                await asyncio.sleep(0)  # the part that is being written can go on
             withdrawn_label = withdrawn.get(message.key)
             if isinstance(withdrawn_label, StoreIncompatible):
                 part.lessons.append((message, withdrawn_label))
@@ -200,7 +182,7 @@ class BulkLearner:
             if isinstance(entry, StoreIncompatible):
                 part.lessons.append((message, entry))
                 continue
-            counts = batch_counts.message_counts(i)
+            counts = known_counts.message_counts(i)
             check = self._scorer.check(message.key, message.tokens, counts)
             if (entry.class_name if entry else None) == class_name:
                 outcome = LessonOutcome.ALREADY if entry else LessonOutcome.UNKNOWN
@@ -213,7 +195,7 @@ class BulkLearner:
             except CountsFull as error:
                 part.counts_full = error
                 break
-            batch_counts.apply_lesson(i, planned.counts_after)
+            known_counts.apply_lesson(i, planned.counts_after)
             if not part.commits.has_room(planned):
                 yield part
                 part = _PartPlan(withdrawn)
@@ -292,6 +274,22 @@ async def _split_batches(messages: AsyncIterator[LabelledTokens], batch_size: in
         yield batch
 
 
+async def _read_ahead(batches: AsyncGenerator[Batch, None]) -> AsyncGenerator[Batch, None]:
+    """Yield the batches; while one is taught, the messages of the next one are read."""
+
+    async def read_next() -> Batch | None:
+        return await anext(batches, None)
+
+    following = asyncio.create_task(read_next())
+    try:
+        while batch := await following:
+            following = asyncio.create_task(read_next())
+            yield batch
+            stop_if_cancelled()  # the wait would not notice it for as long as no message comes
+    finally:
+        await _cancel(following)
+
+
 async def _wait_for_commit(commit: asyncio.Task[None] | None) -> None:
     """Wait for the task and raise what it raised. If the wait is cancelled, the task goes on."""
     if commit:
@@ -329,81 +327,64 @@ def _with_message_key(message: TokenizedMessage, error: StoreIncompatible) -> St
     return error_with_key
 
 
-class PrefetchedBatch:
-    """The messages of a batch before its turn, and those of its counts that were prefetched.
+class KnownCounts:
+    """The counts of a batch, and those that were read for the batches before it, plus what they have taught.
 
-    ``has_begun`` is set when the batch has all its counts, and its first lessons are on their way: Redis is busy
-    from then on.
+    ``read_counts`` reads the counts of some names on all levels.
     """
 
-    def __init__(self, messages: Iterable[LabelledTokens]) -> None:
-        self.messages, self.labels = zip(*messages, strict=True)
+    def __init__(self, read_counts: Callable[[tuple[bytes, ...]], Awaitable[MessageCounts]]) -> None:
+        self._read_counts = read_counts
+        self._names: Sequence[tuple[bytes, ...]] = ()
+        self._rows_by_message: Sequence[NDArray[np.intp]] = ()
+        self._forget()
+
+    def _forget(self) -> None:
         self._row_numbers = defaultdict[bytes, int](count().__next__)  # each new name gets the next number
-        self._rows_by_message = [self._number(message.tokens.all.names) for message in self.messages]
-        self._is_prefetched = np.zeros(len(self._row_numbers), dtype=np.bool_)
-        self._prefetched_rows = np.zeros((0, len(CLASSES)), dtype=np.int64)
-        self.has_begun = asyncio.Event()
+        self._counts: MessageCounts | None = None
 
-    @property
-    def is_single(self) -> bool:
-        """Whether it has one message only, which is then taught alone."""
-        return len(self.messages) == 1
+    async def read(self, names: Sequence[tuple[bytes, ...]]) -> None:
+        """Read what is not known of the counts of a batch; ``names`` are the names of counts of each message."""
+        self._names = names
+        if len(self._row_numbers) > MAX_KNOWN_NAMES:
+            self._forget()
+        counts = await self._read_unknown()
+        if self._counts and _all_totals(counts) != _all_totals(self._counts):
+            self._forget()
+            counts = await self._read_unknown()
+        self._counts = _join_rows(self._counts, counts) if self._counts else counts
 
-    def _number(self, names: Collection[bytes]) -> NDArray[np.intp]:
-        return np.fromiter(map(self._row_numbers.__getitem__, names), np.intp, len(names))
-
-    async def prefetch(self, counts: CountSource, former: PrefetchedBatch) -> None:
-        """Read the counts of all names that ``former``, the batch before, does not have.
-
-        This waits until ``former`` has begun: then it has all its names, and what came before it is committed.
-        """
-        await former.has_begun.wait()
-        is_late = map(former._row_numbers.__contains__, self._row_numbers)
-        self._is_prefetched = ~np.fromiter(is_late, np.bool_, len(self._row_numbers))
-        names = compress(self._row_numbers, self._is_prefetched.tolist())
-        self._prefetched_rows, _ = await counts.look_up(tuple(names))
-
-    async def read_rest(
-        self,
-        entries: Iterable[LedgerEntry | StoreIncompatible | None],
-        read_counts: Callable[[tuple[bytes, ...]], Awaitable[MessageCounts]],
-    ) -> BatchCounts:
-        """Read what is missing, once the batch before is committed; ``entries`` are those of the messages."""
-        names: list[tuple[bytes, ...]] = []
-        for i, (message, entry) in enumerate(zip(self.messages, entries, strict=True)):
-            old_entry = entry if isinstance(entry, LedgerEntry) else None
-            names.append(count_names(message.tokens, old_entry))
-            if old_entry:
-                self._rows_by_message[i] = self._number(names[i])
-        is_late = np.ones(len(self._row_numbers), dtype=np.bool_)  # also the names that only entries have
-        is_late[: len(self._is_prefetched)] = ~self._is_prefetched
-        counts = await read_counts(tuple(compress(self._row_numbers, is_late.tolist())))
-        rows = np.empty((len(self._row_numbers), len(CLASSES)), dtype=np.int64)
-        rows[~is_late] = self._prefetched_rows
-        rows[is_late] = counts.rows
-        return BatchCounts(names, self._rows_by_message, replace(counts, rows=rows))
-
-
-@dataclass(slots=True)
-class BatchCounts:
-    """The counts that a batch needs, plus its own lessons.
-
-    ``names`` are the names of counts of each message, ``rows_by_message`` the numbers of their rows in ``counts``.
-    """
-
-    names: Sequence[tuple[bytes, ...]]
-    rows_by_message: Sequence[NDArray[np.intp]]
-    counts: MessageCounts
+    async def _read_unknown(self) -> MessageCounts:
+        known = len(self._row_numbers)
+        number = self._row_numbers.__getitem__
+        self._rows_by_message = [np.fromiter(map(number, names), np.intp, len(names)) for names in self._names]
+        return await self._read_counts(tuple(islice(self._row_numbers, known, None)))
 
     def message_counts(self, i: int) -> MessageCounts:
-        """Return the counts of message ``i``, with the lessons so far."""
-        return _rows_of(self.counts, self.names[i], self.rows_by_message[i])
+        """Return the counts of message ``i`` of the batch, with the lessons so far."""
+        assert self._counts
+        return _rows_of(self._counts, self._names[i], self._rows_by_message[i])
 
     def apply_lesson(self, i: int, counts_after: MessageCounts) -> None:
         """Put the counts after the lesson of message ``i`` in the place of those before it."""
-        rows = self.counts.rows
-        rows[self.rows_by_message[i]] = counts_after.rows
-        self.counts = replace(self.counts, sums=counts_after.sums, totals=counts_after.totals)
+        assert self._counts
+        self._counts.rows[self._rows_by_message[i]] = counts_after.rows
+        self._counts = replace(self._counts, sums=counts_after.sums, totals=counts_after.totals)
+
+
+def _all_totals(counts: MessageCounts) -> tuple[object, ...]:
+    """Return the totals of all levels: whoever teaches changes some of them."""
+    layer = counts.autolearned
+    return counts.totals, layer and layer.totals, *map(_all_totals, counts.parents)
+
+
+def _join_rows(known: MessageCounts, counts: MessageCounts) -> MessageCounts:
+    """Return ``counts`` with the rows of ``known`` before its own, on all levels."""
+    rows, layer = np.concatenate((known.rows, counts.rows)), counts.autolearned
+    if layer and known.autolearned:
+        layer = replace(layer, rows=np.concatenate((known.autolearned.rows, layer.rows)))
+    parents = tuple(map(_join_rows, known.parents, counts.parents))
+    return replace(counts, rows=rows, autolearned=layer, parents=parents)
 
 
 def _rows_of(counts: MessageCounts, names: tuple[bytes, ...], row_numbers: NDArray[np.intp]) -> MessageCounts:

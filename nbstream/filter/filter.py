@@ -167,7 +167,8 @@ class Filter:
             if labelled.label is not None:
                 self._require_class(labelled.label)
             yield await self._tokenize_learnable(labelled.message), labelled.label
-            await asyncio.sleep(0)  # the batch that is being written can go on
+            if not isinstance(labelled.message, TokenizedMessage):
+                await asyncio.sleep(0)  # the batch that is being written can go on
 
     async def _learn_one(
         self, message: TokenizedMessage, label: str | None, lesson_source: LessonSource

@@ -122,8 +122,9 @@ class Scorer:
         if self._autolearned_counts is None:
             return None
         try:
-            rows, totals = await self._autolearned_counts.look_up(names)
-            return AutolearnedCounts(rows, totals)
+            if (await self._autolearned_counts.look_up(()))[1] == Totals():  # nothing there, as in most models
+                return None
+            return AutolearnedCounts(*await self._autolearned_counts.look_up(names))
         except StoreUnavailable:
             return None
 

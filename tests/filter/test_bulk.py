@@ -10,12 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 from redis.asyncio import Redis
 
-from nbstream.bayes.counts import Totals
 from nbstream.errors import CountsFull, StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.filter import Filter, LabelledMessage, Lesson, LessonOutcome
 from nbstream.filter.bulk import BATCH_SIZE
@@ -94,57 +91,65 @@ async def test_many_messages_are_learned_as_if_one_after_another_to_the_last_dig
     assert {key: entry.weight for key, entry in entries.items()} == weights
 
 
-class PatientModel(Model):
-    """A model that writes a batch only after counts of the next one were read, or when there is no next one."""
-
-    def __init__(self, client: Redis) -> None:
-        super().__init__(client, "test", 3600)
-        self._has_read, self._is_last = asyncio.Event(), False
-
-    async def all_of(self, messages: Iterable[Message]) -> AsyncIterator[Message]:
-        for message in messages:
-            yield message
-        self._is_last = True
-        self._has_read.set()
-
-    async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
-        counts = await super().look_up(tokens)
-        self._has_read.set()
-        return counts
-
-    async def commit_lessons(self, batch: LessonBatch) -> list[Answer]:
-        if not self._is_last:
-            self._has_read.clear()
-        await self._has_read.wait()
-        return await super().commit_lessons(batch)
-
-
+@pytest.mark.parametrize("most_names", [0, 1 << 18])
 async def test_batches_that_share_tokens_and_messages_are_learned_as_if_one_after_another(
-    client: Redis, monkeypatch: pytest.MonkeyPatch
+    client: Redis, monkeypatch: pytest.MonkeyPatch, most_names: int
 ) -> None:
-    """Counts are read while the batch before is still taught; here every batch has tokens of the one before."""
+    """Counts that a batch before has read are not read again, unless they are too many."""
     monkeypatch.setattr("nbstream.filter.bulk.BATCH_SIZE", 6)
+    monkeypatch.setattr("nbstream.filter.bulk.MAX_KNOWN_NAMES", most_names)
     messages, spam_filter = messages_by_label(100)["spam"], make_filter(client)
     one_way, other_way = map(Message.parse, PRIZE_BY_TWO_WAYS)  # the second batch unlearns the tokens of the other
     by_other_way = Message.parse(PRIZE_BY_TWO_WAYS[1].replace(b"prize", b"report"))  # the third batch has them
     taught = [*messages[:9], other_way]
     again = [*messages[:8], one_way, *messages[8:12], by_other_way, *messages[12:], *messages[3:6]]
     assert one_way.key == other_way.key != by_other_way.key
-    model, in_bulk = PatientModel(client), list[Result]()
+    model = Model(client, "test", 3600)
     await teach(spam_filter, taught, "ham")
-    patient = with_parts(spam_filter, model=model, counts=model)
-    await patient.learn_many(labelled(model.all_of(again), "spam"), SOURCE, in_bulk.append)
+    in_bulk = await teach(spam_filter, again, "spam")
     entries = await live_entries(model)
     await client.flushall()
 
     await teach(spam_filter, taught, "ham")
     single = [await spam_filter.learn(message, "spam", "test") for message in again]
 
-    assert [lesson.after for lesson in in_bulk if isinstance(lesson, Lesson)] == [
-        lesson.after for lesson in single
-    ]
+    assert [lesson.after for lesson in in_bulk] == [lesson.after for lesson in single]
     weights = {key: entry.weight for key, entry in (await live_entries(model)).items()}
     assert {key: entry.weight for key, entry in entries.items()} == weights
+
+
+async def test_what_others_teach_between_two_batches_is_in_the_checks_of_the_second(
+    client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nbstream.filter.bulk.BATCH_SIZE", 6)
+    heaps, model = messages_by_label(80), Model(client, "test", 3600)
+    messages, of_others, in_bulk = heaps["spam"][:18], heaps["ham"], list[Result]()
+    reports = asyncio.Event()
+
+    def report(result: Result) -> None:
+        in_bulk.append(result)
+        reports.set()
+
+    async def with_others() -> AsyncIterator[Message]:
+        for number, message in enumerate(messages):
+            if number == 13:  # the second batch is full, and nothing of the third one is taught
+                while len(in_bulk) < 12:
+                    reports.clear()
+                    await reports.wait()
+                await teach(make_filter(client), of_others, "ham")
+            yield message
+
+    await make_filter(client).learn_many(labelled(with_others(), "spam"), SOURCE, report)
+    await model.client.flushall()
+    one = make_filter(client)
+    await teach(one, messages[:12], "spam")
+    await teach(one, of_others, "ham")
+    single = [await one.learn(message, "spam", "test") for message in messages[12:]]
+
+    assert [lesson.after for lesson in in_bulk[12:] if isinstance(lesson, Lesson)] == [
+        lesson.after for lesson in single
+    ]
+    assert await stored(model) == await summed(model)
 
 
 async def test_messages_of_all_classes_are_learned_in_one_batch_as_if_one_after_another(client: Redis) -> None:

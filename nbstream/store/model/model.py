@@ -303,12 +303,15 @@ class Model(CommitPoint):
             return ledger.LedgerEntry.unpack(fields)
 
     async def entries(self, message_keys: Sequence[str]) -> list[ledger.LedgerEntry | StoreIncompatible | None]:
-        """What each of these messages was learned as, None, or why that cannot be read, in one round trip."""
+        """What each of these messages was learned as, None, or why that cannot be read, in two round trips."""
         await self._look_for_keys()
+        keys = [self.keys.ledger(message_key) for message_key in message_keys]
         with store_errors():
+            if not (keys and await self.client.exists(*keys)):  # most messages are new, and one reply says that
+                return [None] * len(keys)
             async with self.client.pipeline(transaction=False) as pipe:
-                for message_key in message_keys:
-                    pipe.hgetall(self.keys.ledger(message_key))
+                for key in keys:
+                    pipe.hgetall(key)
                 hashes = await pipe.execute()
         return [_entry_or_error(fields) for fields in hashes]
 
