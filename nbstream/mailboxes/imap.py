@@ -49,6 +49,7 @@ _HEADER_BYTES = 16 << 10
 _FETCH_TEXT_BYTES = 2 << 20  # 200 letters with 10 KB of keywords each
 _LOCATOR = struct.Struct(">II")  # UIDVALIDITY and UID
 _SENDABLE_NAME = re.compile(rb"[ -~]+")  # a line end in it would end the command
+_DURATION = re.compile(r" \([\d.]+ \+ .* secs\)\.$")  # of Dovecot; each would be a reason of its own
 _NO_FOLDER = frozenset({"\\noselect", "\\nonexistent"})
 _FLAGS = {
     b"\\seen": LetterFlags.SEEN,
@@ -69,6 +70,7 @@ _NO_NAME = "has a name that IMAP does not know"
 _TOO_MANY_FOLDERS = f"has more than {MAX_FOLDERS:,} folders: the rest is left out"
 _TOO_MANY_LETTERS = f"has more than {MAX_LETTERS:,} letters: older ones are left out"
 _MADE_ANEW = "the folder was made anew while the mailboxes were read"
+_EMPTY = "has an empty letter"
 _GONE = "has gone while the mailboxes were read"
 
 
@@ -111,7 +113,7 @@ class ImapMailboxes:
                     try:
                         yield from self._letters_of(client, folder, f"{account.user}: {folder.name}", skip)
                     except ImapRefused as error:
-                        skip(SkippedMail(f"{account.user}: {folder.name}", str(error)))
+                        skip(_refused(f"{account.user}: {folder.name}", error))
         except ImapError as error:
             skip(SkippedMail(account.location, str(error)))
 
@@ -178,6 +180,10 @@ class ImapMailboxes:
         }
 
 
+def _refused(place: str, error: ImapRefused) -> SkippedMail:
+    return SkippedMail(place, _DURATION.sub("", str(error)))
+
+
 def _user_of(place: LetterPlace) -> str:
     return place.account.user
 
@@ -228,7 +234,7 @@ def _read_some(client: LimitedClient, places: Sequence[LetterPlace], skip: Skip)
         try:
             yield from _read_folder(client, folder, of_folder, skip)
         except ImapRefused as error:
-            skip(SkippedMail(str(of_folder[0]), str(error)))
+            skip(_refused(str(of_folder[0]), error))
 
 
 def _read_folder(
@@ -242,7 +248,9 @@ def _read_folder(
         return
     sizes = {uid: size for uid, size in read_sizes(client, list(left)).items() if size <= MAX_MESSAGE_BYTES}
     for uid, raw in read_contents(client, sizes):
-        if uid in left:
-            yield left.pop(uid).number, raw
+        if (place := left.pop(uid, None)) and raw.strip():
+            yield place.number, raw
+        elif place:
+            skip(SkippedMail(str(place), _EMPTY))
     for place in left.values():
         skip(SkippedMail(str(place), _GONE))

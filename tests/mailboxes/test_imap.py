@@ -278,8 +278,14 @@ def test_a_letter_that_has_gone_is_said() -> None:
     assert contents(*CHOSEN[:4], large, first + DONE)[:2] == ([(9, RAW)], gone)
 
 
+def test_an_empty_letter_is_said() -> None:
+    empty = CONTENTS.replace(b"{20}\r\n" + RAW, b"{2}\r\n\r\n", 1)
+
+    assert contents(*CHOSEN[:5], empty + DONE)[:2] == ([(8, RAW)], ["ann: Junk: has an empty letter"])
+
+
 def test_a_folder_that_has_gone_is_said() -> None:
-    assert contents(*LOGIN, b"%b NO it has gone\r\n")[:2] == (
+    assert contents(*LOGIN, b"%b NO it has gone (0.001 + 0.000 secs).\r\n")[:2] == (
         [],
         ["ann: Junk: the server refuses EXAMINE: NO it has gone"],
     )

@@ -1,0 +1,183 @@
+"""The mailboxes of all users of a real Dovecot, read with a master user or with the password of each."""
+
+from __future__ import annotations
+
+import imaplib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from nbstream.mailboxes.imap import ImapMailboxes
+from nbstream.mailboxes.letters import FolderRole, Letter, LetterFlags, LetterPlace, SkippedMail
+from nbstream.mailboxes.template import UrlTemplate, parse_template
+from tests.deploy.postfix import open_folder
+from tests.handbook.pages import page
+from tests.integration.imap_server import ImapServer
+
+USERS = {"ann": "secret", "bob@example.org": "of-bob"}
+SHARED = """\
+namespace shared {{
+  type = public
+  prefix = shared.
+  separator = .
+  location = maildir:{folder}/mail/shared
+  subscriptions = no
+}}
+"""
+
+
+class Mailboxes(ImapServer):
+    """With a master user, as the guide configures one, two users and a folder that all share."""
+
+    def __init__(self, folder: Path, program: Callable[[str], str]) -> None:
+        super().__init__(folder, program)
+        guide = page("guides/teach-old-mail.md").partition("auth_master_user_separator")
+        master = (guide[1] + guide[2].partition("\n\n")[0]).replace("\n    ", "\n")
+        pieces = folder / "etc/dovecot/conf.d"
+        (pieces / "master.conf").write_text(master.replace("/etc/dovecot/master-users", f"{folder}/masters"))
+        (pieces / "shared.conf").write_text(SHARED.format(folder=folder))
+        (folder / "masters").write_text("nbstream:{PLAIN}of-the-master\n")
+        (folder / "users").write_text("".join(f"{user}:{{PLAIN}}{password}\n" for user, password in USERS.items()))
+
+    def template(self, user: str) -> UrlTemplate:
+        template = parse_template(f"imaps://{user}@127.0.0.1:{self.tls_port}/")
+        assert isinstance(template, UrlTemplate)
+        return template
+
+    def login(self, user: str) -> imaplib.IMAP4:
+        session = imaplib.IMAP4("127.0.0.1", self.port, 30)
+        session.login(user, USERS[user])
+        return session
+
+    def append(self, user: str, folder: str, *names: str, flags: str = "") -> None:
+        with self.login(user) as session:
+            session.create(folder)
+            for name in names:
+                assert session.append(folder, flags, "", message(name))[0] == "OK"
+
+
+def message(name: str) -> bytes:
+    return f"From: {name}@example.com\r\nMessage-ID: <{name}@example.com>\r\n\r\n{name}\r\n".encode()
+
+
+@pytest.fixture
+def server(program: Callable[[str], str]) -> Iterator[Mailboxes]:
+    program("dovecot")
+    if os.geteuid() != 0:
+        pytest.skip("only root can start Dovecot")
+    with open_folder() as folder:
+        server = Mailboxes(folder, program)
+        with server.running():
+            yield server
+
+
+@dataclass
+class Read:
+    """What a source has: letters by user, and what it leaves out."""
+
+    source: ImapMailboxes
+    places: list[LetterPlace]
+    letters: list[Letter]
+    skipped: list[SkippedMail]
+
+    def contents(self) -> Mapping[int, bytes]:
+        return dict(self.source.read(self.places, self.skipped.append))
+
+
+def read(server: Mailboxes, user: str = "%u*nbstream", passwords: Mapping[str, str] | None = None) -> Read:
+    """All letters of ann, of bob and of zoe, whom the server does not know."""
+    passwords = passwords or dict.fromkeys([*USERS, "zoe"], "of-the-master")
+    users = [*USERS, "zoe"]
+    source = ImapMailboxes(server.template(user), users, passwords, server.certificates.authority, "X-Nbstream")
+    found = Read(source, [], [], [])
+    for account in source.accounts(found.skipped.append):
+        for letter in source.letters(account, found.skipped.append):
+            found.places.append(LetterPlace(len(found.places), account, letter.folder, letter.locator))
+            found.letters.append(letter)
+    return found
+
+
+def test_a_master_user_reads_the_folders_of_all_and_nothing_changes(server: Mailboxes) -> None:
+    server.append("ann", "Junk", "prize")
+    server.append("ann", '"Courrier ind&AOk-sirable"', "pilule")
+    server.append("ann", "Moon.Rocket", "rocket", flags=r"(\Seen \Answered $NotJunk)")
+    server.append("ann", "shared.team", "team")
+    server.append("bob@example.org", "Gesendet", "answer")
+    before = flags(server, "Junk")
+
+    found = read(server)
+
+    assert [(one.folder.name, one.folder.role, one.header.sender) for one in found.letters] == [
+        ("Courrier indésirable", FolderRole.JUNK, "pilule@example.com"),
+        ("Junk", FolderRole.JUNK, "prize@example.com"),
+        ("Moon/Rocket", FolderRole.SORTED, "rocket@example.com"),
+        ("Gesendet", FolderRole.SENT, "answer@example.com"),
+    ]
+    assert found.letters[2].flags == LetterFlags.SEEN | LetterFlags.ANSWERED | LetterFlags.NOT_JUNK
+    names = ("pilule", "prize", "rocket", "answer")
+    assert found.contents() == {number: message(name) for number, name in enumerate(names)}
+    assert [one.why for one in found.skipped] == [
+        "the server refuses AUTHENTICATE: NO [AUTHORIZATIONFAILED] Authorization failed"
+    ]
+    assert flags(server, "Junk") == before
+    assert b"\\Seen" not in before
+
+
+def flags(server: Mailboxes, folder: str) -> bytes:
+    with server.login("ann") as session:
+        session.select(folder, readonly=True)
+        return repr(session.fetch("1:*", "(FLAGS UID)")).encode()
+
+
+def test_each_user_with_his_own_password(server: Mailboxes) -> None:
+    server.append("ann", "Junk", "prize")
+    server.append("bob@example.org", "Junk", "pills")
+
+    found = read(server, "%u", {"ann": "wrong", "bob@example.org": "of-bob"})
+
+    assert [letter.header.sender for letter in found.letters] == ["pills@example.com"]
+    assert [one.why for one in found.skipped] == [
+        "the server refuses AUTHENTICATE: NO [AUTHENTICATIONFAILED] Authentication failed.",
+        "has no password in the file",
+    ]
+
+
+def test_what_changes_while_it_is_read_is_left_out_and_said(server: Mailboxes) -> None:
+    for folder in ("Junk", "Spam", "Bulk", "Moon"):
+        server.append("ann", folder, f"{folder}1", f"{folder}2")
+    found = read(server, "%u", USERS)
+    with server.login("ann") as session:
+        session.select("Junk")
+        session.store("1", "+FLAGS", r"(\Deleted)")
+        session.expunge()
+        session.rename("Moon", "Sun")
+        session.delete("Spam")
+    server.append("ann", "Spam", "news")
+
+    contents = found.contents()
+
+    assert {contents[number] for number in contents} == {message(name) for name in ("Junk2", "Bulk1", "Bulk2")}
+    assert {one.place: one.why for one in found.skipped} == {
+        "zoe": "has no password in the file",
+        "ann: Junk": "has gone while the mailboxes were read",
+        "ann: Spam": "the folder was made anew while the mailboxes were read",
+        "ann: Moon": "the server refuses EXAMINE: NO Mailbox doesn't exist: Moon",
+    }
+
+
+def test_a_folder_that_the_server_cannot_read_is_left_out_and_said(server: Mailboxes) -> None:
+    server.append("ann", "Junk", "prize")
+    server.append("ann", "Moon", "rocket")
+    closed = server.folder / "mail/ann/.Moon/cur"
+    for path in (closed, closed.parent / "new", closed.parent / "dovecot-uidlist"):
+        path.chmod(0)
+        os.chown(path, 0, 0)
+
+    found = read(server, "%u", USERS)
+
+    assert [letter.folder.name for letter in found.letters] == ["Junk"]
+    assert found.skipped[0].place == "ann: Moon"
+    assert "the server refuses EXAMINE: NO" in found.skipped[0].why
