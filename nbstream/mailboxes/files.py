@@ -10,16 +10,14 @@ import heapq
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from imapclient import imap_utf7
-
 from nbstream.mailboxes import maildir, mbox_folder
-from nbstream.mailboxes.folder_roles import folder_role
-from nbstream.mailboxes.letters import Account, Folder, Letter, SkippedMail, reading_order
+from nbstream.mailboxes.folder_roles import decode_folder_name, folder_role
+from nbstream.mailboxes.letters import MAX_FOLDERS, Account, Folder, Letter, SkippedMail, reading_order
 from nbstream.mailboxes.opening import GONE, exists, is_folder, opened_at, skip_reason
 from nbstream.mailboxes.template import user_of, user_variables
 
@@ -29,9 +27,6 @@ if TYPE_CHECKING:
 
 MAX_ACCOUNTS = 100_000
 """So many accounts are looked at."""
-
-MAX_FOLDERS = 2_000
-"""So many folders of an account are looked at."""
 
 _MAX_LEVELS = 10
 _OF_MAILDIR = ("cur", "new", "tmp")
@@ -171,10 +166,4 @@ def _names_below(folder: int, is_maildir: bool, *, is_root: bool) -> Iterator[st
 def _levels(name: str) -> Sequence[str]:
     """Return the levels of a folder by its name on the disk: those of Maildir++ have dots between them."""
     levels = name[1:].split(".") if name.startswith(".") else [name]
-    return [_decoded(level) for level in levels]
-
-
-def _decoded(name: str) -> str:
-    with suppress(ValueError, IndexError, TypeError):  # which ones it raises for what is no modified UTF-7
-        return str(imap_utf7.decode(os.fsencode(name)))
-    return name
+    return [decode_folder_name(os.fsencode(level)) for level in levels]

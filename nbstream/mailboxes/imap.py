@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import reduce
@@ -25,12 +25,15 @@ from nbstream.imap.messages import MAX_MESSAGE_BYTES, UIDS_PER_COMMAND, read_con
 from nbstream.mailboxes.folder_roles import decode_folder_name, folder_role
 from nbstream.mailboxes.letters import (
     HEADER_FIELDS,
+    MAX_FOLDERS,
+    MAX_LETTERS,
     Account,
     Folder,
     Letter,
     LetterFlags,
     LetterHeader,
     SkippedMail,
+    keyword_flags,
     needs_header,
     read_header,
     reading_order,
@@ -39,9 +42,6 @@ from nbstream.mailboxes.letters import (
 if TYPE_CHECKING:
     from nbstream.mailboxes.letters import LetterPlace, Skip
     from nbstream.mailboxes.template import UrlTemplate
-
-MAX_FOLDERS = 2_000
-MAX_LETTERS = 20_000
 
 _FAILED_ACCOUNTS = 10
 _LIST_BYTES = 8 << 20  # about 30,000 folders; IMAPClient takes 100 MB for them
@@ -57,11 +57,6 @@ _FLAGS = {
     b"\\flagged": LetterFlags.FLAGGED,
     b"\\deleted": LetterFlags.DELETED,
     b"\\draft": LetterFlags.DRAFT,
-    b"$junk": LetterFlags.JUNK,
-    b"junk": LetterFlags.JUNK,
-    b"$notjunk": LetterFlags.NOT_JUNK,
-    b"notjunk": LetterFlags.NOT_JUNK,
-    b"nonjunk": LetterFlags.NOT_JUNK,
 }
 
 _UNKNOWN_USER = "has no password in the file"
@@ -163,7 +158,7 @@ class ImapMailboxes:
             size, date = answer[uid].get(b"RFC822.SIZE"), answer[uid].get(b"INTERNALDATE")
             if isinstance(size, int) and isinstance(date, datetime):
                 header = headers.get(uid, LetterHeader())
-                arrived = int(date.timestamp())
+                arrived = header.received or int(date.timestamp())
                 yield Letter(folder, _LOCATOR.pack(uid_validity, uid), known, arrived, size, header)
 
     def _headers(self, client: LimitedClient, uids: Sequence[int]) -> Mapping[int, LetterHeader]:
@@ -222,8 +217,9 @@ def _examine(client: LimitedClient, folder: Folder) -> tuple[int, int]:
     return uid_validity, count
 
 
-def _flags(names: Iterable[bytes]) -> LetterFlags:
-    return reduce(or_, (_FLAGS.get(name.lower(), LetterFlags.NONE) for name in names), LetterFlags.NONE)
+def _flags(names: Collection[bytes]) -> LetterFlags:
+    keywords = keyword_flags(name.decode("latin-1") for name in names)
+    return reduce(or_, (_FLAGS.get(name.lower(), keywords) for name in names), keywords)
 
 
 def _read_some(client: LimitedClient, places: Sequence[LetterPlace], skip: Skip) -> Iterator[tuple[int, bytes]]:

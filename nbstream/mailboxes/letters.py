@@ -21,6 +21,12 @@ from nbstream.mail.mime import MAX_HEADER_BYTES
 HEADER_FIELDS = ("From", "Date", "Subject", "Message-ID", "In-Reply-To", "Received")
 """The fields that ``read_header`` looks at, beside the field that this filter itself writes."""
 
+MAX_FOLDERS = 2_000
+"""So many folders of an account are looked at."""
+
+MAX_LETTERS = 20_000
+"""So many letters of a folder are looked at: the newest, and of an mbox the last."""
+
 
 class FolderRole(StrEnum):
     """What people use a folder for. ``SORTED`` is any folder that they have made; nobody sorts into ``OTHER``."""

@@ -17,6 +17,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from nbstream.mailboxes.letters import (
+    MAX_LETTERS,
     Folder,
     Letter,
     LetterFlags,
@@ -29,9 +30,6 @@ from nbstream.mailboxes.opening import GONE, NO_FILE, Unreadable, opened_below, 
 
 if TYPE_CHECKING:
     from nbstream.mailboxes.letters import SkipReason
-
-MAX_LETTERS = 20_000
-"""So many letters of a folder are looked at: the newest."""
 
 _HEADER_BYTES = 16 << 10  # few headers are longer
 _MAX_KEYWORDS_BYTES = 64 << 10

@@ -16,14 +16,11 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from nbstream.mail import mbox
 from nbstream.mail.mime import MAX_HEADER_BYTES
-from nbstream.mailboxes.letters import Folder, Letter, LetterFlags, keyword_flags, read_header
+from nbstream.mailboxes.letters import MAX_LETTERS, Folder, Letter, LetterFlags, keyword_flags, read_header
 from nbstream.mailboxes.opening import Unreadable
 
 if TYPE_CHECKING:
     from nbstream.mailboxes.letters import SkipReason
-
-MAX_LETTERS = 20_000
-"""So many letters of a folder are looked at: the last."""
 
 _SEPARATOR_BYTES = 400
 _LINE_BYTES = 1 << 20  # the rest of a longer line is the next one
