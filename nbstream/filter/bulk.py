@@ -4,8 +4,9 @@ While Redis writes a part, the next one is planned, and the messages of the next
 
 Rules:
 
-- The lessons of a part are one atomic step, or some. An interruption leaves whole lessons, and all may be taught
-  again.
+- The lessons of a part that have the same labels before and after are one atomic step, or some: for lessons of
+  several classes each token would be looked up in all of these. An interruption leaves whole lessons, and all may
+  be taught again.
 - The weight of a lesson comes from the counts that were read for its batch, plus what the batch itself teaches
   before it. What others teach meanwhile is missing for the rest of the batch.
 - Each message has its own label. One that comes twice is taught twice, one lesson after the other.
@@ -37,7 +38,7 @@ from nbstream.filter.message_counts import count_names
 from nbstream.filter.results import Lesson, LessonOutcome
 from nbstream.policy.lesson_source import Insistence
 from nbstream.store.cancellation import stop_if_cancelled
-from nbstream.store.model.commit import is_own_entry
+from nbstream.store.model.commit import CommitResult, is_own_entry
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.scripts import LessonBatch
 
@@ -83,15 +84,17 @@ class _PartPlan:
     """For each message of a part its planned lesson, its lesson where nothing has to change, or its error.
 
     ``withdrawn`` are the autolearned labels that were taken back, by message key. ``commits`` are the changes of
-    the planned lessons, as the store takes them: one atomic step. ``counts_full`` is the error that ended the plan
-    before the end of the batch.
+    the planned lessons as the store takes them, by the labels before and after. ``counts_full`` is the error that
+    ended the plan before the end of the batch.
     """
 
     withdrawn: WithdrawnLabels
     lessons: list[tuple[TokenizedMessage, PlannedLesson | Lesson | StoreIncompatible]] = field(
         default_factory=list
     )
-    commits: LessonBatch = field(default_factory=LessonBatch)
+    commits: defaultdict[tuple[str | None, str | None], LessonBatch] = field(
+        default_factory=lambda: defaultdict(LessonBatch)
+    )
     counts_full: CountsFull | None = None
 
 
@@ -196,27 +199,23 @@ class BulkLearner:
                 part.counts_full = error
                 break
             known_counts.apply_lesson(i, planned.counts_after)
-            if not part.commits.has_room(planned):
+            if not part.commits[planned.labels].has_room(planned):
                 yield part
                 part = _PartPlan(withdrawn)
-            part.commits.add(planned)
+            part.commits[planned.labels].add(planned)
             part.lessons.append((message, planned))
         yield part
 
     async def _commit_part(self, plan: _PartPlan, request: BulkRequest) -> None:
         """Write the planned lessons of a part, and report all of its lessons."""
-        answers = await self._model.commit_lessons(plan.commits)
-        if any(isinstance(answer, LedgerConflict) for answer in answers):
-            # Perhaps a reply was lost and the write was repeated: then its change is one of those up to the last.
-            await self._counts.wait_until_applied(await self._model.last_change())
-        elif changes := [answer for answer in answers if isinstance(answer, bytes)]:
-            await self._counts.wait_until_applied(changes[-1])
+        answers: dict[str, CommitResult] = {}
+        for batch in plan.commits.values():
+            answers |= await self._commit(batch)
         failure: NbstreamError | None = plan.counts_full
-        remaining_answers = iter(answers)
         lessons = [
             (
                 message,
-                await self._committed_lesson(message, planned, next(remaining_answers), request)
+                await self._committed_lesson(message, planned, answers[message.key], request)
                 if isinstance(planned, PlannedLesson)
                 else planned,
             )
@@ -238,11 +237,21 @@ class BulkLearner:
         if failure:
             raise failure
 
+    async def _commit(self, batch: LessonBatch) -> Mapping[str, CommitResult]:
+        """Write the lessons of a batch; return by message key what became of them, once the counts show it."""
+        answers = await self._model.commit_lessons(batch)
+        if any(isinstance(answer, LedgerConflict) for answer in answers):
+            # Perhaps a reply was lost and the write was repeated: then its change is one of those up to the last.
+            await self._counts.wait_until_applied(await self._model.last_change())
+        elif changes := [answer for answer in answers if isinstance(answer, bytes)]:
+            await self._counts.wait_until_applied(changes[-1])
+        return {lesson.message_key: answer for lesson, answer in zip(batch.lessons, answers, strict=True)}
+
     async def _committed_lesson(
         self,
         message: TokenizedMessage,
         planned: PlannedLesson,
-        answer: bytes | LedgerConflict | NbstreamError,
+        answer: CommitResult,
         request: BulkRequest,
     ) -> Lesson | NbstreamError:
         if isinstance(answer, NbstreamError):

@@ -46,6 +46,11 @@ class PlannedLesson(LessonCommit):
     after: Check
 
     @property
+    def labels(self) -> tuple[str | None, str | None]:
+        """The labels of the message before and after the lesson; None for no label."""
+        return self.old.label if self.old else None, self.new.label if self.new else None
+
+    @property
     def label(self) -> str | None:
         """The label that is learned, or the label that is taken back where nothing is learned."""
         entry = self.new or self.old

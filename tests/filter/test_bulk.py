@@ -163,6 +163,7 @@ async def test_messages_of_all_classes_are_learned_in_one_batch_as_if_one_after_
 
     in_bulk: list[Result] = []
     await spam_filter.learn_many(labelled_messages(), SOURCE, in_bulk.append)
+    assert await client.xlen(model.keys.changes) == 5  # two classes, what is taken back, and two again
     entries, stored_in_bulk = await live_entries(model), await stored(model)
     await client.flushall()
     single = [
@@ -278,6 +279,27 @@ async def test_a_message_that_another_process_changed_meanwhile_is_taught_again(
         LessonOutcome.LEARNED,
     ]
     assert (await model.totals()).messages == (0, len(messages))
+    assert await stored(model) == await summed(model)
+
+
+async def test_of_messages_of_both_classes_one_that_another_process_changed_is_taught_again(client: Redis) -> None:
+    spam_filter, model, results = make_filter(client), LateModel(client, "test", 3600), list[Result]()
+    both = [(Message.parse(raw), label) for label, raw in letters(40)]
+    changed = next(number for number, (_, label) in enumerate(both) if number > 3 and label == "spam")
+    model.message = both[changed][0]
+
+    async def labelled_messages() -> AsyncIterator[LabelledMessage]:
+        for message, label in both:
+            yield LabelledMessage(message, label)
+
+    await with_parts(spam_filter, model=model).learn_many(labelled_messages(), SOURCE, results.append)
+
+    lessons = [lesson for lesson in results if isinstance(lesson, Lesson)]
+    assert [(lesson.after.id, lesson.label) for lesson in lessons] == [
+        (message.key, name) for message, name in both
+    ]
+    assert [number for number, one in enumerate(lessons) if one.outcome is LessonOutcome.RELEARNED] == [changed]
+    assert sum((await model.totals()).messages) == len(both)
     assert await stored(model) == await summed(model)
 
 
