@@ -469,7 +469,7 @@ async def _open_redis(url: str | None, name: str | None, settings: ProgramSettin
     if name is not None:
         named = _settings({"model": {"name": name}}).model.name
         checked = checked.model_copy(update={"model": checked.model.model_copy(update={"name": named})})
-    async with open_one_shot_filter(checked, sign=True) as (spam_filter, model):
+    async with open_one_shot_filter(checked, sign=True, reads_messages=True) as (spam_filter, model):
         yield _Parts(spam_filter, make_message_reader(checked), model)
 
 

@@ -27,7 +27,7 @@ LAYERS = [
     {"policy"},
     {"store"},
     {"filter"},
-    {"own_models"},
+    {"correspondents", "own_models"},
     {"wire"},
     {"delivery"},
     {"evaluation", "mailboxes"},

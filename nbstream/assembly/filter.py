@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from nbstream import filter as filter_
-from nbstream.assembly.policy import make_filter_policy, make_own_model_names
+from nbstream.assembly.policy import make_evidence_reader, make_filter_policy, make_own_model_names
 from nbstream.assembly.store import (
     make_autolearn_model,
+    make_correspondent_reader,
     make_hasher,
     make_model,
     make_own_models,
@@ -18,6 +20,7 @@ from nbstream.assembly.store import (
     open_running_redis,
 )
 from nbstream.bayes import calibration, classifier
+from nbstream.correspondents.facts import CorrespondentTokenizer
 from nbstream.engine.choice import PYTHON, Engine, choose_engine
 from nbstream.filter import Autolearner, AutolearnLayer
 from nbstream.filter.scorer import Scorer
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from nbstream.config import Settings
+    from nbstream.correspondents.facts import CorrespondentFacts
     from nbstream.filter import CountSource, LessonStore
     from nbstream.store.canaries import Canaries
     from nbstream.store.recent.checked_messages import RecentMessages
@@ -45,15 +49,18 @@ def tokenizer_options(settings: Settings) -> tokenizer.TokenizerOptions:
     )
 
 
-def make_model_tokenizer(settings: Settings, engine: Engine) -> tokenizer.Tokenizer:
+def make_model_tokenizer(
+    settings: Settings, engine: Engine, known: Callable[[], CorrespondentFacts] | None = None
+) -> tokenizer.Tokenizer:
     """Return what takes messages apart into the tokens that the model stores: words, or keyed hashes of them.
 
-    Raises ``ConfigError`` where there is no key for these.
+    ``known`` returns what is known of correspondents at the moment. Raises ``ConfigError`` where there is no key
+    for the hashes.
     """
-    in_words, hasher = (
-        make_tokenizer(tokenizer_options(settings), engine.native_library),
-        make_hasher(settings, engine),
-    )
+    in_words = make_tokenizer(tokenizer_options(settings), engine.native_library)
+    if known:
+        in_words = CorrespondentTokenizer(in_words, known, make_evidence_reader(settings), time.time)
+    hasher = make_hasher(settings, engine)
     return PrivateTokenizer(in_words, hasher) if hasher else in_words
 
 
@@ -64,6 +71,7 @@ def make_filter(  # noqa: PLR0913 - most have a default, and are named where the
     observer: filter_.FilterObserver | None = None,
     *,
     wrap_tokenizer: Callable[[tokenizer.Tokenizer], tokenizer.Tokenizer] | None = None,
+    known: Callable[[], CorrespondentFacts] | None = None,
     checked_messages: RecentMessages | None = None,
     autolearn_layer: filter_.AutolearnLayer | None = None,
     check_queue: filter_.CheckQueue | None = None,
@@ -73,11 +81,11 @@ def make_filter(  # noqa: PLR0913 - most have a default, and are named where the
     """Return the filter over a model.
 
     ``engine`` takes messages apart and scores them by the counts of ``counts``, whatever holds them.
-    ``wrap_tokenizer`` may wrap what takes messages apart.
+    ``wrap_tokenizer`` may wrap what takes messages apart; ``known`` is that of ``make_model_tokenizer``.
     ``counts`` is the mirror or the model itself that people teach, ``autolearn_layer`` the layer that is learned
     without people.
     """
-    own_tokenizer = make_model_tokenizer(settings, engine)
+    own_tokenizer = make_model_tokenizer(settings, engine, known)
     parts = filter_.FilterParts(
         tokenizer=wrap_tokenizer(own_tokenizer) if wrap_tokenizer else own_tokenizer,
         classifier=classifier.Classifier(engine.native_library),
@@ -111,12 +119,13 @@ def make_scorer(
 
 @asynccontextmanager
 async def open_one_shot_filter(
-    settings: Settings, *, sign: bool = False, user: str | None = None
+    settings: Settings, *, sign: bool = False, user: str | None = None, reads_messages: bool = False
 ) -> AsyncIterator[tuple[filter_.Filter, Model]]:
     """Open a filter that reads Redis itself, for commands that look at few messages, and its model.
 
     ``sign``: a model that is new gets the signature of this version. ``user`` is the address of somebody whose own
-    model it is to be; without one he has the common model.
+    model it is to be; without one he has the common model. ``reads_messages``: the filter is to take messages
+    apart, and has to know of correspondents.
 
     Raises ``ConfigError``, ``StoreIncompatible`` or ``StoreUnavailable`` where Redis cannot be used.
     """
@@ -130,8 +139,16 @@ async def open_one_shot_filter(
             await layer_model.open(sign=sign)
             layer = filter_.AutolearnLayer(layer_model, layer_model, make_user_labels(settings, clients.client))
         recent_messages = make_recent_messages(settings, model)
+        store = make_correspondent_reader(settings, clients.client) if reads_messages else None
+        facts = await store.load() if store else None
         common = make_filter(
-            settings, model, model, checked_messages=recent_messages, autolearn_layer=layer, engine=engine
+            settings,
+            model,
+            model,
+            known=(lambda: facts) if facts else None,
+            checked_messages=recent_messages,
+            autolearn_layer=layer,
+            engine=engine,
         )
         if user is None:
             yield common, model

@@ -69,8 +69,12 @@ def make_sender_lists(
     """
     kinds = ((ListKind.ALLOW, settings.lists.allow), (ListKind.BLOCK, settings.lists.block))
     entries = [ListEntry(kind, SenderPattern.parse(sender)) for kind, senders in kinds for sender in senders]
-    reader = EvidenceReader(frozenset(settings.trusted_authserv_ids), settings.own_received_fields)
-    return SenderLists(OwnerList(entries), stored, reader, user_of)
+    return SenderLists(OwnerList(entries), stored, make_evidence_reader(settings), user_of)
+
+
+def make_evidence_reader(settings: Settings) -> EvidenceReader:
+    """Return what reads who sent a message, and what proves it."""
+    return EvidenceReader(frozenset(settings.trusted_authserv_ids), settings.own_received_fields)
 
 
 def make_filter_policy(settings: Settings) -> FilterPolicy:

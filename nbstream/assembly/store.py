@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -12,6 +13,8 @@ from urllib.parse import quote
 
 from nbstream.bayes.counts import ClassCounts, Counts
 from nbstream.bayes.table_counts import TableCounts
+from nbstream.correspondents.facts import FactHasher, KnownTime
+from nbstream.correspondents.store import CorrespondentStore
 from nbstream.engine.choice import PYTHON, Engine
 from nbstream.engine.table import TableFunctions
 from nbstream.own_models import store as own_models
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
 
     from nbstream.addresses import TcpAddress
     from nbstream.config import Settings
+    from nbstream.correspondents.facts import CorrespondentFacts
+    from nbstream.correspondents.settings import CorrespondentsSettings
     from nbstream.policy.fair_sample import FairSample
 
 
@@ -49,6 +54,7 @@ _log = logging.getLogger(__name__)
 
 _DAY_SECONDS = 86_400
 _PRIVATE_KEY_FILE = "private-tokens.key"  # in ``state_dir``
+_CORRESPONDENTS_KEY_FILE = "correspondents.key"
 _OWN_FIRST_SCORES = 1000  # of each class: budgets are those of the common model
 
 
@@ -163,13 +169,49 @@ def make_hasher(settings: Settings, engine: Engine = PYTHON) -> TokenHasher | No
     if not settings.model.private_tokens:
         return None
     file = settings.model.private_tokens_key_file or settings.state_dir / _PRIVATE_KEY_FILE
-    return TokenHasher(_key_in(file), engine.native_library)
+    return TokenHasher(_key_in(file, "model.private_tokens"), engine.native_library)
 
 
 @lru_cache
-def _key_in(file: Path) -> bytes:
+def _key_in(file: Path, setting: str) -> bytes:
     """Return the key, which is read once: models are opened later too, and must not get another than messages."""
-    return read_or_make_key(file)
+    return read_or_make_key(file, setting)
+
+
+def make_correspondent_store(settings: Settings, client: Redis) -> CorrespondentStore | None:
+    """Return what is stored of correspondents; None where they are off. Raises ``ConfigError`` without a key."""
+    section = settings.correspondents
+    if section is None:
+        return None
+    known = KnownTime(_DAY_SECONDS * section.answer_days, _DAY_SECONDS * section.sender_days, section.max_messages)
+    hasher = FactHasher(_key_in(_correspondents_key_file(settings, section), "correspondents"))
+    return CorrespondentStore(client, ModelKeys(settings.model.name).correspondents, hasher, known)
+
+
+def _correspondents_key_file(settings: Settings, section: CorrespondentsSettings) -> Path:
+    return section.key_file or settings.state_dir / _CORRESPONDENTS_KEY_FILE
+
+
+def make_correspondent_reader(settings: Settings, client: Redis) -> CorrespondentStore | None:
+    """Return what is stored of correspondents, for a command; None where there is no key that it can read."""
+    return make_correspondent_store(settings, client) if _can_read_correspondents(settings) else None
+
+
+def _can_read_correspondents(settings: Settings) -> bool:
+    section = settings.correspondents
+    return section is not None and os.access(_correspondents_key_file(settings, section), os.R_OK)
+
+
+async def read_correspondents(settings: Settings) -> CorrespondentFacts | None:
+    """Return what is known of correspondents now, for a command; None where nothing is.
+
+    Raises ``ConfigError`` or ``StoreUnavailable`` where Redis cannot be used.
+    """
+    if not _can_read_correspondents(settings):  # no server is started for nothing
+        return None
+    async with open_running_redis(settings) as clients:
+        store = make_correspondent_reader(settings, clients.client)
+        return await store.load() if store else None
 
 
 def key_fingerprint(settings: Settings) -> str:

@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, Strict, ValidationInfo
 
 from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.compare.settings import CompareSettings
+from nbstream.correspondents.settings import CorrespondentsSettings
 from nbstream.delivery.settings import QuarantineSettings, RelaySettings, ServerNextHopSetting
 from nbstream.engine.choice import EngineChoice
 from nbstream.listeners.dovecot.settings import DovecotListenerSettings
@@ -226,6 +227,12 @@ class Settings(Section):
     lists: ListsSettings = ListsSettings()
     """The senders that always or never pass. ``nbstream list`` and the page change further lists while the daemon
     runs: one of the site, and one of each user.
+    """
+
+    correspondents: CorrespondentsSettings | None = CorrespondentsSettings()
+    """Whom we know: an answer to a message of ours, and a sender that a user of ours wrote to, are tokens, whose
+    weight is learned. It is known from mail of users who have logged in, at the milter and the API of rspamd, and
+    from Sent folders. With ``null`` nothing of it is recorded or used.
     """
 
     quarantine: QuarantineSettings = QuarantineSettings()

@@ -16,6 +16,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from nbstream import __version__
+from nbstream.correspondents.metrics import CorrespondentCollector, CorrespondentMetrics
 from nbstream.filter.metrics import FilterMetrics
 from nbstream.filter.model_metrics import AutolearnCollector, FirstScoreCollector, ModelCollector
 from nbstream.metrics.registry import MetricsRegistry
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
+    from nbstream.correspondents.store import Correspondents
     from nbstream.engine.choice import Engine
     from nbstream.filter import FilterPolicy
     from nbstream.own_models.store import OwnModels
@@ -122,6 +124,7 @@ class DaemonMetrics:
     store: StoreMetrics
     process: ProcessMetrics
     agreement: AgreementMetrics
+    correspondents: CorrespondentMetrics
 
     @classmethod
     def create(cls, engine: Engine, shared_folder: Path | None = None) -> DaemonMetrics:
@@ -138,6 +141,7 @@ class DaemonMetrics:
             StoreMetrics(registry),
             ProcessMetrics(registry, engine.name),
             AgreementMetrics(registry),
+            CorrespondentMetrics(registry),
         )
 
     def watch_model(self, mirror: Mirror, primary: Primary, policy: Callable[[], FilterPolicy]) -> None:
@@ -148,6 +152,10 @@ class DaemonMetrics:
     def watch_own_models(self, models: OwnModels) -> None:
         """Export the state of the own models in memory, read at each scrape."""
         self.registry.state.register(OwnModelCollector(models))
+
+    def watch_correspondents(self, correspondents: Correspondents) -> None:
+        """Export how much is known of correspondents, read at each scrape."""
+        self.registry.state.register(CorrespondentCollector(correspondents))
 
     def watch_autolearned(self, mirror: Mirror) -> None:
         """Export the state of the layer that is learned without people, read at each scrape."""

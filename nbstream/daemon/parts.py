@@ -13,12 +13,14 @@ from nbstream.assembly.filter import make_autolearner, make_filter
 from nbstream.assembly.policy import make_own_model_names
 from nbstream.assembly.store import (
     make_autolearn_model,
+    make_correspondent_store,
     make_mirror,
     make_model,
     make_own_models,
     make_recent_messages,
     make_user_labels,
 )
+from nbstream.correspondents.store import Correspondents
 from nbstream.daemon.background import BackgroundTasks
 from nbstream.delivery.quarantine import Quarantine, QuarantineRetention
 from nbstream.filter import (
@@ -181,6 +183,7 @@ class ServerParts:
     sender_lists: FollowedSenderLists
     background: BackgroundTasks
     own_models: OwnModels
+    correspondents: Correspondents | None
 
 
 def make_parts(
@@ -221,11 +224,16 @@ def make_parts(
         autolearn = make_autolearn_parts(settings, clients, model, mirror, layer_mirror, metrics)
         observers.append(autolearn.learner)
         metrics.watch_autolearned(autolearn.mirror)
+    store, correspondents = make_correspondent_store(settings, clients.client), None
+    if store:
+        correspondents = Correspondents(store, metrics.correspondents.count)
+        metrics.watch_correspondents(correspondents)
     spam_filter = make_filter(
         settings,
         model,
         mirror,
         CompositeObserver(*observers),
+        known=correspondents.known_now if correspondents else None,
         checked_messages=recent_messages,
         autolearn_layer=autolearn.layer if autolearn else None,
         check_queue=CheckQueue(),
@@ -246,6 +254,7 @@ def make_parts(
         FollowedSenderLists(clients.client, model.keys),
         BackgroundTasks(metrics.process.background_failed),
         make_own_models(settings, clients, engine),
+        correspondents,
     )
 
 
@@ -267,6 +276,8 @@ def background_work(
         ("sender lists", parts.sender_lists.run),
         ("own models", parts.own_models.run),
     ]
+    if parts.correspondents:
+        work += [("correspondents", parts.correspondents.follow), ("sent mail", parts.correspondents.record)]
     if parts.activity:
         work.append(("activity", parts.activity.writer.run))
     if parts.clients.embedded is None:

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -77,9 +78,11 @@ async def warn_about_durability(parts: ServerParts) -> None:
 
 
 async def _wait_until_loaded(parts: ServerParts) -> None:
-    """Return when there are counts to score mail with, and the sender lists."""
+    """Return when there are counts to score mail with, the sender lists, and what is known of correspondents."""
     await parts.mirror.loaded.wait()
     await parts.sender_lists.loaded.wait()
+    if parts.correspondents:
+        await parts.correspondents.loaded.wait()
 
 
 class Server:
@@ -173,7 +176,8 @@ class Server:
             return make_agreement(settings, parts.clients.client, common, self._metrics.agreement.count)
 
         stored_lists = parts.sender_lists.by_owner
-        return make_runtime(settings, parts.spam_filter, stored_lists, parts.own_models, agreement_over)
+        runtime = make_runtime(settings, parts.spam_filter, stored_lists, parts.own_models, agreement_over)
+        return replace(runtime, note_sent=parts.correspondents.note_sent) if parts.correspondents else runtime
 
     async def run(
         self,

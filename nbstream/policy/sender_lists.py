@@ -172,12 +172,13 @@ class MessageSender:
     ``address`` is the sender of the envelope: empty for the null sender, None where it is not known. ``client`` is
     the address of the host that brought the message, and ``login`` the user who logged in there; each is empty
     where it is not known. The client is that of our own mail server, which has to name it: a network that matched
-    our own server would match all mail.
+    our own server would match all mail. ``is_vouched_for``: who names the login may teach as well.
     """
 
     address: str | None = None
     client: str = ""
     login: str = ""
+    is_vouched_for: bool = False
 
 
 UNKNOWN_SENDER = MessageSender()
@@ -226,6 +227,13 @@ def is_aligned(domain: str, proved: str) -> bool:
     return domain == proved or domain.endswith(f".{proved}") or proved.endswith(f".{domain}")
 
 
+def read_header(message: Message) -> tuple[Sequence[HeaderField], bool]:
+    """Return the header fields of a message, and whether these are all; nothing else is read."""
+    head = b"" if message.is_bare_text else message.raw[: mime.MAX_HEADER_BYTES + 1]
+    end = header_fields.body_offset(head)
+    return header_fields.parse_fields(head, end), end <= mime.MAX_HEADER_BYTES
+
+
 @dataclass(frozen=True, slots=True)
 class EvidenceReader:
     """Reads who sent a message; the arguments are the settings of the same names."""
@@ -235,11 +243,12 @@ class EvidenceReader:
 
     def read(self, message: Message, sender: MessageSender) -> SenderEvidence:
         """Return who sent a message, and what proves it."""
-        head = b"" if message.is_bare_text else message.raw[: mime.MAX_HEADER_BYTES + 1]
-        end = header_fields.body_offset(head)
-        fields = header_fields.parse_fields(head, end)
+        return self.read_fields(*read_header(message), sender)
+
+    def read_fields(self, fields: Sequence[HeaderField], is_whole: bool, sender: MessageSender) -> SenderEvidence:
+        """Return who sent the message with this header; the first arguments are those of ``read_header``."""
         addresses, is_single = read_from(fields)
-        is_single &= end <= mime.MAX_HEADER_BYTES  # else there may be another From field
+        is_single &= is_whole  # else there may be another From field
         return SenderEvidence(
             addresses,
             is_single,
@@ -295,8 +304,18 @@ def read_from(fields: Iterable[HeaderField]) -> tuple[tuple[str, ...], bool]:
     texts = [_without_quoted(value[:MAX_FROM_BYTES].decode("utf-8", "replace").lower()) for value in values]
     if len(values) == 1 and len(values[0]) <= MAX_FROM_BYTES and (match := _ONE_ADDRESS.fullmatch(texts[0])):
         return (match[1] or match[2],), True
+    return tuple(_find_addresses(texts))[:_MAX_FROM_ADDRESSES], False
+
+
+def find_addresses(values: Iterable[bytes]) -> list[str]:
+    """Return the addresses in the values of fields such as To, in lower case; of each value so much is read."""
+    texts = [_without_quoted(value[:MAX_FROM_BYTES].decode("utf-8", "replace").lower()) for value in values]
+    return _find_addresses([address for text in texts for address in text.split(",")])
+
+
+def _find_addresses(texts: Iterable[str]) -> list[str]:
     addresses = [address for text in texts for address in _IN_BRACKETS.findall(text) or _ANY_ADDRESS.findall(text)]
-    return tuple(dict.fromkeys(filter(None, addresses)))[:_MAX_FROM_ADDRESSES], False
+    return list(dict.fromkeys(filter(None, addresses)))
 
 
 def _without_quoted(text: str) -> str:

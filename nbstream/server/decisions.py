@@ -148,6 +148,8 @@ class MessageDecisions:
         stripped, message = await in_thread_if_large(len(content), self._read, content)
         del content  # of a message with fields of ours there is a copy now
         groups = tuple(await self._decided_recipients(message, sender, recipients, listener, impossible))
+        if check := groups[0].check:
+            self._runtime.note_if_sent(message, sender, [recipient.address for recipient in recipients], check)
         for group in groups:
             if group.is_canary:
                 continue

@@ -176,7 +176,9 @@ class MessageHandler:
         build_envelope = partial(
             make_envelope, self._listener_name, addresses, head_of(message), read_other=self.runtime.read_other
         )
-        return await filters[0].check(message, decide, build_envelope)
+        checked = await filters[0].check(message, decide, build_envelope)
+        self.runtime.note_if_sent(message, sender, recipients, checked)
+        return checked
 
     async def decide(self, check: Check, recipients: Sequence[str]) -> Check:
         """Return a check of the filter's own policy as the rules of the recipients decide it; see ``try_check``.

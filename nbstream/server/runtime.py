@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,13 @@ from nbstream.server.peers import Teachers
 if TYPE_CHECKING:
     import ssl
 
-    from nbstream.filter import Filter
+    from nbstream.filter import Check, Filter
+    from nbstream.mail.message import Message
     from nbstream.own_models.filters import OwnFilters
     from nbstream.policy.header import HeaderPolicy
     from nbstream.policy.message_reader import MessageReader
     from nbstream.policy.recipient_rules import RecipientRules
+    from nbstream.policy.sender_lists import MessageSender
 
 _NOBODY = Teachers()
 
@@ -50,7 +52,8 @@ class Runtime:
     without TLS has none. ``passes_on_failure``: mail whose check failed passes unmarked, else it is
     deferred. ``sender_lists`` are the senders that always or never pass. ``own_filters`` finds the
     filters of recipients; it is None where all have the common model. ``read_other`` reads the verdict of another
-    filter.
+    filter. ``note_sent`` gets each message that a user of ours sends, his name and the recipients, and returns at
+    once.
     """
 
     spam_filter: Filter
@@ -64,12 +67,20 @@ class Runtime:
     sender_lists: SenderLists = NO_LISTS
     own_filters: OwnFilters | None = None
     read_other: ReadOther = read_no_other
+    note_sent: Callable[[Message, str, Sequence[str]], object] = lambda _message, _user, _recipients: None
 
     async def filters_for(self, recipients: Sequence[str]) -> Sequence[Filter]:
         """Return the filter that checks mail for each of these addresses; the very same one for the same model."""
         if self.own_filters is None:
             return [self.spam_filter] * len(recipients)
         return await self.own_filters.for_recipients(recipients)
+
+    def note_if_sent(
+        self, message: Message, sender: MessageSender, recipients: Sequence[str], check: Check
+    ) -> None:
+        """Note a message that a user of ours sends, unless it is called spam: his account may be stolen."""
+        if sender.login and sender.is_vouched_for and not check.verdict.is_spam and not check.is_canary:
+            self.note_sent(message, self.address_of_login(sender.login) or sender.login, recipients)
 
     def address_of_login(self, login: str) -> str:
         """Return the address of a user by the name that he logs in with: an address, or an alias of one.

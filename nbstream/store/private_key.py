@@ -1,4 +1,4 @@
-"""The key of private tokens, in a file of its own: who reads Redis alone learns no words.
+"""A key of keyed hashes, in a file of its own: who reads Redis alone learns nothing of what was hashed.
 
 Rules: the file is made once, whole, for its owner alone, and is on the disk before anything is learned under its
 key; of several processes that make it at the same moment one does, and all read it. It has the key in hexadecimal,
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 _DIGITS = re.compile(r"[0-9a-fA-F]{%d}\n?" % (2 * KEY_BYTES))  # noqa: UP031 - braces are of the expression
 
 
-def read_or_make_key(file: Path) -> bytes:
-    """Return the key in ``file``, which is made where it is missing.
+def read_or_make_key(file: Path, setting: str) -> bytes:
+    """Return the key in ``file``, which is made where it is missing; ``setting`` is what needs it.
 
     Raises ``ConfigError`` where it cannot be read or made, or is no key.
     """
@@ -32,12 +32,10 @@ def read_or_make_key(file: Path) -> bytes:
             _make_key(file)
         text = file.read_bytes().decode("ascii", "replace")
     except OSError as error:
-        raise ConfigError(
-            f"the key of model.private_tokens cannot be read or made: {file}: {error.strerror}"
-        ) from error
+        raise ConfigError(f"the key of {setting} cannot be read or made: {file}: {error.strerror}") from error
     if not _DIGITS.fullmatch(text):
         raise ConfigError(
-            f"{file} is no key of model.private_tokens: it must have {2 * KEY_BYTES} hexadecimal digits. "
+            f"{file} is no key of {setting}: it must have {2 * KEY_BYTES} hexadecimal digits. "
             "Put back the file that the model was begun with"
         )
     return bytes.fromhex(text)

@@ -43,6 +43,9 @@ ORIGINS = {
     "date": "Date: zone",
     "authentication-results": "result of authentication",
     "autolearn": "limit of automatic learning",
+    "known.answer": "whom we know: answers mail of ours",
+    "known.answer.other": "whom we know: cites mail of ours to others",
+    "known.sender": "whom we know: a user wrote to the sender",
 }
 """The origin of a token, by each prefix that is not the name of a header field."""
 

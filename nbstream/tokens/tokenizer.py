@@ -98,6 +98,12 @@ class Tokens:
         grouped._set_fields(names, (body, raw_header - body, len(tokens) - raw_header))
         return grouped
 
+    def with_more_head(self, tokens: Sequence[bytes]) -> Tokens:
+        """Return these tokens with others of the head before them."""
+        head, body, raw_header = self.sizes
+        joined = b"\n".join(filter(None, (*tokens, self.all.joined)))
+        return Tokens.from_joined(joined, (head + len(tokens), body, raw_header))
+
     @property
     def head(self) -> tuple[bytes, ...]:
         """The tokens of header and structure."""

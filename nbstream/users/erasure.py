@@ -25,6 +25,7 @@ from nbstream.users.digest_state import DigestMarker
 from nbstream.users.preferences import UserPreferences
 
 if TYPE_CHECKING:
+    from nbstream.correspondents.store import CorrespondentStore
     from nbstream.own_models.agreement import Agreement
     from nbstream.own_models.index import OwnModelIndex
     from nbstream.own_models.names import OwnModelNames
@@ -59,6 +60,7 @@ class UserErasure:
     digests: DigestState
     remembered_seconds: float
     actor: str
+    correspondents: CorrespondentStore | None = None
 
     def own_model_of(self, address: str) -> str | None:
         """Return the name of the model that is of this user alone; None where he has none."""
@@ -102,6 +104,9 @@ class UserErasure:
         addresses = [user, *(alias for alias, target in self.names.aliases.items() if target == user)]
         yield Erased("senders in his list", await self._erase_lists(addresses, erase=erase))
         yield Erased("choices about the digest", await self._erase_choices(addresses, erase=erase))
+        if self.correspondents:  # by his address: a login of another form is not known here
+            found_sent = await self.correspondents.forget(addresses, erase=erase)
+            yield Erased("messages of his that say whom we know", found_sent)
         yield Erased("sessions of the page of users", await self._erase_sessions(is_his, erase=erase))
 
     async def _erase_lists(self, addresses: list[str], *, erase: bool) -> int:

@@ -14,6 +14,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.bayes.half_life import HalfLife
+from nbstream.correspondents.store import Correspondents
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
@@ -62,6 +63,17 @@ class _LoadedOwnModels:
     loads: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _KnownFacts:
+    """The attributes of what is known of correspondents that its metrics read."""
+
+    answers: tuple[()] = ()
+    senders: tuple[()] = ()
+
+    def known_now(self) -> _KnownFacts:
+        return self
+
+
 def metrics() -> list[ExportedMetric]:
     """Return all metrics that a daemon can export, sorted by name. Raises ``Undocumented``."""
     mirror = cast("Mirror", _LoadedModel())
@@ -76,6 +88,7 @@ def metrics() -> list[ExportedMetric]:
     daemon.watch_model(mirror, Primary(), lambda: policy)
     daemon.watch_autolearned(mirror)
     daemon.watch_own_models(cast("OwnModels", _LoadedOwnModels()))
+    daemon.watch_correspondents(cast("Correspondents", _KnownFacts()))
     daemon.process.set_policy("")
     return sorted(exported((daemon.registry.counts, daemon.registry.state)), key=lambda metric: metric.name)
 

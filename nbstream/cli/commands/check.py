@@ -32,7 +32,7 @@ async def _run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
     errors: list[InputError] = []
     spam = 0
-    async with open_one_shot_filter(settings, user=options.user) as (spam_filter, _):
+    async with open_one_shot_filter(settings, user=options.user, reads_messages=True) as (spam_filter, _):
         for source in message_files.read_messages(options.paths, errors):
             stop_if_cancelled()
             check = await spam_filter.check(make_message_reader(settings).read_incoming(source.raw))

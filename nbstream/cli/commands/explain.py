@@ -76,7 +76,7 @@ async def _run(options: argparse.Namespace) -> int:
     errors: list[InputError] = []
     style = TableStyle(options.clues, terminal_columns(), colour=is_styled())
     printed = 0
-    async with open_one_shot_filter(settings, user=options.user) as (spam_filter, model):
+    async with open_one_shot_filter(settings, user=options.user, reads_messages=True) as (spam_filter, model):
         async for subject in _subjects(options.subjects, settings, spam_filter, model, errors):
             if printed and not options.json:
                 print()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from nbstream import config
 from nbstream.assembly.filter import make_agreement, open_one_shot_filter
 from nbstream.assembly.policy import make_own_model_names
-from nbstream.assembly.store import make_own_model
+from nbstream.assembly.store import make_correspondent_reader, make_own_model
 from nbstream.cli import interrupts
 from nbstream.cli.exit_codes import EX_TEMPFAIL
 from nbstream.cli.imap.positions import PositionFiles
@@ -49,6 +49,7 @@ async def _run(settings: Settings, options: argparse.Namespace) -> int:
             DigestState(settings.quarantine_folder / FOLDER),
             settings.memory.hours * 3600,
             current_user(),
+            make_correspondent_reader(settings, common.client),
         )
         erased = [step async for step in erasure.steps(options.address, erase=options.yes)]
         left = [step async for step in erasure.steps(options.address, erase=False)] if options.yes else []

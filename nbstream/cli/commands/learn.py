@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from nbstream import config
 from nbstream.assembly.filter import make_model_tokenizer, open_one_shot_filter
 from nbstream.assembly.policy import make_message_reader
+from nbstream.assembly.store import read_correspondents
 from nbstream.cli import interrupts, message_files, reader_process
 from nbstream.cli.exit_codes import exit_code
 from nbstream.cli.imap.positions import LearnedPositions, PositionFiles
@@ -46,7 +47,9 @@ def run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
     if options.label and options.label not in settings.model.classes:
         options.wrong_usage(f"CLASS must be one of {', '.join(settings.model.classes)} (model.classes)")
-    tokenizer = make_model_tokenizer(settings, choose_engine(settings.engine))
+    facts = interrupts.run_interruptible(read_correspondents(settings))
+    engine = choose_engine(settings.engine)
+    tokenizer = make_model_tokenizer(settings, engine, (lambda: facts) if facts else None)
     model_name = " ".join(
         filter(None, (settings.model.name, (options.user or "").lower()))
     )  # each has learned other messages

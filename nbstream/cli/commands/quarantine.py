@@ -134,7 +134,7 @@ async def _release_messages(settings: Settings, waiting: Quarantine, options: ar
     errors: list[NbstreamError] = []
     next_hop = make_next_hop(settings)
     try:
-        async with open_one_shot_filter(settings, sign=True) as (spam_filter, model):
+        async with open_one_shot_filter(settings, sign=True, reads_messages=True) as (spam_filter, model):
             lessons: list[Lesson] = []
 
             async def learn_ham(message: Message) -> Lesson:

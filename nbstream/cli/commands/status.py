@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from nbstream import config
 from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.assembly.policy import make_rules
-from nbstream.assembly.store import make_autolearn_model
+from nbstream.assembly.store import make_autolearn_model, make_correspondent_reader
 from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.half_life import HalfLife, largest_count
 from nbstream.bayes.kinds import messages_name
@@ -79,6 +79,7 @@ class Status:
 
     model: ModelSummary
     own_models: int
+    correspondents: int
     autolearn_enabled: bool
     thresholds: Thresholds
     recipient_thresholds: Mapping[str, Thresholds]
@@ -129,11 +130,14 @@ async def collect_status(settings: Settings) -> Status:
     daemon = ask_daemon_status(settings.state_dir)
     async with open_one_shot_filter(settings) as (_, model):
         own_models = await OwnModelIndex(model.client, settings.model.name).count()
+        store = make_correspondent_reader(settings, model.client)
+        correspondents = await store.count() if store else 0
         model_status = await _collect_model_summary(settings, model)
         thresholds, recipient_thresholds = await _read_thresholds(settings, model)
     return Status(
         model=model_status,
         own_models=own_models,
+        correspondents=correspondents,
         autolearn_enabled=bool(settings.autolearn),
         thresholds=thresholds,
         recipient_thresholds=recipient_thresholds,
@@ -210,6 +214,7 @@ def status_to_json(status: Status) -> dict[str, Any]:
         "autolearned": dict(model.autolearned),
         "kept_mail": model.state.kept,
         "own_models": status.own_models,
+        "correspondents": status.correspondents,
         **_thresholds_to_json(status.thresholds),
         "recipients": [
             {"match": match, **_thresholds_to_json(thresholds)}
@@ -254,6 +259,8 @@ def render_text(status: Status) -> Iterator[str]:
     yield f"tokens   {model.vocabulary_size}"
     if status.own_models:
         yield f"own      {status.own_models} own models of users and domains; nbstream model list"
+    if status.correspondents:
+        yield f"known    whom users wrote to, by {status.correspondents} of their messages"
     if model.half_lives_left is not None:
         since = f"{model.half_life.days:g} days, t0 {utc_time(model.half_life.since)}"
         left = f"{model.half_lives_left:.1f} half-lives"

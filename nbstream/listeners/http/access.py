@@ -78,7 +78,7 @@ class HttpAccess:
         if not self.needs_no_password(peer, fields):
             return None
         teachers = self.teachers()
-        return Role.TEACH if all(map(teachers.may_teach, _requesters(peer, fields))) else Role.READ
+        return Role.TEACH if all(map(teachers.may_teach, requesters(peer, fields))) else Role.READ
 
     def needs_no_password(self, peer: Peer, fields: HeaderFields) -> bool:
         """Return whether the peer and all whose requests it forwards may read without a password.
@@ -90,7 +90,7 @@ class HttpAccess:
             return False
         return all(
             requester.address is None or requester.is_in_networks(self.allow_from)
-            for requester in _requesters(peer, fields)
+            for requester in requesters(peer, fields)
         )
 
 
@@ -133,7 +133,7 @@ def _is_public_name(name: str) -> bool:
     return False
 
 
-def _requesters(peer: Peer, fields: HeaderFields) -> Iterator[Peer]:
+def requesters(peer: Peer, fields: HeaderFields) -> Iterator[Peer]:
     """Yield the peer, and all that its forwarding fields name."""
     yield peer
     yield from map(Peer, _forwarded_addresses(fields))

@@ -113,7 +113,7 @@ class MilterAnswers:
             if self._feedback.label_of(message.sender) is not None:
                 return [RefusalReply(_FEEDBACK_ADDRESS_AS_SENDER)]
             if labels == {None}:
-                return await self._decide(message, sender, options)
+                return await self._decide(message, sender, peer, options)
             (label,) = labels if len(labels) == 1 else (None,)
             if label is None:
                 return [RefusalReply(_FEEDBACK_MIXED_WITH_MAIL)]
@@ -125,13 +125,13 @@ class MilterAnswers:
             return [RefusalReply(TEMPORARY_FAILURE)]
 
     async def _decide(
-        self, message: MilterMessage, sender: MilterSender, options: MilterOptions
+        self, message: MilterMessage, sender: MilterSender, peer: Peer, options: MilterOptions
     ) -> Sequence[MilterReply]:
         started = time.perf_counter()
         decided: DecidedMessage | None = None
         impossible = [kind for kind, needed in _NEEDED.items() if needed & ~options.actions]
         try:
-            whose = MessageSender(message.sender, sender.client, sender.user)
+            whose = MessageSender(message.sender, sender.client, sender.user, self._teachers.may_teach(peer))
             decided = await self._decisions.decide(
                 await _content_of(message), whose, message.recipients, self._name, impossible
             )

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from nbstream.bayes.counts import CLASSES
+from nbstream.listeners.http.access import requesters
 from nbstream.listeners.http.api_v1 import ApiLookups, actor_of_request
 from nbstream.listeners.http.listener import AccessLevel, HealthStatus, Route
 from nbstream.listeners.http.responses import RequestRefused, json_response
 from nbstream.listeners.rspamd import codec as rspamd
 from nbstream.policy.sender_lists import MessageSender
+from nbstream.server.peers import Peer
 
 if TYPE_CHECKING:
     from nbstream.errors import StoreIncompatible
@@ -75,8 +77,10 @@ class RspamdApi:
         async with self._body_reader.read(request, may_be_zstd=True) as content:
             handler = self._message_service.message_handler()
             message = await handler.parse_mail(content)
-            recipients = _recipients(request)
-            check, seconds = await handler.check(message, recipients, _sender(request))
+            recipients, peer = _recipients(request), Peer(request.remote or None)
+            may_teach = self._message_service.teachers.may_teach
+            is_vouched_for = all(map(may_teach, requesters(peer, tuple(request.headers.items()))))
+            check, seconds = await handler.check(message, recipients, _sender(request, is_vouched_for))
             header_policy = handler.runtime.header_policy
             edits, acts = header_policy.edits(check), not header_policy.observes
             return json_response(rspamd.check_to_json(check, edits, message, seconds, acts=acts))
@@ -138,13 +142,14 @@ class RspamdApi:
         return json_response({"success": True})
 
 
-def _sender(request: web.BaseRequest) -> MessageSender:
+def _sender(request: web.BaseRequest, is_vouched_for: bool) -> MessageSender:
     """Return who sent the message, as far as the client names it."""
     address, fields = request.headers.get(rspamd.SENDER_FIELD), request.headers
     return MessageSender(
         None if address is None else address.strip().strip("<>"),
         fields.get(rspamd.CLIENT_FIELD, "").strip(),
         fields.get(rspamd.USER_FIELD, "").strip(),
+        is_vouched_for,
     )
 
 

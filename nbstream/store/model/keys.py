@@ -165,6 +165,11 @@ class ModelKeys:
         """A hash: the entries of one owner, by their patterns."""
         return self._key(f"lists:of:{owner}")
 
+    @property
+    def correspondents(self) -> str:
+        """A stream: what mail of our users says of those they write to, as hashes."""
+        return self._key("correspondents")
+
     def user_labelled(self, message_key: str) -> str:
         """A string: a user has labelled the message in his own model; it expires."""
         return self._key(f"user-labelled:{message_key}")

@@ -1,0 +1,270 @@
+"""What a process knows of the mail of its site, and the tokens that it makes of that.
+
+Three tokens: ``known.answer`` is on a message that names one of ours in In-Reply-To or References, and comes from
+a domain that we sent that one to; ``known.answer.other`` on one that names one of ours, but comes from elsewhere,
+as on a mailing list; ``known.sender`` on one whose sender is proved, and to whom a user of ours wrote before.
+
+Rules:
+
+- No sender can write these tokens himself: they have no colon, which all tokens of his fields and words have.
+- What is known is hashed under a key (BLAKE2b, 8 bytes), and nothing else of it is there. A million of them match
+  what a stranger makes up with a probability below 1e-12.
+- A fact counts from its own time on, and not for ever. The time of a message is that of its topmost Received
+  field, where it is not ahead of the clock. Old mail that is learned now gets the tokens that it got when it came.
+- Where nothing is known there is no token, and a message is not read for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nbstream.correspondents.sent_mail import read_date, read_message_ids
+from nbstream.policy.sender_lists import UNKNOWN_SENDER, read_header
+from nbstream.tokens.tokenizer import TakenApart, Tokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from nbstream.correspondents.sent_mail import SentMail
+    from nbstream.mail.header_fields import HeaderField
+    from nbstream.mail.message import Message
+    from nbstream.policy.sender_lists import EvidenceReader
+    from nbstream.tokens.tokenizer import Tokens
+
+ANSWER, ANSWER_TO_OTHERS, SENDER = b"known.answer", b"known.answer.other", b"known.sender"
+
+DAY_SECONDS = 86_400
+_HASH_BYTES = 8
+_MAX_IDS = 20  # of a field: the first, to which all others answer, and the last ones
+_MAX_LEVELS = 5  # of a domain
+_MERGED_FACTS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class SentFacts:
+    """The hashes of what one message says: of its user, of its recipients, and of an answer to it."""
+
+    at: int
+    user: int
+    senders: tuple[int, ...]
+    answers: tuple[int, ...]
+
+
+class FactHasher:
+    """Hashes facts under a key of 32 bytes; ``fingerprint`` tells the key from others, and says nothing of it."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self.fingerprint = self._hash(b"fingerprint").to_bytes(_HASH_BYTES, "big")
+
+    def hash_sent(self, sent: SentMail) -> SentFacts:
+        """Return the facts of a message."""
+        answers: list[int] = []
+        if sent.message_id:
+            domains = dict.fromkeys(address.rpartition("@")[2] for address in sent.recipients)
+            answers = [self.answer(sent.message_id), *(self.answer(sent.message_id, name) for name in domains)]
+        senders = tuple(map(self.sender, sent.recipients))
+        return SentFacts(max(0, int(sent.at)), self.user(sent.user), senders, tuple(answers))
+
+    def user(self, name: str) -> int:
+        """Return the hash of a user of ours, by his login or address in lower case."""
+        return self._hash(b"user", name.encode("utf-8", "replace"))
+
+    def sender(self, address: str) -> int:
+        """Return the hash of a sender whom we wrote to."""
+        return self._hash(b"sender", address.encode("utf-8", "replace"))
+
+    def answer(self, message_id: bytes, domain: str = "") -> int:
+        """Return the hash of an answer to a message; with a ``domain``, of one from there."""
+        return self._hash(b"answer from" if domain else b"answer", domain.encode("utf-8", "replace"), message_id)
+
+    def _hash(self, kind: bytes, *parts: bytes) -> int:
+        digest = hashlib.blake2b(b"\0".join(parts), digest_size=_HASH_BYTES, key=self._key, person=kind).digest()
+        return int.from_bytes(digest, "big")
+
+
+class FactTimes:
+    """The first and the last time of facts (seconds since the epoch), by their hashes.
+
+    There are at most ``limit``, and some thousands that are new: those with the oldest last time go first. A
+    thread may read while another writes.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        # Sorted hashes, and the two times of each as one number: an array of pairs grows ten times as slowly.
+        self._merged = np.empty(0, np.uint64), np.empty(0, np.uint64)
+        self._new: dict[int, tuple[int, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._merged[0]) + len(self._new)
+
+    def find(self, fact: int) -> tuple[int, int] | None:
+        """Return the first and the last time of a fact."""
+        if new := self._new.get(fact):
+            return new
+        times = self._find_merged(fact)
+        return None if times is None else (int(times[0]), int(times[1]))
+
+    def _find_merged(self, fact: int) -> NDArray[np.uint32] | None:
+        hashes, times = self._merged
+        position = int(np.searchsorted(hashes, np.uint64(fact)))
+        return _pairs(times)[position] if position < len(hashes) and int(hashes[position]) == fact else None
+
+    def add(self, fact: int, at: int) -> None:
+        """Add a time of a fact."""
+        times = self._find_merged(fact)
+        if times is not None:
+            times[:] = min(int(times[0]), at), max(int(times[1]), at)
+            return
+        first, last = self._new.get(fact, (at, at))
+        self._new[fact] = min(first, at), max(last, at)
+        if len(self._new) >= _MERGED_FACTS:
+            self.drop_before(0)
+
+    def drop_before(self, at: int) -> None:
+        """Drop the facts whose last time is before ``at``, and the oldest beyond the limit."""
+        hashes, times = self._merged
+        new = sorted(self._new)
+        new_times = np.array([self._new[fact] for fact in new], np.uint32).view(np.uint64).ravel()
+        positions = np.searchsorted(hashes, np.array(new, np.uint64))
+        hashes, times = (
+            np.insert(hashes, positions, np.array(new, np.uint64)),
+            np.insert(times, positions, new_times),
+        )
+        last = _pairs(times)[:, 1].copy()
+        excess = len(hashes) - self._limit
+        if excess > 0:
+            excess += self._limit // 50  # else all of this would be done each time
+            at = max(at, int(np.partition(last, excess - 1)[excess - 1]) + 1)
+        if at > 0:
+            kept = last >= at
+            hashes, times = hashes[kept], times[kept]
+        self._merged, self._new = (hashes, times), {}
+
+
+def _pairs(times: NDArray[np.uint64]) -> NDArray[np.uint32]:
+    return times.view(np.uint32).reshape(-1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTime:
+    """For how many seconds answers and senders are known, and how many of each at most."""
+
+    answer_seconds: int
+    sender_seconds: int
+    limit: int
+
+
+class CorrespondentFacts:
+    """What is known in this process: ``answers`` and ``senders``."""
+
+    def __init__(self, hasher: FactHasher, known: KnownTime) -> None:
+        self.hasher = hasher
+        self.known = known
+        self.answers = FactTimes(2 * known.limit)  # a message to one domain has two
+        self.senders = FactTimes(known.limit)
+
+    def add(self, facts: SentFacts) -> None:
+        """Add what a message of ours says."""
+        for fact in facts.answers:
+            self.answers.add(fact, facts.at)
+        for fact in facts.senders:
+            self.senders.add(fact, facts.at)
+
+    def new_of(self, facts: SentFacts, now: float) -> SentFacts | None:
+        """Return what of ``facts`` is not known yet, or is known from more than a day before, and not too old."""
+        senders = () if facts.at < now - self.known.sender_seconds else facts.senders
+        answers = () if facts.at < now - self.known.answer_seconds else facts.answers
+        senders = tuple(fact for fact in senders if not _covers(self.senders.find(fact), facts.at))
+        answers = tuple(fact for fact in answers if self.answers.find(fact) is None)
+        return SentFacts(facts.at, facts.user, senders, answers) if senders or answers else None
+
+    def expire(self, now: float) -> None:
+        """Drop what is too old."""
+        self.answers.drop_before(int(now) - self.known.answer_seconds)
+        self.senders.drop_before(int(now) - self.known.sender_seconds)
+
+    def tokens(self, message: Message, reader: EvidenceReader, now: float) -> Sequence[bytes]:
+        """Return the tokens of a message that is read at the time ``now``."""
+        if not self.answers and not self.senders:
+            return ()
+        fields, is_whole = read_header(message)
+        evidence = reader.read_fields(fields, is_whole, UNKNOWN_SENDER)
+        at = min(now, _arrival(fields) or now)
+        domain = evidence.from_addresses[0].rpartition("@")[2] if evidence.is_single else ""
+        tokens = self._answer_tokens(fields, domain, at)
+        if evidence.proves_address:
+            times = self.senders.find(self.hasher.sender(evidence.from_addresses[0]))
+            if times and times[0] <= at <= times[1] + self.known.sender_seconds:
+                tokens.append(SENDER)
+        return tokens
+
+    def _answer_tokens(self, fields: Sequence[HeaderField], domain: str, at: float) -> list[bytes]:
+        own = [name for name in _cited(fields) if self._is_answer(self.hasher.answer(name), at)]
+        for name in own:
+            if any(self._is_answer(self.hasher.answer(name, level), at) for level in _levels(domain)):
+                return [ANSWER]
+        return [ANSWER_TO_OTHERS] if own else []
+
+    def _is_answer(self, fact: int, at: float) -> bool:
+        times = self.answers.find(fact)
+        return times is not None and at <= times[1] + self.known.answer_seconds
+
+
+def _covers(times: tuple[int, int] | None, at: int) -> bool:
+    return times is not None and times[0] <= at < times[1] + DAY_SECONDS
+
+
+def _cited(fields: Sequence[HeaderField]) -> Iterator[bytes]:
+    """Yield the messages that the first fields In-Reply-To and References name."""
+    for wanted in ("in-reply-to", "references"):
+        field = next((field for field in fields if field.name == wanted), None)
+        ids = read_message_ids(field) if field else ()
+        yield from ids if len(ids) <= _MAX_IDS else (ids[0], *ids[1 - _MAX_IDS :])
+
+
+def _levels(domain: str) -> Iterator[str]:
+    """Yield a domain and those above it, down to two labels."""
+    labels = domain.split(".")
+    for first in range(max(0, min(len(labels) - 1, _MAX_LEVELS))):
+        yield ".".join(labels[first:])
+
+
+def _arrival(fields: Sequence[HeaderField]) -> float | None:
+    """Return when a message arrived: by the topmost Received field, else by Date; None where nothing says it."""
+    for wanted in ("received", "date"):
+        field = next((field for field in fields if field.name == wanted), None)
+        if field and (at := read_date(field)) is not None:
+            return at
+    return None
+
+
+class CorrespondentTokenizer(Tokenizer):
+    """A tokenizer that adds the tokens of what is known at the moment."""
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        facts: Callable[[], CorrespondentFacts],
+        reader: EvidenceReader,
+        clock: Callable[[], float],
+    ) -> None:
+        super().__init__(tokenizer.options)
+        self._tokenizer, self._facts, self._reader, self._clock = tokenizer, facts, reader, clock
+
+    def take_apart(self, message: Message) -> TakenApart:
+        """Return the key and the tokens of ``message``."""
+        taken = self._tokenizer.take_apart(message)
+        known = self._facts().tokens(message, self._reader, self._clock())
+        return TakenApart(taken.key, taken.is_mail, taken.tokens.with_more_head(known)) if known else taken
+
+    def tokenize(self, message: Message) -> Tokens:
+        """Return the tokens of ``message``, in their groups."""
+        return self.take_apart(message).tokens

@@ -1,0 +1,176 @@
+"""The tokens of whom we know: who gets one, who does not, and for how long."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbstream.correspondents.facts import (
+    ANSWER,
+    ANSWER_TO_OTHERS,
+    DAY_SECONDS,
+    SENDER,
+    CorrespondentFacts,
+    CorrespondentTokenizer,
+    FactHasher,
+    FactTimes,
+)
+from nbstream.mail.message import Message
+from nbstream.tokens.origins import token_origin
+from nbstream.tokens.private_tokens import PrivateTokenizer, TokenHasher
+from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions, Tokens
+from tests.correspondents.mail import BOB, HASHER, KNOWN, NOW, OURS, READER, answer, facts_of, message, sent
+
+
+def tokens(facts: CorrespondentFacts, incoming: Message, now: float = NOW) -> list[bytes]:
+    return list(facts.tokens(incoming, READER, now))
+
+
+def test_an_answer_from_where_we_wrote_to_is_known() -> None:
+    facts = facts_of(sent(BOB))
+
+    assert tokens(facts, answer()) == [ANSWER]
+    assert tokens(facts, answer(sender="office@sales.partner.example")) == [ANSWER]
+    assert tokens(facts, message(f"References: <other.message.1@x.example>\n <{OURS.decode()}>")) == [ANSWER]
+
+
+def test_an_answer_from_elsewhere_is_another_token() -> None:
+    """A Message-ID that a mailing list has made public, or that was passed on, says less."""
+    facts = facts_of(sent(BOB))
+
+    assert tokens(facts, answer(sender="eve@attacker.example")) == [ANSWER_TO_OTHERS]
+    assert tokens(facts, answer(sender="eve@notpartner.example")) == [ANSWER_TO_OTHERS]
+    assert tokens(facts, answer(sender=f"{BOB}, eve@attacker.example")) == [ANSWER_TO_OTHERS]
+    assert tokens(facts_of(sent("ann@shop.example")), answer(sender="eve@x.example")) == [ANSWER_TO_OTHERS]
+
+
+def test_an_answer_to_a_message_that_is_not_ours_has_no_token() -> None:
+    assert tokens(facts_of(sent(BOB)), message("In-Reply-To: <20261121.7f3a9c51d3@example.org>")) == []
+
+
+def test_a_sender_whom_a_user_wrote_to_is_known_where_he_is_proved() -> None:
+    facts = facts_of(sent(BOB))
+
+    assert tokens(facts, message(proved="partner.example")) == [SENDER]
+    assert tokens(facts, answer(proved="partner.example")) == [ANSWER, SENDER]
+    assert tokens(facts, message()) == []
+    assert tokens(facts, message(proved="attacker.example")) == []
+    assert tokens(facts, message(sender="carol@partner.example", proved="partner.example")) == []
+
+
+def test_a_sender_is_not_known_before_we_first_wrote_to_him() -> None:
+    """What is learned later from old folders gets the tokens that it got when it came."""
+    facts = facts_of(sent(BOB, at=NOW - 10 * DAY_SECONDS), sent(BOB, at=NOW - DAY_SECONDS))
+
+    assert tokens(facts, message(proved="partner.example", at=NOW - 11 * DAY_SECONDS)) == []
+    assert tokens(facts, message(proved="partner.example", at=NOW - 9 * DAY_SECONDS)) == [SENDER]
+
+
+def test_a_date_in_the_future_helps_nobody() -> None:
+    facts = facts_of(sent(BOB, at=NOW + DAY_SECONDS))
+
+    assert tokens(facts, message(proved="partner.example", at=NOW + 2 * DAY_SECONDS)) == []
+    assert tokens(facts, message("Date: nonsense", proved="partner.example", at=NOW)) == []
+
+
+def test_facts_expire() -> None:
+    facts = facts_of(sent(BOB, at=NOW))
+    later, much_later = NOW + 91 * DAY_SECONDS, NOW + 366 * DAY_SECONDS
+
+    assert tokens(facts, answer(proved="partner.example", at=later), later) == [SENDER]
+    assert tokens(facts, answer(proved="partner.example", at=much_later), much_later) == []
+
+    facts.expire(later)
+    assert (len(facts.answers), len(facts.senders)) == (0, 1)
+    facts.expire(much_later)
+    assert (len(facts.answers), len(facts.senders)) == (0, 0)
+
+
+def test_another_key_gives_other_hashes() -> None:
+    one, other = FactHasher(b"k" * 32), FactHasher(b"l" * 32)
+
+    assert one.hash_sent(sent()) == HASHER.hash_sent(sent()) != other.hash_sent(sent())
+    assert one.fingerprint != other.fingerprint
+
+
+def test_where_nothing_is_known_the_tokens_are_those_of_the_tokenizer() -> None:
+    facts = CorrespondentFacts(HASHER, KNOWN)
+    plain, incoming = Tokenizer(TokenizerOptions()), answer(proved="partner.example")
+    knowing = CorrespondentTokenizer(plain, lambda: facts, READER, lambda: NOW)
+
+    assert knowing.take_apart(incoming) == plain.take_apart(incoming)
+
+
+def test_the_tokens_come_with_those_of_the_header_and_the_key_stays() -> None:
+    facts = facts_of(sent(BOB))
+    plain = Tokenizer(TokenizerOptions())
+    knowing = CorrespondentTokenizer(plain, lambda: facts, READER, lambda: NOW)
+    incoming = answer(proved="partner.example")
+
+    taken, before = knowing.take_apart(incoming), plain.take_apart(incoming)
+
+    assert taken.key == before.key
+    assert taken.tokens.head == (ANSWER, SENDER, *before.tokens.head)
+    assert taken.tokens == Tokens.from_all(taken.tokens.all)
+    assert (taken.tokens.body, taken.tokens.raw_header) == (before.tokens.body, before.tokens.raw_header)
+
+
+def test_private_tokens_hide_these_too() -> None:
+    facts = facts_of(sent(BOB))
+    knowing = CorrespondentTokenizer(Tokenizer(TokenizerOptions()), lambda: facts, READER, lambda: NOW)
+    taken = PrivateTokenizer(knowing, TokenHasher(b"p" * 32)).take_apart(answer())
+
+    assert taken.words
+    assert ANSWER in taken.words.head
+    assert ANSWER not in taken.tokens.all
+
+
+@pytest.mark.parametrize("name", [ANSWER, ANSWER_TO_OTHERS, SENDER])
+def test_no_field_of_a_sender_makes_these_tokens(name: bytes) -> None:
+    text = name.decode()
+    forged = message(
+        f"{text}: {text}", f"Known: {text[6:]}", f"X: {text}", f"List-Id: {text}", "Known.Answer: other"
+    )
+
+    assert name not in Tokenizer(TokenizerOptions()).tokenize(forged).all
+    assert token_origin(text).startswith("whom we know: ")
+
+
+def test_a_hostile_header_costs_little() -> None:
+    """Thousands of identifiers, From fields and dates are read within bounds."""
+    ids = " ".join(f"<{number:012}@x.example>" for number in range(50_000))
+    facts = facts_of(sent(BOB))
+
+    assert tokens(facts, message(f"References: {ids}", f"In-Reply-To: {ids}")) == []
+    assert tokens(facts, message(f"References: {ids[:50_000]}> <{OURS.decode()}>")) == [ANSWER]
+
+
+@given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 1000)), max_size=60), st.integers(0, 1000))
+def test_times_are_those_of_a_dictionary(added: list[tuple[int, int]], dropped: int) -> None:
+    times, expected = FactTimes(1000), dict[int, tuple[int, int]]()
+    for number, (fact, at) in enumerate(added):
+        times.add(fact, at)
+        first, last = expected.get(fact, (at, at))
+        expected[fact] = min(first, at), max(last, at)
+        if number % 7 == 0:
+            times.drop_before(0)
+    assert {fact: times.find(fact) for fact in expected} == expected
+    assert len(times) == len(expected)
+
+    times.drop_before(dropped)
+    expected = {fact: pair for fact, pair in expected.items() if pair[1] >= dropped}
+    assert {fact: times.find(fact) for fact in range(42) if times.find(fact)} == expected
+
+
+def test_the_oldest_facts_make_room() -> None:
+    times, draw = FactTimes(5000), random.Random(1)
+    facts = [draw.getrandbits(64) for _ in range(30_000)]
+    for at, fact in enumerate(facts):
+        times.add(fact, at)
+
+    assert len(times) <= 5000 + 4096
+    assert times.find(facts[0]) is None
+    assert times.find(facts[-1]) == (29_999, 29_999)

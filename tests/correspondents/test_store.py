@@ -1,0 +1,164 @@
+"""Facts in Redis: each process follows them, and what is forgotten is forgotten by all."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.correspondents.facts import DAY_SECONDS, FactHasher, KnownTime
+from nbstream.correspondents.sent_mail import SentMail
+from nbstream.correspondents.store import MAX_QUEUED, Correspondents, CorrespondentStore, record_sent
+from nbstream.errors import StoreUnavailable
+from nbstream.store.connection import ConnectionOptions, open_client
+from tests.conftest import RedisServer
+from tests.correspondents.mail import ANN, BOB, HASHER, KNOWN, OURS, READER, answer, message, sent
+
+KEY = "{m}:correspondents"
+
+
+@pytest.fixture
+def store(client: Redis) -> CorrespondentStore:
+    return CorrespondentStore(client, KEY, HASHER, KNOWN)
+
+
+def mail(*recipients: str, days: float = 1, **other: Any) -> SentMail:
+    return sent(*recipients, at=time.time() - days * DAY_SECONDS, **other)
+
+
+def process(store: CorrespondentStore, counts: dict[str, int] | None = None) -> Correspondents:
+    def report(outcome: str, messages: int) -> None:
+        if counts is not None:
+            counts[outcome] = counts.get(outcome, 0) + messages
+
+    return Correspondents(store, report)
+
+
+async def record(store: CorrespondentStore, *mails: SentMail) -> int:
+    return await record_sent(store, await store.load(), mails)
+
+
+def knows(follower: Correspondents) -> bool:
+    return bool(follower.known_now().tokens(answer(at=time.time()), READER, time.time()))
+
+
+async def test_a_process_follows_what_others_record(store: CorrespondentStore) -> None:
+    follower = process(store)
+    await follower.update()
+    assert follower.loaded.is_set()
+    assert not knows(follower)
+
+    await record(store, mail())
+    await follower.update()
+
+    assert knows(follower)
+    assert knows_of(follower) == (2, 1)
+
+
+def knows_of(follower: Correspondents) -> tuple[int, int]:
+    facts = follower.known_now()
+    return len(facts.answers), len(facts.senders)
+
+
+async def test_nothing_is_stored_but_hashes(client: Redis, store: CorrespondentStore) -> None:
+    await record(store, mail())
+
+    dump = str(await client.xrange(KEY)).encode()
+    for secret in (b"ann", b"bob", b"partner", OURS[:12]):
+        assert secret not in dump
+
+
+async def test_the_same_once_more_stores_nothing(store: CorrespondentStore) -> None:
+    """So a Sent folder may be read again and again."""
+    assert await record(store, mail(), mail("carol@a.example", message_id=b"another.message@example.org")) == 2
+    assert await record(store, mail()) == 0
+    assert await store.count() == 2
+
+
+async def test_old_letters_say_only_what_holds_still(store: CorrespondentStore) -> None:
+    assert await record(store, mail(days=100)) == 1
+    assert await record(store, mail(days=400, message_id=b"another.message@example.org")) == 0
+
+    facts = await store.load()
+    assert (len(facts.answers), len(facts.senders)) == (0, 1)
+    assert facts.senders.find(HASHER.sender(BOB)) is not None
+
+
+async def test_a_letter_found_later_moves_the_first_time_back(store: CorrespondentStore) -> None:
+    await record(store, mail(days=1))
+    await record(store, mail(days=200, message_id=b"another.message@example.org"))
+
+    times = (await store.load()).senders.find(HASHER.sender(BOB))
+    assert times
+    assert times[1] - times[0] == pytest.approx(199 * DAY_SECONDS, abs=60)
+
+
+async def test_the_stream_is_trimmed_by_number(client: Redis) -> None:
+    store = CorrespondentStore(client, KEY, HASHER, KnownTime(DAY_SECONDS, DAY_SECONDS, limit=200))
+    await record(store, *(mail(f"{number}@x.example", days=0) for number in range(1000)))
+
+    assert await store.count() <= 300  # whole nodes of 100 entries go
+
+
+async def test_the_stream_is_trimmed_by_age(client: Redis, store: CorrespondentStore) -> None:
+    for number in range(300):
+        await client.xadd(KEY, {"old": "entry"}, id=f"1000-{number + 1}")
+    for message_id in (OURS, b"another.message@example.org"):
+        await record(store, mail(message_id=message_id))
+
+    assert await store.count() <= 102  # whole nodes of 100 entries go
+
+
+async def test_a_forgotten_user_is_forgotten_by_all_processes(store: CorrespondentStore) -> None:
+    follower = process(store)
+    await record(store, mail())
+    await record(store, mail("carol@a.example", user="bea@example.org", message_id=b"another.message@example.org"))
+    await follower.update()
+
+    assert await store.forget([ANN.upper()], erase=False) == 1
+    assert await store.forget([ANN], erase=True) == 1
+    assert await store.forget([ANN], erase=True) == 0
+    await follower.update()
+
+    assert not knows(follower)
+    assert knows_of(follower) == (2, 1)
+
+
+async def test_hashes_under_another_key_are_left_out_and_said_once(
+    client: Redis, store: CorrespondentStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    await record(store, mail(), mail("carol@a.example", message_id=b"another.message@example.org"))
+    other = process(CorrespondentStore(client, KEY, FactHasher(b"other key".ljust(32)), KNOWN))
+    await other.update()
+    await other.update()
+
+    assert knows_of(other) == (0, 0)
+    assert caplog.text.count("each machine needs the same key") == 1
+
+
+async def test_what_another_program_wrote_is_left_out(client: Redis, store: CorrespondentStore) -> None:
+    await client.xadd(KEY, {"at": "x", "user": "y"})
+    await client.xadd(KEY, {"other": "y"})
+    await record(store, mail())
+
+    assert len((await store.load()).senders) == 1
+
+
+async def test_while_redis_is_away_the_last_copy_holds_and_nobody_waits(own_redis: RedisServer) -> None:
+    counts: dict[str, int] = {}
+    async with open_client(ConnectionOptions(own_redis.url, timeout_seconds=1), retries=0) as client:
+        store = CorrespondentStore(client, KEY, HASHER, KNOWN)
+        follower = process(store, counts)
+        await record(store, mail())
+        await follower.update()
+        own_redis.stop()
+
+        with pytest.raises(StoreUnavailable):
+            await follower.update()
+        assert knows(follower)
+        for _ in range(MAX_QUEUED + 3):
+            follower.note_sent(message(), ANN, [BOB])
+
+    assert counts == {"dropped": 3}
