@@ -26,6 +26,7 @@ from nbstream.cli.message_files import refuse_list
 from nbstream.errors import InputError, ReaderProcessFailed, ReaderProcessFault
 from nbstream.filter import TokenizedMessage
 from nbstream.store.cancellation import stop_if_cancelled
+from nbstream.store.model.ledger import pack_tokens
 
 if TYPE_CHECKING:
     from nbstream.cli.message_files import FolderPosition, NamedMessage
@@ -84,7 +85,8 @@ def read_chunks(
             errors.append(error)
             continue
         taken = tokenizer.take_apart(message)
-        tokenized = TokenizedMessage(taken.key, taken.tokens, taken.words)
+        packed = b"" if label is None else pack_tokens(taken.tokens.all)  # here the other core does that
+        tokenized = TokenizedMessage(taken.key, taken.tokens, taken.words, packed)
         messages.append(ReadMessage(tokenized, label, source.name, taken.is_mail, source.position))
         if len(messages) == _MESSAGES_PER_CHUNK:
             yield MessageChunk(tuple(messages), tuple(errors), last=False)

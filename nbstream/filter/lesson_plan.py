@@ -25,11 +25,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TokenizedMessage:
-    """A message to teach: its key and its tokens, and the words that its tokens hide, where these are known."""
+    """A message to teach: its key and its tokens, and the words that its tokens hide, where these are known.
+
+    ``packed_tokens`` are those of ``LedgerEntry``.
+    """
 
     key: str
     tokens: Tokens
     words: Tokens | None = None
+    packed_tokens: bytes = b""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +101,7 @@ class LessonPlanner:
 
         ``before`` is the check of the message before the lesson. Raises ``CountsFull``.
         """
-        new_entry = (
-            self._new_entry(message.tokens, class_name, before, old_entry, lesson_source) if class_name else None
-        )
+        new_entry = self._new_entry(message, class_name, before, old_entry, lesson_source) if class_name else None
         planned = self._plan_change(
             message, _outcome(old_entry, class_name), before, (old_entry, new_entry), lesson_source
         )
@@ -118,9 +120,7 @@ class LessonPlanner:
         planned: PlannedLesson | None = None
         for weight in insisted_weights(old_entry.weight, before.counts.growth):
             weighed = weight, tuple(first_score_sums(old_entry))
-            new_entry = self._entry(
-                message.tokens, old_entry.class_name, weighed, before, old_entry, lesson_source
-            )
+            new_entry = self._entry(message, old_entry.class_name, weighed, before, old_entry, lesson_source)
             planned = self._plan_change(
                 message, LessonOutcome.INSISTED, before, (old_entry, new_entry), lesson_source
             )
@@ -155,7 +155,7 @@ class LessonPlanner:
 
     def _new_entry(
         self,
-        tokens: Tokens,
+        message: TokenizedMessage,
         class_name: str,
         before: CountedCheck,
         old_entry: LedgerEntry | None,
@@ -166,11 +166,11 @@ class LessonPlanner:
             weighed = old_entry.weight, tuple(first_score_sums(old_entry))
         else:
             weighed = self._scorer.weigh_lesson(before.check.score, label, before.counts, old_entry)
-        return self._entry(tokens, class_name, weighed, before, old_entry, lesson_source)
+        return self._entry(message, class_name, weighed, before, old_entry, lesson_source)
 
     def _entry(
         self,
-        tokens: Tokens,
+        message: TokenizedMessage,
         class_name: str,
         weighed: tuple[int, tuple[tuple[bytes, int], ...]],
         before: CountedCheck,
@@ -182,7 +182,7 @@ class LessonPlanner:
         The score and the first score are those of before the first label, which ``old_entry`` has.
         """
         check, counts, (weight, sums) = before.check, before.counts, weighed
-        now = self._parts.clock()
+        now, tokens = self._parts.clock(), message.tokens.all
         score, first_score = check.score, self._scorer.first_score(check, counts, now).pack()
         if old_entry:
             score, first_score = old_entry.score, old_entry.first_score
@@ -190,13 +190,14 @@ class LessonPlanner:
             version=secrets.token_hex(8),
             label=label_of(class_name),
             weight=weight,
-            tokens=tokens.all,
+            tokens=tokens,
             learned_at=now,
             source=lesson_source.source,
             actor=lesson_source.actor,
             score=score,
-            sums=(*kind_sums(kind_of(class_name), tokens.all, weight, counts.growth), *sums),
+            sums=(*kind_sums(kind_of(class_name), tokens, weight, counts.growth), *sums),
             first_score=first_score,
+            packed_tokens=message.packed_tokens,
         )
 
 

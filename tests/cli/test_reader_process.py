@@ -22,6 +22,7 @@ from nbstream.filter.bulk import BATCH_SIZE
 from nbstream.mail.message import Message
 from nbstream.policy.message_reader import MessageReader
 from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.model.ledger import unpack_tokens
 from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.conftest import RedisServer
@@ -133,6 +134,9 @@ async def test_what_comes_by_the_way_is_what_is_read_here_in_order(tmp_path: Pat
     messages = [Message.parse(raw.removesuffix(b"\n") + b"\n", reader.limits) for raw in RAWS]
     assert [message.key for message in messages_read] == [message.key for message in messages]
     assert [message.tokens for message in messages_read] == [tokenizer.tokenize(message) for message in messages]
+    assert [unpack_tokens(message.packed_tokens) for message in messages_read] == [
+        message.tokens.all.names for message in messages_read
+    ]
     errors = [str(error) for chunk in result for error in chunk.errors]
     assert errors == [f"{missing}: No such file or directory", f"{binary}: a binary file, that is no message"]
     assert all(isinstance(error, InputError) for chunk in result for error in chunk.errors)

@@ -7,7 +7,7 @@ the message that was mangled on its way back, unlearns what was learned and noth
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import CLASSES
@@ -39,7 +39,8 @@ class LedgerEntry:
     epoch. ``source`` is the way by which the label came (a listener or a command), ``actor`` who gave it.
     ``score`` is the log-odds before the first lesson. ``change`` is the stream id of the change, empty before the
     entry is stored. ``sums`` were added beside the tokens. ``first_score`` is the packed
-    ``policy.first_scores.FirstScore``, empty in entries of versions that had none.
+    ``policy.first_scores.FirstScore``, empty in entries of versions that had none. ``packed_tokens`` is what
+    ``pack_tokens`` makes of the tokens, empty where nobody has packed them yet.
     """
 
     version: str
@@ -53,6 +54,7 @@ class LedgerEntry:
     sums: tuple[tuple[bytes, int], ...] = ()
     first_score: bytes = b""
     change: bytes = b""
+    packed_tokens: bytes = field(default=b"", compare=False, repr=False)
 
     @property
     def kind(self) -> str:
@@ -70,7 +72,7 @@ class LedgerEntry:
             "version": self.version,
             "label": self.label,
             "weight": str(self.weight),
-            "tokens": zlib.compress(join_tokens(self.tokens), _ZLIB_LEVEL),
+            "tokens": self.packed_tokens or pack_tokens(self.tokens),
             "sums": join_sums(self.sums),
             "learned_at": repr(self.learned_at),
             "source": self.source,
@@ -129,6 +131,11 @@ def _checked_first_score(packed: bytes) -> bytes:
 def join_tokens(tokens: Sequence[bytes]) -> bytes:
     """The tokens as one byte string, separated by line feeds; no token holds a line feed."""
     return tokens.joined if isinstance(tokens, TokenList) else b"\n".join(tokens)
+
+
+def pack_tokens(tokens: Sequence[bytes]) -> bytes:
+    """The field that stores the tokens of an entry."""
+    return zlib.compress(join_tokens(tokens), _ZLIB_LEVEL)
 
 
 def unpack_tokens(packed: bytes) -> tuple[bytes, ...]:
