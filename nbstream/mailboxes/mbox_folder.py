@@ -1,10 +1,12 @@
 """The letters of an mbox: one file for all of a folder, their flags in fields that a mail program has added.
 
-Rules: a letter that is no longer where it was is left out. Of a folder the last letters are looked at.
+Rules: while another program has it locked, it is not read. A letter that is no longer where it was, or that does
+not end where it ended, is left out. Of a folder the last letters are looked at, up to where it ended at first.
 """
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
 import re
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from nbstream.mail import mbox
 from nbstream.mail.mime import MAX_HEADER_BYTES
 from nbstream.mailboxes.letters import MAX_LETTERS, Folder, Letter, LetterFlags, keyword_flags, read_header
-from nbstream.mailboxes.opening import Unreadable
+from nbstream.mailboxes.opening import CHANGED, Unreadable
 
 if TYPE_CHECKING:
     from nbstream.mailboxes.letters import SkipReason
@@ -28,8 +30,10 @@ _LOCATOR = struct.Struct(">QQq")  # where the message begins and ends, and its i
 _STATUS = re.compile(rb"(?im)^(?:X-)?Status:[ \t]*([A-Z]+)")
 _KEYWORDS = re.compile(rb"(?im)^X-Keywords:([^\r\n]*)")
 _OWN_LETTER = re.compile(rb"(?im)^Subject:.*FOLDER INTERNAL DATA")  # of the server, about the folder
+_MAX_BYTES = 16 << 30
+_LOCKED = "is locked by a program that writes to it: run the command again"
+_TOO_LARGE = f"is larger than {_MAX_BYTES >> 30} GiB"
 _TOO_MANY = f"has more than {MAX_LETTERS:,} letters: older ones are left out"
-_CHANGED = "was changed while it was read: run the command again"
 _FLAGS = {
     "R": LetterFlags.SEEN,
     "A": LetterFlags.ANSWERED,
@@ -48,8 +52,10 @@ def letters(folder: Folder, opened: int, own_field: str, skip: SkipReason) -> It
     """Yield the last letters of a folder that was opened. Raises ``OSError``."""
     last: deque[Letter] = deque(maxlen=MAX_LETTERS)
     count = 0
+    if (size := _unlocked_size(opened)) > _MAX_BYTES:
+        raise Unreadable(_TOO_LARGE)
     with open(opened, "rb", closefd=False) as stream:
-        for start, end, raw in _spans(stream):
+        for start, end, raw in _spans(stream, size):
             if _OWN_LETTER.search(raw):
                 continue
             count += 1
@@ -61,12 +67,24 @@ def letters(folder: Folder, opened: int, own_field: str, skip: SkipReason) -> It
     yield from last
 
 
-def _spans(stream: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
-    """Yield where each message of an mbox begins and ends, and its header."""
+def _unlocked_size(opened: int) -> int:
+    """Return the size in bytes of an mbox that nobody has locked. Raises ``OSError``."""
+    try:
+        fcntl.lockf(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.lockf(opened, fcntl.LOCK_UN)
+    except (BlockingIOError, PermissionError) as error:  # the two that POSIX has for it
+        raise Unreadable(_LOCKED) from error
+    return os.fstat(opened).st_size
+
+
+def _spans(stream: BinaryIO, size: int) -> Iterator[tuple[int, int, bytes]]:
+    """Yield where each message of the first ``size`` bytes of an mbox begins and ends, and its header."""
     position = start = len(stream.readline(_LINE_BYTES))
     header: list[bytes] = []
     header_bytes, in_header, blank = 0, True, True
     for line in iter(partial(stream.readline, _LINE_BYTES), b""):
+        if position >= size:
+            break  # it grows, perhaps as fast as it is read
         if blank and mbox.is_separator(line):
             yield start, position, b"".join(header)
             start, header, header_bytes, in_header = position + len(line), [], 0, True
@@ -90,8 +108,11 @@ def _flags(header: bytes) -> LetterFlags:
 def read_letter(opened: int, locator: bytes) -> bytes:
     """Return a letter of an mbox, if it is where it was. Raises ``OSError``."""
     start, end, identity = _LOCATOR.unpack(locator)
+    _unlocked_size(opened)
     lines = io.BytesIO(os.pread(opened, end - start, start))
     raw = mbox.join_lines([mbox.unquoted(line) for line in lines])
-    if len(lines.getbuffer()) != end - start or identity != read_header(raw, "X").identity:
-        raise Unreadable(_CHANGED)
+    following = os.pread(opened, _SEPARATOR_BYTES, end)
+    is_whole = len(lines.getbuffer()) == end - start and (not following or mbox.is_separator(following))
+    if not is_whole or identity != read_header(raw, "X").identity:
+        raise Unreadable(CHANGED)
     return raw

@@ -18,6 +18,8 @@ from nbstream.system_users import user_name
 NO_FILE = "is a link, a pipe or a device, which is not read"
 GONE = "is not there, or was moved while it was read"
 
+CHANGED = "was changed while it was read: run the command again"
+
 _OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a pipe would wait
 
 
@@ -85,6 +87,9 @@ def opened_below(name: str, folder: int) -> Iterator[int]:
 
 
 def read_all(file: int) -> bytes:
-    """Return what is in a file, up to the size of the largest letter. Raises ``OSError``."""
+    """Return what is in a file that is not larger than the largest letter. Raises ``OSError``."""
     with open(file, "rb", buffering=0, closefd=False) as stream:
-        return stream.read(MAX_LETTER_BYTES) or b""
+        content = stream.read(MAX_LETTER_BYTES + 1) or b""
+    if len(content) > MAX_LETTER_BYTES:
+        raise Unreadable(CHANGED)
+    return content
