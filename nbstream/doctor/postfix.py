@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pwd
+import re
 import shutil
 import stat
 from contextlib import suppress
@@ -192,6 +193,15 @@ class MailFlow:
                 seen.add(Endpoint(f"{self.postfix.value('queue_directory')}{endpoint.host_or_path}"))
         return next((name for name, own in self.ours.listeners.items() if own in seen), None)
 
+    def value(self, parameter: str, service: PostfixService) -> str:
+        """Return the value of a parameter for a service; what ``smtpd_milters`` sets for our milter alone wins."""
+        if parameter == "milter_default_action":
+            for word in self.postfix.words("smtpd_milters", service):
+                own = re.search(r"\bdefault_action\s*=\s*(\w+)", word)
+                if own and self.listener(word):
+                    return own[1]
+        return self.postfix.value(parameter, service)
+
     @cached_property
     def ways(self) -> Mapping[PostfixService, Mapping[str, str]]:
         """The listeners to which each service that takes mail leads it, by the parameters that do so."""
@@ -304,7 +314,7 @@ class Expectation:
         findings = []
         services = self.services(flow)
         for service in services:
-            value = flow.postfix.value(self.parameter.format(program=service.program), service)
+            value = flow.value(self.parameter.format(program=service.program), service)
             listener = next(iter((flow.ways.get(service) or flow.transports).values()), "")
             findings += [
                 self.finding(service=service, value=fault, listener=listener, ours=flow.ours)

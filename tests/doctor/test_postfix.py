@@ -134,6 +134,11 @@ async def test_what_postfix_does_without_its_milter_is_what_nbstream_would_do(po
     assert "postfix.MILTER_FAILURE" not in kind_names(postfix.compared(**milter, on_filter_failure="defer"))
     postfix.set("milter_default_action=accept")
     assert "postfix.MILTER_FAILURE" not in kind_names(postfix.compared(**milter))
+    postfix.set("milter_default_action=tempfail")
+    postfix.set("smtpd_milters={ inet:localhost:9, default_action=accept } { inet:localhost:11332 }")
+    assert "tempfail" in the(postfix.compared(**milter), doctor.MILTER_FAILURE).what
+    postfix.set("smtpd_milters=inet:localhost:9 { inet:localhost:11332, default_action=accept }")
+    assert "postfix.MILTER_FAILURE" not in kind_names(postfix.compared(**milter))
 
 
 async def test_a_milter_whose_socket_postfix_may_not_connect_to(
