@@ -89,7 +89,7 @@ MILTER = (("postfix.md", "Milter"),)
 LMTP = (GUARD, ("next-hop.md", "Postfix, nbstream, Dovecot by LMTP"))
 WAY_BACK = ("postfix.md", "The way back")
 
-_SHELL = """\
+SHELL_FUNCTIONS = """\
 cool() {{ touch -d @0 "{etc}/main.cf" "{etc}/master.cf"; }}
 postconf() {{ cool; case "$1" in -c) "{postconf}" "$@" ;; *) "{postconf}" -c "{etc}" "$@" ;; esac }}
 postfix() {{ case "$1" in reload) ;; *) "{postfix}" -c "{etc}" "$@" ;; esac }}
@@ -133,7 +133,7 @@ class Postfix:
 
     def follow(self, *steps: tuple[str, str]) -> None:
         """Run the commands below these headings of the guides."""
-        shell = _SHELL.format(
+        shell = SHELL_FUNCTIONS.format(
             postconf=self.program("postconf"), postfix=self.program("postfix"), etc=self.folder / "etc"
         )
         commands = "".join(

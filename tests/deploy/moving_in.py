@@ -1,0 +1,181 @@
+"""A machine in a folder on which the commands of a page "Coming from ..." run as they stand there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.deploy.postfix import DEPLOY, SHELL_FUNCTIONS, Postfix
+from tests.handbook.pages import fenced, page, section
+from tests.integration.daemon import DaemonProcess
+
+_SYSTEMCTL = 'systemctl() {{ echo "$@" >> "{folder}/asked"; }}\n'
+_USER = 65534
+_FILTER = '#!/bin/sh\nexec "{folder}/bin/script" --socket "{folder}/run/spamd.sock" "$@"\n'
+_COMMAND = '#!/bin/sh\nexec "{python}" -m nbstream.cli "$@"\n'
+OWN_PORT = {"listeners:\n": 'listeners:\n  http: {listen: "127.0.0.1:0"}\n'}
+"""For pages that leave the port of HTTP at its default, which another test may have."""
+
+
+class Home:
+    """The home of a user, whose mail a program delivers into ``Maildir``; ``environment`` is for that program."""
+
+    def __init__(self, machine: Machine, name: str) -> None:
+        self.path = machine.folder / "home" / name
+        for folder in ("Maildir", "Maildir/.Junk"):
+            for part in ("new", "cur", "tmp"):
+                (self.path / folder / part).mkdir(parents=True)
+        script = machine.folder / "bin/script"
+        script.write_bytes((DEPLOY / "pipe/nbstream-filter").read_bytes())
+        self._filter = machine.folder / "bin/nbstream-filter"
+        self._filter.write_text(_FILTER.format(folder=machine.folder))
+        for path in (script, self._filter):
+            path.chmod(0o755)
+        subprocess.run(["chown", "-R", f"{_USER}:{_USER}", self.path], check=True)
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file such as ``.procmailrc`` with the lines of a page."""
+        path = self.path / name
+        path.write_text(re.sub(r"\bnbstream-filter\b", str(self._filter), text))
+        path.chmod(0o600)
+        os.chown(path, _USER, _USER)
+
+    def run(self, *words: str, message: bytes, code: int = 0) -> None:
+        """Run a program as the user on a message; it must end with this code."""
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.path), "USER": "nobody", "LOGNAME": "nobody"}
+        done = subprocess.run(
+            words,
+            input=message,
+            env=environment,
+            cwd=self.path,
+            user=_USER,
+            group=_USER,
+            extra_groups=[],
+            capture_output=True,
+            timeout=100,
+            check=False,
+        )
+        assert done.returncode == code, done
+
+    def delivered(self, folder: str) -> str:
+        """Take the one new message out of a folder."""
+        (path,) = (self.path / folder / "new").iterdir()
+        text = path.read_text()
+        path.unlink()
+        return text
+
+
+class Machine:
+    """Its files are below ``folder``; ``paths`` says which path there stands for one of the page.
+
+    ``restarts`` are what ``systemctl restart`` and ``reload`` do with the services besides nbstream.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        paths: Mapping[str, str],
+        restarts: Mapping[str, Callable[[], None]],
+        postfix: Postfix | None = None,
+    ) -> None:
+        self.folder, self.name = folder, name
+        self._paths = {
+            "/etc/nbstream/": f"{folder}/",
+            "/var/lib/nbstream": f"{folder}/state",
+            "/var/spool/postfix": f"{folder}/queue",
+            "/run/nbstream": f"{folder}/run",
+            "/root/": f"{folder}/root/",
+            "/home/": f"{folder}/home/",
+            **paths,
+        }
+        self._restarts = {"nbstream": self.restart, **restarts}
+        self._postfix = postfix
+        self.daemon: DaemonProcess | None = None
+        for part in ("root", "run", "home", "bin"):
+            (folder / part).mkdir()
+        command = folder / "bin/nbstream"
+        command.write_text(_COMMAND.format(python=sys.executable))
+        command.chmod(0o755)
+
+    @property
+    def text(self) -> str:
+        """The page, with the paths of this machine."""
+        text = page(f"guides/{self.name}")
+        for old, new in self._paths.items():
+            text = text.replace(old, new)
+        return text
+
+    def shown(self, heading: str, language: str) -> str:
+        """The block of this language below the heading."""
+        (block,) = fenced(section(self.text, heading), language)
+        return block
+
+    def follow(self, heading: str, only: str = "") -> str:
+        """Run the commands below the heading, those blocks that contain ``only``; what they print."""
+        blocks = [block for block in fenced(section(self.text, heading), "sh") if only in block]
+        assert blocks, heading
+        return "".join(map(self._run, blocks))
+
+    def _run(self, block: str) -> str:
+        functions = _SYSTEMCTL.format(folder=self.folder)
+        if self._postfix is not None:
+            program = self._postfix.program
+            functions = (
+                SHELL_FUNCTIONS.format(
+                    postconf=program("postconf"), postfix=program("postfix"), etc=self.folder / "etc"
+                )
+                + functions
+            )
+        environment = {
+            **os.environ,
+            "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
+            "HOME": f"{self.folder}/root",
+        }
+        done = subprocess.run(
+            ["bash", "-euc", functions + block],
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        if self._postfix is not None:
+            self._postfix.cool()
+            if re.search(r"^postfix reload$", block, re.MULTILINE):
+                self._postfix.run("postfix", "reload")
+        asked = self.folder / "asked"
+        words = asked.read_text().splitlines() if asked.exists() else []
+        asked.unlink(missing_ok=True)
+        for line in words:
+            self._restarts[line.split()[-1]]()
+        return done.stdout
+
+    def restart(self) -> None:
+        """Start nbstream on the configuration that the page has written, after the end of one that runs."""
+        self.stop()
+        self.daemon = DaemonProcess(self.folder / "nbstream.yaml").ready()
+        socket = self.folder / "run/spamd.sock"
+        if socket.exists():
+            os.chown(socket, -1, _USER)  # the user is in the group of nbstream
+
+    def stop(self) -> None:
+        """End nbstream, if it runs."""
+        if self.daemon is not None:
+            self.daemon.kill()
+            self.daemon = None
+
+    @contextmanager
+    def stopping(self) -> Iterator[Machine]:
+        """End nbstream at the end."""
+        try:
+            yield self
+        finally:
+            self.stop()

@@ -1,0 +1,67 @@
+"""docs/guides/coming-from-nothing.md, as written: a real Postfix without a filter asks nbstream."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import chown
+
+import pytest
+
+from tests.deploy.moving_in import OWN_PORT, Machine
+from tests.deploy.postfix import STRANGER, Postfix, open_folder
+from tests.integration.daemon import wait_until
+
+MAIN = "smtpd_relay_restrictions = permit_mynetworks reject_unauth_destination\n"
+LUNCH = "Subject: {}\nFrom: Ann <ann@elsewhere.example>\nMessage-ID: <{}@elsewhere.example>\n\nLunch on Friday?\n"
+
+
+@dataclass(slots=True)
+class Site:
+    """Postfix as it was before the first step of the page."""
+
+    postfix: Postfix
+    machine: Machine
+
+    def arrived(self, marker: str) -> str:
+        with self.postfix.connect(self.postfix.outside, STRANGER) as client:
+            client.sendmail("ann@elsewhere.example", "ann@example.org", LUNCH.format(marker, marker))
+        wait_until(lambda: self.postfix.delivered(marker))
+        (message,) = self.postfix.delivered(marker)
+        return message.decode()
+
+
+@pytest.fixture(scope="module")
+def site(program: Callable[[str], str], redis_binary: Path) -> Iterator[Site]:
+    program("postfix")
+    if os.geteuid() != 0:
+        pytest.skip("only root can start Postfix")
+    with open_folder() as folder:
+        postfix = Postfix(folder, program, (), MAIN)
+        sockets = folder / "queue" / "nbstream"
+        sockets.mkdir()
+        chown(sockets, group="postfix")
+        sockets.chmod(0o2710)  # as deploy/systemd/nbstream.tmpfiles has it
+        machine = Machine(folder, "coming-from-nothing.md", OWN_PORT, {}, postfix)
+        with postfix.running(), machine.stopping():
+            yield Site(postfix, machine)
+
+
+def test_from_the_first_step_to_the_way_back(site: Site) -> None:
+    site.machine.follow("2. Put it in the path")
+    site.machine.follow("2. Put it in the path")  # a second time changes nothing
+
+    observed = site.arrived("m-observed")
+    assert re.findall(r'(?m)^X-Nbstream: unsure; .*; reason="learning 0/100";$', observed)
+    assert "X-Spam-Status" not in observed
+
+    assert "model" in site.machine.follow("4. Look")
+
+    site.machine.follow("5. Let it decide")
+    assert len(re.findall(r"(?m)^X-Spam-Status: No, ", site.arrived("m-decided"))) == 1
+
+    site.machine.follow("The way back")
+    assert "X-Nbstream" not in site.arrived("m-back")

@@ -1,0 +1,134 @@
+"""docs/guides/coming-from-spamassassin.md, as written: nbstream behind spampd, and in procmail behind spamc."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import chown
+
+import pytest
+
+from tests.deploy.moving_in import OWN_PORT, Home, Machine
+from tests.deploy.old_filters import GTUBE, Spamd, Spampd
+from tests.deploy.postfix import STRANGER, Postfix, open_folder
+from tests.integration.daemon import wait_until
+
+PAGE = "coming-from-spamassassin.md"
+MAIN = """
+content_filter = smtp:[127.0.0.1]:{port}
+smtpd_relay_restrictions = permit_mynetworks reject_unauth_destination
+"""
+SERVICES = """\
+127.0.0.1:{back} inet n - n - - smtpd
+    -o content_filter=
+"""
+LUNCH = "Subject: {}\nFrom: Ann <ann@elsewhere.example>\nMessage-ID: <{}@elsewhere.example>\n\nLunch on Friday?\n"
+
+
+@dataclass(slots=True)
+class Site:
+    """Postfix with spampd behind its queue, as it was before the first step of the page."""
+
+    postfix: Postfix
+    machine: Machine
+
+    def arrived(self, marker: str, body: str = "") -> str:
+        with self.postfix.connect(self.postfix.outside, STRANGER) as client:
+            client.sendmail("ann@elsewhere.example", "ann@example.org", LUNCH.format(marker, marker) + body)
+        wait_until(lambda: self.postfix.delivered(marker))
+        (message,) = self.postfix.delivered(marker)
+        return message.decode()
+
+
+@pytest.fixture(scope="module")
+def site(program: Callable[[str], str], redis_binary: Path) -> Iterator[Site]:
+    program("postfix")
+    if os.geteuid() != 0:
+        pytest.skip("only root can start Postfix")
+    with open_folder() as folder:
+        spampd = Spampd(folder, program)
+        services = SERVICES.format(back=spampd.back)
+        postfix = Postfix(folder, program, (), MAIN.format(port=spampd.port), services)
+        sockets = folder / "queue" / "nbstream"
+        sockets.mkdir()
+        chown(sockets, group="postfix")
+        sockets.chmod(0o2710)  # as deploy/systemd/nbstream.tmpfiles has it
+        paths = {
+            **OWN_PORT,
+            "/etc/spamassassin/local.cf": str(spampd.local),
+            "127.0.0.1:10026": f"127.0.0.1:{spampd.back}",
+        }
+        machine = Machine(folder, PAGE, paths, {"spampd": spampd.server.restart}, postfix)
+        try:
+            spampd.server.restart()
+            with postfix.running(), machine.stopping():
+                yield Site(postfix, machine)
+        finally:
+            spampd.server.stop()
+
+
+def fields(message: str, name: str) -> list[str]:
+    """The values of the fields of this name."""
+    return re.findall(rf"(?m)^{name}: (.*)", message.partition("\n\n")[0])
+
+
+def test_behind_spampd_from_the_first_step_to_the_way_back(site: Site) -> None:
+    assert "Content preview" in site.arrived("m-wrapped", GTUBE)  # what the page warns of
+
+    site.machine.follow("2. Observe: behind spampd, amavis or spamc")
+    site.machine.follow("2. Observe: behind spampd, amavis or spamc")  # a second time changes nothing
+
+    observed = site.arrived("m-observed")
+    assert len(fields(observed, "X-Nbstream")) == 1
+    assert fields(observed, "X-Spam-Status")[0].startswith("No, ")
+    spam = site.arrived("m-spam", GTUBE)
+    assert "Content preview" not in spam
+    assert fields(spam, "X-Spam-Flag") == ["YES"]
+    assert len(fields(spam, "X-Nbstream")) == 1
+
+    assert site.machine.daemon is not None
+    site.machine.daemon.kill()
+    assert not fields(site.arrived("m-away"), "X-Nbstream")  # mail passes
+    site.machine.restart()
+
+    site.machine.follow("5. Switch: keep both")
+    both = site.arrived("m-both", GTUBE)
+    assert fields(both, "X-Spam-Flag") == ["YES"]  # SpamAssassin's
+    assert len(fields(both, "X-Nbstream")) == 1
+
+    site.machine.follow("5. Switch: nbstream alone")
+    alone = site.arrived("m-alone", GTUBE)
+    assert not fields(alone, "X-Spam-Checker-Version")
+    assert fields(alone, "X-Spam-Status")[0].startswith("No, score=")
+
+    site.machine.follow("The way back")
+    back = site.arrived("m-back")
+    assert fields(back, "X-Spam-Checker-Version")
+    assert not fields(back, "X-Nbstream")
+
+
+def test_procmail_asks_nbstream_after_spamc(program: Callable[[str], str], redis_binary: Path) -> None:
+    procmail = program("procmail")
+    if os.geteuid() != 0:
+        pytest.skip("only root can run programs as another user")
+    with open_folder() as folder:
+        machine, spamd = Machine(folder, PAGE, OWN_PORT, {}), Spamd(folder, program)
+        home = Home(machine, "ann")
+        recipe = machine.shown("2. Observe: procmail with spamc", "procmail")
+        recipe = recipe.replace("spamc", f"{program('spamc')} -d 127.0.0.1 -p {spamd.port}")
+        home.write(".procmailrc", f"SHELL=/bin/sh\nDEFAULT={home.path}/Maildir/\n{recipe}")
+        try:
+            spamd.server.restart()
+            with machine.stopping():
+                machine.follow("2. Observe: procmail with spamc")
+
+                home.run(procmail, "-p", "-m", ".procmailrc", message=LUNCH.format("p", "p").encode())
+
+                message = home.delivered("Maildir")
+                assert fields(message, "X-Spam-Status")[0].startswith("No, ")
+                assert len(fields(message, "X-Nbstream")) == 1
+        finally:
+            spamd.server.stop()
