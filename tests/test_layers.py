@@ -24,7 +24,7 @@ LAYERS = [
     {"mail"},
     {"tokens"},
     {"bayes"},
-    {"policy"},
+    {"other_filters", "policy"},
     {"store"},
     {"filter"},
     {"correspondents", "own_models"},
@@ -74,7 +74,7 @@ INNER_LAYERS = {
     ],
 }
 
-PURE = {"mail", "tokens", "bayes", "policy", "wire"}
+PURE = {"mail", "tokens", "bayes", "other_filters", "policy", "wire"}
 WORLD = {
     "asyncio",
     "socket",

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import sys
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from tqdm import tqdm
 
@@ -21,6 +22,7 @@ from nbstream.cli import interrupts
 from nbstream.cli.message_files import STANDARD_INPUT
 from nbstream.cli.terminal import print_note
 from nbstream.errors import InputError, StoreUnavailable
+from nbstream.other_filters.dumps import FIRST_BYTES, refusal
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.model import Model
 from nbstream.store.transfer import archive
@@ -53,6 +55,8 @@ async def import_model(model: Model, name: str, file: str, *, merge: bool) -> No
 
 async def _import_file(model: Model, file: str, *, merge: bool) -> int | None:
     with _open_input(file) as stream:
+        if refused := refusal(stream.peek(FIRST_BYTES)):
+            raise InputError(f"{file} {refused}")
         reader = archive.ArchiveReader(stream, file, archive.archive_signature(model.key_fingerprint))
         model_import = ModelImport(model, merge=merge)
         records = convert_time_base(reader, model.half_life)
@@ -71,9 +75,9 @@ async def _import_file(model: Model, file: str, *, merge: bool) -> int | None:
         return await finish_import(model, bar.update)
 
 
-def _open_input(file: str) -> contextlib.AbstractContextManager[IO[bytes]]:
+def _open_input(file: str) -> io.BufferedReader:
     if file == STANDARD_INPUT:
-        return contextlib.nullcontext(sys.stdin.buffer)
+        return open(sys.stdin.fileno(), "rb", closefd=False)
     try:
         return Path(file).open("rb")
     except OSError as error:
