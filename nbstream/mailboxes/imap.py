@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from nbstream.mailboxes.letters import LetterPlace, Skip
     from nbstream.mailboxes.template import UrlTemplate
 
-_FAILED_ACCOUNTS = 10
+_MAX_FAILURES = 10  # accounts in a row
+_MAX_FAILURES_OF_ONE_PASSWORD = 3  # it is the wrong one, and servers shut out who tries on
 _LIST_BYTES = 8 << 20  # about 30,000 folders; IMAPClient takes 100 MB for them
 _HEADER_BYTES = 16 << 10
 _FETCH_TEXT_BYTES = 2 << 20  # 200 letters with 10 KB of keywords each
@@ -60,7 +61,7 @@ _FLAGS = {
 }
 
 _UNKNOWN_USER = "has no password in the file"
-_NOT_TRIED = f"is not tried, after {_FAILED_ACCOUNTS} accounts in a row that cannot be opened"
+_NOT_TRIED = "is not tried, after several accounts in a row that cannot be opened"
 _NO_NAME = "has a name that IMAP does not know"
 _TOO_MANY_FOLDERS = f"has more than {MAX_FOLDERS:,} folders: the rest is left out"
 _TOO_MANY_LETTERS = f"has more than {MAX_LETTERS:,} letters: older ones are left out"
@@ -91,6 +92,8 @@ class ImapMailboxes:
         self._fields = (*HEADER_FIELDS, own_field)
         self._own_field = own_field
         self._failures = 0
+        is_one = len(set(passwords.values())) == 1
+        self._max_failures = _MAX_FAILURES_OF_ONE_PASSWORD if is_one else _MAX_FAILURES
 
     def accounts(self, skip: Skip) -> Iterator[Account]:
         """Yield the accounts; whether they can be opened is seen when they are."""
@@ -125,7 +128,7 @@ class ImapMailboxes:
 
     @contextmanager
     def _logged_in(self, user: str) -> Iterator[LimitedClient]:
-        if self._failures == _FAILED_ACCOUNTS:
+        if self._failures == self._max_failures:
             raise ImapError(_NOT_TRIED)
         self._failures += 1
         with logged_in(self._template.account_of(user), self._passwords[user], self._ca_file) as client:

@@ -235,16 +235,20 @@ def test_a_user_without_a_password_is_left_out_before_anything_is_read() -> None
     assert list(map(str, skipped)) == ["zoe: has no password in the file"]
 
 
-def test_after_ten_accounts_in_a_row_that_cannot_be_opened_no_more_are_tried() -> None:
+@pytest.mark.parametrize(("passwords", "tried"), [(["same"] * 3, 3), (["of ann", "of ben", "of cal"], 10)])
+def test_after_accounts_in_a_row_that_cannot_be_opened_no_more_are_tried(passwords: list[str], tried: int) -> None:
     server = Server([])
     server._listening.close()
-    source, skipped = mailboxes(server), list[SkippedMail]()
-    for _ in range(12):
-        assert list(source.letters(Account("ann", ""), skipped.append)) == []
+    template = UrlTemplate("127.0.0.1", server.account.port, False, "%u")
+    users = ["ann", "ben", "cal"]
+    source = ImapMailboxes(template, users, dict(zip(users, passwords, strict=True)), None, "X-Nbstream")
+    skipped: list[SkippedMail] = []
+    for user in users * 4:
+        assert list(source.letters(Account(user, ""), skipped.append)) == []
 
-    assert [one.why for one in skipped] == ["Connection refused"] * 10 + [
-        "is not tried, after 10 accounts in a row that cannot be opened"
-    ] * 2
+    assert [one.why for one in skipped] == ["Connection refused"] * tried + [
+        "is not tried, after several accounts in a row that cannot be opened"
+    ] * (12 - tried)
 
 
 # The letters that were chosen
