@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from nbstream.mail import header_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 FilterName: TypeAlias = Literal["spamassassin", "rspamd", "bogofilter", "spambayes", "dspam"]
 
@@ -37,25 +37,33 @@ def _patterns(**by_name: str) -> Mapping[str, re.Pattern[str]]:
     return {name.replace("_", "-"): re.compile(pattern, re.IGNORECASE) for name, pattern in by_name.items()}
 
 
-_PATTERNS: Mapping[str, Mapping[str, re.Pattern[str]]] = MappingProxyType(
+_TIERS: Mapping[str, Sequence[Mapping[str, re.Pattern[str]]]] = MappingProxyType(
     {
-        "spamassassin": _patterns(x_spam_status=_STATUS, x_spam_flag=_YES_NO, x_spam_score=_NUMBER),
-        "rspamd": _patterns(
-            x_spamd_result=rf"[\w.-]+: (?P<word>true|false) \[{_NUMBER} /",
-            x_rspamd_action=_RSPAMD_ACTION,
-            x_rspamd_score=_NUMBER,
-            x_spam=_YES_NO,
-            x_spam_status=_STATUS,
-            x_spam_action=_RSPAMD_ACTION,
-            x_spam_score=_NUMBER,
-        ),
-        "bogofilter": _patterns(
-            x_bogosity=rf"(?P<word>spam|ham|unsure|yes|no)\b(?:, tests=bogofilter, spamicity={_NUMBER})?"
-        ),
-        "spambayes": _patterns(x_spambayes_classification=rf"(?P<word>spam|ham|unsure)\b(?:; {_NUMBER})?"),
-        "dspam": _patterns(x_dspam_result=r"(?P<word>spam|virus|blacklisted|innocent|whitelisted)\b"),
+        "spamassassin": [_patterns(x_spam_status=_STATUS, x_spam_flag=_YES_NO, x_spam_score=_NUMBER)],
+        "rspamd": [
+            _patterns(
+                x_spamd_result=rf"[\w.-]+: (?P<word>true|false) \[{_NUMBER} /",
+                x_rspamd_action=_RSPAMD_ACTION,
+                x_rspamd_score=_NUMBER,
+                x_spam=_YES_NO,
+                x_spam_action=_RSPAMD_ACTION,
+                x_spam_score=_NUMBER,
+            ),
+            _patterns(x_spam_status=_STATUS),
+        ],
+        "bogofilter": [
+            _patterns(
+                x_bogosity=rf"(?P<word>spam|ham|unsure|yes|no)\b(?:, tests=bogofilter, spamicity={_NUMBER})?"
+            )
+        ],
+        "spambayes": [_patterns(x_spambayes_classification=rf"(?P<word>spam|ham|unsure)\b(?:; {_NUMBER})?")],
+        "dspam": [_patterns(x_dspam_result=r"(?P<word>spam|virus|blacklisted|innocent|whitelisted)\b")],
     }
 )
+"""The fields of each filter; those of a later tier are read where an earlier one gives no verdict.
+
+rspamd leaves X-Spam-Status of others where it is, unless it is set up to write this field itself.
+"""
 
 
 class Call(StrEnum):
@@ -108,27 +116,34 @@ class OtherFilter:
     @property
     def main_field(self) -> str:
         """The name of the field that says most, in lower case."""
-        return next(iter(_PATTERNS[self.name]))
+        return next(iter(_TIERS[self.name][0]))
 
     def read(self, head: bytes) -> OtherVerdict | None:
         """Return the verdict in ``head``, the beginning of a message with CRLF line ends; None for no verdict."""
-        words: list[str] = []
-        scores: list[float] = []
-        patterns = _PATTERNS[self.name]
-        for field in header_fields.parse_fields(head, header_fields.body_offset(head)):
-            pattern = patterns.get(field.name)
-            found = pattern.match(field.value[:_MAX_VALUE_BYTES].decode("latin-1")) if pattern else None
-            groups = found.groupdict() if found else {}
-            words += [word.lower() for word in (groups.get("word"),) if word]
-            scores += [float(score) for score in (groups.get("score"),) if score]
-        calls = {_WORDS[word] for word in words if word != _WEAK_HAM}
-        if not calls and (_WEAK_HAM in words or (self.unmarked_is_ham and head)):
-            calls = {Call.HAM}
-        if not calls:
-            return None
-        return OtherVerdict(calls.pop() if len(calls) == 1 else Call.UNCLEAR, scores[0] if scores else None)
+        fields = header_fields.parse_fields(head, header_fields.body_offset(head))
+        for patterns in _TIERS[self.name]:
+            if verdict := _read_verdict(fields, patterns):
+                return verdict
+        return OtherVerdict(Call.HAM) if self.unmarked_is_ham and head else None
 
     def read_packed(self, head: bytes) -> str:
         """Return what ``read`` returns in its stored form, an empty text for no verdict."""
         verdict = self.read(head)
         return verdict.pack() if verdict else ""
+
+
+def _read_verdict(
+    fields: Sequence[header_fields.HeaderField], patterns: Mapping[str, re.Pattern[str]]
+) -> OtherVerdict | None:
+    words: list[str] = []
+    scores: list[float] = []
+    for field in fields:
+        pattern = patterns.get(field.name)
+        found = pattern.match(field.value[:_MAX_VALUE_BYTES].decode("latin-1")) if pattern else None
+        groups = found.groupdict() if found else {}
+        words += [word.lower() for word in (groups.get("word"),) if word]
+        scores += [float(score) for score in (groups.get("score"),) if score]
+    calls = {_WORDS[word] for word in words if word != _WEAK_HAM} or ({Call.HAM} if words else set())
+    if not calls:
+        return None
+    return OtherVerdict(calls.pop() if len(calls) == 1 else Call.UNCLEAR, scores[0] if scores else None)

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from nbstream.evaluation.threshold_choices import ThresholdChoice, TuningResult
     from nbstream.policy.verdict import Thresholds
 
-_DOTS_PER_INCH = 200
-_HAM_COLOR, _SPAM_COLOR, _SCORE_COLOR, _MARK_COLOR = "#0072B2", "#D55E00", "#009E73", "#555555"
+DOTS_PER_INCH = 200
+HAM_COLOR, SPAM_COLOR, _SCORE_COLOR, _MARK_COLOR = "#0072B2", "#D55E00", "#009E73", "#555555"
 _LINE_WIDTH, _THIN_LINE_WIDTH = 1.2, 0.9
 _LABEL_POINTS, _SMALL_POINTS = 8, 7
 
 
-def _finish_axes(axes: Axes, x: str, y: str, *, narrow: bool = False) -> None:
+def finish_axes(axes: Axes, x: str, y: str, *, narrow: bool = False) -> None:
     """Label the axes, draw the grid, and put the legend above, in two columns if the panel is ``narrow``."""
     axes.set_xlabel(x, fontsize=_LABEL_POINTS)
     axes.set_ylabel(y, fontsize=_LABEL_POINTS)
@@ -60,6 +60,14 @@ def _finish_axes(axes: Axes, x: str, y: str, *, narrow: bool = False) -> None:
         )  # fmt: skip
 
 
+def save_figure(path: Path, figure: Figure) -> None:
+    """Write a figure in the format of the file's suffix, without a date; raises ``OSError``."""
+    dates = {".svg": {"Date": None, "Creator": None}, ".pdf": {"CreationDate": None}}
+    svg = {"svg.hashsalt": "nbstream", "svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"]}
+    with mpl.rc_context(svg):  # type: ignore[arg-type]  # its keys are typed one by one
+        figure.savefig(path, metadata=dates.get(path.suffix.lower()))
+
+
 # The plot of a run: ROC curve, learning curve and score histograms, for one column of a paper.
 
 _RUN_SIZE_INCHES = (3.5, 7.4)
@@ -75,7 +83,7 @@ def write_run_plot(path: Path, columns: RowArrays, skipped: int, thresholds: Thr
 
 def run_figure(columns: RowArrays, skipped: int, thresholds: Thresholds) -> Figure:
     """Return the plot of the measured messages, which follow ``skipped`` others in the stream."""
-    figure = Figure(figsize=_RUN_SIZE_INCHES, dpi=_DOTS_PER_INCH, layout="constrained")
+    figure = Figure(figsize=_RUN_SIZE_INCHES, dpi=DOTS_PER_INCH, layout="constrained")
     roc, learning, histogram = figure.subplots(3)
     _draw_roc(roc, columns)
     _draw_learning(learning, columns, skipped)
@@ -98,7 +106,7 @@ def _draw_roc(axes: Axes, columns: RowArrays) -> None:
             color=_SCORE_COLOR, linewidth=_LINE_WIDTH, label="scores",
         )  # fmt: skip
         axes.plot(
-            max(hm, left), max(sm, bottom), "o", color=_SPAM_COLOR, clip_on=False, zorder=3,
+            max(hm, left), max(sm, bottom), "o", color=SPAM_COLOR, clip_on=False, zorder=3,
             label=f"verdicts: {hm:.2f} %, {sm:.2f} %",
         )  # fmt: skip
         for rate, style in _MARKED_RATES.items():
@@ -106,7 +114,7 @@ def _draw_roc(axes: Axes, columns: RowArrays) -> None:
             label = f"at {100 * rate:g} %: {missed_at_rate:.2f} %"
             axes.axvline(100 * rate, color=_MARK_COLOR, linestyle=style, linewidth=_THIN_LINE_WIDTH, label=label)
         axes.set(xscale="log", yscale="log", xlim=(left, 100), ylim=(bottom, 100))
-    _finish_axes(axes, "ham called spam (%)", "spam missed (%)")
+    finish_axes(axes, "ham called spam (%)", "spam missed (%)")
 
 
 def _draw_learning(axes: Axes, columns: RowArrays, skipped: int) -> None:
@@ -118,8 +126,8 @@ def _draw_learning(axes: Axes, columns: RowArrays, skipped: int) -> None:
     lost = [measures.hm_percent(is_spam[:end], called_spam[:end]) for end in ends]
     for label, color, style, values in (
         ("1 - AUC", _SCORE_COLOR, "-", auc),
-        ("spam missed", _SPAM_COLOR, "--", missed),
-        ("ham called spam", _HAM_COLOR, "-.", lost),
+        ("spam missed", SPAM_COLOR, "--", missed),
+        ("ham called spam", HAM_COLOR, "-.", lost),
     ):
         positive = np.array([value or math.nan for value in values])  # a log scale has no zero
         if not np.isnan(positive).all():
@@ -127,7 +135,7 @@ def _draw_learning(axes: Axes, columns: RowArrays, skipped: int) -> None:
                 skipped + ends, positive, color=color, linestyle=style, linewidth=_LINE_WIDTH, label=label
             )
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    _finish_axes(axes, "messages seen", "over all so far (%)")
+    finish_axes(axes, "messages seen", "over all so far (%)")
 
 
 def _draw_scores(axes: Axes, columns: RowArrays, thresholds: Thresholds) -> None:
@@ -135,8 +143,8 @@ def _draw_scores(axes: Axes, columns: RowArrays, thresholds: Thresholds) -> None
     if len(columns.score):
         edges = np.histogram_bin_edges(columns.score, bins=_HISTOGRAM_BINS).tolist()
         for label, color, members in (
-            ("ham", _HAM_COLOR, ~columns.is_spam),
-            ("spam", _SPAM_COLOR, columns.is_spam),
+            ("ham", HAM_COLOR, ~columns.is_spam),
+            ("spam", SPAM_COLOR, columns.is_spam),
         ):
             if members.any():
                 axes.hist(
@@ -149,7 +157,7 @@ def _draw_scores(axes: Axes, columns: RowArrays, thresholds: Thresholds) -> None
             if threshold and score is not None:
                 label = f"{name} from P = {format_threshold(threshold)} on"
                 axes.axvline(score, color=_MARK_COLOR, linestyle=style, linewidth=_THIN_LINE_WIDTH, label=label)
-    _finish_axes(axes, "score: log-odds of spam (nats)", "messages")
+    finish_axes(axes, "score: log-odds of spam (nats)", "messages")
 
 
 def _score_at(columns: RowArrays, probability: float) -> float | None:
@@ -186,15 +194,12 @@ class _MarkedPolicy:
 
 def write_tuning_plot(path: Path, result: TuningResult) -> None:
     """Write the plot in the format of the file's suffix; raises ``OSError``."""
-    dates = {".svg": {"Date": None, "Creator": None}, ".pdf": {"CreationDate": None}}
-    svg = {"svg.hashsalt": "nbstream", "svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"]}
-    with mpl.rc_context(svg):  # type: ignore[arg-type]  # its keys are typed one by one
-        tuning_figure(result).savefig(path, metadata=dates.get(path.suffix.lower()))
+    save_figure(path, tuning_figure(result))
 
 
 def tuning_figure(result: TuningResult) -> Figure:
     """Return the plot; it marks the thresholds of the present policy, of the other policy, and of budgets."""
-    figure = Figure(figsize=_TUNING_SIZE_INCHES, dpi=_DOTS_PER_INCH, layout="constrained")
+    figure = Figure(figsize=_TUNING_SIZE_INCHES, dpi=DOTS_PER_INCH, layout="constrained")
     det, cost, by_threshold = figure.subplots(1, 3)
     _draw_det(det, result)
     _draw_cost(cost, result)
@@ -228,7 +233,7 @@ def _draw_det(axes: Axes, result: TuningResult) -> None:
             label = _choice_label(policy.choice)
             axes.plot(*point, policy.marker, color=policy.color, clip_on=False, zorder=4, label=label)
         axes.set(xscale="log", yscale="log", xlim=(left, 100), ylim=(bottom, 100))
-    _finish_axes(axes, "ham called spam (%)", "spam missed (%)", narrow=True)
+    finish_axes(axes, "ham called spam (%)", "spam missed (%)", narrow=True)
 
 
 def _draw_cost(axes: Axes, result: TuningResult) -> None:
@@ -248,13 +253,13 @@ def _draw_cost(axes: Axes, result: TuningResult) -> None:
                 color=policy.color, linewidth=_LINE_WIDTH, label=_choice_label(policy.choice),
             )  # fmt: skip
         for name, values, color, style in (
-            ("P = c / (1 + c)", matching, _HAM_COLOR, "--"),
+            ("P = c / (1 + c)", matching, HAM_COLOR, "--"),
             ("best", best, _MARK_COLOR, ":"),
         ):
             percents = np.maximum(100 * values, bottom)
             axes.plot(ratios, percents, style, color=color, linewidth=_LINE_WIDTH, label=name)
         axes.set(xscale="log", yscale="log", xlim=(1, _MAX_COST_RATIO))
-    _finish_axes(axes, "cost c of a ham called spam (spam passed)", "cost, no filter = 100 (%)", narrow=True)
+    finish_axes(axes, "cost c of a ham called spam (spam passed)", "cost, no filter = 100 (%)", narrow=True)
 
 
 def _draw_thresholds(axes: Axes, result: TuningResult) -> None:
@@ -265,8 +270,8 @@ def _draw_thresholds(axes: Axes, result: TuningResult) -> None:
     thresholds = 1 / (1 + np.exp(-logits))
     errors = tuning.count_errors(result.sample, thresholds)
     for label, color, style, n, rate in (
-        ("ham called spam", _HAM_COLOR, "-", present.ham, errors.ham_called_spam_rate()),
-        ("spam missed", _SPAM_COLOR, "--", present.spam, errors.spam_missed_rate()),
+        ("ham called spam", HAM_COLOR, "-", present.ham, errors.ham_called_spam_rate()),
+        ("spam missed", SPAM_COLOR, "--", present.spam, errors.spam_missed_rate()),
     ):
         if n:
             percent = rate.scaled(100).at_least(50.0 / n)
@@ -282,7 +287,7 @@ def _draw_thresholds(axes: Axes, result: TuningResult) -> None:
                 label=_choice_label(policy.choice),
             )
     axes.set(xscale="logit", yscale="log" if present.ham or present.spam else "linear", xlim=(lowest, highest))
-    _finish_axes(axes, "spam from P(spam)", "of the ham, of the spam (%)", narrow=True)
+    finish_axes(axes, "spam from P(spam)", "of the ham, of the spam (%)", narrow=True)
     ticks = _TICKS if highest < _FAR_TICKS[3] else _FAR_TICKS
     axes.xaxis.set_major_locator(FixedLocator([tick for tick in ticks if lowest <= tick <= highest]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -295,7 +300,7 @@ def _draw_band(axes: Axes, x: FloatArray, estimate: IntervalEstimate, color: str
 def _marked_policies(result: TuningResult) -> list[_MarkedPolicy]:
     """Return the present policy and the other one, if there is one, with their markers."""
     other = [_MarkedPolicy(result.other, "s", "#CC79A7")] if result.other else []
-    return [_MarkedPolicy(result.present, "o", _SPAM_COLOR), *other]
+    return [_MarkedPolicy(result.present, "o", SPAM_COLOR), *other]
 
 
 def _choice_point(choice: ThresholdChoice, left: float, bottom: float) -> tuple[float, float]:

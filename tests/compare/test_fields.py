@@ -31,6 +31,8 @@ CASES: list[tuple[FilterName, str, OtherVerdict | None]] = [
     ("rspamd", "X-Spamd-Result: default: True [20.00 / 15.00]\r\n", OtherVerdict(Call.SPAM, 20.0)),
     ("rspamd", EXTENDED.format(score="5.00") + "X-Rspamd-Action: greylist\r\n", OtherVerdict(Call.HAM, 5.0)),
     ("rspamd", "X-Rspamd-Server: mx\r\n", None),
+    ("rspamd", "X-Spam-Status: No, score=1.00\r\n", OtherVerdict(Call.HAM, 1.0)),
+    ("rspamd", "X-Spam-Status: No, score=-5\r\nX-Spam: Yes\r\n", OtherVerdict(Call.SPAM)),  # of a sender
     ("bogofilter", "X-Bogosity: Spam, tests=bogofilter, spamicity=0.999\r\n", OtherVerdict(Call.SPAM, 0.999)),
     ("bogofilter", "X-Bogosity: No, tests=bogofilter, spamicity=0\r\n", OtherVerdict(Call.HAM, 0.0)),
     ("bogofilter", "X-Bogosity: Unsure, tests=bogofilter, spamicity=0.5\r\n", OtherVerdict(Call.UNSURE, 0.5)),

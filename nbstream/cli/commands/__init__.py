@@ -31,9 +31,9 @@ def import_command(name: str) -> ModuleType:
         gc.enable()
 
 
-def import_plots() -> ModuleType:
+def import_plots(name: str = "nbstream.evaluation.plots") -> ModuleType:
     """Return the module that draws the plots, which is imported for ``--plot`` alone. Raises ``ConfigError``."""
     try:
-        return importlib.import_module("nbstream.evaluation.plots")
+        return importlib.import_module(name)
     except ModuleNotFoundError as error:  # matplotlib is an extra
         raise ConfigError("--plot needs matplotlib: pip install 'nbstream[plot]'") from error
