@@ -64,7 +64,7 @@ INNER_LAYERS = {
         {"exit_codes", "interrupts"},
         {"terminal"},
         {"message_files"},
-        {"generated_mail", "imap", "reader_process"},
+        {"generated_mail", "imap", "lesson_summary", "reader_process"},
         {"arguments"},
         {"parser"},
         {"command_line"},

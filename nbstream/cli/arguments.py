@@ -12,6 +12,7 @@ from nbstream.wire.moments import parse_moment
 
 if TYPE_CHECKING:
     from nbstream.cli.imap.url import ImapFolder
+    from nbstream.mailboxes.template import PathTemplate, UrlTemplate
     from nbstream.policy.sender_patterns import SenderPattern
 
 
@@ -99,6 +100,16 @@ def imap_folder(text: str) -> ImapFolder:
         return parse_imap_url(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"the URL {error}") from None
+
+
+def mailbox_template(text: str) -> PathTemplate | UrlTemplate:
+    """Return the template of the mailboxes of a site."""
+    from nbstream.mailboxes.template import parse_template  # noqa: PLC0415 - only this argument needs it
+
+    try:
+        return parse_template(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"the template {error}") from None
 
 
 def server_address(text: str) -> tuple[str, int]:

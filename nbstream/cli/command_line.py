@@ -7,9 +7,14 @@ nbstream(1) and the shell completions are made from this parser.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from nbstream import __version__
 from nbstream.cli import arguments
 from nbstream.cli.parser import CONFIG_HELP, CommandParser, Commands, add_command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def build_parser() -> CommandParser:
@@ -226,13 +231,16 @@ def _add_learn(commands: Commands) -> None:
         "if its verdict still contradicts the label.",
         examples=(
             "nbstream learn spam ~/Maildir/.Junk",
-            "nbstream learn ham --imap imaps://ann@mail.example.org/Archive",
+            "nbstream learn --mailboxes /var/mail/%d/%n",
         ),
-        exit_codes={0: "All messages are learned, or were learned before."},
+        exit_codes={
+            0: "All messages are learned, or were learned before; with --mailboxes also after a plan alone."
+        },
     )
     # With nargs="+" argparse would show that a path must be there.
-    learn.usage = "%(prog)s [-h] [-c FILE] CLASS [PATH ...] [--id ID ...] [--imap URL ...]"
-    learn.add_argument(
+    learn.usage = "%(prog)s [-h] [-c FILE] CLASS [PATH ...] [--id ID ...] [--imap URL ...]\n"
+    learn.usage += "       %(prog)s [-h] [-c FILE] --mailboxes TEMPLATE [--users FILE] [--plan | --yes] ..."
+    label = learn.add_argument(
         "label",
         choices=arguments.CLASS_NAMES,
         metavar="CLASS",
@@ -266,6 +274,12 @@ def _add_learn(commands: Commands) -> None:
         metavar="FILE",
         help="certificates (PEM) that are trusted for IMAP, instead of the system's",
     )
+
+    def read_template(text: str) -> object:
+        label.required = False  # each letter has a class of its own
+        return arguments.mailbox_template(text)
+
+    _add_mailboxes(learn, read_template)
     unlearn = add_command(
         commands,
         "unlearn",
@@ -275,7 +289,7 @@ def _add_learn(commands: Commands) -> None:
         exit_codes={0: "None of the messages is learned any more, or ever was."},
     )
     unlearn.usage = "%(prog)s [-h] [-c FILE] [PATH ...] [--id ID ...]"
-    unlearn.set_defaults(module="learn", label=None, insist=False, folders=[])
+    unlearn.set_defaults(module="learn", label=None, insist=False, folders=[], mailboxes=None)
     for parser in (learn, unlearn):
         paths = parser.add_argument(
             "paths",
@@ -303,6 +317,40 @@ def _add_learn(commands: Commands) -> None:
             metavar="ID",
             help="messages checked not long ago, by the id in their X-Nbstream field",
         )
+
+
+def _add_mailboxes(learn: CommandParser, read_template: Callable[[str], object]) -> None:
+    """Add what learns from all mailboxes of a site."""
+    mailboxes = learn.add_argument_group("all mailboxes of a site, without CLASS and PATH")
+    mailboxes.add_argument(
+        "--mailboxes",
+        type=read_template,
+        metavar="TEMPLATE",
+        help="where they are: a path such as /var/mail/%%d/%%n, or a URL such as imaps://%%u@mail.example.org/ "
+        "with --users; %%u is a user's whole name, %%n what stands before its @, %%d the domain. Junk is learned "
+        "as spam; the archive, folders that people sort into, and what they answered or flagged as ham",
+    )
+    mailboxes.add_argument(
+        "--users",
+        type=arguments.file_path,
+        metavar="FILE",
+        help="only the mailboxes of these users, one a line: those who agreed",
+    )
+    asked = mailboxes.add_mutually_exclusive_group()
+    asked.add_argument("--plan", action="store_true", help="say what would be learned, and learn nothing")
+    asked.add_argument("--yes", action="store_true", help="learn it without asking")
+    mailboxes.add_argument(
+        "--per-account",
+        type=arguments.whole_number,
+        default=2000,
+        metavar="N",
+        help="of an account at most so many letters of a class, the newest (default: 2000)",
+    )
+    mailboxes.add_argument(
+        "--own-models",
+        action="store_true",
+        help="what lies in the mailboxes of users that have own models is learned there, and not for everybody",
+    )
 
 
 def _add_ask(commands: Commands) -> None:

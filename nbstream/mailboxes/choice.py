@@ -106,7 +106,8 @@ class Candidates:
     """The letters that may be learned, in some 100 bytes each, and how many are left out already.
 
     A letter is one number in each of the arrays: its account, its folder in ``folders``, its class in ``LABELS``,
-    when it arrived, what identifies the message, and where its locator ends in ``locators``.
+    when it arrived, what identifies the message, the hash of its sender, and where its locator ends in
+    ``locators``.
     """
 
     accounts: list[Account] = field(default_factory=list)
@@ -118,6 +119,7 @@ class Candidates:
     label: array[int] = field(default_factory=lambda: array("B"))
     arrived: array[int] = field(default_factory=lambda: array("q"))
     identity: array[int] = field(default_factory=lambda: array("q"))
+    sender: array[int] = field(default_factory=lambda: array("q"))
     end: array[int] = field(default_factory=lambda: array("q"))
 
     def add_account(self, account: Account, letters: Iterator[Letter]) -> None:
@@ -141,6 +143,7 @@ class Candidates:
         self.label.append(label)
         self.arrived.append(max(0, letter.arrived))
         self.identity.append(letter.header.identity or len(self.identity))
+        self.sender.append(hash(letter.header.sender))
         self.locators += letter.locator
         self.end.append(len(self.locators))
 

@@ -151,13 +151,13 @@ def _split(place: str) -> _Names:
 
 
 def _names_below(folder: int, is_maildir: bool, *, is_root: bool) -> Iterator[str]:
-    """Yield names that may be folders: in a Maildir no files, and hidden ones only at the root of Maildir++."""
+    """Yield names that may be folders: no files in a Maildir, hidden ones at the root alone, as in Maildir++."""
     with os.scandir(folder) as entries:
         for entry in entries:
             is_folder = entry.is_dir(follow_symlinks=False)
             if is_maildir and (not is_folder or entry.name in _OF_MAILDIR):
                 continue
-            if entry.name.startswith(".") and not (is_maildir and is_root and is_folder):
+            if entry.name.startswith(".") and not (is_root and is_folder):
                 continue
             if is_folder or entry.is_file(follow_symlinks=False):
                 yield entry.name

@@ -113,6 +113,16 @@ def parse_users(lines: Iterable[str]) -> Sequence[str]:
     return named
 
 
+def parse_passwords(text: str, users: Sequence[str]) -> Mapping[str, str]:
+    """Return the passwords of users by the lines ``USER:PASSWORD`` of a file.
+
+    Where no line is of that form for one of them, the text is the password of all, such as a master user's.
+    """
+    lines = [line.partition(":") for line in text.splitlines()]
+    named = {user: password for user, colon, password in lines if colon and user in set(users)}
+    return named or dict.fromkeys(users, text.rstrip("\r\n"))
+
+
 def _parse_url(url: str) -> UrlTemplate:
     scheme, _, rest = url.partition("://")
     user, at, place = rest.rpartition("@")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from functools import partial
@@ -18,10 +17,11 @@ from nbstream.assembly.store import read_correspondents
 from nbstream.cli import interrupts, message_files, reader_process
 from nbstream.cli.exit_codes import exit_code
 from nbstream.cli.imap.positions import LearnedPositions, PositionFiles
+from nbstream.cli.lesson_summary import LessonSummary
 from nbstream.cli.terminal import print_error, print_note
 from nbstream.engine.choice import choose_engine
 from nbstream.errors import InputError, NbstreamError, StoreIncompatible
-from nbstream.filter import LabelledMessage, LessonOutcome, describe_known_messages, describe_lesson
+from nbstream.filter import LabelledMessage
 from nbstream.policy.lesson_source import COMMAND_SOURCE, Insistence, LessonSource
 from nbstream.system_users import current_user
 
@@ -40,6 +40,12 @@ def run(options: argparse.Namespace) -> int:
     It is 0 also where nothing had to change, 66 for unreadable paths, lists of messages and unknown ids, 75 when
     Redis is away, and 78 where this program cannot read what the ledger holds of a message. The rest is learned.
     """
+    if options.mailboxes:
+        if any((options.label, options.paths, options.ids, options.folders, options.user, options.insist)):
+            options.wrong_usage("--mailboxes goes without CLASS, PATH, --id, --imap, --user and --insist")
+        from nbstream.cli.commands import learn_mailboxes  # noqa: PLC0415 - only this option needs it
+
+        return learn_mailboxes.run(options)
     if not options.paths and not options.ids and not options.folders:
         options.wrong_usage(f"a PATH{', --imap URL' if options.label else ''} or --id ID is needed")
     if options.label and not options.folders and (options.all or options.password_file or options.ca_file):
@@ -167,51 +173,6 @@ def _lesson_progress(options: argparse.Namespace) -> Iterator[Callable[[int], ob
     count = None if options.folders else message_files.count_messages(options.paths)
     with tqdm(total=None if count is None else count + len(options.ids), unit=" messages") as bar:
         yield bar.update
-
-
-class LessonSummary:
-    """Counts lessons by what became of them, and remembers the last one; ``errors`` get why a message is none.
-
-    ``label`` is the class that the messages are learned into, or None where they are unlearned.
-    """
-
-    def __init__(self, errors: list[NbstreamError], label: str | None) -> None:
-        self._errors = errors
-        self._verb = "learned" if label else "unlearned"
-        self._outcomes = Counter[str]()
-        self.last: Lesson | None = None
-
-    def add(self, lesson: Lesson | StoreIncompatible) -> None:
-        """Count one more lesson, or note why there is none."""
-        if isinstance(lesson, StoreIncompatible):
-            self._errors.append(lesson)
-            return
-        self._outcomes[_describe_outcome(lesson)] += 1
-        self.last = lesson
-
-    def describe(self) -> str:
-        """Return one line: the one lesson in detail, or how many came out how."""
-        if self.last is None:
-            return f"nothing {self._verb}"
-        if self._outcomes.total() == 1:
-            return f"1 {describe_lesson(self.last)}"
-        counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self._outcomes.items()))
-        return f"{counts}; {describe_known_messages(self.last.after.state)}"
-
-
-def _describe_outcome(lesson: Lesson) -> str:
-    """Return what became of a message, and of which class it is or was."""
-    match lesson.outcome:
-        case LessonOutcome.UNKNOWN:
-            return "unknown"
-        case LessonOutcome.ALREADY:
-            return f"already learned as {lesson.class_name}"
-        case LessonOutcome.INSISTED:
-            return f"insisted on {lesson.class_name}"
-        case LessonOutcome.UNLEARNED:
-            return f"unlearned from {lesson.class_name}"
-        case _:
-            return f"{lesson.outcome} as {lesson.class_name}"
 
 
 class BareTextCount:

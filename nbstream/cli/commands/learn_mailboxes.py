@@ -1,0 +1,302 @@
+"""``nbstream learn --mailboxes``: teach a site from all its mailboxes, with a plan before and a measure after.
+
+Rules: nothing is learned before somebody has agreed to the plan, and nothing changes in the mailboxes. What people
+have said of a message stays: a folder is a weaker word. The letters of the last tenth are checked before they are
+learned, so that the command can say how good the model was by then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import sys
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nbstream import config
+from nbstream.assembly.filter import make_model_tokenizer, open_one_shot_filter
+from nbstream.assembly.policy import make_message_reader, make_own_model_names
+from nbstream.cli import interrupts, reader_process
+from nbstream.cli.exit_codes import exit_code
+from nbstream.cli.lesson_summary import LessonSummary
+from nbstream.cli.message_files import NamedMessage
+from nbstream.cli.terminal import print_error
+from nbstream.engine.choice import choose_engine
+from nbstream.errors import InputError, StoreIncompatible
+from nbstream.evaluation.measures import wilson_interval
+from nbstream.filter import LabelledMessage, LessonOutcome
+from nbstream.mail.message import Message
+from nbstream.mailboxes.choice import LABELS
+from nbstream.mailboxes.files import MailboxFiles
+from nbstream.mailboxes.letters import SkippedMail
+from nbstream.mailboxes.plan import Skips, make_plan
+from nbstream.mailboxes.template import PathTemplate, parse_passwords, parse_users
+from nbstream.policy.lesson_source import LessonSource
+from nbstream.settings.values import read_text_file
+from nbstream.store.model.ledger import LedgerEntry
+from nbstream.system_users import current_user
+from nbstream.wire.visible_text import visible_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nbstream.cli.reader_process import MessageChunk, ReadMessage
+    from nbstream.config import Settings
+    from nbstream.errors import NbstreamError
+    from nbstream.filter import Filter, Lesson
+    from nbstream.mailboxes.letters import MailSource
+    from nbstream.mailboxes.plan import Plan, PlanPart
+
+SOURCE = "mailboxes"
+"""The source of these lessons: the history and ``nbstream undo --source`` know them by it."""
+
+_MAX_LIST_BYTES = 16 << 20
+_BATCH = 256  # of the ledger, which is asked for what is known of a letter
+_TEXT_CHARACTERS = 60
+_NO_MAIL = "is no message"
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the plan; learn, if somebody agrees, and print what became of it. Return the exit code.
+
+    It is 66 for a list of users that cannot be read and where no account was found, 75 when Redis is away.
+    """
+    if not options.plan and not options.yes and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        options.wrong_usage("without a terminal give --plan, which learns nothing, or --yes")
+    settings = config.load_settings(config.find_config_file(options.config))
+    source = _mail_source(options, settings)
+    names = make_own_model_names(settings)
+
+    def own_model_user(user: str) -> str | None:
+        return names.user_of(user) if options.own_models and names.levels_of(user) else None
+
+    with interrupts.interrupt_at_once(), _progress(" accounts", None) as advance:
+        plan = make_plan(source, own_model_user, options.per_account, advance)
+    for line in plan.lines():
+        print(visible_text(line))
+    if not plan.accounts:
+        raise InputError("--mailboxes: no account was found")
+    if options.plan or not any(part.choice.order for part in plan.parts):
+        return 0
+    if not options.yes and not _is_agreed(source, plan):
+        return 0
+    tokenizer = make_model_tokenizer(settings, choose_engine(settings.engine))
+    with reader_process.in_own_process(
+        reader_process.read_chunks(_reader(source, plan), tokenizer, make_message_reader(settings))
+    ) as chunks:
+        return interrupts.run_interruptible(_learn(settings, plan, chunks))
+
+
+def _mail_source(options: argparse.Namespace, settings: Settings) -> MailSource:
+    """Return where the mailboxes are, by the template and the list of users. Raises ``InputError``."""
+    own_field = settings.headers.own_field
+    if isinstance(options.mailboxes, PathTemplate):
+        return MailboxFiles(options.mailboxes, _read_users(options.users) if options.users else None, own_field)
+    if not options.users:
+        options.wrong_usage("--users FILE is needed with a URL: the server does not list its accounts")
+    from nbstream.mailboxes.imap import ImapMailboxes  # noqa: PLC0415 - TLS takes a tenth of the time to start
+
+    users = _read_users(options.users)
+    if options.password_file:
+        passwords = parse_passwords(_read_text(options.password_file), users)
+    elif sys.stdin.isatty():
+        passwords = dict.fromkeys(users, getpass.getpass("Password of all these accounts: "))
+    else:
+        options.wrong_usage("without a terminal --password-file is needed")
+    return ImapMailboxes(options.mailboxes, users, passwords, options.ca_file, own_field)
+
+
+def _read_users(file: Path) -> Sequence[str]:
+    try:
+        return parse_users(_read_text(file).splitlines())
+    except ValueError as error:
+        raise InputError(f"{file}: {error}") from error
+
+
+def _read_text(file: Path) -> str:
+    try:
+        return read_text_file(file.absolute(), _MAX_LIST_BYTES)
+    except ValueError as error:
+        raise InputError(f"{file}: {error}") from error
+
+
+def _is_agreed(source: MailSource, plan: Plan) -> bool:
+    """Ask whether the plan is to be learned, and show a sample of it to whoever asks for one."""
+    while True:
+        print("Learn this? [y]es, [n]o, or look at a [s]ample: ", end="", flush=True)
+        line = sys.stdin.readline()
+        answer = line.strip().lower()[:1]
+        if answer == "s":
+            for label in LABELS:
+                for shown in _sample_lines(source, plan, label):
+                    print(shown)
+        elif answer in {"y", "n"} or not line:
+            return answer == "y"
+
+
+def _sample_lines(source: MailSource, plan: Plan, label: str) -> Iterator[str]:
+    for _, place in plan.sample(label):
+        for _, raw in source.read([place], lambda _skipped: None):
+            message = Message.parse(raw)
+            fields = [message.first_field(name) for name in ("from", "subject")]
+            texts = [str(place), *(field.text if field else "" for field in fields)]
+            yield "  ".join((label, *(visible_text(text, _TEXT_CHARACTERS) for text in texts)))
+
+
+def _reader(
+    source: MailSource, plan: Plan
+) -> Callable[[list[InputError]], Iterator[tuple[NamedMessage, str | None]]]:
+    """Return what reads all letters of the plan; the name of each is its part and its place in the order there."""
+
+    def read_all(errors: list[InputError]) -> Iterator[tuple[NamedMessage, str | None]]:
+        for i, part in enumerate(plan.parts):
+            for start, end in part.slices():
+                for number, raw in source.read(part.choice.places(start, end), errors.append):
+                    yield NamedMessage(f"{i} {number}", raw), part.choice.label(number)
+
+    return read_all
+
+
+async def _learn(settings: Settings, plan: Plan, chunks: AsyncGenerator[MessageChunk, None]) -> int:
+    errors: list[NbstreamError] = []
+    results = Results(LessonSummary(errors, "all"))
+    interrupted = "; the same command goes on"
+    try:
+        async with aclosing(chunks):
+            letters = ReadLetters(chunks, plan.skips)
+            with _progress(" letters", sum(plan.counts().values())) as advance:
+                for i, part in enumerate(plan.parts):
+                    if part.choice.order:
+                        async with aclosing(letters.of_part(i)) as batches:
+                            await _learn_part(settings, part, batches, results, advance)
+        interrupted = ""
+    finally:
+        print(results.summary.describe() + interrupted)
+        for line in (*results.lines(), *(f"skipped: {line}" for line in plan.skips.lines())):
+            print(visible_text(line))
+        for error in errors:
+            print_error(error)
+    return exit_code(errors[0]) if errors else 0
+
+
+async def _learn_part(
+    settings: Settings,
+    part: PlanPart,
+    batches: AsyncGenerator[Sequence[ReadMessage], None],
+    results: Results,
+    advance: Callable[[int], object],
+) -> None:
+    """Learn the letters of one model."""
+    is_checked = deque[bool]()
+
+    def add(lesson: Lesson | StoreIncompatible) -> None:
+        results.add(lesson, is_checked=is_checked.popleft())
+        advance(1)
+
+    async def letters(spam_filter: Filter) -> AsyncGenerator[LabelledMessage, None]:
+        async for batch in batches:
+            entries = await spam_filter.parts.model.entries([letter.tokenized.key for letter in batch])
+            for letter, entry in zip(batch, entries, strict=True):
+                if isinstance(entry, LedgerEntry) and (entry.label == letter.label or entry.source != SOURCE):
+                    results.known[entry.label == letter.label] += 1
+                    advance(1)
+                    continue
+                is_checked.append(_place(letter)[1] >= part.first_checked)
+                yield LabelledMessage(letter.tokenized, letter.label)
+
+    async with (
+        open_one_shot_filter(settings, sign=True, user=part.user) as (spam_filter, _),
+        aclosing(letters(spam_filter)) as labelled,
+    ):
+        await spam_filter.learn_many(labelled, LessonSource(SOURCE, current_user(part.user)), add)
+
+
+def _place(letter: ReadMessage) -> tuple[int, int]:
+    """Return the part of the plan that a letter is of, and its place in the order there."""
+    part, _, number = letter.name.partition(" ")
+    return int(part), int(number)
+
+
+class ReadLetters:
+    """The letters that the reader process has read, in batches; ``skips`` gets what it could not read."""
+
+    def __init__(self, chunks: AsyncGenerator[MessageChunk, None], skips: Skips) -> None:
+        self._chunks = chunks
+        self._skips = skips
+        self._waiting: deque[ReadMessage] = deque()
+
+    async def of_part(self, part: int) -> AsyncGenerator[Sequence[ReadMessage], None]:
+        """Yield the letters of one part of the plan, which comes after the parts before it."""
+        while True:
+            while len(self._waiting) < _BATCH and (chunk := await anext(self._chunks, None)):
+                for error in chunk.errors:
+                    self._skips.add(error if isinstance(error, SkippedMail) else SkippedMail("a letter", _NO_MAIL))
+                self._waiting += chunk.messages
+            batch: list[ReadMessage] = []
+            while self._waiting and len(batch) < _BATCH and _place(self._waiting[0])[0] == part:
+                batch.append(self._waiting.popleft())
+            if not batch:
+                return
+            yield batch
+
+
+@dataclass(slots=True)
+class Results:
+    """What became of the letters, and how the model judged those that it had not yet learned.
+
+    ``known`` counts letters that were learned before (True), and those that people have called the opposite.
+    ``checked`` counts the checked letters of each class, and ``wrong`` those of them that the model got wrong.
+    """
+
+    summary: LessonSummary
+    known: Counter[bool] = field(default_factory=Counter)
+    checked: Counter[str] = field(default_factory=Counter)
+    wrong: Counter[str] = field(default_factory=Counter)
+
+    def add(self, lesson: Lesson | StoreIncompatible, *, is_checked: bool) -> None:
+        """Count one more lesson; ``is_checked``: its check before the lesson is one of the measure."""
+        self.summary.add(lesson)
+        if isinstance(lesson, StoreIncompatible) or lesson.outcome is not LessonOutcome.LEARNED:
+            return
+        if is_checked and lesson.label and not lesson.before.state.is_learning:
+            self.checked[lesson.label] += 1
+            self.wrong[lesson.label] += lesson.before.verdict.is_spam != (lesson.label == "spam")
+
+    def lines(self) -> Iterator[str]:
+        """Yield what became of letters that are no lesson, and the measure."""
+        if self.known[True]:
+            yield f"{self.known[True]} were learned before"
+        if self.known[False]:
+            yield f"{self.known[False]} are left as somebody has labelled them, whatever folder they lie in"
+        if not self.checked:
+            yield "nothing of the newest tenth was measured: it was learned before, or the model knew too little"
+            return
+        rates = [
+            f"{name} {_rate(self.wrong[label], self.checked[label])}"
+            for label, name in (("ham", "ham lost"), ("spam", "spam missed"))
+        ]
+        yield f"of the newest tenth, each checked before it was learned: {', '.join(rates)}"
+
+
+def _rate(wrong: int, count: int) -> str:
+    if not count:
+        return "unknown, there was none"
+    lower, upper = wilson_interval(np.array([float(wrong)]), count)
+    return f"{wrong} of {count} ({wrong / count:.1%}, probably {lower[0]:.1%} to {upper[0]:.1%})"
+
+
+@contextmanager
+def _progress(unit: str, total: int | None) -> Iterator[Callable[[int], object]]:
+    """Give a function that takes how many more there are, and shows them on a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from tqdm import tqdm  # noqa: PLC0415 - a twentieth of the time to start
+
+    with tqdm(total=total, unit=unit) as bar:
+        yield bar.update

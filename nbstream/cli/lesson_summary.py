@@ -1,0 +1,58 @@
+"""What became of the messages that a command has taught, in one line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from nbstream.errors import StoreIncompatible
+from nbstream.filter import LessonOutcome, describe_known_messages, describe_lesson
+
+if TYPE_CHECKING:
+    from nbstream.errors import NbstreamError
+    from nbstream.filter import Lesson
+
+
+class LessonSummary:
+    """Counts lessons by what became of them, and remembers the last one; ``errors`` get why a message is none.
+
+    ``label`` is the class that the messages are learned into, or None where they are unlearned.
+    """
+
+    def __init__(self, errors: list[NbstreamError], label: str | None) -> None:
+        self._errors = errors
+        self._verb = "learned" if label else "unlearned"
+        self._outcomes = Counter[str]()
+        self.last: Lesson | None = None
+
+    def add(self, lesson: Lesson | StoreIncompatible) -> None:
+        """Count one more lesson, or note why there is none."""
+        if isinstance(lesson, StoreIncompatible):
+            self._errors.append(lesson)
+            return
+        self._outcomes[_describe_outcome(lesson)] += 1
+        self.last = lesson
+
+    def describe(self) -> str:
+        """Return one line: the one lesson in detail, or how many came out how."""
+        if self.last is None:
+            return f"nothing {self._verb}"
+        if self._outcomes.total() == 1:
+            return f"1 {describe_lesson(self.last)}"
+        counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self._outcomes.items()))
+        return f"{counts}; {describe_known_messages(self.last.after.state)}"
+
+
+def _describe_outcome(lesson: Lesson) -> str:
+    """Return what became of a message, and of which class it is or was."""
+    match lesson.outcome:
+        case LessonOutcome.UNKNOWN:
+            return "unknown"
+        case LessonOutcome.ALREADY:
+            return f"already learned as {lesson.class_name}"
+        case LessonOutcome.INSISTED:
+            return f"insisted on {lesson.class_name}"
+        case LessonOutcome.UNLEARNED:
+            return f"unlearned from {lesson.class_name}"
+        case _:
+            return f"{lesson.outcome} as {lesson.class_name}"

@@ -1,0 +1,190 @@
+"""The plan: which letters of a site are learned, in numbers and words, before anything is learned.
+
+Rules: pure, but for the mailboxes that a ``MailSource`` reads. A user's letters are a part of the plan where they
+go into his own model, and those of all others are the first part.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nbstream.mailboxes.choice import LABELS, Candidates, Choice, choose
+
+if TYPE_CHECKING:
+    from nbstream.mailboxes.letters import LetterPlace, MailSource, SkippedMail
+
+SLICES = 10
+"""A part is learned in so many slices; the letters of the last one are checked before they are learned."""
+
+_MAX_REASONS = 50
+_FEW = 50
+_SAMPLE = 10
+_DAY = 86_400
+
+
+@dataclass(slots=True)
+class Skips:
+    """What a source has left out: how often for each reason, and the first place."""
+
+    by_reason: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    def add(self, skipped: SkippedMail) -> None:
+        """Count one more place that is left out."""
+        why = skipped.why if skipped.why in self.by_reason or len(self.by_reason) < _MAX_REASONS else "and more"
+        count, first = self.by_reason.get(why, (0, skipped.place))
+        self.by_reason[why] = (count + 1, first)
+
+    def lines(self) -> Sequence[str]:
+        """Return one line for each reason."""
+        return [
+            f"{first} {why}" if count == 1 else f"{count} times, {first} first: {why}"
+            for why, (count, first) in self.by_reason.items()
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanPart:
+    """What one model learns: the common one where ``user`` is None, else his own one."""
+
+    user: str | None
+    choice: Choice
+
+    def slices(self) -> Iterator[tuple[int, int]]:
+        """Yield the first place in the order of each slice, and the place behind it."""
+        count = len(self.choice.order)
+        edges = [count * i // SLICES for i in range(SLICES + 1)]
+        yield from itertools.pairwise(edges)
+
+    @property
+    def first_checked(self) -> int:
+        """The place in the order from which on letters are checked before they are learned."""
+        return len(self.choice.order) * (SLICES - 1) // SLICES
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is learned of a site's mailboxes."""
+
+    parts: Sequence[PlanPart]
+    accounts: int
+    per_account: int
+    skips: Skips
+
+    def counts(self) -> dict[str, int]:
+        """Return how many letters of each class are learned."""
+        labels = np.concatenate([_column(part.choice, "label") for part in self.parts])
+        return {label: int((labels == number).sum()) for number, label in enumerate(LABELS)}
+
+    def sample(self, label: str) -> Sequence[tuple[PlanPart, LetterPlace]]:
+        """Return ten letters of a class, at equal distances in the order of learning."""
+        of_class = [
+            (part, number)
+            for part in self.parts
+            for number in np.flatnonzero(_column(part.choice, "label") == LABELS.index(label)).tolist()
+        ]
+        shown = np.linspace(0, len(of_class) - 1, min(_SAMPLE, len(of_class))).astype(int).tolist()
+        return [
+            (of_class[i][0], of_class[i][0].choice.places(of_class[i][1], of_class[i][1] + 1)[0]) for i in shown
+        ]
+
+    def lines(self) -> Sequence[str]:
+        """Return the plan in words, one line for each fact."""
+        left_out: dict[str, int] = defaultdict(int)
+        for part in self.parts:
+            for reason, count in part.choice.left_out.items():
+                left_out[reason] += count
+        own = [part for part in self.parts if part.user is not None and part.choice.order]
+        lines = [
+            f"{self.accounts} accounts were read, {sum(left_out.values()) + sum(self.counts().values())} letters"
+        ]
+        lines += [self._describe_class(number) for number in range(len(LABELS))]
+        if own:
+            lines.append(
+                f"{sum(len(part.choice.order) for part in own)} of them in the own models of {len(own)} users"
+            )
+        lines += _describe_balance(self.counts(), [self._arrived(number) for number in range(len(LABELS))])
+        lines.append(f"an account gives at most {self.per_account} of a class, the newest")
+        lines += [
+            f"left out: {count} {reason}" for reason, count in sorted(left_out.items(), key=lambda item: -item[1])
+        ]
+        return [*lines, *(f"skipped: {line}" for line in self.skips.lines())]
+
+    def _arrived(self, label: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        of_class = [_column(part.choice, "arrived")[_column(part.choice, "label") == label] for part in self.parts]
+        arrived = np.concatenate(of_class)
+        return arrived[arrived > 0]
+
+    def _describe_class(self, label: int) -> str:
+        letters, users, senders = 0, dict[str, int](), set[int]()
+        for part in self.parts:
+            is_of_class = _column(part.choice, "label") == label
+            letters += int(is_of_class.sum())
+            senders |= set(_column(part.choice, "sender")[is_of_class].tolist())
+            accounts, counts = np.unique(_column(part.choice, "account")[is_of_class], return_counts=True)
+            for account, count in zip(accounts.tolist(), counts.tolist(), strict=True):
+                users[part.choice.candidates.accounts[account].user] = count
+        if not letters:
+            return f"{LABELS[label]}: nothing"
+        most = max(users, key=lambda user: users[user])
+        arrived = self._arrived(label)
+        span = f", from {_day(arrived.min())} to {_day(arrived.max())}" if len(arrived) else ""
+        return (
+            f"{LABELS[label]}: {letters} letters of {len(users)} accounts and {len(senders)} senders{span}; "
+            f"most are of {most}: {users[most]}"
+        )
+
+
+def make_plan(
+    source: MailSource,
+    own_model_user: Callable[[str], str | None],
+    per_account: int,
+    advance: Callable[[int], object] = lambda _count: None,
+) -> Plan:
+    """Read what the choice needs of all mailboxes, and choose.
+
+    ``own_model_user`` returns the user whose own model the letters of an account go into, None for the common one.
+    ``advance`` is called with the number of accounts that were read meanwhile.
+    """
+    skips, count = Skips(), 0
+    candidates: dict[str | None, Candidates] = {None: Candidates()}
+    for account in source.accounts(skips.add):
+        of_model = candidates.setdefault(own_model_user(account.user), Candidates())
+        of_model.add_account(account, source.letters(account, skips.add))
+        count += 1
+        advance(1)
+    parts = [PlanPart(user, choose(of_model, per_account)) for user, of_model in candidates.items()]
+    return Plan(parts, count, per_account, skips)
+
+
+def _column(choice: Choice, name: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return a column of the candidates, in the order of learning."""
+    return np.asarray(getattr(choice.candidates, name), dtype=np.int64)[np.asarray(choice.order, dtype=np.int64)]
+
+
+def _describe_balance(
+    counts: dict[str, int], arrived: Sequence[np.ndarray[tuple[int], np.dtype[np.int64]]]
+) -> Iterator[str]:
+    """Yield what is to be known of the numbers and of the time of both classes."""
+    for label, count in counts.items():
+        if count < _FEW:
+            amount = "little" if count else "no"
+            yield f"balance: there is {amount} {label}; a model needs {_FEW} of each class"
+    if not all(counts.values()):
+        return
+    yield f"balance: {counts['ham'] / counts['spam']:.1f} ham for one spam"
+    if all(map(len, arrived)):
+        middles = [float(np.median(of_class)) for of_class in arrived]
+        if (days := abs(middles[0] - middles[1]) / _DAY) > 365:
+            older = LABELS[int(middles[1] < middles[0])]
+            yield f"balance: half of the {older} is {days / 365:.0f} years older than half of the other class"
+
+
+def _day(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d")

@@ -1,0 +1,164 @@
+"""``nbstream learn --mailboxes`` on a site of several users, with a real Redis."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from nbstream.cli.commands.learn_mailboxes import SOURCE
+from nbstream.mail.message import Message
+from tests.cli.taught import Taught
+from tests.letters import letters
+
+USERS = ("ann", "ben", "cal")
+
+
+def put(folder: Path, number: int, raw: bytes, flags: str) -> None:
+    for name in ("cur", "new", "tmp"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    path = folder / "cur" / f"{number}.M1.host:2,{flags}"
+    path.write_bytes(raw)
+    os.utime(path, (0, 1_700_000_000 + number))
+
+
+class MailSite:
+    """Maildirs of three users: what they have called spam lies in Junk, ham in Archive, and the rest is unread."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.template = f"{root}/%d/%n"
+        self.raws: dict[str, list[bytes]] = {"spam": [], "ham": []}
+        for number, (label, raw) in enumerate(letters(150)):
+            account = self.account(USERS[number % 3])
+            put(account / (".Junk" if label == "spam" else ".Archive"), number, raw, "S")
+            self.raws[label].append(raw)
+        for number, (_, raw) in enumerate(letters(30, seed=8)):
+            put(self.account("ann"), 1000 + number, raw, "")
+
+    def account(self, user: str) -> Path:
+        return self.root / "example.org" / user
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> MailSite:
+    return MailSite(tmp_path / "mail")
+
+
+def test_a_plan_says_what_would_be_learned_and_why_the_rest_is_not(site: MailSite, taught: Taught) -> None:
+    before = taught.stored()
+    out, _ = taught("learn", "--mailboxes", site.template, "--plan")
+    assert "3 accounts were read, 180 letters" in out
+    assert f"spam: {len(site.raws['spam'])} letters of 3 accounts" in out
+    assert f"ham: {len(site.raws['ham'])} letters of 3 accounts" in out
+    assert "from 2026-11-21 to 2026-11-21" in out
+    assert "left out: 30 unread, outside of Junk and the archive" in out
+    assert taught.stored() == before
+
+
+def test_a_site_is_learned_and_the_newest_tenth_says_how_good_the_model_is(site: MailSite, taught: Taught) -> None:
+    out, _ = taught("learn", "--mailboxes", site.template, "--yes")
+    assert f"{len(site.raws['ham'])} learned as ham, {len(site.raws['spam'])} learned as spam" in out
+    assert "each checked before it was learned: ham lost 0 of" in out
+    assert "spam missed 0 of" in out
+    assert taught.json("history", "--source", SOURCE)
+
+
+def test_a_second_run_goes_on_where_the_first_one_ended(site: MailSite, taught: Taught) -> None:
+    taught("learn", "--mailboxes", site.template, "--yes")
+    stored = taught.stored()
+    new = b"Message-ID: <new@example.org>\nFrom: x@example.com\nSubject: new\n\nclaim the prize\n"
+    put(site.account("ben") / ".Junk", 2000, new, "")
+    out, _ = taught("learn", "--mailboxes", site.template, "--yes")
+    assert "1 learned as spam" in out
+    assert "150 were learned before" in out
+    taught("unlearn", "--id", Message.parse(new).key)
+    assert taught.stored() == stored
+
+
+def test_only_users_who_agreed_are_read(site: MailSite, taught: Taught, tmp_path: Path) -> None:
+    users = tmp_path / "users"
+    users.write_text("# agreed\nben@example.org\nzoe@example.org\n")
+    out, _ = taught("learn", "--mailboxes", site.template, "--users", str(users), "--plan")
+    assert "1 accounts were read" in out
+    assert "zoe is not there" in out
+
+
+def test_what_a_person_has_said_of_a_message_stays(site: MailSite, taught: Taught) -> None:
+    taught.teach(site.raws["ham"][0], "spam")
+    out, _ = taught("learn", "--mailboxes", site.template, "--yes")
+    assert "1 are left as somebody has labelled them" in out
+    assert taught.json("history", "--source", "smtp")[0]["label"] == "spam"
+
+
+def test_a_letter_that_was_moved_meanwhile_is_relearned(site: MailSite, taught: Taught) -> None:
+    taught("learn", "--mailboxes", site.template, "--yes")
+    moved = next((site.account("ann") / ".Junk" / "cur").iterdir())
+    moved.rename(site.account("ann") / ".Archive" / "cur" / moved.name)
+    out, _ = taught("learn", "--mailboxes", site.template, "--yes")
+    assert "1 relearned as ham" in out
+
+
+def test_all_of_it_can_be_taken_back(site: MailSite, taught: Taught) -> None:
+    before = taught.stored()
+    taught("learn", "--mailboxes", site.template, "--yes")
+    taught("undo", "--source", SOURCE, "--since", "1h", "--yes")
+    assert [{k: v for k, v in counts.items() if int(v)} for counts in taught.stored()] == before
+
+
+def test_letters_go_into_own_models_where_an_option_says_so(site: MailSite, taught: Taught) -> None:
+    with taught.config.open("a") as file:
+        file.write("models: [{match: '*@example.org', name: '{address}'}]\n")
+    out, _ = taught("learn", "--mailboxes", site.template, "--plan")
+    assert "own models" not in out
+    out, _ = taught("learn", "--mailboxes", site.template, "--yes", "--own-models")
+    assert "150 of them in the own models of 3 users" in out
+    assert all(f"{user}@example.org" in taught("model", "list")[0] for user in USERS)
+    assert not any(taught.stored())  # of the common model
+
+
+def test_what_cannot_be_read_is_said_and_the_rest_is_learned(site: MailSite, taught: Taught) -> None:
+    junk = site.account("ann") / ".Junk" / "cur"
+    os.mkfifo(junk / "9:2,S")
+    (junk / "8:2,S").symlink_to("/etc/passwd")
+    out, _ = taught("learn", "--mailboxes", site.template, "--yes")
+    assert f"skipped: 2 times, {junk.parent} first: is a link, a pipe or a device" in out
+    assert "learned as spam" in out
+
+
+def test_without_a_terminal_it_is_said_what_to_give(site: MailSite, taught: Taught) -> None:
+    with pytest.raises(SystemExit) as ended:
+        taught("learn", "--mailboxes", site.template)
+    assert ended.value.code == 64
+
+
+def test_a_site_without_mailboxes_is_an_error(taught: Taught, tmp_path: Path) -> None:
+    _, err = taught("learn", "--mailboxes", f"{tmp_path}/nothing/%n", "--yes", code=66)
+    assert "no account was found" in err
+
+
+def test_on_a_terminal_it_shows_a_sample_and_asks(
+    site: MailSite, taught: Taught, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(
+        site.account("ann") / ".Junk",
+        3000,
+        b"From: \x1b[2Jx@example.com\nSubject: =?utf-8?q?=1B]0;x?=\n\nx\n",
+        "S",
+    )
+    leader, terminal = pty.openpty()
+    os.write(leader, b"s\nn\n")
+    before = taught.stored()
+    with os.fdopen(terminal, "r") as stream, monkeypatch.context() as patched:
+        patched.setattr(sys, "stdin", stream)
+        patched.setattr(sys.stdout, "isatty", lambda: True)
+        out, _ = taught("learn", "--mailboxes", site.template)
+    os.close(leader)
+    assert "look at a [s]ample" in out
+    assert len(re.findall(r"(?:spam|ham)  \S+@example.org: ", out)) == 20
+    assert "\x1b" not in out
+    assert taught.stored() == before
