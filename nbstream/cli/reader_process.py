@@ -25,6 +25,7 @@ from nbstream.cli.exit_codes import EX_SOFTWARE
 from nbstream.cli.message_files import refuse_list
 from nbstream.errors import InputError, ReaderProcessFailed, ReaderProcessFault
 from nbstream.filter import TokenizedMessage
+from nbstream.other_filters.wrapped_spam import original_of
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.ledger import pack_tokens
 
@@ -80,7 +81,7 @@ def read_chunks(
         try:
             if label is not None:
                 refuse_list(source, label)
-            message = reader.read_taught(source.raw)
+            message = reader.read_taught(original_of(source.raw))
         except InputError as error:
             errors.append(error)
             continue
