@@ -116,11 +116,15 @@ def parse_users(lines: Iterable[str]) -> Sequence[str]:
 def parse_passwords(text: str, users: Sequence[str]) -> Mapping[str, str]:
     """Return the passwords of users by the lines ``USER:PASSWORD`` of a file.
 
-    Where no line is of that form for one of them, the text is the password of all, such as a master user's.
+    One line that names none of them is the password of all, such as a master user's. Raises ``ValueError`` for
+    other lines that name none: no server gets to see the passwords of users that it is not asked about.
     """
-    lines = [line.partition(":") for line in text.splitlines()]
-    named = {user: password for user, colon, password in lines if colon and user in set(users)}
-    return named or dict.fromkeys(users, text.rstrip("\r\n"))
+    lines = text.splitlines()
+    known = set(users)
+    named = {user: password for user, _, password in (line.partition(":") for line in lines) if user in known}
+    if not named and (len(lines) != 1 or not text.strip()):
+        raise ValueError("has no line USER:PASSWORD of a user in the list, and is no password of one line")
+    return named or dict.fromkeys(users, lines[0])
 
 
 def _parse_url(url: str) -> UrlTemplate:

@@ -13,9 +13,12 @@ import pytest
 from nbstream.mailboxes.imap import ImapMailboxes
 from nbstream.mailboxes.letters import FolderRole, Letter, LetterFlags, LetterPlace, SkippedMail
 from nbstream.mailboxes.template import UrlTemplate, parse_template
+from tests.conftest import RedisServer
 from tests.deploy.postfix import open_folder
 from tests.handbook.pages import page
+from tests.integration.daemon import command
 from tests.integration.imap_server import ImapServer
+from tests.letters import letters
 
 USERS = {"ann": "secret", "bob@example.org": "of-bob"}
 SHARED = """\
@@ -35,7 +38,7 @@ class Mailboxes(ImapServer):
     def __init__(self, folder: Path, program: Callable[[str], str]) -> None:
         super().__init__(folder, program)
         guide = page("guides/teach-old-mail.md").partition("auth_master_user_separator")
-        master = (guide[1] + guide[2].partition("\n\n")[0]).replace("\n    ", "\n")
+        master = (guide[1] + guide[2].partition("\n\n")[0]).replace("\n      ", "\n")
         pieces = folder / "etc/dovecot/conf.d"
         (pieces / "master.conf").write_text(master.replace("/etc/dovecot/master-users", f"{folder}/masters"))
         (pieces / "shared.conf").write_text(SHARED.format(folder=folder))
@@ -181,3 +184,48 @@ def test_a_folder_that_the_server_cannot_read_is_left_out_and_said(server: Mailb
     assert [letter.folder.name for letter in found.letters] == ["Junk"]
     assert found.skipped[0].place == "ann: Moon"
     assert "the server refuses EXAMINE: NO" in found.skipped[0].why
+
+
+def test_a_site_is_taught_over_imap_by_one_command(
+    server: Mailboxes, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    with server.login("ann") as session:
+        for label, raw in letters(150):
+            folder = "Junk" if label == "spam" else "Archive"
+            assert session.append(folder, "", "", raw.replace(b"\n", b"\r\n"))[0] == "OK"
+    config, users, password = tmp_path / "nb.yaml", tmp_path / "users.txt", tmp_path / "master.txt"
+    config.write_text(
+        f"redis: {{url: '{shared_redis.url}'}}\nmodel: {{name: by-imap}}\nstate_dir: {tmp_path / 'state'}\n"
+    )
+    users.write_text("# agreed\nann\nzoe\n")
+    password.write_text("of-the-master\n")
+    url = f"imaps://%u*nbstream@127.0.0.1:{server.tls_port}/"
+    words: list[str | Path] = [
+        "learn",
+        "-c",
+        config,
+        "--mailboxes",
+        url,
+        "--users",
+        users,
+        "--password-file",
+        password,
+    ]
+    words += ["--ca-file", server.certificates.authority]
+
+    plan = command(*words, "--plan")
+    done = command(*words, "--yes")
+    again = command(*words, "--yes")
+
+    assert "2 accounts were read, 150 letters" in plan.stdout
+    assert "zoe%2Anbstream" in plan.stdout
+    assert " learned as ham, " in done.stdout
+    assert "each checked before it was learned: ham lost 0 of" in done.stdout
+    assert "150 were learned before" in again.stdout
+    for shown in (plan, done, again):
+        assert (shown.returncode, "of-the-master" in shown.stdout + shown.stderr) == (0, False)
+    (tmp_path / "master.txt").write_text("bob@example.org:of-bob\nfay:x\n")
+    refused = command(*words, "--plan")
+    assert refused.returncode == 66
+    assert "has no line USER:PASSWORD of a user in the list" in refused.stderr
+    assert "of-bob" not in refused.stderr

@@ -9,6 +9,7 @@ import pytest
 from nbstream.mailboxes.template import (
     PathTemplate,
     UrlTemplate,
+    parse_passwords,
     parse_template,
     parse_users,
     user_of,
@@ -102,3 +103,24 @@ def test_a_list_of_users_has_one_on_each_line() -> None:
 def test_what_can_be_no_user_is_refused(line: str) -> None:
     with pytest.raises(ValueError, match="no user"):
         parse_users([line])
+
+
+@pytest.mark.parametrize(
+    ("text", "passwords"),
+    [
+        ("ann:a\nben:b:b \ncal:c\n", {"ann": "a", "ben": "b:b "}),
+        ("# old\nann:\n", {"ann": ""}),
+        ("cal:c\nann:a\n", {"ann": "a"}),
+        ("of the master\n", {"ann": "of the master", "ben": "of the master"}),
+        ("of:the:master", {"ann": "of:the:master", "ben": "of:the:master"}),
+    ],
+)
+def test_a_password_is_that_of_a_user_or_of_all(text: str, passwords: dict[str, str]) -> None:
+    assert parse_passwords(text, ["ann", "ben"]) == passwords
+
+
+@pytest.mark.parametrize("text", ["", "\n", "cal:c\ndan:d\n", "a password\nof two lines\n"])
+def test_passwords_of_others_are_not_given_to_the_server(text: str) -> None:
+    with pytest.raises(ValueError, match="has no line USER:PASSWORD") as refused:
+        parse_passwords(text, ["ann", "ben"])
+    assert "dan" not in str(refused.value)

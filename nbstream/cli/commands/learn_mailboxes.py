@@ -14,7 +14,7 @@ from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -58,6 +58,7 @@ SOURCE = "mailboxes"
 _MAX_LIST_BYTES = 16 << 20
 _BATCH = 256  # of the ledger, which is asked for what is known of a letter
 _TEXT_CHARACTERS = 60
+_Parsed = TypeVar("_Parsed")
 _NO_MAIL = "is no message"
 
 
@@ -103,7 +104,7 @@ def _mail_source(options: argparse.Namespace, settings: Settings) -> MailSource:
 
     users = _read_users(options.users)
     if options.password_file:
-        passwords = parse_passwords(_read_text(options.password_file), users)
+        passwords = _parsed(options.password_file, lambda text: parse_passwords(text, users))
     elif sys.stdin.isatty():
         passwords = dict.fromkeys(users, getpass.getpass("Password of all these accounts: "))
     else:
@@ -112,15 +113,12 @@ def _mail_source(options: argparse.Namespace, settings: Settings) -> MailSource:
 
 
 def _read_users(file: Path) -> Sequence[str]:
-    try:
-        return parse_users(_read_text(file).splitlines())
-    except ValueError as error:
-        raise InputError(f"{file}: {error}") from error
+    return _parsed(file, lambda text: parse_users(text.splitlines()))
 
 
-def _read_text(file: Path) -> str:
+def _parsed(file: Path, parse: Callable[[str], _Parsed]) -> _Parsed:
     try:
-        return read_text_file(file.absolute(), _MAX_LIST_BYTES)
+        return parse(read_text_file(file.absolute(), _MAX_LIST_BYTES))
     except ValueError as error:
         raise InputError(f"{file}: {error}") from error
 
