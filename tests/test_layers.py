@@ -39,7 +39,7 @@ LAYERS = [
     {"assembly"},
     {"page"},
     {"link_page", "user_page"},
-    {"daemon", "spam_filter"},
+    {"backup", "daemon", "spam_filter"},
     {"demo"},
     {"doctor"},
     {"cli"},

@@ -168,8 +168,12 @@ def make_hasher(settings: Settings, engine: Engine = PYTHON) -> TokenHasher | No
     """
     if not settings.model.private_tokens:
         return None
-    file = settings.model.private_tokens_key_file or settings.state_dir / _PRIVATE_KEY_FILE
-    return TokenHasher(_key_in(file, "model.private_tokens"), engine.native_library)
+    return TokenHasher(_key_in(private_key_file(settings), "model.private_tokens"), engine.native_library)
+
+
+def private_key_file(settings: Settings) -> Path:
+    """Return the file with the key of private tokens."""
+    return settings.model.private_tokens_key_file or settings.state_dir / _PRIVATE_KEY_FILE
 
 
 @lru_cache
@@ -184,11 +188,12 @@ def make_correspondent_store(settings: Settings, client: Redis) -> Correspondent
     if section is None:
         return None
     known = KnownTime(_DAY_SECONDS * section.answer_days, _DAY_SECONDS * section.sender_days, section.max_messages)
-    hasher = FactHasher(_key_in(_correspondents_key_file(settings, section), "correspondents"))
+    hasher = FactHasher(_key_in(correspondents_key_file(settings, section), "correspondents"))
     return CorrespondentStore(client, ModelKeys(settings.model.name).correspondents, hasher, known)
 
 
-def _correspondents_key_file(settings: Settings, section: CorrespondentsSettings) -> Path:
+def correspondents_key_file(settings: Settings, section: CorrespondentsSettings) -> Path:
+    """Return the file with the key of the hashes of correspondents."""
     return section.key_file or settings.state_dir / _CORRESPONDENTS_KEY_FILE
 
 
@@ -199,7 +204,7 @@ def make_correspondent_reader(settings: Settings, client: Redis) -> Corresponden
 
 def _can_read_correspondents(settings: Settings) -> bool:
     section = settings.correspondents
-    return section is not None and os.access(_correspondents_key_file(settings, section), os.R_OK)
+    return section is not None and os.access(correspondents_key_file(settings, section), os.R_OK)
 
 
 async def read_correspondents(settings: Settings) -> CorrespondentFacts | None:

@@ -732,6 +732,47 @@ def _add_transfer(commands: Commands) -> None:
     import_.set_defaults(module="import_")
 
 
+def _add_backup(commands: Commands) -> None:
+    backup = add_command(
+        commands,
+        "backup",
+        "write all that the site cannot make again to a file, while the daemon runs",
+        details="It has the models with their history, sender lists, the choices of users, the quarantine, the "
+        "spool, IMAP positions and the configuration. Password and key files are left out, and listed. Only its "
+        "owner can read the file.",
+        examples=(
+            "nbstream backup /var/backups/nbstream.tar.gz",
+            "nbstream backup - | ssh nas.example.org dd of=nbstream.tar.gz",
+        ),
+    )
+    backup.add_argument(
+        "file",
+        type=arguments.nonempty_path,
+        metavar="FILE",
+        help="replaced once the backup is whole; - is standard output",
+    )
+    restore = add_command(
+        commands,
+        "restore",
+        "put back what a backup has, into the state folder and the model of the configuration",
+        details="The whole file is checked before anything is changed. After an interruption the same command "
+        "goes on. Run it as the daemon's user, while no daemon runs.",
+        examples=(
+            "nbstream restore --list nbstream.tar.gz",
+            "nbstream restore -c /etc/nbstream/nbstream.yaml nbstream.tar.gz",
+        ),
+        exit_codes={
+            66: "The file is cut, damaged, or no backup.",
+            75: "A daemon runs, or Redis is away.",
+            78: "The site is not empty, or the backup is of another format, or of a model that cannot be used.",
+        },
+    )
+    restore.add_argument("file", type=arguments.file_path, metavar="FILE", help="what backup wrote")
+    restore.add_argument(
+        "--list", action="store_true", help="check the file, say what is in it, and change nothing"
+    )
+
+
 def _add_migrate(commands: Commands) -> None:
     migrate = add_command(
         commands,
@@ -1004,6 +1045,7 @@ _IN_ORDER_OF_HELP = (
     _add_forget_auto,
     _add_forget_user,
     _add_transfer,
+    _add_backup,
     _add_migrate,
     _add_evaluate,
     _add_tune,

@@ -63,6 +63,12 @@ class OwnModelIndex:
         with store_errors():
             return int(await self._client.zcard(self._key))
 
+    async def names(self) -> list[str]:
+        """Return the names of all models at one moment."""
+        with store_errors():
+            names: Any = await self._client.zrange(self._key, 0, -1)
+        return [name.decode() for name in names]
+
     async def models(self) -> AsyncIterator[ListedModel]:
         """Yield all models, the one that was used last first."""
         async for found in self._listed():

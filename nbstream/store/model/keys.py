@@ -189,6 +189,11 @@ class ModelKeys:
         return self._key("importing")
 
     @property
+    def restoring(self) -> str:
+        """A hash: which backup is being restored, and which of its models are in place; absent otherwise."""
+        return self._key("restoring")
+
+    @property
     def staged_pattern(self) -> str:
         """The pattern of a SCAN that matches the keys that imports have staged and no others."""
         return self._key("import:*")

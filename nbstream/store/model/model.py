@@ -73,7 +73,7 @@ class Eviction:
     tokens: int
 
 
-def totals_from_hash(fields: Mapping[bytes, bytes]) -> Totals:
+def totals_from_hash(fields: Mapping[bytes, bytes | int]) -> Totals:
     """Return the totals in the fields of the totals hash; a missing field is 0."""
     return Totals(
         messages=tuple(int(fields.get(f"messages:{label}".encode(), 0)) for label in CLASSES),

@@ -41,7 +41,7 @@ class ModelSnapshot:
     """One export of an open model: call ``header`` first, then ``records`` once.
 
     ``clock`` returns seconds since the epoch. ``learned_meanwhile`` is the number of lessons and evictions during
-    the export.
+    the export, and ``last_record`` afterwards the stream id of the last record of the history at its moment.
     """
 
     def __init__(self, model: Model, clock: Callable[[], float] = time.time) -> None:
@@ -51,6 +51,7 @@ class ModelSnapshot:
         self._position = ModelPosition(NO_CHANGE, b"0-0", Totals())
         self._guard = ServerGuard(model.client)
         self.learned_meanwhile = 0
+        self.last_record = b"0-0"
 
     async def header(self) -> archive.ArchiveHeader:
         """Return the header of the archive, and note the position in the change stream and the history."""
@@ -121,6 +122,7 @@ class ModelSnapshot:
             for message_key, milliseconds, pairs in entries:
                 yield archive.LedgerRecord(message_key.decode(), _hash_from_pairs(pairs), milliseconds)
             self._guard.check()
+            self.last_record = record
             if len(changes) < _CHANGES_BATCH and len(entries) < _RECORDS_BATCH:
                 yield archive.TotalsRecord({name: int(value) for name, value in _hash_from_pairs(totals).items()})
                 return

@@ -90,7 +90,7 @@ def _read_records(records: Iterable[ArchiveRecord]) -> tuple[ClassCounts, dict[s
             case LedgerRecord():
                 ledger[record.message_key] = record
             case TotalsRecord(fields):
-                counts.set_totals(totals_from_hash({name: b"%d" % value for name, value in fields.items()}))
+                counts.set_totals(totals_from_hash(fields))
     return counts, ledger
 
 

@@ -1,0 +1,1 @@
+"""A backup: one file with all that a site cannot make again, written while daemons run, and its restore."""

@@ -1,0 +1,247 @@
+"""The file of a backup: what is written is read, and all else is refused before anything happens."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nbstream.backup import files
+from nbstream.backup.container import FIRST_NAME, LAST_NAME, ContainerReader, ContainerWriter
+from nbstream.backup.keys import COPIED_KEYS, HISTORY, KeyRecord
+from nbstream.backup.restoring import check_backup
+from nbstream.backup.writing import FORMAT
+from nbstream.config import Settings
+from nbstream.errors import InputError, StoreIncompatible
+from nbstream.own_models.agreement import AgreementKeys
+from nbstream.store.model.keys import AutolearnKeys, ModelKeys, UserPageKeys
+
+LONG = f"quarantine/new/1.{'h' * 200},I={'a' * 24}"
+MEMBERS = {"imap/" + "a" * 32 + ".json": b"", LONG: b"x" * 3000, "spool/position": b"0" * 512}
+
+
+def container(members: dict[str, bytes], header: dict[str, object] | None = None) -> bytes:
+    stream = io.BytesIO()
+    writer = ContainerWriter(stream, header or {"format": FORMAT, "version": 1})
+    for name, content in members.items():
+        writer.add(name, io.BytesIO(content), 1.5)
+    writer.finish({"own_models": {}, "left_out": []})
+    return stream.getvalue()
+
+
+def read(content: bytes) -> dict[str, bytes]:
+    return {member.name: member.read() or b"" for member in ContainerReader(io.BytesIO(content), "FILE")}
+
+
+def refusal(content: bytes) -> str:
+    with pytest.raises((InputError, StoreIncompatible)) as raised:
+        check_backup(Settings(), io.BytesIO(content), "FILE")
+    return str(raised.value)
+
+
+def test_members_come_back_and_tar_reads_them() -> None:
+    content = container(MEMBERS)
+
+    assert read(content) == MEMBERS
+    with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+        assert tar.getnames() == [FIRST_NAME, *MEMBERS, LAST_NAME]
+        assert {name: tar.extractfile(name).read() for name in MEMBERS} == MEMBERS  # type: ignore[union-attr]
+
+
+def test_a_file_cut_anywhere_or_with_a_changed_byte_is_refused() -> None:
+    content = container(MEMBERS)
+
+    for length in range(len(content)):
+        with pytest.raises(InputError):
+            read(content[:length])
+    for position in range(10, len(content)):  # the header of gzip has a time and a system, which nobody reads
+        changed = bytearray(content)
+        changed[position] ^= 1
+        with contextlib.suppress(InputError):
+            assert read(bytes(changed)) == MEMBERS  # some bits of gzip mean nothing
+
+
+def repacked(change: Callable[[tarfile.TarInfo], object]) -> bytes:
+    """A backup whose first file has another header; its digests are those of its content."""
+    source, target = io.BytesIO(container({"spool/position": b"0"})), io.BytesIO()
+    with tarfile.open(fileobj=source) as tar, tarfile.open(fileobj=target, mode="w:gz") as other:
+        for info in tar:
+            file = tar.extractfile(info)
+            assert file
+            if info.name == "spool/position":
+                change(info)
+            other.addfile(info, file)
+    return target.getvalue()
+
+
+def link(info: tarfile.TarInfo, kind: bytes) -> None:
+    info.type, info.linkname, info.size = kind, "/etc/passwd", 0
+
+
+@pytest.mark.parametrize(
+    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE]
+)
+def test_links_devices_and_folders_are_refused(kind: bytes) -> None:
+    assert refusal(repacked(lambda info: link(info, kind))) == "FILE: has a member that is no plain file"
+
+
+def test_an_extended_header_is_refused_before_it_is_read() -> None:
+    info = tarfile.TarInfo("x")
+    info.type, info.size = tarfile.XHDTYPE, 1 << 40
+    first = gzip.decompress(container({}))[:1024]
+
+    assert "no plain file" in refusal(gzip.compress(first + info.tobuf(tarfile.GNU_FORMAT)))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../evil",
+        "/etc/passwd",
+        "quarantine/new/../../evil",
+        f"quarantine/new/1./../x,I={'a' * 24}",
+        f"quarantine/new/1.x,I={'a' * 24}\n",
+        f"quarantine/tmp/1.x,I={'a' * 24}",
+        "quarantine/digests/lock",
+        "spool/failed/spam/.hidden",
+        "spool/failed/spam/..",
+        "imap/x.json",
+        "redis/appendonly.aof",
+        "models/own-1.gz",
+    ],
+)
+def test_a_name_that_no_backup_has_is_refused(name: str) -> None:
+    assert not files.is_file_member(name)
+    assert "has a member that no backup has" in refusal(container({name: b""}))
+
+
+def test_another_format_or_version_is_refused_in_a_sentence() -> None:
+    assert refusal(container({}, {"format": "eggs"})) == "FILE: no backup of nbstream"
+    newer = refusal(container({}, {"format": FORMAT, "version": 2}))
+    assert newer == "FILE is a backup of format 2, and this program reads format 1"
+    assert "no backup of nbstream" in refusal(b"eggs")
+
+
+def test_a_backup_without_its_models_is_refused() -> None:
+    assert "damaged" in refusal(container({}))
+
+
+def test_what_follows_the_end_and_a_member_twice_are_refused() -> None:
+    content = gzip.decompress(container(MEMBERS))
+
+    with pytest.raises(InputError, match="something follows"):
+        read(gzip.compress(content + b"x"))
+    with pytest.raises(InputError, match="twice, or after its end"):
+        read(gzip.compress(content[:-1024] + content))
+
+
+RECORD = KeyRecord("common", "lists:of:ann", "hash", 5, [["a", "\udcff"]])
+
+
+def test_a_record_of_a_key_comes_back() -> None:
+    assert KeyRecord.unpack(RECORD.pack()) == RECORD
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": "counts:ham"},
+        {"name": "ledger:x"},
+        {"name": "importing"},
+        {"name": "users:link-key"},
+        {"kind": "stream"},
+        {"kind": "set"},
+        {"items": [["a"]]},
+        {"items": [["a", 1]]},
+        {"items": []},
+        {"kind": "zset", "items": [["nan", "a"]]},
+        {"name": HISTORY},
+        {"name": HISTORY, "kind": "stream", "items": [["1-1", "a"]]},
+        {"name": HISTORY, "kind": "stream", "items": [["*", "a", "b"]]},
+        {"milliseconds": "1"},
+        {"part": None},
+        {"more": 1},
+    ],
+)
+def test_a_record_that_no_backup_has_is_refused(changes: dict[str, object]) -> None:
+    fields = json.loads(RECORD.pack().decode("utf-8", "surrogateescape"))
+
+    with pytest.raises(ValueError, match=r"no record of a key|not"):
+        KeyRecord.unpack(json.dumps({**fields, **changes}).encode())
+
+
+# Each kind of key is either in the archive of a model, or copied, or left out for a reason.
+ARCHIVED = {"counts", "first_scores", "totals", "ledger", "ledger_pattern"}
+COPIED = {
+    *(
+        "correspondents",
+        "schema",
+        "history",
+        "digest_off",
+        "sender_lists",
+        "sender_list_owners",
+        "sender_list",
+        "user_labelled",
+    ),
+    *("secret", "band", "votes", "tokens", "mailings_of"),
+}
+LEFT_OUT = {
+    "changes": "mirrors begin anew",
+    "sequence": "mirrors begin anew",
+    "incoming": "programs send again what is not answered",
+    "outgoing": "programs send again what is not answered",
+    "dead_letters": "they are of the moment",
+    "recent": "what is remembered of mail is gone in hours, and is as large as all else",
+    "checked": "as recent",
+    "rows": "as recent",
+    "row_indices": "as recent",
+    "rows_by": "as recent",
+    "row": "as recent",
+    "page_link": "a secret that expires",
+    "page_session": "a secret that expires",
+    "link_key": "a secret: whoever has it could log in as any user",
+    "attempts": "expires",
+    "activity_minutes": "figures of the former machine",
+    "activity_hours": "figures of the former machine",
+    "activity_processes": "of the moment",
+    "activity_channel": "of the moment",
+    "importing": "of the moment",
+    "restoring": "of the moment",
+    "staged": "of the moment",
+    "staged_pattern": "of the moment",
+    "epoch_key": "the layer is restored into the epoch that is current",
+    "prefix": "no key",
+    "all_epochs": "no key",
+    "pattern": "no key",
+    "log_name": "no key",
+    "model": "no key",
+    "epoch": "no key",
+}
+
+
+def test_it_is_decided_of_each_kind_of_key_whether_a_backup_has_it() -> None:
+    kinds = {
+        name for keys in (ModelKeys, UserPageKeys, AutolearnKeys, AgreementKeys) for name in vars(keys)
+    } | set(dir(ModelKeys))
+    decided = ARCHIVED | COPIED | set(LEFT_OUT)
+
+    assert {name for name in kinds if not name.startswith("_")} == decided
+    assert len(decided) == len(ARCHIVED) + len(COPIED) + len(LEFT_OUT)
+    assert len(COPIED_KEYS) == len({pattern.rstrip("*") for pattern in COPIED_KEYS})
+
+
+def test_only_files_that_this_program_writes_are_copied(tmp_path: Path) -> None:
+    settings = Settings(state_dir=tmp_path)
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    (spool / "position").write_text("0")
+    (spool / "append.lock").touch()
+    (spool / "000000000001.messages").symlink_to("/etc/passwd")
+
+    assert [name for name, _, _ in files.read_files(settings)] == ["spool/position"]
