@@ -29,6 +29,10 @@ namespace shared {{
   location = maildir:{folder}/mail/shared
   subscriptions = no
 }}
+mail_plugins = $mail_plugins acl
+plugin {{
+  acl = vfile:{folder}/acl
+}}
 """
 
 
@@ -39,9 +43,11 @@ class Mailboxes(ImapServer):
         super().__init__(folder, program)
         guide = page("guides/teach-old-mail.md").partition("auth_master_user_separator")
         master = (guide[1] + guide[2].partition("\n\n")[0]).replace("\n      ", "\n")
+        master += "\nplugin {\n  acl_user = %u\n}\n"  # as the guide says for a server with the plugin acl
         pieces = folder / "etc/dovecot/conf.d"
         (pieces / "master.conf").write_text(master.replace("/etc/dovecot/master-users", f"{folder}/masters"))
         (pieces / "shared.conf").write_text(SHARED.format(folder=folder))
+        (folder / "acl").write_text("shared* anyone lrwstipekxa\n")
         (folder / "masters").write_text("nbstream:{PLAIN}of-the-master\n")
         (folder / "users").write_text("".join(f"{user}:{{PLAIN}}{password}\n" for user, password in USERS.items()))
 
