@@ -10,22 +10,27 @@ from __future__ import annotations
 import argparse
 import getpass
 import sys
+import time
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
+from contextlib import aclosing, closing, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from itertools import islice, takewhile
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 
 from nbstream import config
 from nbstream.assembly.filter import make_model_tokenizer, open_one_shot_filter
 from nbstream.assembly.policy import make_message_reader, make_own_model_names
+from nbstream.assembly.store import make_correspondent_store, open_running_redis
 from nbstream.cli import interrupts, reader_process
 from nbstream.cli.exit_codes import exit_code
 from nbstream.cli.lesson_summary import LessonSummary
 from nbstream.cli.message_files import NamedMessage
 from nbstream.cli.terminal import print_error
+from nbstream.correspondents.sent_mail import read_letter
+from nbstream.correspondents.store import record_sent
 from nbstream.engine.choice import choose_engine
 from nbstream.errors import InputError, StoreIncompatible
 from nbstream.evaluation.measures import wilson_interval
@@ -33,7 +38,7 @@ from nbstream.filter import LabelledMessage, LessonOutcome
 from nbstream.mail.message import Message
 from nbstream.mailboxes.choice import LABELS
 from nbstream.mailboxes.files import MailboxFiles
-from nbstream.mailboxes.letters import SkippedMail
+from nbstream.mailboxes.letters import FolderRole, LetterPlace, SkippedMail
 from nbstream.mailboxes.plan import Skips, make_plan
 from nbstream.mailboxes.template import PathTemplate, parse_passwords, parse_users
 from nbstream.policy.lesson_source import LessonSource
@@ -47,9 +52,10 @@ if TYPE_CHECKING:
 
     from nbstream.cli.reader_process import MessageChunk, ReadMessage
     from nbstream.config import Settings
+    from nbstream.correspondents.facts import CorrespondentFacts
     from nbstream.errors import NbstreamError
     from nbstream.filter import Filter, Lesson
-    from nbstream.mailboxes.letters import MailSource
+    from nbstream.mailboxes.letters import Account, Letter, MailSource
     from nbstream.mailboxes.plan import Plan, PlanPart
 
 SOURCE = "mailboxes"
@@ -57,6 +63,8 @@ SOURCE = "mailboxes"
 
 _MAX_LIST_BYTES = 16 << 20
 _BATCH = 256  # of the ledger, which is asked for what is known of a letter
+_MAX_SENT_LETTERS = 20_000  # of an account
+_MAX_SENT_BYTES = 1 << 18  # the recipients of what has large attachments get other letters, too
 _TEXT_CHARACTERS = 60
 _Parsed = TypeVar("_Parsed")
 _NO_MAIL = "is no message"
@@ -86,7 +94,8 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if not options.yes and not _is_agreed(source, plan):
         return 0
-    tokenizer = make_model_tokenizer(settings, choose_engine(settings.engine))
+    facts = interrupts.run_interruptible(_record_sent(settings, source, plan.skips))
+    tokenizer = make_model_tokenizer(settings, choose_engine(settings.engine), (lambda: facts) if facts else None)
     with reader_process.in_own_process(
         reader_process.read_chunks(_reader(source, plan), tokenizer, make_message_reader(settings))
     ) as chunks:
@@ -144,6 +153,39 @@ def _sample_lines(source: MailSource, plan: Plan, label: str) -> Iterator[str]:
             fields = [message.first_field(name) for name in ("from", "subject")]
             texts = [str(place), *(field.text if field else "" for field in fields)]
             yield "  ".join((label, *(visible_text(text, _TEXT_CHARACTERS) for text in texts)))
+
+
+async def _record_sent(settings: Settings, source: MailSource, skips: Skips) -> CorrespondentFacts | None:
+    """Record whom the users wrote to, by their folders for sent mail, and return all that is known of it.
+
+    None is returned where ``correspondents`` is off. Raises ``ConfigError`` or ``StoreUnavailable``.
+    """
+    async with open_running_redis(settings) as clients:
+        store = make_correspondent_store(settings, clients.client)
+        if store is None:
+            return None
+        facts, names = await store.load(), make_own_model_names(settings)
+        read = recorded = 0
+        for account in source.accounts(skips.add):
+            places = _sent_places(source, account, time.time() - store.known.sender_seconds, skips)
+            user = names.user_of(account.user)
+            for start in range(0, len(places), _BATCH):
+                sent = source.read(places[start : start + _BATCH], skips.add)
+                mails = [read_letter(Message.parse(raw), user) for _, raw in sent]
+                recorded += await record_sent(store, facts, [mail for mail in mails if mail])
+                read += len(mails)
+    if read:
+        print(f"whom users wrote to: {recorded} of {read} sent messages say something new")
+    return facts
+
+
+def _sent_places(source: MailSource, account: Account, since: float, skips: Skips) -> Sequence[LetterPlace]:
+    """Return where the letters are that a user has sent since then, without very long ones."""
+    with closing(cast("Generator[Letter]", source.letters(account, skips.add))) as letters:
+        sent = takewhile(lambda letter: letter.folder.role is FolderRole.SENT, letters)
+        newer = (letter for letter in sent if letter.arrived >= since and letter.size <= _MAX_SENT_BYTES)
+        some = islice(newer, _MAX_SENT_LETTERS)
+        return [LetterPlace(number, account, letter.folder, letter.locator) for number, letter in enumerate(some)]
 
 
 def _reader(

@@ -6,6 +6,8 @@ import os
 import pty
 import re
 import sys
+import time
+from email.utils import formatdate
 from pathlib import Path
 
 import pytest
@@ -78,6 +80,24 @@ def test_a_second_run_goes_on_where_the_first_one_ended(site: MailSite, taught: 
     assert "150 were learned before" in out
     taught("unlearn", "--id", Message.parse(new).key)
     assert taught.stored() == stored
+
+
+def test_what_lies_in_sent_says_whom_users_wrote_to(site: MailSite, taught: Taught) -> None:
+    now = time.time()
+    for number, (recipient, days) in enumerate((("bob@partner.example", 1), ("eve@old.example", 500))):
+        sent = f"Date: {formatdate(now - days * 86_400)}\nMessage-ID: <{number}.7f3a9c51d2e8@example.org>\n"
+        raw = f"{sent}From: ann@example.org\nTo: {recipient}\n\noffer\n".encode()
+        put(site.account("ann") / ".Sent", number, raw, "S")
+        os.utime(next((site.account("ann") / ".Sent" / "cur").glob(f"{number}.*")), (now, now - days * 86_400))
+    answer = b"In-Reply-To: <0.7f3a9c51d2e8@example.org>\nFrom: bob@partner.example\nSubject: Re\n\nyes\n"
+    put(site.account("ann") / ".Archive", 3000, answer, "S")
+
+    out, _ = taught("learn", "--mailboxes", site.template, "--yes")
+
+    assert "whom users wrote to: 1 of 1 sent messages say something new" in out
+    assert "known.answer" in {clue["token"] for clue in taught.json("top-tokens", "--class", "ham", "-k", "5000")}
+    out, _ = taught("learn", "--mailboxes", site.template, "--yes")
+    assert "whom users wrote to: 0 of 1 sent messages say something new" in out
 
 
 def test_only_users_who_agreed_are_read(site: MailSite, taught: Taught, tmp_path: Path) -> None:
