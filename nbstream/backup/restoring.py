@@ -87,7 +87,8 @@ def check_backup(settings: Settings, stream: IO[bytes], file: str) -> Contents:
     if isinstance(own_models, dict) and isinstance(left_out, list):
         contents.own_models, contents.left_out = own_models, tuple(map(str, left_out))
     expected = {COMMON, AUTOLEARNED, *contents.own_models}
-    has_names = all(map(is_own_model_name, map(str, contents.own_models.values())))
+    names = set(map(str, contents.own_models.values()))
+    has_names = all(map(is_own_model_name, names)) and len(names) == len(contents.models) - 2
     if contents.models.keys() != expected or not parts <= expected or not has_names:
         raise reader.error("damaged, or written by another program")
     contents.digest = reader.digest

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,13 @@ from nbstream.cli.imap.positions import PositionFiles
 from nbstream.cli.message_files import FolderPosition
 from nbstream.delivery.quarantine import Quarantine, mark_in_doubt
 from nbstream.listeners.dovecot.spool import MessageSpool, SpooledMessage, measure_backlog
+from nbstream.policy.sender_lists import ListKind
+from nbstream.policy.sender_patterns import SenderPattern
+from nbstream.store.embedded.locks import lock_daemon
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.model.model import Model
+from nbstream.store.sender_lists import StoredSenderLists
 from nbstream.users.digest_state import DigestMarker, DigestState
 from nbstream.users.preferences import UserPreferences
 from tests.backup.sites import ANN, BOB, OWN_MODELS, Site
@@ -83,8 +88,9 @@ async def old(tmp_path: Path, shared_redis: RedisServer, client: Redis, half_lif
     for number in range(3):
         await site.hold_back(number)
     mark_in_doubt(Quarantine(site.settings.quarantine_folder).messages()[0])
-    await site("list", "add", "allow", "boss@example.com")
-    await site("list", "add", "--user", ANN, "block", "*@example.net")
+    lists = StoredSenderLists(client, ModelKeys("test"))
+    await lists.add("site", ListKind.ALLOW, SenderPattern.parse("boss@example.com"), "user root")
+    await lists.add(ANN, ListKind.BLOCK, SenderPattern.parse("*@example.net"), "user ann")
     await client.xadd(ModelKeys("test").correspondents, {"a hash": b"\xff\x00"})
     await UserPreferences(client, ModelKeys("test")).set_digest(BOB, wanted=False)
     digests = DigestState(site.settings.quarantine_folder / "digests")
@@ -199,7 +205,7 @@ async def test_a_backup_that_is_killed_leaves_the_one_before(old: Site, tmp_path
 
     async with Proxy(Path(url.removeprefix("unix://")), tmp_path / "proxy.sock", killer.decide) as proxy:
         old.config.write_text(old.config.read_text().replace(url, proxy.url))
-        for limit in itertools.count(5, 15):
+        for limit in itertools.count(5, 30):
             if await killer.survives(limit, old, "backup", file):
                 break
             assert file.read_bytes() == before
@@ -218,7 +224,7 @@ async def test_a_restore_that_is_killed_again_and_again_goes_on(
     async with Proxy(own_redis.socket, tmp_path / "proxy.sock", killer.decide) as proxy:
         redis = {"url": proxy.url}
         new = Site(tmp_path / "new", redis=redis, model=model_settings("other", half_life_days), **OWN_MODELS)
-        for limit in itertools.count(10, 20):
+        for limit in itertools.count(10, 30):
             if await killer.survives(limit, new, "restore", file):
                 break
             async with new.redis() as clients:
@@ -227,7 +233,7 @@ async def test_a_restore_that_is_killed_again_and_again_goes_on(
                     if state.startswith(b"staging"):
                         await clients.client.delete(key)  # as it is after a minute
 
-        assert killer.kills > 3
+        assert killer.kills > 2
         assert await state_of(new) == await state_of(old)
         assert new.files("Quarantine/new") == old.files("Quarantine/new")
         async with new.models() as models:
@@ -251,3 +257,14 @@ async def test_a_site_that_is_not_empty_is_refused_and_nothing_is_changed(
     new.settings.quarantine_folder.joinpath("new").mkdir(parents=True)
     (new.settings.quarantine_folder / "new/1.M1.host,I=aaaaaaaaaaaaaaaaaaaaaaaa").write_bytes(b"")
     assert "not empty: quarantine " in await new("restore", file, code=78)
+
+
+async def test_nothing_is_restored_below_a_daemon_that_runs(old: Site, new: Site, tmp_path: Path) -> None:
+    file = tmp_path / "backup.tar.gz"
+    await old("backup", file)
+
+    with lock_daemon(new.state):
+        said = await new("restore", file, code=75)
+
+    assert f"a daemon (pid {os.getpid()}) runs on state_dir {new.state}: stop it and try again" in said
+    assert [path.name for path in new.state.iterdir()] == ["daemon.lock"]

@@ -18,20 +18,24 @@ from nbstream.backup.keys import COPIED_KEYS, HISTORY, KeyRecord
 from nbstream.backup.restoring import check_backup
 from nbstream.backup.writing import FORMAT
 from nbstream.config import Settings
-from nbstream.errors import InputError, StoreIncompatible
+from nbstream.errors import ConfigError, InputError, StoreIncompatible
 from nbstream.own_models.agreement import AgreementKeys
 from nbstream.store.model.keys import AutolearnKeys, ModelKeys, UserPageKeys
+from nbstream.store.settings import ModelSettings
+from nbstream.store.transfer.archive import ArchiveWriter, archive_signature, new_header
 
 LONG = f"quarantine/new/1.{'h' * 200},I={'a' * 24}"
 MEMBERS = {"imap/" + "a" * 32 + ".json": b"", LONG: b"x" * 3000, "spool/position": b"0" * 512}
 
 
-def container(members: dict[str, bytes], header: dict[str, object] | None = None) -> bytes:
+def container(
+    members: dict[str, bytes], header: dict[str, object] | None = None, own_models: dict[str, str] | None = None
+) -> bytes:
     stream = io.BytesIO()
     writer = ContainerWriter(stream, header or {"format": FORMAT, "version": 1})
     for name, content in members.items():
         writer.add(name, io.BytesIO(content), 1.5)
-    writer.finish({"own_models": {}, "left_out": []})
+    writer.finish({"own_models": own_models or {}, "left_out": []})
     return stream.getvalue()
 
 
@@ -128,8 +132,48 @@ def test_another_format_or_version_is_refused_in_a_sentence() -> None:
     assert "no backup of nbstream" in refusal(b"eggs")
 
 
+def test_a_missing_key_of_private_tokens_is_asked_for_and_not_made(tmp_path: Path) -> None:
+    settings = Settings(state_dir=tmp_path, model=ModelSettings(private_tokens=True))
+
+    with pytest.raises(ConfigError, match=r"the key of model\.private_tokens is in no backup: put it back first"):
+        check_backup(settings, io.BytesIO(container({})), "FILE")
+
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_backup_without_its_models_is_refused() -> None:
     assert "damaged" in refusal(container({}))
+
+
+def archive() -> bytes:
+    stream = io.BytesIO()
+    writer = ArchiveWriter(stream, new_header(archive_signature(), 0, exported=1.0))
+    writer.finish()
+    return stream.getvalue()
+
+
+PARTS = ("autolearned", "common")
+
+
+@pytest.mark.parametrize(
+    ("own_models", "parts"),
+    [
+        ({"common": "ann"}, PARTS),
+        ({"own-000001": "ann"}, PARTS),
+        ({"own-000001": "a/b/c"}, (*PARTS, "own-000001")),
+        ({"own-000001": "ann", "own-000002": "ann"}, (*PARTS, "own-000001", "own-000002")),
+    ],
+)
+def test_own_models_have_names_of_their_own(own_models: dict[str, str], parts: tuple[str, ...]) -> None:
+    members = {f"models/{part}.gz": archive() for part in parts}
+
+    assert "damaged, or written by another program" in refusal(container(members, own_models=own_models))
+
+
+def test_a_backup_may_have_no_files() -> None:
+    members = {f"models/{part}.gz": archive() for part in PARTS}
+
+    assert not check_backup(Settings(), io.BytesIO(container(members)), "FILE").files
 
 
 def test_what_follows_the_end_and_a_member_twice_are_refused() -> None:
