@@ -46,7 +46,7 @@ class MailboxFiles:
     this filter writes its verdict into.
     """
 
-    def __init__(self, template: PathTemplate, users: Sequence[str] | None, own_field: str) -> None:
+    def __init__(self, template: PathTemplate, users: Sequence[str] | None, own_field: str | None) -> None:
         self._template = template
         self._users = users
         self._own_field = own_field

@@ -83,13 +83,13 @@ class ImapMailboxes:
         users: Sequence[str],
         passwords: Mapping[str, str],
         ca_file: Path | None,
-        own_field: str,
+        own_field: str | None,
     ) -> None:
         self._template = template
         self._users = users
         self._passwords = passwords
         self._ca_file = ca_file
-        self._fields = (*HEADER_FIELDS, own_field)
+        self._fields = (*HEADER_FIELDS, *filter(None, (own_field,)))
         self._own_field = own_field
         self._failures = 0
         is_one = len(set(passwords.values())) == 1

@@ -181,10 +181,10 @@ def reading_order(folder: Folder) -> tuple[int, str]:
     return first.get(folder.role, 2), folder.name
 
 
-def read_header(raw: bytes, own_field: str) -> LetterHeader:
+def read_header(raw: bytes, own_field: str | None) -> LetterHeader:
     """Return what the choice needs of a header: the beginning of a message, with line ends of any kind.
 
-    ``own_field`` is the name of the field that this filter writes its verdict into.
+    ``own_field`` is the name of the field that this filter writes its verdict into, None where it files no mail.
     """
     content = normalize_line_ends(raw[:MAX_HEADER_BYTES])
     end = header_fields.body_offset(content)
@@ -200,7 +200,7 @@ def read_header(raw: bytes, own_field: str) -> LetterHeader:
         answers=_hash(value("In-Reply-To").partition(b" ")[0]),
         sender=parseaddr(sender.decode("ascii", "replace"))[1].lower(),
         received=_moment(value("Received").rpartition(b";")[2]) or _moment(value("Date")),
-        is_own_spam=value(own_field).lower().startswith(b"spam;"),
+        is_own_spam=own_field is not None and value(own_field).lower().startswith(b"spam;"),
     )
 
 

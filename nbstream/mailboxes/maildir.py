@@ -46,7 +46,7 @@ _FLAGS = {
 }
 
 
-def letters(folder: Folder, opened: int, own_field: str, skip: SkipReason) -> Iterator[Letter]:
+def letters(folder: Folder, opened: int, own_field: str | None, skip: SkipReason) -> Iterator[Letter]:
     """Yield the newest letters of a folder that was opened. Raises ``OSError``."""
     keywords = _read_keywords(opened)
     newest = heapq.nlargest(MAX_LETTERS + 1, _files(opened, skip), key=itemgetter(0))

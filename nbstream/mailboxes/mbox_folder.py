@@ -48,7 +48,7 @@ def is_mbox(opened: int) -> bool:
     return mbox.is_separator(os.pread(opened, _SEPARATOR_BYTES, 0))
 
 
-def letters(folder: Folder, opened: int, own_field: str, skip: SkipReason) -> Iterator[Letter]:
+def letters(folder: Folder, opened: int, own_field: str | None, skip: SkipReason) -> Iterator[Letter]:
     """Yield the last letters of a folder that was opened. Raises ``OSError``."""
     last: deque[Letter] = deque(maxlen=MAX_LETTERS)
     count = 0
@@ -113,6 +113,6 @@ def read_letter(opened: int, locator: bytes) -> bytes:
     raw = mbox.join_lines([mbox.unquoted(line) for line in lines])
     following = os.pread(opened, _SEPARATOR_BYTES, end)
     is_whole = len(lines.getbuffer()) == end - start and (not following or mbox.is_separator(following))
-    if not is_whole or identity != read_header(raw, "X").identity:
+    if not is_whole or identity != read_header(raw, None).identity:
         raise Unreadable(CHANGED)
     return raw

@@ -82,17 +82,15 @@ class Plan:
         labels = np.concatenate([_column(part.choice, "label") for part in self.parts])
         return {label: int((labels == number).sum()) for number, label in enumerate(LABELS)}
 
-    def sample(self, label: str) -> Sequence[tuple[PlanPart, LetterPlace]]:
-        """Return ten letters of a class, at equal distances in the order of learning."""
+    def sample(self, label: str) -> Sequence[LetterPlace]:
+        """Return where ten letters of a class are, at equal distances in the order of learning."""
         of_class = [
-            (part, number)
+            (part.choice, number)
             for part in self.parts
             for number in np.flatnonzero(_column(part.choice, "label") == LABELS.index(label)).tolist()
         ]
         shown = np.linspace(0, len(of_class) - 1, min(_SAMPLE, len(of_class))).astype(int).tolist()
-        return [
-            (of_class[i][0], of_class[i][0].choice.places(of_class[i][1], of_class[i][1] + 1)[0]) for i in shown
-        ]
+        return [choice.places(number, number + 1)[0] for choice, number in (of_class[i] for i in shown)]
 
     def lines(self) -> Sequence[str]:
         """Return the plan in words, one line for each fact."""
@@ -101,9 +99,7 @@ class Plan:
             for reason, count in part.choice.left_out.items():
                 left_out[reason] += count
         own = [part for part in self.parts if part.user is not None and part.choice.order]
-        lines = [
-            f"{self.accounts} accounts were read, {sum(left_out.values()) + sum(self.counts().values())} letters"
-        ]
+        lines = [f"accounts: {self.accounts}, letters: {sum(left_out.values()) + sum(self.counts().values())}"]
         lines += [self._describe_class(number) for number in range(len(LABELS))]
         if own:
             lines.append(

@@ -223,11 +223,11 @@ def test_a_site_is_taught_over_imap_by_one_command(
     done = command(*words, "--yes")
     again = command(*words, "--yes")
 
-    assert "2 accounts were read, 150 letters" in plan.stdout
+    assert "accounts: 2, letters: 150" in plan.stdout
     assert "zoe%2Anbstream" in plan.stdout
     assert " learned as ham, " in done.stdout
     assert "each checked before it was learned: ham lost 0 of" in done.stdout
-    assert "150 were learned before" in again.stdout
+    assert "learned before: 150" in again.stdout
     for shown in (plan, done, again):
         assert (shown.returncode, "of-the-master" in shown.stdout + shown.stderr) == (0, False)
     (tmp_path / "master.txt").write_text("bob@example.org:of-bob\nfay:x\n")

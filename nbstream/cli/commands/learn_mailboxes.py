@@ -104,7 +104,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _mail_source(options: argparse.Namespace, settings: Settings) -> MailSource:
     """Return where the mailboxes are, by the template and the list of users. Raises ``InputError``."""
-    own_field = settings.headers.own_field
+    # A trial files nothing into Junk: whatever its field says, somebody else has put a letter there.
+    own_field = None if settings.headers.mode == "observe" else settings.headers.own_field
     if isinstance(options.mailboxes, PathTemplate):
         return MailboxFiles(options.mailboxes, _read_users(options.users) if options.users else None, own_field)
     if not options.users:
@@ -147,7 +148,7 @@ def _is_agreed(source: MailSource, plan: Plan) -> bool:
 
 
 def _sample_lines(source: MailSource, plan: Plan, label: str) -> Iterator[str]:
-    for _, place in plan.sample(label):
+    for place in plan.sample(label):
         for _, raw in source.read([place], lambda _skipped: None):
             message = Message.parse(raw)
             fields = [message.first_field(name) for name in ("from", "subject")]
@@ -310,9 +311,9 @@ class Results:
     def lines(self) -> Iterator[str]:
         """Yield what became of letters that are no lesson, and the measure."""
         if self.known[True]:
-            yield f"{self.known[True]} were learned before"
+            yield f"learned before: {self.known[True]}"
         if self.known[False]:
-            yield f"{self.known[False]} are left as somebody has labelled them, whatever folder they lie in"
+            yield f"left as somebody has labelled them, whatever folder they lie in: {self.known[False]}"
         if not self.checked:
             yield "nothing of the newest tenth was measured: it was learned before, or the model knew too little"
             return

@@ -54,7 +54,7 @@ def site(tmp_path: Path) -> MailSite:
 def test_a_plan_says_what_would_be_learned_and_why_the_rest_is_not(site: MailSite, taught: Taught) -> None:
     before = taught.stored()
     out, _ = taught("learn", "--mailboxes", site.template, "--plan")
-    assert "3 accounts were read, 180 letters" in out
+    assert "accounts: 3, letters: 180" in out
     assert f"spam: {len(site.raws['spam'])} letters of 3 accounts" in out
     assert f"ham: {len(site.raws['ham'])} letters of 3 accounts" in out
     assert "from 2026-11-21 to 2026-11-21" in out
@@ -77,7 +77,7 @@ def test_a_second_run_goes_on_where_the_first_one_ended(site: MailSite, taught: 
     put(site.account("ben") / ".Junk", 2000, new, "")
     out, _ = taught("learn", "--mailboxes", site.template, "--yes")
     assert "1 learned as spam" in out
-    assert "150 were learned before" in out
+    assert "learned before: 150" in out
     taught("unlearn", "--id", Message.parse(new).key)
     assert taught.stored() == stored
 
@@ -100,18 +100,36 @@ def test_what_lies_in_sent_says_whom_users_wrote_to(site: MailSite, taught: Taug
     assert "whom users wrote to: 0 of 1 sent messages say something new" in out
 
 
+def test_a_trial_has_put_nothing_into_junk(site: MailSite, taught: Taught) -> None:
+    put(site.account("ann") / ".Junk", 2000, b"X-Nbstream: spam; x\nMessage-ID: <1@example.org>\n\nx\n", "S")
+    out, _ = taught("learn", "--mailboxes", site.template, "--plan")
+    assert "left out: 1 in Junk by the verdict of this filter alone" in out
+    with taught.config.open("a") as file:
+        file.write("headers: {mode: observe}\n")
+    out, _ = taught("learn", "--mailboxes", site.template, "--plan")
+    assert "verdict of this filter" not in out
+
+
+@pytest.mark.parametrize("content", ["../root\n", "\xff", "a@b@c\n"])
+def test_a_list_that_has_no_users_is_refused(site: MailSite, taught: Taught, tmp_path: Path, content: str) -> None:
+    users = tmp_path / "users"
+    users.write_bytes(content.encode("latin-1"))
+    _, err = taught("learn", "--mailboxes", site.template, "--users", str(users), "--yes", code=66)
+    assert str(users) in err
+
+
 def test_only_users_who_agreed_are_read(site: MailSite, taught: Taught, tmp_path: Path) -> None:
     users = tmp_path / "users"
     users.write_text("# agreed\nben@example.org\nzoe@example.org\n")
     out, _ = taught("learn", "--mailboxes", site.template, "--users", str(users), "--plan")
-    assert "1 accounts were read" in out
+    assert "accounts: 1," in out
     assert "zoe is not there" in out
 
 
 def test_what_a_person_has_said_of_a_message_stays(site: MailSite, taught: Taught) -> None:
     taught.teach(site.raws["ham"][0], "spam")
     out, _ = taught("learn", "--mailboxes", site.template, "--yes")
-    assert "1 are left as somebody has labelled them" in out
+    assert "left as somebody has labelled them, whatever folder they lie in: 1" in out
     assert taught.json("history", "--source", "smtp")[0]["label"] == "spam"
 
 
