@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from nbstream.compare.fields import OtherVerdict
 
 CLASSES = ("ham", "spam")
+_FAIR_SHARE = 0.9
 
 
 def call_of(verdict: str) -> Call:
@@ -140,6 +141,16 @@ class Comparison:
     def drawn(self) -> Sequence[JudgedMessage]:
         """The messages that the fair sample drew, with a label or without one."""
         return [message for message in self.messages if message.is_drawn]
+
+    @property
+    def fair_labels(self) -> Sequence[JudgedMessage]:
+        """The labelled messages of the fair sample, none where much of it waits for an answer.
+
+        What people correct by themselves is in the sample too. As long as hardly anybody has answered, its labels
+        are those corrections, and as unfair.
+        """
+        labelled = [message for message in self.drawn if message.label is not None]
+        return labelled if len(labelled) >= _FAIR_SHARE * len(self.drawn) else ()
 
     @property
     def corrections(self) -> int:

@@ -72,7 +72,8 @@ def render_json(comparison: Comparison, shown: Sequence[DifferingMessage]) -> st
         "corrections": comparison.corrections,
         "fair_sample": {
             "drawn": len(comparison.drawn),
-            "labelled": _errors_to_json(count_errors(comparison.drawn)),
+            "answered": sum(message.label is not None for message in comparison.drawn),
+            "labelled": _errors_to_json(count_errors(comparison.fair_labels)),
         },
         "days": {day: _errors_to_json(errors) for day, errors in comparison.by_day(day_of).items()},
         "notes": list(trust_notes(comparison)),
@@ -84,13 +85,18 @@ def render_json(comparison: Comparison, shown: Sequence[DifferingMessage]) -> st
 
 
 def closing_sentence(comparison: Comparison) -> str:
-    """Return in one sentence what each of the two has lost and passed."""
-    errors = count_errors(comparison.labelled)
-    ham, spam = errors["ham"], errors["spam"]
-    total = ham.messages + spam.messages
-    if not total:
+    """Return in one sentence what each of the two has lost and passed, and in another that of the fair sample."""
+    if not comparison.labelled:
         return "Nobody has labelled a message that both have judged: nobody knows who is right."
-    on = f"On {total:,} labelled {_plural(total, 'message')} {OURS}"
+    sentence = _sentence(comparison, "labelled messages", comparison.labelled)
+    fair = comparison.fair_labels
+    return f"{sentence}\n{_sentence(comparison, 'messages of the fair sample', fair)}" if fair else sentence
+
+
+def _sentence(comparison: Comparison, kind: str, messages: Sequence[JudgedMessage]) -> str:
+    errors = count_errors(messages)
+    ham, spam = errors["ham"], errors["spam"]
+    on = f"On {len(messages):,} {kind} {OURS}"
     if comparison.we_act:
         other = f"where {comparison.other} would have"
         return (
@@ -108,16 +114,16 @@ def trust_notes(comparison: Comparison) -> Iterator[str]:
     acting, quiet = (OURS, comparison.other) if comparison.we_act else (comparison.other, OURS)
     drawn = len(comparison.drawn)
     answered = sum(message.label is not None for message in comparison.drawn)
-    if answered:
+    share = f"{answered:,} of {drawn:,} drawn messages have a label"
+    if comparison.fair_labels:
+        yield f"The fair sample was drawn by chance and favours neither: believe it first. {share}."
+    elif drawn:
         yield (
-            "The fair sample was drawn by chance and favours neither: believe it first. "
-            f"{answered:,} of {drawn:,} drawn messages have a label; the others may be harder than these."
+            f"The fair sample has too few answers ({share}): until most have one, those that people corrected by "
+            "themselves outweigh the others. Answer nbstream ask; then it favours neither."
         )
     else:
-        yield (
-            "No message of a fair sample has a label. It alone favours neither: set ask: {share: 0.02} and answer "
-            "nbstream ask."
-        )
+        yield "There is no fair sample. It alone favours neither: set ask: {share: 0.02} and answer nbstream ask."
     others, corrections = len(comparison.labelled) - answered, comparison.corrections
     if others:
         yield (
@@ -166,7 +172,7 @@ def _table(comparison: Comparison) -> Iterator[str]:
 def _errors(comparison: Comparison) -> Iterator[str]:
     """Yield the errors of both on all labelled messages, and again on those of the fair sample."""
     rows = [["", comparison.other, OURS, f"only {comparison.other}", f"only {OURS}", "p"]]
-    for name, messages in (("labelled", comparison.labelled), ("fair sample", comparison.drawn)):
+    for name, messages in (("labelled", comparison.labelled), ("fair sample", comparison.fair_labels)):
         errors = count_errors(messages)
         sizes = [f"{errors[label].messages:,} {label}" for label in CLASSES if errors[label].messages]
         if not sizes:

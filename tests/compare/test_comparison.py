@@ -82,9 +82,19 @@ def test_the_fair_sample_is_reported_apart_and_asked_for_where_it_is_missing() -
     assert "ask: {share: 0.02}" in "\n".join(trust_notes(comparison(*EXAMPLE)))
 
     sampled = comparison((20, Call.HAM, Call.SPAM, "ham"), (80, Call.HAM, Call.HAM, "ham"), drawn=50)
-    assert "50 of 50 drawn messages have a label" in "\n".join(trust_notes(sampled))
+    assert "believe it first. 50 of 50 drawn messages have a label" in "\n".join(trust_notes(sampled))
+    assert "\nOn 50 messages of the fair sample nbstream would have lost 0 ham instead of 20" in closing_sentence(
+        sampled
+    )
     assert "Of 50 other labels 0 correct rspamd" in "\n".join(trust_notes(sampled))
     assert "\nfair sample: 50 ham\n" in render_text(sampled, [])
+
+
+def test_a_fair_sample_in_which_people_have_only_corrected_errors_is_not_believed() -> None:
+    corrected = comparison((5, Call.HAM, Call.SPAM, "ham"), (45, Call.HAM, Call.HAM, None), drawn=50)
+    assert "too few answers (5 of 50 drawn" in "\n".join(trust_notes(corrected))
+    assert "\nfair sample" not in render_text(corrected, [])
+    assert "fair sample" not in closing_sentence(corrected)
 
 
 def test_messages_on_which_they_differ_come_with_their_clues_and_cannot_move_the_cursor() -> None:
