@@ -22,6 +22,7 @@ _CALLS = (Call.HAM, Call.UNSURE, Call.SPAM)
 _ERROR_NAMES = {"ham": "ham called spam", "spam": "spam passed"}
 _MAX_SUBJECT_LENGTH = 60
 _MAX_TOKEN_LENGTH = 40
+_SMALLEST_SHOWN = 0.001  # p-values
 _LEFT_OUT = {
     "without_verdict": "without a verdict of {other}",
     "unclear": "whose fields of {other} contradict each other",
@@ -46,7 +47,10 @@ def day_of(at: float) -> str:
 def render_text(comparison: Comparison, shown: Sequence[DifferingMessage]) -> str:
     """Return the whole report; ``shown`` are some of ``comparison.differing``."""
     if not comparison.messages:
-        sections = [[f"{OURS} and {comparison.other} have judged no message both."], [*_left_out(comparison)]]
+        sections = [
+            [f"There is no message that {OURS} and {comparison.other} have both judged."],
+            [*_left_out(comparison)],
+        ]
     else:
         sections = [
             [_heading(comparison), *_left_out(comparison)],
@@ -88,15 +92,15 @@ def closing_sentence(comparison: Comparison) -> str:
     """Return in one sentence what each of the two has lost and passed, and in another that of the fair sample."""
     if not comparison.labelled:
         return "Nobody has labelled a message that both have judged: nobody knows who is right."
-    sentence = _sentence(comparison, "labelled messages", comparison.labelled)
+    sentence = _sentence(comparison, "labelled {}", comparison.labelled)
     fair = comparison.fair_labels
-    return f"{sentence}\n{_sentence(comparison, 'messages of the fair sample', fair)}" if fair else sentence
+    return f"{sentence}\n{_sentence(comparison, '{} of the fair sample', fair)}" if fair else sentence
 
 
 def _sentence(comparison: Comparison, kind: str, messages: Sequence[JudgedMessage]) -> str:
     errors = count_errors(messages)
     ham, spam = errors["ham"], errors["spam"]
-    on = f"On {len(messages):,} {kind} {OURS}"
+    on = f"On {len(messages):,} {kind.format(_plural(len(messages), 'message'))} {OURS}"
     if comparison.we_act:
         other = f"where {comparison.other} would have"
         return (
@@ -151,8 +155,8 @@ def _heading(comparison: Comparison) -> str:
     cut = ", the newest that are looked at" if comparison.is_cut else ""
     n = len(comparison.messages)
     return (
-        f"{OURS} and {comparison.other} on the same {n:,} {_plural(n, 'message')}, {day_of(first.checked_at)} to "
-        f"{day_of(last.checked_at)}{cut} ({acting})"
+        f"{n:,} {_plural(n, 'message')} that {OURS} and {comparison.other} have judged, "
+        f"{day_of(first.checked_at)} to {day_of(last.checked_at)}{cut} ({acting})"
     )
 
 
@@ -165,7 +169,9 @@ def _left_out(comparison: Comparison) -> Iterator[str]:
 
 def _table(comparison: Comparison) -> Iterator[str]:
     rows = [["", *(f"{comparison.other} {call}" for call in _CALLS)]]
-    rows += [[f"{OURS} {ours}", *(f"{comparison.table[ours, theirs]:,}" for theirs in _CALLS)] for ours in _CALLS]
+    rows += [
+        [f"  {OURS} {ours}", *(f"{comparison.table[ours, theirs]:,}" for theirs in _CALLS)] for ours in _CALLS
+    ]
     return _aligned(rows)
 
 
@@ -185,7 +191,8 @@ def _errors(comparison: Comparison) -> Iterator[str]:
 def _error_row(label: str, errors: PairedErrors) -> list[str]:
     shares = [_share(count, errors.messages) for count in (errors.other, errors.ours)]
     alone = [f"{errors.only_other:,}", f"{errors.only_ours:,}"]
-    return [f"  {_ERROR_NAMES[label]}", *shares, *alone, f"{errors.p_value:.2g}"]
+    p_value = f"{errors.p_value:.2g}" if errors.p_value >= _SMALLEST_SHOWN else f"< {_SMALLEST_SHOWN}"
+    return [f"  {_ERROR_NAMES[label]}", *shares, *alone, p_value]
 
 
 def _share(count: int, n: int) -> str:

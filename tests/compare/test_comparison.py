@@ -53,7 +53,8 @@ def test_the_report_ends_with_one_sentence() -> None:
 
 def test_the_report_has_a_table_of_verdicts_and_both_errors_with_intervals() -> None:
     lines = render_text(comparison(*EXAMPLE), []).splitlines()
-    rows = {line[:15].strip(): line.split()[2:] for line in lines if line.startswith("nbstream ")}
+    assert lines[0].startswith("1,244 messages that nbstream and rspamd have judged, 2026-11-1")
+    rows = {line[:15].strip(): line.split()[2:] for line in lines if line.startswith("  nbstream ")}
     assert rows["nbstream ham"] == ["796", "0", "5"]
     assert rows["nbstream spam"] == ["66", "0", "348"]
     (lost,) = [line for line in lines if "ham called spam" in line]
@@ -110,7 +111,7 @@ def test_messages_on_which_they_differ_come_with_their_clues_and_cannot_move_the
 
 
 def test_nothing_judged_and_nothing_labelled_are_said_in_words() -> None:
-    assert render_text(comparison(), []).startswith("nbstream and rspamd have judged no message both.")
+    assert render_text(comparison(), []).startswith("There is no message")
     unlabelled = render_text(comparison((2, Call.HAM, Call.SPAM, None)), [])
     assert unlabelled.endswith("nobody knows who is right.")
     assert "ham called spam" not in unlabelled
