@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from nbstream.cli.generated_mail import generate_mail
 from tests.deploy.postfix import DEPLOY, SHELL_FUNCTIONS, Postfix
 from tests.handbook.pages import fenced, page, section
-from tests.integration.daemon import DaemonProcess
+from tests.integration.daemon import DaemonProcess, command
 
 _SYSTEMCTL = 'systemctl() {{ echo "$@" >> "{folder}/asked"; }}\n'
 _USER = 65534
@@ -157,6 +158,22 @@ class Machine:
         for line in words:
             self._restarts[line.split()[-1]]()
         return done.stdout
+
+    def fill_mailboxes(self, count: int = 120) -> None:
+        """Give ann a Junk folder and an archive with so many messages together."""
+        for number, mail in enumerate(generate_mail(count, seed=33)):
+            name = ".Junk" if mail.label == "spam" else ".Archive"
+            folder = self.folder / "home/ann/Maildir" / name
+            for part in ("cur", "new", "tmp", "../cur", "../new", "../tmp"):
+                (folder / part).mkdir(parents=True, exist_ok=True)
+            (folder / f"cur/{number}.mx:2,S").write_bytes(mail.raw.replace(b"\r\n", b"\n"))
+
+    def correct(self, message: str, label: str) -> None:
+        """Say what a delivered message is, as its user does."""
+        found = re.search(r"\bid=([a-z2-7]{24})", message)
+        assert found
+        done = command("learn", "-c", self.folder / "nbstream.yaml", label, "--id", found[1])
+        assert done.returncode == 0, done.stderr
 
     def restart(self) -> None:
         """Start nbstream on the configuration that the page has written, after the end of one that runs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ class Site:
 
     machine: Machine
     home: Home
+    bogofilter: str
     procmail: str
     maildrop: str
 
@@ -54,7 +56,7 @@ def site(program: Callable[[str], str], redis_binary: Path) -> Iterator[Site]:
             home.run(program("bogofilter"), "-s", message=PRIZE % number)
             home.run(program("bogofilter"), "-n", message=LUNCH % number)
         with machine.stopping():
-            yield Site(machine, home, program("procmail"), program("maildrop"))
+            yield Site(machine, home, program("bogofilter"), program("procmail"), program("maildrop"))
 
 
 def fields(message: str, name: str) -> list[str]:
@@ -78,6 +80,12 @@ def test_from_the_first_step_to_the_way_back(site: Site) -> None:
     assert not fields(site.deliver(LUNCH % 31, "Maildir", "procmail"), "X-Nbstream")  # mail passes
     site.machine.restart()
 
+    site.machine.fill_mailboxes()
+    assert "60 learned as ham, 60 learned as spam" in site.machine.follow("3. Teach")
+    site.machine.correct(site.deliver(PRIZE % 40, "Maildir/.Junk", "procmail"), "spam")
+    site.machine.correct(site.deliver(LUNCH % 40, "Maildir", "procmail"), "ham")
+    assert "On 2 labelled messages nbstream would have lost 0 ham" in site.machine.follow("4. Compare")
+
     site.machine.follow("5. Switch")
     before = words.read_bytes()
     site.install("5. Switch")
@@ -86,5 +94,14 @@ def test_from_the_first_step_to_the_way_back(site: Site) -> None:
         assert not fields(switched, "X-Bogosity")
         assert len(fields(switched, "X-Spam-Status")) == 1
 
-    site.machine.follow("The way back")
+    site.machine.follow("The way back", "mode: observe")
     assert words.read_bytes() == before  # it knows what it knew
+
+    (site.machine.folder / "root/.bogofilter").mkdir()
+    site.machine.follow("The way back", "bogoutil")
+    exported = site.machine.folder / "root/.bogofilter"
+    taught = (PRIZE % 41).replace(b"<win@offers.example>", b"<other@offers.example>")
+    done = subprocess.run(
+        [site.bogofilter, "-d", exported, "-t"], input=taught, capture_output=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout[:1]) == (0, b"S")  # it knows what people have taught meanwhile

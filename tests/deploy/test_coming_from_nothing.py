@@ -58,6 +58,8 @@ def test_from_the_first_step_to_the_way_back(site: Site) -> None:
     assert re.findall(r'(?m)^X-Nbstream: unsure; .*; reason="learning 0/100";$', observed)
     assert "X-Spam-Status" not in observed
 
+    site.machine.fill_mailboxes()
+    assert "60 learned as ham, 60 learned as spam" in site.machine.follow("3. Teach")
     assert "model" in site.machine.follow("4. Look")
 
     site.machine.follow("5. Let it decide")

@@ -94,6 +94,12 @@ def test_behind_spampd_from_the_first_step_to_the_way_back(site: Site) -> None:
     assert not fields(site.arrived("m-away"), "X-Nbstream")  # mail passes
     site.machine.restart()
 
+    site.machine.fill_mailboxes()
+    assert "60 learned as ham, 60 learned as spam" in site.machine.follow("3. Teach")
+    site.machine.correct(site.arrived("m-taught"), "ham")
+    site.machine.correct(site.arrived("m-gtube", GTUBE), "spam")
+    assert "On 2 labelled messages nbstream would have lost 0 ham" in site.machine.follow("4. Compare")
+
     site.machine.follow("5. Switch: keep both")
     both = site.arrived("m-both", GTUBE)
     assert fields(both, "X-Spam-Flag") == ["YES"]  # SpamAssassin's
@@ -104,10 +110,14 @@ def test_behind_spampd_from_the_first_step_to_the_way_back(site: Site) -> None:
     assert not fields(alone, "X-Spam-Checker-Version")
     assert fields(alone, "X-Spam-Status")[0].startswith("No, score=")
 
-    site.machine.follow("The way back")
+    for block in ("use_bayes 0", "content_filter", "smtpd_milters\n"):
+        site.machine.follow("The way back", block)
     back = site.arrived("m-back")
     assert fields(back, "X-Spam-Checker-Version")
     assert not fields(back, "X-Nbstream")
+
+    assert "61 ham, 61 spam" in site.machine.follow("The way back", "sa-learn")
+    assert (site.machine.folder / "root/.spamassassin/bayes_toks").stat().st_size > 0
 
 
 def test_procmail_asks_nbstream_after_spamc(program: Callable[[str], str], redis_binary: Path) -> None:

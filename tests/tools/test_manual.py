@@ -35,7 +35,7 @@ def test_every_command_and_its_arguments_are_on_the_page(program: Callable[[str]
 
     for command in commands():
         assert f"\n nbstream {command.name}\n" in page
-        assert f"\n {command.usage}\n" in page
+        assert f"\n {re.sub(' +', ' ', command.usage)}\n" in page
         assert [
             words for words in (argument.words for argument in command.arguments) if f"\n {words}" not in page
         ] == []

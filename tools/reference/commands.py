@@ -78,7 +78,8 @@ def _arguments(parser: argparse.ArgumentParser) -> Iterator[Argument]:
         if not action.help:
             raise Undocumented(f"the argument {names or _value_words(action)} of {parser.prog} has no help")
         words = _value_words(action)
-        yield Argument(f"{names} {words}".strip() if action.nargs != 0 else names, action.help)
+        text = action.help.replace("%%", "%")  # as argparse prints it
+        yield Argument(f"{names} {words}".strip() if action.nargs != 0 else names, text)
 
 
 def _documented_actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
