@@ -303,6 +303,68 @@ async def test_of_messages_of_both_classes_one_that_another_process_changed_is_t
     assert await stored(model) == await summed(model)
 
 
+class FailingModel(Model):
+    """A model whose second commit of many lessons fails, once Redis has carried it out or before."""
+
+    commits = 0
+    is_done: bool
+
+    async def commit_lessons(self, batch: LessonBatch) -> list[Answer]:
+        self.commits += 1
+        answers = await super().commit_lessons(batch) if self.commits != 2 or self.is_done else []
+        if self.commits == 2:
+            raise StoreUnavailable("Redis is away")
+        return answers
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+async def test_where_redis_fails_between_two_classes_nothing_is_lost_or_doubled(
+    client: Redis, is_done: bool
+) -> None:
+    spam_filter, model, lessons = make_filter(client), FailingModel(client, "test", 3600), list[Result]()
+    model.is_done = is_done
+    both = [(Message.parse(raw), label) for label, raw in letters(60)]
+
+    async def labelled_messages() -> AsyncIterator[LabelledMessage]:
+        for message, label in both:
+            yield LabelledMessage(message, label)
+
+    with pytest.raises(StoreUnavailable):
+        await with_parts(spam_filter, model=model).learn_many(labelled_messages(), SOURCE, lessons.append)
+    assert await stored(model) == await summed(model)
+    assert 0 < sum((await model.totals()).messages) <= len(both)
+
+    await spam_filter.learn_many(labelled_messages(), SOURCE, lessons.append)
+    labels = {key: entry.label for key, entry in (await live_entries(model)).items()}
+    assert labels == {message.key: label for message, label in both}
+    assert await stored(model) == await summed(model)
+    for label in ("spam", "ham"):
+        await teach(spam_filter, [message for message, name in both if name == label], None)
+    assert await stored(model) == ({"ham": {}, "spam": {}}, {})
+
+
+async def test_two_who_learn_the_same_messages_in_other_classes_at_once_leave_whole_lessons(client: Redis) -> None:
+    model, together = Model(client, "test", 3600), Together(2)
+    both = [(Message.parse(raw), label) for label, raw in letters(120)]
+
+    async def learn(is_swapped: bool) -> list[Result]:
+        async def labelled_messages() -> AsyncIterator[LabelledMessage]:
+            for message, label in both:
+                yield LabelledMessage(message, "ham" if is_swapped or label == "ham" else "spam")
+
+        spam_filter, results = make_filter(client), list[Result]()
+        spam_filter = with_parts(spam_filter, model=together.model(spam_filter.parts.model))
+        await spam_filter.learn_many(labelled_messages(), SOURCE, results.append)
+        return results
+
+    for results in await asyncio.gather(learn(is_swapped=False), learn(is_swapped=True)):
+        assert [one.after.id for one in results if isinstance(one, Lesson)] == [message.key for message, _ in both]
+
+    assert await stored(model) == await summed(model)
+    assert sum((await model.totals()).messages) == len(both)
+    assert await first_scores(model) == await first_scores_of_entries(model)
+
+
 async def spoil(model: Model | AutolearnModel, message: Message, field: str = "weight") -> None:
     """Make what the ledger holds of the message unreadable."""
     await model.client.hset(model.keys.ledger(message.key), mapping={"version": "x", field: "much"})

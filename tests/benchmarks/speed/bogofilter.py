@@ -22,14 +22,14 @@ class Bogofilter:
         self._folder = folder
         if not folder.exists():
             folder.mkdir()
-            self._learn(messages)
+            self.learn(messages)
 
     @property
     def version(self) -> str:
         """The version as the program prints it."""
         return output(self._program, "-V").splitlines()[0]
 
-    def _learn(self, messages: Sequence[Labelled]) -> None:
+    def learn(self, messages: Sequence[Labelled]) -> None:
         """Learn the messages: all spam, then all ham, because bogofilter does not depend on the order."""
         for label, option in (("spam", "-s"), ("ham", "-n")):
             self._run(option, [path for message_label, path in messages if message_label == label])

@@ -1,13 +1,14 @@
 """How fast it learns: from an mbox by ``nbstream learn``, and through HTTP; and what it costs Redis.
 
-The messages are those after the taught ones, each learned once. The Redis is the embedded one, which syncs each
-change to disk. Reads are how often Redis had something to read of its clients: of a message, its round trips, and
-those of the daemon's mirror where one runs.
+The messages are those after the taught ones, each learned once; bogofilter learns the same in turns. The Redis is
+the embedded one, which syncs each change to disk. Reads are how often Redis had something to read of its clients:
+of a message, its round trips, and those of the daemon's mirror where one runs.
 """
 
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -24,9 +25,11 @@ from nbstream.engine.choice import choose_engine
 from nbstream.store.embedded.server import EmbeddedRedis
 from tests.benchmarks.speed import clients
 from tests.benchmarks.speed.bench import Bench
+from tests.benchmarks.speed.bogofilter import Bogofilter
 from tests.benchmarks.speed.daemons import COMMAND, daemon, taught, write_config
 from tests.benchmarks.speed.figures import percentile
 from tests.benchmarks.speed.plan import (
+    BOGOFILTER_LESSONS,
     BULK,
     CONNECTIONS,
     CPU_MILLISECONDS,
@@ -76,8 +79,10 @@ def mboxes(bench: Bench) -> dict[str, tuple[Path, int]]:
 def _in_bulk(bench: Bench) -> None:
     boxes = mboxes(bench)
     count = sum(number for _, number in boxes.values())
-    rates, own, costs, reads = [], [], [], []
+    rates, own, costs, reads, theirs = [], [], [], [], []
     for _ in range(bench.scale.rounds):
+        with bench.skipping(BOGOFILTER_LESSONS):
+            theirs.append(count / _bogofilter_seconds(bench))
         state = taught(bench)
         settings = write_config(state)
         with redis_of(state) as client:
@@ -90,9 +95,21 @@ def _in_bulk(bench: Bench) -> None:
             costs.append(1000 * (after["cpu"] - before["cpu"]) / count)
             reads.append((after["reads"] - before["reads"]) / count)
     bench.record(BULK, RATE, *rates)
+    if theirs:
+        bench.record(BULK, RATE, *theirs, who=BOGOFILTER_LESSONS)
     bench.record(BULK, CPU_MILLISECONDS, *own)
     bench.record(f"{BULK}, Redis", CPU_MILLISECONDS, *costs)
     bench.record(BULK, READS, *reads)
+
+
+def _bogofilter_seconds(bench: Bench) -> float:
+    """Return how long bogofilter takes to learn the messages: one process for each class."""
+    folder = bench.new_folder("bogofilter") / "words"
+    Bogofilter(bench.shared / "bogofilter", bench.taught)  # makes it where it is missing
+    shutil.copytree(bench.shared / "bogofilter", folder)
+    began = time.perf_counter()
+    Bogofilter(folder, ()).learn(bench.learned)
+    return time.perf_counter() - began
 
 
 def _learn(settings: Path, label: str, file: Path) -> None:

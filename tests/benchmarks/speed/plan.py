@@ -38,6 +38,7 @@ READS = "reads of Redis a message"
 TIMES = "times"
 
 BOGOFILTER = "bogofilter -b"
+BOGOFILTER_LESSONS = "bogofilter -s, -n"
 PASS_THROUGH = "aiosmtpd, aiosmtplib"
 QUEUE = "a queue of these service times, simulated"
 
