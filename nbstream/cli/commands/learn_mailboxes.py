@@ -205,11 +205,11 @@ def _reader(
 
 async def _learn(settings: Settings, plan: Plan, chunks: AsyncGenerator[MessageChunk, None]) -> int:
     errors: list[NbstreamError] = []
-    results = Results(LessonSummary(errors, "all"))
+    results, skips = Results(LessonSummary(errors, "all")), Skips()  # the plan has said what it left out
     interrupted = "; the same command goes on"
     try:
         async with aclosing(chunks):
-            letters = ReadLetters(chunks, plan.skips)
+            letters = ReadLetters(chunks, skips)
             with _progress(" letters", sum(plan.counts().values())) as advance:
                 for i, part in enumerate(plan.parts):
                     if part.choice.order:
@@ -218,7 +218,7 @@ async def _learn(settings: Settings, plan: Plan, chunks: AsyncGenerator[MessageC
         interrupted = ""
     finally:
         print(results.summary.describe() + interrupted)
-        for line in (*results.lines(), *(f"skipped: {line}" for line in plan.skips.lines())):
+        for line in (*results.lines(), *(f"skipped: {line}" for line in skips.lines())):
             print(visible_text(line))
         for error in errors:
             print_error(error)

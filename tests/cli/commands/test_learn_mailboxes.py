@@ -164,7 +164,7 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_learned(site: MailSite, tau
     os.mkfifo(junk / "9:2,S")
     (junk / "8:2,S").symlink_to("/etc/passwd")
     out, _ = taught("learn", "--mailboxes", site.template, "--yes")
-    assert f"skipped: 2 times, {junk.parent} first: is a link, a pipe or a device" in out
+    assert out.count(f"skipped: 2 times, {junk.parent} first: is a link, a pipe or a device") == 1
     assert "learned as spam" in out
 
 
