@@ -229,10 +229,10 @@ class Settings(Section):
     runs: one of the site, and one of each user.
     """
 
-    correspondents: CorrespondentsSettings | None = CorrespondentsSettings()
+    correspondents: CorrespondentsSettings | None = None
     """Whom we know: an answer to a message of ours, and a sender that a user of ours wrote to, are tokens, whose
     weight is learned. It is known from mail of users who have logged in, at the milter and the API of rspamd, and
-    from Sent folders. With ``null`` nothing of it is recorded or used.
+    from Sent folders. ``{}`` turns it on; with ``null`` nothing of it is recorded or used.
     """
 
     quarantine: QuarantineSettings = QuarantineSettings()

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nbstream.correspondents.sent_mail import read_date, read_message_ids
-from nbstream.policy.sender_lists import UNKNOWN_SENDER, read_header
+from nbstream.policy.sender_lists import UNKNOWN_SENDER, find_addresses, read_header
 from nbstream.tokens.tokenizer import TakenApart, Tokenizer
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ ANSWER, ANSWER_TO_OTHERS, SENDER = b"known.answer", b"known.answer.other", b"kno
 
 DAY_SECONDS = 86_400
 _HASH_BYTES = 8
+_CITING = ("in-reply-to", "references")
 _MAX_IDS = 20  # of a field: the first, to which all others answer, and the last ones
 _MAX_LEVELS = 5  # of a domain
 _MERGED_FACTS = 4096
@@ -193,7 +194,7 @@ class CorrespondentFacts:
 
     def tokens(self, message: Message, reader: EvidenceReader, now: float) -> Sequence[bytes]:
         """Return the tokens of a message that is read at the time ``now``."""
-        if not self.answers and not self.senders:
+        if not self._is_of_somebody_known(message):
             return ()
         fields, is_whole = read_header(message)
         evidence = reader.read_fields(fields, is_whole, UNKNOWN_SENDER)
@@ -205,6 +206,16 @@ class CorrespondentFacts:
             if times and times[0] <= at <= times[1] + self.known.sender_seconds:
                 tokens.append(SENDER)
         return tokens
+
+    def _is_of_somebody_known(self, message: Message) -> bool:
+        """Return whether there can be a token: most messages are of strangers, and a whole header costs more."""
+        if self.answers:
+            fields = [field for name in _CITING if (field := message.find_field(name))]
+            if any(self.answers.find(self.hasher.answer(name)) for name in _cited(fields)):
+                return True
+        sender = message.find_field("from") if self.senders else None
+        addresses = find_addresses([sender.value]) if sender else ()
+        return any(self.senders.find(self.hasher.sender(address)) for address in addresses[:1])
 
     def _answer_tokens(self, fields: Sequence[HeaderField], domain: str, at: float) -> list[bytes]:
         own = [name for name in _cited(fields) if self._is_answer(self.hasher.answer(name), at)]
@@ -224,7 +235,7 @@ def _covers(times: tuple[int, int] | None, at: int) -> bool:
 
 def _cited(fields: Sequence[HeaderField]) -> Iterator[bytes]:
     """Yield the messages that the first fields In-Reply-To and References name."""
-    for wanted in ("in-reply-to", "references"):
+    for wanted in _CITING:
         field = next((field for field in fields if field.name == wanted), None)
         ids = read_message_ids(field) if field else ()
         yield from ids if len(ids) <= _MAX_IDS else (ids[0], *ids[1 - _MAX_IDS :])

@@ -30,7 +30,7 @@ def site(tmp_path: Path, redis_binary: Path) -> Site:
 
 @pytest.fixture
 def daemon(site: Site) -> Iterator[DaemonProcess]:
-    site.write("trusted_authserv_ids: [mx.example.org]\n")
+    site.write("trusted_authserv_ids: [mx.example.org]\ncorrespondents: {}\n")
     with site.running() as daemon:
         yield daemon
 
