@@ -52,13 +52,11 @@ async def read_comparison(  # noqa: PLR0913 - each is a fact that the reader can
     while looked_at < MAX_ROWS:
         stop_if_cancelled()
         page = await search.search(RowFilter(since=since), position, count=_PAGE)
-        labels = await model.labels([row.id for row in page.rows])
-        labelled = list(labels)
-        entries = dict(zip(labelled, await model.entries(labelled), strict=True))
-        for row in page.rows:
+        entries = await model.entries([row.id for row in page.rows])
+        for row, entry in zip(page.rows, entries, strict=True):
             verdict = verdicts_in_mail.get(row.id) or _remembered_verdict(row)
-            reason = _reason_to_leave_out(row, verdict, entries.get(row.id), learned_at)
-            if reason or not verdict:
+            reason = _reason_to_leave_out(row, verdict, entry, learned_at)
+            if reason or not verdict or isinstance(entry, StoreIncompatible):
                 left_out[reason] += 1
                 continue
             messages.append(
@@ -68,7 +66,7 @@ async def read_comparison(  # noqa: PLR0913 - each is a fact that the reader can
                     call_of(row.verdict),
                     row.probability,
                     verdict,
-                    labels.get(row.id),
+                    entry.label if entry else None,
                     sample.draws(row.id, row.checked_at),
                     row.envelope.subject if row.envelope else None,
                 )
