@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import fields
 
 import pytest
 
@@ -125,3 +127,13 @@ def test_one_class_alone_gives_a_base() -> None:
 
 def test_nothing_gives_nothing() -> None:
     assert learned(choose_of([])) == []
+
+
+def test_a_candidate_takes_some_hundred_bytes() -> None:
+    candidates = Candidates()
+    candidates.add_account(Account("ann", "/mail/ann"), (letter("Archive", number) for number in range(1000)))
+    values = [getattr(candidates, field.name) for field in fields(candidates)]
+    columns = [value for value in values if isinstance(value, array)]
+    assert sum(column.itemsize for column in columns) + 60 < 120  # with a locator of 60 bytes
+    assert {len(column) for column in columns} == {1000}
+    assert len(candidates.locators) < 4 * 1000

@@ -218,7 +218,8 @@ async def _learn(settings: Settings, plan: Plan, chunks: AsyncGenerator[MessageC
         interrupted = ""
     finally:
         print(results.summary.describe() + interrupted)
-        for line in (*results.lines(), *(f"skipped: {line}" for line in skips.lines())):
+        measure = () if interrupted else results.lines()
+        for line in (*measure, *(f"skipped: {line}" for line in skips.lines())):
             print(visible_text(line))
         for error in errors:
             print_error(error)
