@@ -9,6 +9,8 @@ import shutil
 import socket
 import struct
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
 _CREDENTIALS = struct.Struct("iII")  # struct ucred of unix(7): process, user, group
@@ -37,6 +39,18 @@ def as_user(number: int) -> str:
     before = ["runuser", "-u", name, "--"] if os.geteuid() == 0 else ["sudo", "-u", name]
     program = shutil.which(sys.argv[0]) or sys.argv[0]
     return f"run this as that user: {shlex.join([*before, program, *sys.argv[1:]])}"
+
+
+@contextmanager
+def acting_as(user: int | None) -> Iterator[None]:
+    """Be this user for what files and sockets say, until the end; root alone can, and None changes nothing."""
+    before = os.geteuid()
+    if user is not None:
+        os.seteuid(user)
+    try:
+        yield
+    finally:
+        os.seteuid(before)
 
 
 def user_number(name: str) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import getpass
+import os
 import sys
 import time
 from collections import Counter, deque
@@ -44,7 +45,7 @@ from nbstream.mailboxes.template import PathTemplate, parse_passwords, parse_use
 from nbstream.policy.lesson_source import LessonSource
 from nbstream.settings.values import read_text_file
 from nbstream.store.model.ledger import LedgerEntry
-from nbstream.system_users import current_user
+from nbstream.system_users import acting_as, current_user
 from nbstream.wire.visible_text import visible_text
 
 if TYPE_CHECKING:
@@ -94,12 +95,27 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if not options.yes and not _is_agreed(source, plan):
         return 0
-    facts = interrupts.run_interruptible(_record_sent(settings, source, plan.skips))
-    tokenizer = make_model_tokenizer(settings, choose_engine(settings.engine), (lambda: facts) if facts else None)
-    with reader_process.in_own_process(
-        reader_process.read_chunks(_reader(source, plan), tokenizer, make_message_reader(settings))
-    ) as chunks:
+    owner = _owner(settings)
+    with acting_as(owner):
+        facts = interrupts.run_interruptible(_record_sent(settings, source, plan.skips, owner))
+        engine = choose_engine(settings.engine)
+        tokenizer = make_model_tokenizer(settings, engine, (lambda: facts) if facts else None)
+    with (
+        reader_process.in_own_process(
+            reader_process.read_chunks(_reader(source, plan), tokenizer, make_message_reader(settings))
+        ) as chunks,
+        acting_as(owner),
+    ):
         return interrupts.run_interruptible(_learn(settings, plan, chunks))
+
+
+def _owner(settings: Settings) -> int | None:
+    """Return who owns ``state_dir``, where root runs this: what root made there the daemon could not open.
+
+    Mailboxes are read as root, and what is learned of them is stored as the user of the daemon.
+    """
+    state = settings.state_dir
+    return state.stat().st_uid if os.geteuid() == 0 and state.exists() else None
 
 
 def _mail_source(options: argparse.Namespace, settings: Settings) -> MailSource:
@@ -156,7 +172,9 @@ def _sample_lines(source: MailSource, plan: Plan, label: str) -> Iterator[str]:
             yield "  ".join((label, *(visible_text(text, _TEXT_CHARACTERS) for text in texts)))
 
 
-async def _record_sent(settings: Settings, source: MailSource, skips: Skips) -> CorrespondentFacts | None:
+async def _record_sent(
+    settings: Settings, source: MailSource, skips: Skips, owner: int | None
+) -> CorrespondentFacts | None:
     """Record whom the users wrote to, by their folders for sent mail, and return all that is known of it.
 
     None is returned where ``correspondents`` is off. Raises ``ConfigError`` or ``StoreUnavailable``.
@@ -167,12 +185,18 @@ async def _record_sent(settings: Settings, source: MailSource, skips: Skips) -> 
             return None
         facts, names = await store.load(), make_own_model_names(settings)
         read = recorded = 0
-        for account in source.accounts(skips.add):
-            places = _sent_places(source, account, time.time() - store.known.sender_seconds, skips)
+        since = time.time() - store.known.sender_seconds
+        reader = None if owner is None else 0
+        with acting_as(reader):
+            accounts = list(source.accounts(skips.add))
+        for account in accounts:
+            with acting_as(reader):
+                places = _sent_places(source, account, since, skips)
             user = names.user_of(account.user)
             for start in range(0, len(places), _BATCH):
-                sent = source.read(places[start : start + _BATCH], skips.add)
-                mails = [read_letter(Message.parse(raw), user) for _, raw in sent]
+                with acting_as(reader):
+                    sent = source.read(places[start : start + _BATCH], skips.add)
+                    mails = [read_letter(Message.parse(raw), user) for _, raw in sent]
                 recorded += await record_sent(store, facts, [mail for mail in mails if mail])
                 read += len(mails)
     if read:

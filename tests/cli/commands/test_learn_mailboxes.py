@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import pty
 import re
+import subprocess
 import sys
 import time
+from collections.abc import Callable
 from email.utils import formatdate
 from pathlib import Path
 
@@ -15,6 +17,8 @@ import pytest
 from nbstream.cli.commands.learn_mailboxes import SOURCE
 from nbstream.mail.message import Message
 from tests.cli.taught import Taught
+from tests.deploy.postfix import open_folder
+from tests.integration.daemon import DaemonProcess
 from tests.letters import letters
 
 USERS = ("ann", "ben", "cal")
@@ -201,3 +205,41 @@ def test_on_a_terminal_it_shows_a_sample_and_asks(
     assert len(re.findall(r"(?:spam|ham)  \S+@example.org: ", out)) == 20
     assert "\x1b" not in out
     assert taught.stored() == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root reads the mailboxes of others")
+def test_root_reads_the_mailboxes_and_what_is_stored_belongs_to_the_user_of_the_daemon(
+    program: Callable[[str], str], redis_binary: Path
+) -> None:
+    daemons, setpriv = 65534, program("setpriv")
+    # Python may lie where this user may not go: both keep root's rights to open files, and make them as the user.
+    as_daemon = [f"--reuid={daemons}", f"--regid={daemons}", "--clear-groups"]
+    as_daemon += ["--inh-caps=+dac_override", "--ambient-caps=+dac_override"]
+    with open_folder() as folder:
+        site, state, config = MailSite(folder / "mail"), folder / "state", folder / "nbstream.yaml"
+        state.mkdir()
+        os.chown(state, daemons, daemons)
+        config.write_text(
+            f"state_dir: {state}\nlisteners: {{smtp: null, http: {{listen: 127.0.0.1:0}}}}\ncorrespondents: {{}}\n"
+        )
+        learn = [
+            sys.executable,
+            "-m",
+            "nbstream.cli",
+            "learn",
+            "-c",
+            str(config),
+            "--mailboxes",
+            site.template,
+            "--yes",
+        ]
+        with DaemonProcess(config, setpriv, *as_daemon):
+            done = subprocess.run(
+                [setpriv, "--securebits=+no_setuid_fixup", *learn],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=120,
+            )
+            assert "85 learned as ham, 65 learned as spam" in done.stdout, done.stderr
+            assert {path.stat().st_uid for path in state.rglob("*")} == {daemons}
