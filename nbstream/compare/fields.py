@@ -17,14 +17,14 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from nbstream.mail import header_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-FilterName: TypeAlias = Literal["spamassassin", "rspamd", "bogofilter", "spambayes", "dspam"]
+    from nbstream.compare.settings import CompareSettings, FilterName
 
 _MAX_VALUE_BYTES = 1000
 _NUMBER = r"(?P<score>[+-]?\d{1,9}(?:\.\d{1,9})?)"
@@ -112,6 +112,11 @@ class OtherFilter:
 
     name: FilterName
     unmarked_is_ham: bool = False
+
+    @classmethod
+    def of(cls, settings: CompareSettings) -> OtherFilter:
+        """Return the filter that the settings name."""
+        return cls(settings.filter, settings.unmarked == "ham")
 
     @property
     def main_field(self) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
-from nbstream.compare.fields import FilterName, OtherFilter
 from nbstream.settings.values import Section
+
+FilterName: TypeAlias = Literal["spamassassin", "rspamd", "bogofilter", "spambayes", "dspam"]
 
 
 class CompareSettings(Section):
@@ -21,8 +22,3 @@ class CompareSettings(Section):
     """What a message without any field of it says. ``ham`` is for a filter that marks spam alone and looks at mail
     before nbstream.
     """
-
-    @property
-    def other_filter(self) -> OtherFilter:
-        """What reads the verdicts of the other filter."""
-        return OtherFilter(self.filter, self.unmarked == "ham")

@@ -408,8 +408,7 @@ class Settings(Section):
                 "compare: no verdict of another filter is remembered: it needs memory.messages above 0, and "
                 "memory.envelope or listeners.http"
             )
-        own_names = {field.name.lower() for field in self.headers.fields if self.headers.mode == "mark"}
-        if self.compare and self.compare.other_filter.main_field in own_names:
+        if self.compare and self._writes_main_field_of(self.compare):
             warnings.append(
                 "compare: the fields of the other filter are not read, because nbstream writes the same ones "
                 "(headers.fields) and removes them from mail that comes in: set headers.mode to observe"
@@ -420,6 +419,12 @@ class Settings(Section):
                 "for the page: memory.envelope: false stores none, true says that this is meant"
             )
         return warnings
+
+    def _writes_main_field_of(self, compare: CompareSettings) -> bool:
+        from nbstream.compare.fields import OtherFilter  # noqa: PLC0415 - most settings are checked without numpy
+
+        own_names = {field.name.lower() for field in self.headers.fields if self.headers.mode == "mark"}
+        return OtherFilter.of(compare).main_field in own_names
 
     @property
     def source(self) -> Path | None:

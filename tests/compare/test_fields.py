@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.compare.fields import Call, FilterName, OtherFilter, OtherVerdict
+from nbstream.compare.fields import Call, OtherFilter, OtherVerdict
+from nbstream.compare.settings import FilterName
 from nbstream.mail.message import Message
 from nbstream.tokens.tokenizer import Tokenizer
 

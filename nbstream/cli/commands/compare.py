@@ -15,6 +15,7 @@ from nbstream.assembly.store import make_row_search
 from nbstream.cli import interrupts, message_files
 from nbstream.cli.commands import import_plots
 from nbstream.cli.terminal import check_writable, print_note, printable, report_errors, translate_write_errors
+from nbstream.compare.fields import OtherFilter
 from nbstream.compare.reading import read_comparison
 from nbstream.compare.report import DifferingMessage, render_json, render_text
 from nbstream.errors import ConfigError, InputError
@@ -64,7 +65,7 @@ def _verdicts_in_mail(
 ) -> Mapping[str, OtherVerdict]:
     """Return what the other filter says in delivered mail, by the ids of the messages."""
     assert settings.compare is not None
-    reader, other_filter = make_message_reader(settings), settings.compare.other_filter
+    reader, other_filter = make_message_reader(settings), OtherFilter.of(settings.compare)
     verdicts: dict[str, OtherVerdict] = {}
     for source in message_files.read_messages(paths, errors):
         message = reader.read_taught(source.raw)
