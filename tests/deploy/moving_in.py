@@ -13,7 +13,7 @@ from pathlib import Path
 from nbstream.cli.generated_mail import generate_mail
 from tests.deploy.postfix import DEPLOY, SHELL_FUNCTIONS, Postfix
 from tests.handbook.pages import fenced, page, section
-from tests.integration.daemon import DaemonProcess, command
+from tests.integration.daemon import DaemonProcess, command, gone, wait_until
 
 _SYSTEMCTL = 'systemctl() {{ echo "$@" >> "{folder}/asked"; }}\n'
 _USER = 65534
@@ -151,13 +151,22 @@ class Machine:
         if self._postfix is not None:
             self._postfix.cool()
             if re.search(r"^postfix reload$", block, re.MULTILINE):
-                self._postfix.run("postfix", "reload")
+                self._reload(self._postfix)
         asked = self.folder / "asked"
         words = asked.read_text().splitlines() if asked.exists() else []
         asked.unlink(missing_ok=True)
         for line in words:
             self._restarts[line.split()[-1]]()
         return done.stdout
+
+    def _reload(self, postfix: Postfix) -> None:
+        """Let Postfix read its files again, and wait until nobody serves by what they said before."""
+        master = (self.folder / "queue/pid/master.pid").read_text().strip()
+        former = Path(f"/proc/{master}/task/{master}/children").read_text().split()
+        smtpd = [int(child) for child in former if _program(child) == "smtpd"]
+        reloads = postfix.log.count(": reload -- ")
+        postfix.run("postfix", "reload")
+        wait_until(lambda: postfix.log.count(": reload -- ") > reloads and all(map(gone, smtpd)))
 
     def fill_mailboxes(self, count: int = 120) -> None:
         """Give ann a Junk folder and an archive with so many messages together."""
@@ -196,3 +205,11 @@ class Machine:
             yield self
         finally:
             self.stop()
+
+
+def _program(process: str) -> str:
+    """The name of a program that runs; empty where it has just ended."""
+    try:
+        return Path(f"/proc/{process}/comm").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""

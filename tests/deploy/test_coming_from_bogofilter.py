@@ -98,7 +98,7 @@ def test_from_the_first_step_to_the_way_back(site: Site) -> None:
     assert words.read_bytes() == before  # it knows what it knew
 
     (site.machine.folder / "root/.bogofilter").mkdir()
-    site.machine.follow("The way back", "bogoutil")
+    site.machine.follow("The way back", "words.txt")
     exported = site.machine.folder / "root/.bogofilter"
     taught = (PRIZE % 41).replace(b"<win@offers.example>", b"<other@offers.example>")
     done = subprocess.run(

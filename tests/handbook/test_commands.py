@@ -30,7 +30,7 @@ def test_many_commands_are_shown() -> None:
 
 @pytest.mark.parametrize(("name", "line"), SHOWN)
 def test_every_command_line_that_is_shown_is_understood(name: str, line: str) -> None:
-    _, *words = shlex.split(line.partition("||")[0], comments=True)
+    _, *words = shlex.split(re.split(r" > |\|\|", line)[0], comments=True)
 
     build_parser().parse_args(words)
 
