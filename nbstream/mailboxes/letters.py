@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from email.utils import mktime_tz, parseaddr, parsedate_tz
+from email.utils import mktime_tz, parsedate_tz
 from enum import Flag, StrEnum, auto
 from typing import Protocol, TypeAlias
 
@@ -17,6 +17,7 @@ from nbstream.errors import InputError
 from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.mime import MAX_HEADER_BYTES
+from nbstream.policy.sender_lists import find_addresses
 
 HEADER_FIELDS = ("From", "Date", "Subject", "Message-ID", "In-Reply-To", "Received")
 """The fields that ``read_header`` looks at, beside the field that this filter itself writes."""
@@ -198,7 +199,7 @@ def read_header(raw: bytes, own_field: str | None) -> LetterHeader:
         identity=_hash(message_id or b" ".join((sender, value("Date"), value("Subject"))).strip()),
         message_id=_hash(message_id),
         answers=_hash(value("In-Reply-To").partition(b" ")[0]),
-        sender=parseaddr(sender.decode("ascii", "replace"))[1].lower(),
+        sender=next(iter(find_addresses([sender])), ""),
         received=_moment(value("Received").rpartition(b";")[2]) or _moment(value("Date")),
         is_own_spam=own_field is not None and value(own_field).lower().startswith(b"spam;"),
     )

@@ -39,6 +39,11 @@ def test_what_is_no_header_says_nothing(raw: bytes) -> None:
     assert read_header(raw, "X-Nbstream").received is None
 
 
+@pytest.mark.parametrize("text", [b"(" * 5_000, b"a:" * 5_000, b"<" * 5_000, b'"' * 5_000])
+def test_a_sender_that_nests_deeply_is_none(text: bytes) -> None:
+    assert read_header(b"From: " + text + b"\n\n", None).sender == ""
+
+
 def test_copies_have_one_identity_also_without_a_message_id() -> None:
     raw = b"From: a@example.org\nSubject: x\nDate: Sat, 28 Nov 2026 05:00:00 +0000\n\n"
     header = read_header(raw, "X-Nbstream")
