@@ -17,7 +17,7 @@ Rules:
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -180,7 +180,11 @@ class CorrespondentFacts:
             self.senders.add(fact, facts.at)
 
     def new_of(self, facts: SentFacts, now: float) -> SentFacts | None:
-        """Return what of ``facts`` is not known yet, or is known from more than a day before, and not too old."""
+        """Return what of ``facts`` is not known yet, or is known from more than a day before, and not too old.
+
+        A letter says itself when it was sent: what is ahead of the clock would be known for ever, and is of now.
+        """
+        facts = replace(facts, at=min(facts.at, int(now)))
         senders = () if facts.at < now - self.known.sender_seconds else facts.senders
         answers = () if facts.at < now - self.known.answer_seconds else facts.answers
         senders = tuple(fact for fact in senders if not _covers(self.senders.find(fact), facts.at))

@@ -77,6 +77,17 @@ async def test_the_same_once_more_stores_nothing(store: CorrespondentStore) -> N
     assert await store.count() == 2
 
 
+@pytest.mark.parametrize("days", [-400, -100_000])
+async def test_a_letter_from_the_future_is_known_no_longer_than_one_of_today(
+    store: CorrespondentStore, days: float
+) -> None:
+    """A user may write any date into his Sent folder; the second one is beyond what 32 bits hold."""
+    assert await record(store, mail(days=days)) == 1
+    facts = await store.load()
+    _, last = facts.senders.find(HASHER.sender(BOB)) or (0, 0)
+    assert abs(last - time.time()) < DAY_SECONDS
+
+
 async def test_old_letters_say_only_what_holds_still(store: CorrespondentStore) -> None:
     assert await record(store, mail(days=100)) == 1
     assert await record(store, mail(days=400, message_id=b"another.message@example.org")) == 0

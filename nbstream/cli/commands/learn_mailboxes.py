@@ -65,6 +65,7 @@ SOURCE = "mailboxes"
 _MAX_LIST_BYTES = 16 << 20
 _BATCH = 256  # of the ledger, which is asked for what is known of a letter
 _MAX_SENT_LETTERS = 20_000  # of an account
+_MAX_SENT_SHARE = 0.1  # of all that can be known of senders, so that no account takes the place of all others
 _MAX_SENT_BYTES = 1 << 18  # the recipients of what has large attachments get other letters, too
 _TEXT_CHARACTERS = 60
 _Parsed = TypeVar("_Parsed")
@@ -192,12 +193,13 @@ async def _record_sent(
         for account in accounts:
             with acting_as(reader):
                 places = _sent_places(source, account, since, skips)
-            user = names.user_of(account.user)
+            user, room = names.user_of(account.user), int(_MAX_SENT_SHARE * store.known.limit)
             for start in range(0, len(places), _BATCH):
                 with acting_as(reader):
                     sent = source.read(places[start : start + _BATCH], skips.add)
                     mails = [read_letter(Message.parse(raw), user) for _, raw in sent]
-                recorded += await record_sent(store, facts, [mail for mail in mails if mail])
+                said = [mail for mail in mails if mail and (room := room - len(mail.recipients)) >= 0]
+                recorded += await record_sent(store, facts, said)
                 read += len(mails)
     if read:
         print(f"whom users wrote to: {recorded} of {read} sent messages say something new")

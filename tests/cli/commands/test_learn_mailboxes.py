@@ -105,6 +105,17 @@ def test_what_lies_in_sent_says_whom_users_wrote_to(site: MailSite, taught: Taug
     assert "whom users wrote to: 0 of 1 sent messages say something new" in out
 
 
+def test_no_account_takes_the_place_of_what_others_say_of_senders(site: MailSite, taught: Taught) -> None:
+    taught.config.write_text(taught.config.read_text() + "correspondents: {max_messages: 10_000}\n")
+    for number in range(30):
+        to = ", ".join(f"x{number}.{i}@flood.example" for i in range(50))
+        raw = f"Date: {formatdate(time.time())}\nFrom: ann@example.org\nTo: {to}\n\noffer\n".encode()
+        put(site.account("ann") / ".Sent", number, raw, "S")
+        os.utime(next((site.account("ann") / ".Sent" / "cur").glob(f"{number}.*")))
+    out, _ = taught("learn", "--mailboxes", site.template, "--yes")
+    assert "whom users wrote to: 20 of 30 sent messages say something new" in out
+
+
 def test_a_trial_has_put_nothing_into_junk(site: MailSite, taught: Taught) -> None:
     put(site.account("ann") / ".Junk", 2000, b"X-Nbstream: spam; x\nMessage-ID: <1@example.org>\n\nx\n", "S")
     out, _ = taught("learn", "--mailboxes", site.template, "--plan")
