@@ -170,17 +170,17 @@ def _split_messages(name: str, stream: BinaryIO) -> Iterator[NamedMessage]:
 
 def _split_mbox(stream: BinaryIO) -> Iterator[bytes]:
     """Yield the messages of an mbox whose first ``From `` line is read."""
-    lines: list[bytes] = []
+    part = bytearray()
     blank = True
     for line in stream:
         if blank and mbox.is_separator(line):
-            yield mbox.join_lines(lines)
-            lines = []
+            yield mbox.message_of(bytes(part))
+            part.clear()
             blank = True
             continue
         blank = mbox.is_blank(line)
-        lines.append(mbox.unquoted(line))
-    yield mbox.join_lines(lines)
+        part += line
+    yield mbox.message_of(bytes(part))
 
 
 # Files that list messages and are none themselves: learned as a message, they would teach their file names.

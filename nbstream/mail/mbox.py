@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 
 MBOX_START = b"From "
@@ -21,11 +22,16 @@ def is_blank(line: bytes) -> bool:
     return line in _BLANK_LINES
 
 
-def unquoted(line: bytes) -> bytes:
-    """Return a line of a message as it was before it was put into the mbox."""
+def message_of(part: bytes) -> bytes:
+    """Return a message from its part of an mbox: unquoted, and without the empty line that is put after it."""
+    lines = io.BytesIO()  # a list of short lines would take twenty times the memory
+    lines.writelines(map(_unquoted, io.BytesIO(part)))
+    message = lines.getvalue()
+    for end in (b"\n\n", b"\n\r\n"):
+        if message.endswith(end):
+            return message.removesuffix(end[1:])
+    return message
+
+
+def _unquoted(line: bytes) -> bytes:
     return line[1:] if line.startswith(b">") and line.lstrip(b">").startswith(MBOX_START) else line
-
-
-def join_lines(lines: list[bytes]) -> bytes:
-    """Return a message of unquoted lines, without the empty line that an mbox puts after it."""
-    return b"".join(lines[:-1] if len(lines) > 1 and is_blank(lines[-1]) else lines)

@@ -215,7 +215,7 @@ def _examine(client: LimitedClient, folder: Folder) -> tuple[int, int]:
     with client.command("EXAMINE"):
         state = client.select_folder(folder.place, readonly=True)
     uid_validity, count = state.get(b"UIDVALIDITY"), state.get(b"EXISTS")
-    if not isinstance(uid_validity, int) or not isinstance(count, int) or uid_validity >= 1 << 32:
+    if not isinstance(uid_validity, int) or not isinstance(count, int) or not 0 <= uid_validity < 1 << 32:
         raise ImapError("the server does not say UIDVALIDITY and EXISTS")
     return uid_validity, count
 

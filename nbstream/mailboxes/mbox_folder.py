@@ -7,7 +7,6 @@ not end where it ended, is left out. Of a folder the last letters are looked at,
 from __future__ import annotations
 
 import fcntl
-import io
 import os
 import re
 import struct
@@ -32,6 +31,10 @@ _KEYWORDS = re.compile(rb"(?im)^X-Keywords:([^\r\n]*)")
 _OWN_LETTER = re.compile(rb"(?im)^Subject:.*FOLDER INTERNAL DATA")  # of the server, about the folder
 _MAX_BYTES = 16 << 30
 _LOCKED = "is locked by a program that writes to it: run the command again"
+_HOLES = "has holes, which no mail program leaves"
+_MAX_UNALLOCATED = 1 << 20  # file systems count blocks late, and keep small files elsewhere
+_MAX_COMPRESSION = 50
+_BLOCK_BYTES = 512  # of st_blocks
 _TOO_LARGE = f"is larger than {_MAX_BYTES >> 30} GiB"
 _TOO_MANY = f"has more than {MAX_LETTERS:,} letters: older ones are left out"
 _FLAGS = {
@@ -74,7 +77,11 @@ def _unlocked_size(opened: int) -> int:
         fcntl.lockf(opened, fcntl.LOCK_UN)
     except (BlockingIOError, PermissionError) as error:  # the two that POSIX has for it
         raise Unreadable(_LOCKED) from error
-    return os.fstat(opened).st_size
+    status = os.fstat(opened)
+    # Holes cost their owner nothing, and a whole day to read.
+    if status.st_size > _MAX_UNALLOCATED + _MAX_COMPRESSION * _BLOCK_BYTES * status.st_blocks:
+        raise Unreadable(_HOLES)
+    return status.st_size
 
 
 def _spans(stream: BinaryIO, size: int) -> Iterator[tuple[int, int, bytes]]:
@@ -109,10 +116,10 @@ def read_letter(opened: int, locator: bytes) -> bytes:
     """Return a letter of an mbox, if it is where it was. Raises ``OSError``."""
     start, end, identity = _LOCATOR.unpack(locator)
     _unlocked_size(opened)
-    lines = io.BytesIO(os.pread(opened, end - start, start))
-    raw = mbox.join_lines([mbox.unquoted(line) for line in lines])
+    part = os.pread(opened, end - start, start)
+    raw = mbox.message_of(part)
     following = os.pread(opened, _SEPARATOR_BYTES, end)
-    is_whole = len(lines.getbuffer()) == end - start and (not following or mbox.is_separator(following))
+    is_whole = len(part) == end - start and (not following or mbox.is_separator(following))
     if not is_whole or identity != read_header(raw, None).identity:
         raise Unreadable(CHANGED)
     return raw

@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from nbstream.mailboxes.choice import LABELS, Candidates, Choice, choose
+from nbstream.mailboxes.letters import SkippedMail
 
 if TYPE_CHECKING:
-    from nbstream.mailboxes.letters import LetterPlace, MailSource, SkippedMail
+    from nbstream.mailboxes.letters import Account, Letter, LetterPlace, MailSource
 
 SLICES = 10
 """A part is learned in so many slices; the letters of the last one are checked before they are learned."""
 
 _MAX_REASONS = 50
+_MAX_LETTERS = 200_000  # of an account: those of ten folders that are full
+_TOO_MANY = f"has more than {_MAX_LETTERS:,} letters: the rest is left out"
 _FEW = 50
 _SAMPLE = 10
 _DAY = 86_400
@@ -152,11 +156,18 @@ def make_plan(
     candidates: dict[str | None, Candidates] = {None: Candidates()}
     for account in source.accounts(skips.add):
         of_model = candidates.setdefault(own_model_user(account.user), Candidates())
-        of_model.add_account(account, source.letters(account, skips.add))
+        of_model.add_account(account, _some_letters(source, account, skips))
         count += 1
         advance(1)
     parts = [PlanPart(user, choose(of_model, per_account)) for user, of_model in candidates.items()]
     return Plan(parts, count, per_account, skips)
+
+
+def _some_letters(source: MailSource, account: Account, skips: Skips) -> Iterator[Letter]:
+    with closing(cast("Generator[Letter]", source.letters(account, skips.add))) as letters:
+        yield from itertools.islice(letters, _MAX_LETTERS)
+        if next(letters, None):
+            skips.add(SkippedMail(account.location, _TOO_MANY))
 
 
 def _column(choice: Choice, name: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.mailboxes import mbox_folder
+from nbstream.mailboxes import mbox_folder, plan
 from nbstream.mailboxes.letters import MAX_FOLDERS
 from tests.mailboxes.site import MBOX_LINE, Site, put, raw
 
@@ -154,8 +154,7 @@ def test_a_message_of_a_gigabyte_takes_no_memory(tmp_path: Path) -> None:
 
 def test_an_mbox_without_a_line_end_takes_no_memory(tmp_path: Path) -> None:
     path = tmp_path / "ann"
-    path.write_bytes(MBOX_LINE + raw(1) + b"\n" + MBOX_LINE)
-    os.truncate(path, 1 << 28)
+    path.write_bytes(MBOX_LINE + raw(1) + b"\n" + MBOX_LINE + bytes(1 << 26))
     site = Site(tmp_path)
     tracemalloc.start()
     sizes = [letter.size for letter in site.letters()]
@@ -163,8 +162,42 @@ def test_an_mbox_without_a_line_end_takes_no_memory(tmp_path: Path) -> None:
     tracemalloc.stop()
 
     assert len(sizes) == 2
-    assert sizes[1] > 1 << 27
+    assert sizes[1] >= 1 << 26
     assert peak < 20 << 20
+
+
+def test_a_letter_of_very_many_lines_takes_no_memory(tmp_path: Path) -> None:
+    (tmp_path / "ann").write_bytes(MBOX_LINE + raw(1) + b">From a\n" * (3 << 20))
+    site = Site(tmp_path)
+    places = site.places()
+    tracemalloc.start()
+    ((_, read),) = site.read(places)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert read == raw(1) + b"From a\n" * (3 << 20)
+    assert peak < 120 << 20
+
+
+def test_a_file_of_holes_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "ann").write_bytes(MBOX_LINE + raw(1))
+    os.truncate(tmp_path / "ann", 1 << 30)
+    site = Site(tmp_path)
+
+    assert site.letters() == []
+    assert site.reasons == ["has holes, which no mail program leaves"]
+
+
+def test_of_an_account_with_very_many_letters_some_are_a_part_of_the_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "_MAX_LETTERS", 2)
+    for number in range(3):
+        put(tmp_path / "ann", number, "S")
+    made = plan.make_plan(Site(tmp_path).source, lambda _user: None, 10)
+
+    assert "letters: 2" in made.lines()[0]
+    assert "has more than" in made.lines()[-1]
 
 
 def test_an_mbox_that_is_larger_than_any_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -188,6 +188,7 @@ def test_a_server_that_leaves_at_any_byte_is_said_and_what_came_is_whole() -> No
             1,
             "the server does not say UIDVALIDITY",
         ),
+        (5, b"* 3 EXISTS\r\n* OK [UIDVALIDITY -7] x\r\n" + DONE, 1, "the server does not say UIDVALIDITY"),
         (6, b"* SEARCH 1 ", 2_000_000, "the answer is larger than 1048576 bytes"),
         (7, b"* 1 FETCH (UID 3 FLAGS (" + b"x " * 2_000_000, 1, "the answer is larger than 2097152 bytes"),
         (7, b"* 1 FETCH (UID 3 FLAGS 5)\r\n" + DONE, 1, "this is not IMAP: "),
