@@ -15,7 +15,8 @@ import json
 import os
 import tarfile
 import zlib
-from typing import IO, TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from nbstream.errors import InputError
 
@@ -28,8 +29,8 @@ _STEP_BYTES = 1 << 20
 _GZIP_LEVEL = 6
 _MAX_NAME_BYTES = 1024
 _MAX_MEMBERS = 1_000_000
+_MAX_MEMBER_BYTES = 1 << 60  # more is no place in a file
 _MAX_MANIFEST_BYTES = 256 << 20
-_EMPTY_BLOCK = bytes(tarfile.BLOCKSIZE)
 
 
 class ContainerWriter:
@@ -37,34 +38,45 @@ class ContainerWriter:
 
     def __init__(self, stream: IO[bytes], header: Mapping[str, Any]) -> None:
         self._gzip = gzip.GzipFile(filename="", mode="wb", compresslevel=_GZIP_LEVEL, fileobj=stream, mtime=0)
+        self._tar = tarfile.TarFile(fileobj=self._gzip, mode="w", format=tarfile.GNU_FORMAT, encoding="utf-8")
         self._digests: dict[str, str] = {}
         self.add(FIRST_NAME, _json_stream(header))
 
     def add(self, name: str, content: IO[bytes], modified: float = 0.0) -> int:
         """Append a member with the whole of ``content``, and return its size in bytes.
 
-        ``modified`` is in seconds since the epoch.
+        ``modified`` is in seconds since the epoch. Raises ``OSError``.
         """
-        info, digest = tarfile.TarInfo(name), hashlib.sha256()
+        info = tarfile.TarInfo(name)
         info.size, info.mode, info.mtime = content.seek(0, os.SEEK_END), 0o600, int(modified)
         content.seek(0)
-        self._gzip.write(info.tobuf(tarfile.GNU_FORMAT))
-        while step := content.read(_STEP_BYTES):
-            self._gzip.write(step)
-            digest.update(step)
-        self._gzip.write(bytes(-info.size % tarfile.BLOCKSIZE))
-        self._digests[name] = digest.hexdigest()
+        self._digests[name] = hashlib.file_digest(content, "sha256").hexdigest()  # type: ignore[arg-type]
+        content.seek(0)
+        self._tar.addfile(info, content)
+        self._tar.members.clear()  # type: ignore[attr-defined]  # it would remember each
         return info.size
 
     def finish(self, manifest: Mapping[str, Any]) -> None:
-        """Write the last member: ``manifest``, and the digests."""
+        """Write the last member: ``manifest``, and the digests. Raises ``OSError``."""
         self.add(LAST_NAME, _json_stream({**manifest, "sha256": self._digests}))
-        self._gzip.write(2 * _EMPTY_BLOCK)
+        self._tar.close()
         self._gzip.close()
 
 
 def _json_stream(value: Mapping[str, Any]) -> IO[bytes]:
     return io.BytesIO(json.dumps(value, indent=1).encode())
+
+
+class _PlainFile(tarfile.TarInfo):
+    """The header of a plain file, or of its long name; any other is refused before ``tarfile`` reads on."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        info = super().frombuf(buf, encoding, errors)
+        limits = {tarfile.REGTYPE: _MAX_MEMBER_BYTES, tarfile.GNUTYPE_LONGNAME: _MAX_NAME_BYTES}
+        if not 0 <= info.size <= limits.get(info.type, -1):
+            raise tarfile.ReadError("a member is no plain file")
+        return info
 
 
 class Member(io.RawIOBase):
@@ -73,10 +85,10 @@ class Member(io.RawIOBase):
     Reading raises ``InputError`` where the file is cut.
     """
 
-    def __init__(self, reader: ContainerReader, name: str, info: tarfile.TarInfo) -> None:
-        self.name, self.size, self.modified = name, info.size, float(info.mtime)
+    def __init__(self, reader: ContainerReader, info: tarfile.TarInfo, content: IO[bytes]) -> None:
+        self.name, self.size, self.modified = info.name, info.size, float(info.mtime)
         self._reader = reader
-        self._left = info.size
+        self._content = content
         self._digest = hashlib.sha256()
 
     def readable(self) -> bool:
@@ -85,9 +97,9 @@ class Member(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Read the next bytes into ``buffer``, and return how many there were; 0 at the end."""
-        content = self._reader.read(min(self._left, len(buffer)))
+        with self._reader.translated_errors():
+            content = self._content.read(len(buffer))
         buffer[: len(content)] = content
-        self._left -= len(content)
         self._digest.update(content)
         return len(content)
 
@@ -117,10 +129,11 @@ class ContainerReader:
     """
 
     def __init__(self, stream: IO[bytes], file: str) -> None:
-        self._gzip = gzip.GzipFile(fileobj=stream, mode="rb")
         self._file = file
-        self._members = self._read_members()
-        first = next(self._members, None)
+        self._gzip = gzip.GzipFile(fileobj=stream, mode="rb")
+        with self.translated_errors():
+            self._tar = tarfile.TarFile(fileobj=self._gzip, tarinfo=_PlainFile, encoding="utf-8")
+        first = self._next_member()
         if first is None or first.name != FIRST_NAME:
             raise self.error("no backup of nbstream")
         self.header = first.json()
@@ -132,8 +145,16 @@ class ContainerReader:
         """Return an error that names the file."""
         return InputError(f"{self._file}: {problem}")
 
+    @contextmanager
+    def translated_errors(self) -> Iterator[None]:
+        """Raise ``InputError`` for what ``gzip`` and ``tarfile`` raise where a file is no backup, or is cut."""
+        try:
+            yield
+        except (OSError, EOFError, RecursionError, tarfile.TarError, zlib.error) as error:
+            raise self.error(f"cut, damaged, or no backup of nbstream ({error})") from error
+
     def __iter__(self) -> Iterator[Member]:
-        for member in self._members:
+        while member := self._next_member():
             if self.digest or member.name in self._digests or len(self._digests) > _MAX_MEMBERS:
                 raise self.error("damaged: has a member twice, or after its end")
             if member.name == LAST_NAME:
@@ -141,38 +162,16 @@ class ContainerReader:
             else:
                 yield member
                 self._digests[member.name] = member.finish()
-        if self.manifest.get("sha256") != self._digests or self.read(tarfile.BLOCKSIZE) != _EMPTY_BLOCK:
+        if self.manifest.get("sha256") != self._digests:
             raise self.error("cut, or damaged: it does not match its own checksums")
-        if self._read_at_most(1):
-            raise self.error("damaged: something follows its end")
+        with self.translated_errors():
+            rest = self._gzip.read(tarfile.RECORDSIZE)  # the last record is filled up with zeros
+            if any(rest) or self._gzip.read(1):
+                raise self.error("damaged: something follows its end")
 
-    def read(self, size: int) -> bytes:
-        """Return the next ``size`` bytes of the tar. Raises ``InputError`` where there are fewer."""
-        content = self._read_at_most(size)
-        if len(content) < size:
-            raise self.error("cut")
-        return content
-
-    def _read_at_most(self, size: int) -> bytes:
-        try:
-            return self._gzip.read(size)
-        except (OSError, EOFError, zlib.error) as error:
-            raise self.error(f"cut, damaged, or no backup of nbstream ({error})") from error
-
-    def _read_members(self) -> Iterator[Member]:
-        long_name = ""
-        while (block := self.read(tarfile.BLOCKSIZE)) != _EMPTY_BLOCK:
-            try:
-                info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
-            except tarfile.HeaderError as error:
-                raise self.error("damaged, or no backup of nbstream") from error
-            if info.type == tarfile.GNUTYPE_LONGNAME and 0 < info.size <= _MAX_NAME_BYTES:
-                long_name = self.read(info.size).rstrip(b"\0").decode("utf-8", "surrogateescape")
-            elif info.type == tarfile.REGTYPE and info.size >= 0:
-                member = Member(self, long_name or info.name, info)
-                yield member
-                member.finish()
-                long_name = ""
-            else:
-                raise self.error("has a member that is no plain file")
-            self.read(-info.size % tarfile.BLOCKSIZE)
+    def _next_member(self) -> Member | None:
+        with self.translated_errors():
+            info = self._tar.next()
+            self._tar.members.clear()  # type: ignore[attr-defined]  # it would remember each
+            content = info and self._tar.extractfile(info)
+        return Member(self, info, content) if info and content else None
