@@ -96,7 +96,7 @@ def write_file(settings: Settings, member: Member) -> None:
     """
     area, _, name = member.name.partition("/")
     path = folders(settings)[area] / name
-    draft = path.with_name(f".{path.name}.restoring")
+    draft = path.with_name(".restoring")  # a name of its own could be too long
     try:
         make_folder(path.parent)
         draft.unlink(missing_ok=True)  # of an interrupted restore

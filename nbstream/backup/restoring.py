@@ -11,7 +11,6 @@ from __future__ import annotations
 import io
 import re
 import shutil
-from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
 from nbstream.assembly.store import (
@@ -34,7 +33,7 @@ from nbstream.backup.writing import (
     MODELS,
     Contents,
 )
-from nbstream.errors import ConfigError, OutputFailed, StoreIncompatible, StoreUnavailable
+from nbstream.errors import ConfigError, OutputFailed, StoreIncompatible
 from nbstream.own_models.index import OwnModelIndex
 from nbstream.own_models.names import is_own_model_name
 from nbstream.store.cancellation import stop_if_cancelled
@@ -42,8 +41,7 @@ from nbstream.store.model.keys import IMPORT_READY
 from nbstream.store.model.model import totals_from_hash
 from nbstream.store.redis_errors import store_errors
 from nbstream.store.transfer.archive import ArchiveReader, TotalsRecord, archive_signature
-from nbstream.store.transfer.model_import import ModelImport, finish_import
-from nbstream.store.transfer.time_base_conversion import convert_time_base
+from nbstream.store.transfer.model_import import finish_import, import_archive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -160,8 +158,10 @@ async def restore_backup(
         elif member.name == KEYS:
             for record in _key_records(member, reader):
                 await write_record(client, models[record.part].keys, record)
-        elif member.name != CONFIGURATION:
+        elif files.is_file_member(member.name):
             files.write_file(settings, member)
+    if reader.digest != contents.digest:
+        raise reader.error("was changed after it had been checked: set model.name and state_dir to new ones")
     with store_errors():
         await client.delete(restoring)
 
@@ -204,16 +204,7 @@ async def _add_model(settings: Settings, model: Model, member: Member, name: str
     if not is_noted and not (state or b"").startswith(IMPORT_READY):
         archive = ArchiveReader(_bytes_of(member), name, archive_signature(model.key_fingerprint))
         await _open(model, archive.header.half_life, settings)
-        model_import = ModelImport(model, merge=True)
-        try:
-            await model_import.begin()
-            for record in convert_time_base(archive, model.half_life):
-                stop_if_cancelled()
-                await model_import.stage(record)
-            await model_import.mark_ready()
-        finally:
-            with suppress(StoreUnavailable):  # the next import removes it
-                await model_import.abandon()
+        await import_archive(model, archive, merge=True)
     with store_errors():
         await model.client.hset(restoring, member.name, "added")
     await finish_import(model)

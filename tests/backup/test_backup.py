@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import itertools
 import json
 import os
@@ -12,9 +13,11 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.backup.restoring import check_backup, restore_backup
 from nbstream.cli.imap.positions import PositionFiles
 from nbstream.cli.message_files import FolderPosition
 from nbstream.delivery.quarantine import Quarantine, mark_in_doubt
+from nbstream.errors import InputError
 from nbstream.listeners.dovecot.spool import MessageSpool, SpooledMessage, measure_backlog
 from nbstream.policy.sender_lists import ListKind
 from nbstream.policy.sender_patterns import SenderPattern
@@ -26,6 +29,7 @@ from nbstream.store.sender_lists import StoredSenderLists
 from nbstream.users.digest_state import DigestMarker, DigestState
 from nbstream.users.preferences import UserPreferences
 from tests.backup.sites import ANN, BOB, OWN_MODELS, Site
+from tests.backup.test_container import PARTS, archive, container
 from tests.conftest import RedisServer
 from tests.letters import write_corpus
 from tests.store.algebra import NOTHING, first_scores, live_entries, stored, summed
@@ -268,3 +272,35 @@ async def test_nothing_is_restored_below_a_daemon_that_runs(old: Site, new: Site
 
     assert f"a daemon (pid {os.getpid()}) runs on state_dir {new.state}: stop it and try again" in said
     assert [path.name for path in new.state.iterdir()] == ["daemon.lock"]
+
+
+async def test_a_file_that_is_changed_after_its_check_is_refused(new: Site) -> None:
+    models = {f"models/{part}.gz": archive() for part in PARTS}
+    contents = check_backup(new.settings, io.BytesIO(container(models)), "FILE")
+    changed = io.BytesIO(container({**models, "spool/../evil": b"x", "spool/position": b"7"}))
+
+    async with new.redis() as clients:
+        with pytest.raises(InputError, match="FILE: was changed after it had been checked"):
+            await restore_backup(new.settings, clients, contents, changed, "FILE")
+
+    assert not (new.state / "evil").exists()
+
+
+async def test_a_message_with_the_longest_of_names_is_restored(new: Site, tmp_path: Path) -> None:
+    name, file = f"spool/failed/spam/{'x' * 255}", tmp_path / "backup.tar.gz"
+    file.write_bytes(container({f"models/{part}.gz": archive() for part in PARTS} | {name: b"Subject: x"}))
+
+    await new("restore", file)
+
+    assert new.files("spool/failed") == {f"spam/{'x' * 255}": b"Subject: x"}
+
+
+async def test_a_pipe_is_refused_since_the_file_is_read_twice(new: Site, tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe")
+    descriptor = os.open(pipe, os.O_RDWR)
+    try:
+        said = await new("restore", pipe, code=66)
+    finally:
+        os.close(descriptor)
+
+    assert "is read twice, which no pipe can be: copy it to a file first" in said

@@ -7,7 +7,6 @@ had begun to be part of the model is finished by the next call, which reads no f
 from __future__ import annotations
 
 import argparse
-import contextlib
 import io
 import sys
 from pathlib import Path
@@ -21,13 +20,11 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts
 from nbstream.cli.message_files import STANDARD_INPUT
 from nbstream.cli.terminal import print_note
-from nbstream.errors import InputError, StoreUnavailable
+from nbstream.errors import InputError
 from nbstream.other_filters.dumps import FIRST_BYTES, refusal
-from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.model import Model
 from nbstream.store.transfer import archive
-from nbstream.store.transfer.model_import import ModelImport, finish_import
-from nbstream.store.transfer.time_base_conversion import convert_time_base
+from nbstream.store.transfer.model_import import finish_import, import_archive
 
 
 def run(options: argparse.Namespace) -> int:
@@ -58,19 +55,12 @@ async def _import_file(model: Model, file: str, *, merge: bool) -> int | None:
         if refused := refusal(stream.peek(FIRST_BYTES)):
             raise InputError(f"{file} {refused}")
         reader = archive.ArchiveReader(stream, file, archive.archive_signature(model.key_fingerprint))
-        model_import = ModelImport(model, merge=merge)
-        records = convert_time_base(reader, model.half_life)
-        try:
-            await model_import.begin()
-            with _progress_bar(reader.header.records, "reading") as bar:
-                for record in records:
-                    stop_if_cancelled()
-                    await model_import.stage(record)
-                    bar.update(len(record.counts) if isinstance(record, archive.CountsRecord) else 1)
-            await model_import.mark_ready()
-        finally:
-            with contextlib.suppress(StoreUnavailable):  # the next import removes it
-                await model_import.abandon()
+        with _progress_bar(reader.header.records, "reading") as bar:
+
+            def advance(record: archive.ArchiveRecord) -> None:
+                bar.update(len(record.counts) if isinstance(record, archive.CountsRecord) else 1)
+
+            await import_archive(model, reader, merge=merge, on_staged=advance)
     with _progress_bar(reader.header.records, "adding") as bar:
         return await finish_import(model, bar.update)
 

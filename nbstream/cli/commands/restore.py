@@ -34,6 +34,8 @@ def run(options: argparse.Namespace) -> int:
     except OSError as error:
         raise InputError(f"{options.file}: {error.strerror}") from error
     with stream:
+        if not stream.seekable():
+            raise InputError(f"{options.file}: is read twice, which no pipe can be: copy it to a file first")
         contents = check_backup(settings, stream, str(options.file))
         if not options.list:
             stream.seek(0)

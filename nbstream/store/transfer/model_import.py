@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import WatchError
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreIncompatible, StoreUnavailable
+from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
 from nbstream.store.model.history import Assessment, LessonNote
@@ -32,10 +34,11 @@ from nbstream.store.model.scan import remove_keys, scan_hash, scan_keys
 from nbstream.store.model.signature import HALF_LIFE_FIELD, pack_half_life
 from nbstream.store.redis_errors import store_errors
 from nbstream.store.transfer.archive import CountsRecord, LedgerRecord, TotalsRecord
+from nbstream.store.transfer.time_base_conversion import convert_time_base
 
 if TYPE_CHECKING:
     from nbstream.store.model.keys import StagedKeys
-    from nbstream.store.transfer.archive import ArchiveRecord
+    from nbstream.store.transfer.archive import ArchiveReader, ArchiveRecord
 
 _STAGING_SECONDS = 60  # an import that gives no sign of life for that long has been killed
 _ENTRIES_PER_STEP = (
@@ -133,6 +136,28 @@ class ModelImport:
 
     def _set_state(self, state: str) -> bytes:
         return f"{state} {self._import_id}".encode()
+
+
+async def import_archive(
+    model: Model, reader: ArchiveReader, *, merge: bool, on_staged: Callable[[ArchiveRecord], object] | None = None
+) -> None:
+    """Stage all records of an archive, and mark them as ready for ``finish_import``; after an error none is left.
+
+    ``on_staged`` is called with each record. Raises ``InputError`` and ``StoreIncompatible`` for the archive, and
+    the errors of ``ModelImport``.
+    """
+    model_import = ModelImport(model, merge=merge)
+    try:
+        await model_import.begin()
+        for record in convert_time_base(reader, model.half_life):
+            stop_if_cancelled()
+            await model_import.stage(record)
+            if on_staged:
+                on_staged(record)
+        await model_import.mark_ready()
+    finally:
+        with suppress(StoreUnavailable):  # the next import removes it
+            await model_import.abandon()
 
 
 async def finish_import(model: Model, on_moved: Callable[[int], object] | None = None) -> int | None:
