@@ -30,7 +30,8 @@ _GZIP_LEVEL = 6
 _MAX_NAME_BYTES = 1024
 _MAX_MEMBERS = 1_000_000
 _MAX_MEMBER_BYTES = 1 << 60  # more is no place in a file
-_MAX_MANIFEST_BYTES = 256 << 20
+_MAX_JSON_BYTES = 1 << 20  # with all that it lists: a list of empty lists takes fifty times its size in memory
+_MAX_BYTES_OF_MEMBER = 8 << 10  # in the manifest
 
 
 class ContainerWriter:
@@ -103,10 +104,11 @@ class Member(io.RawIOBase):
         self._digest.update(content)
         return len(content)
 
-    def json(self) -> Mapping[str, Any]:
-        """Return what the member says. Raises ``InputError`` for what is no object."""
+    def json(self, members: int = 0) -> Mapping[str, Any]:
+        """Return what the member says of so many others. Raises ``InputError`` for what is no object."""
+        is_small = self.size <= _MAX_JSON_BYTES + members * _MAX_BYTES_OF_MEMBER
         try:
-            value = json.loads(self.readall()) if self.size <= _MAX_MANIFEST_BYTES else None
+            value = json.loads(self.readall()) if is_small else None
         except (ValueError, RecursionError):
             value = None
         if not isinstance(value, dict):
@@ -158,7 +160,7 @@ class ContainerReader:
             if self.digest or member.name in self._digests or len(self._digests) > _MAX_MEMBERS:
                 raise self.error("damaged: has a member twice, or after its end")
             if member.name == LAST_NAME:
-                self.manifest, self.digest = member.json(), member.finish()
+                self.manifest, self.digest = member.json(len(self._digests)), member.finish()
             else:
                 yield member
                 self._digests[member.name] = member.finish()

@@ -9,6 +9,7 @@ once more, which changes nothing.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -69,24 +70,37 @@ def read_files(settings: Settings) -> Iterator[tuple[str, bytes, float]]:
     for area, folder in folders(settings).items():
         for pattern, _ in _FORMS[area]:
             for path in sorted(folder.glob(pattern)):
-                name = f"{area}/{path.relative_to(folder)}"
+                below = path.relative_to(folder)
+                name = f"{area}/{below}"
                 with suppress(FileNotFoundError):  # it was released, or learned
-                    if is_file_member(name) and (found := _read_file(path)):
+                    if is_file_member(name) and (found := _read_file(folder, below)):
                         yield name, *found
 
 
-def _read_file(path: Path) -> tuple[bytes, float] | None:
+def _read_file(folder: Path, name: Path) -> tuple[bytes, float] | None:
+    """Return the content of a file and its last change, None for what is none, or behind a link.
+
+    Root may do it, while the folder belongs to the daemon's user, who is not to choose what root reads.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            return (file.read(), status.st_mtime) if stat.S_ISREG(status.st_mode) else None
+        for part in name.parts:
+            above = descriptor
+            descriptor = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=above)
+            os.close(above)
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(), status.st_mtime
     except FileNotFoundError:
         raise
     except OSError as error:
-        if path.is_symlink():
+        if error.errno in {errno.ELOOP, errno.ENOTDIR, errno.ENXIO}:
             return None
-        raise InputError(f"{path}: {error.strerror}") from error
+        raise InputError(f"{folder / name}: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
 
 
 def write_file(settings: Settings, member: Member) -> None:

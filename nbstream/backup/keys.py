@@ -33,11 +33,12 @@ COPIED_KEYS = ("schema", "users:digest-off", "lists", "lists:*", "user-labelled:
 """The other keys of the common model that are copied, as patterns of their names."""
 
 _COPIED = re.compile("|".join(map(fnmatch.translate, COPIED_KEYS)))
-_SCHEMA, _SCHEMA_FIELDS = "schema", (b"sample", b"migrated")  # the signature is that of the archive
+_SCHEMA, _SCHEMA_FIELDS = "schema", ("sample", "migrated")  # the signature is that of the archive
 _COMMANDS = {"string": "SET", "hash": "HSET", "zset": "ZADD", "stream": "XADD"}
 _SIZES = {"string": 1, "hash": 2, "zset": 2}
 _STREAMS = {HISTORY, CORRESPONDENTS}
-_STREAM_ID = re.compile(r"[0-9]{1,19}-[0-9]{1,19}")
+_MAX_MILLISECONDS = 1 << 53
+_STREAM_ID = re.compile(r"[1-9][0-9]{0,18}-[0-9]{1,19}")
 _BATCH = 500
 
 
@@ -76,6 +77,10 @@ class KeyRecord:
         texts = (self.part, self.name, self.kind, *(text for item in self.items for text in item))
         if not all(isinstance(text, str) for text in texts) or type(self.milliseconds) is not int:
             return False
+        if not -1 <= self.milliseconds < _MAX_MILLISECONDS:
+            return False
+        if self.name == _SCHEMA and (self.kind != "hash" or any(i[0] not in _SCHEMA_FIELDS for i in self.items)):
+            return False
         if self.kind == "zset" and not all(math.isfinite(float(item[0])) for item in self.items):
             return False
         if self.name in _STREAMS:
@@ -106,7 +111,7 @@ async def _read_items(client: Redis, key: str, name: str, kind: bytes) -> list[t
         items = [(await client.get(key),)]
     elif kind == b"hash":
         fields: Any = await client.hgetall(key)
-        items = [item for item in fields.items() if name != _SCHEMA or item[0] in _SCHEMA_FIELDS]
+        items = [item for item in fields.items() if name != _SCHEMA or item[0].decode() in _SCHEMA_FIELDS]
     else:
         members: Any = await client.zrange(key, 0, -1, withscores=True)
         items = [(score, member) for member, score in members]

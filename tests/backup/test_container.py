@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import tarfile
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -134,6 +135,22 @@ def test_a_name_that_no_backup_has_is_refused(name: str) -> None:
     assert "has a member that no backup has" in refusal(container({name: b""}))
 
 
+@pytest.mark.parametrize("name", [FIRST_NAME, LAST_NAME])
+def test_a_list_that_is_small_in_the_file_and_large_in_memory_is_not_read(name: str) -> None:
+    stream = io.BytesIO()
+    writer = ContainerWriter(
+        stream, {"format": FORMAT, "version": 1, "of": [[]] * (name == FIRST_NAME) * 1_000_000}
+    )
+    writer.finish({"own_models": {}, "left_out": [[]] * 1_000_000})
+    tracemalloc.start()
+    reason = refusal(stream.getvalue())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert reason == f"FILE: {name} is damaged"
+    assert peak < 10 << 20
+
+
 def test_another_format_or_version_is_refused_in_a_sentence() -> None:
     assert refusal(container({}, {"format": "eggs"})) == "FILE: no backup of nbstream"
     newer = refusal(container({}, {"format": FORMAT, "version": 2}))
@@ -209,6 +226,10 @@ def test_a_record_of_a_key_comes_back() -> None:
         {"name": "ledger:x"},
         {"name": "importing"},
         {"name": "users:link-key"},
+        {"name": "schema", "items": [["tokenizer", "9"]]},
+        {"name": "schema", "kind": "string", "items": [["x"]]},
+        {"name": HISTORY, "kind": "stream", "items": [["0-0", "a", "b"]]},
+        {"milliseconds": 1 << 62},
         {"kind": "stream"},
         {"kind": "set"},
         {"items": [["a"]]},
@@ -299,3 +320,20 @@ def test_only_files_that_this_program_writes_are_copied(tmp_path: Path) -> None:
     (spool / "000000000001.messages").symlink_to("/etc/passwd")
 
     assert [name for name, _, _ in files.read_files(settings)] == ["spool/position"]
+
+
+def test_what_lies_behind_a_link_in_the_state_is_not_copied(tmp_path: Path) -> None:
+    """The daemon's user makes the link, and root runs the command."""
+    secret = tmp_path / "root"
+    secret.mkdir()
+    (secret / "shadow").write_text("secret")
+    failed = tmp_path / "state" / "spool" / "failed"
+    failed.mkdir(parents=True)
+    (failed / "spam").symlink_to(secret)
+    (failed / "ham").mkdir()
+    (failed / "ham" / "shadow").symlink_to(secret / "shadow")
+    (failed / "ham" / "1").write_text("mail")
+
+    read = list(files.read_files(Settings(state_dir=tmp_path / "state")))
+
+    assert [(name, content) for name, content, _ in read] == [("spool/failed/ham/1", b"mail")]
