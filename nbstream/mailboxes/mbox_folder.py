@@ -37,10 +37,8 @@ _MAX_COMPRESSION = 50
 _BLOCK_BYTES = 512  # of st_blocks
 _TOO_LARGE = f"is larger than {_MAX_BYTES >> 30} GiB"
 _TOO_MANY = f"has more than {MAX_LETTERS:,} letters: older ones are left out"
-_FLAGS = {
+_FLAGS = {  # neither answered nor flagged, by which a stranger who writes the field himself would teach ham
     "R": LetterFlags.SEEN,
-    "A": LetterFlags.ANSWERED,
-    "F": LetterFlags.FLAGGED,
     "D": LetterFlags.DELETED,
     "T": LetterFlags.DRAFT,
 }

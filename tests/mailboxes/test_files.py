@@ -10,6 +10,7 @@ import pytest
 
 from nbstream.mailboxes import files, maildir, mbox_folder
 from nbstream.mailboxes.letters import LetterFlags
+from nbstream.mailboxes.plan import make_plan
 from tests.mailboxes.site import MBOX_LINE, Site, put, raw
 
 SEEN, ANSWERED, FLAGGED = LetterFlags.SEEN, LetterFlags.ANSWERED, LetterFlags.FLAGGED
@@ -81,13 +82,19 @@ def test_a_tree_of_mboxes_has_its_folders_and_other_files_are_none(tmp_path: Pat
 
 
 def test_an_account_may_be_one_mbox(tmp_path: Path) -> None:
-    (tmp_path / "ann").write_bytes(MBOX_LINE + b"Status: RO\nX-Status: A\n" + raw(1) + b"\n" + MBOX_LINE + raw(2))
+    (tmp_path / "ann").write_bytes(MBOX_LINE + b"Status: RO\nX-Status: AF\n" + raw(1) + b"\n" + MBOX_LINE + raw(2))
     site = Site(tmp_path)
     assert [(letter.folder.name, letter.flags) for letter in site.letters()] == [
-        ("INBOX", SEEN | ANSWERED),
+        ("INBOX", SEEN),
         ("INBOX", LetterFlags.NONE),
     ]
-    assert site.read(site.places()) == [(0, b"Status: RO\nX-Status: A\n" + raw(1)), (1, raw(2))]
+    assert site.read(site.places()) == [(0, b"Status: RO\nX-Status: AF\n" + raw(1)), (1, raw(2))]
+
+
+def test_a_sender_who_writes_the_flags_of_an_mbox_himself_teaches_no_ham(tmp_path: Path) -> None:
+    (tmp_path / "ann").write_bytes(MBOX_LINE + b"Status: RO\nX-Status: AF\n" + raw(1))
+    made = make_plan(Site(tmp_path).source, lambda _user: None, 10)
+    assert made.counts() == {"ham": 0, "spam": 0}
 
 
 def test_what_is_neither_maildir_nor_mbox_is_said(tmp_path: Path) -> None:
