@@ -11,7 +11,8 @@ Rules:
   what a stranger makes up with a probability below 1e-12.
 - A fact counts from its own time on, and not for ever. The time of a message is that of its topmost Received
   field, where it is not ahead of the clock. Old mail that is learned now gets the tokens that it got when it came.
-- Where nothing is known there is no token, and a message is not read for it.
+- Where nothing is known there is no token, and a message is not read for it. Of a longer header than people send
+  nothing is read at all: how long it takes would say whom we know.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nbstream.correspondents.sent_mail import read_date, read_message_ids
+from nbstream.mail import header_fields
 from nbstream.policy.sender_lists import UNKNOWN_SENDER, find_addresses, read_header
 from nbstream.tokens.tokenizer import TakenApart, Tokenizer
 
@@ -45,6 +47,7 @@ _CITING = ("in-reply-to", "references")
 _MAX_IDS = 20  # of a field: the first, to which all others answer, and the last ones
 _MAX_LEVELS = 5  # of a domain
 _MERGED_FACTS = 4096
+_MAX_HEADER_BYTES = 32 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +201,8 @@ class CorrespondentFacts:
 
     def tokens(self, message: Message, reader: EvidenceReader, now: float) -> Sequence[bytes]:
         """Return the tokens of a message that is read at the time ``now``."""
+        if header_fields.body_offset(message.raw[: _MAX_HEADER_BYTES + 1]) > _MAX_HEADER_BYTES:
+            return ()
         if not self._is_of_somebody_known(message):
             return ()
         fields, is_whole = read_header(message)

@@ -47,6 +47,12 @@ def test_an_answer_from_elsewhere_is_another_token() -> None:
     assert tokens(facts_of(sent("ann@shop.example")), answer(sender="eve@x.example")) == [ANSWER_TO_OTHERS]
 
 
+def test_of_a_header_longer_than_people_send_nothing_is_read() -> None:
+    """A stranger could measure whom we know by how long it takes: 9 against 3 ms with a megabyte of fields."""
+    fields = [f"X-Filler: {'y' * 60}"] * 600
+    assert tokens(facts_of(sent()), message(f"In-Reply-To: <{OURS.decode()}>", *fields)) == []
+
+
 def test_an_answer_to_a_message_that_is_not_ours_has_no_token() -> None:
     assert tokens(facts_of(sent(BOB)), message("In-Reply-To: <20261121.7f3a9c51d3@example.org>")) == []
 
@@ -145,7 +151,7 @@ def test_a_hostile_header_costs_little() -> None:
     facts = facts_of(sent(BOB))
 
     assert tokens(facts, message(f"References: {ids}", f"In-Reply-To: {ids}")) == []
-    assert tokens(facts, message(f"References: {ids[:50_000]}> <{OURS.decode()}>")) == [ANSWER]
+    assert tokens(facts, message(f"References: {ids[:20_000]}> <{OURS.decode()}>")) == [ANSWER]
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 1000)), max_size=60), st.integers(0, 1000))
