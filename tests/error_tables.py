@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from nbstream import errors
 from nbstream.errors import NbstreamError
+from nbstream.mailboxes.letters import SkippedMail
 
 
 def error_classes(kind: type[NbstreamError] = NbstreamError) -> Iterator[type[NbstreamError]]:
@@ -28,4 +29,6 @@ def classes_without_row(table: Mapping[type[NbstreamError], object]) -> list[str
 
 def example(kind: type[NbstreamError], text: str) -> NbstreamError:
     """An error of this class with this text."""
-    return kind(550, text) if issubclass(kind, errors.RelayRefused) else kind(text)
+    if issubclass(kind, errors.RelayRefused):
+        return kind(550, text)
+    return kind("ann: Junk", text) if issubclass(kind, SkippedMail) else kind(text)

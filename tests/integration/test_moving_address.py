@@ -82,7 +82,7 @@ async def test_the_move_is_counted_and_readiness_tells_while_writes_fail(
             assert await asyncio.to_thread(daemon.metric, "nbstream_redis_up") == 0
             assert (await teach(daemon, 1)).startswith("451 4.3.0 ")
             assert await asyncio.to_thread(daemon.metric, "nbstream_redis_refused_total") == 1
-            assert await lost(daemon, "readonly") == 1
+            assert await lost(daemon, "readonly") >= 1  # who connects meanwhile meets the replica as well
 
             address.proxy.target = address.pair.replica.socket
             await until(lambda: has_problem(daemon, None))

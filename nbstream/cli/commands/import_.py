@@ -52,7 +52,7 @@ async def import_model(model: Model, name: str, file: str, *, merge: bool) -> No
 
 async def _import_file(model: Model, file: str, *, merge: bool) -> int | None:
     with _open_input(file) as stream:
-        if refused := refusal(stream.peek(FIRST_BYTES)):
+        if refused := refusal(_first_bytes(stream, file)):
             raise InputError(f"{file} {refused}")
         reader = archive.ArchiveReader(stream, file, archive.archive_signature(model.key_fingerprint))
         with _progress_bar(reader.header.records, "reading") as bar:
@@ -70,6 +70,13 @@ def _open_input(file: str) -> io.BufferedReader:
         return open(sys.stdin.fileno(), "rb", closefd=False)
     try:
         return Path(file).open("rb")
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror}") from error
+
+
+def _first_bytes(stream: io.BufferedReader, file: str) -> bytes:
+    try:
+        return stream.peek(FIRST_BYTES)
     except OSError as error:
         raise InputError(f"{file}: {error.strerror}") from error
 
