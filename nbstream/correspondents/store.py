@@ -158,7 +158,7 @@ class Correspondents:
         self._store = store
         self._report = report
         self._queue: asyncio.Queue[SentMail] = asyncio.Queue(MAX_QUEUED)
-        self._last = b""
+        self._last = self._erasure = b""  # the last entry that was read, and the last erasure
         self._is_whole = False
         self._expired_at = 0.0
         self._facts = self._new_facts()
@@ -195,12 +195,12 @@ class Correspondents:
     async def update(self) -> None:
         """Read what is new since the last time. Raises ``StoreUnavailable``."""
         if self._is_whole:
-            await self._read_into(self._facts)
-        if not self._is_whole:
-            facts, self._last, self._is_whole = self._new_facts(), b"", True
-            await self._read_into(facts)
-            self._facts, self._is_whole = facts, True
-            self.loaded.set()
+            self._is_whole = await self._read_into(self._facts)
+        while not self._is_whole:
+            facts, self._last = self._new_facts(), b""
+            if await self._read_into(facts):
+                self._facts, self._is_whole = facts, True
+        self.loaded.set()
         if time.monotonic() > self._expired_at + _EXPIRE_SECONDS:
             self._facts.expire(time.time())
             self._expired_at = time.monotonic()
@@ -208,12 +208,16 @@ class Correspondents:
     def _new_facts(self) -> CorrespondentFacts:
         return CorrespondentFacts(self._store.hasher, self._store.known)
 
-    async def _read_into(self, facts: CorrespondentFacts) -> None:
+    async def _read_into(self, facts: CorrespondentFacts) -> bool:
+        """Add what is new; return whether nothing was erased meanwhile, which may have been read before."""
+        erasure = self._erasure
         async for entry in self._store.read(self._last):
             self._last = entry.id
-            self._is_whole &= not entry.is_erasure
+            if entry.is_erasure:
+                self._erasure = entry.id
             if entry.facts:
                 facts.add(entry.facts)
+        return self._erasure == erasure
 
     async def record(self) -> None:
         """Write what is queued, until cancelled; of failures in a row the first is logged."""

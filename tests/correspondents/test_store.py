@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from redis.asyncio import Redis
 
 from nbstream.correspondents.facts import DAY_SECONDS, FactHasher, KnownTime
 from nbstream.correspondents.sent_mail import SentMail
-from nbstream.correspondents.store import MAX_QUEUED, Correspondents, CorrespondentStore, record_sent
+from nbstream.correspondents.store import MAX_QUEUED, Correspondents, CorrespondentStore, FactEntry, record_sent
 from nbstream.errors import StoreUnavailable
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
@@ -173,3 +174,22 @@ async def test_while_redis_is_away_the_last_copy_holds_and_nobody_waits(own_redi
             follower.note_sent(message(), ANN, [BOB])
 
     assert counts == {"dropped": 3}
+
+
+async def test_what_is_erased_while_a_process_reads_all_is_not_known_to_it(
+    client: Redis, store: CorrespondentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nbstream.correspondents.store._READ_COUNT", 1)  # the erasure comes with a later page
+
+    class ErasedMeanwhile(CorrespondentStore):
+        async def read(self, after: bytes = b"") -> AsyncIterator[FactEntry]:
+            async for entry in super().read(after):
+                yield entry
+                await store.forget([ANN], erase=True)
+
+    await record(store, mail())
+    follower = process(ErasedMeanwhile(client, KEY, HASHER, KNOWN))
+    await follower.update()
+
+    assert not knows(follower)
+    assert follower.loaded.is_set()
