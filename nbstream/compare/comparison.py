@@ -127,9 +127,8 @@ class Comparison:
     we_act: bool = False
     is_cut: bool = False
 
-    @property
-    def table(self) -> Mapping[tuple[Call, Call], int]:
-        """How often each verdict of ours, the first one, met each verdict of the other filter."""
+    def count_pairs(self) -> Mapping[tuple[Call, Call], int]:
+        """Return how often each verdict of ours, the first one, met each verdict of the other filter."""
         return Counter((message.ours, message.other.call) for message in self.messages)
 
     @property

@@ -65,13 +65,14 @@ def render_text(comparison: Comparison, shown: Sequence[DifferingMessage]) -> st
 
 def render_json(comparison: Comparison, shown: Sequence[DifferingMessage]) -> str:
     """Return the report as one JSON object on one line."""
+    table = comparison.count_pairs()
     members = {
         "other": comparison.other,
         "acting": OURS if comparison.we_act else comparison.other,
         "messages": len(comparison.messages),
         "cut": comparison.is_cut,
         "left_out": {name: getattr(comparison.left_out, name) for name in _LEFT_OUT},
-        "table": {ours: {theirs: comparison.table[ours, theirs] for theirs in _CALLS} for ours in _CALLS},
+        "table": {ours: {theirs: table[ours, theirs] for theirs in _CALLS} for ours in _CALLS},
         "labelled": _errors_to_json(count_errors(comparison.labelled)),
         "corrections": comparison.corrections,
         "fair_sample": {
@@ -168,10 +169,9 @@ def _left_out(comparison: Comparison) -> Iterator[str]:
 
 
 def _table(comparison: Comparison) -> Iterator[str]:
+    table = comparison.count_pairs()
     rows = [["", *(f"{comparison.other} {call}" for call in _CALLS)]]
-    rows += [
-        [f"  {OURS} {ours}", *(f"{comparison.table[ours, theirs]:,}" for theirs in _CALLS)] for ours in _CALLS
-    ]
+    rows += [[f"  {OURS} {ours}", *(f"{table[ours, theirs]:,}" for theirs in _CALLS)] for ours in _CALLS]
     return _aligned(rows)
 
 
