@@ -202,7 +202,8 @@ async def _record_sent(
                 recorded += await record_sent(store, facts, said)
                 read += len(mails)
     if read:
-        print(f"whom users wrote to: {recorded} of {read} sent messages say something new")
+        days = store.known.sender_seconds // 86_400
+        print(f"whom users wrote to: {recorded} of {read} sent messages of the last {days} days say something new")
     return facts
 
 

@@ -99,10 +99,10 @@ def test_what_lies_in_sent_says_whom_users_wrote_to(site: MailSite, taught: Taug
 
     out, _ = taught("learn", "--mailboxes", site.template, "--yes")
 
-    assert "whom users wrote to: 1 of 1 sent messages say something new" in out
+    assert "whom users wrote to: 1 of 1 sent messages of the last 365 days say something new" in out
     assert "known.answer" in {clue["token"] for clue in taught.json("top-tokens", "--class", "ham", "-k", "5000")}
     out, _ = taught("learn", "--mailboxes", site.template, "--yes")
-    assert "whom users wrote to: 0 of 1 sent messages say something new" in out
+    assert "whom users wrote to: 0 of 1 sent messages of the last 365 days say something new" in out
 
 
 def test_no_account_takes_the_place_of_what_others_say_of_senders(site: MailSite, taught: Taught) -> None:
@@ -113,7 +113,7 @@ def test_no_account_takes_the_place_of_what_others_say_of_senders(site: MailSite
         put(site.account("ann") / ".Sent", number, raw, "S")
         os.utime(next((site.account("ann") / ".Sent" / "cur").glob(f"{number}.*")))
     out, _ = taught("learn", "--mailboxes", site.template, "--yes")
-    assert "whom users wrote to: 20 of 30 sent messages say something new" in out
+    assert "whom users wrote to: 20 of 30 sent messages of the last 365 days say something new" in out
 
 
 def test_a_trial_has_put_nothing_into_junk(site: MailSite, taught: Taught) -> None:
