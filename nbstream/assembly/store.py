@@ -22,6 +22,7 @@ from nbstream.own_models.store import OwnModelKeys, OwnModels
 from nbstream.policy.fair_sample import NO_SAMPLE
 from nbstream.store import connection
 from nbstream.store.embedded.server import EmbeddedRedis
+from nbstream.store.mirror.checkpoint import CheckpointFile
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.mirror.shared_counts import NoSharedMemory, SharedCounts
 from nbstream.store.model.autolearn_layer import AutolearnModel
@@ -292,10 +293,12 @@ def make_mirror(
     model: Model,
     engine: Engine = PYTHON,
     shared_folder: Path | None = None,
+    checkpoint: CheckpointFile | None = None,
 ) -> Mirror:
     """Return the mirror of a model, whose client is ``clients.blocking_client``.
 
     Processes with the same ``shared_folder``, which is in shared memory, share the counts if the engine can.
+    A load begins with the counts in ``checkpoint``.
     """
     restart = clients.embedded.ensure_running if clients.embedded else None
     functions, shared = table_functions(engine), None
@@ -304,7 +307,8 @@ def make_mirror(
             shared = SharedCounts(functions, shared_folder)
         except NoSharedMemory as error:
             _log.warning("this process keeps its own copy of the counts: %s", error)
-    return Mirror(model, settings.redis.timeout_seconds, restart, table_functions=functions, shared=shared)
+    seconds = settings.redis.timeout_seconds
+    return Mirror(model, seconds, restart, table_functions=functions, shared=shared, checkpoint=checkpoint)
 
 
 def make_recent_messages(

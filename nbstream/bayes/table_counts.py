@@ -165,7 +165,7 @@ class TableCounts(TableView, Counts):
 
     def set_counts(self, tokens: Sequence[bytes], rows: NDArray[np.int64]) -> None:
         """Set the counts of distinct ``tokens``; a token whose row is all zeros is forgotten."""
-        joined = b"\n".join(tokens)
+        joined = tokens.joined if isinstance(tokens, TokenList) else b"\n".join(tokens)
         self._write(lambda table: table.set_counts(joined, rows), len(tokens), len(joined))
 
     def set_column(self, tokens: Sequence[bytes], column: int, values: NDArray[np.int64]) -> None:

@@ -31,8 +31,8 @@ void nbn_table_close(nbn_table *table);
 int64_t nbn_table_describe(const nbn_table *table, int64_t *out /* 23 */);
 int64_t nbn_table_look_up(const nbn_table *table, const uint8_t *joined, size_t length, int64_t *rows, size_t count,
                           int64_t *totals /* 5 */);
-int64_t nbn_table_read(const nbn_table *table, uint32_t without_sums, int64_t *rows, size_t count, uint8_t *names,
-                       size_t capacity, uint64_t *names_length);
+int64_t nbn_table_read(const nbn_table *table, uint64_t first, uint64_t table_rows, uint32_t without_sums,
+                       int64_t *rows, size_t count, uint8_t *names, size_t capacity, uint64_t *names_length);
 int64_t nbn_table_reserve(const nbn_table *table, uint64_t rows, uint64_t long_name_words);
 int64_t nbn_table_begin(const nbn_table *table);
 int64_t nbn_table_set_counts(const nbn_table *table, const uint8_t *joined, size_t length, const int64_t *rows,

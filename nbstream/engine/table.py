@@ -76,7 +76,7 @@ class TableFunctions:
         self.close = function("close", pointer, result=None)
         self.describe = function("describe", pointer, pointer)
         self.look_up = function("look_up", pointer, ctypes.c_char_p, size, pointer, size, pointer)
-        self.read = function("read", pointer, u32, pointer, size, pointer, size, pointer)
+        self.read = function("read", pointer, u64, u64, u32, pointer, size, pointer, size, pointer)
         self.reserve = function("reserve", pointer, u64, u64)
         self.begin = function("begin", pointer)
         self.set_counts = function("set_counts", pointer, ctypes.c_char_p, size, pointer, size)
@@ -190,13 +190,26 @@ class Table:
 
         Without ``with_names`` the names are empty. In a reader each row is as it was at some moment of the call.
         """
-        used = self.describe()  # rows that are added later, by another process, are beyond what is asked for
+        return self._read(0, self.describe().rows_used, with_names=with_names, with_sums=with_sums)
+
+    def read_some(self, first: int, count: int) -> tuple[bytes, NDArray[np.int64]]:
+        """Return all names, sums too, and counts as ``read`` does, of ``count`` rows from ``first`` on."""
+        return self._read(
+            first, min(count, max(0, self.describe().rows_used - first)), with_names=True, with_sums=True
+        )
+
+    def _read(
+        self, first: int, count: int, *, with_names: bool, with_sums: bool
+    ) -> tuple[bytes, NDArray[np.int64]]:
+        used = self.describe()  # long names that are added later, by another process, may not fit
         while True:
-            capacity = (24 * used.rows_used + WORD_BYTES * used.long_names_used + used.rows_used) * with_names
-            rows, names = np.empty((used.rows_used, CLASSES), np.int64), np.empty(capacity, np.uint8)
+            capacity = (24 * count + WORD_BYTES * used.long_names_used + count) * with_names
+            rows, names = np.empty((count, CLASSES), np.int64), np.empty(capacity, np.uint8)
             length = np.zeros(1, np.uint64)
             found = self._functions.read(
                 self._handle,
+                first,
+                count,
                 not with_sums,
                 rows.ctypes.data,
                 len(rows),

@@ -218,7 +218,8 @@ pub unsafe extern "C" fn nbn_table_look_up(
     })
 }
 
-/// Writes the counts of all names that have any, and their names, separated by line feeds, where `names` is not null.
+/// Writes the counts of the names in `table_rows` rows from `first` on that have any, and these names, separated by line
+/// feeds, where `names` is not null.
 ///
 /// `without_sums`: only tokens. Returns how many there are; `names_length` gets the bytes that their names take.
 ///
@@ -227,6 +228,8 @@ pub unsafe extern "C" fn nbn_table_look_up(
 #[no_mangle]
 pub unsafe extern "C" fn nbn_table_read(
     handle: *const TableHandle,
+    first: u64,
+    table_rows: u64,
     without_sums: u32,
     rows: *mut i64,
     count: usize,
@@ -245,7 +248,8 @@ pub unsafe extern "C" fn nbn_table_read(
             )
         };
         let (mut found, mut used, mut fits) = (0, 0, true);
-        table.for_each(|name, counts| {
+        let end = first.saturating_add(table_rows);
+        table.for_each(first as usize..end as usize, |name, counts| {
             if without_sums != 0 && is_sum(name) {
                 return;
             }
@@ -325,10 +329,11 @@ pub unsafe extern "C" fn nbn_table_set_counts(
                 values(rows as *const Counts, count),
             )
         };
-        for (name, counts) in split_names(joined, count)?.iter().zip(rows) {
-            table.set(name, |_| *counts)?;
+        let names = split_names(joined, count)?;
+        if rows.len() != names.len() {
+            return Err(TableError::Arguments);
         }
-        Ok(0)
+        table.set_all(&names, |i, _| rows[i]).map(|()| 0)
     })
 }
 
@@ -361,10 +366,13 @@ pub unsafe extern "C" fn nbn_table_set_column(
         if column > 1 {
             return Err(TableError::Arguments);
         }
-        for (name, count) in split_names(joined, count)?.iter().zip(counts) {
-            table.set(name, |old| with(old, *count))?;
+        let names = split_names(joined, count)?;
+        if counts.len() != names.len() {
+            return Err(TableError::Arguments);
         }
-        Ok(0)
+        table
+            .set_all(&names, |i, old| with(old, counts[i]))
+            .map(|()| 0)
     })
 }
 

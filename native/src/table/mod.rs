@@ -21,6 +21,7 @@ pub mod siphash;
 mod tests;
 mod write;
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use layout::{state_at, Layout, CLASSES};
@@ -223,12 +224,16 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Calls `report` with the name and the counts of each name that has a count other than zero.
+    /// Calls `report` with the name and the counts of each name in these rows that has a count other than zero.
     ///
     /// The counts of a name are as they were after some change during the call. A writer sees all as it left it.
-    pub fn for_each(&self, mut report: impl FnMut(&[u8], Counts)) -> Result<(), TableError> {
+    pub fn for_each(
+        &self,
+        rows: Range<usize>,
+        mut report: impl FnMut(&[u8], Counts),
+    ) -> Result<(), TableError> {
         let mut name = Vec::new();
-        for row in 0..self.rows_used() {
+        for row in rows.start..rows.end.min(self.rows_used()) {
             let mut counts = [0; CLASSES];
             self.read_consistently(|epoch| {
                 counts = self.counts_at(row, epoch);

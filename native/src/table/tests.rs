@@ -75,7 +75,7 @@ fn look_up_one(table: &Table, name: &[u8]) -> Counts {
 fn content(table: &Table) -> HashMap<Vec<u8>, Counts> {
     let mut all = HashMap::new();
     table
-        .for_each(|name, counts| assert!(all.insert(name.to_vec(), counts).is_none()))
+        .for_each(0..usize::MAX, |name, counts| assert!(all.insert(name.to_vec(), counts).is_none()))
         .unwrap();
     all
 }
@@ -388,7 +388,7 @@ fn damaged_memory_gives_an_error_or_counts_and_nothing_worse() {
             let names: Vec<Vec<u8>> = rows.keys().cloned().collect();
             let names: Vec<&[u8]> = names.iter().map(|name| &name[..]).collect();
             let _ = damaged.look_up(&names, &mut found);
-            let _ = damaged.for_each(|_, _| ());
+            let _ = damaged.for_each(0..usize::MAX, |_, _| ());
             let _ = (
                 damaged.begin(),
                 damaged.set(b"some name that is long enough", |_| [1, 1]),

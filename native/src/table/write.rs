@@ -3,6 +3,8 @@
 use super::layout::{self, state_at, CLASSES, STATE_WORDS};
 use super::{names, Counts, Found, Table, TableError};
 
+const PREFETCHED_NAMES: usize = 16;
+
 impl Table<'_> {
     /// Lets the table use this many rows and words of long names; their memory must be there.
     pub fn reserve(&self, rows: u64, long_name_words: u64) -> Result<(), TableError> {
@@ -30,8 +32,33 @@ impl Table<'_> {
     ///
     /// After `Full` the change goes on, and the same name may be set again once more is reserved.
     pub fn set(&self, name: &[u8], change: impl Fn(Counts) -> Counts) -> Result<(), TableError> {
+        self.set_hashed(name, self.hash(name), change)
+    }
+
+    /// Sets the counts of many names to what `change` makes of them and of the index of the name, as `set` does.
+    pub fn set_all(
+        &self,
+        names: &[&[u8]],
+        change: impl Fn(usize, Counts) -> Counts,
+    ) -> Result<(), TableError> {
+        let hashes: Vec<u64> = names.iter().map(|name| self.hash(name)).collect();
+        for (i, name) in names.iter().enumerate() {
+            // The processor fetches the line of a slot while the names before it are set.
+            if let Some(&ahead) = hashes.get(i + PREFETCHED_NAMES) {
+                self.prefetch(self.first_slot(ahead));
+            }
+            self.set_hashed(name, hashes[i], |counts| change(i, counts))?;
+        }
+        Ok(())
+    }
+
+    fn set_hashed(
+        &self,
+        name: &[u8],
+        hash: u64,
+        change: impl Fn(Counts) -> Counts,
+    ) -> Result<(), TableError> {
         let epoch = self.begun_epoch()?;
-        let hash = self.hash(name);
         let (before, after);
         match self.find(name, hash)? {
             Found::Row(row) => {

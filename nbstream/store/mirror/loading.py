@@ -18,6 +18,7 @@ import math
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from nbstream.bayes.counts import ChangePosition, ClassCounts, CountsChange, Totals
@@ -26,6 +27,7 @@ from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.mirror.shared_counts import NoSharedMemory, SharedView, counts_identity
 from nbstream.store.model.scan import scan_counts, scan_first_scores
 from nbstream.store.model.scripts import changed_counts, lesson_count
+from nbstream.store.model.signature import read_identity
 from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from nbstream.bayes.table_counts import TableView
     from nbstream.engine.table import TableFunctions
     from nbstream.policy.first_scores import FirstScores
+    from nbstream.store.mirror.checkpoint import CheckpointFile
     from nbstream.store.mirror.shared_counts import SharedCounts
     from nbstream.store.model.model import Model
 
@@ -58,8 +61,8 @@ class LoadedCounts:
 
     ``own`` are the counts that changes are applied to here: ``counts`` themselves, or None for those that another
     process writes. ``position`` is the last change that was applied, ``stored`` a change that Redis has: it was
-    looked for, or it was scanned. ``half_life`` is the time base of the counts. ``was_taken_over`` says that they
-    are those that a former writer has left.
+    looked for, or it was scanned. ``half_life`` is the time base of the counts. ``origin`` says in words how they
+    came here.
     """
 
     counts: CountsView
@@ -68,7 +71,7 @@ class LoadedCounts:
     position: ChangePosition
     stored: ChangePosition
     half_life: HalfLife
-    was_taken_over: bool = False
+    origin: str = "loaded"
 
     def apply(self, entry_id: bytes, fields: Mapping[bytes, bytes]) -> None:
         """Take over the resulting counts of the next change; raise ``RescanNeeded`` for any other one."""
@@ -98,12 +101,18 @@ def _parse_totals(text: bytes) -> Totals:
 class CountsLoader:
     """Loads the counts of a model: into a table of ``table_functions`` if there are any, else into a dictionary.
 
-    With ``shared`` other processes share them.
+    With ``shared`` other processes share them. ``checkpoint`` is read before Redis is asked for all counts.
     """
 
-    def __init__(self, table_functions: TableFunctions | None, shared: SharedCounts | None) -> None:
+    def __init__(
+        self,
+        table_functions: TableFunctions | None,
+        shared: SharedCounts | None,
+        checkpoint: CheckpointFile | None = None,
+    ) -> None:
         self._table_functions = table_functions
         self._shared = shared
+        self._checkpoint = checkpoint
 
     @property
     def role(self) -> Literal["alone", "writer", "reader"]:
@@ -148,9 +157,9 @@ class CountsLoader:
 
         Raises ``StoreUnavailable``, ``RescanNeeded``, ``NoSharedMemory`` and ``TableFailure``.
         """
-        if self._shared is None:
-            return await self._scan(model)
         identity = _identity(model)
+        if self._shared is None:
+            return await self._load_checkpoint(model, identity) or await self._scan(model, identity)
         if loaded := await _view(model, self._shared, identity):
             return loaded
         taking_over = asyncio.create_task(asyncio.to_thread(self._shared.take_over, identity))
@@ -161,30 +170,58 @@ class CountsLoader:
         if counts is not None and await _are_stored(model, counts, (await model.position()).change):
             with suppress(RescanNeeded):
                 loaded = await _follow_up(model, counts, counts, counts.position)
-                loaded.was_taken_over = True
+                loaded.origin = "taken over"  # as a former writer has left them
                 return loaded
-        return await self._scan(model)
+        return await self._load_checkpoint(model, identity) or await self._scan(model, identity)
 
-    async def _scan(self, model: Model) -> LoadedCounts:
+    async def _load_checkpoint(self, model: Model, identity: tuple[int, int]) -> LoadedCounts | None:
+        """Load the counts of the checkpoint, and what was learned since; None where Redis has gone another way."""
+        if self._checkpoint is None or self._table_functions is None:
+            return None
+        with store_errors():
+            of_model = await read_identity(model.client, model.keys, sign=True)
+        self._checkpoint.identity = counts_identity(*identity, of_model) if of_model else None
+        make_counts = partial(self._new_counts, identity)
+        reading = asyncio.create_task(asyncio.to_thread(self._checkpoint.read, make_counts))
+        try:
+            checkpoint = await asyncio.shield(reading)
+        finally:  # also where this is cancelled: as long as the thread writes, no other process may
+            await asyncio.wait([reading])
+        if checkpoint is None:
+            return None
+        for change in (checkpoint.first, checkpoint.last):
+            if not await model.has_change(change):
+                return None
+        with suppress(RescanNeeded):
+            loaded = await _follow_up(model, checkpoint.counts, checkpoint.counts, checkpoint.first)
+            loaded.origin = "loaded from the checkpoint"
+            return _published(loaded)
+        return None
+
+    async def _scan(self, model: Model, identity: tuple[int, int]) -> LoadedCounts:
         """Scan all counts, then replay what was learned meanwhile."""
         start = await model.position()
-        counts = self._new_counts(model, start.totals.vocabulary_size)
+        counts = self._new_counts(identity, start.totals.vocabulary_size)
         with store_errors():
             await scan_counts(model.client, model.keys, counts)
         counts.apply(CountsChange((), (), start.totals, start.change, start.change))
-        loaded = await _follow_up(model, counts, counts, start.change)
-        if isinstance(counts, TableCounts):
-            counts.publish()
-        return loaded
+        return _published(await _follow_up(model, counts, counts, start.change))
 
-    def _new_counts(self, model: Model, tokens: int) -> Counts:
+    def _new_counts(self, identity: tuple[int, int], tokens: int) -> Counts:
         if self._shared:
-            return self._shared.new_counts(tokens, _identity(model))
+            return self._shared.new_counts(tokens, identity)
         return TableCounts.empty(self._table_functions, tokens=tokens) if self._table_functions else ClassCounts()
 
 
 def _identity(model: Model) -> tuple[int, int]:
     return counts_identity(model.keys.totals, model.half_life)
+
+
+def _published(loaded: LoadedCounts) -> LoadedCounts:
+    """Let other processes see the counts, where they can."""
+    if isinstance(loaded.own, TableCounts):
+        loaded.own.publish()
+    return loaded
 
 
 async def _view(model: Model, shared: SharedCounts, identity: tuple[int, int]) -> LoadedCounts | None:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from nbstream.bayes.counts import CountsView
     from nbstream.engine.table import Table, TableFunctions
+    from nbstream.store.mirror.checkpoint import CheckpointFile
     from nbstream.store.mirror.shared_counts import SharedCounts
     from nbstream.store.model.model import Model
 
@@ -62,7 +63,7 @@ class Mirror:
     mirror alone and does not retry by itself: after a connection has broken the next one may lead to another
     server, so everything is compared anew. ``before_connect`` is awaited before each attempt to connect. With
     ``table_functions`` the counts are in a table of the native library, and with ``shared`` other processes
-    share it.
+    share it. With ``checkpoint`` a load begins with that file.
     """
 
     def __init__(
@@ -73,11 +74,12 @@ class Mirror:
         *,
         table_functions: TableFunctions | None = None,
         shared: SharedCounts | None = None,
+        checkpoint: CheckpointFile | None = None,
     ) -> None:
         self._source = source
         self._before_connect = before_connect
         self._block_seconds = min(_BLOCK_SECONDS, timeout_seconds / 2)  # the reply must come before the deadline
-        self._loader = CountsLoader(table_functions, shared)
+        self._loader = CountsLoader(table_functions, shared, checkpoint)
         self._loaded: LoadedCounts | None = None
         self._known = KnownChanges()
         self._damage = ""
@@ -202,6 +204,12 @@ class Mirror:
         with self._reading() as counts:
             return counts.native_table
 
+    @property
+    def written_table(self) -> Table | None:
+        """The table of the native library that this process writes; None where it writes none."""
+        own = self._loaded.own if self._loaded else None
+        return own.native_table if own else None
+
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """Return the counts of ``tokens``, shape (n, classes), and the totals; never waits.
 
@@ -295,7 +303,7 @@ class Mirror:
         _log.info(
             "%s %s: %d tokens of %d messages",
             log_name,
-            "taken over" if loaded.was_taken_over else "loaded",
+            loaded.origin,
             loaded.counts.totals.vocabulary_size,
             sum(loaded.counts.totals.messages),
         )
