@@ -71,7 +71,7 @@ def check_backup(settings: Settings, stream: IO[bytes], file: str) -> Contents:
     signature, parts = archive_signature(_fingerprint(settings)), set[str]()
     for member in reader:
         if model := _MODEL_MEMBER.fullmatch(member.name):
-            archive = ArchiveReader(_bytes_of(member), f"{file}: {member.name}", signature)
+            archive = ArchiveReader(io.BufferedReader(member), f"{file}: {member.name}", signature)
             contents.half_life = archive.header.half_life
             totals = [record.fields for record in archive if isinstance(record, TotalsRecord)]
             contents.models[model[1]] = totals_from_hash(totals[-1] if totals else {})
@@ -113,12 +113,8 @@ def _fingerprint(settings: Settings) -> str:
     return key_fingerprint(settings)
 
 
-def _bytes_of(member: Member) -> IO[bytes]:
-    return io.BufferedReader(member)
-
-
 def _key_records(member: Member, reader: ContainerReader) -> Iterator[KeyRecord]:
-    lines = _bytes_of(member)
+    lines = io.BufferedReader(member)
     while line := lines.readline(_MAX_LINE_BYTES):
         try:
             yield KeyRecord.unpack(line)
@@ -202,7 +198,7 @@ async def _add_model(settings: Settings, model: Model, member: Member, name: str
         is_noted: Any = await model.client.hexists(restoring, member.name)
         state: Any = await model.client.get(model.keys.importing)
     if not is_noted and not (state or b"").startswith(IMPORT_READY):
-        archive = ArchiveReader(_bytes_of(member), name, archive_signature(model.key_fingerprint))
+        archive = ArchiveReader(io.BufferedReader(member), name, archive_signature(model.key_fingerprint))
         await _open(model, archive.header.half_life, settings)
         await import_archive(model, archive, merge=True)
     with store_errors():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from datetime import datetime
 from io import TextIOWrapper
@@ -52,6 +52,18 @@ def translate_output_errors() -> Iterator[None]:
     except OSError as error:
         discard_buffer(sys.stdout)
         raise OutputFailed(f"standard output: {error.strerror}") from error
+
+
+@contextmanager
+def progress(unit: str, total: int | None) -> Iterator[Callable[[int], object]]:
+    """Give a function that takes how many more there are, and shows them where standard error is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from tqdm import tqdm  # noqa: PLC0415 - a twentieth of the time to start
+
+    with tqdm(total=total, unit=unit) as bar:
+        yield bar.update
 
 
 def discard_buffer(stream: TextIO) -> None:

@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.mailboxes import maildir, mbox_folder
 from nbstream.mailboxes.folder_roles import decode_folder_name, folder_role
-from nbstream.mailboxes.letters import MAX_FOLDERS, Account, Folder, Letter, SkippedMail, reading_order
+from nbstream.mailboxes.letters import (
+    EMPTY_LETTER,
+    MAX_FOLDERS,
+    Account,
+    Folder,
+    Letter,
+    SkippedMail,
+    reading_order,
+)
 from nbstream.mailboxes.opening import GONE, exists, is_folder, opened_at, skip_reason
 from nbstream.mailboxes.template import user_of, user_variables
 
@@ -96,7 +104,7 @@ class MailboxFiles:
                 if raw.strip():
                     yield place.number, raw
                 else:
-                    self._skip(skip, names, "has an empty letter")
+                    self._skip(skip, names, EMPTY_LETTER)
 
     def _folders(self, root: _Names, skip: Skip) -> Iterator[Folder]:
         """Yield the folders of the account whose mailboxes begin at ``root``."""

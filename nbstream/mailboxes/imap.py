@@ -24,9 +24,11 @@ from nbstream.imap.connection import ImapError, ImapRefused, LimitedClient, logg
 from nbstream.imap.messages import MAX_MESSAGE_BYTES, UIDS_PER_COMMAND, read_contents, read_sizes
 from nbstream.mailboxes.folder_roles import decode_folder_name, folder_role
 from nbstream.mailboxes.letters import (
+    EMPTY_LETTER,
     HEADER_FIELDS,
     MAX_FOLDERS,
     MAX_LETTERS,
+    TOO_MANY_LETTERS,
     Account,
     Folder,
     Letter,
@@ -64,9 +66,7 @@ _UNKNOWN_USER = "has no password in the file"
 _NOT_TRIED = "is not tried, after several accounts in a row that cannot be opened"
 _NO_NAME = "has a name that IMAP does not know"
 _TOO_MANY_FOLDERS = f"has more than {MAX_FOLDERS:,} folders: the rest is left out"
-_TOO_MANY_LETTERS = f"has more than {MAX_LETTERS:,} letters: older ones are left out"
 _MADE_ANEW = "the folder was made anew while the mailboxes were read"
-_EMPTY = "has an empty letter"
 _GONE = "has gone while the mailboxes were read"
 
 
@@ -140,7 +140,7 @@ class ImapMailboxes:
     def _letters_of(self, client: LimitedClient, folder: Folder, place: str, skip: Skip) -> Iterator[Letter]:
         uid_validity, count = _examine(client, folder)
         if count > MAX_LETTERS:
-            skip(SkippedMail(place, _TOO_MANY_LETTERS))
+            skip(SkippedMail(place, TOO_MANY_LETTERS))
         if not count:
             return
         with client.command("UID SEARCH"):
@@ -250,6 +250,6 @@ def _read_folder(
         if (place := left.pop(uid, None)) and raw.strip():
             yield place.number, raw
         elif place:
-            skip(SkippedMail(str(place), _EMPTY))
+            skip(SkippedMail(str(place), EMPTY_LETTER))
     for place in left.values():
         skip(SkippedMail(str(place), _GONE))

@@ -28,6 +28,9 @@ MAX_FOLDERS = 2_000
 MAX_LETTERS = 20_000
 """So many letters of a folder are looked at: the newest, and of an mbox the last."""
 
+TOO_MANY_LETTERS = f"has more than {MAX_LETTERS:,} letters: older ones are left out"
+EMPTY_LETTER = "has an empty letter"
+
 
 class FolderRole(StrEnum):
     """What people use a folder for. ``SORTED`` is any folder that they have made; nobody sorts into ``OTHER``."""

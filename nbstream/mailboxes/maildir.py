@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.mailboxes.letters import (
     MAX_LETTERS,
+    TOO_MANY_LETTERS,
     Folder,
     Letter,
     LetterFlags,
@@ -35,7 +36,6 @@ _HEADER_BYTES = 16 << 10  # few headers are longer
 _MAX_KEYWORDS_BYTES = 64 << 10
 _SUBFOLDERS = ("cur", "new")
 _COMPRESSED_STARTS = (b"\x1f\x8b", b"BZh", b"(\xb5/\xfd", b"\xfd7zXZ")
-_TOO_MANY = f"has more than {MAX_LETTERS:,} letters: older ones are left out"
 _COMPRESSED = "is compressed by the mail server: read the mailboxes over IMAP"
 _FLAGS = {
     "S": LetterFlags.SEEN,
@@ -51,7 +51,7 @@ def letters(folder: Folder, opened: int, own_field: str | None, skip: SkipReason
     keywords = _read_keywords(opened)
     newest = heapq.nlargest(MAX_LETTERS + 1, _files(opened, skip), key=itemgetter(0))
     if len(newest) > MAX_LETTERS:
-        skip(_TOO_MANY)
+        skip(TOO_MANY_LETTERS)
     for arrived, size, name in newest[:MAX_LETTERS]:
         flags, header = _flags(name, keywords), LetterHeader()
         if needs_header(folder.role, flags):

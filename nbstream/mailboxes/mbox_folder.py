@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from nbstream.mail import mbox
 from nbstream.mail.mime import MAX_HEADER_BYTES
-from nbstream.mailboxes.letters import MAX_LETTERS, Folder, Letter, LetterFlags, keyword_flags, read_header
+from nbstream.mailboxes.letters import (
+    MAX_LETTERS,
+    TOO_MANY_LETTERS,
+    Folder,
+    Letter,
+    LetterFlags,
+    keyword_flags,
+    read_header,
+)
 from nbstream.mailboxes.opening import CHANGED, Unreadable
 
 if TYPE_CHECKING:
@@ -36,7 +44,6 @@ _MAX_UNALLOCATED = 1 << 20  # file systems count blocks late, and keep small fil
 _MAX_COMPRESSION = 50
 _BLOCK_BYTES = 512  # of st_blocks
 _TOO_LARGE = f"is larger than {_MAX_BYTES >> 30} GiB"
-_TOO_MANY = f"has more than {MAX_LETTERS:,} letters: older ones are left out"
 _FLAGS = {  # neither answered nor flagged, by which a stranger who writes the field himself would teach ham
     "R": LetterFlags.SEEN,
     "D": LetterFlags.DELETED,
@@ -64,7 +71,7 @@ def letters(folder: Folder, opened: int, own_field: str | None, skip: SkipReason
             locator = _LOCATOR.pack(start, end, header.identity)
             last.append(Letter(folder, locator, _flags(raw), header.received or 0, end - start, header))
     if count > MAX_LETTERS:
-        skip(_TOO_MANY)
+        skip(TOO_MANY_LETTERS)
     yield from last
 
 

@@ -152,15 +152,15 @@ def make_plan(
     ``own_model_user`` returns the user whose own model the letters of an account go into, None for the common one.
     ``advance`` is called with the number of accounts that were read meanwhile.
     """
-    skips, count = Skips(), 0
+    skips = Skips()
     candidates: dict[str | None, Candidates] = {None: Candidates()}
     for account in source.accounts(skips.add):
         of_model = candidates.setdefault(own_model_user(account.user), Candidates())
         of_model.add_account(account, _some_letters(source, account, skips))
-        count += 1
         advance(1)
     parts = [PlanPart(user, choose(of_model, per_account)) for user, of_model in candidates.items()]
-    return Plan(parts, count, per_account, skips)
+    accounts = sum(len(of_model.accounts) for of_model in candidates.values())
+    return Plan(parts, accounts, per_account, skips)
 
 
 def _some_letters(source: MailSource, account: Account, skips: Skips) -> Iterator[Letter]:

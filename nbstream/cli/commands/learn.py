@@ -6,7 +6,7 @@ import argparse
 import shlex
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import AbstractContextManager, aclosing
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from nbstream.cli import interrupts, message_files, reader_process
 from nbstream.cli.exit_codes import exit_code
 from nbstream.cli.imap.positions import LearnedPositions, PositionFiles
 from nbstream.cli.lesson_summary import LessonSummary
-from nbstream.cli.terminal import print_error, print_note
+from nbstream.cli.terminal import print_error, print_note, progress
 from nbstream.engine.choice import choose_engine
 from nbstream.errors import InputError, NbstreamError, StoreIncompatible
 from nbstream.filter import LabelledMessage
@@ -162,17 +162,11 @@ async def _subjects(
             yield LabelledMessage(message.tokenized, message.label)
 
 
-@contextmanager
-def _lesson_progress(options: argparse.Namespace) -> Iterator[Callable[[int], object]]:
-    """Give a function that takes how many more lessons there are, and shows them on a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from tqdm import tqdm  # noqa: PLC0415 - a twentieth of the time to start
-
-    count = None if options.folders else message_files.count_messages(options.paths)
-    with tqdm(total=None if count is None else count + len(options.ids), unit=" messages") as bar:
-        yield bar.update
+def _lesson_progress(options: argparse.Namespace) -> AbstractContextManager[Callable[[int], object]]:
+    """Return what shows on a terminal how many lessons there are; messages are counted for a terminal alone."""
+    is_counted = sys.stderr.isatty() and not options.folders
+    count = message_files.count_messages(options.paths) if is_counted else None
+    return progress(" messages", None if count is None else count + len(options.ids))
 
 
 class BareTextCount:

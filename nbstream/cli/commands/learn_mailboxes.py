@@ -14,7 +14,7 @@ import sys
 import time
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
-from contextlib import aclosing, closing, contextmanager
+from contextlib import aclosing, closing
 from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -29,7 +29,7 @@ from nbstream.cli import interrupts, reader_process
 from nbstream.cli.exit_codes import exit_code
 from nbstream.cli.lesson_summary import LessonSummary
 from nbstream.cli.message_files import NamedMessage
-from nbstream.cli.terminal import print_error
+from nbstream.cli.terminal import print_error, progress
 from nbstream.correspondents.sent_mail import read_letter
 from nbstream.correspondents.store import record_sent
 from nbstream.engine.choice import choose_engine
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
     def own_model_user(user: str) -> str | None:
         return names.user_of(user) if options.own_models and names.levels_of(user) else None
 
-    with interrupts.interrupt_at_once(), _progress(" accounts", None) as advance:
+    with interrupts.interrupt_at_once(), progress(" accounts", None) as advance:
         plan = make_plan(source, own_model_user, options.per_account, advance)
     for line in plan.lines():
         print(visible_text(line))
@@ -237,7 +237,7 @@ async def _learn(settings: Settings, plan: Plan, chunks: AsyncGenerator[MessageC
     try:
         async with aclosing(chunks):
             letters = ReadLetters(chunks, skips)
-            with _progress(" letters", sum(plan.counts().values())) as advance:
+            with progress(" letters", sum(plan.counts().values())) as advance:
                 for i, part in enumerate(plan.parts):
                     if part.choice.order:
                         async with aclosing(letters.of_part(i)) as batches:
@@ -357,15 +357,3 @@ def _rate(wrong: int, count: int) -> str:
         return "unknown, there was none"
     lower, upper = wilson_interval(np.array([float(wrong)]), count)
     return f"{wrong} of {count} ({wrong / count:.1%}, probably {lower[0]:.1%} to {upper[0]:.1%})"
-
-
-@contextmanager
-def _progress(unit: str, total: int | None) -> Iterator[Callable[[int], object]]:
-    """Give a function that takes how many more there are, and shows them on a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from tqdm import tqdm  # noqa: PLC0415 - a twentieth of the time to start
-
-    with tqdm(total=total, unit=unit) as bar:
-        yield bar.update
