@@ -56,6 +56,7 @@ class LeftOut(StrEnum):
     OWN_VERDICT = "in Junk by the verdict of this filter alone"
     CONTRADICTED = "in Junk but marked as no junk, or marked as junk elsewhere"
     TOO_LARGE = "larger than 50 MiB"
+    NAMELESS = "without Message-ID, From, Date and Subject, which tell a message from others"
     BOTH = "the same message in both classes"
     COPY = "further copies of a message"
     CAPPED = "older ones of accounts with very many"
@@ -72,8 +73,8 @@ def judge(letter: Letter, user: str, answered: set[int]) -> str | LeftOut:
         return LeftOut.DELETED
     if (reason := _NEVER.get(role)) or flags & LetterFlags.DRAFT:
         return reason or LeftOut.DRAFT
-    if letter.size > MAX_LETTER_BYTES:
-        return LeftOut.TOO_LARGE
+    if letter.size > MAX_LETTER_BYTES or not header.identity:
+        return LeftOut.TOO_LARGE if header.identity else LeftOut.NAMELESS
     if bool(flags & (LetterFlags.NOT_JUNK if role is FolderRole.JUNK else LetterFlags.JUNK)):
         return LeftOut.CONTRADICTED
     if role is FolderRole.JUNK:
@@ -142,7 +143,7 @@ class Candidates:
         self.folder.append(len(self.folders) - 1)
         self.label.append(label)
         self.arrived.append(max(0, letter.arrived))
-        self.identity.append(letter.header.identity or len(self.identity))
+        self.identity.append(letter.header.identity)
         self.sender.append(hash(letter.header.sender))
         self.locators += letter.locator
         self.end.append(len(self.locators))

@@ -14,5 +14,5 @@ def letter(
     size: int = 1000,
 ) -> Letter:
     """A letter that arrived ``number`` seconds after the beginning; its message has the number, too."""
-    header = header or LetterHeader(identity=number, message_id=number)
+    header = header or LetterHeader(identity=number + 1, message_id=number)
     return Letter(Folder(folder, folder_role(folder)), b"%d" % number, flags, number, size, header)
