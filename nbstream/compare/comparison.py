@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nbstream.compare.fields import Call
+from nbstream.compare.fields import FilterVerdict
 from nbstream.policy.budget import binomial_cumulative
 from nbstream.policy.verdict import Verdict
 
@@ -23,9 +23,9 @@ CLASSES = ("ham", "spam")
 _FAIR_SHARE = 0.9
 
 
-def call_of(verdict: str) -> Call:
+def filter_verdict(verdict: str) -> FilterVerdict:
     """Return what a verdict of ours calls a message: a message that is refused was called spam."""
-    return Call.SPAM if Verdict(verdict).is_spam else Call(verdict)
+    return FilterVerdict.SPAM if Verdict(verdict).is_spam else FilterVerdict(verdict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class JudgedMessage:
 
     id: str
     checked_at: float
-    ours: Call
+    ours: FilterVerdict
     probability: float
     other: OtherVerdict
     label: str | None = None
@@ -52,11 +52,11 @@ class JudgedMessage:
     @property
     def is_other_error(self) -> bool:
         """Whether people have said that the verdict of the other filter is wrong."""
-        return _is_error(self.other.call, self.label)
+        return _is_error(self.other.verdict, self.label)
 
 
-def _is_error(call: Call, label: str | None) -> bool:
-    return label is not None and (call is Call.SPAM) is (label == "ham")
+def _is_error(verdict: FilterVerdict, label: str | None) -> bool:
+    return label is not None and (verdict is FilterVerdict.SPAM) is (label == "ham")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +127,9 @@ class Comparison:
     we_act: bool = False
     is_cut: bool = False
 
-    def count_pairs(self) -> Mapping[tuple[Call, Call], int]:
+    def count_pairs(self) -> Mapping[tuple[FilterVerdict, FilterVerdict], int]:
         """Return how often each verdict of ours, the first one, met each verdict of the other filter."""
-        return Counter((message.ours, message.other.call) for message in self.messages)
+        return Counter((message.ours, message.other.verdict) for message in self.messages)
 
     @property
     def labelled(self) -> Sequence[JudgedMessage]:
@@ -166,7 +166,11 @@ class Comparison:
 
         Of each the newest come first.
         """
-        differing = [m for m in self.messages if (m.ours is Call.SPAM) is not (m.other.call is Call.SPAM)]
+        differing = [
+            m
+            for m in self.messages
+            if (m.ours is FilterVerdict.SPAM) is not (m.other.verdict is FilterVerdict.SPAM)
+        ]
         order = {"ham": 0, "spam": 1, None: 2}
         return sorted(differing, key=lambda message: (order[message.label], -message.checked_at))
 

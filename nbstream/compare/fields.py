@@ -66,8 +66,8 @@ rspamd leaves X-Spam-Status of others where it is, unless it is set up to write 
 """
 
 
-class Call(StrEnum):
-    """What a filter calls a message. ``UNCLEAR``: its fields contradict each other."""
+class FilterVerdict(StrEnum):
+    """The verdict of any filter. ``UNCLEAR``: its fields contradict each other."""
 
     HAM = "ham"
     UNSURE = "unsure"
@@ -76,10 +76,12 @@ class Call(StrEnum):
 
 
 _WORDS = {
-    **dict.fromkeys(("no", "ham", "innocent", "whitelisted", "no action", "greylist", "soft reject"), Call.HAM),
-    **dict.fromkeys(("yes", "true", "spam", "virus", "blacklisted", "add header", "reject"), Call.SPAM),
-    **dict.fromkeys(("rewrite subject", "quarantine", "discard"), Call.SPAM),
-    "unsure": Call.UNSURE,
+    **dict.fromkeys(
+        ("no", "ham", "innocent", "whitelisted", "no action", "greylist", "soft reject"), FilterVerdict.HAM
+    ),
+    **dict.fromkeys(("yes", "true", "spam", "virus", "blacklisted", "add header", "reject"), FilterVerdict.SPAM),
+    **dict.fromkeys(("rewrite subject", "quarantine", "discard"), FilterVerdict.SPAM),
+    "unsure": FilterVerdict.UNSURE,
 }
 _WEAK_HAM = "false"
 
@@ -88,12 +90,12 @@ _WEAK_HAM = "false"
 class OtherVerdict:
     """The verdict of another filter; ``score`` is on its own scale, None where it writes none."""
 
-    call: Call
+    verdict: FilterVerdict
     score: float | None = None
 
     def pack(self) -> str:
         """Return the text that is stored."""
-        return str(self.call) if self.score is None else f"{self.call} {self.score!r}"
+        return str(self.verdict) if self.score is None else f"{self.verdict} {self.score!r}"
 
     @classmethod
     def unpack(cls, packed: str) -> OtherVerdict | None:
@@ -101,7 +103,7 @@ class OtherVerdict:
         word, _, number = packed.partition(" ")
         try:
             score = float(number) if number else None
-            return cls(Call(word), score if score is None or math.isfinite(score) else None)
+            return cls(FilterVerdict(word), score if score is None or math.isfinite(score) else None)
         except ValueError:
             return None
 
@@ -129,7 +131,7 @@ class OtherFilter:
         for patterns in _TIERS[self.name]:
             if verdict := _read_verdict(fields, patterns):
                 return verdict
-        return OtherVerdict(Call.HAM) if self.unmarked_is_ham and head else None
+        return OtherVerdict(FilterVerdict.HAM) if self.unmarked_is_ham and head else None
 
     def read_packed(self, head: bytes) -> str:
         """Return what ``read`` returns in its stored form, an empty text for no verdict."""
@@ -148,7 +150,9 @@ def _read_verdict(
         groups = found.groupdict() if found else {}
         words += [word.lower() for word in (groups.get("word"),) if word]
         scores += [float(score) for score in (groups.get("score"),) if score]
-    calls = {_WORDS[word] for word in words if word != _WEAK_HAM} or ({Call.HAM} if words else set())
-    if not calls:
+    verdicts = {_WORDS[word] for word in words if word != _WEAK_HAM} or ({FilterVerdict.HAM} if words else set())
+    if not verdicts:
         return None
-    return OtherVerdict(calls.pop() if len(calls) == 1 else Call.UNCLEAR, scores[0] if scores else None)
+    return OtherVerdict(
+        verdicts.pop() if len(verdicts) == 1 else FilterVerdict.UNCLEAR, scores[0] if scores else None
+    )

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from nbstream.compare.comparison import Comparison, JudgedMessage, LeftOut, call_of
-from nbstream.compare.fields import Call, OtherVerdict
+from nbstream.compare.comparison import Comparison, JudgedMessage, LeftOut, filter_verdict
+from nbstream.compare.fields import FilterVerdict, OtherVerdict
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.first_scores import FirstScore
 from nbstream.store.cancellation import stop_if_cancelled
@@ -63,7 +63,7 @@ async def read_comparison(  # noqa: PLR0913 - each is a fact that the reader can
                 JudgedMessage(
                     row.id,
                     row.checked_at,
-                    call_of(row.verdict),
+                    filter_verdict(row.verdict),
                     row.probability,
                     verdict,
                     entry.label if entry else None,
@@ -91,7 +91,7 @@ def _reason_to_leave_out(
     """Return the name of the number in ``LeftOut`` that the message belongs to, empty where it is compared."""
     if verdict is None:
         return "without_verdict"
-    if verdict.call is Call.UNCLEAR:
+    if verdict.verdict is FilterVerdict.UNCLEAR:
         return "unclear"
     if row.checked_at <= learned_at:
         return "learning"

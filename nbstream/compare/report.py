@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nbstream.compare.comparison import CLASSES, Comparison, JudgedMessage, PairedErrors, count_errors
-from nbstream.compare.fields import Call
+from nbstream.compare.fields import FilterVerdict
 from nbstream.evaluation.measures import wilson_interval
 from nbstream.wire.visible_text import visible_text
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 OURS = "nbstream"
-_CALLS = (Call.HAM, Call.UNSURE, Call.SPAM)
+_VERDICTS = (FilterVerdict.HAM, FilterVerdict.UNSURE, FilterVerdict.SPAM)
 _ERROR_NAMES = {"ham": "ham called spam", "spam": "spam passed"}
 _MAX_SUBJECT_LENGTH = 60
 _MAX_TOKEN_LENGTH = 40
@@ -72,7 +72,7 @@ def render_json(comparison: Comparison, shown: Sequence[DifferingMessage]) -> st
         "messages": len(comparison.messages),
         "cut": comparison.is_cut,
         "left_out": {name: getattr(comparison.left_out, name) for name in _LEFT_OUT},
-        "table": {ours: {theirs: table[ours, theirs] for theirs in _CALLS} for ours in _CALLS},
+        "table": {ours: {theirs: table[ours, theirs] for theirs in _VERDICTS} for ours in _VERDICTS},
         "labelled": _errors_to_json(count_errors(comparison.labelled)),
         "corrections": comparison.corrections,
         "fair_sample": {
@@ -170,8 +170,8 @@ def _left_out(comparison: Comparison) -> Iterator[str]:
 
 def _table(comparison: Comparison) -> Iterator[str]:
     table = comparison.count_pairs()
-    rows = [["", *(f"{comparison.other} {call}" for call in _CALLS)]]
-    rows += [[f"  {OURS} {ours}", *(f"{table[ours, theirs]:,}" for theirs in _CALLS)] for ours in _CALLS]
+    rows = [["", *(f"{comparison.other} {verdict}" for verdict in _VERDICTS)]]
+    rows += [[f"  {OURS} {ours}", *(f"{table[ours, theirs]:,}" for theirs in _VERDICTS)] for ours in _VERDICTS]
     return _aligned(rows)
 
 
@@ -229,7 +229,7 @@ def _differing(comparison: Comparison, shown: Sequence[DifferingMessage]) -> Ite
         subject = visible_text(message.subject or "", _MAX_SUBJECT_LENGTH)
         yield (
             f"{message.id}  {label:8}  {OURS} {message.ours} {message.probability:.4f}  "
-            f"{comparison.other} {message.other.call}{score}  {subject}".rstrip()
+            f"{comparison.other} {message.other.verdict}{score}  {subject}".rstrip()
         )
         if differing.clues:
             clues = (f"{visible_text(token, _MAX_TOKEN_LENGTH)} {ratio:+.1f}" for token, ratio in differing.clues)
@@ -259,7 +259,7 @@ def _differing_to_json(differing: DifferingMessage) -> dict[str, Any]:
         "label": message.label,
         "ours": message.ours,
         "probability": message.probability,
-        "other": message.other.call,
+        "other": message.other.verdict,
         "score": message.other.score,
         "fair_sample": message.is_drawn,
         "subject": message.subject,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.compare.comparison import PairedErrors, call_of, count_errors
-from nbstream.compare.fields import Call
+from nbstream.compare.comparison import PairedErrors, count_errors, filter_verdict
+from nbstream.compare.fields import FilterVerdict
 from nbstream.compare.report import (
     DifferingMessage,
     closing_sentence,
@@ -30,9 +30,11 @@ def test_errors_are_counted_for_each_class_of_each_filter_and_of_both() -> None:
 
 
 def test_a_spam_of_which_a_filter_is_unsure_has_passed_and_such_a_ham_is_not_lost() -> None:
-    errors = count_errors([judged(1, Call.UNSURE, Call.UNSURE, label) for label in ("ham", "spam")])
+    errors = count_errors(
+        [judged(1, FilterVerdict.UNSURE, FilterVerdict.UNSURE, label) for label in ("ham", "spam")]
+    )
     assert (errors["ham"].ours, errors["spam"].ours) == (0, 1)
-    assert call_of("reject") is Call.SPAM
+    assert filter_verdict("reject") is FilterVerdict.SPAM
 
 
 @given(st.integers(0, 30), st.integers(0, 30))
@@ -66,23 +68,35 @@ def test_the_report_has_a_table_of_verdicts_and_both_errors_with_intervals() -> 
 
 def test_labels_of_errors_only_favour_the_filter_that_does_not_act() -> None:
     """Who corrects what rspamd filed sees none of the errors of the other one."""
-    only_errors = comparison((10, Call.HAM, Call.SPAM, "ham"), (90, Call.HAM, Call.HAM, None))
+    only_errors = comparison(
+        (10, FilterVerdict.HAM, FilterVerdict.SPAM, "ham"), (90, FilterVerdict.HAM, FilterVerdict.HAM, None)
+    )
     assert "10 correct rspamd, and 0 agree with it" in "\n".join(trust_notes(only_errors))
     assert "This favours nbstream." in "\n".join(trust_notes(only_errors))
-    ours = comparison((10, Call.SPAM, Call.HAM, "ham"), (90, Call.HAM, Call.HAM, None), we_act=True)
+    ours = comparison(
+        (10, FilterVerdict.SPAM, FilterVerdict.HAM, "ham"),
+        (90, FilterVerdict.HAM, FilterVerdict.HAM, None),
+        we_act=True,
+    )
     assert "This favours rspamd." in "\n".join(trust_notes(ours))
     assert "90 of 100 messages have no label" in "\n".join(trust_notes(only_errors))
 
 
 def test_labels_that_agree_favour_the_filter_that_filed_the_mail() -> None:
-    filed = comparison((2, Call.HAM, Call.SPAM, "ham"), (90, Call.HAM, Call.HAM, "ham"))
+    filed = comparison(
+        (2, FilterVerdict.HAM, FilterVerdict.SPAM, "ham"), (90, FilterVerdict.HAM, FilterVerdict.HAM, "ham")
+    )
     assert "This favours rspamd." in "\n".join(trust_notes(filed))
 
 
 def test_the_fair_sample_is_reported_apart_and_asked_for_where_it_is_missing() -> None:
     assert "ask: {share: 0.02}" in "\n".join(trust_notes(comparison(*EXAMPLE)))
 
-    sampled = comparison((20, Call.HAM, Call.SPAM, "ham"), (80, Call.HAM, Call.HAM, "ham"), drawn=50)
+    sampled = comparison(
+        (20, FilterVerdict.HAM, FilterVerdict.SPAM, "ham"),
+        (80, FilterVerdict.HAM, FilterVerdict.HAM, "ham"),
+        drawn=50,
+    )
     assert "believe it first. 50 of 50 drawn messages have a label" in "\n".join(trust_notes(sampled))
     assert "\nOn 50 messages of the fair sample nbstream would have lost 0 ham instead of 20" in closing_sentence(
         sampled
@@ -92,7 +106,11 @@ def test_the_fair_sample_is_reported_apart_and_asked_for_where_it_is_missing() -
 
 
 def test_a_fair_sample_in_which_people_have_only_corrected_errors_is_not_believed() -> None:
-    corrected = comparison((5, Call.HAM, Call.SPAM, "ham"), (45, Call.HAM, Call.HAM, None), drawn=50)
+    corrected = comparison(
+        (5, FilterVerdict.HAM, FilterVerdict.SPAM, "ham"),
+        (45, FilterVerdict.HAM, FilterVerdict.HAM, None),
+        drawn=50,
+    )
     assert "too few answers (5 of 50 drawn" in "\n".join(trust_notes(corrected))
     assert "\nfair sample" not in render_text(corrected, [])
     assert "fair sample" not in closing_sentence(corrected)
@@ -103,7 +121,7 @@ def test_messages_on_which_they_differ_come_with_their_clues_and_cannot_move_the
     assert [message.label for message in both.differing[:3]] == ["ham"] * 3
     assert len(both.differing) == 3 + 2 + 26 + 40
 
-    hostile = judged(1, Call.HAM, Call.SPAM, "ham", subject="free\x1b[2J\u202eprize\n")
+    hostile = judged(1, FilterVerdict.HAM, FilterVerdict.SPAM, "ham", subject="free\x1b[2J\u202eprize\n")
     text = render_text(both, [DifferingMessage(hostile, [("subject:\x1b", 2.5), ("lunch", -4.0)])])
     assert not {"\x1b", "\u202e"} & set(text)
     assert f"{hostile.id}  is ham    nbstream ham 0.0100  rspamd spam 7.25  free" in text
@@ -112,7 +130,7 @@ def test_messages_on_which_they_differ_come_with_their_clues_and_cannot_move_the
 
 def test_nothing_judged_and_nothing_labelled_are_said_in_words() -> None:
     assert render_text(comparison(), []).startswith("There is no message")
-    unlabelled = render_text(comparison((2, Call.HAM, Call.SPAM, None)), [])
+    unlabelled = render_text(comparison((2, FilterVerdict.HAM, FilterVerdict.SPAM, None)), [])
     assert unlabelled.endswith("nobody knows who is right.")
     assert "ham called spam" not in unlabelled
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.compare.fields import Call, OtherFilter, OtherVerdict
+from nbstream.compare.fields import FilterVerdict, OtherFilter, OtherVerdict
 from nbstream.compare.settings import FilterName
 from nbstream.mail.message import Message
 from nbstream.tokens.tokenizer import Tokenizer
@@ -17,29 +17,49 @@ AMAVIS = (
 )
 EXTENDED = "X-Spamd-Result: default: False [{score} / 15.00];\r\n\tMIME_GOOD(-0.10)[text/plain]\r\n"
 CASES: list[tuple[FilterName, str, OtherVerdict | None]] = [
-    ("spamassassin", "X-Spam-Status: No, score=-1.9 required=5.0 tests=A\r\n", OtherVerdict(Call.HAM, -1.9)),
-    ("spamassassin", "X-Spam-Status: Yes, hits=7 required=5.0\r\n", OtherVerdict(Call.SPAM, 7.0)),
-    ("spamassassin", "X-Spam-Flag: YES\r\n", OtherVerdict(Call.SPAM)),
-    ("spamassassin", AMAVIS, OtherVerdict(Call.SPAM, 8.125)),
+    (
+        "spamassassin",
+        "X-Spam-Status: No, score=-1.9 required=5.0 tests=A\r\n",
+        OtherVerdict(FilterVerdict.HAM, -1.9),
+    ),
+    ("spamassassin", "X-Spam-Status: Yes, hits=7 required=5.0\r\n", OtherVerdict(FilterVerdict.SPAM, 7.0)),
+    ("spamassassin", "X-Spam-Flag: YES\r\n", OtherVerdict(FilterVerdict.SPAM)),
+    ("spamassassin", AMAVIS, OtherVerdict(FilterVerdict.SPAM, 8.125)),
     ("spamassassin", "X-Spam-Level: *****\r\nX-Spam-Score: 5.1\r\n", None),  # it depends on what is required
-    ("spamassassin", "X-Spam-Status: Yes, score=7\r\nX-Spam-Flag: NO\r\n", OtherVerdict(Call.UNCLEAR, 7.0)),
-    ("rspamd", EXTENDED.format(score="-0.10"), OtherVerdict(Call.HAM, -0.1)),
+    (
+        "spamassassin",
+        "X-Spam-Status: Yes, score=7\r\nX-Spam-Flag: NO\r\n",
+        OtherVerdict(FilterVerdict.UNCLEAR, 7.0),
+    ),
+    ("rspamd", EXTENDED.format(score="-0.10"), OtherVerdict(FilterVerdict.HAM, -0.1)),
     (
         "rspamd",
         "X-Spam: Yes\r\n" + EXTENDED.format(score="7.00") + "X-Rspamd-Action: add header\r\n",
-        OtherVerdict(Call.SPAM, 7.0),
+        OtherVerdict(FilterVerdict.SPAM, 7.0),
     ),
-    ("rspamd", "X-Spamd-Result: default: True [20.00 / 15.00]\r\n", OtherVerdict(Call.SPAM, 20.0)),
-    ("rspamd", EXTENDED.format(score="5.00") + "X-Rspamd-Action: greylist\r\n", OtherVerdict(Call.HAM, 5.0)),
+    ("rspamd", "X-Spamd-Result: default: True [20.00 / 15.00]\r\n", OtherVerdict(FilterVerdict.SPAM, 20.0)),
+    (
+        "rspamd",
+        EXTENDED.format(score="5.00") + "X-Rspamd-Action: greylist\r\n",
+        OtherVerdict(FilterVerdict.HAM, 5.0),
+    ),
     ("rspamd", "X-Rspamd-Server: mx\r\n", None),
-    ("rspamd", "X-Spam-Status: No, score=1.00\r\n", OtherVerdict(Call.HAM, 1.0)),
-    ("rspamd", "X-Spam-Status: No, score=-5\r\nX-Spam: Yes\r\n", OtherVerdict(Call.SPAM)),  # of a sender
-    ("bogofilter", "X-Bogosity: Spam, tests=bogofilter, spamicity=0.999\r\n", OtherVerdict(Call.SPAM, 0.999)),
-    ("bogofilter", "X-Bogosity: No, tests=bogofilter, spamicity=0\r\n", OtherVerdict(Call.HAM, 0.0)),
-    ("bogofilter", "X-Bogosity: Unsure, tests=bogofilter, spamicity=0.5\r\n", OtherVerdict(Call.UNSURE, 0.5)),
-    ("bogofilter", "X-Bogosity: Ham\r\nX-Bogosity: Spam\r\n", OtherVerdict(Call.UNCLEAR)),
-    ("spambayes", "X-Spambayes-Classification: unsure; 0.50\r\n", OtherVerdict(Call.UNSURE, 0.5)),
-    ("dspam", "X-DSPAM-Result: Innocent\r\n", OtherVerdict(Call.HAM)),
+    ("rspamd", "X-Spam-Status: No, score=1.00\r\n", OtherVerdict(FilterVerdict.HAM, 1.0)),
+    ("rspamd", "X-Spam-Status: No, score=-5\r\nX-Spam: Yes\r\n", OtherVerdict(FilterVerdict.SPAM)),  # of a sender
+    (
+        "bogofilter",
+        "X-Bogosity: Spam, tests=bogofilter, spamicity=0.999\r\n",
+        OtherVerdict(FilterVerdict.SPAM, 0.999),
+    ),
+    ("bogofilter", "X-Bogosity: No, tests=bogofilter, spamicity=0\r\n", OtherVerdict(FilterVerdict.HAM, 0.0)),
+    (
+        "bogofilter",
+        "X-Bogosity: Unsure, tests=bogofilter, spamicity=0.5\r\n",
+        OtherVerdict(FilterVerdict.UNSURE, 0.5),
+    ),
+    ("bogofilter", "X-Bogosity: Ham\r\nX-Bogosity: Spam\r\n", OtherVerdict(FilterVerdict.UNCLEAR)),
+    ("spambayes", "X-Spambayes-Classification: unsure; 0.50\r\n", OtherVerdict(FilterVerdict.UNSURE, 0.5)),
+    ("dspam", "X-DSPAM-Result: Innocent\r\n", OtherVerdict(FilterVerdict.HAM)),
 ]
 
 
@@ -59,9 +79,11 @@ def test_the_fields_of_another_filter_than_the_named_one_are_not_read(name: Filt
 
 def test_a_message_without_a_field_says_nothing_or_is_ham() -> None:
     assert OtherFilter("rspamd").read(b"Subject: hello\r\n\r\n") is None
-    assert OtherFilter("rspamd", unmarked_is_ham=True).read(b"Subject: hello\r\n\r\n") == OtherVerdict(Call.HAM)
+    assert OtherFilter("rspamd", unmarked_is_ham=True).read(b"Subject: hello\r\n\r\n") == OtherVerdict(
+        FilterVerdict.HAM
+    )
     marked = OtherFilter("rspamd", unmarked_is_ham=True).read(b"X-Spam: Yes\r\n\r\n")
-    assert marked == OtherVerdict(Call.SPAM)
+    assert marked == OtherVerdict(FilterVerdict.SPAM)
     assert OtherFilter("rspamd", unmarked_is_ham=True).read(b"") is None  # a text that is no mail
 
 

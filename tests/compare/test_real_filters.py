@@ -9,7 +9,7 @@ from shutil import chown
 
 import pytest
 
-from nbstream.compare.fields import Call, OtherFilter
+from nbstream.compare.fields import FilterVerdict, OtherFilter
 from nbstream.mail.lines import normalize_line_ends
 from tests.compare.other_filters import GTUBE, MARKED, PRIZE, Bogofilter, Rspamd, filtered, rspamd
 from tests.compare.test_compare_command import compared
@@ -30,9 +30,9 @@ def letter(number: int, body: str, forged: str = "") -> bytes:
     return HEAD.format(number=number, forged=forged, body=body).encode()
 
 
-def call(name: str, raw: bytes) -> Call | None:
+def call(name: str, raw: bytes) -> FilterVerdict | None:
     verdict = OtherFilter(name).read(normalize_line_ends(raw))  # type: ignore[arg-type]
-    return verdict.call if verdict else None
+    return verdict.verdict if verdict else None
 
 
 def test_spamassassin(program: Callable[[str], str], tmp_path: Path) -> None:
@@ -45,10 +45,10 @@ def test_spamassassin(program: Callable[[str], str], tmp_path: Path) -> None:
     ham, spam = (OtherFilter("spamassassin").read(normalize_line_ends(mark(body))) for body in ("Hi", GTUBE))
     assert ham
     assert spam
-    assert (ham.call, spam.call) == (Call.HAM, Call.SPAM)
+    assert (ham.verdict, spam.verdict) == (FilterVerdict.HAM, FilterVerdict.SPAM)
     assert spam.score
     assert spam.score > 900
-    assert call("spamassassin", mark(GTUBE, FORGED_HAM)) is Call.SPAM
+    assert call("spamassassin", mark(GTUBE, FORGED_HAM)) is FilterVerdict.SPAM
 
 
 def test_bogofilter(program: Callable[[str], str], tmp_path: Path) -> None:
@@ -59,8 +59,8 @@ def test_bogofilter(program: Callable[[str], str], tmp_path: Path) -> None:
     def mark(body: str, forged: str = "") -> bytes:
         return bogofilter.mark(letter(9, body, forged))
 
-    assert call("bogofilter", mark("the meeting has an agenda and a budget report")) is Call.HAM
-    assert call("bogofilter", mark("cheap casino prize and pills", FORGED_HAM)) is Call.SPAM
+    assert call("bogofilter", mark("the meeting has an agenda and a budget report")) is FilterVerdict.HAM
+    assert call("bogofilter", mark("cheap casino prize and pills", FORGED_HAM)) is FilterVerdict.SPAM
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +78,9 @@ def test_rspamc(program: Callable[[str], str], scanner: Rspamd) -> None:
     def mark(body: str, forged: str = "") -> bytes:
         return filtered([program("rspamc"), "-h", f"127.0.0.1:{scanner.port}", "--mime"], letter(1, body, forged))
 
-    assert call("rspamd", mark("Shall we have lunch on Friday?")) is Call.HAM
-    assert call("rspamd", mark(GTUBE)) is Call.SPAM
-    assert call("rspamd", mark(GTUBE, FORGED_HAM)) is Call.UNCLEAR
+    assert call("rspamd", mark("Shall we have lunch on Friday?")) is FilterVerdict.HAM
+    assert call("rspamd", mark(GTUBE)) is FilterVerdict.SPAM
+    assert call("rspamd", mark(GTUBE, FORGED_HAM)) is FilterVerdict.UNCLEAR
 
 
 def test_nbstream_behind_rspamd_as_milters_of_postfix(
