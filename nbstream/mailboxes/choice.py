@@ -79,7 +79,7 @@ def judge(letter: Letter, user: str, answered: set[int]) -> str | LeftOut:
         return LeftOut.CONTRADICTED
     if role is FolderRole.JUNK:
         return LeftOut.OWN_VERDICT if header.is_own_spam else "spam"
-    if header.sender and header.sender == user.lower():
+    if header.sender and user.lower() in {header.sender, header.sender.partition("@")[0]}:
         return LeftOut.SENT
     is_answered = bool(flags & LetterFlags.ANSWERED) or header.message_id in answered
     if role is FolderRole.ARCHIVE or flags & LetterFlags.FLAGGED or is_answered:

@@ -67,6 +67,7 @@ def test_what_a_letter_in_sent_answers_is_ham() -> None:
 
 def test_own_letters_in_the_archive_teach_nothing_but_spam_in_the_own_name_is_spam() -> None:
     own = LetterHeader(identity=1, sender="ann@example.org")
+    assert judge(letter("Archive", 1, header=own), "Ann", set()) is LeftOut.SENT  # a login without its domain
     assert judge(letter("Archive", 1, header=own), "Ann@example.org", set()) is LeftOut.SENT
     assert judge(letter("Junk", 1, header=own), "ann@example.org", set()) == "spam"
 
