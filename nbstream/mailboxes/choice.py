@@ -73,8 +73,8 @@ def judge(letter: Letter, user: str, answered: set[int]) -> str | LeftOut:
         return LeftOut.DELETED
     if (reason := _NEVER.get(role)) or flags & LetterFlags.DRAFT:
         return reason or LeftOut.DRAFT
-    if letter.size > MAX_LETTER_BYTES or not header.identity:
-        return LeftOut.TOO_LARGE if header.identity else LeftOut.NAMELESS
+    if letter.size > MAX_LETTER_BYTES:
+        return LeftOut.TOO_LARGE
     if bool(flags & (LetterFlags.NOT_JUNK if role is FolderRole.JUNK else LetterFlags.JUNK)):
         return LeftOut.CONTRADICTED
     if role is FolderRole.JUNK:
@@ -133,6 +133,8 @@ class Candidates:
             judged = judge(letter, account.user, answered)
             if isinstance(judged, LeftOut):
                 self.left_out[judged] += 1
+            elif not letter.header.identity:
+                self.left_out[LeftOut.NAMELESS] += 1
             else:
                 self._add(letter, LABELS.index(judged))
 
