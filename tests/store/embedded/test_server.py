@@ -32,6 +32,7 @@ from nbstream.store.embedded.server_programs import (
     read_version_record,
     write_version_record,
 )
+from tests.integration.daemon import wait_until
 
 PIP = f"{sys.executable} -m pip"
 
@@ -110,7 +111,9 @@ def end_user(user: subprocess.Popen[str], kill: bool) -> None:
 
 
 def server_pid(state_dir: Path) -> int:
-    return int((state_dir / "redis.server").read_text())
+    file = state_dir / "redis.server"
+    wait_until(file.read_text)  # the guardian writes it while the server already answers
+    return int(file.read_text())
 
 
 def process_state(pid: int) -> tuple[str, int]:
