@@ -14,6 +14,7 @@ import logging
 import os
 import secrets
 import struct
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
@@ -41,6 +42,7 @@ _HEAD = struct.Struct("<2Q3Q5qQ")  # identity, first change, totals, about how m
 _PIECE = struct.Struct("<II")  # names, and the bytes that they take; none behind the last piece
 _END = struct.Struct("<3Q")  # last change; behind it the digest of all before
 _DIGEST_BYTES = 32
+_DRAFT_SECONDS = 3600.0  # nobody writes for that long
 _ROWS_PER_PIECE = 1 << 12  # a table reserves memory for twice as many at once
 _MOST_PIECE_BYTES = 1 << 28  # of one piece: what is larger was not written by this module
 _ROW_BYTES = 8 * len(CLASSES)
@@ -78,6 +80,7 @@ class CheckpointFile:
         if not first.position[2] or self.identity is None:
             return
         make_folder(self._path.parent)
+        self._remove_drafts()
         new = self._path.with_suffix(f".{secrets.token_hex(8)}")
         try:
             descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -96,6 +99,13 @@ class CheckpointFile:
             raise
         sync_folder(self._path.parent)
         self.position = ChangePosition(*first.position[:3])
+
+    def _remove_drafts(self) -> None:
+        """Remove what writers that were killed have left."""
+        for draft in self._path.parent.glob(f"{self._path.name}.*"):
+            with suppress(OSError):
+                if time.time() - draft.stat().st_mtime > _DRAFT_SECONDS:
+                    draft.unlink()
 
     def read(self, make_counts: Callable[[int], Counts]) -> Checkpoint | None:
         """Return the counts in the file; None where there is none of this ``identity``, or it is damaged.
@@ -165,7 +175,7 @@ def _read(file: BinaryIO, identity: tuple[int, int], make_counts: Callable[[int]
         names = TokenList.from_joined(take(length), count)
         counts.set_counts(names, np.frombuffer(take(count * _ROW_BYTES), np.int64).reshape(-1, len(CLASSES)))
     last = ChangePosition(*_END.unpack(take(_END.size)))
-    if file.read() != digest.digest():
+    if file.read(_DIGEST_BYTES + 1) != digest.digest():
         raise ValueError("it is damaged")
     counts.apply(CountsChange((), (), totals, first, first))
     return Checkpoint(counts, first, last)

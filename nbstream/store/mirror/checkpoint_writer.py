@@ -53,7 +53,7 @@ class CheckpointWriter:
     async def write_if_due(self) -> None:
         """Write a checkpoint where there is none, or many changes have come, or some and an hour has passed."""
         table = self._mirror.written_table
-        if table is None or self._mirror.vocabulary_size < self._least_tokens:
+        if table is None or self._file.identity is None or self._mirror.vocabulary_size < self._least_tokens:
             return
         changes = abs(table.describe().position[2] - self._file.position.sequence)
         started = time.monotonic()

@@ -158,6 +158,10 @@ class CountsLoader:
         Raises ``StoreUnavailable``, ``RescanNeeded``, ``NoSharedMemory`` and ``TableFailure``.
         """
         identity = _identity(model)
+        if self._checkpoint:
+            with store_errors():
+                of_model = await read_identity(model.client, model.keys, sign=True)
+            self._checkpoint.identity = counts_identity(*identity, of_model) if of_model else None
         if self._shared is None:
             return await self._load_checkpoint(model, identity) or await self._scan(model, identity)
         if loaded := await _view(model, self._shared, identity):
@@ -178,9 +182,6 @@ class CountsLoader:
         """Load the counts of the checkpoint, and what was learned since; None where Redis has gone another way."""
         if self._checkpoint is None or self._table_functions is None:
             return None
-        with store_errors():
-            of_model = await read_identity(model.client, model.keys, sign=True)
-        self._checkpoint.identity = counts_identity(*identity, of_model) if of_model else None
         make_counts = partial(self._new_counts, identity)
         reading = asyncio.create_task(asyncio.to_thread(self._checkpoint.read, make_counts))
         try:

@@ -137,6 +137,45 @@ async def test_workers_that_share_the_counts_begin_with_it(
     assert caplog.text.count(FROM_CHECKPOINT) == 1
 
 
+async def test_a_worker_that_takes_the_counts_over_writes_it_from_then_on(
+    model: Model, path: Path, tmp_path: Path
+) -> None:
+    await teach(model, range(10))
+    files = [CheckpointFile(path), CheckpointFile(path)]
+    first, second = (
+        Mirror(
+            model,
+            5.0,
+            table_functions=table_functions(),
+            shared=SharedCounts(table_functions(), tmp_path / "shared"),
+            checkpoint=file,
+        )
+        for file in files
+    )
+    async with running(first):
+        task = asyncio.create_task(second.run())
+        await until(lambda: second.role == "reader" and second.loaded.is_set())
+    try:
+        await until(lambda: second.role == "writer" and second.written_table is not None)
+        await CheckpointWriter(second, files[1], least_tokens=1).write_if_due()
+        assert path.exists()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_what_a_killed_writer_left_goes_with_the_next_checkpoint(model: Model, path: Path) -> None:
+    await teach(model, range(10))
+    await write(model, path)
+    old, new = path.with_suffix(".1f"), path.with_suffix(".2f")
+    for draft in (old, new):
+        draft.write_bytes(b"nbstream checkpoint 1")
+    os.utime(old, (1_000_000_000, 1_000_000_000))
+    await write(model, path)
+    assert not old.exists()
+    assert new.exists()  # somebody may be writing it
+
+
 # What cannot be used
 
 
