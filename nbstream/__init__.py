@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from nbstream.spam_filter import AsyncSpamFilter, CheckResult, Clue, LessonResult, SpamFilter
 
-__version__ = "0.11.0"
+__version__ = "0.12.0"
 
 __all__ = ["AsyncSpamFilter", "CheckResult", "Clue", "LessonResult", "SpamFilter", "__version__"]
 
