@@ -9,8 +9,9 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from io import BufferedIOBase
 from pathlib import Path
-from typing import BinaryIO
+from typing import cast
 
 from nbstream.cli import interrupts
 from nbstream.cli.terminal import print_error
@@ -22,6 +23,7 @@ STANDARD_INPUT = "-"
 _MAILDIR_FOLDERS = ("new", "cur")
 _MAX_MESSAGE_BYTES = 256 << 20
 _SNIFFED_BYTES = 512
+_BLOCK_BYTES = 1 << 18  # of an mbox
 _COMPRESSED_STARTS = (
     b"\x1f\x8b",
     b"BZh91AY&SY",
@@ -76,7 +78,7 @@ def _read_paths(paths: Iterable[str], errors: list[InputError]) -> Iterator[Name
         for file in _list_files(path, errors):
             try:
                 if file == STANDARD_INPUT:
-                    yield from _split_messages(file, sys.stdin.buffer)
+                    yield from _split_messages(file, cast(BufferedIOBase, sys.stdin.buffer))
                 else:
                     with Path(file).open("rb") as stream:
                         yield from _split_messages(file, stream)
@@ -152,7 +154,7 @@ def _is_special(file: Path) -> bool:
         return False  # opening it gives the reason
 
 
-def _split_messages(name: str, stream: BinaryIO) -> Iterator[NamedMessage]:
+def _split_messages(name: str, stream: BufferedIOBase) -> Iterator[NamedMessage]:
     first = stream.readline(_MAX_MESSAGE_BYTES)
     if not first.startswith(mbox.MBOX_START):
         raw = first + stream.read(_MAX_MESSAGE_BYTES)
@@ -164,23 +166,14 @@ def _split_messages(name: str, stream: BinaryIO) -> Iterator[NamedMessage]:
             raise InputError(f"{name}: {'empty' if not raw.strip() else 'a binary file'}, that is no message")
         yield NamedMessage(name, raw)
         return
-    for number, raw in enumerate(_split_mbox(stream), start=1):
+    for number, raw in enumerate(mbox.split(_line_blocks(stream)), start=1):
         yield NamedMessage(f"{name}#{number}", raw)
 
 
-def _split_mbox(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield the messages of an mbox whose first ``From `` line is read."""
-    part = bytearray()
-    blank = True
-    for line in stream:
-        if blank and mbox.is_separator(line):
-            yield mbox.message_of(bytes(part))
-            part.clear()
-            blank = True
-            continue
-        blank = mbox.is_blank(line)
-        part += line
-    yield mbox.message_of(bytes(part))
+def _line_blocks(stream: BufferedIOBase) -> Iterator[bytes]:
+    """Yield the rest of a stream in blocks of whole lines, each as soon as it is there."""
+    while block := stream.read1(_BLOCK_BYTES):
+        yield block if block.endswith(b"\n") else block + stream.readline()
 
 
 # Files that list messages and are none themselves: learned as a message, they would teach their file names.
@@ -191,6 +184,7 @@ def _split_mbox(stream: BinaryIO) -> Iterator[bytes]:
 
 _INSPECTED_LINES = 20
 _INSPECTED_BYTES = 64 << 10
+_PATH_BYTES = 4096
 _MIN_LINES = 2
 _INDEX_ENTRY = re.compile(
     rb"(?:spam|ham)(?:\t+(\S.*)| +(\S*[/.]\S*))"
@@ -202,6 +196,9 @@ def refuse_list(source: NamedMessage, label: str) -> None:
 
     ``label`` is the class that the file was to be learned as.
     """
+    first = source.raw[:_PATH_BYTES].lstrip().partition(b"\n")[0].partition(b"\r")[0].rstrip()
+    if first and not _INDEX_ENTRY.fullmatch(first) and not _exists(first):
+        return  # as nearly every message
     lines = _first_lines(source.raw)
     if len(lines) < _MIN_LINES:
         return

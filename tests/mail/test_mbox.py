@@ -1,0 +1,54 @@
+"""An mbox is split in blocks as it is split line by line."""
+
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from nbstream.mail import mbox
+
+_PIECES = (
+    b"\n",
+    b"\r\n",
+    b"\r",
+    b"x\n",
+    b"\n\n",
+    b"From ",
+    b"From a 10:00\n",
+    b"From b 10:00",
+    b">From 1:22\n",
+    b">",
+)
+
+
+def _split_by_lines(content: bytes) -> Iterator[bytes]:
+    part, blank = b"", True
+    for line in io.BytesIO(content):
+        if blank and mbox.is_separator(line):
+            yield mbox.message_of(part)
+            part = b""
+        else:
+            blank = mbox.is_blank(line)
+            part += line
+    yield mbox.message_of(part)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_blocks_of_any_number_of_lines_give_the_same_messages(seed: int) -> None:
+    chosen = random.Random(seed)
+    for _ in range(100):
+        content = b"".join(chosen.choices(_PIECES, k=chosen.randint(0, 12)))
+        lines, blocks = list(io.BytesIO(content)), []
+        while lines:
+            size = chosen.randint(1, 4)
+            blocks.append(b"".join(lines[:size]))
+            del lines[:size]
+
+        assert list(mbox.split(blocks)) == list(_split_by_lines(content))
+
+
+def test_only_quoted_separators_lose_a_mark() -> None:
+    assert mbox.message_of(b">From a\n>>From b\n>x\n > From c\n\n") == b"From a\n>From b\n>x\n > From c\n"
