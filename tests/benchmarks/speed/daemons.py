@@ -21,12 +21,12 @@ from nbstream.assembly.policy import make_filter_policy, make_message_reader
 from nbstream.assembly.store import make_mirror, make_model, make_recent_messages, open_redis
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.filter import CompositeObserver, Filter, RememberingObserver
-from nbstream.mail.message import Message
 from tests.benchmarks.speed.processes import Served, free_port, served
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.engine.choice import Engine
+    from nbstream.policy.message_reader import MessageReader
     from nbstream.store.mirror.mirror import Mirror
     from nbstream.store.recent.checked_messages import RecentMessages
     from tests.benchmarks.speed.bench import Bench, Labelled
@@ -64,21 +64,21 @@ def taught(bench: Bench) -> Path:
 
 
 async def _teach(settings: Settings, messages: Iterable[Labelled]) -> None:
+    reader = make_message_reader(settings)
     async with open_one_shot_filter(settings, sign=True) as (spam_filter, _):
         for label, path in messages:
-            await spam_filter.learn(arrived(path.read_bytes(), settings), label, "bench")
-
-
-def arrived(raw: bytes, settings: Settings) -> Message:
-    """Return the message as a listener gives it to the filter."""
-    return make_message_reader(settings).read_incoming(raw)
+            await spam_filter.learn(reader.read_incoming(path.read_bytes()), label, "bench")
 
 
 @dataclass(frozen=True, slots=True)
 class InProcessDaemon:
-    """The parts of a daemon in this process; ``watched`` is the filter with observers, ``bare`` without."""
+    """The parts of a daemon in this process; ``watched`` is the filter with observers, ``bare`` without.
+
+    The one ``reader`` makes messages as the listeners give them to the filter.
+    """
 
     settings: Settings
+    reader: MessageReader
     mirror: Mirror
     memory: RecentMessages
     watched: Filter
@@ -105,7 +105,7 @@ async def in_process_daemon(state: Path, engine: Engine) -> AsyncIterator[InProc
             await mirror.loaded.wait()
             watched = make_filter(settings, model, mirror, observer, checked_messages=memory, engine=engine)
             bare = make_filter(settings, model, mirror, engine=engine)
-            yield InProcessDaemon(settings, mirror, memory, watched, bare, dropped)
+            yield InProcessDaemon(settings, make_message_reader(settings), mirror, memory, watched, bare, dropped)
         finally:
             for task in tasks:
                 task.cancel()

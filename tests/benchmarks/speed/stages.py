@@ -21,7 +21,7 @@ from nbstream.filter import Filter
 from nbstream.mail.header_edits import edit_message
 from tests.benchmarks.speed.bench import Bench
 from tests.benchmarks.speed.bogofilter import Bogofilter
-from tests.benchmarks.speed.daemons import InProcessDaemon, arrived, in_process_daemon, taught
+from tests.benchmarks.speed.daemons import InProcessDaemon, in_process_daemon, taught
 from tests.benchmarks.speed.plan import BOGOFILTER, CHECK, CPU_MICROSECONDS
 
 _MILLION = 1e6
@@ -72,7 +72,7 @@ async def _checks(ours: InProcessDaemon, spam_filter: Filter, raws: Sequence[byt
     started = time.process_time()
     for first in range(0, len(raws), _AT_ONCE):
         for raw in raws[first : first + _AT_ONCE]:
-            await spam_filter.check(arrived(raw, ours.settings))
+            await spam_filter.check(ours.reader.read_incoming(raw))
         await (
             ours.memory.wait_until_written()
         )  # as between the requests of a listener: it drops what it cannot queue
@@ -106,7 +106,7 @@ async def _stages(ours: InProcessDaemon, raws: Sequence[bytes]) -> dict[str, flo
     for raw in raws:
         await asyncio.sleep(0)  # lets the mirror run
         watch.begin()
-        message = arrived(raw, settings)
+        message = ours.reader.read_incoming(raw)
         watch.end("line ends, fields of ours")
         taken = tokenizer.take_apart(message)
         watch.end("take apart")
