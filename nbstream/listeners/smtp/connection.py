@@ -1,23 +1,21 @@
-"""One SMTP connection below its commands: a connection of aiosmtpd whose session is ours.
+"""One SMTP connection below its commands: lines and content in, replies out, TLS, and deadlines.
 
 Rules: replies to commands that came together are sent together. A client that reads nothing is dropped, and so
-is one that sends no whole message for long, though it is never silent.
+is one that sends no whole message for long, though it is never silent. What is here already is read without a
+wait, but between two commands every other task may run.
+
+One timer serves all deadlines: when it rings it may have to ring again, later. What came is in one buffer, and
+replies go to the transport at once: the streams of asyncio cost as much as the rest of a command.
 
 This is the only file that touches private parts of aiosmtpd (1.4):
 
 - ``_smtp_methods`` are the commands: those of the session take the place of aiosmtpd's own.
-- ``_handle_client`` is the task of a whole connection. Its end, however it comes, is the end of the session.
-- ``_reset_timeout`` and ``_timeout_cb`` make a timer for each command, and close a silent connection, which waits
-  for the client to read. Here one timer serves all deadlines, also ``last_deadline``, which no command moves, and
-  the connection is dropped then.
-- ``eof_received`` is public, but it cancels the session of a client that has closed only its side.
-- ``_reader`` and ``_writer`` are the streams. Nothing public reads DATA in pieces, looks whether the next command
-  is here, puts bytes back, or writes without a wait.
-- The bytes in ``_reader`` that came before its TLS are handed to it: with uvloop they may come before anything can
-  pause the transport.
-- ``_reader._transport``, ``_writer._transport`` and ``_over_ssl`` are the transport below the streams, which TLS
-  replaces. aiosmtpd's own STARTTLS drives a private class of asyncio, which uvloop does not have, sets no
-  deadline, and before 1.4.6 answered what was sent before TLS as if it had come within it (CVE-2024-34083).
+- ``_handle_client`` is the task of a whole connection, with the loop over its commands. It reads a stream, and
+  looks at each line for options that are off here. Its end, however it comes, is the end of the session.
+- ``_reset_timeout``, ``_timeout_cb`` and ``_timeout_handle`` make a timer for each command, and close a silent
+  connection, which waits for the client to read. Here the connection is dropped then.
+- aiosmtpd's own STARTTLS drives a private class of asyncio, which uvloop does not have, sets no deadline, and
+  before 1.4.6 answered what was sent before TLS as if it had come within it (CVE-2024-34083).
 
 tests/listeners/smtp/test_connection.py fails when one of them is missing or does something else.
 """
@@ -25,7 +23,6 @@ tests/listeners/smtp/test_connection.py fails when one of them is missing or doe
 from __future__ import annotations
 
 import asyncio
-import collections
 import logging
 import math
 import re
@@ -36,18 +33,20 @@ from typing import TYPE_CHECKING, Any, AnyStr, Protocol, cast
 from aiosmtpd.smtp import SMTP
 
 from nbstream.server import smtp_replies
+from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
     import ssl
 
     from nbstream.server.limits import ListenerLimits
-    from nbstream.wire.smtp_reply import SmtpReply
 
 _log = logging.getLogger(__name__)
 
 _UNSAFE = re.compile(r"[^\x20-\x7e]")
-_CHUNK_BYTES = 64 * 1024
+_CHUNK_BYTES = 64 * 1024  # of a line or of content whose end has not come
+_MAX_UNREAD_BYTES = 2 * _CHUNK_BYTES
 _COMMAND_BYTES = 4096  # 512 of RFC 5321, and room for the parameters of DSN (ORCPT: 500) and AUTH (500)
+_MAX_UNKNOWN_COMMANDS = 5
 _GROUPED_REPLY_BYTES = 4096  # of replies that wait: the client has to take them before it gets more
 _HANDSHAKE_SECONDS = 30.0
 _TLS_SHUTDOWN_SECONDS = 5.0
@@ -59,7 +58,7 @@ class ConnectionSession(Protocol):
 
     @property
     def commands(self) -> Mapping[str, Callable[[Any], Awaitable[None]]]:
-        """The commands by their names; NOOP, QUIT, HELP and EXPN are aiosmtpd's own."""
+        """The commands by their names; NOOP, HELP and EXPN are aiosmtpd's own. An argument may be None."""
 
     def opened(self) -> None:
         """The client has connected."""
@@ -73,15 +72,12 @@ class ConnectionSession(Protocol):
     async def end(self) -> None:
         """No command follows: the client or we have ended the connection. Called once, also when cancelled."""
 
-    async def reply_to_fault(self, error: Exception) -> str:
+    async def reply_to_fault(self, error: Exception) -> SmtpReply:
         """Return the reply to a command that failed."""
 
 
 class SmtpConnection(SMTP):
-    """One connection: its streams, its times, its replies and its end. ``name`` is that of the listener."""
-
-    # aiosmtpd makes it the limit of the reader, which is how much of DATA is read at a time.
-    line_length_limit = _CHUNK_BYTES
+    """One connection: its bytes, its times, its replies and its end. ``name`` is that of the listener."""
 
     last_deadline = math.inf
     """See ``set_last_deadline``."""
@@ -94,23 +90,26 @@ class SmtpConnection(SMTP):
             hostname=hostname,
             ident=ident,
             enable_SMTPUTF8=True,
-            data_size_limit=limits.max_message_bytes,
             timeout=limits.idle_timeout_seconds,
             loop=asyncio.get_running_loop(),
         )
         self._smtp_methods.update(session.commands)
-        # aiosmtpd shares its own limits between all connections, and EHLO raises them.
-        self.command_size_limit = _COMMAND_BYTES
-        self.command_size_limits = collections.defaultdict(lambda: _COMMAND_BYTES)
         self.is_encrypted = False
         self.awaits_handshake = False
         """Whether the client's next bytes are those of TLS, so that plain text would only be taken for a fault."""
         self._served = session
         self._name = name
         self._message_timeout_seconds = limits.message_timeout_seconds
+        self._unknown_commands = 0
+        self._unread = bytearray()
+        self._news: asyncio.Future[None] | None = None
+        self._at_end = self._is_paused = False
+        self._room = asyncio.Event()
+        self._room.set()
         self._unsent_replies, self._last_reply_at = b"", 0.0
+        self._idle_deadline = self._rings_at = math.inf
 
-    # The task of the connection, and the name of its client
+    # What the event loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin a session."""
@@ -123,35 +122,96 @@ class SmtpConnection(SMTP):
         super().connection_lost(error)
         self._served.closed()
 
+    def data_received(self, data: bytes) -> None:
+        """Keep what the client sent until it is read."""
+        self._unread += data
+        if len(self._unread) > _MAX_UNREAD_BYTES and not self._is_paused:
+            self._is_paused = True
+            self._open_transport.pause_reading()
+        self._wake_reader()
+
+    def eof_received(self) -> bool:
+        """A client may close its side and still read: what it sent is answered first."""
+        self._at_end = True
+        self._wake_reader()
+        return not self.is_encrypted  # TLS has no half of a connection
+
+    def pause_writing(self) -> None:
+        """Let replies wait."""
+        self._room.clear()
+
+    def resume_writing(self) -> None:
+        """Let replies go on."""
+        self._room.set()
+
+    def _wake_reader(self) -> None:
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
+    # The task of the connection
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether the connection is closed, or will be once what was written is sent."""
+        return self.transport is None or self.transport.is_closing()
+
+    @property
+    def _open_transport(self) -> asyncio.Transport:
+        return cast("asyncio.Transport", self.transport)  # uvloop's is none by inheritance
+
     async def _handle_client(self) -> None:
         try:
             await self._served.begin()
-            await super()._handle_client()
-        except ConnectionError:
+            await self.push(f"220 {self.hostname} {self.__ident__}")
+            while not self.is_closing:
+                await self._serve_command()
+        except (ConnectionError, EOFError):
             _log.debug("smtp: the client went away")
         finally:
+            self.close()
             await self._served.end()
 
-    async def handle_exception(self, error: Exception) -> str:
-        """Return the reply of the session to a command that failed."""
-        return await self._served.reply_to_fault(error)
+    async def _serve_command(self) -> None:
+        line, is_whole = await self.read_until(b"\n")
+        has_ended = is_whole
+        while not has_ended:
+            _, has_ended = await self.read_until(b"\n")
+        line = line.rstrip(b"\r\n")
+        verb, _, argument = line.partition(b" ")
+        if not (line and verb.isascii()):
+            await self.push("500 Error: bad syntax")
+        elif not is_whole or len(line) > _COMMAND_BYTES:
+            await self.push("500 Command line too long")
+        elif (command := self._smtp_methods.get(name := verb.decode().upper())) is None:
+            await self._refuse_unknown(name)
+        else:
+            self._reset_timeout()
+            try:
+                await command(argument.strip().decode("utf-8", "surrogateescape") if argument else None)
+            except (ConnectionError, EOFError):
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is, the command gets a reply
+                await self.send_reply(await self._served.reply_to_fault(error))
+
+    async def _refuse_unknown(self, name: str) -> None:
+        self._unknown_commands += 1
+        if self._unknown_commands < _MAX_UNKNOWN_COMMANDS:
+            await self.push(f'500 Error: command "{name}" not recognized')
+        else:
+            await self.push("502 5.5.1 Too many unrecognized commands, goodbye.")
+            self.close()
 
     @property
     def greeted_as(self) -> str | None:
         """The name that the client gave with HELO or EHLO; None before that."""
         return self.session.host_name if self.session else None
 
-    def set_greeting(self, name: str | None, *, is_extended: bool = True) -> None:
-        """Note the name that the client gave, and whether it may use extensions."""
+    def set_greeting(self, name: str | None) -> None:
+        """Note the name that the client gave."""
         assert self.session is not None
         self.session.host_name = name
-        self.session.extended_smtp = is_extended
 
-    def eof_received(self) -> bool | None:
-        """A client may close its side and still read: what it sent is answered first."""
-        return asyncio.StreamReaderProtocol.eof_received(self)
-
-    # The idle time
+    # The deadlines
 
     def restart_idle_timer(self) -> None:
         """Give the client its whole idle time from now on."""
@@ -159,8 +219,7 @@ class SmtpConnection(SMTP):
 
     def stop_timers(self) -> None:
         """Let the client wait: what it waits for has deadlines of its own."""
-        self._idle_deadline = math.inf
-        self.set_last_deadline(math.inf)
+        self._idle_deadline = self.last_deadline = math.inf
 
     def restart_timers(self) -> None:
         """Give the client the whole time for its next command and for its next message."""
@@ -168,61 +227,94 @@ class SmtpConnection(SMTP):
         self._allow_one_message()
 
     def _allow_one_message(self) -> None:
-        self.set_last_deadline(asyncio.get_running_loop().time() + self._message_timeout_seconds)
+        self.set_last_deadline(self.loop.time() + self._message_timeout_seconds)
 
     def _reset_timeout(self, duration: float | None = None) -> None:
-        # When the one timer rings it may have to ring again, later.
         self._idle_deadline = self.loop.time() + (duration or self._timeout_duration)
-        if self._timeout_handle is None:
-            self._start_timer()
+        self._set_timer()
 
     def set_last_deadline(self, deadline: float) -> None:
         """End the connection at this time of the loop whatever the client sends."""
         self.last_deadline = deadline
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        """Let the timer ring at the next deadline; one that rings before it stays as it is."""
+        due = min(self._idle_deadline, self.last_deadline)
+        if due >= self._rings_at:
+            return
         if self._timeout_handle is not None:
             self._timeout_handle.cancel()
-            self._start_timer()
-
-    def _start_timer(self) -> None:
-        left = min(self._idle_deadline, self.last_deadline) - self.loop.time()
-        self._timeout_handle = self.loop.call_later(min(left, self._timeout_duration), self._timeout_cb)
+        self._rings_at = due
+        self._timeout_handle = self.loop.call_at(due, self._timeout_cb)
 
     def _timeout_cb(self) -> None:
+        self._rings_at = math.inf
         if min(self._idle_deadline, self.last_deadline) > self.loop.time():
-            self._start_timer()
+            self._set_timer()
         else:
             _log.info("%s: a client was silent for too long, or sent no whole message in time", self._name)
             self.abort()  # a close would keep the connection of a client that reads nothing
 
-    # The streams
+    # What the client sends
 
     @property
-    def reader(self) -> asyncio.StreamReader:
-        """What the client sends. Its limit is ``line_length_limit``."""
-        return self._reader
-
     def has_line(self) -> bool:
         """Whether a whole line of the client is here already, so that the next command does not have to wait."""
-        return b"\n" in _unread(self._reader)
+        return b"\n" in self._unread
 
     @property
     def has_unread(self) -> bool:
         """Whether the client has sent anything that was not read yet."""
-        return bool(_unread(self._reader))
+        return bool(self._unread)
+
+    def unread(self, data: bytes) -> None:
+        """Put ``data`` back: it is read again before anything else."""
+        self._unread[:0] = data
+
+    async def read_until(self, end: bytes) -> tuple[bytes, bool]:
+        """Return what the client sends until ``end``, with it, and True; or the beginning of it, and False.
+
+        There is a beginning of 64 kB at least once so much has come. Raises ``EOFError`` where the client has
+        closed its side before the end.
+        """
+        searched = 0
+        while (found := self._unread.find(end, searched)) < 0:
+            searched = max(0, len(self._unread) - len(end) + 1)
+            if searched > _CHUNK_BYTES:
+                return self._take(searched), False
+            await self._more()
+        return self._take(found + len(end)), True
+
+    def _take(self, size: int) -> bytes:
+        data = bytes(memoryview(self._unread)[:size])
+        del self._unread[:size]
+        return data
+
+    async def _more(self) -> None:
+        """Wait until the client has sent more."""
+        if self._at_end:
+            raise EOFError
+        if self._is_paused:
+            self._is_paused = False
+            self._open_transport.resume_reading()
+        self._news = self.loop.create_future()
+        try:
+            await self._news
+        finally:
+            self._news = None
 
     async def start_tls(self, context: ssl.SSLContext) -> None:
         """Go on within TLS, as its server. What is here already is the beginning of the handshake.
 
         Raises ``ConnectionError`` where the handshake fails or takes too long; the connection is closed then.
         """
-        loop = asyncio.get_running_loop()
-        plain = cast("asyncio.Transport", self.transport)
+        plain = self._open_transport
         plain.pause_reading()
-        unread = _unread(self._reader)
-        begun = bytes(unread)
-        unread.clear()
-        handshake = loop.create_task(
-            loop.start_tls(
+        begun = self._take(len(self._unread))
+        self._is_paused = False
+        handshake = self.loop.create_task(
+            self.loop.start_tls(
                 plain,
                 self,
                 context,
@@ -234,8 +326,9 @@ class SmtpConnection(SMTP):
         try:
             await asyncio.sleep(0)
             # The task has put TLS below this protocol, and scheduled that it begins and reads. What is scheduled
-            # now comes after that, and before anything more is read.
-            loop.call_soon(_feed, plain.get_protocol(), begun)
+            # now comes after that, and before anything more is read. With uvloop bytes may come before anything
+            # can pause the transport.
+            self.loop.call_soon(_feed, plain.get_protocol(), begun)
             encrypted = await handshake
         except OSError as error:  # of the client, of its certificates and ciphers (ssl.SSLError), or of its time
             raise ConnectionAbortedError(f"no TLS: {error}") from error
@@ -243,71 +336,59 @@ class SmtpConnection(SMTP):
             handshake.cancel()
         if encrypted is None or encrypted.is_closing():  # uvloop returns what is closed already
             raise ConnectionAbortedError("no TLS: the client went away")
-        self.transport = self._transport = encrypted
-        self._reader._transport = self._writer._transport = encrypted  # type: ignore[attr-defined]  # private
-        self._over_ssl = True
+        self.transport = encrypted
         self.is_encrypted, self.awaits_handshake = True, False
 
-    def unread(self, data: bytes) -> None:
-        """Put ``data`` back: it is read again before anything else."""
-        _unread(self._reader)[:0] = data
+    # What the client gets
 
-    def write(self, data: bytes) -> None:
-        """Send ``data`` without a wait for the client to take it."""
-        self._writer.write(data)
+    async def send_reply(self, reply: SmtpReply, *, grouped: bool = False) -> None:
+        """Send a reply; a grouped one waits for the reply to the next command if that is here (RFC 2920 3.2).
 
-    def close(self) -> None:
-        """Close the connection once what was written is sent."""
-        self._writer.close()
-
-    def abort(self) -> None:
-        """Drop the connection, and what was written and is not sent."""
-        self._writer.transport.abort()
-
-    # The replies
+        No reply waits where none was sent for ``_TOGETHER_SECONDS``. Raises ``ConnectionError``.
+        """
+        if grouped and self.has_line:
+            is_recent = time.monotonic() - self._last_reply_at < _TOGETHER_SECONDS
+            if is_recent and len(self._unsent_replies) < _GROUPED_REPLY_BYTES:
+                self._unsent_replies += reply.render() + b"\r\n"
+                return
+        await self.push(reply.render())
 
     async def push(self, status: AnyStr) -> None:
         """Send a reply, after those that wait to be sent, and let other connections run.
 
         Raises ``ConnectionError`` where the connection is closed; uvloop would raise a ``RuntimeError``.
         """
-        if self.has_line():  # what is here already is read without a wait: 100 kB of NOOP would be one step
+        if self.has_line:  # what is here already is read without a wait: 100 kB of NOOP would be one step
             await asyncio.sleep(0)
-        if self.transport is None or self.transport.is_closing():
+        if self.is_closing:
             raise ConnectionResetError
-        # A text is one line of aiosmtpd's own, which repeats an unknown command with its control characters.
+        # A text is one line, which may repeat an unknown command with its control characters.
         reply = status if isinstance(status, bytes) else _UNSAFE.sub("?", status).encode("ascii")
         unsent_replies, self._unsent_replies = self._unsent_replies, b""
         self._last_reply_at = time.monotonic()
-        await super().push(unsent_replies + reply)
+        self._open_transport.write(unsent_replies + reply + b"\r\n")
+        if not self._room.is_set():
+            await self._room.wait()
 
     def close_for_shutdown(self) -> None:
         """Say that the daemon shuts down, and close the connection."""
-        if self.transport is None or self.transport.is_closing():
+        if self.is_closing:
             return
         if self.awaits_handshake:
             self.abort()
             return
-        self.write(self._unsent_replies + smtp_replies.CLOSING.render() + b"\r\n")
-        self.transport.close()
+        self._open_transport.write(self._unsent_replies + smtp_replies.CLOSING.render() + b"\r\n")
+        self.close()
 
-    async def send_reply(self, reply: SmtpReply, *, grouped: bool = False) -> None:
-        """Send a reply; a grouped one waits for the reply to the next command if that is here (RFC 2920 3.2).
+    def close(self) -> None:
+        """Close the connection once what was written is sent."""
+        if self.transport is not None:
+            self.transport.close()
 
-        No reply waits where none was sent for ``_TOGETHER_SECONDS``.
-        """
-        has_next = grouped and self.has_line()
-        is_recent = time.monotonic() - self._last_reply_at < _TOGETHER_SECONDS
-        if has_next and is_recent and len(self._unsent_replies) < _GROUPED_REPLY_BYTES:
-            self._unsent_replies += reply.render() + b"\r\n"
-        else:
-            await self.push(reply.render())
-
-
-def _unread(reader: asyncio.StreamReader) -> bytearray:
-    """What has come and was not read: asyncio has no public way to look at it or to put something back."""
-    buffer: bytearray = reader._buffer  # type: ignore[attr-defined]  # not in the stubs, since it is private
-    return buffer
+    def abort(self) -> None:
+        """Drop the connection, and what was written and is not sent."""
+        if self.transport is not None:
+            self._open_transport.abort()
 
 
 def _feed(protocol: asyncio.BaseProtocol, data: bytes) -> None:

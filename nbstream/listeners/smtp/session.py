@@ -13,7 +13,6 @@ content.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -149,6 +148,7 @@ class SmtpSession:
             **greetings,
             "STARTTLS": self._starttls,
             "RSET": self._rset,
+            "QUIT": self._quit,
             "VRFY": self._vrfy,
             "AUTH": self._auth,
             "XFORWARD": self._xforward,
@@ -202,18 +202,15 @@ class SmtpSession:
         if self._listener.connections.draining:
             self.connection.close_for_shutdown()
 
-    async def reply_to_fault(self, error: Exception) -> str:
+    async def reply_to_fault(self, error: Exception) -> SmtpReply:
         """Return the reply to a command that failed: never the text of an exception."""
         if self._mail is not None:
             await self._mail.drop_destination()
-        if isinstance(error, asyncio.IncompleteReadError | ConnectionError):  # the client has gone away
-            self.connection.close()
-            return ""  # push finds the connection closed, and that ends the session
         if isinstance(error, NbstreamError):
             _log.warning("%s: %s", self._listener.name, error)
-            return str(error_reply(error))
+            return error_reply(error)
         _log.error("%s: a command failed", self._listener.name, exc_info=error)
-        return str(TEMPORARY_FAILURE)
+        return TEMPORARY_FAILURE
 
     async def _reset(self) -> None:
         """Go back to the state after EHLO."""
@@ -284,6 +281,14 @@ class SmtpSession:
         await self._reset()
         await self._reply(smtp_replies.OK)
         self._close_if_draining()
+
+    async def _quit(self, arg: str | None) -> None:
+        """QUIT: close the connection; aiosmtpd would cancel what its end still has to do."""
+        if arg:
+            await self._reply(smtp_replies.SYNTAX_QUIT)
+            return
+        await self._reply(smtp_replies.BYE)
+        self.connection.close()
 
     async def _vrfy(self, arg: str) -> None:
         """VRFY: never say which addresses exist, and parse none."""
@@ -514,11 +519,7 @@ class SmtpSession:
         """Read the message to its end (RFC 5321 4.1.1.4), and return the reply that refuses it, if one does."""
         ended = False
         while not ended:
-            try:
-                chunk = await self.connection.reader.readuntil(DATA_END)
-                ended = True
-            except asyncio.LimitOverrunError as overrun:
-                chunk = await self.connection.reader.readexactly(overrun.consumed)
+            chunk, ended = await self.connection.read_until(DATA_END)
             self.connection.restart_idle_timer()
             incoming.add(chunk, last=ended)
             if incoming.problem and incoming.exceeds_read_limit and not ended:

@@ -1,7 +1,7 @@
-"""What nbstream relies on in aiosmtpd beside its public interface.
+"""One SMTP connection below its commands, and what it relies on in aiosmtpd beside its public interface.
 
-A test that fails here after an update of aiosmtpd (or of Python, for its streams) says that
-nbstream/listeners/smtp/connection.py has to be read again beside the new ``aiosmtpd/smtp.py``.
+A test that fails here after an update of aiosmtpd says that nbstream/listeners/smtp/connection.py has to be read
+again beside the new ``aiosmtpd/smtp.py``.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ import ast
 import asyncio
 import inspect
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiosmtpd.smtp import SMTP
@@ -21,29 +20,43 @@ from aiosmtpd.smtp import SMTP
 from nbstream.listeners.smtp import connection as connection_module
 from nbstream.listeners.smtp.connection import SmtpConnection
 from nbstream.server.limits import ListenerLimits
+from nbstream.wire.smtp_reply import SmtpReply
 from tests.waiting import DEADLINE_SECONDS
 
 ADVICE = "aiosmtpd has changed: read nbstream/listeners/smtp/connection.py beside the new aiosmtpd/smtp.py"
-IDLE_SECONDS = 300.0
+LIMITS = ListenerLimits(idle_timeout_seconds=300.0, message_timeout_seconds=math.inf)
 
 pytestmark = pytest.mark.timeout(DEADLINE_SECONDS)
 
 
 class Session:
-    """Notes what its connection says; aiosmtpd itself answers NOOP."""
+    """Notes what its connection says, and answers what it gets with what it read."""
 
-    commands: Mapping[str, Callable[[Any], Awaitable[None]]] = {}
-
-    def __init__(self) -> None:
+    def __init__(self, limits: ListenerLimits = LIMITS) -> None:
         self.heard: list[str] = []
         self.ended = asyncio.Event()
-        limits = ListenerLimits(idle_timeout_seconds=IDLE_SECONDS, message_timeout_seconds=math.inf)
+        self.commands = {"SAY": self._say, "READ": self._read, "FAIL": self._fail, "WAIT": self._wait}
         self.connection = SmtpConnection(self, "smtp", "mx.example", "ESMTP", limits)
+
+    async def _say(self, argument: str | None) -> None:
+        await self.connection.send_reply(SmtpReply(250, repr(argument)), grouped=True)
+
+    async def _read(self, argument: str | None) -> None:
+        content, is_whole = await self.connection.read_until(b"\r\n.\r\n")
+        await self.connection.send_reply(SmtpReply(250, f"{len(content)} {is_whole}"))
+
+    async def _fail(self, argument: str | None) -> None:
+        raise ValueError(argument)
+
+    async def _wait(self, argument: str | None) -> None:
+        self.connection.stop_timers()
+        await self.connection.send_reply(SmtpReply(250, "waits"))
 
     def opened(self) -> None:
         self.heard.append("opened")
 
-    def closed(self) -> None: ...
+    def closed(self) -> None:
+        self.heard.append("closed")
 
     async def begin(self) -> None:
         self.heard.append("begun")
@@ -52,32 +65,32 @@ class Session:
         self.heard.append("ended")
         self.ended.set()
 
-    async def reply_to_fault(self, error: Exception) -> str:
-        assert isinstance(error, asyncio.IncompleteReadError)
-        self.connection.close()
-        return ""
+    async def reply_to_fault(self, error: Exception) -> SmtpReply:
+        return SmtpReply(451, type(error).__name__)
 
 
 @asynccontextmanager
-async def connected() -> AsyncIterator[tuple[Session, asyncio.StreamReader, asyncio.StreamWriter]]:
+async def connected(
+    limits: ListenerLimits = LIMITS,
+) -> AsyncIterator[tuple[Session, asyncio.StreamReader, asyncio.StreamWriter]]:
     """A connection after its greeting, and the client's streams."""
     made: list[Session] = []
 
     def accept() -> SmtpConnection:
-        made.append(Session())
+        made.append(Session(limits))
         return made[-1].connection
 
     server = await asyncio.get_running_loop().create_server(accept, "127.0.0.1", 0)
     reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
     try:
-        assert (await reader.readline()).startswith(b"220 mx.example")
+        assert await reader.readline() == b"220 mx.example ESMTP\r\n"
         yield made[0], reader, writer
     finally:
         writer.close()
         server.close()
 
 
-@pytest.mark.parametrize("name", ["_handle_client", "_reset_timeout", "_timeout_cb"])
+@pytest.mark.parametrize("name", ["_handle_client", "_reset_timeout", "_timeout_cb", "push"])
 def test_the_replaced_methods_exist_and_take_the_same_arguments(name: str) -> None:
     theirs, ours = getattr(SMTP, name, None), getattr(SmtpConnection, name)
 
@@ -86,65 +99,94 @@ def test_the_replaced_methods_exist_and_take_the_same_arguments(name: str) -> No
     assert inspect.iscoroutinefunction(theirs) == inspect.iscoroutinefunction(ours), ADVICE
 
 
-async def test_a_connection_has_its_streams_and_its_timer_where_they_are_looked_for() -> None:
-    async with connected() as (session, _, _):
-        connection = session.connection
-        assert isinstance(connection._reader, asyncio.StreamReader), ADVICE
-        assert isinstance(connection._writer, asyncio.StreamWriter), ADVICE
-        assert connection._timeout_handle is not None, ADVICE
-        assert connection._timeout_duration == IDLE_SECONDS, ADVICE
-
-
-async def test_what_is_put_back_is_read_first_and_a_line_is_seen_before_it_is_read() -> None:
-    class Protocol(SmtpConnection):
-        def __init__(self) -> None:
-            self._reader = asyncio.StreamReader()
-
-    connection = Protocol()
-    connection.reader.feed_data(b".\r")
-    before = connection.has_line()
-    connection.reader.feed_data(b"\n")
-    connection.unread(b"\r\n")
-
-    assert (before, connection.has_line()) == (False, True), ADVICE
-    assert await connection.reader.readuntil(b"\r\n.\r\n") == b"\r\n.\r\n", ADVICE
-
-
-async def test_every_command_starts_the_idle_time_again_with_one_timer_for_all() -> None:
+async def test_a_connection_has_its_timer_where_it_is_looked_for_and_every_command_moves_its_deadline() -> None:
     async with connected() as (session, reader, writer):
         connection = session.connection
         timer, connection._idle_deadline = connection._timeout_handle, 0.0
-        writer.write(b"NOOP\r\n")
-        await reader.readline()
+        assert timer is not None, ADVICE
+        assert connection._timeout_duration == LIMITS.idle_timeout_seconds, ADVICE
 
-        assert connection._idle_deadline > connection.loop.time() + IDLE_SECONDS / 2, ADVICE
+        writer.write(b"NOOP\r\n")
+        assert await reader.readline() == b"250 OK\r\n"
+
+        assert connection._idle_deadline > connection.loop.time() + LIMITS.idle_timeout_seconds / 2, ADVICE
         assert connection._timeout_handle is timer, ADVICE
 
 
-async def test_the_timer_rings_only_when_the_idle_time_has_passed() -> None:
-    async with connected() as (session, reader, _):
-        connection = session.connection
-        connection._timeout_cb()
-        connection.stop_timers()
-        assert connection._idle_deadline == math.inf
-        connection._timeout_cb()
-        assert connection.transport is not None
-        assert not connection.transport.is_closing()
+@pytest.mark.parametrize(
+    ("line", "reply"),
+    [
+        (b"NOOP\r\n", b"250 OK\r\n"),
+        (b"HELO x\r\n", b"250 mx.example\r\n"),
+        (b"EXPN x\r\n", b"502 EXPN not implemented\r\n"),
+        (b"SAY\r\n", b"250 None\r\n"),
+        (b"say  Some thing \n", b"250 'Some thing'\r\n"),
+        (b"SAY \xff\r\n", b"250 '\\udcff'\r\n"),
+        (b"FAIL now\r\n", b"451 ValueError\r\n"),
+        (b"\r\n", b"500 Error: bad syntax\r\n"),
+        (b"S\xc3\x84Y x\r\n", b"500 Error: bad syntax\r\n"),
+        (b"SAY " + b"x" * 4092 + b"\r\n", b"250 '" + b"x" * 4092 + b"'\r\n"),
+        (b"SAY " + b"x" * 4093 + b"\r\n", b"500 Command line too long\r\n"),
+        (b"SAY " + b"x" * 1_000_000 + b"\r\n", b"500 Command line too long\r\n"),
+        (b"nope x\r\n", b'500 Error: command "NOPE" not recognized\r\n'),
+    ],
+)
+async def test_a_line_is_a_command_or_is_refused_and_the_next_line_is_a_command_again(
+    line: bytes, reply: bytes
+) -> None:
+    async with connected() as (_, reader, writer):
+        writer.write(line)
+        assert await reader.readline() == reply
 
-        connection._idle_deadline = 0.0
-        connection._timeout_cb()
-        assert await reader.read() == b"", ADVICE
+        writer.write(b"SAY on\r\n")
+        assert await reader.readline() == b"250 'on'\r\n"
+
+
+async def test_the_fifth_unknown_command_ends_the_connection() -> None:
+    async with connected() as (session, reader, writer):
+        writer.write(b"X\r\n" * 6 + b"SAY on\r\n")
+
+        replies = (await reader.read()).splitlines()
+        assert [reply[:4] for reply in replies] == [b"500 "] * 4 + [b"502 "]
+        await session.ended.wait()
+
+
+async def test_content_ends_with_its_end_and_the_next_command_follows() -> None:
+    async with connected() as (_, reader, writer):
+        writer.write(b"READ\r\nabc\r\n.\r\nSAY on\r\n")
+
+        assert await reader.readline() == b"250 8 True\r\n"
+        assert await reader.readline() == b"250 'on'\r\n"
+
+
+async def test_long_content_is_read_in_pieces_of_which_none_cuts_the_end() -> None:
+    connection = Session().connection
+    connection.data_received(b"x" * 70_000 + b"\r\n.\r")
+    assert await connection.read_until(b"\r\n.\r\n") == (b"x" * 70_000, False)
+
+    connection.data_received(b"\nQUIT")
+    assert await connection.read_until(b"\r\n.\r\n") == (b"\r\n.\r\n", True)
+
+
+async def test_what_is_put_back_is_read_first() -> None:
+    connection = Session().connection
+    connection.data_received(b".\r")
+    before = connection.has_line
+    connection.data_received(b"\n")
+    connection.unread(b"\r\n")
+
+    assert (before, connection.has_line) == (False, True)
+    assert await connection.read_until(b"\r\n.\r\n") == (b"\r\n.\r\n", True)
 
 
 async def test_a_client_that_closes_its_side_is_answered_before_the_session_ends() -> None:
     async with connected() as (session, reader, writer):
-        writer.write(b"NOOP\r\nQUIT\r\n")
+        writer.write(b"SAY a\r\nSAY b\r\nSAY")
         writer.write_eof()
 
-        assert await reader.readline() == b"250 OK\r\n", ADVICE
-        assert (await reader.readline()).startswith(b"221 "), ADVICE
+        assert await reader.read() == b"250 'a'\r\n250 'b'\r\n"
         await session.ended.wait()
-        assert session.heard == ["opened", "begun", "ended"], ADVICE
+        assert session.heard[:3] == ["opened", "begun", "ended"]
 
 
 async def test_the_session_ends_when_the_client_disconnects() -> None:
@@ -152,12 +194,29 @@ async def test_the_session_ends_when_the_client_disconnects() -> None:
         writer.transport.abort()
         await session.ended.wait()
 
-        assert session.heard == ["opened", "begun", "ended"], ADVICE
+        assert session.heard.count("ended") == 1
+
+
+async def test_commands_move_the_idle_deadline_and_a_client_that_is_waited_upon_has_none() -> None:
+    async with connected(ListenerLimits(idle_timeout_seconds=0.2, message_timeout_seconds=0.3)) as (
+        _,
+        reader,
+        writer,
+    ):
+        writer.write(b"WAIT\r\n")
+        assert await reader.readline() == b"250 waits\r\n"
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.6):
+                await reader.read()
+
+        writer.write(b"SAY\r\n")
+        assert await reader.readline() == b"250 None\r\n"
+        assert await reader.read() == b""
 
 
 async def test_no_other_module_touches_private_parts_of_aiosmtpd() -> None:
     made = Session().connection
-    private = {name for name in {*dir(SMTP), *vars(made), "_reader", "_writer"} if name.startswith("_")}
+    private = {name for name in {*dir(SMTP), *vars(made)} if name.startswith("_")}
     private -= {name for name in private if name.startswith("__")}
     own = Path(connection_module.__file__)
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -641,6 +641,21 @@ async def test_a_large_message_of_all_line_ends_arrives_whole(smtp: RunningSmtp)
     assert smtp.delivered()[0].endswith(b"\n\n" + b"one\ntwo\nthree\n.four\n" * 100_000)
 
 
+class NotingTransport:
+    """A transport that notes what is written to it."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self.said: list[bytes] = []
+        self._transport = transport
+
+    def write(self, data: bytes) -> None:
+        self.said.append(data)
+        self._transport.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 @pytest.mark.parametrize("recipients", [1, 3, 1000])
 async def test_commands_that_come_together_are_answered_together(
     smtp: RunningSmtp, recipients: int, monkeypatch: pytest.MonkeyPatch
@@ -650,22 +665,16 @@ async def test_commands_that_come_together_are_answered_together(
     await dialogue.hello()
     (session,) = smtp.listener.connections
     assert isinstance(session, SmtpSession)
-    said: list[bytes] = []
-    write = session.connection._writer.write
-
-    def noted(data: bytes) -> None:
-        said.append(data)
-        write(data)
-
-    monkeypatch.setattr(session.connection._writer, "write", noted)
+    noting = NotingTransport(cast("asyncio.Transport", session.connection.transport))
+    monkeypatch.setattr(session.connection, "transport", noting)
     rcpt = b"".join(b"RCPT TO:<to%d@example.org>\r\n" % number for number in range(recipients))
 
     dialogue.writer.write(b"MAIL FROM:<from@example.org>\r\n" + rcpt + b"DATA\r\n")
     codes = [(await dialogue.reply())[:3] for _ in range(recipients + 2)]
 
     assert codes == [*["250"] * (recipients + 1), "354"]
-    assert len(said) == 1 if recipients < 1000 else 2 < len(said) < 20
-    assert max(map(len, said)) < 5000
+    assert len(noting.said) == 1 if recipients < 1000 else 2 < len(noting.said) < 20
+    assert max(map(len, noting.said)) < 5000
 
 
 async def test_a_reply_that_took_its_time_does_not_wait_for_the_next(
