@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from nbstream.bayes.kinds import kind_of, label_of
 from nbstream.errors import CountsFull, StoreIncompatible, StoreRefuses
 from nbstream.filter.bulk import BulkLearner, BulkRequest
+from nbstream.filter.group_commit import GroupCommit
+from nbstream.filter.known_counts import KnownCounts
+from nbstream.filter.lesson_batch import LessonBatches, WantedLesson
 from nbstream.filter.lesson_plan import CountedCheck, LessonPlanner, TokenizedMessage
 from nbstream.filter.message_counts import count_names
 from nbstream.filter.results import CheckSeconds, Contradiction, Lesson, LessonOutcome
@@ -66,6 +69,8 @@ class Filter:
         self.policy = policy
         self._scorer = parts.make_scorer(policy)
         self._planner = LessonPlanner(self._scorer, parts)
+        self._batches = LessonBatches(parts, self._scorer, self._planner)
+        self._group_commit = GroupCommit(self._batches, self._scorer.read_counts)
 
     @property
     def own_model(self) -> str:
@@ -151,7 +156,8 @@ class Filter:
         ``StoreUnavailable``; some of the messages that were not reported by then may have been learned, each as a
         whole, and all messages may be taught again. Raises ``ValueError`` at a label that is no class here.
         """
-        bulk = BulkLearner(self.parts, self._scorer, self._planner, self._learn_one)
+        known_counts = KnownCounts(self._scorer.read_counts)
+        bulk = BulkLearner(self.parts.model, self._batches, known_counts, self._learn_one)
         async with aclosing(self._tokenize_all(messages)) as tokenized:
             await bulk.learn_all(tokenized, BulkRequest(lesson_source, report_result))
 
@@ -170,14 +176,13 @@ class Filter:
             if not isinstance(labelled.message, TokenizedMessage):
                 await asyncio.sleep(0)  # the batch that is being written can go on
 
-    async def _learn_one(
-        self, message: TokenizedMessage, label: str | None, lesson_source: LessonSource
-    ) -> Lesson:
-        layer = self.parts.autolearn_layer
+    async def _learn_one(self, wanted: WantedLesson) -> Lesson:
+        """Teach one lesson by itself."""
+        layer, message, label = self.parts.autolearn_layer, wanted.message, wanted.class_name
         if layer and self.parts.parents and label is not None:
             await layer.note_user_label(message.key)  # before the lesson: a repeat may change nothing
         withdrawn_label = await self._withdraw_autolearned(message.key)
-        lesson = await self._change_entry(message, label, lesson_source)
+        lesson = await self._change_entry(wanted)
         # Again, since the same message may have been autolearned in between.
         withdrawn_label = await self._withdraw_autolearned(message.key) or withdrawn_label
         return lesson.with_withdrawn_label(withdrawn_label) if withdrawn_label else lesson
@@ -214,7 +219,9 @@ class Filter:
     ) -> Lesson:
         try:
             tokenized = await self._tokenize_learnable(message)
-            lesson = await self._learn_one(tokenized, label, lesson_source)
+            wanted = WantedLesson(tokenized, label, lesson_source)
+            learn = self._learn_in_group if self._joins_group(wanted) else self._learn_one
+            lesson = await learn(wanted)
         except Exception as error:
             self.report_failed_feedback(label, lesson_source.source, error)
             raise
@@ -222,6 +229,14 @@ class Filter:
         if self.parts.after_lesson:
             await self.parts.after_lesson(tokenized.key, tokenized.tokens, lesson)
         return lesson.in_words(tokenized.tokens, tokenized.words)
+
+    def _joins_group(self, wanted: WantedLesson) -> bool:
+        """Whether a lesson may be planned without its ledger entry; those of own models are too few to wait."""
+        return wanted.class_name is not None and wanted.source.insisted_version is None and not self.parts.parents
+
+    async def _learn_in_group(self, wanted: WantedLesson) -> Lesson:
+        learned = await self._group_commit.learn(wanted, self._learn_one)
+        return learned if isinstance(learned, Lesson) else await self._planned_lesson(learned, wanted)
 
     def report_failed_feedback(self, label: str | None, source: str, error: Exception) -> None:
         """Report that ``label`` of one message could not be learned; both names are as in ``learn``."""
@@ -238,10 +253,9 @@ class Filter:
         layer = self.parts.autolearn_layer
         return await layer.withdraw(key) if layer and not self.parts.parents else None
 
-    async def _change_entry(
-        self, message: TokenizedMessage, label: str | None, lesson_source: LessonSource
-    ) -> Lesson:
-        """Change the ledger entry of the message to ``label``, or remove it where ``label`` is None."""
+    async def _change_entry(self, wanted: WantedLesson) -> Lesson:
+        """Change the ledger entry of the message to the wanted class, or remove it where that is None."""
+        message, label, lesson_source = wanted.message, wanted.class_name, wanted.source
         model, seen = self.parts.model, lesson_source.insisted_version
         before = await self._check_with_counts(message, None)
 
@@ -272,7 +286,7 @@ class Filter:
         planned = await commit_planned(model.commit_lesson, message.key, entry, plan, wait_until_applied)
         if isinstance(planned, Settled):
             return planned.result
-        return await self._planned_lesson(planned, message.tokens, lesson_source)
+        return await self._planned_lesson(planned, wanted)
 
     async def _plan_label(
         self,
@@ -321,10 +335,10 @@ class Filter:
         wait_seconds = lesson_source.seconds_until_insisting(entry.source, entry.actor, seconds_since)
         return Contradiction(self._scorer.has_most_weight(entry), wait_seconds)
 
-    async def _planned_lesson(self, planned: PlannedLesson, tokens: Tokens, lesson_source: LessonSource) -> Lesson:
+    async def _planned_lesson(self, planned: PlannedLesson, wanted: WantedLesson) -> Lesson:
         """Return the planned lesson once it is made."""
-        after, entry = await self._check_after(planned, tokens), planned.new
-        contradiction = self._contradiction(after, entry, lesson_source) if entry else None
+        after, entry = await self._check_after(planned, wanted.message.tokens), planned.new
+        contradiction = self._contradiction(after, entry, wanted.source) if entry else None
         return planned.result(after, contradiction)
 
     async def _check_after(self, planned: PlannedLesson, tokens: Tokens) -> Check:

@@ -1,0 +1,125 @@
+"""Group commit: the lessons that wait at the same moment are committed together.
+
+While one group is on its way to Redis, the next one gathers; nothing waits for a group to fill. A lesson that is
+alone is taught by itself. Whoever stops waiting takes his lesson along, unless its group is on its way: that is
+committed as a whole all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from nbstream.errors import CountsFull, NbstreamError, StoreUnavailable
+from nbstream.filter.known_counts import KnownCounts
+from nbstream.store.model.ledger import LedgerConflict
+from nbstream.store.model.scripts import MAX_BATCH_LESSONS
+
+if TYPE_CHECKING:
+    from nbstream.filter.lesson_batch import LessonBatches, WantedLesson
+    from nbstream.filter.lesson_plan import PlannedLesson
+    from nbstream.filter.message_counts import MessageCounts
+    from nbstream.filter.results import Lesson
+
+_MAX_WAITING = 1024  # lessons: some 50 MB of tokens
+_ANSWER_SECONDS = 15.0  # a group alone may take two commands of 5 seconds
+
+_ReadCounts: TypeAlias = "Callable[[tuple[bytes, ...]], Awaitable[MessageCounts]]"
+_LearnAlone: TypeAlias = "Callable[[WantedLesson], Awaitable[Lesson]]"
+_Learned: TypeAlias = "Lesson | PlannedLesson"
+_Group: TypeAlias = "Mapping[str, _WaitingLesson]"
+
+
+@dataclass(frozen=True, slots=True)
+class _WaitingLesson:
+    wanted: WantedLesson
+    learn_alone: _LearnAlone
+    done: asyncio.Future[_Learned | None]
+    """What was learned, or None where it has to be taught by itself."""
+
+    def finish(self, lesson: _Learned | None) -> None:
+        if not self.done.done():  # else nobody waits any more
+            self.done.set_result(lesson)
+
+    def fail(self, error: Exception) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+class GroupCommit:
+    """Teaches the lessons of several callers together."""
+
+    def __init__(self, batches: LessonBatches, read_counts: _ReadCounts) -> None:
+        self._batches = batches
+        self._read_counts = read_counts
+        self._waiting: deque[_WaitingLesson] = deque()
+        self._teaching: asyncio.Task[None] | None = None
+
+    async def learn(self, wanted: WantedLesson, learn_alone: _LearnAlone) -> _Learned:
+        """Teach a message a class; return the lesson as it was planned and made, or what ``learn_alone`` returns.
+
+        That teaches it by itself: where no other one waits, and where the ledger has anything of it. Raises
+        ``StoreUnavailable``, also where too many lessons wait, and what teaching it alone raises.
+        """
+        if len(self._waiting) >= _MAX_WAITING:
+            raise StoreUnavailable("too many lessons wait for Redis")
+        waiting = _WaitingLesson(wanted, learn_alone, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiting)
+        if self._teaching is None:
+            self._teaching = asyncio.create_task(self._teach_all())
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                learned = await waiting.done
+        except TimeoutError as error:
+            raise StoreUnavailable("Redis is too slow for the lessons that wait") from error
+        return learned or await learn_alone(wanted)
+
+    async def _teach_all(self) -> None:
+        """Teach until no lesson waits. What waits when this task is cancelled, as at the end, is refused."""
+        group: _Group = {}
+        try:
+            while group := self._next_group():
+                try:
+                    await self._teach(group)
+                except Exception as error:  # noqa: BLE001 - it is the answer to those who wait
+                    for waiting in group.values():
+                        waiting.fail(error)
+        finally:
+            self._teaching = None
+            for waiting in (*group.values(), *self._waiting):
+                waiting.fail(StoreUnavailable("the lesson was interrupted, and may be repeated"))
+            self._waiting.clear()
+
+    def _next_group(self) -> _Group:
+        """Take the lessons that wait, up to the second one of a message: it is another group's."""
+        group: dict[str, _WaitingLesson] = {}
+        while self._waiting and len(group) < MAX_BATCH_LESSONS:
+            if self._waiting[0].wanted.message.key in group:
+                break
+            waiting = self._waiting.popleft()
+            if not waiting.done.done():
+                group[waiting.wanted.message.key] = waiting
+        return group
+
+    async def _teach(self, group: _Group) -> None:
+        if len(group) == 1:
+            (waiting,) = group.values()
+            waiting.finish(await waiting.learn_alone(waiting.wanted))
+            return
+        lessons = [waiting.wanted for waiting in group.values()]
+        # Most messages that are learned are new. Therefore no entry is looked up: the commit finds the others.
+        plans = self._batches.plan(lessons, [None] * len(lessons), KnownCounts(self._read_counts), 1)
+        async with aclosing(plans) as parts:
+            async for part in parts:
+                for wanted, answer in await self._batches.commit(part):
+                    waiting = group[wanted.message.key]
+                    if isinstance(answer, (LedgerConflict, CountsFull)):  # the ledger has an entry, or may have
+                        waiting.finish(None)
+                    elif isinstance(answer, NbstreamError):
+                        waiting.fail(answer)
+                    else:
+                        waiting.finish(answer)

@@ -1,0 +1,95 @@
+"""The counts of a batch of lessons, and those of the batches before it, plus what these have taught.
+
+Most tokens of a batch came in one of those before it. So their counts are not read again, but known: what was read
+plus what was learned. Where the totals in Redis are others than the known ones, somebody else has taught, and all
+are read again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from itertools import count, islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nbstream.filter.message_counts import MessageCounts
+
+MAX_KNOWN_NAMES = 1 << 18  # some 40 MB; when there are more, all are forgotten
+
+
+class KnownCounts:
+    """The counts of a batch, and those that were read for the batches before it, plus what they have taught.
+
+    ``read_counts`` reads the counts of some names on all levels.
+    """
+
+    def __init__(self, read_counts: Callable[[tuple[bytes, ...]], Awaitable[MessageCounts]]) -> None:
+        self._read_counts = read_counts
+        self._names: Sequence[tuple[bytes, ...]] = ()
+        self._rows_by_message: Sequence[NDArray[np.intp]] = ()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._row_numbers = defaultdict[bytes, int](count().__next__)  # each new name gets the next number
+        self._counts: MessageCounts | None = None
+
+    async def read(self, names: Sequence[tuple[bytes, ...]]) -> None:
+        """Read what is not known of the counts of a batch; ``names`` are the names of counts of each message."""
+        self._names = names
+        if len(self._row_numbers) > MAX_KNOWN_NAMES:
+            self._forget()
+        counts = await self._read_unknown()
+        if self._counts and _all_totals(counts) != _all_totals(self._counts):
+            self._forget()
+            counts = await self._read_unknown()
+        self._counts = _join_rows(self._counts, counts) if self._counts else counts
+
+    async def _read_unknown(self) -> MessageCounts:
+        known = len(self._row_numbers)
+        number = self._row_numbers.__getitem__
+        self._rows_by_message = [np.fromiter(map(number, names), np.intp, len(names)) for names in self._names]
+        return await self._read_counts(tuple(islice(self._row_numbers, known, None)))
+
+    def message_counts(self, i: int) -> MessageCounts:
+        """Return the counts of message ``i`` of the batch, with the lessons so far."""
+        assert self._counts
+        return _rows_of(self._counts, self._names[i], self._rows_by_message[i])
+
+    def apply_lesson(self, i: int, counts_after: MessageCounts) -> None:
+        """Put the counts after the lesson of message ``i`` in the place of those before it."""
+        assert self._counts
+        self._counts.rows[self._rows_by_message[i]] = counts_after.rows
+        self._counts = replace(self._counts, sums=counts_after.sums, totals=counts_after.totals)
+
+
+def _all_totals(counts: MessageCounts) -> tuple[object, ...]:
+    """Return the totals of all levels: whoever teaches changes some of them."""
+    layer = counts.autolearned
+    return counts.totals, layer and layer.totals, *map(_all_totals, counts.parents)
+
+
+def _join_rows(known: MessageCounts, counts: MessageCounts) -> MessageCounts:
+    """Return ``counts`` with the rows of ``known`` before its own, on all levels."""
+    rows, layer = np.concatenate((known.rows, counts.rows)), counts.autolearned
+    if layer and known.autolearned:
+        layer = replace(layer, rows=np.concatenate((known.autolearned.rows, layer.rows)))
+    parents = tuple(map(_join_rows, known.parents, counts.parents))
+    return replace(counts, rows=rows, autolearned=layer, parents=parents)
+
+
+def _rows_of(counts: MessageCounts, names: tuple[bytes, ...], row_numbers: NDArray[np.intp]) -> MessageCounts:
+    """Return the counts of ``names``, which are in the rows of these numbers, on all levels."""
+    layer = counts.autolearned
+    return replace(
+        counts,
+        names=names,
+        rows=counts.rows[row_numbers],
+        autolearned=replace(layer, rows=layer.rows[row_numbers]) if layer else None,
+        parents=tuple([_rows_of(parent, names, row_numbers) for parent in counts.parents]),
+    )

@@ -1,0 +1,165 @@
+"""Plan several lessons one after another, and commit them together: those of bulk, and those of listeners.
+
+Rules:
+
+- A lesson is planned on the counts that were read for its batch, plus what the batch itself teaches before it.
+  What others teach meanwhile is missing for the rest of the batch.
+- The lessons of a part that have the same labels before and after are one atomic step: for lessons of several
+  classes each token would be looked up in all of these. The steps of a part are sent at the same time. An
+  interruption leaves whole lessons.
+- Each lesson has its own answer, also where others have changed its message meanwhile, or where it fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from nbstream.errors import CountsFull, NbstreamError, StoreIncompatible, StoreUnavailable
+from nbstream.filter.lesson_plan import CountedCheck, PlannedLesson, TokenizedMessage
+from nbstream.filter.message_counts import count_names
+from nbstream.filter.results import Lesson, LessonOutcome
+from nbstream.store.model.commit import is_own_entry
+from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
+from nbstream.store.model.scripts import LessonBatch
+
+if TYPE_CHECKING:
+    from nbstream.filter.known_counts import KnownCounts
+    from nbstream.filter.lesson_plan import LessonPlanner
+    from nbstream.filter.parts import FilterParts
+    from nbstream.filter.scorer import Scorer
+    from nbstream.policy.lesson_source import LessonSource
+
+BatchAnswer: TypeAlias = "PlannedLesson | Lesson | LedgerConflict | NbstreamError"
+"""What became of a lesson: it was made as planned, nothing had to change, others were faster, or it failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedLesson:
+    """A message, the class that it is learned into, and who says it; without a class it is taken back."""
+
+    message: TokenizedMessage
+    class_name: str | None
+    source: LessonSource
+
+
+@dataclass(slots=True)
+class LessonPart:
+    """The lessons of a part with what is planned or answered for each, and the changes as the store takes them.
+
+    ``commits`` has the changes by the labels before and after. ``withdrawn`` are the autolearned labels that were
+    taken back, by message key, or why that failed.
+    """
+
+    withdrawn: dict[str, str | StoreIncompatible]
+    lessons: list[tuple[WantedLesson, BatchAnswer]] = field(default_factory=list)
+    commits: defaultdict[tuple[str | None, str | None], LessonBatch] = field(
+        default_factory=lambda: defaultdict(LessonBatch)
+    )
+
+
+class LessonBatches:
+    """Plans and commits batches of lessons of distinct messages."""
+
+    def __init__(self, parts: FilterParts, scorer: Scorer, planner: LessonPlanner) -> None:
+        self._model = parts.model
+        self._counts = parts.counts
+        self._autolearn_layer = None if parts.parents else parts.autolearn_layer  # which is not an own model's
+        self._scorer = scorer
+        self._planner = planner
+
+    async def plan(
+        self,
+        lessons: Sequence[WantedLesson],
+        entries: Sequence[LedgerEntry | StoreIncompatible | None],
+        known_counts: KnownCounts,
+        lessons_a_turn: int,
+    ) -> AsyncGenerator[LessonPart, None]:
+        """Plan the lessons, and yield them in parts of one commit each.
+
+        ``entries`` are the ledger entries of the messages; where one is not that of the ledger, the commit says
+        so. After ``lessons_a_turn`` lessons other work goes on. Raises ``StoreUnavailable``.
+        """
+        withdrawn = await self._withdraw_autolearned(lessons)
+        await known_counts.read(
+            [
+                count_names(lesson.message.tokens, entry if isinstance(entry, LedgerEntry) else None)
+                for lesson, entry in zip(lessons, entries, strict=True)
+            ]
+        )
+        part = LessonPart(withdrawn)
+        for i, (lesson, entry) in enumerate(zip(lessons, entries, strict=True)):
+            if i % lessons_a_turn == 0:
+                await asyncio.sleep(0)
+            withdrawn_label = withdrawn.get(lesson.message.key)
+            if isinstance(withdrawn_label, StoreIncompatible):
+                part.lessons.append((lesson, withdrawn_label))
+                continue
+            if isinstance(entry, StoreIncompatible):
+                part.lessons.append((lesson, entry))
+                continue
+            answer = self._plan_lesson(i, lesson, entry, known_counts)
+            if isinstance(answer, PlannedLesson):
+                known_counts.apply_lesson(i, answer.counts_after)
+                if not part.commits[answer.labels].has_room(answer):
+                    yield part
+                    part = LessonPart(withdrawn)
+                part.commits[answer.labels].add(answer)
+            part.lessons.append((lesson, answer))
+        yield part
+
+    def _plan_lesson(
+        self, i: int, lesson: WantedLesson, entry: LedgerEntry | None, known_counts: KnownCounts
+    ) -> PlannedLesson | Lesson | CountsFull:
+        counts = known_counts.message_counts(i)
+        check = self._scorer.check(lesson.message.key, lesson.message.tokens, counts)
+        if (entry.class_name if entry else None) == lesson.class_name:
+            outcome = LessonOutcome.ALREADY if entry else LessonOutcome.UNKNOWN
+            label, kind = (entry.label, entry.kind) if entry else (None, "")
+            return Lesson(outcome, label, check, check, kind=kind)
+        before = CountedCheck(check, counts)
+        try:
+            return self._planner.plan(lesson.message, lesson.class_name, before, entry, lesson.source)
+        except CountsFull as error:
+            return error
+
+    async def commit(self, part: LessonPart) -> list[tuple[WantedLesson, BatchAnswer]]:
+        """Write the planned lessons of a part; return what became of each lesson, once the counts show it.
+
+        Raises ``StoreUnavailable`` where the autolearned labels cannot be taken back; all may be taught again.
+        """
+        answers: dict[str, BatchAnswer] = {}
+        for of_batch in await asyncio.gather(*map(self._commit, part.commits.values())):
+            answers |= of_batch
+        # Again, since the same message may have been autolearned in between.
+        part.withdrawn |= await self._withdraw_autolearned([lesson for lesson, _ in part.lessons])
+        return [(lesson, answers.get(lesson.message.key, planned)) for lesson, planned in part.lessons]
+
+    async def _commit(self, batch: LessonBatch) -> Mapping[str, BatchAnswer]:
+        """Write the lessons of a batch; return by message key what became of them, once the counts show it."""
+        planned: list[PlannedLesson] = [lesson for lesson in batch.lessons if isinstance(lesson, PlannedLesson)]
+        try:
+            answers = await self._model.commit_lessons(batch)
+            if any(isinstance(answer, LedgerConflict) for answer in answers):
+                # Perhaps a reply was lost and the write was repeated: its change is one of those up to the last.
+                await self._counts.wait_until_applied(await self._model.last_change())
+            elif changes := [answer for answer in answers if isinstance(answer, bytes)]:
+                await self._counts.wait_until_applied(changes[-1])
+        except StoreUnavailable as error:
+            return {lesson.message_key: error for lesson in planned}
+        return {
+            lesson.message_key: lesson
+            if isinstance(answer, bytes)
+            or (isinstance(answer, LedgerConflict) and is_own_entry(lesson, answer.entry))
+            else answer
+            for lesson, answer in zip(planned, answers, strict=True)
+        }
+
+    async def _withdraw_autolearned(self, lessons: Sequence[WantedLesson]) -> dict[str, str | StoreIncompatible]:
+        """Take back what was autolearned of the messages: a person's label replaces it."""
+        if self._autolearn_layer is None:
+            return {}
+        return await self._autolearn_layer.withdraw_many([lesson.message.key for lesson in lessons])

@@ -1,0 +1,311 @@
+"""Lessons that come at the same moment: committed together, each as if it were alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.errors import CountsFull, NbstreamError, StoreRefuses, StoreUnavailable
+from nbstream.filter import Filter, Lesson, LessonOutcome
+from nbstream.mail.message import Message
+from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.model.model import Model
+from tests.conftest import RedisServer
+from tests.filter.autolearn_site import EMPTY, letters_of, taught_site
+from tests.filter.filters import PRIZE, make_filter, with_parts
+from tests.letters import letters
+from tests.store.algebra import first_scores, first_scores_of_entries, live_entries, stored, summed
+from tests.store.mirror.mirrors import running
+from tests.store.proxy import Fate, Proxy
+from tests.waiting import DEADLINE_SECONDS
+
+LETTERS = [(label, Message.parse(raw)) for label, raw in letters(150)]
+
+Result = Lesson | BaseException
+
+
+async def learn_together(spam_filter: Filter, messages: Iterable[tuple[str, Message]]) -> list[Result]:
+    """Teach the messages at the same moment; return the lesson or the error of each."""
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        return await asyncio.gather(
+            *(spam_filter.learn(message, label, "test", "nobody") for label, message in messages),
+            return_exceptions=True,
+        )
+
+
+def outcomes(results: Iterable[Result]) -> Counter[LessonOutcome | type[BaseException]]:
+    return Counter(result.outcome if isinstance(result, Lesson) else type(result) for result in results)
+
+
+class HeldModel(Model):
+    """A model in which a commit of one lesson waits for ``gate`` once Redis has made it."""
+
+    def __init__(self, client: Redis) -> None:
+        super().__init__(client, "test", 3600)
+        self.gate, self.is_held = asyncio.Event(), asyncio.Event()
+
+    async def commit_lesson(self, *arguments: object, **options: object) -> object:  # type: ignore[override]
+        change = await super().commit_lesson(*arguments, **options)  # type: ignore[arg-type]
+        self.is_held.set()
+        await self.gate.wait()
+        return change
+
+    async def commit_lessons(self, *arguments: object) -> object:  # type: ignore[override]
+        results = await super().commit_lessons(*arguments)  # type: ignore[arg-type]
+        self.is_held.set()
+        await self.gate.wait()
+        return results
+
+
+@asynccontextmanager
+async def group_on_its_way(
+    client: Redis, messages: Iterable[tuple[str, Message]]
+) -> AsyncIterator[tuple[Filter, HeldModel, list[asyncio.Task[Lesson]]]]:
+    """A filter whose lessons of ``messages`` are made in Redis, and whose answers wait."""
+    model = HeldModel(client)
+    spam_filter = with_parts(make_filter(client), model=model)
+    callers = [asyncio.create_task(spam_filter.learn(message, label, "test")) for label, message in messages]
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        await model.is_held.wait()
+        yield spam_filter, model, callers
+
+
+async def test_lessons_that_come_together_are_those_that_come_one_after_another_to_the_last_digit(
+    client: Redis,
+) -> None:
+    model = Model(client, "test", 3600)
+    async with running(Mirror(Model(client, "test", 3600), 5.0)) as mirror:
+        together = await learn_together(make_filter(client, counts=mirror), LETTERS)
+        in_mirror, counts = mirror.snapshot(), await stored(model)
+    entries, changes = await live_entries(model), await client.xlen(model.keys.changes)
+    assert counts == await summed(model)
+    assert dict(zip(in_mirror[0], in_mirror[1][:, 0].tolist(), strict=True)).items() >= counts[0]["ham"].items()
+    await client.flushall()
+
+    one_by_one = make_filter(client)
+    alone = [await one_by_one.learn(message, label, "test", "nobody") for label, message in LETTERS]
+
+    assert await stored(model) == counts
+    assert await client.xlen(model.keys.changes) == len(LETTERS) > 10 * changes
+    assert [(entry.label, entry.weight, entry.sums) for entry in entries.values()] == [
+        (entry.label, entry.weight, entry.sums) for entry in [(await live_entries(model))[key] for key in entries]
+    ]
+    assert [
+        (lesson.outcome, lesson.after.id, lesson.before.score, lesson.after.score)
+        for lesson in together
+        if isinstance(lesson, Lesson)
+    ] == [(lesson.outcome, lesson.after.id, lesson.before.score, lesson.after.score) for lesson in alone]
+
+
+async def test_what_comes_while_a_group_is_on_its_way_is_the_next_group(client: Redis) -> None:
+    async with group_on_its_way(client, LETTERS[:1]) as (spam_filter, model, callers):
+        others = [asyncio.create_task(spam_filter.learn(one, label, "test")) for label, one in LETTERS[1:30]]
+        await asyncio.sleep(0)
+        assert await client.xlen(model.keys.changes) == 1
+        model.gate.set()
+        results = await asyncio.gather(*callers, *others)
+
+    assert outcomes(results) == {LessonOutcome.LEARNED: 30}
+    labels = len({label for label, _ in LETTERS[1:30]})
+    assert await client.xlen(model.keys.changes) == 1 + labels
+    assert await stored(model) == await summed(model)
+
+
+async def test_a_message_that_has_another_label_is_relearned_and_the_others_of_its_group_are_learned(
+    client: Redis,
+) -> None:
+    spam_filter, model = make_filter(client), Model(client, "test", 3600)
+    (same_label, same), (label, other) = LETTERS[0], LETTERS[1]
+    await spam_filter.learn(same, same_label, "test")
+    await spam_filter.learn(other, "ham" if label == "spam" else "spam", "test")
+
+    results = await learn_together(spam_filter, LETTERS[:40])
+
+    assert outcomes(results[:1]) == {LessonOutcome.ALREADY: 1}
+    assert outcomes(results[1:2]) == {LessonOutcome.RELEARNED: 1}
+    assert outcomes(results[2:]) == {LessonOutcome.LEARNED: 38}
+    assert await stored(model) == await summed(model)
+    assert await first_scores(model) == await first_scores_of_entries(model)
+
+
+async def test_the_labels_of_one_message_that_come_together_are_taught_in_their_order(client: Redis) -> None:
+    spam_filter, model = make_filter(client), Model(client, "test", 3600)
+    labels = ("spam", "spam", "ham", "spam")
+
+    results = await learn_together(spam_filter, [*LETTERS[:9], *((label, PRIZE) for label in labels)])
+
+    learned, already, relearned = LessonOutcome.LEARNED, LessonOutcome.ALREADY, LessonOutcome.RELEARNED
+    assert [lesson.outcome for lesson in results if isinstance(lesson, Lesson)] == [
+        *[learned] * 10,
+        already,
+        relearned,
+        relearned,
+    ]
+    assert (await live_entries(model))[PRIZE.key].label == "spam"
+    assert await stored(model) == await summed(model)
+
+
+async def test_one_that_the_counts_have_no_room_for_does_not_refuse_the_others(
+    client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spam_filter, model = make_filter(client), Model(client, "test", 3600)
+    monkeypatch.setattr("nbstream.filter.message_counts.MAX_COUNT", 1 << 40)
+    full = Message.parse(b"Message-ID: <full@x.example>\nFrom: a@full.example\n\nquetzalcoatl\n")
+    await client.hset(model.keys.counts[0], "body:quetzalcoatl", 1 << 41)
+
+    results = await learn_together(spam_filter, [*LETTERS[:20], ("ham", full)])
+
+    assert outcomes(results) == {LessonOutcome.LEARNED: 20, CountsFull: 1}
+
+
+@pytest.mark.parametrize(
+    ("setting", "refusing", "normal"),
+    [("maxmemory", "1", "0"), ("min-replicas-to-write", "1", "0")],
+    ids=["memory", "replicas"],
+)
+async def test_a_refusal_of_redis_is_the_answer_to_each(
+    own_redis: RedisServer, setting: str, refusing: str, normal: str
+) -> None:
+    client = open_client(ConnectionOptions(own_redis.url))
+    spam_filter, model = make_filter(client), Model(client, "test", 3600)
+    await learn_together(spam_filter, LETTERS[:10])
+    before = await stored(model)
+
+    await client.config_set(setting, refusing)
+    refused = await learn_together(spam_filter, LETTERS[10:40])
+    await client.config_set(setting, normal)
+
+    assert len(refused) == 30
+    assert all(isinstance(result, StoreRefuses) for result in refused)
+    assert await stored(model) == before
+    assert outcomes(await learn_together(spam_filter, LETTERS[:40])) == {
+        LessonOutcome.ALREADY: 10,
+        LessonOutcome.LEARNED: 30,
+    }
+    assert await stored(model) == await summed(model)
+    await client.aclose()
+
+
+async def test_where_redis_is_away_each_hears_so_and_may_repeat_it(own_redis: RedisServer) -> None:
+    client = open_client(ConnectionOptions(own_redis.url))
+    async with running(Mirror(Model(client, "test", 3600), 5.0)) as mirror:
+        spam_filter = make_filter(client, counts=mirror)
+        await learn_together(spam_filter, LETTERS[:10])
+        own_redis.stop()
+        results = await learn_together(spam_filter, LETTERS[10:90])
+        assert all(isinstance(result, StoreUnavailable) for result in results)
+    await client.aclose()
+
+
+async def test_where_replies_are_lost_each_lesson_is_made_once(
+    client: Redis, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    model, lost = Model(client, "test", 3600), list[bytes]()
+    await learn_together(make_filter(client), LETTERS[:2])
+
+    async def lose_some(request: bytes) -> Fate:
+        if len(lost) < 4 and b"EVALSHA" in request:
+            lost.append(request)
+            return Fate.LOSE_REPLY
+        return Fate.PASS
+
+    async with Proxy(shared_redis.socket, tmp_path / "s", lose_some) as way:
+        lossy = open_client(ConnectionOptions(way.url))
+        results = await learn_together(make_filter(lossy), LETTERS[2:60])
+        await lossy.aclose()
+
+    assert lost
+    assert set(outcomes(results)) <= {LessonOutcome.LEARNED, StoreUnavailable}
+    await learn_together(make_filter(client), LETTERS)
+    assert sum((await model.totals()).messages) == len(LETTERS)
+    assert await stored(model) == await summed(model)
+
+
+async def test_who_goes_while_the_group_is_on_its_way_stops_nobody(client: Redis) -> None:
+    async with group_on_its_way(client, LETTERS[:20]) as (_, model, callers):
+        callers[3].cancel()
+        await asyncio.wait([callers[3]])
+        model.gate.set()
+        results = await asyncio.gather(*callers, return_exceptions=True)
+
+    assert outcomes(results) == {LessonOutcome.LEARNED: 19, asyncio.CancelledError: 1}
+    assert (await live_entries(model)).keys() >= {one.key for _, one in LETTERS[:20]}
+    assert await stored(model) == await summed(model)
+
+
+async def test_who_goes_before_his_group_has_begun_is_not_taught(client: Redis) -> None:
+    async with group_on_its_way(client, LETTERS[:2]) as (spam_filter, model, callers):
+        others = [asyncio.create_task(spam_filter.learn(one, label, "test")) for label, one in LETTERS[2:9]]
+        await asyncio.sleep(0)
+        others[0].cancel()
+        await asyncio.wait(others[:1])
+        model.gate.set()
+        results = await asyncio.gather(*callers, *others, return_exceptions=True)
+
+    assert outcomes(results) == {LessonOutcome.LEARNED: 8, asyncio.CancelledError: 1}
+    assert LETTERS[2][1].key not in await live_entries(model)
+    assert await stored(model) == await summed(model)
+
+
+async def test_too_many_that_wait_are_refused(client: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nbstream.filter.group_commit._MAX_WAITING", 5)
+
+    results = await learn_together(make_filter(client), LETTERS[:9])
+
+    assert outcomes(results) == {LessonOutcome.LEARNED: 5, StoreUnavailable: 4}
+
+
+async def test_an_answer_that_does_not_come_is_no_longer_waited_for(
+    client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nbstream.filter.group_commit._ANSWER_SECONDS", 0.2)
+    async with group_on_its_way(client, LETTERS[:9]) as (_, model, callers):
+        results = await asyncio.gather(*callers, return_exceptions=True)
+        model.gate.set()
+
+    assert outcomes(results) == {StoreUnavailable: 9}
+    assert await stored(model) == await summed(model)
+
+
+async def test_at_the_end_of_the_program_what_waits_is_refused(client: Redis) -> None:
+    async with group_on_its_way(client, LETTERS[:9]) as (spam_filter, _, callers):
+        others = [asyncio.create_task(spam_filter.learn(one, label, "test")) for label, one in LETTERS[9:12]]
+        await asyncio.sleep(0)
+        (teaching,) = [task for task in asyncio.all_tasks() if "GroupCommit" in repr(task.get_coro())]
+        teaching.cancel()
+        results = await asyncio.gather(*callers, *others, return_exceptions=True)
+
+    assert outcomes(results) == {StoreUnavailable: 12}
+
+
+async def test_an_entry_that_cannot_be_read_is_the_error_of_its_message_alone(client: Redis) -> None:
+    spam_filter, model = make_filter(client), Model(client, "test", 3600)
+    await client.hset(model.keys.ledger(LETTERS[4][1].key), mapping={"version": "x", "weight": "much"})
+
+    results = await learn_together(spam_filter, LETTERS[:20])
+
+    assert isinstance(results.pop(4), NbstreamError)
+    assert outcomes(results) == {LessonOutcome.LEARNED: 19}
+
+
+async def test_what_was_autolearned_is_taken_back_in_the_group(
+    client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nbstream.policy.autolearn.MAX_SCORE", float("inf"))  # these letters say little new
+    site = await taught_site(client)
+    raws = letters_of("spam", 5)
+    await site.check(*raws)
+    assert await stored(site.model) != EMPTY
+
+    results = await learn_together(site.filter, [("ham", Message.parse(raw)) for raw in raws])
+
+    assert await stored(site.model) == EMPTY
+    assert outcomes(results) == {LessonOutcome.LEARNED: 5}
+    assert await stored(site.people) == await summed(site.people)
