@@ -246,6 +246,7 @@ def make_model(
         replica_wait=ReplicaWaitOptions(settings.redis.wait_replicas, settings.redis.timeout_seconds / 2),
         sample_share=share if sets_sample else None,
         key_fingerprint=key_fingerprint(settings),
+        packs_names=settings.redis.is_embedded,  # no other release has this server
     )
 
 
@@ -261,6 +262,7 @@ def make_own_model(settings: Settings, client: Redis, name: str) -> Model:
         key_fingerprint=key_fingerprint(settings),
         max_changes=own_models.MAX_CHANGES,
         max_history_records=own_models.MAX_HISTORY_RECORDS,
+        packs_names=settings.redis.is_embedded,
     )
 
 
@@ -279,7 +281,13 @@ def make_own_models(settings: Settings, clients: RedisClients, engine: Engine = 
 def make_autolearn_model(settings: Settings, client: Redis, name: str | None = None) -> AutolearnModel:
     """Return the layer that is learned without people, of the model of the settings or of the model ``name``."""
     ledger_seconds = settings.model.ledger_days * _DAY_SECONDS
-    return AutolearnModel(client, name or settings.model.name, ledger_seconds, key_fingerprint(settings))
+    return AutolearnModel(
+        client,
+        name or settings.model.name,
+        ledger_seconds,
+        key_fingerprint(settings),
+        packs_names=settings.redis.is_embedded,
+    )
 
 
 def make_user_labels(settings: Settings, client: Redis) -> UserLabels:

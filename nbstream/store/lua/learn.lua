@@ -23,20 +23,23 @@ local totals_key,
   history_key = unpack(KEYS, 1, 4)
 -- The last keys are the counts of each class, the first scores of each class, and the ledger entry of each message.
 
-local names,  -- the distinct names of tokens and then of sums to which the lessons add, separated by line feeds
+local names,  -- the distinct names of tokens and then of sums to which the lessons add, each with a NUL behind it
+  packed_names,  -- the names as the change has them, compressed ('' = it has them separated by line feeds)
+  name_count,  -- how many names there are
   token_count,  -- how many of them are tokens
   max_changes,  -- about how many changes stay in the change stream; after a batch, how many lessons
   max_history_records,  -- about how many records stay in the history
   max_first_scores,  -- how many first scores of each class stay
   ledger_seconds,  -- after how many seconds a new ledger entry expires
   class_count,  -- the number of classes
-  lesson_count = unpack(ARGV, 1, 8)  -- the number of lessons
+  lesson_count = unpack(ARGV, 1, 10)  -- the number of lessons
 -- The next arguments are those of each class, and then those of each lesson.
 
-token_count, class_count, lesson_count = tonumber(token_count), tonumber(class_count), tonumber(lesson_count)
+name_count, token_count = tonumber(name_count), tonumber(token_count)
+class_count, lesson_count = tonumber(class_count), tonumber(lesson_count)
 local first_entry_key = #KEYS - lesson_count + 1
 
-local classes, next_argument = {}, 9
+local classes, next_argument = {}, 11
 for column = 1, class_count do
   local additions,  -- what is added to the count of each name, as an array of MessagePack ('' = to none)
     messages,  -- by how much the number of messages grows
@@ -95,12 +98,6 @@ local function text(number)
   return format('%.0f', number)
 end
 
-local name_list, name_count = {}, 0
-for name in string.gmatch(names, '[^\n]+') do
-  name_count = name_count + 1
-  name_list[name_count] = name
-end
-
 local touched_classes, untouched_classes = {}, {}
 for _, class in ipairs(classes) do
   local list = class.additions and touched_classes or untouched_classes
@@ -128,28 +125,35 @@ end
 -- the tokens some touched class has afterwards and none had before, or the other way round. This loop is most of the
 -- script's time: it adds 0 to a string to make it a number, since that is faster than tonumber.
 local vocabulary, touches_several = 0, #touched_classes > 1
-local texts = {}  -- the texts of numbers: many tokens that are new have the same count
-for first = 1, name_count, CHUNK do
-  local last = math.min(first + CHUNK - 1, name_count)
+local texts = {}  -- the texts of numbers: many tokens have the same count
+local joined_names, position = {}, 1
+for before_first = 0, name_count - 1, CHUNK do
+  local size = math.min(CHUNK, name_count - before_first)
+  local name_list = {struct.unpack(string.rep('s', size), names, position)}
+  position = table.remove(name_list)
+  if packed_names == '' then joined_names[#joined_names + 1] = table.concat(name_list, '\n') end
   local was_present, is_present, changed_tokens, growth = {}, {}, {}, {}
   local function note_presence(i, before, after)
-    if before ~= after and i <= token_count then
+    if before ~= after and before_first + i <= token_count then
       changed_tokens[#changed_tokens + 1] = name_list[i]
       growth[#growth + 1] = after and 1 or -1
     end
   end
   for _, class in ipairs(touched_classes) do
     local key, additions, resulting = class.counts_key, class.additions, class.resulting
-    local counts = redis.call('HMGET', key, unpack(name_list, first, last))
+    local counts = redis.call('HMGET', key, unpack(name_list))
     local to_set, set_length, to_delete = {}, 0, {}
-    for i = first, last do
-      local name, stored, amount = name_list[i], counts[i - first + 1], additions[i]
+    for i = 1, size do
+      local name, stored, amount = name_list[i], counts[i], additions[before_first + i]
       local before = stored and stored + 0 or 0
       local after = before + amount
       if amount ~= 0 then
-        local count = before == 0 and texts[after] or text(after)
-        if before == 0 then texts[after] = count end
-        resulting[i] = count
+        local count = texts[after]
+        if not count then
+          count = text(after)
+          texts[after] = count
+        end
+        resulting[before_first + i] = count
         if after == 0 then
           to_delete[#to_delete + 1] = name
         else
@@ -157,7 +161,7 @@ for first = 1, name_count, CHUNK do
           set_length = set_length + 2
         end
       else
-        resulting[i] = stored or '0'
+        resulting[before_first + i] = stored or '0'
       end
       if touches_several then
         was_present[i], is_present[i] = was_present[i] or before > 0, is_present[i] or after > 0
@@ -169,29 +173,29 @@ for first = 1, name_count, CHUNK do
     if #to_delete > 0 then redis.call('HDEL', key, unpack(to_delete)) end
   end
   if touches_several then
-    for i = first, last do note_presence(i, was_present[i], is_present[i]) end
+    for i = 1, size do note_presence(i, was_present[i], is_present[i]) end
   end
   vocabulary = vocabulary + vocabulary_growth(changed_tokens, growth)
 end
 
--- Add to a field of the totals; a field that reaches zero is deleted. Returns the result as text.
-local function add_to_total(field, amount)
-  if amount == 0 then return redis.call('HGET', totals_key, field) or '0' end
-  local result = tonumber(redis.call('HGET', totals_key, field) or 0) + amount
-  if result == 0 then
-    redis.call('HDEL', totals_key, field)
-  else
-    redis.call('HSET', totals_key, field, result)
-  end
-  return text(result)
-end
-
-local totals = {}
+-- Add to the totals; a field that reaches zero is deleted.
+local total_fields, amounts = {}, {}
 for _, class in ipairs(classes) do
-  totals[#totals + 1] = add_to_total('messages:' .. class.label, class.messages)
-  totals[#totals + 1] = add_to_total('tokens:' .. class.label, class.weight)
+  total_fields[#total_fields + 1], amounts[#amounts + 1] = 'messages:' .. class.label, class.messages
+  total_fields[#total_fields + 1], amounts[#amounts + 1] = 'tokens:' .. class.label, class.weight
 end
-totals[#totals + 1] = add_to_total('vocabulary', vocabulary)
+total_fields[#total_fields + 1], amounts[#amounts + 1] = 'vocabulary', vocabulary
+local totals, totals_to_set = redis.call('HMGET', totals_key, unpack(total_fields)), {}
+for i, field in ipairs(total_fields) do
+  local result = (totals[i] or 0) + amounts[i]
+  totals[i] = text(result)
+  if result ~= 0 then
+    totals_to_set[#totals_to_set + 1], totals_to_set[#totals_to_set + 2] = field, totals[i]
+  elseif amounts[i] ~= 0 then
+    redis.call('HDEL', totals_key, field)
+  end
+end
+if #totals_to_set > 0 then redis.call('HSET', totals_key, unpack(totals_to_set)) end
 
 -- Remove and add the first scores in the order of the lessons: the limit may remove one before another one goes.
 local function note_first_score(class, word, first_score)
@@ -216,10 +220,15 @@ for _, lesson in ipairs(lessons) do
 end
 
 local sequence = redis.call('INCRBY', sequence_key, lesson_count)
-local change = {'sequence', sequence, 'totals', table.concat(totals, ' '), 'tokens', names}
+local change = {'sequence', sequence, 'totals', table.concat(totals, ' ')}
 local function add_to_change(field, value)
   change[#change + 1] = field
   change[#change + 1] = value
+end
+if packed_names ~= '' then
+  add_to_change('names', packed_names)
+else
+  add_to_change('tokens', table.concat(joined_names, '\n'))
 end
 for _, class in ipairs(touched_classes) do
   add_to_change('counts:' .. class.label, table.concat(class.resulting, ' '))

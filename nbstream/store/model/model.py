@@ -93,6 +93,8 @@ class Model(CommitPoint):
     have a lesson before it is acknowledged. ``sample_share`` is the share of all messages that the fair sample
     is to draw, and is written when the model is opened and signed, unless Redis refuses writes then; None leaves
     it as it is. ``key_fingerprint`` is that of the key of its private tokens, empty for a model in words.
+    ``packs_names``: changes have the names of their tokens compressed, which saves a sixth of the append-only
+    file. Not where a daemon before 0.12.0 may follow them: it would read all counts anew at each one.
     """
 
     def __init__(  # noqa: PLR0913 - most have a default, and are named where they are given
@@ -110,9 +112,10 @@ class Model(CommitPoint):
         key_fingerprint: str = "",
         max_changes: int = MAX_CHANGES,
         max_history_records: int = MAX_HISTORY_RECORDS,
+        packs_names: bool = False,
     ) -> None:
         keys = ModelKeys(model) if isinstance(model, str) else model
-        retention = RetentionLimits(max_changes, max_history_records, first_scores, ledger_seconds)
+        retention = RetentionLimits(max_changes, max_history_records, first_scores, ledger_seconds, packs_names)
         super().__init__(client, keys, retention, clock, journal, replica_wait)
         self.half_life = NO_HALF_LIFE
         self.key_fingerprint = key_fingerprint

@@ -7,8 +7,11 @@ fields:
 - ``lessons``: how many lessons it has; absent for one. A release that does not know this field sees a gap in the
   numbers, and reads the model anew; it does not take half of the change.
 - ``totals``: messages and weights of each class in turn, then the vocabulary, separated by spaces.
-- ``tokens``: the names of the counts that changed, separated by line feeds; ``counts:`` and a label: the resulting
-  counts of that class, separated by spaces; absent where none of them changed.
+- ``tokens``: the names of the counts that changed, separated by line feeds; or, in its place, ``names``: the same
+  compressed by Zstandard. A release before 0.12.0 knows only ``tokens``, and reads the model anew where a change
+  has ``names``. Lest it does that at each lesson, ``names`` is only for a Redis that no other release uses.
+- ``counts:`` and a label: the resulting counts of that class, separated by spaces; absent where none of them
+  changed.
 - what happened to first scores; see ``FirstScores.apply_change``.
 """
 
@@ -23,6 +26,7 @@ from itertools import count
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
+import zstandard
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreUnavailable
@@ -51,6 +55,8 @@ _ARRAY_HEADER = struct.Struct(">BI")  # of an array of MessagePack: its type and
 _ARRAY_TYPE = 0xDD
 _INTEGER_TYPE = 0xD3
 _INTEGER = np.dtype([("type", "u1"), ("value", ">i8")])
+_ZSTD_LEVEL = 1  # for the others see docs/experiments.md
+_MAX_NAMES_BYTES = 2 * ledger.MAX_UNPACKED_BYTES  # those of the old and the new entry of one message
 
 ScriptArguments: TypeAlias = "list[str | bytes | int]"
 """The arguments of the script."""
@@ -101,6 +107,8 @@ class LearnScriptArguments(NamedTuple):
     """
 
     names: bytes
+    packed_names: bytes
+    name_count: int
     token_count: int
     max_changes: int
     max_history_records: int
@@ -209,10 +217,13 @@ class LessonBatch:
 
     def pack_arguments(self, limits: RetentionLimits) -> ScriptArguments:
         """The arguments of the script."""
-        token_count, name_count = len(self._token_numbers), len(self._token_numbers) + len(self._sum_numbers)
+        names = [*self._token_numbers, *self._sum_numbers]
+        token_count, name_count = len(self._token_numbers), len(names)
         arguments: ScriptArguments = [
             *LearnScriptArguments(
-                names=b"\n".join((*self._token_numbers, *self._sum_numbers)),
+                names=b"\0".join((*names, b"")),
+                packed_names=zstandard.compress(b"\n".join(names), _ZSTD_LEVEL) if limits.packs_names else b"",
+                name_count=name_count,
                 token_count=token_count,
                 max_changes=limits.max_changes,
                 max_history_records=limits.max_history_records,
@@ -268,13 +279,23 @@ def changed_counts(change: Mapping[bytes, bytes]) -> tuple[list[bytes], list[tup
 
     Raises ``KeyError`` or ``ValueError`` for a change that cannot be read.
     """
-    names = change[b"tokens"].split(b"\n") if change[b"tokens"] else []
+    joined = _unpacked_names(change[b"names"]) if b"names" in change else change[b"tokens"]
+    names = joined.split(b"\n") if joined else []
     columns = [(column, change.get(b"counts:" + label.encode())) for column, label in enumerate(CLASSES)]
     return names, [
         (column, np.fromstring(counts, dtype=np.int64, sep=" "))
         for column, counts in columns
         if names and counts is not None
     ]
+
+
+def _unpacked_names(packed: bytes) -> bytes:
+    try:
+        if zstandard.frame_content_size(packed) > _MAX_NAMES_BYTES:
+            raise ValueError("more names than a change has")
+        return zstandard.decompress(packed)
+    except zstandard.ZstdError as error:
+        raise ValueError("the names are damaged") from error
 
 
 def lesson_count(change: Mapping[bytes, bytes]) -> int:

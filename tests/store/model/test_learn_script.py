@@ -89,7 +89,9 @@ def test_the_arguments_of_the_classes_and_of_the_lessons_follow_the_named_argume
         lesson = batch.lessons[len(lessons) - 1]
         assert (note, packed) == (lesson.note_fields, lesson.entry_fields)
     assert next(arguments, None) is None
-    assert (named.names, named.token_count) == (b"\n".join([*TOKENS[:3], b"=x"]), 3)
+    names = [*TOKENS[:3], b"=x"]
+    assert (named.names, named.packed_names) == (b"".join(b"%b\0" % name for name in names), b"")
+    assert (named.name_count, named.token_count) == (4, 3)
     assert (named.lesson_count, named.max_changes) == (2, LIMITS.max_changes)
     assert classes["ham"] == (b"", 0, 0)
     assert (classes["spam"].messages, classes["spam"].weight) == (2, 1 * 1 + 3 * 3)

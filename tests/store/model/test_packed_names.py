@@ -1,0 +1,123 @@
+"""The names of a change may be compressed; whoever reads changes gets the same from both forms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from redis.asyncio import Redis
+
+from nbstream.assembly.store import make_autolearn_model, make_model, make_own_model
+from nbstream.config import Settings
+from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.model.model import Model
+from nbstream.store.model.scripts import LessonBatch, LessonCommit, changed_counts
+from nbstream.store.transfer.archive import CountsRecord
+from nbstream.store.transfer.model_snapshot import ModelSnapshot
+from tests.store.algebra import equals_redis_exactly
+from tests.store.lessons import TOKENS, change, entry
+from tests.store.mirror.mirrors import KINDS, Kind, mirroring, running
+from tests.store.notes import NOTE
+
+MANY = [b"body:word%d" % n for n in range(2500)]  # the script reads some at a time
+OF_0_11_0 = {  # a change as that release wrote it
+    b"sequence": b"3",
+    b"totals": b"1 2000 2 3000 3",
+    b"tokens": b"body:free\nbody:hi\n=score+21",
+    b"counts:spam": b"1000 2000 -1",
+}
+
+
+async def last_change(model: Model) -> dict[bytes, bytes]:
+    entries: Any = await model.client.xrevrange(model.keys.changes, count=1)
+    return dict(entries[0][1])
+
+
+def readable(fields: dict[bytes, bytes]) -> Any:
+    names, columns = changed_counts(fields)
+    return names, [(column, counts.tolist()) for column, counts in columns]
+
+
+@pytest.mark.parametrize("tokens", [[], TOKENS, MANY], ids=["none", "some", "many"])
+async def test_a_change_with_packed_names_says_what_one_with_names_says(
+    client: Redis, tokens: list[bytes]
+) -> None:
+    changes = []
+    for packs_names in (False, True):
+        model = await Model(client, f"m{packs_names}", 3600, packs_names=packs_names).open()
+        lessons = [LessonCommit(f"m{n}", None, entry("spam", tokens, sums=[(b"=x", 7)]), NOTE) for n in range(2)]
+        await model.commit_lessons(LessonBatch(lessons))
+        changes.append(await last_change(model))
+
+    plain, packed = changes
+    assert readable(packed) == readable(plain)
+    assert (plain.keys() - packed.keys(), packed.keys() - plain.keys()) == ({b"tokens"}, {b"names"})
+    assert {**plain, **packed} == {**packed, b"tokens": plain[b"tokens"]}
+    if tokens is MANY:
+        assert len(packed[b"names"]) < len(plain[b"tokens"]) / 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_mirror_follows_changes_of_both_forms(client: Redis, kind: Kind, tmp_path: Path) -> None:
+    models = [await Model(client, "test", 3600, packs_names=packs_names).open() for packs_names in (False, True)]
+    async with mirroring(models[0], kind, tmp_path) as mirror:
+        for n, model in enumerate(models * 2):
+            await change(model, f"m{n}", entry("ham", TOKENS[n:]))
+        for model in models:
+            await change(model, "m0", None)
+            await mirror.wait_until_applied(await model.last_change())
+            assert await equals_redis_exactly(mirror, model)
+        assert mirror.loads == 1
+
+
+def test_a_change_of_the_release_before_is_read() -> None:
+    assert readable(OF_0_11_0) == ([b"body:free", b"body:hi", b"=score+21"], [(1, [1000, 2000, -1])])
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        b"",
+        b"no frame",
+        zstandard.compress(b"a\nb")[:-1],
+        zstandard.compress(bytes(17 << 20)),
+        zstandard.ZstdCompressor(write_content_size=False).compress(b"a"),
+    ],
+    ids=["empty", "none", "cut", "too large", "of unknown size"],
+)
+async def test_names_that_cannot_be_read_make_the_mirror_load_anew(client: Redis, packed: bytes) -> None:
+    with pytest.raises(ValueError, match="names"):
+        changed_counts({b"names": packed})
+
+    model = await Model(client, "test", 3600).open()
+    async with running(Mirror(model, 5.0)) as mirror:
+        fields: Any = {"sequence": 1, "totals": "0 0 0 0 0", "names": packed, "counts:ham": "1"}
+        await client.incr(model.keys.sequence)
+        await client.xadd(model.keys.changes, fields)
+        await mirror.wait_for_load_after(1)
+        assert await equals_redis_exactly(mirror, model)
+
+
+async def test_an_export_has_what_is_learned_meanwhile(client: Redis) -> None:
+    model = await Model(client, "test", 3600, packs_names=True).open()
+    snapshot = ModelSnapshot(model)
+    await snapshot.header()
+    await change(model, "m1", entry("spam", TOKENS))
+    records = [record async for record in snapshot.records()]
+    of_change = CountsRecord("spam", dict.fromkeys(TOKENS, 1000))
+    assert records.count(of_change) == 2, "one was scanned, one is of the change"
+
+
+@pytest.mark.parametrize(("url", "packs_names"), [("embedded", True), ("redis://h", False)])
+async def test_only_the_embedded_server_gets_them(client: Redis, url: str, packs_names: bool) -> None:
+    settings = Settings.model_validate({"redis": {"url": url}})
+    models = (
+        make_model(settings, client),
+        make_own_model(settings, client, "u"),
+        make_autolearn_model(settings, client),
+    )
+    for model in models:
+        await change(model, "m1", entry("spam", TOKENS))
+        assert (b"names" in await last_change(model)) == packs_names
