@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nbstream.mail.message import Message
-from tests.benchmarks.speed import listeners, sizes, stages, ui, ways
+from tests.benchmarks.speed import lesson, listeners, sizes, stages, ui, ways
 from tests.benchmarks.speed.bench import Bench, Scale
 from tests.benchmarks.speed.bogofilter import verdicts
 from tests.benchmarks.speed.clients import Http, Load, Smtp, all_of, at_rate
@@ -21,10 +21,12 @@ from tests.benchmarks.speed.page import page
 from tests.benchmarks.speed.pairs import median_interval
 from tests.benchmarks.speed.plan import (
     BOGOFILTER,
+    BYTES_WRITTEN,
     CHECK,
     CPU_MICROSECONDS,
     CPU_MILLISECONDS,
     HTTP,
+    MICROSECONDS,
     PARTS,
     RATE,
     SMTP,
@@ -211,6 +213,22 @@ def test_the_stages_of_a_check_are_measured(tmp_path: Path, redis_binary: Path) 
     assert bench.report.find("stages", CHECK, CPU_MICROSECONDS)
     assert all(figure.median > 0 for figure in bench.report.figures)
     assert Report.from_json(bench.saved.read_text()) == bench.report
+
+
+def test_what_a_lesson_costs_redis_is_measured_beside_the_same_increments_alone(
+    tmp_path: Path, redis_binary: Path
+) -> None:
+    bench = small(tmp_path, "lesson")
+
+    lesson.run(bench)
+
+    written = {figure.case: figure.median for figure in bench.report.figures if figure.unit == BYTES_WRITTEN}
+    assert written["1 at once"] == pytest.approx(
+        sum(v for case, v in written.items() if case.startswith("1 at once:"))
+    )
+    assert written["64 at once"] < written["4 at once"] < written["1 at once"]
+    assert written["1 at once"] < written[f"{lesson.FLOOR}HINCRBY"]
+    assert {figure.unit for figure in bench.report.figures} == {CPU_MICROSECONDS, MICROSECONDS, BYTES_WRITTEN}
 
 
 def test_mail_through_the_smtp_listener_is_measured_beside_the_pass_through(

@@ -88,6 +88,15 @@ counts; its time is from the first moment of its process until it is ready.
 wrk with 16 connections, because the kernel distributes them, and of four connections one worker may get all. Redis
 and the client run on the cores of the workers: on a machine with two cores, two workers get what these leave.
 """,
+    "lesson": """\
+## One lesson in Redis
+
+2,000 messages that the model does not know, committed in steps without a daemon: those that wait at the same time
+are a step for each class. CPU is that of the thread of Redis that carries out commands; what one of them takes is
+what Redis measured, the script with what it calls. The floor has the same increments and nothing else: no ledger,
+no history, no change that mirrors follow. AOF is the append-only file, where each change of a count is a name and
+a number of HSET.
+""",
     "ui": """\
 ## The page
 

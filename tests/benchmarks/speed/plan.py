@@ -16,6 +16,7 @@ PARTS = {
     "learning": 300.0,
     "start": 300.0,
     "workers": 150.0,
+    "lesson": 400.0,
     "ui": 1000.0,
 }
 """The parts, and the seconds after which each one is ended: three times its duration on a quiet machine."""
@@ -24,6 +25,7 @@ SECONDS_TO_TEACH = 600.0
 UNTAUGHT = {"start"}
 
 CPU_MICROSECONDS = "µs CPU each"
+MICROSECONDS = "µs each"
 CPU_MILLISECONDS = "ms CPU each"
 RATE = "a second"
 MILLISECONDS = "ms"
@@ -32,6 +34,7 @@ CPU_SECONDS = "s CPU"
 MEGABYTES = "MB"
 KILOBYTES = "kB over the wire"
 BYTES = "bytes a token"
+BYTES_WRITTEN = "bytes of AOF each"
 PERCENT = "% CPU"
 SHARE = "% of the messages"
 READS = "reads of Redis a message"
