@@ -1,12 +1,10 @@
-"""Folders whose names survive a power cut, as their synced files do."""
+"""Folders whose names survive a power cut, as their synced files do, and files that are replaced as a whole."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+import tempfile
+from pathlib import Path
 
 
 def make_folder(folder: Path) -> None:
@@ -25,3 +23,18 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Put a file with this content, for its owner alone, in the place of ``path``, durably. Raises ``OSError``."""
+    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        Path(draft).replace(path)
+    except OSError:
+        Path(draft).unlink()
+        raise
+    sync_folder(path.parent)

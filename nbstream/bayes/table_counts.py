@@ -156,8 +156,9 @@ class TableCounts(TableView, Counts):
 
     def publish(self) -> None:
         """Let other processes see the counts, from now on also where they are copied into a larger table."""
-        self._is_published = True
-        self._table.memory.publish()
+        if not self._is_published:
+            self._table.memory.publish()
+            self._is_published = True
 
     def set_totals(self, totals: Totals) -> None:
         """Set the totals as a whole."""

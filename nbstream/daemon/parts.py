@@ -222,6 +222,7 @@ def make_parts(
         lambda: mirror.loaded_first_scores.sample,
         make_own_model_names(settings).user_of,  # aliases that a reload brings are found after a restart
     )
+    saved_lists = settings.state_dir / CHECKPOINT_FOLDER / "sender-lists" if clients.embedded else None
     observers: list[FilterObserver] = [metrics.filter, RememberingObserver(recent_messages.remember)]
     activity = make_activity(settings, clients, model, mirror, metrics, worker)
     if activity:
@@ -259,7 +260,7 @@ def make_parts(
         Quarantine(settings.quarantine_folder),
         autolearn,
         activity,
-        FollowedSenderLists(clients.client, model.keys),
+        FollowedSenderLists(clients.client, model.keys, saved_lists),
         BackgroundTasks(metrics.process.background_failed),
         make_own_models(settings, clients, engine),
         correspondents,

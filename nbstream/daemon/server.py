@@ -54,15 +54,30 @@ _WRITE_SECONDS = 1.0  # what was checked last is written at the end, if Redis is
 async def open_store(parts: ServerParts) -> None:
     """Start the embedded server, and check what is stored; a Redis that is away is logged.
 
-    Raises what waiting cannot mend: ``ConfigError`` and ``StoreIncompatible``.
+    Where the embedded server loads its files, or does not start, return also when checkpoints serve in its place:
+    they are of the same state folder. Raises what waiting cannot mend: ``ConfigError`` and ``StoreIncompatible``.
     """
+    embedded = parts.clients.embedded
     try:
-        if parts.clients.embedded:
-            await parts.clients.embedded.ensure_running()
+        if embedded:
+            if not await embedded.ensure_running(may_load=True) and await _serve_checkpoints(parts):
+                return
+            await embedded.ensure_running()
         with readable_replies():
             await parts.model.open()
     except StoreUnavailable as error:
         _log.error("starting without Redis: %s", error)
+        if embedded:
+            await _serve_checkpoints(parts)
+
+
+async def _serve_checkpoints(parts: ServerParts) -> bool:
+    """Serve the counts of the checkpoints and the saved sender lists; return whether mail can be scored."""
+    await parts.sender_lists.use_saved()
+    await parts.mirror.load_early()
+    if parts.autolearn:
+        await parts.autolearn.mirror.load_early()
+    return parts.mirror.has_counts.is_set()
 
 
 async def warn_about_durability(parts: ServerParts) -> None:
@@ -79,7 +94,7 @@ async def warn_about_durability(parts: ServerParts) -> None:
 
 async def _wait_until_loaded(parts: ServerParts) -> None:
     """Return when there are counts to score mail with, the sender lists, and what is known of correspondents."""
-    await parts.mirror.loaded.wait()
+    await parts.mirror.has_counts.wait()
     await parts.sender_lists.loaded.wait()
     if parts.correspondents:
         await parts.correspondents.loaded.wait()

@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nbstream import logs
 from nbstream.assembly.policy import make_rules
@@ -113,7 +113,7 @@ class Supervisor:
         embedded = EmbeddedRedis(self._settings.state_dir)
         try:
             await embedded.join()
-            starting = asyncio.create_task(embedded.ensure_running())
+            starting = asyncio.create_task(embedded.ensure_running(may_load=True))
             await self._wait_unless_stopped(starting, seconds=_REDIS_SECONDS)
             if starting.done():
                 try:
@@ -125,7 +125,7 @@ class Supervisor:
         finally:
             await embedded.release()
 
-    async def _wait_unless_stopped(self, *tasks: asyncio.Task[None], seconds: float | None = None) -> None:
+    async def _wait_unless_stopped(self, *tasks: asyncio.Task[Any], seconds: float | None = None) -> None:
         """Return when one of the tasks is done, at ``stop``, or after ``seconds``."""
         stopping = asyncio.create_task(self._stop.wait())
         try:

@@ -188,6 +188,10 @@ class FirstScoreWindow:
         """Return all first scores in the order of time."""
         return [self._score_by_packed[packed] for _, packed, _ in self._by_time]
 
+    def packed(self) -> list[bytes]:
+        """Return all first scores as they are stored, in the order of time."""
+        return [packed for _, packed, _ in self._by_time]
+
     def budget_use(self, rate: float) -> tuple[int, int]:
         """Return how many messages came while ``rate`` was to be kept, and how many of them were called spam."""
         return len(self._by_budget[rate]), len(self._called_spam_by_budget[rate])

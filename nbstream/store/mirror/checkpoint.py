@@ -5,11 +5,16 @@ was written. It is complete once the changes after the first of them are applied
 counts, and does no harm where the checkpoint has already seen it. A file that is cut, damaged, of another model
 or of another version stands for none. It is written by a thread, beside checks and lessons, and takes the place
 of the former one when it is whole and on the disk. It is for its owner alone (0600): it has what Redis has.
+
+It begins with what a check needs beside the counts, so that mail is scored before Redis answers. Until Redis has
+confirmed the counts, they are at ``UNCONFIRMED``, which no Redis has. The form of 0.11.0 is read too: it lacks
+that beginning.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 import secrets
@@ -22,39 +27,115 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from nbstream.bayes.counts import CLASSES, NO_CHANGE, ChangePosition, CountsChange, Totals
+from nbstream.bayes.half_life import HalfLife
 from nbstream.durable_files import make_folder, sync_folder
+from nbstream.policy.fair_sample import FairSample
+from nbstream.policy.first_scores import FirstScores
+from nbstream.store.mirror.shared_counts import counts_identity
+from nbstream.store.model.signature import current_signature
 from nbstream.tokens.token_list import TokenList
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from nbstream.bayes.counts import Counts
     from nbstream.engine.table import Table
+    from nbstream.store.model.model import Model
 
 _log = logging.getLogger(__name__)
 
 CHECKPOINT_FOLDER = "checkpoints"
 """The folder in ``state_dir``."""
 
-_MAGIC = b"nbstream checkpoint 1\n"
+UNCONFIRMED = ChangePosition((1 << 64) - 1, (1 << 64) - 1, 1)
+"""The stored position of counts that came from a checkpoint, until Redis has confirmed them."""
+
+_MAGIC = b"nbstream checkpoint 2\n"
+_MAGIC_OF_0_11 = b"nbstream checkpoint 1\n"
+_CONTEXT = struct.Struct("<I")  # its length
 _HEAD = struct.Struct("<2Q3Q5qQ")  # identity, first change, totals, about how many names follow
 _PIECE = struct.Struct("<II")  # names, and the bytes that they take; none behind the last piece
 _END = struct.Struct("<3Q")  # last change; behind it the digest of all before
 _DIGEST_BYTES = 32
 _DRAFT_SECONDS = 3600.0  # nobody writes for that long
 _ROWS_PER_PIECE = 1 << 12  # a table reserves memory for twice as many at once
-_MOST_PIECE_BYTES = 1 << 28  # of one piece: what is larger was not written by this module
+_MOST_PIECE_BYTES = 1 << 28  # of one piece or of the context: what is larger was not written by this module
 _ROW_BYTES = 8 * len(CLASSES)
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointContext:
+    """What a check needs beside the counts of a checkpoint.
+
+    ``signature`` has the name of the model too, ``totals`` is the key of its totals. ``sample`` is its fair
+    sample, and ``first_scores`` are those of ham and those of spam, as they are stored. ``at`` is when the writing
+    began, in seconds since the epoch.
+    """
+
+    signature: Mapping[str, str]
+    totals: str
+    half_life: HalfLife
+    sample: str
+    first_scores: tuple[str, ...]
+    at: float
+
+    @classmethod
+    def of(cls, model: Model, half_life: HalfLife, first_scores: FirstScores) -> CheckpointContext:
+        """Return the context of the counts of ``model`` at this moment."""
+        packed = tuple(b"\n".join(first_scores[label].packed()).decode() for label in CLASSES)
+        return cls(
+            signature_of(model), model.keys.totals, half_life, first_scores.sample.pack(), packed, time.time()
+        )
+
+    def pack(self) -> bytes:
+        """Return the stored form."""
+        half_life = self.half_life.days, self.half_life.since
+        fields = [self.signature, self.totals, half_life, self.sample, self.first_scores, self.at]
+        return json.dumps(fields).encode()
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> CheckpointContext:
+        """Return what ``pack`` packed; raises ``ValueError`` or ``TypeError`` for what no program wrote."""
+        signature, totals, half_life, sample, first_scores, at = json.loads(packed)
+        return cls(signature, totals, HalfLife(*half_life), sample, tuple(first_scores), at)
+
+    @property
+    def counts_identity(self) -> tuple[int, int]:
+        """What processes that share the counts call them."""
+        return counts_identity(self.totals, self.half_life)
+
+    def make_first_scores(self) -> FirstScores:
+        """Return the first scores; that takes about a second for the most that a model has."""
+        made = FirstScores(FairSample.unpack(self.sample))
+        for label, of_class in zip(CLASSES, self.first_scores, strict=True):
+            for score in of_class.encode().splitlines():
+                made[label].add(score)
+        return made
+
+
+def signature_of(model: Model) -> Mapping[str, str]:
+    """Return the name of the model, and the signature that it needs for this program to use it."""
+    return {"model": model.keys.model, **current_signature(model.key_fingerprint)}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointHead:
+    """Whose counts a checkpoint has, and about how many names; ``context`` is None where 0.11.0 wrote it."""
+
+    identity: tuple[int, int]
+    context: CheckpointContext | None
+    names: int
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The counts that a checkpoint gave.
+    """The counts that a checkpoint gave, at ``UNCONFIRMED``.
 
     They have all changes up to ``first``, and some of those after it up to ``last``.
     """
 
+    head: CheckpointHead
     counts: Counts
     first: ChangePosition
     last: ChangePosition
@@ -70,7 +151,7 @@ class CheckpointFile:
         self.position = NO_CHANGE
         """The change up to which the file is whole, as far as it was read or written here."""
 
-    def write(self, table: Table) -> None:
+    def write(self, table: Table, context: CheckpointContext) -> None:
         """Write the counts of ``table``, which may change meanwhile.
 
         Writes nothing where the table has no change yet, or nobody knows whose it is. Raises ``OSError`` and
@@ -86,7 +167,7 @@ class CheckpointFile:
             descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-                for piece in _pieces(table, self.identity):
+                for piece in _pieces(table, self.identity, context):
                     digest.update(piece)
                     file.write(piece)
                 file.write(digest.digest())
@@ -107,22 +188,22 @@ class CheckpointFile:
                 if time.time() - draft.stat().st_mtime > _DRAFT_SECONDS:
                     draft.unlink()
 
-    def read(self, make_counts: Callable[[int], Counts]) -> Checkpoint | None:
-        """Return the counts in the file; None where there is none of this ``identity``, or it is damaged.
+    def read(self, make_counts: Callable[[CheckpointHead], Counts | None]) -> Checkpoint | None:
+        """Return the counts in the file; None where there is none, it is damaged, or is not wanted.
 
-        ``make_counts`` returns empty counts with room for so many names, and its errors are raised.
+        ``make_counts`` returns empty counts for what the file has, or None where that is not wanted; its errors
+        are raised.
         """
-        if self.identity is None:
-            return None
         try:
             with self._path.open("rb") as file:
-                found = _read(file, self.identity, make_counts)
+                found = _read(file, make_counts)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, struct.error) as error:
+        except (OSError, ValueError, TypeError, struct.error) as error:
             _log.warning("the checkpoint is not used, and all counts are read from Redis: %s", error)
             return None
-        self.position = found.first if found else NO_CHANGE
+        # One without a context is written anew as soon as possible.
+        self.position = found.first if found and found.head.context else NO_CHANGE
         return found
 
 
@@ -133,10 +214,12 @@ def remove_checkpoints(state_dir: Path) -> None:
             path.unlink()
 
 
-def _pieces(table: Table, identity: tuple[int, int]) -> Iterator[bytes]:
+def _pieces(table: Table, identity: tuple[int, int], context: CheckpointContext) -> Iterator[bytes]:
     """Yield the file piece by piece, without the digest at its end."""
     before = table.describe()
-    yield _MAGIC + _HEAD.pack(*identity, *before.position[:3], *before.totals, before.names)
+    packed = context.pack()
+    yield _MAGIC + _CONTEXT.pack(len(packed)) + packed
+    yield _HEAD.pack(*identity, *before.position[:3], *before.totals, before.names)
     first = 0
     while first < table.describe().rows_used:
         names, rows = table.read_some(first, _ROWS_PER_PIECE)
@@ -147,35 +230,46 @@ def _pieces(table: Table, identity: tuple[int, int]) -> Iterator[bytes]:
     yield _PIECE.pack(0, 0) + _END.pack(*table.describe().position[:3])
 
 
-def _read(file: BinaryIO, identity: tuple[int, int], make_counts: Callable[[int], Counts]) -> Checkpoint | None:
-    """Return what the file has; raises ``ValueError``, ``OSError`` and ``struct.error`` for what nobody wrote."""
+def _read(file: BinaryIO, make_counts: Callable[[CheckpointHead], Counts | None]) -> Checkpoint | None:
+    """Return what the file has; raises what ``read`` catches for what nobody wrote."""
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
 
     def take(size: int) -> bytes:
+        if size > _MOST_PIECE_BYTES:
+            raise ValueError("it has a piece that is too large")
         content = file.read(size)
         if len(content) != size:
             raise ValueError("it is cut")
         digest.update(content)
         return content
 
-    if take(len(_MAGIC)) != _MAGIC:
-        raise ValueError("another version wrote it")
+    context = _read_context(take)
     numbers = _HEAD.unpack(take(_HEAD.size))
-    if numbers[:2] != identity:
-        return None
     first, totals = ChangePosition(*numbers[2:5]), Totals(numbers[5:7], numbers[7:9], numbers[9])
     size = os.fstat(file.fileno()).st_size
-    counts = make_counts(min(numbers[10], size // _ROW_BYTES))
+    head = CheckpointHead(numbers[:2], context, min(numbers[10], size // _ROW_BYTES))
+    counts = make_counts(head)
+    if counts is None:
+        return None
     while True:
         count, length = _PIECE.unpack(take(_PIECE.size))
         if not count:
             break
-        if length > _MOST_PIECE_BYTES or count > _ROWS_PER_PIECE:
+        if count > _ROWS_PER_PIECE:
             raise ValueError("it has a piece that is too large")
         names = TokenList.from_joined(take(length), count)
         counts.set_counts(names, np.frombuffer(take(count * _ROW_BYTES), np.int64).reshape(-1, len(CLASSES)))
     last = ChangePosition(*_END.unpack(take(_END.size)))
     if file.read(_DIGEST_BYTES + 1) != digest.digest():
         raise ValueError("it is damaged")
-    counts.apply(CountsChange((), (), totals, first, first))
-    return Checkpoint(counts, first, last)
+    counts.apply(CountsChange((), (), totals, first, UNCONFIRMED))
+    return Checkpoint(head, counts, first, last)
+
+
+def _read_context(take: Callable[[int], bytes]) -> CheckpointContext | None:
+    magic = take(len(_MAGIC))
+    if magic == _MAGIC:
+        return CheckpointContext.unpack(take(*_CONTEXT.unpack(take(_CONTEXT.size))))
+    if magic != _MAGIC_OF_0_11:
+        raise ValueError("another version wrote it")
+    return None

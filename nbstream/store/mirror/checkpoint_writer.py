@@ -59,6 +59,6 @@ class CheckpointWriter:
         started = time.monotonic()
         is_due = self._file.position == NO_CHANGE or started - self._written_at > _OLDEST_SECONDS
         if changes > _MOST_CHANGES or (changes and is_due):
-            await asyncio.to_thread(self._file.write, table)
+            await asyncio.to_thread(self._file.write, table, self._mirror.checkpoint_context())
             self._written_at = time.monotonic()
             _log.info("checkpoint written", extra=event_fields(seconds=round(self._written_at - started, 1)))

@@ -8,6 +8,9 @@ Where the workers of a daemon share the counts (``shared_counts``), the first of
 takes over what a former writer has left: it takes back what was not committed, and goes on in the stream where the
 counts stand; where the stream does not, it scans. The others are readers: they wait until the writer has the
 counts that Redis has, or, where the writer stands still, take what it has committed, and say so.
+
+Until Redis answers for the first time, the counts of the checkpoint serve (``load_early``). They are what Redis
+had when it was written, and nobody takes them over as more than that before Redis has confirmed them.
 """
 
 from __future__ import annotations
@@ -18,12 +21,12 @@ import math
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from nbstream.bayes.counts import ChangePosition, ClassCounts, CountsChange, Totals
+from nbstream.bayes.counts import NO_CHANGE, ChangePosition, ClassCounts, CountsChange, Totals
 from nbstream.bayes.table_counts import TableCounts
 from nbstream.store.cancellation import stop_if_cancelled
+from nbstream.store.mirror.checkpoint import CheckpointContext, signature_of
 from nbstream.store.mirror.shared_counts import NoSharedMemory, SharedView, counts_identity
 from nbstream.store.model.scan import scan_counts, scan_first_scores
 from nbstream.store.model.scripts import changed_counts, lesson_count
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
     from nbstream.bayes.table_counts import TableView
     from nbstream.engine.table import TableFunctions
     from nbstream.policy.first_scores import FirstScores
-    from nbstream.store.mirror.checkpoint import CheckpointFile
+    from nbstream.store.mirror.checkpoint import Checkpoint, CheckpointFile, CheckpointHead
     from nbstream.store.mirror.shared_counts import SharedCounts
     from nbstream.store.model.model import Model
 
@@ -62,7 +65,7 @@ class LoadedCounts:
     ``own`` are the counts that changes are applied to here: ``counts`` themselves, or None for those that another
     process writes. ``position`` is the last change that was applied, ``stored`` a change that Redis has: it was
     looked for, or it was scanned. ``half_life`` is the time base of the counts. ``origin`` says in words how they
-    came here.
+    came here. ``at`` is when they were those of Redis, in seconds since the epoch; None for what Redis has now.
     """
 
     counts: CountsView
@@ -72,6 +75,7 @@ class LoadedCounts:
     stored: ChangePosition
     half_life: HalfLife
     origin: str = "loaded"
+    at: float | None = None
 
     def apply(self, entry_id: bytes, fields: Mapping[bytes, bytes]) -> None:
         """Take over the resulting counts of the next change; raise ``RescanNeeded`` for any other one."""
@@ -113,6 +117,7 @@ class CountsLoader:
         self._table_functions = table_functions
         self._shared = shared
         self._checkpoint = checkpoint
+        self._early: asyncio.Task[Checkpoint | None] | None = None
 
     @property
     def role(self) -> Literal["alone", "writer", "reader"]:
@@ -125,6 +130,7 @@ class CountsLoader:
         """Let another process write the shared counts."""
         if self._shared:
             self._shared.stop_writing()
+            self._early = None
 
     def leave_shared_memory(self, error: Exception) -> None:
         """From now on keep the counts in the memory of this process; where they were there, in a dictionary."""
@@ -134,7 +140,7 @@ class CountsLoader:
         elif self._shared.is_writer:
             self._shared.remove_current()
             self._shared.stop_writing()
-        self._shared = None
+        self._shared = self._early = None
 
     def has_become_writer(self, loaded: LoadedCounts) -> bool:
         """Whether nobody wrote the shared counts any more, and this process is to load them as their writer.
@@ -178,26 +184,73 @@ class CountsLoader:
                 return loaded
         return await self._load_checkpoint(model, identity) or await self._scan(model, identity)
 
-    async def _load_checkpoint(self, model: Model, identity: tuple[int, int]) -> LoadedCounts | None:
-        """Load the counts of the checkpoint, and what was learned since; None where Redis has gone another way."""
+    async def load_early(self, model: Model) -> LoadedCounts | None:
+        """Return the counts of the checkpoint for the time until Redis answers; None where there are none.
+
+        Of the processes that share the counts one reads them, and the others return when it has. Raises
+        ``NoSharedMemory``, ``TableFailure`` and ``ValueError``.
+        """
         if self._checkpoint is None or self._table_functions is None:
             return None
-        make_counts = partial(self._new_counts, identity)
+        signature, contexts = signature_of(model), list[CheckpointContext]()
+        is_reader = self._shared is not None and not self._shared.try_to_write()
+
+        def make_counts(head: CheckpointHead) -> Counts | None:
+            if head.context is None or head.context.signature != signature:
+                return None
+            contexts.append(head.context)
+            return None if is_reader else self._new_counts(head.context.counts_identity, head.names)
+
         reading = asyncio.create_task(asyncio.to_thread(self._checkpoint.read, make_counts))
+        self._early = None if is_reader else reading
+        checkpoint = await asyncio.shield(reading)
+        if not contexts or (checkpoint is None and not is_reader):
+            return None
+        (context,) = contexts
+        first_scores = await asyncio.to_thread(context.make_first_scores)
+        counts: CountsView | None = _published(checkpoint.counts) if checkpoint else None
+        while counts is None:
+            assert self._shared is not None
+            counts = self._shared.view(context.counts_identity)
+            await asyncio.sleep(_LOOK_SECONDS)
+        position = counts.position
+        return LoadedCounts(counts, None, first_scores, position, position, context.half_life, at=context.at)
+
+    async def _load_checkpoint(self, model: Model, identity: tuple[int, int]) -> LoadedCounts | None:
+        """Load the counts of the checkpoint, and what was learned since; None where Redis has gone another way."""
+        checkpoint = await self._read_checkpoint(identity)
+        if checkpoint is None or self._checkpoint is None:
+            return None
+        changes = (checkpoint.first, checkpoint.last)
+        is_of_model = checkpoint.head.identity == self._checkpoint.identity
+        if not (is_of_model and all([await model.has_change(change) for change in changes])):
+            self._checkpoint.position = NO_CHANGE
+            return None
+        counts, first = checkpoint.counts, checkpoint.first
+        with suppress(RescanNeeded):
+            loaded = await _follow_up(model, counts, counts, first)
+            counts.apply(CountsChange((), (), counts.totals, loaded.position, loaded.position))  # confirmed
+            loaded.origin = "loaded from the checkpoint"
+            _published(counts)
+            return loaded
+        return None
+
+    async def _read_checkpoint(self, identity: tuple[int, int]) -> Checkpoint | None:
+        """Return the counts of the checkpoint, those that serve already if there are any."""
+        file, (early, self._early) = self._checkpoint, (self._early, None)
+        if file is None or self._table_functions is None:
+            return None
+
+        def make_counts(head: CheckpointHead) -> Counts | None:
+            return self._new_counts(identity, head.names) if head.identity == file.identity else None
+
+        if early is not None and (checkpoint := await asyncio.shield(early)):
+            return checkpoint
+        reading = asyncio.create_task(asyncio.to_thread(file.read, make_counts))
         try:
-            checkpoint = await asyncio.shield(reading)
+            return await asyncio.shield(reading)
         finally:  # also where this is cancelled: as long as the thread writes, no other process may
             await asyncio.wait([reading])
-        if checkpoint is None:
-            return None
-        for change in (checkpoint.first, checkpoint.last):
-            if not await model.has_change(change):
-                return None
-        with suppress(RescanNeeded):
-            loaded = await _follow_up(model, checkpoint.counts, checkpoint.counts, checkpoint.first)
-            loaded.origin = "loaded from the checkpoint"
-            return _published(loaded)
-        return None
 
     async def _scan(self, model: Model, identity: tuple[int, int]) -> LoadedCounts:
         """Scan all counts, then replay what was learned meanwhile."""
@@ -206,7 +259,9 @@ class CountsLoader:
         with store_errors():
             await scan_counts(model.client, model.keys, counts)
         counts.apply(CountsChange((), (), start.totals, start.change, start.change))
-        return _published(await _follow_up(model, counts, counts, start.change))
+        loaded = await _follow_up(model, counts, counts, start.change)
+        _published(counts)
+        return loaded
 
     def _new_counts(self, identity: tuple[int, int], tokens: int) -> Counts:
         if self._shared:
@@ -218,11 +273,11 @@ def _identity(model: Model) -> tuple[int, int]:
     return counts_identity(model.keys.totals, model.half_life)
 
 
-def _published(loaded: LoadedCounts) -> LoadedCounts:
+def _published(counts: Counts) -> Counts:
     """Let other processes see the counts, where they can."""
-    if isinstance(loaded.own, TableCounts):
-        loaded.own.publish()
-    return loaded
+    if isinstance(counts, TableCounts):
+        counts.publish()
+    return counts
 
 
 async def _view(model: Model, shared: SharedCounts, identity: tuple[int, int]) -> LoadedCounts | None:

@@ -32,6 +32,7 @@ from nbstream.policy.first_scores import FirstScores
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.connection import ServerGuard
+from nbstream.store.mirror.checkpoint import CheckpointContext
 from nbstream.store.mirror.known_changes import KnownChanges
 from nbstream.store.mirror.loading import READ_COUNT, CountsLoader, LoadedCounts, RescanNeeded
 from nbstream.store.mirror.shared_counts import NoSharedMemory
@@ -70,7 +71,7 @@ class Mirror:
         self,
         source: Model,
         timeout_seconds: float,
-        before_connect: Callable[[], Awaitable[None]] | None = None,
+        before_connect: Callable[[], Awaitable[object]] | None = None,
         *,
         table_functions: TableFunctions | None = None,
         shared: SharedCounts | None = None,
@@ -88,6 +89,9 @@ class Mirror:
         self._connected = False
         self._progress = asyncio.Event()
         self.loaded = asyncio.Event()
+        """Whether the counts were loaded from Redis, or found to be those of Redis."""
+        self.has_counts = asyncio.Event()
+        """Whether there are counts to score mail with, be it those of the checkpoint."""
         self.loads = 0
         """How often the counts were loaded: at the start, and whenever Redis was away or is another one."""
 
@@ -118,6 +122,11 @@ class Mirror:
     def lost_changes(self) -> int:
         """How many changes that this mirror knew were missing when it loaded again, at least."""
         return self._known.lost
+
+    @property
+    def is_early(self) -> bool:
+        """Whether the counts are those of the checkpoint, and Redis has not answered since the start."""
+        return self.loads == 0 and self._loaded is not None
 
     async def wait_for_more_tokens(self, tokens: int) -> None:
         """Return when this mirror holds more distinct tokens than ``tokens``, whatever their counts are."""
@@ -210,6 +219,11 @@ class Mirror:
         own = self._loaded.own if self._loaded else None
         return own.native_table if own else None
 
+    def checkpoint_context(self) -> CheckpointContext:
+        """Return what a checkpoint of the counts has beside them. Raises ``StoreUnavailable``."""
+        loaded = self._loaded_counts()
+        return CheckpointContext.of(self._source, loaded.half_life, loaded.first_scores)
+
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """Return the counts of ``tokens``, shape (n, classes), and the totals; never waits.
 
@@ -253,6 +267,24 @@ class Mirror:
         return self._loaded
 
     # Following the stream
+
+    async def load_early(self) -> None:
+        """Serve the counts of the checkpoint until Redis answers; return when they do, or there are none."""
+        try:
+            early = await self._loader.load_early(self._source)
+        except (NoSharedMemory, TableFailure, ValueError) as error:
+            _log.warning("the counts of the checkpoint do not serve: %s", error)
+            return
+        if early is None or early.at is None or self._loaded is not None:
+            return
+        self._loaded = early
+        self._last_reply_at = time.monotonic() - max(0.0, time.time() - early.at)
+        self.has_counts.set()
+        _log.warning(
+            "%s of the checkpoint serve until Redis answers; they are %.0f s old",
+            self._source.keys.log_name,
+            self.lag_seconds,
+        )
 
     async def run(self) -> None:
         """Load the counts and follow the changes until cancelled; connect again by itself when Redis is back."""
@@ -299,6 +331,7 @@ class Mirror:
         self._connected, self._last_reply_at, self._awaited = True, time.monotonic(), loaded.position
         self.loads += 1
         self.loaded.set()
+        self.has_counts.set()
         self._wake_waiters()
         _log.info(
             "%s %s: %d tokens of %d messages",

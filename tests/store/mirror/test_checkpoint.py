@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import random
 import struct
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.policy.first_scores import FirstScore
 from nbstream.store.mirror import checkpoint, checkpoint_writer
 from nbstream.store.mirror.checkpoint import CheckpointFile
 from nbstream.store.mirror.checkpoint_writer import CheckpointWriter
@@ -26,6 +30,7 @@ from tests.store.mirror.test_mirror import equals_redis
 from tests.waiting import until
 
 FROM_CHECKPOINT = "loaded from the checkpoint"
+MAGIC = b"nbstream checkpoint 2\n"
 
 
 @pytest.fixture
@@ -55,7 +60,9 @@ async def teach(model: Model, numbers: range) -> list[bytes]:
         tokens = [b"body:%d" % (number * 7 + n) for n in range(60)] + [b"subject:" + b"long" * 20 + b"%d" % number]
         names |= dict.fromkeys(tokens)
         label = "spam" if number % 3 else "ham"
-        await change(model, f"m{number}", entry(label, tokens, 900 + number, [(b"=size", 5)]))
+        score = FirstScore(float(number), f"m{number}", number / 10_000).pack()
+        lesson = replace(entry(label, tokens, 900 + number, [(b"=size", 5)]), first_score=score)
+        await change(model, f"m{number}", lesson)
     return [*names, b"=size"]
 
 
@@ -64,7 +71,7 @@ async def write(model: Model, path: Path) -> None:
     file = CheckpointFile(path)
     async with running(Mirror(model, 5.0, table_functions=table_functions(), checkpoint=file)) as mirror:
         assert mirror.written_table
-        await asyncio.to_thread(file.write, mirror.written_table)
+        await asyncio.to_thread(file.write, mirror.written_table, mirror.checkpoint_context())
 
 
 async def test_a_start_from_a_checkpoint_has_what_redis_has(
@@ -113,7 +120,7 @@ async def test_lessons_go_on_while_it_is_written(
 
         with monkeypatch.context() as patched:
             patched.setattr(type(table), "read_some", read_and_teach)
-            await asyncio.to_thread(file.write, table)
+            await asyncio.to_thread(file.write, table, mirror.checkpoint_context())
     assert next(lessons) > 1010
     async with started(model, path) as mirror:
         assert await equals_redis(mirror, model, sorted(set(names)))
@@ -176,6 +183,158 @@ async def test_what_a_killed_writer_left_goes_with_the_next_checkpoint(model: Mo
     assert new.exists()  # somebody may be writing it
 
 
+# Before Redis answers
+
+
+def context_of(content: bytes | bytearray) -> slice:
+    """Where the context stands in a checkpoint."""
+    (length,) = struct.unpack_from("<I", content, len(MAGIC))
+    return slice(len(MAGIC) + 4, len(MAGIC) + 4 + length)
+
+
+def new_early(model: Model, path: Path, shared: Path | None = None) -> Mirror:
+    """A mirror that has not asked Redis for anything yet."""
+    folder = SharedCounts(table_functions(), shared) if shared else None
+    file = CheckpointFile(path)
+    return Mirror(model, 5.0, table_functions=table_functions(), shared=folder, checkpoint=file)
+
+
+async def test_until_redis_answers_the_counts_of_the_checkpoint_serve_and_say_how_old_they_are(
+    model: Model, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = await teach(model, range(60))
+    await write(model, path)
+    (before, totals), scores = await model.look_up(names), (await model.first_scores())["spam"].scores()
+    now = time.time() + 100
+    names += await teach(model, range(60, 70))
+    mirror = new_early(model, path)
+    assert not mirror.has_counts.is_set()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "time", lambda: now)
+        await mirror.load_early()
+
+    assert mirror.is_early
+    assert not mirror.following
+    assert mirror.lag_seconds > 99
+    assert mirror.totals == totals
+    assert ((await mirror.look_up(names[: len(before)]))[0] == before).all()
+    assert (await mirror.first_scores())["spam"].scores() == scores
+    assert len(scores) > 20
+    assert mirror.written_table is None
+    early = mirror.native_table
+    async with running(mirror):
+        assert await equals_redis(mirror, model, names)
+        assert mirror.loads == 1
+        assert mirror.native_table is early  # it is not read a second time
+        assert mirror.lag_seconds == 0
+        theirs = (await model.first_scores())["spam"].scores()
+        assert (await mirror.first_scores())["spam"].scores() == theirs != scores
+
+
+async def test_the_checkpoint_of_another_model_does_not_serve(client: Redis, model: Model, path: Path) -> None:
+    names = await teach(model, range(30))
+    await write(model, path)
+    for other in (Model(client, "other", 3600), Model(client, "test", 3600, key_fingerprint="0123")):
+        mirror = new_early(other, path)
+        await mirror.load_early()
+        assert mirror.totals is None
+    assert await is_read_early_and_then_from_redis(model, path, names)
+
+
+async def is_read_early_and_then_from_redis(model: Model, path: Path, names: list[bytes]) -> bool:
+    mirror = new_early(model, path)
+    await mirror.load_early()
+    assert mirror.totals
+    async with running(mirror):
+        return await equals_redis(mirror, model, names)
+
+
+@pytest.mark.parametrize("fate", ["lost", "trimmed", "anew", "gone"])
+async def test_where_redis_has_gone_another_way_its_counts_replace_those_that_served(
+    model: Model, path: Path, fate: str
+) -> None:
+    names = await teach(model, range(20))
+    await write(model, path)
+    match fate:
+        case "lost":
+            await model.client.xdel(model.keys.changes, await model.last_change())
+            await model.client.decr(model.keys.sequence)
+        case "trimmed":
+            names += await teach(model, range(20, 30))
+            await model.client.xtrim(model.keys.changes, maxlen=3, approximate=False)
+        case "anew":
+            await model.client.flushdb()
+            await model.open()
+        case "gone":
+            await model.client.flushdb()
+    names += await teach(model, range(40, 41 if fate != "anew" else 70))
+    assert await is_read_early_and_then_from_redis(model, path, names)
+
+
+async def test_the_form_of_0_11_0_serves_only_once_redis_has_confirmed_it(
+    model: Model, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    names = await teach(model, range(30))
+    await write(model, path)
+    content = path.read_bytes()[:-32]
+    former = b"nbstream checkpoint 1\n" + content[context_of(content).stop :]
+    path.write_bytes(former + hashlib.blake2b(former, digest_size=32).digest())
+    file = CheckpointFile(path)
+    mirror = Mirror(model, 5.0, table_functions=table_functions(), checkpoint=file)
+    await mirror.load_early()
+    assert mirror.totals is None
+    async with running(mirror):
+        assert await equals_redis(mirror, model, names)
+        assert FROM_CHECKPOINT in caplog.text
+        await CheckpointWriter(mirror, file, least_tokens=1).write_if_due()
+    assert path.read_bytes().startswith(MAGIC)
+
+
+async def test_a_worker_that_ends_before_redis_answers_leaves_counts_that_nobody_believes(
+    model: Model, path: Path, tmp_path: Path
+) -> None:
+    """Two workers serve the checkpoint, the one that has read it ends, and Redis has another history."""
+    names = await teach(model, range(30))
+    await write(model, path)
+    writer, reader = (new_early(model, path, tmp_path / "shared") for _ in range(2))
+    await writer.load_early()
+    await reader.load_early()
+    assert (writer.role, reader.role) == ("writer", "reader")
+    assert writer.totals == reader.totals is not None
+    await model.client.flushdb()
+    await model.open()
+    names += await teach(model, range(10, 45))
+
+    ending = asyncio.create_task(writer.run())
+    await asyncio.sleep(0)
+    ending.cancel()
+    await asyncio.gather(ending, return_exceptions=True)
+    async with running(reader):
+        assert reader.role == "writer"
+        assert await equals_redis(reader, model, names)
+
+
+async def test_readers_follow_once_the_writer_has_what_redis_has(model: Model, path: Path, tmp_path: Path) -> None:
+    names = await teach(model, range(30))
+    await write(model, path)
+    names += await teach(model, range(30, 35))
+    writer, reader = (new_early(model, path, tmp_path / "shared") for _ in range(2))
+    await writer.load_early()
+    await reader.load_early()
+    following = asyncio.create_task(reader.run())
+    try:
+        assert reader.is_early
+        async with running(writer):
+            await until(lambda: reader.following)
+            assert (writer.role, reader.role) == ("writer", "reader")
+            assert await equals_redis(reader, model, names)
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
 # What cannot be used
 
 
@@ -222,7 +381,7 @@ async def test_a_model_that_was_taught_anew_under_its_name_is_another_one(
     assert await is_read_from_redis(model, path, names, caplog)
 
 
-@pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "longer", "version", "counts"])
+@pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "longer", "version", "counts", "context", "long"])
 async def test_a_damaged_file_is_not_used(
     model: Model, path: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -239,9 +398,13 @@ async def test_a_damaged_file_is_not_used(
         case "longer":
             content += b"\0"
         case "version":
-            content[: len(b"nbstream checkpoint 2")] = b"nbstream checkpoint 2"
+            content[: len(b"nbstream checkpoint 3")] = b"nbstream checkpoint 3"
         case "counts":
-            struct.pack_into("<Q", content, len(b"nbstream checkpoint 1\n") + 10 * 8, 1 << 62)
+            struct.pack_into("<Q", content, context_of(content).stop + 10 * 8, 1 << 62)
+        case "context":
+            content[context_of(content)] = b"[" * len(range(*context_of(content).indices(1 << 40)))
+        case "long":
+            struct.pack_into("<I", content, len(MAGIC), (1 << 32) - 1)
     path.write_bytes(content)
     assert await is_read_from_redis(model, path, names, caplog)
     assert "the checkpoint is not used" in caplog.text
