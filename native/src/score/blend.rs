@@ -28,6 +28,9 @@ pub fn blend(
     own: &[OwnLevel],
     strength: &Strength,
 ) -> Option<()> {
+    if own.is_empty() {
+        return Some(());
+    }
     if own.iter().any(|level| level.rows.len() != rows.len()) {
         return None;
     }

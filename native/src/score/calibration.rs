@@ -14,10 +14,11 @@ pub struct Pair {
 ///
 /// It is computed as 1/2 + tanh/2, with the C library's hyperbolic tangent.
 pub fn mean_probability(log_odds: f64, pairs: impl IntoIterator<Item = Pair>) -> Option<f64> {
-    let halves = pairs
+    let halves: Vec<f64> = pairs
         .into_iter()
-        .map(|pair| pair.share * ((log_odds - pair.bias) / pair.two_temperatures).tanh());
-    Some(0.5 + 0.5 * exact_sum(halves)?)
+        .map(|pair| pair.share * ((log_odds - pair.bias) / pair.two_temperatures).tanh())
+        .collect();
+    Some(0.5 + 0.5 * exact_sum(&halves)?)
 }
 
 #[cfg(test)]

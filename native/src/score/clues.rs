@@ -25,25 +25,30 @@ pub fn strongest_indices(names: &[&[u8]], ratios: &[f64], limit: usize) -> Vec<u
             spam.push(Vote { ratio, index });
         }
     }
-    let ascending = |a: &Vote, b: &Vote| {
-        let by_ratio = a.ratio.partial_cmp(&b.ratio);
-        by_ratio
-            .unwrap_or(Ordering::Equal)
-            .then_with(|| names[a.index].cmp(names[b.index]))
-    };
-    keep_first(&mut ham, limit, ascending);
-    keep_first(&mut spam, limit, |a, b| ascending(b, a));
+    let by_name = |a: &Vote, b: &Vote| names[a.index].cmp(names[b.index]);
+    keep_strongest(&mut ham, limit, by_name);
+    keep_strongest(&mut spam, limit, |a, b| by_name(b, a));
     let mut indices: Vec<usize> = ham.iter().chain(&spam).map(|vote| vote.index).collect();
     indices.sort_unstable();
     indices
 }
 
-/// Keeps the `limit` votes that come first in this order.
-fn keep_first(votes: &mut Vec<Vote>, limit: usize, order: impl Fn(&Vote, &Vote) -> Ordering) {
-    if votes.len() > limit {
-        votes.select_nth_unstable_by(limit, order);
-        votes.truncate(limit);
+/// Keeps the `limit` strongest votes of one class; of votes that are as strong as the last one, the first in this order.
+fn keep_strongest(votes: &mut Vec<Vote>, limit: usize, order: impl Fn(&Vote, &Vote) -> Ordering) {
+    if votes.len() <= limit {
+        return;
     }
+    // By numbers alone at first: names are compared only where the limit divides equal votes.
+    let strength = |vote: &Vote| vote.ratio.abs().to_bits();
+    let (chosen, first_left_out, _) =
+        votes.select_nth_unstable_by_key(limit, |vote| !strength(vote));
+    let weakest = strength(first_left_out);
+    if chosen.iter().any(|vote| strength(vote) == weakest) {
+        votes.retain(|vote| strength(vote) >= weakest);
+        let by_strength = |a: &Vote, b: &Vote| strength(b).cmp(&strength(a));
+        votes.select_nth_unstable_by(limit, |a, b| by_strength(a, b).then_with(|| order(a, b)));
+    }
+    votes.truncate(limit);
 }
 
 #[cfg(test)]

@@ -75,11 +75,13 @@ pub fn score(
     if start != names.len() || start != rows.len() {
         return None;
     }
-    let chosen: Vec<f64> = indices.iter().map(|&index| ratios[index]).collect();
-    let log_odds = exact_sum(std::iter::once(request.prior).chain(chosen.iter().copied()))?;
+    let mut summands: Vec<f64> = indices.iter().map(|&index| ratios[index]).collect();
+    summands.push(request.prior);
+    let log_odds = exact_sum(&summands)?;
+    summands.pop();
     Some(Score {
         indices,
-        ratios: chosen,
+        ratios: summands,
         log_odds,
     })
 }
@@ -119,7 +121,7 @@ mod tests {
         assert_eq!(score.ratios, [(2.5_f64 / 0.5).ln(), (0.5_f64 / 3.5).ln()]);
         assert_eq!(
             score.log_odds,
-            exact_sum([0.25, score.ratios[0], score.ratios[1]]).unwrap()
+            exact_sum(&[0.25, score.ratios[0], score.ratios[1]]).unwrap()
         );
     }
 
