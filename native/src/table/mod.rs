@@ -85,6 +85,13 @@ pub struct Table<'a> {
     key: [u64; 2],
 }
 
+/// A name that is looked up: its hash, the words of a name that is not long, and what the first slot holds.
+struct Sought {
+    hash: u64,
+    words: [u64; 3],
+    first: u64,
+}
+
 /// What was found in the slots for a name.
 enum Found {
     Row(usize),
@@ -145,39 +152,51 @@ impl<'a> Table<'a> {
         if names.len() != rows.len() {
             return Err(TableError::Arguments);
         }
-        let mut firsts = vec![0; names.len()];
-        let mut found = vec![usize::MAX; names.len()];
         // One loop after the other: the processor fetches the lines of many slots at once, and then those of many rows,
         // which are likely to be wanted, before any name is compared.
-        let mut hashes = Vec::with_capacity(names.len());
+        let mut sought = Vec::with_capacity(names.len());
         for name in names {
-            let hash = self.hash(name);
+            let (hash, words) = names::hash_and_words(self.key, name);
             self.prefetch(self.first_slot(hash));
-            hashes.push(hash);
+            sought.push(Sought {
+                hash,
+                words,
+                first: 0,
+            });
         }
         self.read_consistently(|epoch| {
-            for (first, &hash) in firsts.iter_mut().zip(&hashes) {
-                *first = self.load(self.first_slot(hash));
-                let row = (*first & 0xffff_ffff) as usize;
-                if *first >> 32 == hash & 0xffff_ffff && (1..=self.layout.rows).contains(&row) {
-                    self.prefetch(self.layout.row(row - 1));
+            for name in &mut sought {
+                name.first = self.load(self.first_slot(name.hash));
+                if let Some(row) = self.row_in(name.first, name.hash) {
+                    self.prefetch(self.layout.row(row));
                 }
             }
-            for (i, name) in names.iter().enumerate() {
-                found[i] = match self.find_from(name, hashes[i], firsts[i])? {
-                    Found::Row(row) => row,
-                    Found::Nothing(_) => usize::MAX,
-                };
-            }
-            for (counts, &row) in rows.iter_mut().zip(&found) {
-                *counts = if row == usize::MAX {
-                    [0; CLASSES]
-                } else {
-                    self.counts_at(row, epoch)
+            for ((counts, sought), name) in rows.iter_mut().zip(&sought).zip(names) {
+                *counts = match self.find_sought(name, sought)? {
+                    Found::Row(row) => self.counts_at(row, epoch),
+                    Found::Nothing(_) => [0; CLASSES],
                 };
             }
             Ok(())
         })
+    }
+
+    /// Returns the row that is in a slot with this content, where it may have the name with this hash.
+    fn row_in(&self, content: u64, hash: u64) -> Option<usize> {
+        let row = (content & 0xffff_ffff) as usize;
+        let fits = content >> 32 == hash & 0xffff_ffff && (1..=self.layout.rows).contains(&row);
+        fits.then(|| row - 1)
+    }
+
+    /// Returns what the slots have for a name, which is nearly always in the row of the first slot.
+    #[inline]
+    fn find_sought(&self, name: &[u8], sought: &Sought) -> Result<Found, TableError> {
+        match self.row_in(sought.first, sought.hash) {
+            Some(row) if name.len() <= names::MAX_SHORT && self.name_words(row) == sought.words => {
+                Ok(Found::Row(row))
+            }
+            _ => self.find_from(name, sought),
+        }
     }
 
     /// Returns the state after the last change.
@@ -324,28 +343,29 @@ impl<'a> Table<'a> {
     }
 
     fn find(&self, name: &[u8], hash: u64) -> Result<Found, TableError> {
-        self.find_from(name, hash, self.load(self.first_slot(hash)))
+        let sought = Sought {
+            hash,
+            words: names::short_name(name),
+            first: self.load(self.first_slot(hash)),
+        };
+        self.find_from(name, &sought)
     }
 
-    /// Searches the slots, from the first one on; `content` is what that one holds.
-    fn find_from(&self, name: &[u8], hash: u64, mut content: u64) -> Result<Found, TableError> {
+    /// Searches the slots, from the first one on.
+    fn find_from(&self, name: &[u8], sought: &Sought) -> Result<Found, TableError> {
         let end = layout::HEADER_WORDS + self.layout.slots;
-        let mut slot = self.first_slot(hash);
-        let expected = if name.len() <= names::MAX_SHORT {
-            names::short_name(name)
-        } else {
-            [0; 3]
-        };
+        let mut slot = self.first_slot(sought.hash);
+        let mut content = sought.first;
         for _ in 0..self.layout.slots {
             if content == 0 {
                 return Ok(Found::Nothing(slot));
             }
-            if content >> 32 == hash & 0xffff_ffff {
+            if content >> 32 == sought.hash & 0xffff_ffff {
                 let row = (content & 0xffff_ffff) as usize;
                 if row == 0 || row > self.layout.rows {
                     return Err(TableError::Damaged);
                 }
-                if self.has_name(row - 1, name, expected)? {
+                if self.has_name(row - 1, name, sought.words)? {
                     return Ok(Found::Row(row - 1));
                 }
             }

@@ -2,7 +2,7 @@
 //!
 //! The last byte of the three words is the length plus one, and 255 for a long name. It is 0 for a row without a name.
 
-use super::siphash::eight_bytes;
+use super::siphash::{eight_bytes, siphash13, siphash13_words};
 
 pub const MAX_SHORT: usize = 23;
 const LONG: u64 = 0xff << 56;
@@ -19,14 +19,40 @@ pub enum NameKind {
     Damaged,
 }
 
-/// Returns the three words of a name that has at most `MAX_SHORT` bytes.
+/// Returns the three words of a name that has at most `MAX_SHORT` bytes; zeros for a longer one.
 pub fn short_name(name: &[u8]) -> [u64; 3] {
-    let length = (name.len() as u64 + 1) << 56;
-    [
-        eight_bytes(name, 0),
-        eight_bytes(name, 8),
-        eight_bytes(name, 16) | length,
-    ]
+    if name.len() > MAX_SHORT {
+        return [0; 3];
+    }
+    with_length(short_text(name), name.len())
+}
+
+/// Returns the hash of a name under the key, and what `short_name` returns: the text is read once.
+pub fn hash_and_words(key: [u64; 2], name: &[u8]) -> (u64, [u64; 3]) {
+    if name.len() > MAX_SHORT {
+        return (siphash13(key, name), [0; 3]);
+    }
+    let text = short_text(name);
+    let hash = siphash13_words(key, &text[..=name.len() / 8], name.len());
+    (hash, with_length(text, name.len()))
+}
+
+/// Returns the bytes of a short name, and zeros behind them.
+fn short_text(name: &[u8]) -> [u64; 3] {
+    // One branch by the length: a branch for each word costs more.
+    match name.len() / 8 {
+        0 => [eight_bytes(name, 0), 0, 0],
+        1 => [eight_bytes(name, 0), eight_bytes(name, 8), 0],
+        _ => [
+            eight_bytes(name, 0),
+            eight_bytes(name, 8),
+            eight_bytes(name, 16),
+        ],
+    }
+}
+
+fn with_length(text: [u64; 3], length: usize) -> [u64; 3] {
+    [text[0], text[1], text[2] | (length as u64 + 1) << 56]
 }
 
 /// Returns the three words of a long name that begins at this word of the long names.

@@ -11,6 +11,18 @@ pub fn siphash13(key: [u64; 2], text: &[u8]) -> u64 {
     rounds::<3>(&mut v)
 }
 
+/// Returns what `siphash13` returns for a text of `length` bytes, from its words: the last one has less than eight bytes
+/// of the text, perhaps none, and zeros behind them.
+pub fn siphash13_words(key: [u64; 2], words: &[u64], length: usize) -> u64 {
+    let mut v = initial(key);
+    if let Some((last, whole)) = words.split_last() {
+        whole.iter().for_each(|word| absorb::<1>(&mut v, *word));
+        absorb::<1>(&mut v, last | (length as u64) << 56);
+    }
+    v[2] ^= 0xff;
+    rounds::<3>(&mut v)
+}
+
 /// Returns the hash of `text` under the key by SipHash-2-4 with 128 bits, as two numbers in little-endian order.
 ///
 /// Who does not know the key learns nothing of the text.
@@ -55,7 +67,24 @@ pub fn eight_bytes(text: &[u8], start: usize) -> u64 {
     match (text.len().checked_sub(8).and_then(read), text.get(start..)) {
         (_, None | Some([])) => 0,
         (Some(last), Some(rest)) => last >> (64 - 8 * rest.len()),
-        (None, Some(rest)) => rest
+        (None, Some(rest)) => less_than_eight(rest),
+    }
+}
+
+/// Returns less than eight bytes as a number in little-endian order.
+fn less_than_eight(bytes: &[u8]) -> u64 {
+    let four = |start: usize| {
+        let bytes = bytes.get(start..)?.get(..4)?;
+        bytes.try_into().ok().map(u32::from_le_bytes).map(u64::from)
+    };
+    // Two times four bytes that overlap are fewer branches than one by one.
+    match bytes
+        .len()
+        .checked_sub(4)
+        .and_then(|start| Some((start, four(0)?, four(start)?)))
+    {
+        Some((start, first, last)) => first | last << (8 * start),
+        None => bytes
             .iter()
             .rev()
             .fold(0, |word, byte| word << 8 | u64::from(*byte)),
@@ -102,6 +131,10 @@ mod tests {
             let mut expected = std::collections::hash_map::DefaultHasher::new();
             expected.write(&text[..length]);
             assert_eq!(siphash13([0, 0], &text[..length]), expected.finish());
+            let words: Vec<u64> = (0..=length / 8)
+                .map(|word| eight_bytes(&text[..length], 8 * word))
+                .collect();
+            assert_eq!(siphash13_words([0, 0], &words, length), expected.finish());
         }
     }
 
