@@ -226,10 +226,14 @@ class Table:
     # What only the writer does
 
     def extend(self) -> bool:
-        """Reserve some more memory; return whether there was any left. Raises ``OSError``."""
+        """Reserve some more memory; return whether there was any left. Raises ``OSError``.
+
+        Rows and long names each have room for some more than they use: names may all be short.
+        """
         now = self.describe()
-        rows = min(now.rows, now.rows_reserved + _RESERVE_STEP // ROW_BYTES)
-        words = min(now.long_name_words, now.long_names_reserved + _RESERVE_STEP // WORD_BYTES)
+        rows = min(now.rows, now.rows_used + _RESERVE_STEP // ROW_BYTES)
+        words = min(now.long_name_words, now.long_names_used + _RESERVE_STEP // WORD_BYTES)
+        rows, words = max(rows, now.rows_reserved), max(words, now.long_names_reserved)
         if (rows, words) == (now.rows_reserved, now.long_names_reserved):
             return False
         first_word = now.head_bytes + now.rows * ROW_BYTES

@@ -111,6 +111,17 @@ def test_while_a_table_grows_each_change_does_a_bounded_part_of_the_work(monkeyp
     assert len(counts) == 1499 * tokens
 
 
+def test_short_names_reserve_no_memory_for_long_ones() -> None:
+    memories, tokens = Memories(), 50_000
+    counts = TableCounts.empty(table_functions(), memories.make, tokens=tokens)
+    rows = np.ones((100, 2), np.int64)
+    for first in range(0, tokens, 100):
+        counts.set_counts([b"token %d" % n for n in range(first, first + 100)], rows)
+    described = counts.table.describe()
+    assert described.long_names_used == 0
+    assert memories.reserved_bytes <= described.bytes_used + (2 << 20)
+
+
 def test_one_change_may_be_larger_than_the_table() -> None:
     counts = TableCounts.empty(table_functions())
     names = [b"%d %s" % (n, b"x" * 100) for n in range(20_000)]
