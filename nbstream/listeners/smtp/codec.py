@@ -10,10 +10,13 @@ import re
 from ipaddress import ip_address
 
 # <...>, where a quoted local part may contain ">" and spaces (RFC 5321 4.1.2); old clients omit the brackets. Each
-# quotation mark has a second one: else what the next hop gets in brackets would be no path.
-_QUOTED = r'"(?:[^"\\]|\\.)*"'
-_PATH = re.compile(rf'\s*(?:<((?:{_QUOTED}|[^">])*)>|((?:{_QUOTED}|[^\s<>"])+))(?:\s+(\S.*))?\s*\Z', re.DOTALL)
-_ADDRESS = re.compile(rf'(?:{_QUOTED}|[^">])*', re.DOTALL)
+# quotation mark has a second one: else what the next hop gets in brackets would be no path. No part gives back
+# what it took ("++"): nothing else would match, and one character at a time costs three times as much.
+_QUOTED = r'"(?:[^"\\]++|\\.)*+"'
+_PATH = re.compile(
+    rf'\s*(?:<((?:{_QUOTED}|[^">]++)*+)>|((?:{_QUOTED}|[^\s<>"]++)++))(?:\s+(\S.*))?\s*\Z', re.DOTALL
+)
+_ADDRESS = re.compile(rf'(?:{_QUOTED}|[^">]++)*+', re.DOTALL)
 _PARAMETER = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*(?:=[^\s=\x00-\x1f\x7f][^\s\x00-\x1f\x7f]*)?")
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
 _UNKNOWN_VALUES = frozenset({"[UNAVAILABLE]", "[TEMPUNAVAIL]"})

@@ -384,10 +384,10 @@ class SmtpSession:
 
     def _without_verdict_parameter(self, path: SmtpPath) -> tuple[SmtpPath, bool]:
         """Return the path as the next hop gets it, and whether the client asks for the verdict and may see it."""
-        if not self._may_see_verdicts:
-            return path, False
         parameters = tuple(name for name in path.parameters if name.upper() != VERDICT_PARAMETER)
-        return SmtpPath(path.address, parameters), len(parameters) < len(path.parameters)
+        if parameters == path.parameters or not self._may_see_verdicts:
+            return path, False
+        return SmtpPath(path.address, parameters), True
 
     async def _rcpt(self, arg: str | None) -> None:
         """RCPT: give the next hop's own reply, or ours for a feedback address."""
