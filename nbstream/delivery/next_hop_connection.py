@@ -129,14 +129,12 @@ class SmtpStream(asyncio.Protocol):
     @property
     def has_unread_bytes(self) -> bool:
         """Whether more has come than the replies that were read."""
-        return self._replies.unread_bytes > 0
+        return self._replies.has_unread_bytes
 
     @property
     def has_unsent_bytes(self) -> bool:
         """Whether some of what was written still waits to be sent."""
-        return any(
-            transport.get_write_buffer_size() > 0 for transport in {self._transport, self._socket_transport}
-        )
+        return max(self._transport.get_write_buffer_size(), self._socket_transport.get_write_buffer_size()) > 0
 
     @property
     def own_address(self) -> str:

@@ -291,6 +291,10 @@ async def dot_stuffed_pieces(content: bytes, fields: bytes) -> list[bytes | memo
 
     Other tasks run between two pieces of a large message. Pieces that need no dots are no copies.
     """
+    end_of_data = b".\r\n" if not content or content.endswith(b"\r\n") else b"\r\n.\r\n"
+    if len(content) <= PIECE_BYTES:  # as it usually is: one piece needs one packet, not several
+        first_dot = b"." if content.startswith(b".") else b""
+        return [b"".join((fields, first_dot, content.replace(b"\r\n.", b"\r\n.."), end_of_data))]
     stuffed_pieces: list[bytes | memoryview] = [fields]
     view = memoryview(content)
     for start, end in line_spans(content):
@@ -300,6 +304,4 @@ async def dot_stuffed_pieces(content: bytes, fields: bytes) -> list[bytes | memo
         stuffed_pieces.append(content[start:end].replace(b"\r\n.", b"\r\n..") if needs_dots else view[start:end])
         if start:
             await asyncio.sleep(0)
-    stuffed_pieces.append(b".\r\n" if not content or content.endswith(b"\r\n") else b"\r\n.\r\n")
-    # A usual message goes in one piece, so that it needs one packet, not several.
-    return [b"".join(stuffed_pieces)] if len(content) <= PIECE_BYTES else stuffed_pieces
+    return [*stuffed_pieces, end_of_data]

@@ -10,7 +10,7 @@ MAX_REPLY_BYTES = 32 * 1024
 
 _UNSAFE = re.compile(r"[^\x20-\x7e\n]")
 
-_LINE = re.compile(rb"(?P<code>[2-5][0-9]{2})(?:(?P<separator>[ -])(?P<text>[^\n]*))?")
+_LINE = re.compile(rb"([2-5][0-9]{2})(?:([ -])([^\n]*)|\r?)\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,11 @@ class SmtpReplyReader:
         """How many bytes have come that belong to no reply which was read."""
         return self._reply_bytes + len(self._buffer)
 
+    @property
+    def has_unread_bytes(self) -> bool:
+        """Whether there are such bytes."""
+        return bool(self._buffer or self._reply_bytes)
+
     def feed(self, data: bytes) -> None:
         """Take what the server sent."""
         self._buffer += data
@@ -68,16 +73,17 @@ class SmtpReplyReader:
     def next_reply(self) -> SmtpReply | None:
         """Return the next whole reply, or None where more has to come. Raises ``MalformedReply``."""
         while (end := self._buffer.find(b"\n", self._searched)) >= 0:
-            line = bytes(self._buffer[:end]).removesuffix(b"\r")
+            line = bytes(memoryview(self._buffer)[: end + 1])
             del self._buffer[: end + 1]
             self._searched = 0
             self._reply_bytes += end + 1
-            parts = _LINE.fullmatch(line)
+            parts = _LINE.match(line)
             if parts is None or self._reply_bytes > MAX_REPLY_BYTES:
-                raise MalformedReply(ascii(line[:100].decode("latin-1")))
-            self._texts.append((parts["text"] or b"").strip().decode("utf-8", "surrogateescape"))
-            if parts["separator"] != b"-":
-                reply = SmtpReply(int(parts["code"]), "\n".join(self._texts))
+                raise MalformedReply(ascii(line.removesuffix(b"\n").removesuffix(b"\r")[:100].decode("latin-1")))
+            code, separator, text = parts.groups(b"")
+            self._texts.append(text.strip().decode("utf-8", "surrogateescape"))
+            if separator != b"-":
+                reply = SmtpReply(int(code), "\n".join(self._texts))
                 self._texts, self._reply_bytes = [], 0
                 return reply
         self._searched = len(self._buffer)

@@ -97,6 +97,7 @@ class SmtpConnection(SMTP):
         self.is_encrypted = False
         self.awaits_handshake = False
         """Whether the client's next bytes are those of TLS, so that plain text would only be taken for a fault."""
+        self._open_transport: asyncio.Transport
         self._served = session
         self._name = name
         self._message_timeout_seconds = limits.message_timeout_seconds
@@ -113,6 +114,7 @@ class SmtpConnection(SMTP):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin a session."""
+        self._open_transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
         self._allow_one_message()
         super().connection_made(transport)
         self._served.opened()
@@ -153,11 +155,7 @@ class SmtpConnection(SMTP):
     @property
     def is_closing(self) -> bool:
         """Whether the connection is closed, or will be once what was written is sent."""
-        return self.transport is None or self.transport.is_closing()
-
-    @property
-    def _open_transport(self) -> asyncio.Transport:
-        return cast("asyncio.Transport", self.transport)  # uvloop's is none by inheritance
+        return self._open_transport.is_closing()
 
     async def _handle_client(self) -> None:
         try:
@@ -231,7 +229,8 @@ class SmtpConnection(SMTP):
 
     def _reset_timeout(self, duration: float | None = None) -> None:
         self._idle_deadline = self.loop.time() + (duration or self._timeout_duration)
-        self._set_timer()
+        if self._idle_deadline < self._rings_at:
+            self._set_timer()
 
     def set_last_deadline(self, deadline: float) -> None:
         """End the connection at this time of the loop whatever the client sends."""
@@ -278,9 +277,9 @@ class SmtpConnection(SMTP):
         There is a beginning of 64 kB at least once so much has come. Raises ``EOFError`` where the client has
         closed its side before the end.
         """
-        searched = 0
-        while (found := self._unread.find(end, searched)) < 0:
-            searched = max(0, len(self._unread) - len(end) + 1)
+        unread, searched = self._unread, 0
+        while (found := unread.find(end, searched)) < 0:
+            searched = max(0, len(unread) - len(end) + 1)
             if searched > _CHUNK_BYTES:
                 return self._take(searched), False
             await self._more()
@@ -336,7 +335,7 @@ class SmtpConnection(SMTP):
             handshake.cancel()
         if encrypted is None or encrypted.is_closing():  # uvloop returns what is closed already
             raise ConnectionAbortedError("no TLS: the client went away")
-        self.transport = encrypted
+        self.transport = self._open_transport = encrypted
         self.is_encrypted, self.awaits_handshake = True, False
 
     # What the client gets
@@ -360,13 +359,14 @@ class SmtpConnection(SMTP):
         """
         if self.has_line:  # what is here already is read without a wait: 100 kB of NOOP would be one step
             await asyncio.sleep(0)
-        if self.is_closing:
+        transport = self._open_transport
+        if transport.is_closing():
             raise ConnectionResetError
         # A text is one line, which may repeat an unknown command with its control characters.
         reply = status if isinstance(status, bytes) else _UNSAFE.sub("?", status).encode("ascii")
         unsent_replies, self._unsent_replies = self._unsent_replies, b""
         self._last_reply_at = time.monotonic()
-        self._open_transport.write(unsent_replies + reply + b"\r\n")
+        transport.write(unsent_replies + reply + b"\r\n")
         if not self._room.is_set():
             await self._room.wait()
 
@@ -382,13 +382,11 @@ class SmtpConnection(SMTP):
 
     def close(self) -> None:
         """Close the connection once what was written is sent."""
-        if self.transport is not None:
-            self.transport.close()
+        self._open_transport.close()
 
     def abort(self) -> None:
         """Drop the connection, and what was written and is not sent."""
-        if self.transport is not None:
-            self._open_transport.abort()
+        self._open_transport.abort()
 
 
 def _feed(protocol: asyncio.BaseProtocol, data: bytes) -> None:

@@ -665,8 +665,8 @@ async def test_commands_that_come_together_are_answered_together(
     await dialogue.hello()
     (session,) = smtp.listener.connections
     assert isinstance(session, SmtpSession)
-    noting = NotingTransport(cast("asyncio.Transport", session.connection.transport))
-    monkeypatch.setattr(session.connection, "transport", noting)
+    noting = NotingTransport(session.connection._open_transport)
+    monkeypatch.setattr(session.connection, "_open_transport", noting)
     rcpt = b"".join(b"RCPT TO:<to%d@example.org>\r\n" % number for number in range(recipients))
 
     dialogue.writer.write(b"MAIL FROM:<from@example.org>\r\n" + rcpt + b"DATA\r\n")
