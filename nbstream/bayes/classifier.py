@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -56,8 +56,7 @@ class ClueLimits:
         return self.head, self.body, self.raw_header
 
 
-@dataclass(frozen=True, slots=True)
-class TableScore:
+class TableScore(NamedTuple):
     """A score by the counts in a table, whose clues are packed; ``totals`` are those of the same moment."""
 
     score: Score
@@ -196,7 +195,7 @@ class Classifier:
 
     def _own_counts(self, own: Sequence[TokenCounts]) -> tuple[OwnCounts, ...]:
         """Return the levels of ``own``; none where no level has a count above 0."""
-        if not any(level.rows.max(initial=0) > 0 for level in own):
+        if not own or not any(level.rows.max(initial=0) > 0 for level in own):
             return ()
         return tuple(OwnCounts.of(level, self._strength) for level in own)
 

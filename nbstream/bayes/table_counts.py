@@ -82,9 +82,10 @@ class TableView(CountsView):
         if self._sums is None or self._sums[:2] != (table, epoch):
             self._sums = table, epoch, {}
         rows_by_names = self._sums[2]
-        if names not in rows_by_names:
-            rows_by_names[names] = table.look_up(b"\n".join(names), len(names))[0]
-        return rows_by_names[names]
+        rows = rows_by_names.get(names)
+        if rows is None:
+            rows_by_names[names] = rows = table.look_up(b"\n".join(names), len(names))[0]
+        return rows
 
     @property
     def distinct_tokens(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _REQUEST = struct.Struct("=6Q2q5d")  # nbn_score_request
 _OWN_COUNTS = struct.Struct("=2Q2d")  # nbn_own_counts
 _TOTALS = struct.Struct("=5q")
+_TOTALS_LENGTH = 5
 _HEAD = struct.Struct("<5qd2I")  # the totals, the log-odds, bytes of an index and of a count
 _COUNTS, _RATIO_BYTES = 2, 8  # of each clue
 _MAX_CLUE_BYTES = 4 + _COUNTS * 8 + _RATIO_BYTES
@@ -58,12 +59,13 @@ class NativeOwnCounts(Protocol):
         """Which count of ham and of spam is one occurrence."""
 
 
-@dataclass(frozen=True, slots=True)
-class NativeScore:
+class NativeScore(NamedTuple):
     """The score of a message: its log-odds in nats, and ``clues`` clues in ``packed``.
 
     ``packed``, ``index_bytes`` and ``count_bytes`` are those of ``bayes.packed_clues.PackedClues``. ``totals`` are
     the learned messages of ham and spam, their tokens, and the size of the vocabulary.
+
+    This is a named tuple because a frozen dataclass is slower to create.
     """
 
     log_odds: float
@@ -109,10 +111,9 @@ class NativeScoring:
         Python has to do it: a number is too large or too small for a float, or the table cannot be read.
         """
         request, levels = _pack(sizes, options, unit), [_contiguous(level.rows) for level in own]
-        clues = self._in_table(
-            *(table.handle, joined, len(joined), request, _pack_own(own, levels), len(own)),
-            *(self._out, len(self._out)),
-        )
+        packed_own = _pack_own(own, levels) if own else b""
+        out = self._out
+        clues = self._in_table(table.handle, joined, len(joined), request, packed_own, len(own), out, len(out))
         return self._unpack(clues)
 
     def score_rows(
@@ -139,12 +140,13 @@ class NativeScoring:
     def _unpack(self, clues: int) -> NativeScore | MessagesChanged | None:
         if clues < 0 and clues != _MESSAGES_CHANGED:
             return None
-        *totals, log_odds, index_bytes, count_bytes = _HEAD.unpack_from(self._out)
+        numbers = _HEAD.unpack_from(self._out)
+        totals, (log_odds, index_bytes, count_bytes) = numbers[:_TOTALS_LENGTH], numbers[_TOTALS_LENGTH:]
         if clues < 0:
-            return MessagesChanged(tuple(totals))
+            return MessagesChanged(totals)
         end = _HEAD.size + clues * (index_bytes + _COUNTS * count_bytes + _RATIO_BYTES)
         packed = bytes(self._view[_HEAD.size : end])
-        return NativeScore(log_odds, clues, index_bytes, count_bytes, packed, tuple(totals))
+        return NativeScore(log_odds, clues, index_bytes, count_bytes, packed, totals)
 
 
 def _pack(sizes: GroupNumbers, options: ScoreOptions, unit: float) -> bytes:

@@ -166,7 +166,7 @@ class Scorer:
 
     async def _taught_levels(self) -> list[CountSource]:
         """Return the own models that anything was taught to; the others change no score."""
-        return [level for level in self._own if any((await level.look_up(()))[1].messages)]
+        return [level for level in self._own if any((await level.look_up(()))[1].messages)] if self._own else []
 
     def _blend(
         self, sums: NDArray[np.int64], totals: Totals, growth: float, own: Sequence[MessageCounts]
