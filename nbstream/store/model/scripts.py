@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import secrets
 import struct
+import threading
 from collections import defaultdict
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -32,6 +33,7 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreUnavailable
 from nbstream.store.model import history, ledger
 from nbstream.store.model.keys import RetentionLimits
+from nbstream.tokens.token_list import TokenList
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -222,7 +224,7 @@ class LessonBatch:
         arguments: ScriptArguments = [
             *LearnScriptArguments(
                 names=b"\0".join((*names, b"")),
-                packed_names=zstandard.compress(b"\n".join(names), _ZSTD_LEVEL) if limits.packs_names else b"",
+                packed_names=_zstd().compressor.compress(b"\n".join(names)) if limits.packs_names else b"",
                 name_count=name_count,
                 token_count=token_count,
                 max_changes=limits.max_changes,
@@ -274,13 +276,13 @@ def _column(entry: ledger.LedgerEntry | None) -> int:
     return 0 if entry is None else CLASSES.index(entry.label) + 1
 
 
-def changed_counts(change: Mapping[bytes, bytes]) -> tuple[list[bytes], list[tuple[int, NDArray[np.int64]]]]:
+def changed_counts(change: Mapping[bytes, bytes]) -> tuple[TokenList, list[tuple[int, NDArray[np.int64]]]]:
     """Return the names of a change, and for each class of which it has counts its column and these counts.
 
     Raises ``KeyError`` or ``ValueError`` for a change that cannot be read.
     """
     joined = _unpacked_names(change[b"names"]) if b"names" in change else change[b"tokens"]
-    names = joined.split(b"\n") if joined else []
+    names = TokenList.from_joined(joined)
     columns = [(column, change.get(b"counts:" + label.encode())) for column, label in enumerate(CLASSES)]
     return names, [
         (column, np.fromstring(counts, dtype=np.int64, sep=" "))
@@ -289,11 +291,24 @@ def changed_counts(change: Mapping[bytes, bytes]) -> tuple[list[bytes], list[tup
     ]
 
 
+class _ZstdContexts(threading.local):
+    """A compressor and a decompressor for each thread: to make one takes as long as to use it."""
+
+    def __init__(self) -> None:
+        self.compressor = zstandard.ZstdCompressor(level=_ZSTD_LEVEL)
+        self.decompressor = zstandard.ZstdDecompressor()
+
+
+@cache
+def _zstd() -> _ZstdContexts:
+    return _ZstdContexts()
+
+
 def _unpacked_names(packed: bytes) -> bytes:
     try:
         if zstandard.frame_content_size(packed) > _MAX_NAMES_BYTES:
             raise ValueError("more names than a change has")
-        return zstandard.decompress(packed)
+        return _zstd().decompressor.decompress(packed)
     except zstandard.ZstdError as error:
         raise ValueError("the names are damaged") from error
 

@@ -37,7 +37,7 @@ async def last_change(model: Model) -> dict[bytes, bytes]:
 
 def readable(fields: dict[bytes, bytes]) -> Any:
     names, columns = changed_counts(fields)
-    return names, [(column, counts.tolist()) for column, counts in columns]
+    return list(names), [(column, counts.tolist()) for column, counts in columns]
 
 
 @pytest.mark.parametrize("tokens", [[], TOKENS, MANY], ids=["none", "some", "many"])
