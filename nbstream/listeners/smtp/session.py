@@ -455,9 +455,10 @@ class SmtpSession:
             return
         # The end of the content is CRLF.CRLF. For an empty message the first CRLF is the one after DATA, which was
         # read with the command. It is put back: then one rule finds the end of every message, and each dot at the
-        # beginning of a line has a CRLF before it, also that of the first line.
-        self.connection.unread(b"\r\n")
+        # beginning of a line has a CRLF before it, also that of the first line. That comes after the reply, which
+        # lets other tasks run first where a line is here already.
         await self._reply(smtp_replies.GO_AHEAD)
+        self.connection.unread(b"\r\n")
         incoming = IncomingMessage(self._listener.limits, self._listener.bytes_in_flight)
         try:
             await self._reply_to_data(mail, await self._replies_to_content(mail, incoming))
