@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -102,6 +103,7 @@ class HttpConnection(web.RequestHandler):
         self._idle_seconds = seconds
         self._active_requests = active_requests
         self._connections = connections
+        self._deadline = math.inf  # of the next request, on the clock of the loop
         self._deadline_timer: asyncio.TimerHandle | None = None
         self._is_stream = False
         self.lost = asyncio.Event()
@@ -114,14 +116,15 @@ class HttpConnection(web.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Stop the timer; a request that is being answered continues to its end."""
-        self._cancel_deadline()
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
         self._connections.closed(self)
         super().connection_lost(exc)
 
     def request_began(self) -> None:
         """Note that the header of a request has arrived: the body has a deadline of its own."""
         self._active_requests.add(self)
-        self._cancel_deadline()
+        self._deadline = math.inf
 
     def stream_began(self) -> None:
         """Note that the answer has no end of its own: a drain does not wait for it, and closes the connection."""
@@ -151,17 +154,22 @@ class HttpConnection(web.RequestHandler):
         if self._active_requests.draining:
             self.close()  # not earlier: aiohttp would drop the rest of the body
         if self.transport is not None:
-            self._cancel_deadline()
-            self._deadline_timer = asyncio.get_running_loop().call_later(self._idle_seconds, self._abort_idle)
+            self._deadline = asyncio.get_running_loop().time() + self._idle_seconds
+            if self._deadline_timer is None:
+                self._set_deadline_timer(self._idle_seconds)
 
-    def _cancel_deadline(self) -> None:
-        if self._deadline_timer is not None:
-            self._deadline_timer.cancel()
-            self._deadline_timer = None
+    def _set_deadline_timer(self, seconds: float) -> None:
+        self._deadline_timer = asyncio.get_running_loop().call_later(seconds, self._on_deadline_timer)
 
-    def _abort_idle(self) -> None:
-        _log.debug("http: no request came in time")
-        self.abort()
+    def _on_deadline_timer(self) -> None:
+        """Drop the connection whose deadline has passed; one timer serves the deadlines of all its requests."""
+        self._deadline_timer = None
+        left = self._deadline - asyncio.get_running_loop().time()
+        if left <= 0:
+            _log.debug("http: no request came in time")
+            self.abort()
+        elif left < math.inf:
+            self._set_deadline_timer(left)
 
     def handle_error(
         self,
