@@ -73,6 +73,7 @@ _SERVER_OPTIONS = (
     ),
     *("--appendonly", "yes", "--appendfsync", "always", "--no-appendfsync-on-rewrite", "no", "--save", ""),
     *("--maxmemory", "0", "--maxmemory-policy", "noeviction", "--daemonize", "no", "--supervised", "no"),
+    *("--hash-max-ziplist-value", "4096"),  # most ledger entries are one piece of memory then, and a sixth smaller
 )
 
 

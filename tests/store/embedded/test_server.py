@@ -180,6 +180,12 @@ async def test_a_started_server_syncs_every_write_evicts_nothing_and_listens_on_
     assert settings["daemonize"] == "no"
 
 
+async def test_a_ledger_entry_is_one_piece_of_memory(new_user: NewUser) -> None:
+    async with Redis(unix_socket_path=await start(new_user()), decode_responses=True) as client:
+        await client.hset("entry", mapping={"version": "1", "tokens": 2500 * "x"})
+        assert await client.object("ENCODING", "entry") in {"listpack", "ziplist"}
+
+
 async def test_the_state_is_readable_by_its_owner_alone(new_user: NewUser, state_dir: Path) -> None:
     await start(new_user())
     paths = [state_dir, *state_dir.rglob("*")]
