@@ -131,10 +131,9 @@ class HealthCheck:
     def redis_findings(self) -> Sequence[Finding]:
         """Return what is degraded in the use of Redis, without asking it."""
         mirror = self._parts.mirror
-        if not mirror.following and mirror.totals is None:
-            return [NOT_LOADED()]
         if not mirror.following:
-            return [(NOT_CONFIRMED if mirror.is_early else NOT_FOLLOWED)(seconds=mirror.lag_seconds)]
+            kind = NOT_CONFIRMED if mirror.is_early else NOT_FOLLOWED
+            return [NOT_LOADED() if mirror.totals is None else kind(seconds=mirror.lag_seconds)]
         if self._parts.clients.primary.is_replica:
             return [ONLY_REPLICA()]
         return [WRITES_REFUSED()] if self._writes_are_refused() else []

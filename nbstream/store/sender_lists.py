@@ -230,12 +230,10 @@ def _save(file: Path, model: str, lists: Mapping[str, OwnerList]) -> None:
 def _read_saved(file: Path, model: str) -> Mapping[str, OwnerList] | None:
     """Return the lists in the file; None where there are none of this model: the start waits for Redis then."""
     with suppress(OSError, ValueError, TypeError, AttributeError):
-        saved_model, packed = json.loads(file.read_bytes())
-        return (
-            None if saved_model != model else {owner: _unpack_saved(entries) for owner, entries in packed.items()}
-        )
+        saved_model, saved = json.loads(file.read_bytes())
+        lists = {
+            owner: OwnerList([ListEntry(ListKind(kind), SenderPattern.parse(text)) for kind, text in entries])
+            for owner, entries in saved.items()
+        }
+        return lists if saved_model == model else None
     return None
-
-
-def _unpack_saved(entries: Sequence[tuple[str, str]]) -> OwnerList:
-    return OwnerList([ListEntry(ListKind(kind), SenderPattern.parse(text)) for kind, text in entries])

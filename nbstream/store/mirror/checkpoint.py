@@ -22,7 +22,7 @@ import struct
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 import numpy as np
 
@@ -120,25 +120,25 @@ def signature_of(model: Model) -> Mapping[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointHead:
-    """Whose counts a checkpoint has, and about how many names; ``context`` is None where 0.11.0 wrote it."""
+class Checkpoint:
+    """The counts that a checkpoint gave, at ``UNCONFIRMED``; ``identity`` says whose they are.
+
+    They have all changes up to ``first``, and some of those after it up to ``last``. ``context`` is None where
+    0.11.0 wrote it.
+    """
 
     identity: tuple[int, int]
     context: CheckpointContext | None
-    names: int
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """The counts that a checkpoint gave, at ``UNCONFIRMED``.
-
-    They have all changes up to ``first``, and some of those after it up to ``last``.
-    """
-
-    head: CheckpointHead
     counts: Counts
     first: ChangePosition
     last: ChangePosition
+
+
+MakeCounts: TypeAlias = "Callable[[tuple[int, int], CheckpointContext | None, int], Counts | None]"
+"""Returns empty counts for what a checkpoint has: its identity, its context, and about how many names it has.
+
+None where that is not wanted.
+"""
 
 
 class CheckpointFile:
@@ -188,11 +188,10 @@ class CheckpointFile:
                 if time.time() - draft.stat().st_mtime > _DRAFT_SECONDS:
                     draft.unlink()
 
-    def read(self, make_counts: Callable[[CheckpointHead], Counts | None]) -> Checkpoint | None:
+    def read(self, make_counts: MakeCounts) -> Checkpoint | None:
         """Return the counts in the file; None where there is none, it is damaged, or is not wanted.
 
-        ``make_counts`` returns empty counts for what the file has, or None where that is not wanted; its errors
-        are raised.
+        The errors of ``make_counts`` are raised.
         """
         try:
             with self._path.open("rb") as file:
@@ -203,7 +202,7 @@ class CheckpointFile:
             _log.warning("the checkpoint is not used, and all counts are read from Redis: %s", error)
             return None
         # One without a context is written anew as soon as possible.
-        self.position = found.first if found and found.head.context else NO_CHANGE
+        self.position = found.first if found and found.context else NO_CHANGE
         return found
 
 
@@ -230,7 +229,7 @@ def _pieces(table: Table, identity: tuple[int, int], context: CheckpointContext)
     yield _PIECE.pack(0, 0) + _END.pack(*table.describe().position[:3])
 
 
-def _read(file: BinaryIO, make_counts: Callable[[CheckpointHead], Counts | None]) -> Checkpoint | None:
+def _read(file: BinaryIO, make_counts: MakeCounts) -> Checkpoint | None:
     """Return what the file has; raises what ``read`` catches for what nobody wrote."""
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
 
@@ -247,8 +246,7 @@ def _read(file: BinaryIO, make_counts: Callable[[CheckpointHead], Counts | None]
     numbers = _HEAD.unpack(take(_HEAD.size))
     first, totals = ChangePosition(*numbers[2:5]), Totals(numbers[5:7], numbers[7:9], numbers[9])
     size = os.fstat(file.fileno()).st_size
-    head = CheckpointHead(numbers[:2], context, min(numbers[10], size // _ROW_BYTES))
-    counts = make_counts(head)
+    counts = make_counts(numbers[:2], context, min(numbers[10], size // _ROW_BYTES))
     if counts is None:
         return None
     while True:
@@ -263,7 +261,7 @@ def _read(file: BinaryIO, make_counts: Callable[[CheckpointHead], Counts | None]
     if file.read(_DIGEST_BYTES + 1) != digest.digest():
         raise ValueError("it is damaged")
     counts.apply(CountsChange((), (), totals, first, UNCONFIRMED))
-    return Checkpoint(head, counts, first, last)
+    return Checkpoint(numbers[:2], context, counts, first, last)
 
 
 def _read_context(take: Callable[[int], bytes]) -> CheckpointContext | None:

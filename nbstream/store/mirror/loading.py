@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from nbstream.bayes.table_counts import TableView
     from nbstream.engine.table import TableFunctions
     from nbstream.policy.first_scores import FirstScores
-    from nbstream.store.mirror.checkpoint import Checkpoint, CheckpointFile, CheckpointHead
+    from nbstream.store.mirror.checkpoint import Checkpoint, CheckpointFile
     from nbstream.store.mirror.shared_counts import SharedCounts
     from nbstream.store.model.model import Model
 
@@ -195,11 +195,11 @@ class CountsLoader:
         signature, contexts = signature_of(model), list[CheckpointContext]()
         is_reader = self._shared is not None and not self._shared.try_to_write()
 
-        def make_counts(head: CheckpointHead) -> Counts | None:
-            if head.context is None or head.context.signature != signature:
+        def make_counts(_: object, context: CheckpointContext | None, names: int) -> Counts | None:
+            if context is None or context.signature != signature:
                 return None
-            contexts.append(head.context)
-            return None if is_reader else self._new_counts(head.context.counts_identity, head.names)
+            contexts.append(context)
+            return None if is_reader else self._new_counts(context.counts_identity, names)
 
         reading = asyncio.create_task(asyncio.to_thread(self._checkpoint.read, make_counts))
         self._early = None if is_reader else reading
@@ -213,20 +213,19 @@ class CountsLoader:
             assert self._shared is not None
             counts = self._shared.view(context.counts_identity)
             await asyncio.sleep(_LOOK_SECONDS)
-        position = counts.position
-        return LoadedCounts(counts, None, first_scores, position, position, context.half_life, at=context.at)
+        position, half_life = counts.position, context.half_life
+        return LoadedCounts(counts, None, first_scores, position, position, half_life, at=context.at)
 
     async def _load_checkpoint(self, model: Model, identity: tuple[int, int]) -> LoadedCounts | None:
         """Load the counts of the checkpoint, and what was learned since; None where Redis has gone another way."""
         checkpoint = await self._read_checkpoint(identity)
         if checkpoint is None or self._checkpoint is None:
             return None
-        changes = (checkpoint.first, checkpoint.last)
-        is_of_model = checkpoint.head.identity == self._checkpoint.identity
-        if not (is_of_model and all([await model.has_change(change) for change in changes])):
+        counts, first, last = checkpoint.counts, checkpoint.first, checkpoint.last
+        is_of_model = checkpoint.identity == self._checkpoint.identity
+        if not (is_of_model and await model.has_change(first) and await model.has_change(last)):
             self._checkpoint.position = NO_CHANGE
             return None
-        counts, first = checkpoint.counts, checkpoint.first
         with suppress(RescanNeeded):
             loaded = await _follow_up(model, counts, counts, first)
             counts.apply(CountsChange((), (), counts.totals, loaded.position, loaded.position))  # confirmed
@@ -237,15 +236,15 @@ class CountsLoader:
 
     async def _read_checkpoint(self, identity: tuple[int, int]) -> Checkpoint | None:
         """Return the counts of the checkpoint, those that serve already if there are any."""
-        file, (early, self._early) = self._checkpoint, (self._early, None)
+        file, early, self._early = self._checkpoint, self._early, None
         if file is None or self._table_functions is None:
             return None
-
-        def make_counts(head: CheckpointHead) -> Counts | None:
-            return self._new_counts(identity, head.names) if head.identity == file.identity else None
-
         if early is not None and (checkpoint := await asyncio.shield(early)):
             return checkpoint
+
+        def make_counts(found: tuple[int, int], _: object, names: int) -> Counts | None:
+            return self._new_counts(identity, names) if found == file.identity else None
+
         reading = asyncio.create_task(asyncio.to_thread(file.read, make_counts))
         try:
             return await asyncio.shield(reading)
