@@ -54,30 +54,29 @@ _WRITE_SECONDS = 1.0  # what was checked last is written at the end, if Redis is
 async def open_store(parts: ServerParts) -> None:
     """Start the embedded server, and check what is stored; a Redis that is away is logged.
 
-    Where the embedded server loads its files, or does not start, return also when checkpoints serve in its place:
-    they are of the same state folder. Raises what waiting cannot mend: ``ConfigError`` and ``StoreIncompatible``.
+    Where the embedded server loads its files, or does not start, checkpoints serve in its place: they are of the
+    same state folder. Raises what waiting cannot mend: ``ConfigError`` and ``StoreIncompatible``.
     """
     embedded = parts.clients.embedded
+    serve_checkpoints = partial(_serve_checkpoints, parts)
     try:
-        if embedded:
-            if not await embedded.ensure_running(may_load=True) and await _serve_checkpoints(parts):
-                return
-            await embedded.ensure_running()
+        if embedded and not await embedded.ensure_running(may_load=True):
+            parts.background.start("early start", serve_checkpoints)
+            return
         with readable_replies():
             await parts.model.open()
     except StoreUnavailable as error:
         _log.error("starting without Redis: %s", error)
         if embedded:
-            await _serve_checkpoints(parts)
+            parts.background.start("early start", serve_checkpoints)
 
 
-async def _serve_checkpoints(parts: ServerParts) -> bool:
-    """Serve the counts of the checkpoints and the saved sender lists; return whether mail can be scored."""
+async def _serve_checkpoints(parts: ServerParts) -> None:
+    """Serve the saved sender lists and the counts of the checkpoints, as far as Redis does not answer before."""
     await parts.sender_lists.use_saved()
     await parts.mirror.load_early()
     if parts.autolearn:
         await parts.autolearn.mirror.load_early()
-    return parts.mirror.has_counts.is_set()
 
 
 async def warn_about_durability(parts: ServerParts) -> None:

@@ -154,9 +154,9 @@ class FollowedSenderLists:
         return self._lists
 
     async def use_saved(self) -> None:
-        """Use the lists in the file, where there are any, until they are read from Redis; before ``run``."""
+        """Use the lists in the file, where there are any, unless they were read from Redis before."""
         saved = await asyncio.to_thread(_read_saved, self._file, self._keys.model) if self._file else None
-        if saved is not None:
+        if saved is not None and not self.loaded.is_set():
             self._lists.update(saved)
             self.loaded.set()
 

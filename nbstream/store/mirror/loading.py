@@ -118,6 +118,7 @@ class CountsLoader:
         self._shared = shared
         self._checkpoint = checkpoint
         self._early: asyncio.Task[Checkpoint | None] | None = None
+        self._has_redis = False  # or had it once: nothing is early any more
 
     @property
     def role(self) -> Literal["alone", "writer", "reader"]:
@@ -163,7 +164,7 @@ class CountsLoader:
 
         Raises ``StoreUnavailable``, ``RescanNeeded``, ``NoSharedMemory`` and ``TableFailure``.
         """
-        identity = _identity(model)
+        identity, self._has_redis = _identity(model), True
         if self._checkpoint:
             with store_errors():
                 of_model = await read_identity(model.client, model.keys, sign=True)
@@ -190,7 +191,7 @@ class CountsLoader:
         Of the processes that share the counts one reads them, and the others return when it has. Raises
         ``NoSharedMemory``, ``TableFailure`` and ``ValueError``.
         """
-        if self._checkpoint is None or self._table_functions is None:
+        if self._checkpoint is None or self._table_functions is None or self._has_redis:
             return None
         signature, contexts = signature_of(model), list[CheckpointContext]()
         is_reader = self._shared is not None and not self._shared.try_to_write()
@@ -210,7 +211,8 @@ class CountsLoader:
         first_scores = await asyncio.to_thread(context.make_first_scores)
         counts: CountsView | None = _published(checkpoint.counts) if checkpoint else None
         while counts is None:
-            assert self._shared is not None
+            if self._shared is None or self._has_redis:
+                return None
             counts = self._shared.view(context.counts_identity)
             await asyncio.sleep(_LOOK_SECONDS)
         position, half_life = counts.position, context.half_life

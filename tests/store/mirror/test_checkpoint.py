@@ -27,7 +27,7 @@ from tests.engine.native import table_functions
 from tests.store.lessons import change, entry
 from tests.store.mirror.mirrors import running
 from tests.store.mirror.test_mirror import equals_redis
-from tests.waiting import until
+from tests.waiting import DEADLINE_SECONDS, until
 
 FROM_CHECKPOINT = "loaded from the checkpoint"
 MAGIC = b"nbstream checkpoint 2\n"
@@ -333,6 +333,28 @@ async def test_readers_follow_once_the_writer_has_what_redis_has(model: Model, p
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
+
+
+async def test_nothing_is_early_once_redis_has_answered(
+    model: Model, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is not read a second time, and no reader waits for a writer that has no checkpoint to share."""
+    names = await teach(model, range(30))
+    await write(model, path)
+    async with started(model, path) as mirror:
+        monkeypatch.setattr(CheckpointFile, "read", None)
+        await mirror.load_early()
+        assert await equals_redis(mirror, model, names)
+    monkeypatch.undo()
+    writer, reader = (new_early(model, path, tmp_path / "shared") for _ in range(2))
+    path.rename(path.with_name("elsewhere"))
+    await writer.load_early()
+    path.with_name("elsewhere").rename(path)
+    waiting = asyncio.create_task(reader.load_early())
+    async with running(writer), running(reader):
+        await asyncio.wait_for(waiting, DEADLINE_SECONDS)
+        assert await equals_redis(reader, model, names)
+        assert reader.lag_seconds == 0
 
 
 # What cannot be used
