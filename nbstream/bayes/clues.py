@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from operator import itemgetter
@@ -247,13 +247,13 @@ class TokenClues(LazySequence[Clue]):
 
         With ``at_least`` only so many clues, and those that are as strong as the last of them.
         """
-        strengths = list(map(abs, self.ratios.tolist()))  # of 70 clues, lists are faster than arrays
-        positions: Iterable[int] = range(len(strengths))
+        strengths = np.abs(self.ratios)
+        positions = np.arange(len(strengths))
         if at_least is not None and 0 < at_least < len(strengths):
-            weakest = sorted(strengths)[-at_least]
-            positions = [position for position in positions if strengths[position] >= weakest]
-        names, indices = self.tokens.all.names, self.token_indices.tolist()
-        return sorted((-strengths[position], names[indices[position]], position) for position in positions)
+            weakest = np.partition(strengths, -at_least)[-at_least]
+            positions = np.flatnonzero(strengths >= weakest)
+        names = self.tokens.all.at(self.token_indices[positions].tolist())
+        return sorted(zip((-strengths[positions]).tolist(), names, positions.tolist(), strict=True))
 
     def _compute_items(self) -> tuple[Clue, ...]:
         return self._slice(slice(None))

@@ -9,6 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import overload
 
+import numpy as np
+
+_LINE_FEED = 10
+
 
 class TokenList(Sequence[bytes]):
     """An immutable sequence of tokens; it equals the tuple of their names."""
@@ -40,6 +44,14 @@ class TokenList(Sequence[bytes]):
         if self._names is None:
             self._names = tuple(self.joined.split(b"\n")) if self._joined else ()
         return self._names
+
+    def at(self, positions: Sequence[int]) -> list[bytes]:
+        """Return the tokens at these positions: the others are not made one by one for it."""
+        if self._names is not None:
+            return [self._names[position] for position in positions]
+        lines = self.joined + b"\n"
+        ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == _LINE_FEED)
+        return [lines[ends[i - 1] + 1 if i else 0 : ends[i]] for i in positions]
 
     def joined_halves(self, at: int) -> tuple[bytes, bytes]:
         """Return the joined form of the first ``at`` tokens, and that of the rest."""

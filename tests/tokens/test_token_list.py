@@ -32,6 +32,13 @@ def test_both_forms_have_the_same_halves(names: list[bytes], data: st.DataObject
     )
 
 
+@given(names_of_tokens, st.data())
+def test_some_tokens_are_the_same_in_both_forms(names: list[bytes], data: st.DataObject) -> None:
+    positions = data.draw(st.lists(st.integers(0, len(names) - 1))) if names else []
+    some = [names[position] for position in positions]
+    assert TokenList(names).at(positions) == TokenList.from_joined(b"\n".join(names)).at(positions) == some
+
+
 @given(names_of_tokens, names_of_tokens)
 def test_lists_are_equal_where_their_names_are(names: list[bytes], others: list[bytes]) -> None:
     assert (TokenList(names) == TokenList.from_joined(b"\n".join(others))) is (names == others)
