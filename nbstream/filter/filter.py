@@ -343,7 +343,7 @@ class Filter:
 
     async def _check_after(self, planned: PlannedLesson, tokens: Tokens) -> Check:
         """Return the check of the message once the planned lesson is made."""
-        if self.parts.autolearn_layer or self.parts.parents:
+        if planned.counts_after.autolearned or self.parts.parents:
             return await self._scorer.check_now(planned.after.id, tokens)
         _, totals = await self.parts.counts.look_up(())
         return self._scorer.decide_again(planned.after, totals, await self._scorer.first_scores())

@@ -202,12 +202,13 @@ class Scorer:
         common, own = counts.common, tuple([_token_counts(tokens, level) for level in counts.own])
         token_counts = _token_counts(tokens, common)
         sums, people = self._blend(common.sums, common.totals, common.growth, counts.own)
-        layer, state, totals = common.autolearned, self._model_state(people), people
+        layer, state = common.autolearned, self._model_state(people)
         if layer and counts_kept_mail(people, self._policy.min_learned):
             state = self._model_state(people, layer.totals)
             token_counts = _counts_of_both(token_counts, layer, tuple(state.learned[label] for label in CLASSES))
             totals = token_counts.totals
             score = self._classifier.score(tokens, token_counts, own)
+            probability = self._probability(score.log_odds, sums, totals, common.growth)
         else:
             score = self._classifier.score(tokens, token_counts, own)
             probability = self._probability(score.log_odds, sums, people, common.growth)
@@ -219,8 +220,8 @@ class Scorer:
                     return self._probability(log_odds, sums, people, common.growth)
 
                 score = self._limit_score(score, by_both, probability_of, common.first_scores)
+                probability = probability_of(score.log_odds)
         evidence = ScoreCounts.of_clues(score.clues, tokens.all.names, token_counts.rows, common.growth)
-        probability = self._probability(score.log_odds, sums, totals, common.growth)
         use = self._use_of(counts.own)
         return self._decide(message_key, score, evidence, probability, state, common.first_scores, use)
 
