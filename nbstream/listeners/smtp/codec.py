@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from ipaddress import ip_address
 
+from nbstream.mail.lines import replace_leading_dots
+
 # <...>, where a quoted local part may contain ">" and spaces (RFC 5321 4.1.2); old clients omit the brackets. Each
 # quotation mark has a second one: else what the next hop gets in brackets would be no path. No part gives back
 # what it took ("++"): nothing else would match, and one character at a time costs three times as much.
@@ -96,4 +98,4 @@ def _canonical_address(value: str) -> str | None:
 
 def remove_dot_stuffing(data: bytes) -> bytes:
     """Return ``data`` with the leading dot removed from each line but the first one (RFC 5321 4.5.2)."""
-    return data.replace(b"\r\n.", b"\r\n")
+    return replace_leading_dots(data, b"")
