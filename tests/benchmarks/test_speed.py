@@ -12,15 +12,17 @@ from pathlib import Path
 import pytest
 
 from nbstream.mail.message import Message
-from tests.benchmarks.speed import lesson, listeners, sizes, stages, ui, ways
+from tests.benchmarks.speed import feedback, learning, lesson, listeners, sizes, stages, ui, ways
 from tests.benchmarks.speed.bench import Bench, Scale
 from tests.benchmarks.speed.bogofilter import verdicts
 from tests.benchmarks.speed.clients import Http, Load, Smtp, all_of, at_rate
-from tests.benchmarks.speed.figures import LOAD, Figure, Report, Skip, percentile
-from tests.benchmarks.speed.page import page
+from tests.benchmarks.speed.figures import LOAD, OURS, Figure, Report, Skip, percentile
+from tests.benchmarks.speed.lesson_stages import DAEMON, STAGES, seconds_by_stage
+from tests.benchmarks.speed.page import TEXTS, page
 from tests.benchmarks.speed.pairs import median_interval
 from tests.benchmarks.speed.plan import (
     BOGOFILTER,
+    BULK,
     BYTES_WRITTEN,
     CHECK,
     CPU_MICROSECONDS,
@@ -32,8 +34,10 @@ from tests.benchmarks.speed.plan import (
     SMTP,
     STORED_FOR_PAGE,
     TARGETS,
+    UNSYNCED,
     UNTAUGHT,
     WAYS,
+    http_lessons,
 )
 from tests.benchmarks.speed.processes import CannotMeasure, cpu_seconds
 from tests.benchmarks.speed.sink import Sink
@@ -69,9 +73,9 @@ def test_a_figure_is_its_median_and_a_ratio_says_how_many_times_better() -> None
     written = page(report)
 
     assert cells(written, BOGOFILTER, CPU_MICROSECONDS)[2:] == ["200", "300", BOGOFILTER, "1.50"]
-    assert cells(written, CHECK, "1.2 times bogofilter")[2:] == ["1.50 times", "met"]
+    assert cells(written, CHECK, "1.3 times bogofilter")[2:] == ["1.50 times", "met"]
     assert cells(written, RATE, "| rspamd |")[2:] == ["1,100", "500", "rspamd", "2.20"]
-    assert cells(written, "2.3 times rspamd")[2:] == ["2.20 times", "**not met**"]
+    assert cells(written, HTTP, "3 times rspamd")[2:] == ["2.20 times", "**not met**"]
     assert cells(written, "30 times SpamAssassin")[2:] == ["-", "not measured"]
     assert "- listeners, SpamAssassin: no spamd: apt install spamd" in written
 
@@ -108,6 +112,7 @@ def test_a_part_that_is_measured_later_takes_the_place_of_the_former_figures() -
 
 def test_targets_name_existing_parts() -> None:
     assert {target.part for target in TARGETS} | UNTAUGHT <= PARTS.keys()
+    assert TEXTS.keys() == PARTS.keys()
     assert all((Path(stages.__file__).with_name(f"{part}.py")).exists() for part in PARTS)
 
 
@@ -194,7 +199,9 @@ def small(tmp_path: Path, part: str) -> Bench:
         taught_to_spamassassin=20,
         rounds=1,
         seconds=0.2,
-        learned=20,
+        learned=10,
+        learned_slowly=2,
+        lessons=((1, 3), (4, 5)),
         remembered=(0, 60),
         views=2,
         pairs=1,
@@ -229,6 +236,24 @@ def test_what_a_lesson_costs_redis_is_measured_beside_the_same_increments_alone(
     assert written["64 at once"] < written["4 at once"] < written["1 at once"]
     assert written["1 at once"] < written[f"{lesson.FLOOR}HINCRBY"]
     assert {figure.unit for figure in bench.report.figures} == {CPU_MICROSECONDS, MICROSECONDS, BYTES_WRITTEN}
+    stages = {figure.case.partition("through HTTP: ")[2]: figure.median for figure in bench.report.figures}
+    assert stages.keys() >= {stage.name for stage in STAGES}
+    assert stages[DAEMON] > 0
+
+
+def test_a_stage_of_a_lesson_is_the_innermost_function_that_belongs_to_one() -> None:
+    redis, commit = "site-packages/redis/client.py:execute", "nbstream/store/model/commit.py:commit"
+    listener, loop = "nbstream/listeners/http/listener.py:_serve", "asyncio/runners.py:run"
+
+    seconds = seconds_by_stage(
+        [([redis, commit, listener, loop], 1.0), (["json.py:loads", listener, loop], 2.0), ([loop], 4.0)]
+    )
+
+    assert {stage: used for stage, used in seconds.items() if used} == {
+        "client of Redis": 1.0,
+        "HTTP": 2.0,
+        "event loop": 4.0,
+    }
 
 
 def test_mail_through_the_smtp_listener_is_measured_beside_the_pass_through(
@@ -242,6 +267,35 @@ def test_mail_through_the_smtp_listener_is_measured_beside_the_pass_through(
         "nbstream",
         "aiosmtpd, aiosmtplib",
     }
+
+
+def test_mailboxes_are_learned_in_turns_by_all_that_are_installed(tmp_path: Path, redis_binary: Path) -> None:
+    bench = small(tmp_path, "learning")
+
+    learning.run(bench)
+
+    skipped = {skip.what.removeprefix(f"{BULK}, ") for skip in bench.report.skips}
+    rates = {figure.who for figure in bench.report.figures if (figure.case, figure.unit) == (BULK, RATE)}
+    assert rates | skipped == {OURS, *learning.LEARNERS}
+    assert {OURS, UNSYNCED} <= rates
+    assert bench.report.find("learning", BULK, BYTES_WRITTEN)
+
+
+def test_lessons_through_http_are_measured_with_and_without_the_file_of_redis(
+    tmp_path: Path, redis_binary: Path
+) -> None:
+    bench = small(tmp_path, "feedback")
+
+    feedback.run(bench)
+
+    for connections in (1, 4):
+        case = http_lessons(connections)
+        assert {OURS, UNSYNCED} <= {
+            figure.who for figure in bench.report.figures if (figure.case, figure.unit) == (case, RATE)
+        }
+        written = bench.report.find("feedback", case, BYTES_WRITTEN)
+        assert written
+        assert written.median > 0
 
 
 @pytest.mark.soak  # a daemon and a bare server for each listener; the SMTP listener above is one of them

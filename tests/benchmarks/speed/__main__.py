@@ -112,7 +112,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--keep", type=Path, metavar="DIR", help="where taught models stay for the next run")
     parser.add_argument("--tree", type=Path, default=ROOT, metavar="DIR", help="measure this checkout of nbstream")
     parser.add_argument("--update", action="store_true", help="put the parts into SPEED.json and SPEED.md")
-    parser.add_argument("--large", action="store_true", help="also start with a model of 5,000,000 tokens")
+    parser.add_argument("--large", action="store_true", help="also start with a model of 10,000,000 tokens")
     options = parser.parse_args()
     if unknown := set(options.parts) - PARTS.keys():
         parser.error(f"no such part: {', '.join(sorted(unknown))}")

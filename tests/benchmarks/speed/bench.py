@@ -26,6 +26,13 @@ class Scale:
     seconds: float = 5.0
     """Of each round of load on a listener."""
     learned: int = 2_000
+    """In each turn of learning in bulk, each message once."""
+    learned_slowly: int = 200
+    """The first of them, by peers that are slow."""
+    lessons: tuple[tuple[int, int], ...] = ((1, 300), (4, 800), (16, 1_200))
+    """Connections, and the lessons of a turn of HTTP over them, each message once."""
+    lessons_a_second: float = 100.0
+    """Beside checks."""
     vocabularies: tuple[int, ...] = (100_000, 1_000_000, 2_000_000)
     remembered: tuple[int, ...] = (0, 10, 100_000)
     """Checked messages that the page lists, in ascending order."""
@@ -37,7 +44,7 @@ class Scale:
     """Of each of these turns."""
 
 
-LARGE = Scale(vocabularies=(100_000, 1_000_000, 2_000_000, 5_000_000))
+LARGE = Scale(vocabularies=(100_000, 1_000_000, 2_000_000, 10_000_000))
 """With a further model that takes minutes to make and to load."""
 
 
@@ -93,8 +100,13 @@ class Bench:
 
     @property
     def learned(self) -> list[Labelled]:
-        """The messages by which learning is measured: from the first that are checked on."""
-        return messages(self.index)[self.scale.taught :][: self.scale.learned]
+        """The messages of one turn of learning."""
+        return self.unseen[: self.scale.learned]
+
+    @property
+    def unseen(self) -> list[Labelled]:
+        """All messages that no model has learned, the first of them those that are checked."""
+        return messages(self.index)[self.scale.taught :]
 
 
 def messages(index: Path) -> list[Labelled]:

@@ -1,17 +1,19 @@
-"""bogofilter in bulk mode: one process that reads file names and judges each file."""
+"""bogofilter: one process that judges many files or learns a mailbox, or one process for each message."""
 
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.benchmarks.speed.bench import Labelled
-from tests.benchmarks.speed.processes import CannotMeasure, children_cpu_seconds, output, program
+from tests.benchmarks.speed.bench import Bench, Labelled
+from tests.benchmarks.speed.processes import CannotMeasure, children_cpu_seconds, output, program, run_quietly
 
 _VERDICT = re.compile(r"^(?P<file>.+) X-Bogosity: (?P<verdict>Spam|Ham|Unsure), ", re.MULTILINE)
 _SECONDS = 300.0
+_LEARN = {"spam": "-s", "ham": "-n"}
 
 
 class Bogofilter:
@@ -24,6 +26,14 @@ class Bogofilter:
             folder.mkdir()
             self.learn(messages)
 
+    @classmethod
+    def copy_of_taught(cls, bench: Bench) -> Bogofilter:
+        """Return one with a copy of the word list that all parts share."""
+        cls(bench.shared / "bogofilter", bench.taught)  # makes it where it is missing
+        folder = bench.new_folder("bogofilter") / "words"
+        shutil.copytree(bench.shared / "bogofilter", folder)
+        return cls(folder, ())
+
     @property
     def version(self) -> str:
         """The version as the program prints it."""
@@ -31,8 +41,16 @@ class Bogofilter:
 
     def learn(self, messages: Sequence[Labelled]) -> None:
         """Learn the messages: all spam, then all ham, because bogofilter does not depend on the order."""
-        for label, option in (("spam", "-s"), ("ham", "-n")):
+        for label, option in _LEARN.items():
             self._run(option, [path for message_label, path in messages if message_label == label])
+
+    def learn_mbox(self, label: str, mbox: Path) -> None:
+        """Learn all messages of a mailbox."""
+        run_quietly(self._program, "-d", self._folder, _LEARN[label], "-M", "-I", mbox)
+
+    def learn_alone(self, label: str, message: Path) -> None:
+        """Learn one message, by a process of its own."""
+        run_quietly(self._program, "-d", self._folder, _LEARN[label], "-I", message)
 
     def check(self, messages: Sequence[Labelled]) -> tuple[float, dict[str, str]]:
         """Return the CPU seconds of checking the messages, user and system, and the verdicts by file."""

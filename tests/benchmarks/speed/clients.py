@@ -157,8 +157,17 @@ class _Streams:
         self.writer.close()
 
 
-class Http(_Streams):
-    """Requests on a connection that is kept; any 2xx is a good answer."""
+class Http:
+    """Requests on a connection that is kept, unless the server closes it; any 2xx is a good answer."""
+
+    def __init__(self, address: str, streams: _Streams) -> None:
+        self._address = address
+        self._streams: _Streams | None = streams
+
+    @classmethod
+    async def to(cls, address: str) -> Self:
+        """A connection to ``HOST:PORT`` or ``unix:PATH``."""
+        return cls(address, await _Streams.to(address))
 
     @staticmethod
     def request(path: str, message: bytes) -> bytes:
@@ -171,13 +180,22 @@ class Http(_Streams):
 
     async def exchange(self, request: bytes) -> None:
         """One request and its answer, which has a Content-Length."""
-        self.writer.write(request)
+        streams = self._streams = self._streams or await _Streams.to(self._address)
+        streams.writer.write(request)
         async with asyncio.timeout(_PATIENCE_SECONDS):
-            head = await self.reader.readuntil(b"\r\n\r\n")
+            head = await streams.reader.readuntil(b"\r\n\r\n")
             _, _, rest = head.lower().partition(b"content-length:")
-            body = await self.reader.readexactly(int(rest.partition(b"\r\n")[0]))
+            body = await streams.reader.readexactly(int(rest.partition(b"\r\n")[0]))
+        if b"\r\nconnection: close" in head.lower():
+            self.close()
         if not head.startswith(b"HTTP/1.1 2"):
             raise CannotMeasure(f"HTTP: {head[:60]!r} {body[:100]!r}")
+
+    def close(self) -> None:
+        """Close the connection, at once."""
+        if self._streams:
+            self._streams.close()
+        self._streams = None
 
 
 class Spamd:

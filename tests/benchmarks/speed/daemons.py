@@ -7,7 +7,7 @@ import json
 import shutil
 import sys
 import urllib.request
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,10 +138,10 @@ class Daemon:
 
 
 @contextmanager
-def daemon(config_file: Path) -> Iterator[Daemon]:
+def daemon(config_file: Path, command: Sequence[str] = COMMAND) -> Iterator[Daemon]:
     """Run ``nbstream serve`` with a configuration, its log in a file; yields it when it is ready."""
     log = config_file.with_suffix(".log")
-    with served([*COMMAND, "serve", "-c", config_file], log, config_file.parent) as server:
+    with served([*command, "serve", "-c", config_file], log, config_file.parent) as server:
         running = Daemon(server)
         server.wait_for(running.ready)
         yield running

@@ -1,18 +1,19 @@
-"""How fast it learns: from an mbox by ``nbstream learn``, and through HTTP; and what it costs Redis.
+"""How fast mailboxes are learned, by ``nbstream learn`` and by peers; and how far a mirror is behind meanwhile.
 
-The messages are those after the taught ones, each learned once; bogofilter learns the same in turns. The Redis is
-the embedded one, which syncs each change to disk. Reads are how often Redis had something to read of its clients:
-of a message, its round trips, and those of the daemon's mirror where one runs.
+Each turn has other messages, which no model knows, the same for all; each side goes on with its own model. The
+slow peers learn the first messages of each turn only. The Redis of nbstream is the embedded one, which syncs each
+change to disk; beside it stands one without its file. The peers sync nothing, neither the word list of bogofilter
+nor the Redis of rspamd. CPU is that of what learns, with its Redis; rspamc, which only sends, is not counted.
 """
 
 from __future__ import annotations
 
 import asyncio
-import shutil
-import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,137 +23,152 @@ from redis import Redis
 from nbstream import config
 from nbstream.assembly.store import make_mirror, make_model, open_redis
 from nbstream.engine.choice import choose_engine
-from nbstream.store.embedded.server import EmbeddedRedis
-from tests.benchmarks.speed import clients
-from tests.benchmarks.speed.bench import Bench
+from tests.benchmarks.speed.bench import Bench, Labelled
 from tests.benchmarks.speed.bogofilter import Bogofilter
-from tests.benchmarks.speed.daemons import COMMAND, daemon, taught, write_config
-from tests.benchmarks.speed.figures import percentile
+from tests.benchmarks.speed.daemons import COMMAND, taught, write_config
+from tests.benchmarks.speed.figures import OURS, percentile
+from tests.benchmarks.speed.listeners import Side, in_turns
 from tests.benchmarks.speed.plan import (
+    BOGOFILTER_ALONE,
     BOGOFILTER_LESSONS,
     BULK,
-    CONNECTIONS,
-    CPU_MILLISECONDS,
-    HTTP_LESSONS,
+    CRM114,
     MILLISECONDS,
     PERCENTILES,
-    RATE,
-    READS,
+    RSPAMC,
+    SA_LEARN,
+    UNSYNCED,
 )
-from tests.benchmarks.speed.processes import CannotMeasure, children_cpu_seconds, cpu_seconds
+from tests.benchmarks.speed.processes import Children, Measured, program, run_quietly
+from tests.benchmarks.speed.redis_use import RedisProcess, RedisUses, embedded_redis
+from tests.benchmarks.speed.rspamd import rspamd
+from tests.benchmarks.speed.spamassassin import SaLearn
 
 _FROM = b"From bench@example.org Fri Nov  6 10:00:00 2026\n"
-_SECONDS = 100.0
+_CRM114 = "-{ learn <osb unique microgroom> (%s.css) /[[:graph:]]+/ }"
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """The messages of one class in a turn: their files, and the same as an mbox."""
+
+    label: str
+    files: Sequence[Path]
+    mbox: Path
+
+    @classmethod
+    def write(cls, label: str, messages: Sequence[Labelled], folder: Path) -> Box:
+        """Write the mbox of those messages that have the label."""
+        files = [path for message_label, path in messages if message_label == label]
+        escaped = (path.read_bytes().replace(b"\nFrom ", b"\n>From ") for path in files)
+        mbox = folder / f"{label}.mbox"
+        mbox.write_bytes(b"".join(_FROM + raw + b"\n\n" for raw in escaped))
+        return cls(label, files, mbox)
+
+
+@dataclass(frozen=True, slots=True)
+class Learner:
+    """One that learns mailboxes: what it does with one, the programs whose CPU counts, and its own Redis."""
+
+    learn: Callable[[Box], object]
+    programs: tuple[Measured, ...] = (Children(),)
+    redis: Redis | None = None
 
 
 def run(bench: Bench) -> None:
-    """Measure in bulk, then through HTTP, then how far a mirror is behind."""
+    """Measure all that learn in turns, then how far a mirror is behind."""
     _in_bulk(bench)
-    _through_http(bench)
     uvloop.run(_behind(bench, taught(bench)))
 
 
-@contextmanager
-def redis_of(state: Path) -> Iterator[Redis]:
-    """Run the embedded server of a state folder; yields a client of it."""
-    embedded = EmbeddedRedis(state)
-    address = asyncio.run(embedded.join())
-    asyncio.run(embedded.ensure_running())
-    try:
-        with Redis(unix_socket_path=address) as client:
-            yield client
-    finally:
-        asyncio.run(embedded.release())
-
-
-def mboxes(bench: Bench) -> dict[str, tuple[Path, int]]:
-    """Return for each label the mbox of its messages, and their number."""
-    boxes, folder = {}, bench.new_folder("mbox")
-    for label in ("spam", "ham"):
-        raws = [path.read_bytes() for message_label, path in bench.learned if message_label == label]
-        file = folder / f"{label}.mbox"
-        file.write_bytes(b"".join(_FROM + raw.replace(b"\nFrom ", b"\n>From ") + b"\n\n" for raw in raws))
-        boxes[label] = file, len(raws)
-    return boxes
-
-
 def _in_bulk(bench: Bench) -> None:
-    boxes = mboxes(bench)
-    count = sum(number for _, number in boxes.values())
-    rates, own, costs, reads, theirs = [], [], [], [], []
-    for _ in range(bench.scale.rounds):
-        with bench.skipping(BOGOFILTER_LESSONS):
-            theirs.append(count / _bogofilter_seconds(bench))
-        state = taught(bench)
-        settings = write_config(state)
-        with redis_of(state) as client:
-            before, used, began = _used(client), children_cpu_seconds(), time.perf_counter()
-            for label, (file, _) in boxes.items():
-                _learn(settings, label, file)
-            rates.append(count / (time.perf_counter() - began))
-            after = _used(client)
-            own.append(1000 * (children_cpu_seconds() - used) / count)
-            costs.append(1000 * (after["cpu"] - before["cpu"]) / count)
-            reads.append((after["reads"] - before["reads"]) / count)
-    bench.record(BULK, RATE, *rates)
-    if theirs:
-        bench.record(BULK, RATE, *theirs, who=BOGOFILTER_LESSONS)
-    bench.record(BULK, CPU_MILLISECONDS, *own)
-    bench.record(f"{BULK}, Redis", CPU_MILLISECONDS, *costs)
-    bench.record(BULK, READS, *reads)
+    sides, uses = {}, RedisUses()
+    with ExitStack() as stack:
+        for who, make in LEARNERS.items():
+            with bench.skipping(f"{BULK}, {who}"):
+                learner = make(bench, stack)
+                side = _side(bench, learner, slow=who in _SLOW)
+                sides[who] = uses.watch(side, learner.redis) if learner.redis else side
+        in_turns(bench, BULK, sides, has_client=False)
+    uses.record(bench, BULK)
 
 
-def _bogofilter_seconds(bench: Bench) -> float:
-    """Return how long bogofilter takes to learn the messages: one process for each class."""
-    folder = bench.new_folder("bogofilter") / "words"
-    Bogofilter(bench.shared / "bogofilter", bench.taught)  # makes it where it is missing
-    shutil.copytree(bench.shared / "bogofilter", folder)
-    began = time.perf_counter()
-    Bogofilter(folder, ()).learn(bench.learned)
-    return time.perf_counter() - began
+def _side(bench: Bench, learner: Learner, *, slow: bool) -> Side:
+    """One side, which learns other messages in each turn."""
+    size, unseen, folder = bench.scale.learned, bench.unseen, bench.new_folder("mbox")
+    count = bench.scale.learned_slowly if slow else size
+    turns = iter([unseen[first : first + count] for first in range(0, len(unseen), size)])
+
+    def load(_: float) -> tuple[int, float]:
+        messages = next(turns)
+        boxes = [Box.write(label, messages, folder) for label in ("spam", "ham")]
+        began = time.perf_counter()
+        for box in boxes:
+            learner.learn(box)
+        return len(messages), time.perf_counter() - began
+
+    return Side(learner.programs, load)
 
 
-def _learn(settings: Path, label: str, file: Path) -> None:
-    words = [*COMMAND, "learn", "-c", str(settings), label, str(file)]
-    done = subprocess.run(
-        words, cwd=settings.parent, capture_output=True, text=True, timeout=_SECONDS, check=False
-    )
-    if done.returncode:
-        raise CannotMeasure(f"nbstream learn: {done.stdout} {done.stderr}")
+def _ours(bench: Bench, stack: ExitStack, *, synced: bool = True) -> Learner:
+    state = taught(bench)
+    client = stack.enter_context(embedded_redis(state))
+    if not synced:
+        client.config_set("appendonly", "no")
+    programs = (Children(), RedisProcess.of(client))
+    return Learner(partial(_learn, write_config(state)), programs, client if synced else None)
 
 
-def _used(client: Redis) -> dict[str, float]:
-    """Return the CPU seconds of the server until now, and how often it read something from a client."""
-    info: Any = client.info("everything")
-    return {"cpu": cpu_seconds(info["process_id"]), "reads": info["total_reads_processed"]}
+def _learn(settings: Path, box: Box) -> None:
+    run_quietly(*COMMAND, "learn", "-c", settings, box.label, box.mbox)
 
 
-def _through_http(bench: Bench) -> None:
-    requests = [clients.Http.request(f"/learn{label}", path.read_bytes()) for label, path in bench.learned]
-    rates, costs, reads = [], [], []
-    for _ in range(bench.scale.rounds):
-        state = taught(bench)
-        with (
-            daemon(write_config(state)) as ours,
-            Redis(unix_socket_path=str(state / "redis" / "redis.sock")) as client,
-        ):
+def _bogofilter(bench: Bench, _: ExitStack) -> Learner:
+    peer = Bogofilter.copy_of_taught(bench)
+    return Learner(lambda box: peer.learn_mbox(box.label, box.mbox))
 
-            async def connect() -> clients.Connection:
-                return await clients.Http.to(ours.address("http"))
 
-            before, cpu = _used(client), ours.server.cpu_seconds
-            load = uvloop.run(clients.all_of(connect, requests, CONNECTIONS))
-            rates.append(load.rate)
-            costs.append(1000 * (ours.server.cpu_seconds - cpu) / len(requests))
-            reads.append((_used(client)["reads"] - before["reads"]) / len(requests))
-    bench.record(HTTP_LESSONS, RATE, *rates)
-    bench.record(f"{HTTP_LESSONS}, with its Redis", CPU_MILLISECONDS, *costs)
-    bench.record(HTTP_LESSONS, READS, *reads)
+def _bogofilter_alone(bench: Bench, _: ExitStack) -> Learner:
+    peer = Bogofilter.copy_of_taught(bench)
+
+    def learn(box: Box) -> None:
+        for file in box.files:
+            peer.learn_alone(box.label, file)
+
+    return Learner(learn)
+
+
+def _rspamc(bench: Bench, stack: ExitStack) -> Learner:
+    peer = stack.enter_context(rspamd(bench.new_folder("rspamd"), bench.shared / "rspamd.rdb", bench.taught))
+    return Learner(lambda box: peer.learn_by_rspamc(box.label, box.files), (peer.server, peer.redis))
+
+
+def _sa_learn(bench: Bench, _: ExitStack) -> Learner:
+    first = bench.taught[: bench.scale.taught_to_spamassassin]
+    peer = SaLearn(bench.new_folder("spamassassin"), bench.shared / "spamassassin", first)
+    return Learner(lambda box: peer.learn_mbox(box.label, box.mbox))
+
+
+def _crm114(bench: Bench, _: ExitStack) -> Learner:
+    words = (program("crm", "crm114"), "-u", bench.new_folder("crm114"))
+    return Learner(lambda box: [run_quietly(*words, _CRM114 % box.label, input_file=file) for file in box.files])
+
+
+LEARNERS: dict[str, Callable[[Bench, ExitStack], Learner]] = {
+    OURS: _ours,
+    UNSYNCED: partial(_ours, synced=False),
+    BOGOFILTER_LESSONS: _bogofilter,
+    RSPAMC: _rspamc,
+    SA_LEARN: _sa_learn,
+    BOGOFILTER_ALONE: _bogofilter_alone,
+    CRM114: _crm114,
+}
+_SLOW = {SA_LEARN, BOGOFILTER_ALONE, CRM114}
 
 
 async def _behind(bench: Bench, state: Path) -> None:
     """Measure the time from a change in Redis until a mirror in this process has applied it."""
-    file, _ = mboxes(bench)["ham"]
+    ham = Box.write("ham", bench.learned, bench.new_folder("mbox"))
     file_of_settings = write_config(state)
     settings = config.load_settings(file_of_settings)
     lags: list[float] = []
@@ -164,7 +180,7 @@ async def _behind(bench: Bench, state: Path) -> None:
         mirror = make_mirror(settings, store, model, choose_engine(settings.engine))
         following = asyncio.create_task(mirror.run())
         await mirror.loaded.wait()
-        learning = asyncio.create_task(asyncio.to_thread(_learn, file_of_settings, "ham", file))
+        learning = asyncio.create_task(asyncio.to_thread(_learn, file_of_settings, ham))
         newest: Any = await store.client.xrevrange(model.keys.changes, count=1)
         last = newest[0][0]
         while not learning.done():

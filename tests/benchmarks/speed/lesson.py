@@ -24,6 +24,7 @@ from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import LessonBatch, LessonCommit
 from nbstream.tokens.tokenizer import Tokenizer
+from tests.benchmarks.speed import lesson_stages
 from tests.benchmarks.speed.bench import Bench
 from tests.benchmarks.speed.daemons import taught, write_config
 from tests.benchmarks.speed.plan import BYTES_WRITTEN, CPU_MICROSECONDS, MICROSECONDS
@@ -43,11 +44,12 @@ Commit: TypeAlias = "Callable[[Model, Sequence[LessonCommit]], Awaitable[object]
 
 
 def run(bench: Bench) -> None:
-    """Measure steps of each size, then the floor."""
+    """Measure steps of each size, then the floor; then the stages of a daemon."""
     for size in SIZES:
         uvloop.run(_measure(bench, taught(bench), f"{size} at once", size, _by_script))
     for case, commit in {"HINCRBY": _by_hincrby, "HMGET and HSET": _by_hset}.items():
         uvloop.run(_measure(bench, taught(bench), f"{FLOOR}{case}", 1, commit))
+    lesson_stages.run(bench)
 
 
 async def _measure(bench: Bench, state: Path, case: str, size: int, commit: Commit) -> None:

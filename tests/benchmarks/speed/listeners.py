@@ -32,6 +32,7 @@ from tests.benchmarks.speed.plan import (
     PASS_THROUGH,
     PERCENT,
     RATE,
+    RSPAMD,
     SHARE,
     SMTP,
     SPAMD,
@@ -40,6 +41,7 @@ from tests.benchmarks.speed.plan import (
 from tests.benchmarks.speed.processes import (
     ROOT,
     CannotMeasure,
+    Measured,
     Served,
     client_cpu_seconds,
     free_port,
@@ -56,7 +58,7 @@ _ANSWER_SECONDS = 60.0
 class Side:
     """One side of a comparison: what is measured, and a function that loads it for some seconds."""
 
-    servers: tuple[Served, ...]
+    servers: tuple[Measured, ...]
     """All that serve, its Redis included where that is no process of the server."""
     load: Callable[[float], tuple[int, float]]
     """Returns the number of answers and the seconds."""
@@ -95,12 +97,12 @@ class Round:
         return 1000 * seconds / self.answers
 
 
-COSTS: dict[str, Callable[[Cost], float]] = {
+_COSTS: dict[str, Callable[[Cost], float]] = {
     "": lambda cost: cost.server,
     ", of this its Redis": lambda cost: cost.redis,
-    ", and the client": lambda cost: cost.client,
 }
 """What is recorded of the CPU of a round, by what follows the name of the case."""
+_COSTS_WITH_CLIENT = _COSTS | {", and the client": lambda cost: cost.client}
 
 
 def run(bench: Bench) -> None:
@@ -110,20 +112,30 @@ def run(bench: Bench) -> None:
             measure(bench)
 
 
-def in_turns(bench: Bench, listener: str, sides: dict[str, Side]) -> None:
-    """Load each side in turns, and record rates and CPU, and how much of all cores was in use."""
+def in_turns(bench: Bench, listener: str, sides: dict[str, Side], *, has_client: bool = True) -> None:
+    """Load each side in turns, and record rates and CPU, and how much of all cores was in use.
+
+    Without a client neither its CPU nor the use of the cores is recorded. A side that fails is skipped.
+    """
     rounds: dict[str, list[Round]] = {who: [] for who in sides}
     for number in range(1 + bench.scale.rounds):
-        for who, side in sides.items():
-            before = Cost.until_now(side)
-            answers, seconds = side.load(bench.scale.seconds if number else min(1.0, bench.scale.seconds))
+        for who in list(rounds):
+            before, lasting = Cost.until_now(sides[who]), bench.scale.seconds
+            try:
+                answers, seconds = sides[who].load(lasting if number else min(1.0, lasting))
+            except CannotMeasure as error:
+                bench.skip(f"{listener}, {who}", str(error))
+                del rounds[who]
+                continue
             if number:  # the first is to warm up
-                rounds[who].append(Round(answers, seconds, Cost.until_now(side).since(before)))
+                rounds[who].append(Round(answers, seconds, Cost.until_now(sides[who]).since(before)))
     for who, made in rounds.items():
         bench.record(listener, RATE, *(one.answers / one.seconds for one in made), who=who)
-        for part, parts_cost in COSTS.items():
+        for part, parts_cost in (_COSTS_WITH_CLIENT if has_client else _COSTS).items():
             values = [one.milliseconds(parts_cost(one.cost)) for one in made]
             bench.record(f"{listener}{part}", CPU_MILLISECONDS, *values, who=who)
+        if not has_client:
+            continue
         cores = os.cpu_count() or 1
         in_use = [100 * (one.cost.server + one.cost.client) / one.seconds / cores for one in made]
         bench.record(f"{listener}, both sides, of all cores", PERCENT, *in_use, who=who)
@@ -139,12 +151,12 @@ def _http(bench: Bench) -> None:
     with ExitStack() as stack:
         ours = stack.enter_context(daemon(write_config(taught(bench))))
         sides = {OURS: Side((ours.server,), load(ours.address("http")))}
-        with bench.skipping("rspamd"):
+        with bench.skipping(RSPAMD):
             theirs = stack.enter_context(
                 rspamd.rspamd(bench.new_folder("rspamd"), bench.shared / "rspamd.rdb", bench.taught)
             )
             bench.report.machine["rspamd"] = rspamd.version()
-            sides["rspamd"] = Side((theirs.server, theirs.redis), load(f"127.0.0.1:{theirs.port}"))
+            sides[RSPAMD] = Side((theirs.server, theirs.redis), load(f"127.0.0.1:{theirs.port}"))
         in_turns(bench, HTTP, sides)
         # Messages that could not be queued to be remembered cost nothing, so their share is reported as well.
         dropped, checked = map(ours.metric, ("nbstream_memory_dropped_total", "nbstream_score_probability_count"))

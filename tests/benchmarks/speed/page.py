@@ -56,6 +56,11 @@ for both sides. SMTP is without the messages that aiosmtpd refuses for their lon
 
 Messages at random moments, at a share of the rate that the listener reaches with the same client. The simulated
 queue is the limit: one worker that serves in the order of arrival waits no less, however fast it is.
+
+Checks beside lessons: turns with and without lessons follow each other in the order A B, B A, A B, …, the checks
+at half of the highest rate, with the same messages at the same moments. A ratio is the median of those of all
+pairs; the interval has the true median with 95 %. CPU is that of the server with its Redis for each check, with
+what the lessons take.
 """,
     "ways": """\
 ## Ways
@@ -68,10 +73,21 @@ feedback with that of learning behind the answer. The waits of both sides are at
 reaches, at random moments.
 """,
     "learning": """\
-## Learning
+## Learning in bulk
 
-2,000 messages that the model does not know; each change is synced to disk. Reads of Redis: how often it had
-something to read from its clients; with HTTP some of them are the mirror's.
+Each turn has 2,000 messages that no model knows, the same for all, in an mbox for each class; the slow ones (a
+process a message, sa-learn) learn the first 200 of each turn. Ours are durable when the program ends: each change
+is synced to disk. The peers sync nothing, and neither does ours without AOF. CPU is that of what learns, with its
+Redis: of nbstream, bogofilter, sa-learn and crm114 their processes, of rspamc the server that it sends to; its own
+is not counted. Reads of Redis: how often it had something to read from its clients.
+""",
+    "feedback": """\
+## Lessons through HTTP
+
+One lesson a request, one request at a time on each connection; each turn has other messages that no model knows,
+the same for all. Ours are synced to disk before each answer; rspamd's controller and its Redis sync nothing, and
+the controller closes the connection after each answer. CPU is that of the server with its Redis. Reads of Redis
+are also those of the mirror.
 """,
     "start": """\
 ## Start, memory, idle
@@ -89,13 +105,16 @@ wrk with 16 connections, because the kernel distributes them, and of four connec
 and the client run on the cores of the workers: on a machine with two cores, two workers get what these leave.
 """,
     "lesson": """\
-## One lesson in Redis
+## One lesson
 
 2,000 messages that the model does not know, committed in steps without a daemon: those that wait at the same time
 are a step for each class. CPU is that of the thread of Redis that carries out commands; what one of them takes is
 what Redis measured, the script with what it calls. The floor has the same increments and nothing else: no ledger,
 no history, no change that mirrors follow. AOF is the append-only file, where each change of a count is a name and
 a number of HSET.
+
+Below: the CPU of a daemon that learns such messages through HTTP over four connections, by stage. A sampler in the
+daemon notes at each millisecond of CPU where it is; it takes some percent of each stage.
 """,
     "ui": """\
 ## The page

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 ROOT = Path(__file__).parents[3]
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -40,11 +41,52 @@ def output(*words: str | Path, seconds: float = 20.0) -> str:
     return done.stdout
 
 
+def run_quietly(*words: str | Path, input_file: Path | None = None, seconds: float = 300.0) -> str:
+    """Return the output of a command, its errors included; raise ``CannotMeasure`` where it fails."""
+    with (input_file or Path(os.devnull)).open("rb") as file:
+        done = subprocess.run(
+            words,
+            stdin=file,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+            check=False,
+        )
+    if done.returncode:
+        raise CannotMeasure(f"{words[0]}: {done.returncode} {done.stdout.strip()[-200:]}")
+    return done.stdout
+
+
 def free_port() -> int:
     """Return a port that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+class Measured(Protocol):
+    """Something whose CPU time is measured."""
+
+    @property
+    def cpu_seconds(self) -> float:
+        """User and system time until now."""
+
+    @property
+    def redis_cpu_seconds(self) -> float:
+        """What of it is that of a Redis."""
+
+
+class Children:
+    """The processes that this one has started, and that have ended."""
+
+    redis_cpu_seconds = 0.0
+
+    @property
+    def cpu_seconds(self) -> float:
+        """User and system time until now."""
+        return children_cpu_seconds()
 
 
 class Served:

@@ -21,6 +21,7 @@ from tests.benchmarks.speed.processes import (
     listens,
     output,
     program,
+    run_quietly,
     served,
 )
 
@@ -67,6 +68,11 @@ class Rspamd:
             if answer.status not in _LEARNED:
                 raise CannotMeasure(f"rspamd did not learn: {answer.status} {text[:200]!r}")
         connection.close()
+
+    def learn_by_rspamc(self, label: str, messages: Sequence[Path]) -> None:
+        """Teach the messages by one rspamc, which has several requests under way."""
+        words = [program("rspamc", "rspamd"), "-h", f"127.0.0.1:{self.controller}", f"learn_{label}"]
+        run_quietly(*words, *messages)
 
 
 @contextmanager

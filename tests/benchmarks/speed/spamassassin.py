@@ -8,7 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.benchmarks.speed.bench import Labelled
-from tests.benchmarks.speed.processes import CannotMeasure, Served, free_port, listens, output, program, served
+from tests.benchmarks.speed.processes import (
+    CannotMeasure,
+    Served,
+    free_port,
+    listens,
+    output,
+    program,
+    run_quietly,
+    served,
+)
 
 _PLUGINS = """\
 loadplugin Mail::SpamAssassin::Plugin::Check
@@ -35,15 +44,27 @@ score BAYES_99 6
 """
 
 
+class SaLearn:
+    """sa-learn with its files in ``folder``; ``database``, which it copies, is made if it is missing."""
+
+    def __init__(self, folder: Path, database: Path, messages: Sequence[Labelled]) -> None:
+        self._program = program("sa-learn", "spamassassin")
+        self.options = _write_configuration(folder)
+        if not database.exists():
+            _learn(self._program, self.options, messages, folder)
+            shutil.copytree(folder / "bayes", database)
+        shutil.copytree(database, folder / "bayes", dirs_exist_ok=True)
+
+    def learn_mbox(self, label: str, mbox: Path) -> None:
+        """Learn all messages of a mailbox."""
+        run_quietly(self._program, *self.options, f"--{label}", "--mbox", mbox)
+
+
 @contextmanager
 def spamd(folder: Path, database: Path, messages: Sequence[Labelled]) -> Iterator[tuple[Served, str]]:
     """Run a taught spamd; ``database`` is made if it is missing. Yields the server and its ``HOST:PORT``."""
-    program_path, learner = program("spamd", "spamd"), program("sa-learn", "spamassassin")
-    options = _write_configuration(folder)
-    if not database.exists():
-        _learn(learner, options, messages, folder)
-        shutil.copytree(folder / "bayes", database)
-    shutil.copytree(database, folder / "bayes", dirs_exist_ok=True)
+    program_path = program("spamd", "spamd")
+    options = SaLearn(folder, database, messages).options
     for path in (folder / "bayes", *(folder / "bayes").iterdir()):  # as root it checks as nobody
         path.chmod(0o777)
     port = free_port()

@@ -30,7 +30,6 @@ from nbstream.store.mirror.checkpoint import CHECKPOINT_FOLDER
 from nbstream.store.mirror.checkpoint_writer import LEAST_TOKENS
 from tests.benchmarks.speed.bench import Bench
 from tests.benchmarks.speed.daemons import COMMAND, write_config
-from tests.benchmarks.speed.learning import redis_of
 from tests.benchmarks.speed.plan import (
     BYTES,
     CPU_MILLISECONDS,
@@ -54,6 +53,7 @@ from tests.benchmarks.speed.processes import (
     private_bytes,
     served,
 )
+from tests.benchmarks.speed.redis_use import embedded_redis
 
 _MEGA = 1e6
 _AT_ONCE = 5_000
@@ -124,7 +124,7 @@ def _idle(bench: Bench) -> tuple[int, int]:
 def _start(bench: Bench, tokens: int, empty: int, further_empty: int) -> None:
     state = bench.new_folder("start") / "state"
     settings = write_config(state)
-    with redis_of(state) as client:
+    with embedded_redis(state) as client:
         asyncio.run(_sign(settings))
         before: Any = client.info("memory")
         counts = _fill(client, tokens)
