@@ -24,22 +24,32 @@ pub fn raw_header_tokens(sender_fields: &[&HeaderField], limit: usize) -> TokenL
         }
     }
     written.truncate(MAX_BYTES);
-    written.iter_mut().for_each(|byte| *byte = visible(*byte));
+    written
+        .iter_mut()
+        .for_each(|byte| *byte = VISIBLE[usize::from(*byte)]);
     let mut tokens = TokenSet::new(b"raw:");
     words_in_context(&written, limit, &mut tokens);
     tokens.into_tokens()
 }
 
-/// Returns the byte that stands for `byte` in a token; the line feed stays, because it separates the fields.
-fn visible(byte: u8) -> u8 {
-    match byte {
-        b' ' => b'_',
-        b'\t' => b'~',
-        b'\n' => b'\n',
-        0..=0x1f | 0x7f => b'^',
-        0x80..=0xff => b'?',
-        _ => byte,
+/// The byte that stands for each byte in a token; the line feed stays, because it separates the fields.
+static VISIBLE: [u8; 256] = visible_bytes();
+
+const fn visible_bytes() -> [u8; 256] {
+    let mut visible = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        visible[byte] = match byte as u8 {
+            b' ' => b'_',
+            b'\t' => b'~',
+            b'\n' => b'\n',
+            0..=0x1f | 0x7f => b'^',
+            0x80..=0xff => b'?',
+            other => other,
+        };
+        byte += 1;
     }
+    visible
 }
 
 /// Whether a byte is part of a word.
