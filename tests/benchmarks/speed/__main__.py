@@ -21,7 +21,7 @@ from pathlib import Path
 from tests.benchmarks.speed.figures import LOAD, Report, Skip
 from tests.benchmarks.speed.machine import facts, unfit_library
 from tests.benchmarks.speed.page import page
-from tests.benchmarks.speed.plan import PARTS, SECONDS_TO_TEACH, TEACHING, UNTAUGHT
+from tests.benchmarks.speed.plan import PARTS, SECONDS_OF_LARGE, SECONDS_TO_TEACH, TEACHING, UNTAUGHT
 from tests.benchmarks.speed.processes import ROOT
 from tests.corpora import unpack
 
@@ -73,7 +73,7 @@ def measure_part(part: str, folder: Path, shared: Path, options: argparse.Namesp
     words += map(str, (shared / INDEX, folder, shared, saved, options.tree.absolute()))
     if options.large:
         words.append("large")
-        seconds += SECONDS_TO_TEACH
+        seconds += SECONDS_OF_LARGE
     started = time.monotonic()
     process = subprocess.Popen(words, cwd=ROOT, start_new_session=True)
     skips = []

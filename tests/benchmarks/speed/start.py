@@ -43,6 +43,7 @@ from tests.benchmarks.speed.plan import (
     from_checkpoint,
     further_worker,
     started,
+    with_its_redis,
     worker,
 )
 from tests.benchmarks.speed.processes import (
@@ -153,7 +154,7 @@ def _start(bench: Bench, tokens: int, empty: int, further_empty: int) -> None:
         used = after["used_memory"] - before["used_memory"]
         bench.record(f"Redis of {counts:,} counts", BYTES, used / tokens)
     with _until_ready(settings) as (_, seconds):
-        bench.record(f"{started(tokens)}, and of its Redis", SECONDS, seconds)
+        bench.record(with_its_redis(tokens), SECONDS, seconds)
 
 
 def _memory(bench: Bench, case: str, pid: int, tokens: int, empty: int) -> None:
