@@ -10,6 +10,7 @@
 pub mod boundary;
 pub mod foreign;
 pub mod mail;
+pub mod name_numbers;
 pub mod score;
 pub mod table;
 pub mod tokens;

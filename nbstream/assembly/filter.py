@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nbstream import filter as filter_
@@ -22,6 +23,7 @@ from nbstream.assembly.store import (
 from nbstream.bayes import calibration, classifier
 from nbstream.correspondents.facts import CorrespondentTokenizer
 from nbstream.engine.choice import PYTHON, Engine, choose_engine
+from nbstream.engine.name_numbers import make_name_numbers
 from nbstream.filter import Autolearner, AutolearnLayer
 from nbstream.filter.scorer import Scorer
 from nbstream.own_models.agreement import Agreement, AgreementOptions
@@ -97,6 +99,7 @@ def make_filter(  # noqa: PLR0913 - most have a default, and are named where the
         autolearn_layer=autolearn_layer,
         check_queue=check_queue,
         canaries=canaries,
+        make_name_numbers=partial(make_name_numbers, engine.native_library),
     )
     return filter_.Filter(parts, make_filter_policy(settings))
 

@@ -27,7 +27,7 @@ import numpy as np
 from nbstream.bayes.counts import SUM_PREFIX, WEIGHT_ONE
 from nbstream.bayes.half_life import grow_weight, quantize_unit
 from nbstream.bayes.multinomial import HAM, SPAM, elementwise
-from nbstream.engine.score import MeanProbability
+from nbstream.engine.score import MeanProbability, NativePosterior
 
 if TYPE_CHECKING:
     import ctypes
@@ -97,7 +97,7 @@ class Calibration:
     ) -> None:
         self._options = options
         self._native = MeanProbability(library) if library else None
-        self._grid = _PosteriorGrid(options)
+        self._grid = _PosteriorGrid(options, library)
         self._last_posterior: tuple[NDArray[np.int64], float, _Posterior] | None = None
         self._posteriors: OrderedDict[tuple[bytes, float], _Posterior] = OrderedDict()
 
@@ -193,7 +193,7 @@ class _PosteriorGrid:
     _temperatures = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0)
     _biases = tuple(range(-24, 25, 3))
 
-    def __init__(self, options: CalibrationOptions) -> None:
+    def __init__(self, options: CalibrationOptions, library: ctypes.CDLL | None) -> None:
         pairs = np.array([(t, b) for t in self._temperatures for b in self._biases])
         self._temperature, self._bias = pairs.T
         self._two_t = 2 * self._temperature
@@ -208,11 +208,18 @@ class _PosteriorGrid:
         self._log_likelihood = {SPAM: elementwise(math.log, spam), HAM: elementwise(math.log, 1 - spam)}
         self._evidence = options.evidence_per_message
         self._last_sums: dict[int, tuple[bytes, NDArray[np.float64]]] = {}
+        by_bin = [self._log_likelihood[HAM], self._log_likelihood[SPAM]]
+        grid = np.vstack((self._log_prior, self._bias, self._two_t, *by_bin))
+        self._native = NativePosterior(library, grid, len(pairs)) if library else None
 
     def posterior(self, counts: NDArray[np.int64], unit: float) -> _Posterior:
         """Return the probability of each pair, given the labels in each bin, and leave out the improbable ones."""
+        evidence = self._evidence / unit
+        native_pairs = self._native(counts, evidence) if self._native else None
+        if native_pairs is not None:
+            return _Posterior(native_pairs, native_pairs.tobytes())
         labels = np.maximum(counts, 0)
-        log_posterior = self._log_prior + self._evidence / unit * _label_trust(labels) * sum(
+        log_posterior = self._log_prior + evidence * _label_trust(labels) * sum(
             self._log_likelihood_sum(column, labels[:, column]) for column in self._log_likelihood
         )
         weights = elementwise(math.exp, log_posterior - log_posterior.max())

@@ -113,3 +113,18 @@ int64_t nbn_score_rows(const uint8_t *joined, size_t length, const int64_t *rows
 /* P(spam), averaged over pairs of temperature T and bias b, each with three doubles: its share, b and 2 T. Not a number
  * where Python has to compute it. See nbstream/bayes/calibration.py. */
 double nbn_mean_probability(double log_odds, const uint8_t *pairs, size_t length);
+
+/* The posterior of the calibration. grid: doubles for each pair: the log-prior, the bias, 2 T, then the log-likelihood of
+ * the label ham in each bin, and of the label spam. counts: of ham and spam in each bin. evidence: how much one count says.
+ * out: three doubles for each pair that counts, as above. Returns their number; -9 where Python has to compute them. */
+int64_t nbn_posterior(const double *grid, size_t pairs, const int64_t *counts, size_t bins, double evidence, double *out);
+
+/* Numbers for names: each new name gets the next number. See nbstream/engine/name_numbers.py. Nobody else may use the
+ * same object during a call. Errors are those of tables. nbn_names_number writes the numbers of `count` names and returns
+ * how many names there are then. nbn_names_joined returns how many bytes the names from number `first` on have, joined;
+ * they are written where they fit. */
+typedef struct nbn_names nbn_names;
+nbn_names *nbn_names_new(const uint64_t *key /* 2 */);
+void nbn_names_free(nbn_names *names);
+int64_t nbn_names_number(nbn_names *names, const uint8_t *joined, size_t length, int64_t *numbers, size_t count);
+int64_t nbn_names_joined(const nbn_names *names, size_t first, uint8_t *out, size_t capacity);

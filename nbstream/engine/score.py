@@ -186,3 +186,30 @@ class MeanProbability:
         """
         mean: float = self._function(log_odds, pairs, len(pairs))
         return mean
+
+
+class NativePosterior:
+    """Computes the posterior of the calibration over ``pairs`` pairs of temperature and bias.
+
+    ``grid`` is that of ``nbn_posterior``. See ``native/src/score/calibration.rs``.
+    """
+
+    def __init__(self, library: ctypes.CDLL, grid: NDArray[np.float64], pairs: int) -> None:
+        pointer, size = ctypes.c_void_p, ctypes.c_size_t
+        self._function = library.nbn_posterior
+        self._function.argtypes = [pointer, size, pointer, size, ctypes.c_double, pointer]
+        self._function.restype = ctypes.c_int64
+        self._grid = np.ascontiguousarray(grid)
+        self._pairs = pairs
+
+    def __call__(self, counts: NDArray[np.int64], evidence: float) -> NDArray[np.float64] | None:
+        """Return the share, the bias and twice the temperature of each pair that counts, shape (pairs, 3).
+
+        ``counts`` are of each bin, shape (bins, classes); ``evidence`` is how much one of them says. Returns None
+        where Python has to compute it.
+        """
+        rows, out = _contiguous(counts), np.empty((self._pairs, 3))
+        written = self._function(
+            *(self._grid.ctypes.data, self._pairs, rows.ctypes.data, len(rows), evidence, out.ctypes.data)
+        )
+        return out[:written] if written >= 0 else None

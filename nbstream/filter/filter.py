@@ -156,7 +156,7 @@ class Filter:
         ``StoreUnavailable``; some of the messages that were not reported by then may have been learned, each as a
         whole, and all messages may be taught again. Raises ``ValueError`` at a label that is no class here.
         """
-        known_counts = KnownCounts(self._scorer.read_counts)
+        known_counts = KnownCounts(self._scorer.read_counts, self.parts.make_name_numbers)
         bulk = BulkLearner(self.parts.model, self._batches, known_counts, self._learn_one)
         async with aclosing(self._tokenize_all(messages)) as tokenized:
             await bulk.learn_all(tokenized, BulkRequest(lesson_source, report_result))

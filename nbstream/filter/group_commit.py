@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _MAX_WAITING = 1024  # lessons: some 50 MB of tokens
 _ANSWER_SECONDS = 15.0  # a group alone may take two commands of 5 seconds
 
-_ReadCounts: TypeAlias = "Callable[[tuple[bytes, ...]], Awaitable[MessageCounts]]"
+_ReadCounts: TypeAlias = "Callable[[Sequence[bytes]], Awaitable[MessageCounts]]"
 _LearnAlone: TypeAlias = "Callable[[WantedLesson], Awaitable[Lesson]]"
 _Learned: TypeAlias = "Lesson | PlannedLesson"
 _Group: TypeAlias = "Mapping[str, _WaitingLesson]"

@@ -7,13 +7,15 @@ are read again.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from itertools import count, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from nbstream.engine.name_numbers import NameNumbers
+from nbstream.store.model.ledger import join_tokens
+from nbstream.tokens.token_list import TokenList
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,20 +28,25 @@ MAX_KNOWN_NAMES = 1 << 18  # some 40 MB; when there are more, all are forgotten
 class KnownCounts:
     """The counts of a batch, and those that were read for the batches before it, plus what they have taught.
 
-    ``read_counts`` reads the counts of some names on all levels.
+    ``read_counts`` reads the counts of some names on all levels, and ``make_numbers`` makes what numbers names.
     """
 
-    def __init__(self, read_counts: Callable[[tuple[bytes, ...]], Awaitable[MessageCounts]]) -> None:
+    def __init__(
+        self,
+        read_counts: Callable[[Sequence[bytes]], Awaitable[MessageCounts]],
+        make_numbers: Callable[[], NameNumbers] = NameNumbers,
+    ) -> None:
+        self._make_numbers = make_numbers
         self._read_counts = read_counts
-        self._names: Sequence[tuple[bytes, ...]] = ()
-        self._rows_by_message: Sequence[NDArray[np.intp]] = ()
+        self._names: Sequence[Sequence[bytes]] = ()
+        self._rows_by_message: Sequence[NDArray[np.int64]] = ()
         self._forget()
 
     def _forget(self) -> None:
-        self._row_numbers = defaultdict[bytes, int](count().__next__)  # each new name gets the next number
+        self._row_numbers = self._make_numbers()
         self._counts: MessageCounts | None = None
 
-    async def read(self, names: Sequence[tuple[bytes, ...]]) -> None:
+    async def read(self, names: Sequence[Sequence[bytes]]) -> None:
         """Read what is not known of the counts of a batch; ``names`` are the names of counts of each message."""
         self._names = names
         if len(self._row_numbers) > MAX_KNOWN_NAMES:
@@ -52,9 +59,10 @@ class KnownCounts:
 
     async def _read_unknown(self) -> MessageCounts:
         known = len(self._row_numbers)
-        number = self._row_numbers.__getitem__
-        self._rows_by_message = [np.fromiter(map(number, names), np.intp, len(names)) for names in self._names]
-        return await self._read_counts(tuple(islice(self._row_numbers, known, None)))
+        number = self._row_numbers.number
+        self._rows_by_message = [number(join_tokens(names), len(names)) for names in self._names]
+        unknown = TokenList.from_joined(self._row_numbers.joined(known), len(self._row_numbers) - known)
+        return await self._read_counts(unknown)
 
     def message_counts(self, i: int) -> MessageCounts:
         """Return the counts of message ``i`` of the batch, with the lessons so far."""
@@ -83,7 +91,7 @@ def _join_rows(known: MessageCounts, counts: MessageCounts) -> MessageCounts:
     return replace(counts, rows=rows, autolearned=layer, parents=parents)
 
 
-def _rows_of(counts: MessageCounts, names: tuple[bytes, ...], row_numbers: NDArray[np.intp]) -> MessageCounts:
+def _rows_of(counts: MessageCounts, names: Sequence[bytes], row_numbers: NDArray[np.int64]) -> MessageCounts:
     """Return the counts of ``names``, which are in the rows of these numbers, on all levels."""
     layer = counts.autolearned
     return replace(

@@ -21,6 +21,8 @@ from nbstream.bayes.half_life import MAX_COUNT, MAX_GROWTH_HALF_LIVES
 from nbstream.errors import CountsFull
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from nbstream.bayes.counts import Sums, Totals
@@ -53,7 +55,7 @@ class MessageCounts:
     alone has an autolearned part.
     """
 
-    names: tuple[bytes, ...]
+    names: Sequence[bytes]
     rows: NDArray[np.int64]
     sums: NDArray[np.int64]
     totals: Totals
@@ -73,10 +75,9 @@ class MessageCounts:
         return (*self.parents[1:], self) if self.parents else ()
 
 
-def count_names(tokens: Tokens, old_entry: LedgerEntry | None) -> tuple[bytes, ...]:
+def count_names(tokens: Tokens, old_entry: LedgerEntry | None) -> Sequence[bytes]:
     """Return the tokens whose counts matter for a message: its own, then those that only ``old_entry`` has."""
-    names = tokens.all.names
-    return tuple(dict.fromkeys((*names, *old_entry.tokens))) if old_entry else names
+    return tuple(dict.fromkeys((*tokens.all, *old_entry.tokens))) if old_entry else tokens.all
 
 
 def first_score_sums(entry: LedgerEntry) -> Sums:

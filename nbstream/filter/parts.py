@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from nbstream.engine.name_numbers import NameNumbers
 from nbstream.filter.message_counts import HalfLifeMonitor
 from nbstream.filter.scorer import Scorer
 from nbstream.store.recent.checked_messages import CheckedMessage
@@ -120,6 +121,7 @@ class FilterParts:
     gives the seconds since the epoch. What is tokenized in a thread passes ``large_messages``: threads that
     compute do not help each other, and each of them holds up the event loop. ``after_lesson`` is called with the
     key and the tokens of each message that was taught by itself, and its lesson, before the answer.
+    ``make_name_numbers`` makes what numbers the names of bulk lessons.
     """
 
     tokenizer: Tokenizer
@@ -135,6 +137,7 @@ class FilterParts:
     canaries: Canaries | None = None
     large_messages: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     half_life_monitor: HalfLifeMonitor = field(default_factory=HalfLifeMonitor)
+    make_name_numbers: Callable[[], NameNumbers] = NameNumbers
     parents: tuple[CountSource, ...] = ()
     own_model: str = ""
     after_lesson: Callable[[str, Tokens, Lesson], Awaitable[None]] | None = None

@@ -95,7 +95,7 @@ class Scorer:
         self._blended: tuple[list[NDArray[np.int64]], list[object], NDArray[np.int64], Totals] | None = None
         self._cached_state: tuple[tuple[tuple[int, ...], ...], ModelState] = (), ModelState({})
 
-    async def read_counts(self, names: tuple[bytes, ...]) -> MessageCounts:
+    async def read_counts(self, names: Sequence[bytes]) -> MessageCounts:
         """Read the counts of ``names``, which begin with the tokens of a message; see ``count_names``."""
         common = await self._read_level(names, self._common, await self._read_layer(names))
         if not self._own:
@@ -104,7 +104,7 @@ class Scorer:
         return replace(levels[-1], parents=tuple(levels[:-1]))
 
     async def _read_level(
-        self, names: tuple[bytes, ...], source: CountSource, layer: AutolearnedCounts | None = None
+        self, names: Sequence[bytes], source: CountSource, layer: AutolearnedCounts | None = None
     ) -> MessageCounts:
         rows, totals = await source.look_up(names)
         sums = await source.sums(SCORE_BINS)
@@ -118,7 +118,7 @@ class Scorer:
         growth = source.half_life.growth(self._clock())
         return MessageCounts((), rows, sums, totals, growth, self._no_first_scores)
 
-    async def _read_layer(self, names: tuple[bytes, ...]) -> AutolearnedCounts | None:
+    async def _read_layer(self, names: Sequence[bytes]) -> AutolearnedCounts | None:
         if self._autolearned_counts is None:
             return None
         try:
@@ -221,7 +221,7 @@ class Scorer:
 
                 score = self._limit_score(score, by_both, probability_of, common.first_scores)
                 probability = probability_of(score.log_odds)
-        evidence = ScoreCounts.of_clues(score.clues, tokens.all.names, token_counts.rows, common.growth)
+        evidence = ScoreCounts.of_clues(score.clues, tokens.all, token_counts.rows, common.growth)
         use = self._use_of(counts.own)
         return self._decide(message_key, score, evidence, probability, state, common.first_scores, use)
 

@@ -112,14 +112,14 @@ class ScoreCounts:
 
     @classmethod
     def of_clues(
-        cls, clues: Sequence[Clue], names: tuple[bytes, ...], rows: NDArray[np.int64], growth: float = 1.0
+        cls, clues: Sequence[Clue], names: Sequence[bytes], rows: NDArray[np.int64], growth: float = 1.0
     ) -> ScoreCounts:
         """Return the counts behind ``clues``: of tokens their rows alone, since many wait in memory to be written.
 
         ``names`` begin with the tokens of the message; ``rows`` has the shape (names, classes).
         """
         if not isinstance(clues, TokenClues):
-            return cls(names, rows, growth)
+            return cls(tuple(names), rows, growth)
         return cls(growth=growth) if clues.packed else cls((), rows[clues.token_indices], growth)
 
     def named_by(self, names: Mapping[bytes, bytes]) -> ScoreCounts:

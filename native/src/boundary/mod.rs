@@ -4,6 +4,7 @@
 pub mod score;
 pub mod table;
 
+mod name_numbers;
 mod private_tokens;
 mod take_apart;
 

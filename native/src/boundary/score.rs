@@ -4,7 +4,7 @@ use std::panic::catch_unwind;
 
 use super::table::{answer, room, split_names, table, values, TableHandle};
 use crate::score::blend::{OwnLevel, Strength};
-use crate::score::calibration::{mean_probability, Pair};
+use crate::score::calibration::{mean_probability, shares, Grid, Pair, MIN_SHARE};
 use crate::score::multinomial::{Smoothing, Totals};
 use crate::score::packed_clues::pack;
 use crate::score::{score, Request, GROUPS};
@@ -141,6 +141,48 @@ pub unsafe extern "C" fn nbn_mean_probability(
     catch_unwind(|| mean_probability(log_odds, pairs))
         .unwrap_or_default()
         .unwrap_or(f64::NAN)
+}
+
+/// Computes the posterior of the calibration and writes the pairs that count, as `nbn_mean_probability` reads them.
+///
+/// # Safety
+/// `grid` has three words and two for each of `bins`, all `pairs` times; `counts` has two for each bin, and `out` has room
+/// for three for each pair.
+#[no_mangle]
+pub unsafe extern "C" fn nbn_posterior(
+    grid: *const f64,
+    pairs: usize,
+    counts: *const i64,
+    bins: usize,
+    evidence: f64,
+    out: *mut f64,
+) -> i64 {
+    answer(|| {
+        // SAFETY: by the contract of this function; two words in a row are as an array of two.
+        let (grid, counts, out) = unsafe {
+            (
+                values(grid, (3 + 2 * bins) * pairs),
+                values(counts as *const Counts, bins),
+                room(out, 3 * pairs),
+            )
+        };
+        let part = |first: usize, count: usize| &grid[first * pairs..(first + count) * pairs];
+        let likelihood = Grid {
+            log_prior: part(0, 1),
+            log_likelihood: [part(3, bins), part(3 + bins, bins)],
+        };
+        let shares = match shares(&likelihood, counts, evidence) {
+            Some(shares) => shares,
+            None => return Ok(LEFT_TO_PYTHON),
+        };
+        let counting = (0..pairs).filter(|&i| shares[i] > MIN_SHARE);
+        let mut written = 0;
+        for (place, i) in out.chunks_exact_mut(3).zip(counting) {
+            place.copy_from_slice(&[shares[i], part(1, 1)[i], part(2, 1)[i]]);
+            written += 1;
+        }
+        Ok(written)
+    })
 }
 
 impl ScoreRequest {
