@@ -8,8 +8,9 @@ from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge
 
+from nbstream.metrics.registry import FrequentHistogram
 from nbstream.policy.actions import ActionKind
 from nbstream.policy.sender_lists import LIST_DECISIONS, ListOwner
 
@@ -70,7 +71,7 @@ class DeliveryMetrics:
             ["reason"],
             registry=registry.counts,
         )
-        self._relay_seconds = Histogram(
+        self._relay_seconds = FrequentHistogram(
             "nbstream_relay_seconds",
             "Seconds from the start of DATA to the last reply of the next hop.",
             buckets=_RELAY_BUCKETS,

@@ -53,14 +53,6 @@ class TokenList(Sequence[bytes]):
         ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == _LINE_FEED)
         return [lines[ends[i - 1] + 1 if i else 0 : ends[i]] for i in positions]
 
-    def joined_halves(self, at: int) -> tuple[bytes, bytes]:
-        """Return the joined form of the first ``at`` tokens, and that of the rest."""
-        joined = self.joined
-        if not 0 < at < len(self):
-            return (joined, b"") if at else (b"", joined)
-        rest = joined.split(b"\n", at)[at]
-        return joined[: len(joined) - len(rest) - 1], rest
-
     def __len__(self) -> int:
         if self._length is None:
             self._length = self.joined.count(b"\n") + 1 if self._joined else 0

@@ -24,15 +24,6 @@ def test_both_forms_are_the_same_tokens(names: list[bytes]) -> None:
 
 
 @given(names_of_tokens, st.data())
-def test_both_forms_have_the_same_halves(names: list[bytes], data: st.DataObject) -> None:
-    at = data.draw(st.integers(0, len(names)))
-    halves = b"\n".join(names[:at]), b"\n".join(names[at:])
-    assert (
-        TokenList(names).joined_halves(at) == TokenList.from_joined(b"\n".join(names)).joined_halves(at) == halves
-    )
-
-
-@given(names_of_tokens, st.data())
 def test_some_tokens_are_the_same_in_both_forms(names: list[bytes], data: st.DataObject) -> None:
     positions = data.draw(st.lists(st.integers(0, len(names) - 1))) if names else []
     some = [names[position] for position in positions]

@@ -2,9 +2,9 @@
 
 Rules: no check waits for this. A checked message waits in a bounded queue, and one task writes the queue in
 batches, a batch in one round trip. This process can recall a message before it is written; other processes see it
-some milliseconds later. When the queue is full, Redis is unavailable or the task ends, messages are dropped and
-counted: the only loss is feedback that has nothing but the id. At most ``messages`` are stored, each for
-``seconds``; a batch removes the oldest messages, at most twice as many as it adds.
+some hundredths of a second later. When the queue is full, Redis is unavailable or the task ends, messages are
+dropped and counted: the only loss is feedback that has nothing but the id. At most ``messages`` are stored, each
+for ``seconds``; a batch removes the oldest messages, at most twice as many as it adds.
 
 An explanation is stored directly after its message, under the same key: Redis has both or neither, and a reader of
 the message alone ignores the rest. The form in which a message is written depends on the schema of the model.
@@ -17,7 +17,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -47,15 +49,19 @@ _log = logging.getLogger(__name__)
 # 300 tokens of a message with their counts take some 30 kB, and the beginning of a message for its envelope 32 kB
 # at most: 16 MB in all.
 MAX_QUEUED = 256
-_BATCH_SIZE = 64  # 0.2 MB; what a command costs by itself is that of some ten messages
-_GATHERED_SECONDS = 0.025  # larger batches need fewer round trips for each message
+_BATCH_SIZE = 64  # what a command costs by itself is that of some ten messages
+# What a socket takes in one go, as Linux has it: the rest of a larger command costs as much as another one.
+_BATCH_BYTES = 192 * 1024
+_GATHERED_SECONDS = 0.05  # larger batches need fewer round trips for each message
 _WRITTEN_SECONDS = (
-    3 * _GATHERED_SECONDS
+    2 * _GATHERED_SECONDS
 )  # by then another process has written its last check, unless Redis is slow
-_PACKED_AT_ONCE = 8  # messages packed before other tasks have their turn: below 1 ms with either engine
+_PACKED_AT_ONCE = 8  # messages packed before other tasks have their turn: half a millisecond
 _READ_COUNT = 100
 _LISTED = b"list"
-_UNUSED_SECTIONS = (b"", b"")  # of the stored form: releases up to 0.7 could write other features there
+# Of the stored form. Releases up to 0.11 wrote the tokens of body and header as written in a section of their own,
+# which is read as a part of the first one, and those up to 0.7 could write other features in the two after it.
+_UNUSED_SECTIONS = (b"", b"", b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +86,7 @@ class CheckedMessage:
         """Return the stored form before it is compressed; no token contains a line feed or a NUL."""
         sections = [
             Assessment(self.probability, self.verdict).pack().encode(),
-            *self.tokens.all.joined_halves(self.tokens.sizes[0]),
+            self.tokens.all.joined,
             *_UNUSED_SECTIONS,
         ]
         if self.policy != DEFAULT_RULE_NAME or self.is_listed:
@@ -126,6 +132,9 @@ def _read_policy(sections: Sequence[bytes]) -> tuple[str, bool]:
             return policy.decode(), second == _LISTED
     raise ValueError("a checked message has at most two optional sections")
 
+
+_Argument: TypeAlias = str | bytes | float
+"""An argument of a script."""
 
 ReportUnreadable: TypeAlias = "Callable[[StoreIncompatible], object]"
 """Is called for each message that cannot be read."""
@@ -191,8 +200,11 @@ class RecentMessages:
         self._sample = sample
         self._user_of = user_of
         self._on_dropped = on_dropped
-        self._queue: asyncio.Queue[_QueuedMessage] = asyncio.Queue(MAX_QUEUED)
+        self._queue: deque[_QueuedMessage] = deque()
         self._unwritten: dict[str, _QueuedMessage] = {}
+        # Whether any message is queued, whether a whole batch is, and whether no message waits to be written.
+        self._any, self._enough, self._none = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._none.set()
         self._remember_script = client.register_script(lua_script("remember.lua"))
         self._writing = True
 
@@ -208,37 +220,46 @@ class RecentMessages:
         """
         if not self._memory.messages:
             return
+        queue = self._queue
+        if len(queue) >= MAX_QUEUED:
+            self._on_dropped(1)
+            return
         queued = _QueuedMessage(
             time.time(),
             message,
             build_explanation if self._memory.explanations else None,
             build_envelope if self._memory.envelope else None,
         )
-        try:
-            self._queue.put_nowait(queued)
-        except asyncio.QueueFull:
-            self._on_dropped(1)
-        else:
-            self._unwritten[message.key] = queued
+        queue.append(queued)
+        self._unwritten[message.key] = queued
+        if len(queue) == 1:
+            self._any.set()
+            self._none.clear()
+        elif len(queue) == _BATCH_SIZE:
+            self._enough.set()
 
     async def run(self) -> None:
         """Write queued messages until cancelled; those that still wait then are dropped and counted."""
         try:
             while True:
+                await self._any.wait()
+                if len(self._queue) < _BATCH_SIZE:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(_GATHERED_SECONDS):
+                            await self._enough.wait()
                 await self._write_next_batch()
         except asyncio.CancelledError:
-            self._on_dropped(self._queue.qsize())
+            self._on_dropped(len(self._queue))
             raise
 
     async def _write_next_batch(self) -> None:
-        batch = [await self._queue.get()]
+        batch: list[_QueuedMessage] = []
         written = False
         try:
-            if len(batch) + self._queue.qsize() < _BATCH_SIZE:
-                await asyncio.sleep(_GATHERED_SECONDS)
-            while len(batch) < _BATCH_SIZE and not self._queue.empty():
-                batch.append(self._queue.get_nowait())
-            await self._write_batch(batch)
+            args = await self._pack_batch(batch)
+            keys = self._keys
+            with store_errors():
+                await self._remember_script(keys=[keys.recent, keys.rows, keys.row_indices], args=args)
             written = self._writing = True
         except StoreUnavailable as error:
             if self._writing:  # logged once, not for each batch of an outage
@@ -251,11 +272,15 @@ class RecentMessages:
                 key = queued.message.key
                 if self._unwritten.get(key) is queued:  # else the message was checked again meanwhile
                     del self._unwritten[key]
-                self._queue.task_done()
+            if len(self._queue) < _BATCH_SIZE:
+                self._enough.clear()
+            if not self._queue:
+                self._any.clear()
+                self._none.set()
 
     async def wait_until_written(self) -> None:
         """Return when no message waits to be written."""
-        await self._queue.join()
+        await self._none.wait()
 
     async def recall(self, message_key: str) -> CheckedMessage | None:
         """Return the message, or None if it is not remembered; raises ``StoreUnavailable``."""
@@ -348,21 +373,23 @@ class RecentMessages:
         names = row.index_names(self._user_of)
         return [*names, DRAWN_INDEX] if self._sample().draws(row.id, row.checked_at) else names
 
-    async def _write_batch(self, batch: Sequence[_QueuedMessage]) -> None:
+    async def _pack_batch(self, batch: list[_QueuedMessage]) -> list[_Argument]:
+        """Take a batch of the queue, and return the arguments of the script that writes it."""
         now, seconds = time.time(), self._memory.hours * 3600
-        args: list[str | bytes | int | float]
-        keys = self._keys
-        args = [seconds, now - seconds, self._memory.messages]
+        queue, keys, size = self._queue, self._keys, 0
+        args: list[_Argument] = [seconds, now - seconds, self._memory.messages]
         args += keys.checked(""), keys.row(""), keys.rows_by("")
-        for number, queued in enumerate(batch, 1):
+        while queue and len(batch) < _BATCH_SIZE and size < _BATCH_BYTES:
+            queued = queue.popleft()
+            batch.append(queued)
             message, explanation = queued.message, queued.explanation
-            packed_explanation = (
-                stored_form.pack_explanation(explanation, message.tokens.all) if explanation else b""
-            )
-            args += queued.checked_at, message.key, message.pack() + packed_explanation
+            packed = message.pack()
+            if explanation:
+                packed += stored_form.pack_explanation(explanation, message.tokens.all)
+            args += queued.checked_at, message.key, packed
+            size += len(packed)
             row = queued.row if self._rows else None
             args += (row.pack(), " ".join(self._index_names(row))) if row else ("", "")
-            if number % _PACKED_AT_ONCE == 0:
+            if len(batch) % _PACKED_AT_ONCE == 0:
                 await asyncio.sleep(0)
-        with store_errors():
-            await self._remember_script(keys=[keys.recent, keys.rows, keys.row_indices], args=args)
+        return args
