@@ -17,6 +17,8 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from aiosmtpd.smtp import syntax
+
 from nbstream.delivery.next_hop import DataReplies, Envelope, SmtpPath
 from nbstream.errors import NbstreamError, RelayRefused, RelayUnavailable
 from nbstream.listeners.smtp import codec
@@ -282,6 +284,7 @@ class SmtpSession:
         await self._reply(smtp_replies.OK)
         self._close_if_draining()
 
+    @syntax("QUIT")
     async def _quit(self, arg: str | None) -> None:
         """QUIT: close the connection; aiosmtpd would cancel what its end still has to do."""
         if arg:
