@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.bayes.kinds import kind_of, label_of
@@ -70,7 +71,8 @@ class Filter:
         self._scorer = parts.make_scorer(policy)
         self._planner = LessonPlanner(self._scorer, parts)
         self._batches = LessonBatches(parts, self._scorer, self._planner)
-        self._group_commit = GroupCommit(self._batches, self._scorer.read_counts)
+        self._make_known_counts = partial(KnownCounts, self._scorer.read_counts, parts.make_name_numbers)
+        self._group_commit = GroupCommit(self._batches, self._make_known_counts)
 
     @property
     def own_model(self) -> str:
@@ -156,8 +158,7 @@ class Filter:
         ``StoreUnavailable``; some of the messages that were not reported by then may have been learned, each as a
         whole, and all messages may be taught again. Raises ``ValueError`` at a label that is no class here.
         """
-        known_counts = KnownCounts(self._scorer.read_counts, self.parts.make_name_numbers)
-        bulk = BulkLearner(self.parts.model, self._batches, known_counts, self._learn_one)
+        bulk = BulkLearner(self.parts.model, self._batches, self._make_known_counts(), self._learn_one)
         async with aclosing(self._tokenize_all(messages)) as tokenized:
             await bulk.learn_all(tokenized, BulkRequest(lesson_source, report_result))
 

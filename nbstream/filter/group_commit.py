@@ -9,26 +9,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.errors import CountsFull, NbstreamError, StoreUnavailable
-from nbstream.filter.known_counts import KnownCounts
 from nbstream.store.model.ledger import LedgerConflict
 from nbstream.store.model.scripts import MAX_BATCH_LESSONS
 
 if TYPE_CHECKING:
+    from nbstream.filter.known_counts import KnownCounts
     from nbstream.filter.lesson_batch import LessonBatches, WantedLesson
     from nbstream.filter.lesson_plan import PlannedLesson
-    from nbstream.filter.message_counts import MessageCounts
     from nbstream.filter.results import Lesson
 
 _MAX_WAITING = 1024  # lessons: some 50 MB of tokens
 _ANSWER_SECONDS = 15.0  # a group alone may take two commands of 5 seconds
 
-_ReadCounts: TypeAlias = "Callable[[Sequence[bytes]], Awaitable[MessageCounts]]"
 _LearnAlone: TypeAlias = "Callable[[WantedLesson], Awaitable[Lesson]]"
 _Learned: TypeAlias = "Lesson | PlannedLesson"
 _Group: TypeAlias = "Mapping[str, _WaitingLesson]"
@@ -53,9 +51,9 @@ class _WaitingLesson:
 class GroupCommit:
     """Teaches the lessons of several callers together."""
 
-    def __init__(self, batches: LessonBatches, read_counts: _ReadCounts) -> None:
+    def __init__(self, batches: LessonBatches, make_known_counts: Callable[[], KnownCounts]) -> None:
         self._batches = batches
-        self._read_counts = read_counts
+        self._make_known_counts = make_known_counts
         self._waiting: deque[_WaitingLesson] = deque()
         self._teaching: asyncio.Task[None] | None = None
 
@@ -112,7 +110,7 @@ class GroupCommit:
             return
         lessons = [waiting.wanted for waiting in group.values()]
         # Most messages that are learned are new. Therefore no entry is looked up: the commit finds the others.
-        plans = self._batches.plan(lessons, [None] * len(lessons), KnownCounts(self._read_counts), 1)
+        plans = self._batches.plan(lessons, [None] * len(lessons), self._make_known_counts(), 1)
         async with aclosing(plans) as parts:
             async for part in parts:
                 for wanted, answer in await self._batches.commit(part):

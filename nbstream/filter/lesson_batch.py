@@ -16,6 +16,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.errors import CountsFull, NbstreamError, StoreIncompatible, StoreUnavailable
@@ -55,10 +56,8 @@ class LessonPart:
     """
 
     withdrawn: dict[str, str | StoreIncompatible]
+    commits: defaultdict[tuple[str | None, str | None], LessonBatch]
     lessons: list[tuple[WantedLesson, BatchAnswer]] = field(default_factory=list)
-    commits: defaultdict[tuple[str | None, str | None], LessonBatch] = field(
-        default_factory=lambda: defaultdict(LessonBatch)
-    )
 
 
 class LessonBatches:
@@ -70,6 +69,7 @@ class LessonBatches:
         self._autolearn_layer = None if parts.parents else parts.autolearn_layer  # which is not an own model's
         self._scorer = scorer
         self._planner = planner
+        self._make_batch = partial(LessonBatch, make_numbers=parts.make_name_numbers)
 
     async def plan(
         self,
@@ -90,7 +90,7 @@ class LessonBatches:
                 for lesson, entry in zip(lessons, entries, strict=True)
             ]
         )
-        part = LessonPart(withdrawn)
+        part = LessonPart(withdrawn, defaultdict(self._make_batch))
         for i, (lesson, entry) in enumerate(zip(lessons, entries, strict=True)):
             if i % lessons_a_turn == 0:
                 await asyncio.sleep(0)
@@ -106,7 +106,7 @@ class LessonBatches:
                 known_counts.apply_lesson(i, answer.counts_after)
                 if not part.commits[answer.labels].has_room(answer):
                     yield part
-                    part = LessonPart(withdrawn)
+                    part = LessonPart(withdrawn, defaultdict(self._make_batch))
                 part.commits[answer.labels].add(answer)
             part.lessons.append((lesson, answer))
         yield part

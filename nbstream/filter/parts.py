@@ -121,7 +121,7 @@ class FilterParts:
     gives the seconds since the epoch. What is tokenized in a thread passes ``large_messages``: threads that
     compute do not help each other, and each of them holds up the event loop. ``after_lesson`` is called with the
     key and the tokens of each message that was taught by itself, and its lesson, before the answer.
-    ``make_name_numbers`` makes what numbers the names of bulk lessons.
+    ``make_name_numbers`` makes what numbers the names of lessons that are taught together.
     """
 
     tokenizer: Tokenizer

@@ -30,13 +30,14 @@ import numpy as np
 import zstandard
 
 from nbstream.bayes.counts import CLASSES
+from nbstream.engine.name_numbers import NameNumbers
 from nbstream.errors import StoreUnavailable
 from nbstream.store.model import history, ledger
 from nbstream.store.model.keys import RetentionLimits
 from nbstream.tokens.token_list import TokenList
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -147,7 +148,7 @@ class _ClassSum:
     """
 
     def __init__(self) -> None:
-        self.token_additions: list[tuple[NDArray[np.intp], int]] = []
+        self.token_additions: list[tuple[NDArray[np.int64], int]] = []
         self.sum_additions: list[tuple[int, int]] = []
         self.messages = 0
         self.weight = 0
@@ -168,12 +169,17 @@ class _ClassSum:
 
 
 class LessonBatch:
-    """Lessons of distinct messages that one step commits, and the sum of what they add to the counts."""
+    """Lessons of distinct messages that one step commits, and the sum of what they add to the counts.
 
-    def __init__(self, lessons: Iterable[LessonCommit] = ()) -> None:
+    ``make_numbers`` makes what numbers the tokens.
+    """
+
+    def __init__(
+        self, lessons: Iterable[LessonCommit] = (), make_numbers: Callable[[], NameNumbers] = NameNumbers
+    ) -> None:
         self.lessons: list[LessonCommit] = []
-        self._token_numbers = defaultdict[bytes, int](count().__next__)  # each new name gets the next number
-        self._sum_numbers = defaultdict[bytes, int](count().__next__)
+        self._token_numbers = make_numbers()
+        self._sum_numbers = defaultdict[bytes, int](count().__next__)  # each new name gets the next number
         self._class_sums = [_ClassSum() for _ in CLASSES]
         for lesson in lessons:
             self.add(lesson)
@@ -192,7 +198,7 @@ class LessonBatch:
         class_sum.messages += sign
         class_sum.weight += sign * entry.weight * size
         if entry.weight:
-            numbers = np.fromiter(map(self._token_numbers.__getitem__, entry.tokens), dtype=np.intp, count=size)
+            numbers = self._token_numbers.number(ledger.join_tokens(entry.tokens), size)
             class_sum.token_additions.append((numbers, sign * entry.weight))
         for name, amount in entry.sums:
             class_sum.sum_additions.append((self._sum_numbers[name], sign * amount))
@@ -219,12 +225,13 @@ class LessonBatch:
 
     def pack_arguments(self, limits: RetentionLimits) -> ScriptArguments:
         """The arguments of the script."""
-        names = [*self._token_numbers, *self._sum_numbers]
-        token_count, name_count = len(self._token_numbers), len(names)
+        token_count = len(self._token_numbers)
+        name_count = token_count + len(self._sum_numbers)
+        names = b"\n".join(([self._token_numbers.joined()] if token_count else []) + [*self._sum_numbers])
         arguments: ScriptArguments = [
             *LearnScriptArguments(
-                names=b"\0".join((*names, b"")),
-                packed_names=_zstd().compressor.compress(b"\n".join(names)) if limits.packs_names else b"",
+                names=names.replace(b"\n", b"\0") + b"\0" if names else b"",
+                packed_names=_zstd().compressor.compress(names) if limits.packs_names else b"",
                 name_count=name_count,
                 token_count=token_count,
                 max_changes=limits.max_changes,
