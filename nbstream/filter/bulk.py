@@ -1,6 +1,6 @@
 """Teach many messages in batches: ledger and counts are read once for each, and its lessons are written in parts.
 
-While Redis writes a part, the next one is planned, and the messages of the next batch are read.
+While Redis writes a part, the next ones are planned, and the messages of the next batch are read.
 
 Rules:
 
@@ -14,7 +14,8 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -36,12 +37,17 @@ if TYPE_CHECKING:
 
 
 BATCH_SIZE = 256  # most of their tokens come in several of them; for other sizes see docs/experiments.md
+_COMMITS_AT_ONCE = 2  # while one is packed or answered, Redis has another one to do
 _LESSONS_A_TURN = 8  # of the event loop, which costs 20 µs: some milliseconds
 
 LabelledTokens: TypeAlias = "tuple[TokenizedMessage, str | None]"
 """The tokens of a message, and the class that they are learned into; None takes the message back."""
 
 Batch: TypeAlias = "Mapping[str, LabelledTokens]"
+
+_Commit: TypeAlias = "asyncio.Task[None]"
+_StartCommit: TypeAlias = "Callable[[_Commit | None], Coroutine[None, None, None]]"
+"""Gets the commit before this one, since lessons are reported in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +91,7 @@ class BulkLearner:
         Raises ``StoreUnavailable`` and ``CountsFull``. A message that was not reported by then may have been
         learned or not; all messages may be taught again.
         """
-        commit: asyncio.Task[None] | None = None
+        commits: deque[_Commit] = deque()
         try:
             async with (
                 aclosing(_split_batches(messages, request.batch_size)) as batches,
@@ -93,19 +99,17 @@ class BulkLearner:
             ):
                 async for batch in batches_read:
                     stop_if_cancelled()
-                    await _wait_for_commit(commit)  # before its counts are read
+                    await _wait_for_commits(commits, left=0)  # before its counts are read
                     async with aclosing(self._prepare_batch(batch, request)) as parts:
                         async for part in parts:
-                            await _wait_for_commit(commit)
-                            commit = asyncio.create_task(part())
-            await _wait_for_commit(commit)
+                            await _wait_for_commits(commits, left=_COMMITS_AT_ONCE - 1)
+                            commits.append(asyncio.create_task(part(commits[-1] if commits else None)))
+            await _wait_for_commits(commits, left=0)
         finally:
-            if commit:  # what is on its way to Redis is reported, even if an error ends the rest
-                await _end_commit(commit)
+            if commits:  # what is on its way to Redis is reported, even if an error ends the rest
+                await _end_commits(commits)
 
-    async def _prepare_batch(
-        self, batch: Batch, request: BulkRequest
-    ) -> AsyncGenerator[Callable[[], Coroutine[None, None, None]], None]:
+    async def _prepare_batch(self, batch: Batch, request: BulkRequest) -> AsyncGenerator[_StartCommit, None]:
         """Plan a batch, and yield for each part the rest of the work, which mostly waits for Redis."""
         lessons = [WantedLesson(message, label, request.lesson_source) for message, label in batch.values()]
         if len(lessons) == 1:
@@ -117,7 +121,7 @@ class BulkLearner:
             async for part in parts:
                 yield partial(self._commit_part, part, request)
 
-    async def _learn_single(self, wanted: WantedLesson, request: BulkRequest) -> None:
+    async def _learn_single(self, wanted: WantedLesson, request: BulkRequest, _: _Commit | None) -> None:
         message = wanted.message
         try:
             lesson = await self._learn_one(wanted)
@@ -126,10 +130,17 @@ class BulkLearner:
         else:
             request.report_result(lesson.in_words(message.tokens, message.words))
 
-    async def _commit_part(self, part: LessonPart, request: BulkRequest) -> None:
-        """Write the planned lessons of a part, and report all of its lessons."""
+    async def _commit_part(self, part: LessonPart, request: BulkRequest, former: _Commit | None) -> None:
+        """Write the planned lessons of a part, and report all of its lessons once ``former`` has reported its own.
+
+        Where that has failed nothing is reported: this part may be learned all the same.
+        """
         failure: NbstreamError | None = None
-        for wanted, answer in await self._batches.commit(part):
+        answers = await self._batches.commit(part)
+        if former:
+            await asyncio.wait([former])
+            former.result()
+        for wanted, answer in answers:
             result = await self._result(wanted, answer)
             if isinstance(result, Lesson):
                 label = part.withdrawn.get(wanted.message.key)
@@ -177,35 +188,37 @@ async def _read_ahead(batches: AsyncGenerator[Batch, None]) -> AsyncGenerator[Ba
             yield batch
             stop_if_cancelled()  # the wait would not notice it for as long as no message comes
     finally:
-        await _cancel(following)
+        await _cancel([following])
 
 
-async def _wait_for_commit(commit: asyncio.Task[None] | None) -> None:
-    """Wait for the task and raise what it raised. If the wait is cancelled, the task goes on."""
-    if commit:
-        await asyncio.wait([commit])
-        commit.result()
+async def _wait_for_commits(commits: deque[_Commit], left: int) -> None:
+    """Wait for the first ones until so many are left, and raise what they raised. The tasks go on if cancelled."""
+    while len(commits) > left:
+        await asyncio.wait([commits[0]])
+        commits.popleft().result()
 
 
-async def _end_commit(commit: asyncio.Task[None]) -> None:
-    """Wait for the task, whatever becomes of it. If the wait is cancelled, so is the task: nobody else ends it."""
+async def _end_commits(commits: Collection[_Commit]) -> None:
+    """Wait for the tasks, whatever becomes of them. A cancelled wait cancels them: nobody else ends them."""
     try:
-        await asyncio.wait([commit])
+        await asyncio.wait(commits)
     finally:
-        await _cancel(commit)
+        await _cancel(commits)
 
 
-async def _cancel(task: asyncio.Task[Any]) -> None:
-    """Cancel the task unless it has ended, and wait for its end. A cancelled wait cancels the task once more."""
+async def _cancel(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancel the tasks that have not ended, and wait for their end. A cancelled wait cancels them once more."""
     interruption: asyncio.CancelledError | None = None
-    while not task.done():  # more than once: see store.cancellation.stop_if_cancelled
-        task.cancel()
+    while left := [task for task in tasks if not task.done()]:
+        for task in left:  # more than once: see store.cancellation.stop_if_cancelled
+            task.cancel()
         try:
-            await asyncio.wait([task], timeout=1)
+            await asyncio.wait(left, timeout=1)
         except asyncio.CancelledError as error:
             interruption = error
-    if not task.cancelled():
-        task.exception()
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()
     if interruption:
         raise interruption
 

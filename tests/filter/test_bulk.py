@@ -343,6 +343,51 @@ async def test_where_redis_fails_between_two_classes_nothing_is_lost_or_doubled(
     assert await stored(model) == ({"ham": {}, "spam": {}}, {})
 
 
+class ReorderingModel(Model):
+    """A model whose first batch of lessons is answered after the second one, or fails then."""
+
+    def __init__(self, client: Redis, *, fails: bool) -> None:
+        super().__init__(client, "test", 3600)
+        self.fails = fails
+        self.is_first = True
+        self.second_is_done = asyncio.Event()
+
+    async def commit_lessons(self, batch: LessonBatch) -> list[Answer]:
+        if self.is_first:
+            self.is_first = False
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                await self.second_is_done.wait()
+            if self.fails:
+                raise StoreUnavailable("the connection was lost")
+            return await super().commit_lessons(batch)
+        answers = await super().commit_lessons(batch)
+        self.second_is_done.set()
+        return answers
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_parts_that_are_on_their_way_together_are_reported_in_order_up_to_one_that_fails(
+    client: Redis, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    monkeypatch.setattr("nbstream.store.model.scripts.MAX_BATCH_LESSONS", 4)
+    messages, results = messages_by_label(40)["spam"][:12], list[Result]()
+    model = ReorderingModel(client, fails=fails)
+    learning = with_parts(make_filter(client), model=model).learn_many(
+        labelled(stream_of(messages), "spam"), SOURCE, results.append
+    )
+    if fails:
+        with pytest.raises(StoreUnavailable, match="lost"):
+            await learning
+        assert not results
+        learned = Counter({LessonOutcome.LEARNED: 8, LessonOutcome.ALREADY: 4})
+        assert outcomes(await teach(make_filter(client), messages, "spam")) == learned
+    else:
+        await learning
+        keys = [lesson.after.id for lesson in results if isinstance(lesson, Lesson)]
+        assert keys == [message.key for message in messages]
+    assert await stored(model) == await summed(model)
+
+
 async def test_two_who_learn_the_same_messages_in_other_classes_at_once_leave_whole_lessons(client: Redis) -> None:
     model, together = Model(client, "test", 3600), Together(2)
     both = [(Message.parse(raw), label) for label, raw in letters(120)]
