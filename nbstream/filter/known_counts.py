@@ -72,7 +72,7 @@ class KnownCounts:
     def apply_lesson(self, i: int, counts_after: MessageCounts) -> None:
         """Put the counts after the lesson of message ``i`` in the place of those before it."""
         assert self._counts
-        self._counts.rows[self._rows_by_message[i]] = counts_after.rows
+        _as_items(self._counts.rows)[self._rows_by_message[i]] = _as_items(counts_after.rows)
         self._counts = replace(self._counts, sums=counts_after.sums, totals=counts_after.totals)
 
 
@@ -80,6 +80,11 @@ def _all_totals(counts: MessageCounts) -> tuple[object, ...]:
     """Return the totals of all levels: whoever teaches changes some of them."""
     layer = counts.autolearned
     return counts.totals, layer and layer.totals, *map(_all_totals, counts.parents)
+
+
+def _as_items(rows: NDArray[np.int64]) -> NDArray[np.void]:
+    """Return a view with an item for each row, which takes a tenth of the time to write."""
+    return rows.view(f"V{rows.shape[1] * rows.itemsize}").reshape(-1)
 
 
 def _join_rows(known: MessageCounts, counts: MessageCounts) -> MessageCounts:
@@ -97,7 +102,7 @@ def _rows_of(counts: MessageCounts, names: Sequence[bytes], row_numbers: NDArray
     return replace(
         counts,
         names=names,
-        rows=counts.rows[row_numbers],
-        autolearned=replace(layer, rows=layer.rows[row_numbers]) if layer else None,
+        rows=counts.rows.take(row_numbers, axis=0),
+        autolearned=replace(layer, rows=layer.rows.take(row_numbers, axis=0)) if layer else None,
         parents=tuple([_rows_of(parent, names, row_numbers) for parent in counts.parents]),
     )

@@ -11,6 +11,8 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -110,13 +112,18 @@ def _counts_after_one_entry(counts: MessageCounts, entry: LedgerEntry, sign: int
     The result is that of ``ClassCounts``, but computed by arrays: most lessons are of this kind.
     """
     column, rows, sums = CLASSES.index(entry.label), counts.rows.copy(), counts.sums.copy()
-    vocabulary_before = np.count_nonzero((rows > 0).any(axis=1))
+    vocabulary_before = _vocabulary_size(rows)
     rows[:, column] += sign * entry.weight
-    new_tokens = int(np.count_nonzero((rows > 0).any(axis=1)) - vocabulary_before)
+    new_tokens = _vocabulary_size(rows) - vocabulary_before
     for name, amount in first_score_sums(entry):
         sums[SCORE_BINS.index(name), column] += sign * amount
     totals = counts.totals.with_lesson(column, sign * entry.weight * len(rows), new_tokens, sign)
     return replace(counts, rows=rows, sums=sums, totals=totals)
+
+
+def _vocabulary_size(rows: NDArray[np.int64]) -> int:
+    """Return how many of the tokens with these counts some class has: by columns, since short rows are slow."""
+    return int(np.count_nonzero(reduce(or_, (rows > 0).T)))
 
 
 # The limit of growth: with a half-life weights double, and learning stops before counts become inexact.

@@ -84,8 +84,8 @@ class TokenList(Sequence[bytes]):
     def __repr__(self) -> str:
         return repr(self.names)
 
-    def __reduce__(self) -> tuple[Callable[[bytes], TokenList], tuple[bytes]]:
-        return TokenList.from_joined, (self.joined,)
+    def __reduce__(self) -> tuple[Callable[[bytes, int], TokenList], tuple[bytes, int]]:
+        return TokenList.from_joined, (self.joined, len(self))
 
 
 MAX_TOKEN_BYTES = 64
