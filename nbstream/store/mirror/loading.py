@@ -188,33 +188,38 @@ class CountsLoader:
     async def load_early(self, model: Model) -> LoadedCounts | None:
         """Return the counts of the checkpoint for the time until Redis answers; None where there are none.
 
-        Of the processes that share the counts one reads them, and the others return when it has. Raises
-        ``NoSharedMemory``, ``TableFailure`` and ``ValueError``.
+        Of the processes that share the counts one reads them, and the others return when it has. Where one of them
+        has left some, these are newer. Raises ``NoSharedMemory``, ``TableFailure`` and ``ValueError``.
         """
         if self._checkpoint is None or self._table_functions is None or self._has_redis:
             return None
-        signature, contexts = signature_of(model), list[CheckpointContext]()
-        is_reader = self._shared is not None and not self._shared.try_to_write()
+        signature, contexts, shared = signature_of(model), list[CheckpointContext](), self._shared
+        is_writer = shared is None or shared.try_to_write()
 
         def make_counts(_: object, context: CheckpointContext | None, names: int) -> Counts | None:
             if context is None or context.signature != signature:
                 return None
             contexts.append(context)
-            return None if is_reader else self._new_counts(context.counts_identity, names)
+            is_there = shared is not None and shared.view(context.counts_identity) is not None
+            return self._new_counts(context.counts_identity, names) if is_writer and not is_there else None
 
         reading = asyncio.create_task(asyncio.to_thread(self._checkpoint.read, make_counts))
-        self._early = None if is_reader else reading
+        self._early = reading if is_writer else None
         checkpoint = await asyncio.shield(reading)
-        if not contexts or (checkpoint is None and not is_reader):
+        if not contexts:
             return None
         (context,) = contexts
         first_scores = await asyncio.to_thread(context.make_first_scores)
-        counts: CountsView | None = _published(checkpoint.counts) if checkpoint else None
+        counts: CountsView | None = None
         while counts is None:
-            if self._shared is None or self._has_redis:
+            writes = checkpoint is not None and self._early is reading  # and has not stopped that meanwhile
+            if self._has_redis or not (writes or self._shared):
                 return None
-            counts = self._shared.view(context.counts_identity)
-            await asyncio.sleep(_LOOK_SECONDS)
+            if checkpoint and writes:
+                counts = _published(checkpoint.counts)
+            elif self._shared:
+                counts = self._shared.view(context.counts_identity)
+                await asyncio.sleep(_LOOK_SECONDS)
         position, half_life = counts.position, context.half_life
         return LoadedCounts(counts, None, first_scores, position, position, half_life, at=context.at)
 

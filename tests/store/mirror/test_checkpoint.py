@@ -7,6 +7,7 @@ import hashlib
 import os
 import random
 import struct
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,9 +17,9 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.policy.first_scores import FirstScore
+from nbstream.policy.first_scores import FirstScore, FirstScores
 from nbstream.store.mirror import checkpoint, checkpoint_writer
-from nbstream.store.mirror.checkpoint import CheckpointFile
+from nbstream.store.mirror.checkpoint import CheckpointContext, CheckpointFile
 from nbstream.store.mirror.checkpoint_writer import CheckpointWriter
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.mirror.shared_counts import SharedCounts
@@ -355,6 +356,57 @@ async def test_nothing_is_early_once_redis_has_answered(
         await asyncio.wait_for(waiting, DEADLINE_SECONDS)
         assert await equals_redis(reader, model, names)
         assert reader.lag_seconds == 0
+
+
+async def test_counts_of_the_checkpoint_do_not_take_the_place_of_those_that_redis_has_given_meanwhile(
+    model: Model, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The file is read, its first scores are not yet, and Redis answers that it has gone another way."""
+    await teach(model, range(30))
+    await write(model, path)
+    await model.client.flushdb()
+    await model.open()
+    names = await teach(model, range(10, 45))
+    make, is_read, has_answered = CheckpointContext.make_first_scores, threading.Event(), threading.Event()
+
+    def make_later(context: CheckpointContext) -> FirstScores:
+        is_read.set()
+        assert has_answered.wait(DEADLINE_SECONDS)
+        return make(context)
+
+    monkeypatch.setattr(CheckpointContext, "make_first_scores", make_later)
+    mirror = new_early(model, path, tmp_path / "shared")
+    loading = asyncio.create_task(mirror.load_early())
+    await until(is_read.is_set)
+    async with running(mirror):
+        has_answered.set()
+        await loading
+        async with running(new_early(model, path, tmp_path / "shared")) as reader:
+            assert reader.role == "reader"
+            assert await equals_redis(reader, model, names)
+            await teach(model, range(45, 47))
+            await mirror.wait_until_applied(await model.last_change())
+            assert await equals_redis(mirror, model, names)
+        assert mirror.role == "writer"
+    assert "keeps its own copy" not in caplog.text
+
+
+async def test_counts_that_a_former_writer_has_left_serve_in_place_of_the_older_checkpoint(
+    model: Model, path: Path, tmp_path: Path
+) -> None:
+    """A worker that is started anew while Redis is away does not take the others back to the checkpoint."""
+    names = await teach(model, range(30))
+    await write(model, path)
+    names += await teach(model, range(30, 35))
+    async with running(new_early(model, path, tmp_path / "shared")) as former:
+        assert await equals_redis(former, model, names)
+        totals = former.totals
+    another, mirror = (new_early(model, path, tmp_path / "shared") for _ in range(2))
+    await mirror.load_early()
+    await another.load_early()
+    assert former.totals == mirror.totals == another.totals == totals
+    async with running(mirror):
+        assert await equals_redis(mirror, model, names)
 
 
 # What cannot be used
