@@ -4,7 +4,7 @@ use super::table::{answer, room, split_names, values};
 use crate::name_numbers::NameNumbers;
 use crate::table::TableError;
 
-/// Makes an object without names, or returns null.
+/// Makes an object without names.
 ///
 /// # Safety
 /// `key` points to two words.
