@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from nbstream.own_models.agreement import Agreement
     from nbstream.server.listener import Listener, ListenerEntry
     from nbstream.server.runtime import Runtime
+    from nbstream.store.embedded.server import EmbeddedRedis
 
 
 _log = logging.getLogger(__name__)
@@ -58,25 +59,30 @@ async def open_store(parts: ServerParts) -> None:
     same state folder. Raises what waiting cannot mend: ``ConfigError`` and ``StoreIncompatible``.
     """
     embedded = parts.clients.embedded
-    serve_checkpoints = partial(_serve_checkpoints, parts)
     try:
         if embedded and not await embedded.ensure_running(may_load=True):
-            parts.background.start("early start", serve_checkpoints)
+            parts.background.start("early start", partial(_start_early, parts, embedded))
             return
         with readable_replies():
             await parts.model.open()
     except StoreUnavailable as error:
         _log.error("starting without Redis: %s", error)
         if embedded:
-            parts.background.start("early start", serve_checkpoints)
+            parts.background.start("early start", partial(_start_early, parts, embedded))
 
 
-async def _serve_checkpoints(parts: ServerParts) -> None:
-    """Serve the saved sender lists and the counts of the checkpoints, as far as Redis does not answer before."""
+async def _start_early(parts: ServerParts, embedded: EmbeddedRedis) -> None:
+    """Serve the saved sender lists and the counts of the checkpoints, as far as Redis does not answer before.
+
+    Then check what is stored as soon as the server has loaded it; raises what waiting cannot mend.
+    """
     await parts.sender_lists.use_saved()
     await parts.mirror.load_early()
     if parts.autolearn:
         await parts.autolearn.mirror.load_early()
+    with suppress(StoreUnavailable), readable_replies():  # whoever follows Redis says why it cannot be used
+        await embedded.ensure_running()
+        await parts.model.open()
 
 
 async def warn_about_durability(parts: ServerParts) -> None:

@@ -11,6 +11,7 @@ import pytest
 from redis import Redis
 
 from nbstream.assembly.filter import open_one_shot_filter
+from nbstream.cli.exit_codes import EX_CONFIG
 from nbstream.config import load_settings
 from nbstream.engine.choice import LIBRARY_FILE
 from nbstream.store.mirror.checkpoint_writer import LEAST_TOKENS
@@ -102,3 +103,23 @@ async def test_mail_is_scored_by_the_checkpoint_while_the_own_redis_loads_and_ki
         wait_until(lambda: daemon.metric('nbstream_model_messages{class="spam"}') == 1)
         send(daemon, [("spam@nbstream.invalid", MESSAGE)])
         wait_until(lambda: daemon.metric('nbstream_model_messages{class="spam"}') == 2)
+
+
+def test_a_model_that_cannot_be_used_ends_the_daemon_once_redis_has_loaded_it(tmp_path: Path, slow: Path) -> None:
+    config = tmp_path / "nb.yaml"
+    config.write_text(f"state_dir: {tmp_path / 'state'}\nlisteners: {{smtp: {{listen: 127.0.0.1:0}}}}\n")
+    with DaemonProcess(config) as daemon:
+        with Redis(unix_socket_path=str(tmp_path / "state" / "redis" / "redis.sock")) as client:
+            pipe = client.pipeline(transaction=False)
+            for number in range(3000):  # with its delays some seconds
+                pipe.hset("nbstream:{default}:counts:ham", f"body:{number}", 1000)
+            pipe.hset("nbstream:{default}:schema", "schema", "99")
+            pipe.execute()
+        assert daemon.stop() == 0
+    slow.touch()
+    daemon = DaemonProcess(config)
+    try:
+        assert daemon.wait() == EX_CONFIG
+        assert any("was learned with" in event["event"] for event in daemon.events)
+    finally:
+        daemon.kill()
