@@ -207,7 +207,6 @@ class _PosteriorGrid:
         )
         self._log_likelihood = {SPAM: elementwise(math.log, spam), HAM: elementwise(math.log, 1 - spam)}
         self._evidence = options.evidence_per_message
-        self._last_sums: dict[int, tuple[bytes, NDArray[np.float64]]] = {}
         by_bin = [self._log_likelihood[HAM], self._log_likelihood[SPAM]]
         grid = np.vstack((self._log_prior, self._bias, self._two_t, *by_bin))
         self._native = NativePosterior(library, grid, len(pairs)) if library else None
@@ -228,18 +227,13 @@ class _PosteriorGrid:
         return _Posterior(pairs, pairs.astype("<f8").tobytes())
 
     def _log_likelihood_sum(self, column: int, labels: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the log-likelihood of the labels of one class under each pair; a lesson changes one class alone.
+        """Return the log-likelihood of the labels of one class under each pair.
 
         The bins are added one by one, from the surest ham on: numpy's ``sum`` promises no order.
         """
-        cache_key = labels.tobytes()
-        last = self._last_sums.get(column)
-        if last is None or last[0] != cache_key:
-            labelled = np.flatnonzero(labels)  # the other bins add nothing
-            rows = labels[labelled, np.newaxis] * self._log_likelihood[column][labelled]
-            last = cache_key, np.add.accumulate(rows)[-1] if len(rows) else np.zeros_like(self._log_prior)
-            self._last_sums[column] = last
-        return last[1]
+        labelled = np.flatnonzero(labels)  # the other bins add nothing
+        rows = labels[labelled, np.newaxis] * self._log_likelihood[column][labelled]
+        return np.add.accumulate(rows)[-1] if len(rows) else np.zeros_like(self._log_prior)
 
 
 def _label_trust(labels: NDArray[np.int64]) -> float:

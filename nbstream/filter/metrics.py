@@ -7,11 +7,10 @@ import time
 from functools import cache
 from typing import TYPE_CHECKING
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Histogram
 
 from nbstream.filter.parts import FilterObserver
 from nbstream.logs import event_fields
-from nbstream.metrics.registry import FrequentHistogram
 from nbstream.policy.bursts import WINDOW_SECONDS, BurstDetector, BurstKind
 from nbstream.policy.lesson_source import LessonSource
 from nbstream.policy.verdict import Verdict
@@ -56,14 +55,14 @@ class FilterMetrics(FilterObserver):
         for kind in BurstKind:
             self._bursts.labels(str(kind))
         self._burst_detector = BurstDetector()
-        self._check_seconds = FrequentHistogram(
+        self._check_seconds = Histogram(
             "nbstream_check_seconds",
             "Seconds of each stage of a check: wait (behind other checks, or for a thread), tokenize, score.",
             ["stage"],
             buckets=_STAGE_BUCKETS,
             registry=registry.counts,
         )
-        self._probability = FrequentHistogram(
+        self._probability = Histogram(
             "nbstream_score_probability",
             "P(spam) of checked messages.",
             buckets=_PROBABILITY_BUCKETS,

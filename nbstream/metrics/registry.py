@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
@@ -56,15 +55,6 @@ class MetricsRegistry:
                 if sample.name == series:
                     sums[sample.labels[label]] += int(sample.value)
         return dict(sums)
-
-
-class FrequentHistogram(Histogram):
-    """A histogram of what comes many times a second: the bucket of a number is looked up by bisection."""
-
-    def observe(self, amount: float, exemplar: dict[str, str] | None = None) -> None:
-        """Count a number; there are no exemplars."""
-        self._sum.inc(amount)
-        self._buckets[bisect_left(self._upper_bounds, amount)].inc(1)
 
 
 class _MultiprocessCollector(Collector):

@@ -8,9 +8,8 @@ from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING
 
-from prometheus_client import Counter, Gauge
+from prometheus_client import Counter, Gauge, Histogram
 
-from nbstream.metrics.registry import FrequentHistogram
 from nbstream.policy.actions import ActionKind
 from nbstream.policy.sender_lists import LIST_DECISIONS, ListOwner
 
@@ -71,7 +70,7 @@ class DeliveryMetrics:
             ["reason"],
             registry=registry.counts,
         )
-        self._relay_seconds = FrequentHistogram(
+        self._relay_seconds = Histogram(
             "nbstream_relay_seconds",
             "Seconds from the start of DATA to the last reply of the next hop.",
             buckets=_RELAY_BUCKETS,
