@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -173,6 +174,23 @@ async def test_a_file_has_a_copy_for_a_start_before_redis_answers(
     await stored.remove(ANN, sender("a.example"))
     await second.update()
     assert sizes(second) == {SITE: 1}
+
+
+async def test_the_copy_is_made_list_by_list(
+    client: Redis, stored: StoredSenderLists, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No step of the encoder, which lets nothing else run, has the lists of two owners."""
+    encode, steps = json.dumps, list[str]()
+
+    def note_step(content: object) -> str:
+        steps.append(encode(content))
+        return steps[-1]
+
+    monkeypatch.setattr(json, "dumps", note_step)
+    await stored.add(ANN, ALLOW, sender("a.example"), "ann")
+    await stored.add(SITE, BLOCK, sender("192.0.2.0/24"), "root")
+    await FollowedSenderLists(client, KEYS, tmp_path / "sender-lists").update()
+    assert sum("a.example" in step or "192.0.2.0" in step for step in steps) == 2
 
 
 @pytest.mark.parametrize(
