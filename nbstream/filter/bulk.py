@@ -133,9 +133,9 @@ class BulkLearner:
     async def _commit_part(self, part: LessonPart, request: BulkRequest, former: _Commit | None) -> None:
         """Write the planned lessons of a part, and report all of its lessons once ``former`` has reported its own.
 
-        Where that has failed nothing is reported: this part may be learned all the same.
+        After one that failed nothing is reported, although it may be learned: whoever counts the reports knows
+        by them how far the messages are learned.
         """
-        failure: NbstreamError | None = None
         answers = await self._batches.commit(part)
         if former:
             await asyncio.wait([former])
@@ -148,9 +148,7 @@ class BulkLearner:
             elif isinstance(result, StoreIncompatible):
                 request.report_result(_with_message_key(wanted.message, result))
             else:
-                failure = failure or result
-        if failure:
-            raise failure
+                raise result
 
     async def _result(self, wanted: WantedLesson, answer: BatchAnswer) -> Lesson | NbstreamError:
         if isinstance(answer, PlannedLesson):
