@@ -233,7 +233,7 @@ def _save(file: Path, model: str, lists: Mapping[str, OwnerList]) -> None:
 
 def _read_saved(file: Path, model: str) -> Mapping[str, OwnerList] | None:
     """Return the lists in the file; None where there are none of this model: the start waits for Redis then."""
-    with suppress(OSError, ValueError, TypeError, AttributeError):
+    with suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):
         saved_model, saved = json.loads(file.read_bytes())
         lists = {
             owner: OwnerList([ListEntry(ListKind(kind), SenderPattern.parse(text)) for kind, text in entries])

@@ -194,7 +194,8 @@ async def test_the_copy_is_made_list_by_list(
 
 
 @pytest.mark.parametrize(
-    "content", [None, b"", b"{}", b'["m", {"a": [["block", "?"]]}]', b'["m", {"a": 1}]', b'["o", {}]']
+    "content",
+    [None, b"", b"{}", b'["m", {"a": [["block", "?"]]}]', b'["m", {"a": 1}]', b'["o", {}]', b"[" * 100_000],
 )
 async def test_without_a_copy_of_this_model_the_start_waits_for_redis(
     client: Redis, tmp_path: Path, content: bytes | None

@@ -198,7 +198,7 @@ class CheckpointFile:
                 found = _read(file, make_counts)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError, struct.error) as error:
+        except (OSError, ValueError, TypeError, RecursionError, struct.error) as error:
             _log.warning("the checkpoint is not used, and all counts are read from Redis: %s", error)
             return None
         # One without a context is written anew as soon as possible.

@@ -455,7 +455,9 @@ async def test_a_model_that_was_taught_anew_under_its_name_is_another_one(
     assert await is_read_from_redis(model, path, names, caplog)
 
 
-@pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "longer", "version", "counts", "context", "long"])
+@pytest.mark.parametrize(
+    "damage", ["cut", "empty", "flipped", "longer", "version", "counts", "context", "nested", "long"]
+)
 async def test_a_damaged_file_is_not_used(
     model: Model, path: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -477,6 +479,9 @@ async def test_a_damaged_file_is_not_used(
             struct.pack_into("<Q", content, context_of(content).stop + 10 * 8, 1 << 62)
         case "context":
             content[context_of(content)] = b"[" * len(range(*context_of(content).indices(1 << 40)))
+        case "nested":
+            deep = b"[" * 100_000
+            content[:] = MAGIC + struct.pack("<I", len(deep)) + deep
         case "long":
             struct.pack_into("<I", content, len(MAGIC), (1 << 32) - 1)
     path.write_bytes(content)
