@@ -177,13 +177,13 @@ class Filter:
             if not isinstance(labelled.message, TokenizedMessage):
                 await asyncio.sleep(0)  # the batch that is being written can go on
 
-    async def _learn_one(self, wanted: WantedLesson) -> Lesson:
-        """Teach one lesson by itself."""
+    async def _learn_one(self, wanted: WantedLesson, entry: LedgerEntry | None = None) -> Lesson:
+        """Teach one lesson by itself; ``entry`` is the ledger entry of its message, where it is known."""
         layer, message, label = self.parts.autolearn_layer, wanted.message, wanted.class_name
         if layer and self.parts.parents and label is not None:
             await layer.note_user_label(message.key)  # before the lesson: a repeat may change nothing
         withdrawn_label = await self._withdraw_autolearned(message.key)
-        lesson = await self._change_entry(wanted)
+        lesson = await self._change_entry(wanted, entry)
         # Again, since the same message may have been autolearned in between.
         withdrawn_label = await self._withdraw_autolearned(message.key) or withdrawn_label
         return lesson.with_withdrawn_label(withdrawn_label) if withdrawn_label else lesson
@@ -254,7 +254,7 @@ class Filter:
         layer = self.parts.autolearn_layer
         return await layer.withdraw(key) if layer and not self.parts.parents else None
 
-    async def _change_entry(self, wanted: WantedLesson) -> Lesson:
+    async def _change_entry(self, wanted: WantedLesson, entry: LedgerEntry | None) -> Lesson:
         """Change the ledger entry of the message to the wanted class, or remove it where that is None."""
         message, label, lesson_source = wanted.message, wanted.class_name, wanted.source
         model, seen = self.parts.model, lesson_source.insisted_version
@@ -282,7 +282,8 @@ class Filter:
 
         # Most messages that are learned are new. Therefore no entry is looked up: if there is one, the answer to
         # the first write says so.
-        entry = await model.entry(message.key) if label is None or seen is not None else None
+        if entry is None and (label is None or seen is not None):
+            entry = await model.entry(message.key)
         wait_until_applied = self.parts.counts.wait_until_applied
         planned = await commit_planned(model.commit_lesson, message.key, entry, plan, wait_until_applied)
         if isinstance(planned, Settled):

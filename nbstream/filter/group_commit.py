@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from nbstream.filter.lesson_batch import LessonBatches, WantedLesson
     from nbstream.filter.lesson_plan import PlannedLesson
     from nbstream.filter.results import Lesson
+    from nbstream.store.model.ledger import LedgerEntry
 
 _MAX_WAITING = 1024  # lessons: some 50 MB of tokens
 _ANSWER_SECONDS = 15.0  # a group alone may take two commands of 5 seconds
 
-_LearnAlone: TypeAlias = "Callable[[WantedLesson], Awaitable[Lesson]]"
+_LearnAlone: TypeAlias = "Callable[[WantedLesson, LedgerEntry | None], Awaitable[Lesson]]"
 _Learned: TypeAlias = "Lesson | PlannedLesson"
 _Group: TypeAlias = "Mapping[str, _WaitingLesson]"
 
@@ -36,12 +37,12 @@ _Group: TypeAlias = "Mapping[str, _WaitingLesson]"
 class _WaitingLesson:
     wanted: WantedLesson
     learn_alone: _LearnAlone
-    done: asyncio.Future[_Learned | None]
-    """What was learned, or None where it has to be taught by itself."""
+    done: asyncio.Future[_Learned | LedgerConflict]
+    """What was learned, or what the ledger has where it has to be taught by itself."""
 
-    def finish(self, lesson: _Learned | None) -> None:
+    def finish(self, answer: _Learned | LedgerConflict) -> None:
         if not self.done.done():  # else nobody waits any more
-            self.done.set_result(lesson)
+            self.done.set_result(answer)
 
     def fail(self, error: Exception) -> None:
         if not self.done.done():
@@ -60,8 +61,9 @@ class GroupCommit:
     async def learn(self, wanted: WantedLesson, learn_alone: _LearnAlone) -> _Learned:
         """Teach a message a class; return the lesson as it was planned and made, or what ``learn_alone`` returns.
 
-        That teaches it by itself: where no other one waits, and where the ledger has anything of it. Raises
-        ``StoreUnavailable``, also where too many lessons wait, and what teaching it alone raises.
+        That teaches it by itself, given its ledger entry as far as it is known: where no other one waits, and
+        where the ledger has anything of it. Raises ``StoreUnavailable``, also where too many lessons wait, and
+        what teaching it alone raises.
         """
         if len(self._waiting) >= _MAX_WAITING:
             raise StoreUnavailable("too many lessons wait for Redis")
@@ -71,10 +73,10 @@ class GroupCommit:
             self._teaching = asyncio.create_task(self._teach_all())
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
-                learned = await waiting.done
+                answer = await waiting.done
         except TimeoutError as error:
             raise StoreUnavailable("Redis is too slow for the lessons that wait") from error
-        return learned or await learn_alone(wanted)
+        return await learn_alone(wanted, answer.entry) if isinstance(answer, LedgerConflict) else answer
 
     async def _teach_all(self) -> None:
         """Teach until no lesson waits. What waits when this task is cancelled, as at the end, is refused."""
@@ -106,7 +108,7 @@ class GroupCommit:
     async def _teach(self, group: _Group) -> None:
         if len(group) == 1:
             (waiting,) = group.values()
-            waiting.finish(await waiting.learn_alone(waiting.wanted))
+            waiting.finish(await waiting.learn_alone(waiting.wanted, None))
             return
         lessons = [waiting.wanted for waiting in group.values()]
         # Most messages that are learned are new. Therefore no entry is looked up: the commit finds the others.
@@ -115,8 +117,8 @@ class GroupCommit:
             async for part in parts:
                 for wanted, answer in await self._batches.commit(part):
                     waiting = group[wanted.message.key]
-                    if isinstance(answer, (LedgerConflict, CountsFull)):  # the ledger has an entry, or may have
-                        waiting.finish(None)
+                    if isinstance(answer, CountsFull):  # the ledger may have an entry
+                        waiting.finish(LedgerConflict(None))
                     elif isinstance(answer, NbstreamError):
                         waiting.fail(answer)
                     else:

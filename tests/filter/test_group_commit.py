@@ -131,6 +131,8 @@ async def test_a_message_that_has_another_label_is_relearned_and_the_others_of_i
     assert outcomes(results[:1]) == {LessonOutcome.ALREADY: 1}
     assert outcomes(results[1:2]) == {LessonOutcome.RELEARNED: 1}
     assert outcomes(results[2:]) == {LessonOutcome.LEARNED: 38}
+    of_groups = 1 + len({label for label, _ in LETTERS[2:40]})  # the first lesson finds no other one
+    assert await client.xlen(model.keys.changes) <= 2 + of_groups + 1
     assert await stored(model) == await summed(model)
     assert await first_scores(model) == await first_scores_of_entries(model)
 

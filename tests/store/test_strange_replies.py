@@ -97,10 +97,12 @@ async def test_a_daemon_starts_without_a_redis_that_cannot_be_understood(
     assert "starting without Redis: Redis: " in caplog.text
 
 
-@pytest.mark.parametrize("reply", [b"", b"OK", b"17\xef-1", b"17-1-1", b"17-1 ", [b"spam"], 1, None])
+@pytest.mark.parametrize(
+    "reply", [b"", b"OK", b"17\xef-1", b"17-1-1", b"17-1 ", [b"spam"], [], [[2, []]], [[1, [b"x"]]], 1, None]
+)
 def test_what_the_script_for_lessons_never_answers_is_no_lesson(reply: object) -> None:
     with pytest.raises(StoreUnavailable):
-        unpack_reply(reply)  # type: ignore[arg-type]  # a server may answer anything
+        unpack_reply(reply, 1)
 
 
 def test_a_reply_that_cannot_be_read_is_said_with_the_place_that_could_not() -> None:

@@ -2,8 +2,8 @@
 --
 -- Each lesson takes back the old ledger entry of a message and adds a new one; either of them may be missing. The
 -- messages of one call are distinct. Returns the stream id of the change, which is one for all lessons. Where the
--- ledger holds another entry than the expected one of any message, nothing is changed, and the script returns the
--- fields and values of the first such entry (an empty list = there is no entry).
+-- ledger holds another entry than the expected one of any message, nothing is changed, and the script returns for each
+-- of these the number of its lesson, from 1, and the fields and values of that entry (an empty list = there is none).
 --
 -- The caller has summed what the lessons add to each count. Counts stay below 2^53, so that Lua's numbers hold them
 -- exactly. A count that reaches zero is deleted. No count is ever clamped: (+1,-1) and (-1,+1) must both give 0. The
@@ -58,7 +58,7 @@ for column = 1, class_count do
   }
 end
 
-local lessons = {}
+local lessons, conflicts = {}, {}
 for i = 1, lesson_count do
   local expected_version,  -- the version that the ledger entry must have now ('' = there must be no entry)
     old_column,  -- the class of the old entry, as a column from 1 (0 = there is no old entry)
@@ -73,7 +73,7 @@ for i = 1, lesson_count do
   -- The names and values of the record, then those of the entry, follow the arguments of each lesson.
   local entry_key = KEYS[first_entry_key + i - 1]
   if (redis.call('HGET', entry_key, 'version') or '') ~= expected_version then
-    return redis.call('HGETALL', entry_key)
+    conflicts[#conflicts + 1] = {i, redis.call('HGETALL', entry_key)}
   end
   lessons[i] = {
     entry_key = entry_key,
@@ -87,6 +87,7 @@ for i = 1, lesson_count do
     entry_end = next_argument - 1,
   }
 end
+if #conflicts > 0 then return conflicts end
 
 local CHUNK = 1000  -- unpack() is limited by Lua's stack, about 8,000 values
 

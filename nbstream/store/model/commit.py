@@ -31,12 +31,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ResponseError
 
 from nbstream.errors import StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
-from nbstream.store.model.history import History, LessonNote, is_stream_id
+from nbstream.store.model.history import History, LessonNote
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.lesson_journal import KEPT_SECONDS, UNKNOWN_VERSION, AcknowledgedLesson
 from nbstream.store.model.scripts import LessonBatch, LessonCommit, unpack_reply
@@ -44,7 +44,6 @@ from nbstream.store.redis_errors import store_error, store_errors
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
-    from redis.asyncio.client import Pipeline
 
     from nbstream.store.model.keys import ModelKeys, RetentionLimits
     from nbstream.store.model.lesson_journal import LessonJournal
@@ -178,81 +177,65 @@ class CommitPoint:
         not write, ``StoreUnavailable``, and ``StoreIncompatible`` for an entry that cannot be read.
         """
         lesson = LessonCommit(message_key, old, new, note)
-        guard, keys = ServerGuard(self.client), self.keys  # a layer may have others when Redis has answered
-        identity = self._journal.identity if self._journal else ""
-        try:
-            with store_errors():
-                reply = await self._commit_batch(keys, LessonBatch([lesson]))
-                result = await self._recognize_removal(keys, lesson, unpack_reply(reply))
-            await self._record(identity, [(lesson, result)])
-            if waits_for_replicas:
-                await self._wait_for_replicas(guard)
-        except StoreRefuses as error:
-            self._note_refusal(error)
-            raise
-        self._note_refusal(None)
+        (result,) = await self._commit_and_acknowledge(LessonBatch([lesson]), waits_for_replicas)
+        if isinstance(result, Exception):
+            raise result
         return result
 
     async def commit_lessons(self, batch: LessonBatch) -> list[CommitResult]:
         """Commit the lessons of a batch; each is what ``commit_lesson`` commits.
 
-        They are one atomic step, with one change, unless the ledger holds another entry than the expected one of
-        any of the messages. Else each lesson is an atomic step of its own.
+        They are one atomic step, with one change. Those for whose message the ledger holds another entry than the
+        expected one are no part of it: they change nothing, as if each were alone. Where Redis refuses the step,
+        each lesson is a step of its own.
         Where one fails, its place in the list holds the error, and the others are committed all the same. Raises
         ``StoreUnavailable`` where it is not known what was committed; the same lessons may be committed again.
         """
+        return await self._commit_and_acknowledge(batch, waits_for_replicas=True)
+
+    async def _commit_and_acknowledge(self, batch: LessonBatch, waits_for_replicas: bool) -> list[CommitResult]:
+        guard, keys = ServerGuard(self.client), self.keys  # a layer may have others when Redis has answered
         identity = self._journal.identity if self._journal else ""
-        guard, keys = ServerGuard(self.client), self.keys  # as above
-        results: list[CommitResult] = []
-        if change := await self._commit_at_once(keys, batch):
-            results += [change] * len(batch.lessons)
-        else:
-            answers = await self._commit_one_by_one(keys, batch.lessons)
-            for lesson, result in zip(batch.lessons, answers, strict=True):
-                results.append(
-                    await self._recognize_removal(keys, lesson, result)
-                    if isinstance(result, LedgerConflict)
-                    else result
-                )
+        answers = await self._commit_batch(keys, batch)
+        results = [
+            await self._recognize_removal(keys, lesson, answers[lesson.message_key]) for lesson in batch.lessons
+        ]
         await self._record(identity, list(zip(batch.lessons, results, strict=True)))
+        errors = [result for result in results if isinstance(result, StoreUnavailable)]
+        refusal = next((error for error in errors if isinstance(error, StoreRefuses)), None)
         try:
-            await self._wait_for_replicas(guard)
+            if waits_for_replicas:
+                await self._wait_for_replicas(guard)
         except StoreRefuses as error:
             self._note_refusal(error)
             raise
-        self._note_refusal(next((result for result in results if isinstance(result, StoreRefuses)), None))
+        if refusal or not errors:
+            self._note_refusal(refusal)
         return results
 
-    async def _commit_at_once(self, keys: ModelKeys, batch: LessonBatch) -> bytes | None:
-        """Commit several lessons in one step, and return its change; None where each has to be committed alone.
+    async def _commit_batch(self, keys: ModelKeys, batch: LessonBatch) -> dict[str, CommitResult]:
+        """Commit the lessons in one step, except those that conflict; return by message key what became of each.
 
-        Each has to be where the ledger holds another entry than expected of some message, and where Redis refuses
-        the batch; also after a lost reply, since the ledger has the new entries of the batch then.
+        After a lost reply all of them conflict, with the new entries of the batch.
         """
-        if len(batch.lessons) < 2:
-            return None
+        if not batch.lessons:
+            return {}
         with store_errors():
             try:
-                reply = await self._commit_batch(keys, batch)
-            except ResponseError:
-                return None
-        return reply if isinstance(reply, bytes) and is_stream_id(reply) else None
-
-    async def _commit_batch(self, keys: ModelKeys, batch: LessonBatch, pipe: Pipeline | None = None) -> Any:
-        """Return the reply to the script; with ``pipe`` the script runs when that is executed."""
-        arguments = batch.pack_arguments(self.retention)
-        return await self._learn_script(keys=batch.pack_keys(keys), args=arguments, client=pipe)
-
-    async def _commit_one_by_one(self, keys: ModelKeys, lessons: Sequence[LessonCommit]) -> list[CommitResult]:
-        """Commit each lesson by itself, all in one round trip."""
-        with store_errors():
-            async with self.client.pipeline(transaction=False) as pipe:
-                for lesson in lessons:
-                    await self._commit_batch(keys, LessonBatch([lesson]), pipe)
-                replies = await pipe.execute(raise_on_error=False)
-        return [
-            store_error(reply) if isinstance(reply, RedisError) else _unpack_or_error(reply) for reply in replies
-        ]
+                reply = await self._learn_script(
+                    keys=batch.pack_keys(keys), args=batch.pack_arguments(self.retention)
+                )
+            except ResponseError as error:
+                if len(batch.lessons) == 1:
+                    return {batch.lessons[0].message_key: store_error(error)}
+                alone = [await self._commit_batch(keys, LessonBatch([lesson])) for lesson in batch.lessons]
+                return {key: result for results in alone for key, result in results.items()}
+        answer = unpack_reply(reply, len(batch.lessons))
+        if isinstance(answer, bytes):
+            return {lesson.message_key: answer for lesson in batch.lessons}
+        conflicts: dict[str, CommitResult] = {batch.lessons[n].message_key: answer[n] for n in answer}
+        others = [lesson for lesson in batch.lessons if lesson.message_key not in conflicts]
+        return conflicts | await self._commit_batch(keys, LessonBatch(others))
 
     async def confirm(self) -> None:
         """Return when as many replicas as wanted have every lesson that Redis has acknowledged.
@@ -284,14 +267,14 @@ class CommitPoint:
             )
 
     async def _recognize_removal(
-        self, keys: ModelKeys, lesson: LessonCommit, answer: bytes | LedgerConflict
-    ) -> bytes | LedgerConflict:
+        self, keys: ModelKeys, lesson: LessonCommit, answer: CommitResult
+    ) -> CommitResult:
         """Return a change in place of the conflict of a removal that was carried out before, its reply lost.
 
         The ledger does not tell it from a removal by others, the history does. Nothing names its change: the last
         one comes no earlier.
         """
-        if isinstance(answer, bytes) or lesson.new:
+        if not isinstance(answer, LedgerConflict) or lesson.new:
             return answer
         if not await History(self.client, keys).has_removal(lesson.attempt):
             return answer
@@ -357,10 +340,3 @@ def _entry_in_place(lesson: LessonCommit, result: CommitResult, since: float) ->
 
 def _as_bytes(fields: Sequence[str | bytes]) -> tuple[bytes, ...]:
     return tuple([field if isinstance(field, bytes) else field.encode() for field in fields])
-
-
-def _unpack_or_error(reply: Any) -> CommitResult:
-    try:
-        return unpack_reply(reply)
-    except StoreIncompatible as error:
-        return error

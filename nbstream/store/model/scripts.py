@@ -24,14 +24,14 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import zstandard
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.engine.name_numbers import NameNumbers
-from nbstream.errors import StoreUnavailable
+from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.store.model import history, ledger
 from nbstream.store.model.keys import RetentionLimits
 from nbstream.tokens.token_list import TokenList
@@ -252,17 +252,28 @@ class LessonBatch:
         return arguments
 
 
-def unpack_reply(reply: bytes | list[bytes]) -> bytes | ledger.LedgerConflict:
-    """The stream id of the change, or what the ledger holds instead of the expected entry.
+def unpack_reply(reply: Any, lesson_count: int) -> bytes | dict[int, ledger.LedgerConflict | StoreIncompatible]:
+    """The stream id of the change, or by the numbers of the lessons that conflict, from 0, what the ledger holds.
 
-    Raises ``StoreIncompatible`` where that entry cannot be read, and ``StoreUnavailable`` for what is no reply of
-    the script: it is not known then whether the lesson was taken, and nothing odd gets into the journal.
+    That is an error where it cannot be read. Raises ``StoreUnavailable`` for what is no reply of the script: it is
+    not known then whether the lessons were taken, and nothing odd gets into the journal.
     """
     if isinstance(reply, bytes) and history.is_stream_id(reply):
         return reply
-    if not isinstance(reply, list) or len(reply) % 2:
-        raise StoreUnavailable("Redis: the answer to a lesson cannot be read")
-    return ledger.LedgerConflict(ledger.LedgerEntry.unpack(dict(zip(reply[0::2], reply[1::2], strict=True))))
+    try:
+        conflicts = {number - 1: dict(zip(item[0::2], item[1::2], strict=True)) for number, item in reply}
+        if conflicts and conflicts.keys() <= set(range(lesson_count)):
+            return {number: _unpack_conflict(item) for number, item in conflicts.items()}
+    except (TypeError, ValueError):
+        pass
+    raise StoreUnavailable("Redis: the answer to a lesson cannot be read")
+
+
+def _unpack_conflict(fields: Mapping[bytes, bytes]) -> ledger.LedgerConflict | StoreIncompatible:
+    try:
+        return ledger.LedgerConflict(ledger.LedgerEntry.unpack(fields))
+    except StoreIncompatible as error:
+        return error
 
 
 def _lesson_arguments(lesson: LessonCommit) -> LessonArguments:

@@ -226,7 +226,7 @@ async def test_lessons_that_are_committed_while_another_task_sees_a_drop_stay_in
     await change(layer, "m1", entry("spam", TOKENS))
     lessons = [LessonCommit(message, None, entry("ham", TOKENS), NOTE) for message in ("m1", "m2")]
 
-    # The conflict of the first lesson makes them a step each.
+    # The conflict of the first lesson makes the second one another step.
     conflict, _ = await commit_while_the_epoch_changes(layer, lessons)
 
     assert isinstance(conflict, LedgerConflict)
