@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 _REDIS_SECONDS = 10.0  # the start goes on after this without Redis
 _LOAD_SECONDS = 10.0  # after this mail is accepted even if the model is not loaded yet
-_WRITE_SECONDS = 1.0  # what was checked last is written at the end, if Redis is there
+_WRITE_SECONDS = 1.0  # what was checked and learned last is written at the end, if Redis is there
 
 
 # The checks of Redis and of the stored model when the daemon starts.
@@ -239,6 +239,7 @@ class Server:
         finally:
             fatal.cancel()
             await self._drain(parts)
+            await parts.spam_filter.wait_for_lesson_groups(_WRITE_SECONDS)
             with suppress(TimeoutError):
                 await asyncio.wait_for(parts.recent_messages.wait_until_written(), _WRITE_SECONDS)
             await parts.background.stop()

@@ -72,7 +72,7 @@ class Filter:
         self._planner = LessonPlanner(self._scorer, parts)
         self._batches = LessonBatches(parts, self._scorer, self._planner)
         self._make_known_counts = partial(KnownCounts, self._scorer.read_counts, parts.make_name_numbers)
-        self._group_commit = GroupCommit(self._batches, self._make_known_counts)
+        self._group_commit = GroupCommit(self._batches, self._make_known_counts, parts.lesson_groups)
 
     @property
     def own_model(self) -> str:
@@ -140,6 +140,14 @@ class Filter:
         self._require_class(label)
         lesson_source = LessonSource(source, actor, insistence, insisted_version)
         return await self._learn_and_report(message, label, lesson_source)
+
+    async def wait_for_lesson_groups(self, seconds: float) -> None:
+        """Return when the lessons that are taught together are made, or after ``seconds``.
+
+        A group goes on when those who have sent its lessons have gone. It is waited for before the store closes.
+        """
+        if self.parts.lesson_groups:
+            await asyncio.wait(self.parts.lesson_groups, timeout=seconds)
 
     async def unlearn(self, message: LearnableMessage, source: str, actor: str = "") -> Lesson:
         """Take back exactly what was learned of ``message``. Raises ``StoreUnavailable``."""

@@ -50,11 +50,17 @@ class _WaitingLesson:
 
 
 class GroupCommit:
-    """Teaches the lessons of several callers together."""
+    """Teaches the lessons of several callers together, in a task that is in ``groups`` until it ends."""
 
-    def __init__(self, batches: LessonBatches, make_known_counts: Callable[[], KnownCounts]) -> None:
+    def __init__(
+        self,
+        batches: LessonBatches,
+        make_known_counts: Callable[[], KnownCounts],
+        groups: set[asyncio.Task[None]],
+    ) -> None:
         self._batches = batches
         self._make_known_counts = make_known_counts
+        self._groups = groups
         self._waiting: deque[_WaitingLesson] = deque()
         self._teaching: asyncio.Task[None] | None = None
 
@@ -71,6 +77,8 @@ class GroupCommit:
         self._waiting.append(waiting)
         if self._teaching is None:
             self._teaching = asyncio.create_task(self._teach_all())
+            self._groups.add(self._teaching)
+            self._teaching.add_done_callback(self._groups.discard)
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 answer = await waiting.done

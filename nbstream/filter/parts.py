@@ -121,7 +121,8 @@ class FilterParts:
     gives the seconds since the epoch. What is tokenized in a thread passes ``large_messages``: threads that
     compute do not help each other, and each of them holds up the event loop. ``after_lesson`` is called with the
     key and the tokens of each message that was taught by itself, and its lesson, before the answer.
-    ``make_name_numbers`` makes what numbers the names of lessons that are taught together.
+    ``make_name_numbers`` makes what numbers the names of lessons that are taught together. ``lesson_groups`` are
+    the tasks that teach lessons together at the moment, those of all filters with these parts.
     """
 
     tokenizer: Tokenizer
@@ -138,6 +139,7 @@ class FilterParts:
     large_messages: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     half_life_monitor: HalfLifeMonitor = field(default_factory=HalfLifeMonitor)
     make_name_numbers: Callable[[], NameNumbers] = NameNumbers
+    lesson_groups: set[asyncio.Task[None]] = field(default_factory=set)
     parents: tuple[CountSource, ...] = ()
     own_model: str = ""
     after_lesson: Callable[[str, Tokens, Lesson], Awaitable[None]] | None = None

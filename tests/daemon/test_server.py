@@ -26,6 +26,8 @@ from nbstream.server.runtime import Runtime
 from nbstream.settings.values import Section
 from nbstream.store.logins import PageSessionStore
 from nbstream.store.model.keys import ModelKeys
+from nbstream.store.model.model import Model
+from tests.filter.filters import PRIZE
 from tests.listeners.http.http_listener import free_socket
 
 
@@ -87,6 +89,39 @@ async def test_a_drain_that_fails_is_logged_and_all_else_is_drained_and_closed(
     assert record.getMessage() == "the listener first was not drained: a fault of the first"
     assert record.exc_info
     assert asyncio.all_tasks() == tasks_before
+
+
+class TeachingListener(DrainedListener):
+    """A listener in whose drain somebody teaches a message and hangs up."""
+
+    def __init__(self, context: Any) -> None:
+        super().__init__("teaching", [], None)
+        self._spam_filter = context.runtime.spam_filter
+
+    async def drain(self, seconds: float) -> None:
+        lesson = asyncio.create_task(self._spam_filter.learn(PRIZE, "spam", "test"))
+        await asyncio.sleep(0)  # it joins a group
+        await asyncio.sleep(0)  # which begins
+        lesson.cancel()
+        await asyncio.wait([lesson])
+        assert self._spam_filter.parts.lesson_groups
+
+
+async def test_a_lesson_that_is_on_its_way_when_all_is_drained_is_made(
+    client: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = EntryWithoutSection(
+        "teaching", make=lambda _, context: TeachingListener(context), counts_connections=False
+    )
+    monkeypatch.setattr(server_module, "LISTENERS", (entry,))
+    settings = Settings.model_validate({"state_dir": str(tmp_path)})
+    server = Server(settings, PYTHON, DaemonMetrics.create(PYTHON))
+    tasks_before = asyncio.all_tasks()
+
+    await server.run(RedisClients(client, client), dict, server.stop)
+
+    assert asyncio.all_tasks() == tasks_before
+    assert await Model(client, "default", 3600).entry(PRIZE.key)
 
 
 async def test_a_drain_leaves_no_work_of_the_page(

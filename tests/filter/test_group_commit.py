@@ -287,6 +287,22 @@ async def test_at_the_end_of_the_program_what_waits_is_refused(client: Redis) ->
     assert outcomes(results) == {StoreUnavailable: 12}
 
 
+async def test_a_group_whose_callers_have_gone_is_waited_for_but_not_for_ever(client: Redis) -> None:
+    async with group_on_its_way(client, LETTERS[:9]) as (spam_filter, model, callers):
+        for caller in callers:
+            caller.cancel()
+        await asyncio.wait(callers)
+        reloaded = spam_filter.with_policy(spam_filter.policy)
+
+        await reloaded.wait_for_lesson_groups(0.01)
+        assert spam_filter.parts.lesson_groups
+        model.gate.set()
+        await reloaded.wait_for_lesson_groups(DEADLINE_SECONDS)
+
+    assert not spam_filter.parts.lesson_groups
+    assert (await live_entries(model)).keys() == {one.key for _, one in LETTERS[:9]}
+
+
 async def test_an_entry_that_cannot_be_read_is_the_error_of_its_message_alone(client: Redis) -> None:
     spam_filter, model = make_filter(client), Model(client, "test", 3600)
     await client.hset(model.keys.ledger(LETTERS[4][1].key), mapping={"version": "x", "weight": "much"})
