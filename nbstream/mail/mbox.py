@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterable, Iterator
 
@@ -11,7 +12,6 @@ MBOX_START = b"From "
 _SEPARATOR = re.compile(rb"From .*\d\d:\d\d")  # with its date; "From the top" is text
 _LINE_OF_START = b"\n" + MBOX_START
 _QUOTE = b">" + MBOX_START
-_QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)
 _BLANK_LINES = frozenset({b"\n", b"\r\n"})
 
 
@@ -46,8 +46,18 @@ def split(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 def message_of(part: bytes) -> bytes:
     """Return a message from its part of an mbox: unquoted, and without the empty line that is put after it."""
-    message = _QUOTED.sub(rb"\1", part) if _QUOTE in part else part
+    message = _unquoted(part) if _QUOTE in part else part
     for end in (b"\n\n", b"\n\r\n"):
         if message.endswith(end):
             return message.removesuffix(end[1:])
     return message
+
+
+def _unquoted(part: bytes) -> bytes:
+    lines = io.BytesIO()  # a list of short lines would take twenty times the memory
+    lines.writelines(map(_unquoted_line, io.BytesIO(part)))
+    return lines.getvalue()
+
+
+def _unquoted_line(line: bytes) -> bytes:
+    return line[1:] if line.startswith(b">") and line.lstrip(b">").startswith(MBOX_START) else line

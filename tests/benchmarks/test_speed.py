@@ -281,7 +281,7 @@ def test_mailboxes_are_learned_in_turns_by_all_that_are_installed(tmp_path: Path
     assert bench.report.find("learning", BULK, BYTES_WRITTEN)
 
 
-def test_lessons_through_http_are_measured_with_and_without_the_file_of_redis(
+def test_http_lessons(  # a short name: sockets lie in the folder of the test
     tmp_path: Path, redis_binary: Path
 ) -> None:
     bench = small(tmp_path, "feedback")

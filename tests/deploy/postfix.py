@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from shutil import chown, rmtree
+from shutil import chown
 
 from tests.handbook.pages import fenced, page, section
 from tests.integration.daemon import DEADLINE_SECONDS, free_port, wait_until
@@ -270,9 +270,8 @@ def logins(socket: Path) -> Iterator[None]:
 @contextmanager
 def open_folder() -> Iterator[Path]:
     """A temporary folder that Postfix's own users may enter, unlike pytest's."""
-    folder = Path(tempfile.mkdtemp(prefix="postfix-"))
-    folder.chmod(0o755)
-    try:
+    # The embedded Redis of a command that has ended may still be removing its socket.
+    with tempfile.TemporaryDirectory(prefix="postfix-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        folder.chmod(0o755)
         yield folder
-    finally:
-        rmtree(folder)
