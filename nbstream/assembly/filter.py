@@ -66,6 +66,9 @@ def make_model_tokenizer(
     return PrivateTokenizer(in_words, hasher) if hasher else in_words
 
 
+_LESSON_SECONDS = 5.0  # of one command of Redis
+
+
 def make_filter(  # noqa: PLR0913 - most have a default, and are named where they are given
     settings: Settings,
     model: filter_.LessonStore,
@@ -153,14 +156,17 @@ async def open_one_shot_filter(
             autolearn_layer=layer,
             engine=engine,
         )
-        if user is None:
-            yield common, model
-            return
-        # A copy of the own counts: there are few of them, and each lesson reads the changes that it waits for.
-        own_models = make_own_models(settings, clients)
-        names = make_own_model_names(settings)
-        own = await OwnFilters(common, names, own_models, wait_seconds=0.0).for_user(user, sign=sign)
-        yield own, own.parts.model if isinstance(own.parts.model, Model) else model
+        try:
+            if user is None:
+                yield common, model
+                return
+            # A copy of the own counts: there are few of them, and each lesson reads the changes that it waits for.
+            own_models = make_own_models(settings, clients)
+            names = make_own_model_names(settings)
+            own = await OwnFilters(common, names, own_models, wait_seconds=0.0).for_user(user, sign=sign)
+            yield own, own.parts.model if isinstance(own.parts.model, Model) else model
+        finally:
+            await common.wait_for_lesson_groups(_LESSON_SECONDS)  # whose callers were cancelled
 
 
 def make_autolearner(

@@ -27,6 +27,7 @@ from nbstream.delivery.quarantine import Quarantine, QuarantineNote
 from nbstream.mail.message import Message
 from nbstream.own_models.index import OwnModelIndex
 from nbstream.store.model.model import Model
+from tests.integration.daemon import DEADLINE_SECONDS
 from tests.letters import letters
 
 ANN, BOB = "ann@example.org", "bob@example.org"
@@ -90,8 +91,11 @@ class Site:
         async with self.redis() as clients:
             layer = await make_autolearn_model(self.settings, clients.client).open()
             spam_filter = make_filter(self.settings, layer, layer)
-            for label, raw in letters(count, seed):
-                await spam_filter.learn(Message.parse(raw), label, "auto", "")
+            try:
+                for label, raw in letters(count, seed):
+                    await spam_filter.learn(Message.parse(raw), label, "auto", "")
+            finally:
+                await spam_filter.wait_for_lesson_groups(DEADLINE_SECONDS)
 
     async def hold_back(self, number: int) -> None:
         """Add a message to the quarantine."""

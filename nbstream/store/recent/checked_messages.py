@@ -52,7 +52,7 @@ MAX_QUEUED = 256
 _BATCH_SIZE = 64  # what a command costs by itself is that of some ten messages
 # What a socket takes in one go, as Linux has it: the rest of a larger command costs as much as another one.
 _BATCH_BYTES = 192 * 1024
-_GATHERED_SECONDS = 0.05  # larger batches need fewer round trips for each message
+_GATHERED_SECONDS = 0.025  # larger batches need fewer round trips for each message
 _WRITTEN_SECONDS = (
     2 * _GATHERED_SECONDS
 )  # by then another process has written its last check, unless Redis is slow
