@@ -21,6 +21,7 @@ from nbstream.errors import InputError
 from nbstream.listeners.dovecot.spool import MessageSpool, SpooledMessage, measure_backlog
 from nbstream.policy.sender_lists import ListKind
 from nbstream.policy.sender_patterns import SenderPattern
+from nbstream.store.cancellation import cancel_and_wait
 from nbstream.store.embedded.locks import lock_daemon
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.keys import ModelKeys
@@ -162,8 +163,7 @@ async def test_a_backup_while_mail_and_lessons_go_on_is_exact(old: Site, new: Si
 
     lessons = asyncio.create_task(go_on())
     _, err = await process.communicate()
-    lessons.cancel()
-    await asyncio.wait([lessons])
+    await cancel_and_wait(lessons)
 
     assert process.returncode == 0, err
     await new("restore", file)
