@@ -179,10 +179,12 @@ class Machine:
 
     def correct(self, message: str, label: str) -> None:
         """Say what a delivered message is, as its user does."""
-        found = re.search(r"\bid=([a-z2-7]{24})", message)
-        assert found
-        done = command("learn", "-c", self.folder / "nbstream.yaml", label, "--id", found[1])
+        done = command("learn", "-c", self.folder / "nbstream.yaml", label, "--id", _id(message))
         assert done.returncode == 0, done.stderr
+
+    def wait_until_remembered(self, message: str) -> None:
+        """Return when a delivered message is remembered, also by a daemon that is killed then."""
+        wait_until(lambda: not command("explain", "-c", self.folder / "nbstream.yaml", _id(message)).returncode)
 
     def restart(self) -> None:
         """Start nbstream on the configuration that the page has written, after the end of one that runs."""
@@ -213,3 +215,9 @@ def _program(process: str) -> str:
         return Path(f"/proc/{process}/comm").read_text().strip()
     except (FileNotFoundError, ProcessLookupError):
         return ""
+
+
+def _id(message: str) -> str:
+    found = re.search(r"\bid=([a-z2-7]{24})", message)
+    assert found
+    return found[1]

@@ -83,6 +83,7 @@ def test_the_page_from_the_first_step_to_the_way_back(site: Site) -> None:
         site.send("m-gtube", GTUBE)
 
     assert site.machine.daemon is not None
+    site.machine.wait_until_remembered(observed)
     site.machine.daemon.kill()
     assert "X-Nbstream" not in site.arrived("m-away")  # mail passes
     site.machine.restart()
