@@ -53,7 +53,7 @@ def site(own_redis: RedisServer, tmp_path: Path) -> Iterator[Site]:
                 "state_dir": str(tmp_path / "state"),
                 "redis": {"url": own_redis.url},
                 "workers": 2,
-                "listeners": {"http": {"listen": "127.0.0.1:0"}},
+                "listeners": {"http": {"listen": "127.0.0.1:0"}, "smtp": {"listen": "127.0.0.1:0"}},
                 "models": [{"match": "*@example.org", "name": "{domain}/{local}"}],
                 "own_models": {"shared_by": 3},
             }
