@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import ChangePosition, Counts, CountsChange, CountsView, Totals
 from nbstream.engine.table import WORD_BYTES, Memory, NewTable, Table, TableFailure, TableFull, table_bytes
-from nbstream.tokens.token_list import TokenList
+from nbstream.tokens.token_list import join_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,11 +67,11 @@ class TableView(CountsView):
 
     def look_up(self, tokens: Sequence[bytes]) -> NDArray[np.int64]:
         """Return the counts of ``tokens``, shape (tokens, classes); an unknown token has zeros."""
-        return self.table.look_up(_joined(tokens), len(tokens))[0]
+        return self.table.look_up(join_tokens(tokens), len(tokens))[0]
 
     def look_up_with_totals(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """Return the counts of ``tokens`` and the totals, both after the same change."""
-        rows, totals = self.table.look_up(_joined(tokens), len(tokens))
+        rows, totals = self.table.look_up(join_tokens(tokens), len(tokens))
         return rows, _totals(totals)
 
     def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
@@ -166,17 +166,17 @@ class TableCounts(TableView, Counts):
 
     def set_counts(self, tokens: Sequence[bytes], rows: NDArray[np.int64]) -> None:
         """Set the counts of distinct ``tokens``; a token whose row is all zeros is forgotten."""
-        joined = _joined(tokens)
+        joined = join_tokens(tokens)
         self._write(lambda table: table.set_counts(joined, rows), len(tokens), len(joined))
 
     def set_column(self, tokens: Sequence[bytes], column: int, values: NDArray[np.int64]) -> None:
         """Set the counts of distinct ``tokens`` in one class."""
-        joined = _joined(tokens)
+        joined = join_tokens(tokens)
         self._write(lambda table: table.set_column(joined, column, values), len(tokens), len(joined))
 
     def apply(self, change: CountsChange) -> None:
         """Set what results from a change of the stream, all at once for whoever looks on."""
-        joined = _joined(change.tokens)
+        joined = join_tokens(change.tokens)
 
         def write(table: Table) -> None:
             for column, values in change.columns:
@@ -249,10 +249,6 @@ class TableCounts(TableView, Counts):
             if self._larger is None:
                 raise TableFailure("the table has more names than it says")
             self._copy_some(_MOST_COPIED)
-
-
-def _joined(tokens: Sequence[bytes]) -> bytes:
-    return tokens.joined if isinstance(tokens, TokenList) else b"\n".join(tokens)
 
 
 def _new_table(

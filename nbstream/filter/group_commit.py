@@ -62,7 +62,7 @@ class GroupCommit:
         self._make_known_counts = make_known_counts
         self._groups = groups
         self._waiting: deque[_WaitingLesson] = deque()
-        self._teaching: asyncio.Task[None] | None = None
+        self._committing: asyncio.Task[None] | None = None
 
     async def learn(self, wanted: WantedLesson, learn_alone: _LearnAlone) -> _Learned:
         """Teach a message a class; return the lesson as it was planned and made, or what ``learn_alone`` returns.
@@ -75,10 +75,10 @@ class GroupCommit:
             raise StoreUnavailable("too many lessons wait for Redis")
         waiting = _WaitingLesson(wanted, learn_alone, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
-        if self._teaching is None:
-            self._teaching = asyncio.create_task(self._teach_all())
-            self._groups.add(self._teaching)
-            self._teaching.add_done_callback(self._groups.discard)
+        if self._committing is None:
+            self._committing = asyncio.create_task(self._commit_groups())
+            self._groups.add(self._committing)
+            self._committing.add_done_callback(self._groups.discard)
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 answer = await waiting.done
@@ -86,18 +86,18 @@ class GroupCommit:
             raise StoreUnavailable("Redis is too slow for the lessons that wait") from error
         return await learn_alone(wanted, answer.entry) if isinstance(answer, LedgerConflict) else answer
 
-    async def _teach_all(self) -> None:
+    async def _commit_groups(self) -> None:
         """Teach until no lesson waits. What waits when this task is cancelled, as at the end, is refused."""
         group: _Group = {}
         try:
             while group := self._next_group():
                 try:
-                    await self._teach(group)
+                    await self._commit_group(group)
                 except Exception as error:  # noqa: BLE001 - it is the answer to those who wait
                     for waiting in group.values():
                         waiting.fail(error)
         finally:
-            self._teaching = None
+            self._committing = None
             for waiting in (*group.values(), *self._waiting):
                 waiting.fail(StoreUnavailable("the lesson was interrupted, and may be repeated"))
             self._waiting.clear()
@@ -113,7 +113,7 @@ class GroupCommit:
                 group[waiting.wanted.message.key] = waiting
         return group
 
-    async def _teach(self, group: _Group) -> None:
+    async def _commit_group(self, group: _Group) -> None:
         if len(group) == 1:
             (waiting,) = group.values()
             waiting.finish(await waiting.learn_alone(waiting.wanted, None))

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nbstream.engine.name_numbers import NameNumbers
-from nbstream.store.model.ledger import join_tokens
-from nbstream.tokens.token_list import TokenList
+from nbstream.tokens.token_list import TokenList, join_tokens
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

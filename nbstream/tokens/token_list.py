@@ -109,3 +109,8 @@ def encode_tokens(tokens: Sequence[str]) -> list[bytes]:
 def truncate_utf8(text: bytes, max_bytes: int = MAX_TOKEN_BYTES) -> bytes:
     """Return ``text`` up to the last whole character within ``max_bytes`` bytes."""
     return text if len(text) <= max_bytes else text[:max_bytes].decode("utf-8", "ignore").encode()
+
+
+def join_tokens(tokens: Sequence[bytes]) -> bytes:
+    """The tokens as one byte string, separated by line feeds; no token holds a line feed."""
+    return tokens.joined if isinstance(tokens, TokenList) else b"\n".join(tokens)

@@ -15,7 +15,7 @@ from nbstream.bayes.kinds import kind_of_sums
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.first_scores import FirstScore
 from nbstream.tokens import MAX_TOKENS
-from nbstream.tokens.token_list import TokenList
+from nbstream.tokens.token_list import TokenList, join_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -126,11 +126,6 @@ def _checked_first_score(packed: bytes) -> bytes:
     if packed:
         FirstScore.unpack(packed)
     return packed
-
-
-def join_tokens(tokens: Sequence[bytes]) -> bytes:
-    """The tokens as one byte string, separated by line feeds; no token holds a line feed."""
-    return tokens.joined if isinstance(tokens, TokenList) else b"\n".join(tokens)
 
 
 def pack_tokens(tokens: Sequence[bytes]) -> bytes:

@@ -40,6 +40,7 @@ from nbstream.store.model.scan import remove_keys, scan_counts, scan_first_score
 from nbstream.store.model.scripts import lesson_count
 from nbstream.store.model.signature import read_identity, verify_signature
 from nbstream.store.redis_errors import store_errors
+from nbstream.tokens.token_list import join_tokens
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -341,7 +342,7 @@ class Model(CommitPoint):
         with store_errors():
             reply: Any = await self._evict_script(
                 keys=[keys.totals, keys.changes, keys.sequence, *keys.counts],
-                args=[target, self.retention.max_changes, ledger.join_tokens(tokens), *columns],
+                args=[target, self.retention.max_changes, join_tokens(tokens), *columns],
             )
         return Eviction(reply[0], int(reply[1])) if reply else None
 

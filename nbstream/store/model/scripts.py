@@ -34,7 +34,7 @@ from nbstream.engine.name_numbers import NameNumbers
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.store.model import history, ledger
 from nbstream.store.model.keys import RetentionLimits
-from nbstream.tokens.token_list import TokenList
+from nbstream.tokens.token_list import TokenList, join_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -198,7 +198,7 @@ class LessonBatch:
         class_sum.messages += sign
         class_sum.weight += sign * entry.weight * size
         if entry.weight:
-            numbers = self._token_numbers.number(ledger.join_tokens(entry.tokens), size)
+            numbers = self._token_numbers.number(join_tokens(entry.tokens), size)
             class_sum.token_additions.append((numbers, sign * entry.weight))
         for name, amount in entry.sums:
             class_sum.sum_additions.append((self._sum_numbers[name], sign * amount))

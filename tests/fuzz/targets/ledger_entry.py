@@ -12,11 +12,11 @@ from nbstream.errors import StoreIncompatible
 from nbstream.store.model.ledger import (
     LedgerEntry,
     join_sums,
-    join_tokens,
     split_sums,
     split_tokens,
     unpack_tokens,
 )
+from nbstream.tokens.token_list import join_tokens
 from tests.fuzz.target import FuzzTarget
 
 
