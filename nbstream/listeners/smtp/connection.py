@@ -337,6 +337,9 @@ class SmtpConnection(SMTP):
             raise ConnectionAbortedError("no TLS: the client went away")
         self.transport = self._open_transport = encrypted
         self.is_encrypted, self.awaits_handshake = True, False
+        if self._is_paused:  # much came with the end of the handshake, and paused what is below TLS now
+            plain.resume_reading()
+            encrypted.pause_reading()
 
     # What the client gets
 

@@ -7,6 +7,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
@@ -125,6 +126,33 @@ def client_hello(context: ssl.SSLContext) -> bytes:
     with pytest.raises(ssl.SSLWantReadError):
         context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="127.0.0.1").do_handshake()
     return outgoing.read()
+
+
+async def test_a_client_that_sends_much_with_the_end_of_its_handshake_is_served(
+    client: Redis, tmp_path: Path, certificates: Certificates
+) -> None:
+    async with open_smtp_listener(client, tmp_path / "m", certificates=certificates, tls=TlsMode.MAY) as smtp:
+        dialogue = await plain(smtp)
+        assert (await dialogue.say("STARTTLS")).startswith("220 2.0.0")
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = smtp.client_context().wrap_bio(incoming, outgoing, server_hostname=smtp.host)
+        while True:
+            with suppress(ssl.SSLWantReadError):
+                tls.do_handshake()
+                break
+            dialogue.writer.write(outgoing.read())
+            incoming.write(await dialogue.reader.read(1 << 16))
+        many = 15_000
+        tls.write(b"NOOP " + b"x" * (6 * many) + b"\r\n" + b"NOOP\r\n" * many + b"QUIT\r\n")
+        dialogue.writer.write(outgoing.read())
+        replies = b""
+        async with asyncio.timeout(20):
+            while data := await dialogue.reader.read(1 << 16):
+                incoming.write(data)
+                with suppress(ssl.SSLWantReadError):
+                    while part := tls.read(1 << 16):
+                        replies += part
+        assert replies.count(b"\r\n") == many + 2
 
 
 @pytest.mark.parametrize(
