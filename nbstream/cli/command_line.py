@@ -230,7 +230,7 @@ def _add_learn(commands: Commands) -> None:
         "label changes nothing. With --insist such a message gets more weight, up to that of three messages, "
         "if its verdict still contradicts the label.",
         examples=(
-            "nbstream learn spam ~/Maildir/.Junk",
+            "nbstream learn spam ~/Maildir/.Junk --and ham ~/Maildir/.Archive",
             "nbstream learn --mailboxes /var/mail/%d/%n",
         ),
         exit_codes={
@@ -239,12 +239,23 @@ def _add_learn(commands: Commands) -> None:
     )
     # With nargs="+" argparse would show that a path must be there.
     learn.usage = "%(prog)s [-h] [-c FILE] CLASS [PATH ...] [--id ID ...] [--imap URL ...]\n"
+    learn.usage += "           [--and CLASS PATH ...]\n"
     learn.usage += "       %(prog)s [-h] [-c FILE] --mailboxes TEMPLATE [--users FILE] [--plan | --yes] ..."
     label = learn.add_argument(
         "label",
         choices=arguments.CLASS_NAMES,
         metavar="CLASS",
         help="what the messages are: spam, ham, or a kind of ham in model.classes",
+    )
+    learn.add_argument(
+        "--and",
+        dest="others",
+        action="append",
+        nargs="+",
+        type=arguments.nonempty_path,
+        default=[],
+        metavar=("CLASS", "PATH"),
+        help="paths of another class, learned after the first: one start for all; may be given again",
     )
     learn.add_argument(
         "--insist",
@@ -289,7 +300,7 @@ def _add_learn(commands: Commands) -> None:
         exit_codes={0: "None of the messages is learned any more, or ever was."},
     )
     unlearn.usage = "%(prog)s [-h] [-c FILE] [PATH ...] [--id ID ...]"
-    unlearn.set_defaults(module="learn", label=None, insist=False, folders=[], mailboxes=None)
+    unlearn.set_defaults(module="learn", label=None, insist=False, folders=[], mailboxes=None, others=[])
     for parser in (learn, unlearn):
         paths = parser.add_argument(
             "paths",

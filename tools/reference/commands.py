@@ -122,7 +122,8 @@ def _value_words(action: argparse.Action) -> str:
     if action.metavar is None and action.choices is not None:
         word = "|".join(map(str, action.choices))
     else:
-        word = str(action.metavar or action.dest.upper())
+        metavar = action.metavar or action.dest.upper()
+        word = metavar if isinstance(metavar, str) else " ".join(metavar)
     return f"{word} ..." if action.nargs in {"+", "*"} else word
 
 

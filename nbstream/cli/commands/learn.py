@@ -41,17 +41,21 @@ def run(options: argparse.Namespace) -> int:
     Redis is away, and 78 where this program cannot read what the ledger holds of a message. The rest is learned.
     """
     if options.mailboxes:
-        if any((options.label, options.paths, options.ids, options.folders, options.user, options.insist)):
-            options.wrong_usage("--mailboxes goes without CLASS, PATH, --id, --imap, --user and --insist")
+        of_class = (options.label, options.paths, options.ids, options.folders, options.others)
+        if any((*of_class, options.user, options.insist)):
+            options.wrong_usage("--mailboxes goes without CLASS, PATH, --id, --imap, --and, --user and --insist")
         from nbstream.cli.commands import learn_mailboxes  # noqa: PLC0415 - only this option needs it
 
         return learn_mailboxes.run(options)
     if not options.paths and not options.ids and not options.folders:
         options.wrong_usage(f"a PATH{', --imap URL' if options.label else ''} or --id ID is needed")
+    if any(len(words) == 1 for words in options.others):
+        options.wrong_usage("a PATH is needed after the CLASS of --and")
     if options.label and not options.folders and (options.all or options.password_file or options.ca_file):
         options.wrong_usage("--all, --password-file and --ca-file are only for --imap")
     settings = config.load_settings(config.find_config_file(options.config))
-    if options.label and options.label not in settings.model.classes:
+    labels = [label for label in (options.label, *[words[0] for words in options.others]) if label is not None]
+    if not set(labels) <= set(settings.model.classes):
         options.wrong_usage(f"CLASS must be one of {', '.join(settings.model.classes)} (model.classes)")
     facts = interrupts.run_interruptible(read_correspondents(settings))
     engine = choose_engine(settings.engine)
@@ -68,9 +72,17 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _message_source(options: argparse.Namespace, files: PositionFiles) -> MessageSource:
-    """Return what reads all messages that are named: of the paths, and after them of the IMAP folders."""
+    """Return what reads all messages that are named: of the paths, the IMAP folders, and the other classes."""
     read = _message_reader(options, files)
-    return lambda errors: ((message, options.label) for message in read(errors))
+
+    def read_all(errors: list[InputError]) -> Iterator[tuple[NamedMessage, str | None]]:
+        for message in read(errors):
+            yield message, options.label
+        for label, *paths in options.others:
+            for message in message_files.read_messages(paths, errors):
+                yield message, label
+
+    return read_all
 
 
 def _message_reader(
@@ -165,7 +177,8 @@ async def _subjects(
 def _lesson_progress(options: argparse.Namespace) -> AbstractContextManager[Callable[[int], object]]:
     """Return what shows on a terminal how many lessons there are; messages are counted for a terminal alone."""
     is_counted = sys.stderr.isatty() and not options.folders
-    count = message_files.count_messages(options.paths) if is_counted else None
+    paths = [*options.paths, *[path for _, *paths in options.others for path in paths]]
+    count = message_files.count_messages(paths) if is_counted else None
     return progress(" messages", None if count is None else count + len(options.ids))
 
 

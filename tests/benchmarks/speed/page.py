@@ -76,7 +76,8 @@ reaches, at random moments.
 ## Learning in bulk
 
 Each turn has 2,000 messages that no model knows, the same for all, in an mbox for each class; the slow ones (a
-process a message, sa-learn) learn the first 200 of each turn. Ours are durable when the program ends: each change
+process a message, sa-learn) learn the first 200 of each turn. One start of ours learns both classes (`--and`), and
+the peers' start once for each. Ours are durable when the program ends: each change
 is synced to disk. The peers sync nothing, and neither does ours without AOF. CPU is that of what learns, with its
 Redis: of nbstream, bogofilter, sa-learn and crm114 their processes, of rspamc the server that it sends to; its own
 is not counted. Reads of Redis: how often it had something to read from its clients.

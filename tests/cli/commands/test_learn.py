@@ -88,6 +88,37 @@ async def test_a_mailbox_whose_learning_was_killed_is_learned_once(own_redis: Re
     await client.aclose()
 
 
+def test_one_command_learns_several_classes(shared_redis: RedisServer, tmp_path: Path) -> None:
+    config = tmp_path / "nb.yaml"
+    config.write_text(f"redis: {{url: '{shared_redis.url}'}}\nmodel: {{name: several}}\nstate_dir: {tmp_path}\n")
+    for name in ("prize", "pills", "lunch", "dinner"):
+        (tmp_path / name).write_text(f"Subject: {name}\n\nIt is about {name}.\n")
+    prize, pills, lunch, dinner = (tmp_path / name for name in ("prize", "pills", "lunch", "dinner"))
+
+    learned = run(config, "learn", "spam", prize, "--and", "ham", lunch, dinner, "--and", "spam", pills)
+
+    assert learned == "2 learned as ham, 2 learned as spam; ham 2/50, spam 2/50 known\n"
+
+
+def test_a_further_class_needs_a_path_and_is_one_of_the_model(shared_redis: RedisServer, tmp_path: Path) -> None:
+    config = tmp_path / "nb.yaml"
+    config.write_text(f"redis: {{url: '{shared_redis.url}'}}\nmodel: {{name: further}}\nstate_dir: {tmp_path}\n")
+    (tmp_path / "prize").write_text("Subject: prize\n\nIt is about a prize.\n")
+
+    def refusal(*words: str) -> str:
+        done = subprocess.run(
+            command(config, "learn", "spam", tmp_path / "prize", "--and", *words),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 64
+        return done.stderr
+
+    assert "a PATH is needed after the CLASS of --and" in refusal("ham")
+    assert "CLASS must be one of ham, spam (model.classes)" in refusal("newsletter", "x.eml")
+
+
 def test_the_bar_on_a_terminal_counts_what_is_learned_by_id_too(shared_redis: RedisServer, tmp_path: Path) -> None:
     config = tmp_path / "nb.yaml"
     config.write_text(f"redis: {{url: '{shared_redis.url}'}}\nmodel: {{name: bar}}\nstate_dir: {tmp_path}\n")
