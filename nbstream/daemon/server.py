@@ -23,6 +23,7 @@ from nbstream.daemon.parts import background_work, make_parts
 from nbstream.daemon.runtime import make_runtime
 from nbstream.errors import StoreUnavailable
 from nbstream.policy.thresholds import useless_budgets
+from nbstream.store.cancellation import cancel_and_wait
 from nbstream.store.connection import durability_risks
 from nbstream.store.redis_errors import readable_replies
 
@@ -56,11 +57,15 @@ async def open_store(parts: ServerParts) -> None:
     """Start the embedded server, and check what is stored; a Redis that is away is logged.
 
     Where the embedded server loads its files, or does not start, checkpoints serve in its place: they are of the
-    same state folder. Raises what waiting cannot mend: ``ConfigError`` and ``StoreIncompatible``.
+    same state folder. Where there is one, it is read while the server starts. Raises what waiting cannot mend:
+    ``ConfigError`` and ``StoreIncompatible``.
     """
     embedded = parts.clients.embedded
     try:
-        if embedded and not await embedded.ensure_running(may_load=True):
+        if embedded and (
+            (parts.mirror.has_checkpoint and not await embedded.has_loaded())
+            or not await embedded.ensure_running(may_load=True)
+        ):
             parts.background.start("early start", partial(_start_early, parts, embedded))
             return
         with readable_replies():
@@ -72,17 +77,23 @@ async def open_store(parts: ServerParts) -> None:
 
 
 async def _start_early(parts: ServerParts, embedded: EmbeddedRedis) -> None:
-    """Serve the saved sender lists and the counts of the checkpoints, as far as Redis does not answer before.
+    """Start the server, and serve the saved sender lists and the counts of the checkpoints until it answers.
 
     Then check what is stored as soon as the server has loaded it; raises what waiting cannot mend.
     """
-    await parts.sender_lists.use_saved()
-    await parts.mirror.load_early()
-    if parts.autolearn:
-        await parts.autolearn.mirror.load_early()
-    with suppress(StoreUnavailable), readable_replies():  # whoever follows Redis says why it cannot be used
-        await embedded.ensure_running()
-        await parts.model.open()
+    starting = asyncio.create_task(embedded.ensure_running())
+    try:
+        await parts.sender_lists.use_saved()
+        await parts.mirror.load_early()
+        if parts.autolearn:
+            await parts.autolearn.mirror.load_early()
+        await starting
+        with readable_replies():
+            await parts.model.open()
+    except StoreUnavailable as error:
+        _log.error("starting without Redis: %s", error)
+    finally:
+        await cancel_and_wait(starting)
 
 
 async def warn_about_durability(parts: ServerParts) -> None:

@@ -1,4 +1,4 @@
-"""A daemon whose own Redis loads its files for long serves mail by the checkpoint meanwhile."""
+"""A daemon whose own Redis loads for long, or does not answer, serves mail by the checkpoint meanwhile."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ MESSAGE = b"Subject: hello\n\nHow are you?\n"
 BLOCKED = "blocked.example"
 
 # As long as the file ``slow`` is there, the server loads for some minutes, and answers once a second: it looks for
-# connections after each 1,024 commands of its file.
+# connections after each 1,024 commands of its file. As long as ``slow.silent`` is there it answers nothing.
 SLOW_SERVER = """#!/bin/sh
 case "$1" in --version) exec {server} --version;; esac
+while [ -e {slow}.silent ]; do sleep 0.1; done
 if [ -e {slow} ]; then set -- "$@" --key-load-delay 1000; fi
 exec {server} "$@"
 """
@@ -59,15 +60,20 @@ async def teach(config: Path) -> None:
         assert command("list", "add", "-c", config, "block", BLOCKED).returncode == 0
 
 
+def write_config(folder: Path, workers: int) -> Path:
+    config = folder / "nb.yaml"
+    config.write_text(
+        f"state_dir: {folder / 'state'}\nworkers: {workers}\nlog: {{format: json}}\n"
+        "listeners: {smtp: {listen: 127.0.0.1:0}, http: {listen: 127.0.0.1:0}}\n"
+    )
+    return config
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 async def test_mail_is_scored_by_the_checkpoint_while_the_own_redis_loads_and_kills_lose_nothing(
     tmp_path: Path, slow: Path, workers: int
 ) -> None:
-    config = tmp_path / "nb.yaml"
-    config.write_text(
-        f"state_dir: {tmp_path / 'state'}\nworkers: {workers}\nlog: {{format: json}}\n"
-        "listeners: {smtp: {listen: 127.0.0.1:0}, http: {listen: 127.0.0.1:0}}\n"
-    )
+    config = write_config(tmp_path, workers)
     await teach(config)
     checkpoints = tmp_path / "state" / "checkpoints"
     with DaemonProcess(config) as daemon:
@@ -103,6 +109,25 @@ async def test_mail_is_scored_by_the_checkpoint_while_the_own_redis_loads_and_ki
         wait_until(lambda: daemon.metric('nbstream_model_messages{class="spam"}') == 1)
         send(daemon, [("spam@nbstream.invalid", MESSAGE)])
         wait_until(lambda: daemon.metric('nbstream_model_messages{class="spam"}') == 2)
+
+
+async def test_mail_is_scored_by_the_checkpoint_while_the_own_redis_does_not_answer(
+    tmp_path: Path, slow: Path
+) -> None:
+    config, silent = write_config(tmp_path, workers=1), slow.with_suffix(".silent")
+    await teach(config)
+    with DaemonProcess(config) as daemon:
+        wait_until((tmp_path / "state" / "checkpoints" / "counts").exists)
+        assert daemon.stop() == 0
+
+    silent.touch()
+    with DaemonProcess(config) as daemon:
+        assert "counts are those of the checkpoint" in json.loads(daemon.get("/readyz")[1])["degraded"]["redis"]
+        send(daemon, [("a@example.org", MESSAGE)])
+        silent.unlink()
+        wait_until(lambda: json.loads(daemon.get("/readyz")[1]) == {"ready": True, "degraded": {}})
+        assert daemon.metric('nbstream_model_messages{class="ham"}') == 101
+        assert send(daemon, [("spam@nbstream.invalid", MESSAGE)])
 
 
 def test_a_model_that_cannot_be_used_ends_the_daemon_once_redis_has_loaded_it(tmp_path: Path, slow: Path) -> None:

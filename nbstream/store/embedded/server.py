@@ -127,6 +127,11 @@ class EmbeddedRedis:
             raise
         return self._socket_address
 
+    async def has_loaded(self) -> bool:
+        """Return whether a server runs already, and has loaded its files."""
+        reply = await asyncio.to_thread(_ping, self._socket_address)
+        return bool(reply) and not reply.startswith(_LOADING)
+
     async def ensure_running(self, *, may_load: bool = False) -> bool:
         """Start the server if it does not run, and return when it answers, in bounded time.
 

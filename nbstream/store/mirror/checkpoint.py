@@ -151,6 +151,11 @@ class CheckpointFile:
         self.position = NO_CHANGE
         """The change up to which the file is whole, as far as it was read or written here."""
 
+    @property
+    def exists(self) -> bool:
+        """Whether there is a file."""
+        return self._path.exists()
+
     def write(self, table: Table, context: CheckpointContext) -> None:
         """Write the counts of ``table``, which may change meanwhile.
 

@@ -127,6 +127,11 @@ class CountsLoader:
             return "alone"
         return "writer" if self._shared.is_writer else "reader"
 
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether there is a file of a checkpoint, be it usable or not."""
+        return self._checkpoint is not None and self._checkpoint.exists
+
     def stop_writing(self) -> None:
         """Let another process write the shared counts."""
         if self._shared:

@@ -282,6 +282,11 @@ class Mirror:
             raise StoreUnavailable("the counts are not loaded yet")
         return self._loaded
 
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether there is a file from which ``load_early`` may get counts."""
+        return self._loader.has_checkpoint
+
     # Following the stream
 
     async def load_early(self) -> None:
