@@ -1,6 +1,7 @@
 """Teach many messages in batches: ledger and counts are read once for each, and its lessons are written in parts.
 
-While Redis writes a part, the next ones are planned, and the messages of the next batch are read.
+While Redis writes a part, the next ones are planned, and the next batch is read: its messages, and what Redis has
+of them.
 
 Rules:
 
@@ -8,7 +9,8 @@ Rules:
 - Each message has its own label. One that comes twice is taught twice, one lesson after the other.
 - A label that a message has already changes nothing. Where the source insists, each message is taught alone.
 - A message whose ledger entry cannot be read is reported, and the others are taught all the same.
-- Memory holds the tokens of two batches, and the ``KnownCounts``.
+- What Redis has of a batch is read ahead only where the lessons that are on their way do not change it.
+- Memory holds the tokens of four batches, and the ``KnownCounts``.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from nbstream.store.model.ledger import LedgerConflict
 
 if TYPE_CHECKING:
     from nbstream.filter.known_counts import KnownCounts
-    from nbstream.filter.lesson_batch import BatchAnswer, LessonBatches, LessonPart
+    from nbstream.filter.lesson_batch import BatchAnswer, LessonBatches, LessonPart, LessonsToPlan
     from nbstream.filter.sources import LessonStore
     from nbstream.policy.lesson_source import LessonSource
 
@@ -44,6 +46,7 @@ LabelledTokens: TypeAlias = "tuple[TokenizedMessage, str | None]"
 """The tokens of a message, and the class that they are learned into; None takes the message back."""
 
 Batch: TypeAlias = "Mapping[str, LabelledTokens]"
+_NO_BATCH: Batch = {}
 
 _Commit: TypeAlias = "asyncio.Task[None]"
 _StartCommit: TypeAlias = "Callable[[_Commit | None], Coroutine[None, None, None]]"
@@ -96,11 +99,10 @@ class BulkLearner:
             async with (
                 aclosing(_split_batches(messages, request.batch_size)) as batches,
                 aclosing(_read_ahead(batches)) as batches_read,
+                aclosing(self._read_stored(batches_read, request, commits)) as batches_to_plan,
             ):
-                async for batch in batches_read:
-                    stop_if_cancelled()
-                    await _wait_for_commits(commits, left=0)  # before its counts are read
-                    async with aclosing(self._prepare_batch(batch, request)) as parts:
+                async for batch in batches_to_plan:
+                    async with aclosing(self._plan_batch(batch, request)) as parts:
                         async for part in parts:
                             await _wait_for_commits(commits, left=_COMMITS_AT_ONCE - 1)
                             commits.append(asyncio.create_task(part(commits[-1] if commits else None)))
@@ -109,14 +111,51 @@ class BulkLearner:
             if commits:  # what is on its way to Redis is reported, even if an error ends the rest
                 await _end_commits(commits)
 
-    async def _prepare_batch(self, batch: Batch, request: BulkRequest) -> AsyncGenerator[_StartCommit, None]:
-        """Plan a batch, and yield for each part the rest of the work, which mostly waits for Redis."""
-        lessons = [WantedLesson(message, label, request.lesson_source) for message, label in batch.values()]
+    async def _read_stored(
+        self, batches: AsyncGenerator[Batch, None], request: BulkRequest, commits: deque[_Commit]
+    ) -> AsyncGenerator[LessonsToPlan | WantedLesson, None]:
+        """Yield the batches with what Redis has of them. While one is planned, that of the next one is read."""
+        former, batch, to_plan = _NO_BATCH, await anext(batches, _NO_BATCH), None
+        while batch:
+            if to_plan is None:
+                await _wait_for_commits(commits, left=0)
+                to_plan = await self._read_batch(batch, request)
+            reading = asyncio.create_task(self._read_next(batches, batch, former, request))
+            try:
+                yield to_plan
+                stop_if_cancelled()
+                former, (batch, to_plan) = batch, await reading
+            finally:
+                await _cancel([reading])
+
+    async def _read_next(
+        self, batches: AsyncGenerator[Batch, None], batch: Batch, former: Batch, request: BulkRequest
+    ) -> tuple[Batch, LessonsToPlan | WantedLesson | None]:
+        """Return the batch after the two, with what Redis has of it; without that, if it depends on their lessons.
+
+        A message that is taught alone is not among the known counts.
+        """
+        following = await anext(batches, _NO_BATCH)
+        is_repeat = following.keys() & (batch.keys() | former.keys())
+        if len(batch) == 1 or len(following) <= 1 or is_repeat:
+            return following, None
+        lessons, entries = _wanted_lessons(following, request), await self._model.entries(list(following))
+        return following, await self._batches.read_ahead(lessons, entries, self._known_counts)
+
+    async def _read_batch(self, batch: Batch, request: BulkRequest) -> LessonsToPlan | WantedLesson:
+        lessons = _wanted_lessons(batch, request)
         if len(lessons) == 1:
-            yield partial(self._learn_single, lessons[0], request)
+            return lessons[0]
+        return await self._batches.read(lessons, await self._model.entries(list(batch)), self._known_counts)
+
+    async def _plan_batch(
+        self, batch: LessonsToPlan | WantedLesson, request: BulkRequest
+    ) -> AsyncGenerator[_StartCommit, None]:
+        """Plan a batch, and yield for each part the rest of the work, which mostly waits for Redis."""
+        if isinstance(batch, WantedLesson):
+            yield partial(self._learn_single, batch, request)
             return
-        entries = await self._model.entries(list(batch))
-        plans = self._batches.plan(lessons, entries, self._known_counts, _LESSONS_A_TURN)
+        plans = self._batches.plan(batch, self._known_counts, _LESSONS_A_TURN)
         async with aclosing(plans) as parts:
             async for part in parts:
                 yield partial(self._commit_part, part, request)
@@ -159,6 +198,10 @@ class BulkLearner:
             return await self._learn_one(wanted)
         except NbstreamError as error:
             return error
+
+
+def _wanted_lessons(batch: Batch, request: BulkRequest) -> list[WantedLesson]:
+    return [WantedLesson(message, label, request.lesson_source) for message, label in batch.values()]
 
 
 async def _split_batches(messages: AsyncIterator[LabelledTokens], batch_size: int) -> AsyncGenerator[Batch, None]:

@@ -120,7 +120,9 @@ class GroupCommit:
             return
         lessons = [waiting.wanted for waiting in group.values()]
         # Most messages that are learned are new. Therefore no entry is looked up: the commit finds the others.
-        plans = self._batches.plan(lessons, [None] * len(lessons), self._make_known_counts(), 1)
+        known_counts = self._make_known_counts()
+        to_plan = await self._batches.read(lessons, [None] * len(lessons), known_counts)
+        plans = self._batches.plan(to_plan, known_counts, 1)
         async with aclosing(plans) as parts:
             async for part in parts:
                 for wanted, answer in await self._batches.commit(part):

@@ -1,15 +1,17 @@
 """The counts of a batch of lessons, and those of the batches before it, plus what these have taught.
 
 Most tokens of a batch came in one of those before it. So their counts are not read again, but known: what was read
-plus what was learned. Where the totals in Redis are others than the known ones, somebody else has taught, and all
-are read again.
+plus what was learned. Those of the next batch can be read while lessons are planned and on their way: its new
+names are none of theirs. Where the totals in Redis are those of no step of our own, somebody else has taught, and
+all are read again.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,6 +24,14 @@ if TYPE_CHECKING:
     from nbstream.filter.message_counts import MessageCounts
 
 MAX_KNOWN_NAMES = 1 << 18  # some 40 MB; when there are more, all are forgotten
+_STEPS_ON_THEIR_WAY = 600  # of two batches, where each lesson is a step
+
+
+class MessageRows(NamedTuple):
+    """The names of the counts of one message, and the numbers of their rows."""
+
+    names: Sequence[bytes]
+    numbers: NDArray[np.int64]
 
 
 class KnownCounts:
@@ -37,42 +47,65 @@ class KnownCounts:
     ) -> None:
         self._make_numbers = make_numbers
         self._read_counts = read_counts
-        self._names: Sequence[Sequence[bytes]] = ()
-        self._rows_by_message: Sequence[NDArray[np.int64]] = ()
+        self._totals_of_steps = deque[tuple[object, ...]](maxlen=_STEPS_ON_THEIR_WAY)
         self._forget()
 
     def _forget(self) -> None:
         self._row_numbers = self._make_numbers()
         self._counts: MessageCounts | None = None
 
-    async def read(self, names: Sequence[Sequence[bytes]]) -> None:
-        """Read what is not known of the counts of a batch; ``names`` are the names of counts of each message."""
-        self._names = names
+    async def read(self, names: Sequence[Sequence[bytes]]) -> Sequence[MessageRows]:
+        """Read what is not known of the counts of a batch; ``names`` are the names of counts of each message.
+
+        All lessons so far are in Redis.
+        """
+        self._totals_of_steps.clear()
         if len(self._row_numbers) > MAX_KNOWN_NAMES:
             self._forget()
-        counts = await self._read_unknown()
-        if self._counts and _all_totals(counts) != _all_totals(self._counts):
+        self.end_step()
+        rows = await self._read_unknown(names)
+        if rows is None:
             self._forget()
-            counts = await self._read_unknown()
-        self._counts = _join_rows(self._counts, counts) if self._counts else counts
+            rows = await self._read_unknown(names)
+            assert rows is not None
+        self.end_step()
+        return rows
 
-    async def _read_unknown(self) -> MessageCounts:
-        known = len(self._row_numbers)
-        number = self._row_numbers.number
-        self._rows_by_message = [number(join_tokens(names), len(names)) for names in self._names]
+    async def read_ahead(self, names: Sequence[Sequence[bytes]]) -> Sequence[MessageRows] | None:
+        """Read the same while lessons are planned or on their way: what they change is known, and is not read.
+
+        Returns None where it has to wait for them: somebody else may have taught, or too many names are known.
+        """
+        return await self._read_unknown(names) if len(self._row_numbers) <= MAX_KNOWN_NAMES else None
+
+    async def _read_unknown(self, names: Sequence[Sequence[bytes]]) -> Sequence[MessageRows] | None:
+        """Read the counts of new names; return None where the totals are those of no step of the lessons."""
+        number, known = self._row_numbers.number, len(self._counts.rows) if self._counts else 0
+        rows = [MessageRows(of_one, number(join_tokens(of_one), len(of_one))) for of_one in names]
         unknown = TokenList.from_joined(self._row_numbers.joined(known), len(self._row_numbers) - known)
-        return await self._read_counts(unknown)
+        counts = await self._read_counts(unknown)
+        if self._counts:
+            if _all_totals(counts) not in self._totals_of_steps:
+                return None
+            counts = _join_rows(self._counts, counts)
+        self._counts = counts
+        return rows
 
-    def message_counts(self, i: int) -> MessageCounts:
-        """Return the counts of message ``i`` of the batch, with the lessons so far."""
+    def message_counts(self, rows: MessageRows) -> MessageCounts:
+        """Return the counts of a message, with the lessons so far."""
         assert self._counts
-        return _rows_of(self._counts, self._names[i], self._rows_by_message[i])
+        return _rows_of(self._counts, *rows)
 
-    def apply_lesson(self, i: int, counts_after: MessageCounts) -> None:
-        """Put the counts after the lesson of message ``i`` in the place of those before it."""
+    def apply_lesson(self, rows: MessageRows, counts_after: MessageCounts) -> None:
+        """Put the counts after the lesson of a message in the place of those before it."""
         assert self._counts
-        _as_items(self._counts.rows)[self._rows_by_message[i]] = _as_items(counts_after.rows)
+        _as_items(self._counts.rows)[rows.numbers] = _as_items(counts_after.rows)
         self._counts = replace(self._counts, sums=counts_after.sums, totals=counts_after.totals)
+
+    def end_step(self) -> None:
+        """Note that Redis may have all lessons so far, and none of those that follow."""
+        if self._counts:
+            self._totals_of_steps.append(_all_totals(self._counts))
 
 
 def _all_totals(counts: MessageCounts) -> tuple[object, ...]:
@@ -87,12 +120,12 @@ def _as_items(rows: NDArray[np.int64]) -> NDArray[np.void]:
 
 
 def _join_rows(known: MessageCounts, counts: MessageCounts) -> MessageCounts:
-    """Return ``counts`` with the rows of ``known`` before its own, on all levels."""
+    """Return ``known``, of the moment of ``counts``, with the rows of these behind its own, on all levels."""
     rows, layer = np.concatenate((known.rows, counts.rows)), counts.autolearned
     if layer and known.autolearned:
         layer = replace(layer, rows=np.concatenate((known.autolearned.rows, layer.rows)))
     parents = tuple(map(_join_rows, known.parents, counts.parents))
-    return replace(counts, rows=rows, autolearned=layer, parents=parents)
+    return replace(known, rows=rows, growth=counts.growth, autolearned=layer, parents=parents)
 
 
 def _rows_of(counts: MessageCounts, names: Sequence[bytes], row_numbers: NDArray[np.int64]) -> MessageCounts:

@@ -3,7 +3,7 @@
 Rules:
 
 - A lesson is planned on the counts that were read for its batch, plus what the batch itself teaches before it.
-  What others teach meanwhile is missing for the rest of the batch.
+  What others teach meanwhile is missing for the rest of the batch, and for one that was read ahead.
 - The lessons of a part that have the same labels before and after are one atomic step: for lessons of several
   classes each token would be looked up in all of these. The steps of a part are sent at the same time. An
   interruption leaves whole lessons.
@@ -28,11 +28,14 @@ from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.scripts import LessonBatch
 
 if TYPE_CHECKING:
-    from nbstream.filter.known_counts import KnownCounts
+    from nbstream.filter.known_counts import KnownCounts, MessageRows
     from nbstream.filter.lesson_plan import LessonPlanner
+    from nbstream.filter.message_counts import MessageCounts
     from nbstream.filter.parts import FilterParts
     from nbstream.filter.scorer import Scorer
     from nbstream.policy.lesson_source import LessonSource
+
+Entries: TypeAlias = "Sequence[LedgerEntry | StoreIncompatible | None]"
 
 BatchAnswer: TypeAlias = "PlannedLesson | Lesson | LedgerConflict | NbstreamError"
 """What became of a lesson: it was made as planned, nothing had to change, others were faster, or it failed."""
@@ -45,6 +48,14 @@ class WantedLesson:
     message: TokenizedMessage
     class_name: str | None
     source: LessonSource
+
+
+@dataclass(frozen=True, slots=True)
+class LessonsToPlan:
+    """Lessons with their ledger entries and the rows of their counts, and ``withdrawn`` of ``LessonPart``."""
+
+    lessons: Sequence[tuple[WantedLesson, LedgerEntry | StoreIncompatible | None, MessageRows]]
+    withdrawn: dict[str, str | StoreIncompatible]
 
 
 @dataclass(slots=True)
@@ -71,27 +82,40 @@ class LessonBatches:
         self._planner = planner
         self._make_batch = partial(LessonBatch, make_numbers=parts.make_name_numbers)
 
+    async def read(
+        self, lessons: Sequence[WantedLesson], entries: Entries, known_counts: KnownCounts
+    ) -> LessonsToPlan:
+        """Read what is needed to plan the lessons; all lessons before them are in Redis.
+
+        ``entries`` are the ledger entries of the messages; where one is not that of the ledger, the commit says
+        so. Raises ``StoreUnavailable``.
+        """
+        withdrawn = await self._withdraw_autolearned(lessons)
+        rows = await known_counts.read(_names_of_counts(lessons, entries))
+        return LessonsToPlan(list(zip(lessons, entries, rows, strict=True)), withdrawn)
+
+    async def read_ahead(
+        self, lessons: Sequence[WantedLesson], entries: Entries, known_counts: KnownCounts
+    ) -> LessonsToPlan | None:
+        """Read the same while lessons of other messages are planned or on their way.
+
+        Returns None where it has to wait for them: what else is read changes with them, or others teach.
+        """
+        if self._scorer.has_budgets or await self._is_any_autolearned(lessons):
+            return None
+        rows = await known_counts.read_ahead(_names_of_counts(lessons, entries))
+        return None if rows is None else LessonsToPlan(list(zip(lessons, entries, rows, strict=True)), {})
+
     async def plan(
-        self,
-        lessons: Sequence[WantedLesson],
-        entries: Sequence[LedgerEntry | StoreIncompatible | None],
-        known_counts: KnownCounts,
-        lessons_a_turn: int,
+        self, to_plan: LessonsToPlan, known_counts: KnownCounts, lessons_a_turn: int
     ) -> AsyncGenerator[LessonPart, None]:
         """Plan the lessons, and yield them in parts of one commit each.
 
-        ``entries`` are the ledger entries of the messages; where one is not that of the ledger, the commit says
-        so. After ``lessons_a_turn`` lessons other work goes on. Raises ``StoreUnavailable``.
+        After ``lessons_a_turn`` lessons other work goes on.
         """
-        withdrawn = await self._withdraw_autolearned(lessons)
-        await known_counts.read(
-            [
-                count_names(lesson.message.tokens, entry if isinstance(entry, LedgerEntry) else None)
-                for lesson, entry in zip(lessons, entries, strict=True)
-            ]
-        )
+        withdrawn = to_plan.withdrawn
         part = LessonPart(withdrawn, defaultdict(self._make_batch))
-        for i, (lesson, entry) in enumerate(zip(lessons, entries, strict=True)):
+        for i, (lesson, entry, rows) in enumerate(to_plan.lessons):
             if i % lessons_a_turn == 0:
                 await asyncio.sleep(0)
             withdrawn_label = withdrawn.get(lesson.message.key)
@@ -101,20 +125,21 @@ class LessonBatches:
             if isinstance(entry, StoreIncompatible):
                 part.lessons.append((lesson, entry))
                 continue
-            answer = self._plan_lesson(i, lesson, entry, known_counts)
+            answer = self._plan_lesson(lesson, entry, known_counts.message_counts(rows))
             if isinstance(answer, PlannedLesson):
-                known_counts.apply_lesson(i, answer.counts_after)
                 if not part.commits[answer.labels].has_room(answer):
+                    known_counts.end_step()
                     yield part
                     part = LessonPart(withdrawn, defaultdict(self._make_batch))
+                known_counts.apply_lesson(rows, answer.counts_after)
                 part.commits[answer.labels].add(answer)
             part.lessons.append((lesson, answer))
+        known_counts.end_step()
         yield part
 
     def _plan_lesson(
-        self, i: int, lesson: WantedLesson, entry: LedgerEntry | None, known_counts: KnownCounts
+        self, lesson: WantedLesson, entry: LedgerEntry | None, counts: MessageCounts
     ) -> PlannedLesson | Lesson | CountsFull:
-        counts = known_counts.message_counts(i)
         check = self._scorer.check(lesson.message.key, lesson.message.tokens, counts)
         if (entry.class_name if entry else None) == lesson.class_name:
             outcome = LessonOutcome.ALREADY if entry else LessonOutcome.UNKNOWN
@@ -163,3 +188,15 @@ class LessonBatches:
         if self._autolearn_layer is None:
             return {}
         return await self._autolearn_layer.withdraw_many([lesson.message.key for lesson in lessons])
+
+    async def _is_any_autolearned(self, lessons: Sequence[WantedLesson]) -> bool:
+        layer = self._autolearn_layer
+        return layer is not None and any(await layer.model.entries([lesson.message.key for lesson in lessons]))
+
+
+def _names_of_counts(lessons: Sequence[WantedLesson], entries: Entries) -> list[Sequence[bytes]]:
+    """Return the names of the counts that matter for each message."""
+    return [
+        count_names(lesson.message.tokens, entry if isinstance(entry, LedgerEntry) else None)
+        for lesson, entry in zip(lessons, entries, strict=True)
+    ]

@@ -90,7 +90,7 @@ class Scorer:
         self._threshold_cache: (
             tuple[FirstScores, int, dict[ThresholdPolicy, tuple[Mapping[float, BudgetPromise], Thresholds]]] | None
         ) = None
-        self._has_budgets = bool(policy.budget_rates)
+        self.has_budgets = bool(policy.budget_rates)
         self._kinds = KindClassifier(policy.kinds) if policy.kinds else None
         self._blended: tuple[list[NDArray[np.int64]], list[object], NDArray[np.int64], Totals] | None = None
         self._cached_state: tuple[tuple[tuple[int, ...], ...], ModelState] = (), ModelState({})
@@ -130,7 +130,7 @@ class Scorer:
 
     async def first_scores(self) -> FirstScores:
         """Return the first scores that budgets need; there are none where no policy has a budget."""
-        return await self._common.first_scores() if self._has_budgets else self._no_first_scores
+        return await self._common.first_scores() if self.has_budgets else self._no_first_scores
 
     async def check_now(self, message_key: str, tokens: Tokens) -> Check:
         """Return the check of a message by the counts of this moment, with its kind where kinds are configured."""

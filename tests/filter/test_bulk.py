@@ -20,6 +20,7 @@ from nbstream.mail.message import Message
 from nbstream.policy.lesson_source import LessonSource
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.autolearn_layer import AutolearnModel
+from nbstream.store.model.commit import CommitResult
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import LessonBatch
@@ -112,6 +113,41 @@ async def test_batches_that_share_tokens_and_messages_are_learned_as_if_one_afte
 
     await teach(spam_filter, taught, "ham")
     single = [await spam_filter.learn(message, "spam", "test") for message in again]
+
+    assert [lesson.after for lesson in in_bulk] == [lesson.after for lesson in single]
+    weights = {key: entry.weight for key, entry in (await live_entries(model)).items()}
+    assert {key: entry.weight for key, entry in entries.items()} == weights
+
+
+class ModelOfTwoBatches(Model):
+    """A model that commits nothing before the entries of two batches were read."""
+
+    def __init__(self, client: Redis) -> None:
+        super().__init__(client, "test", 3600)
+        self.batches, self.two_were_read = 0, asyncio.Event()
+
+    async def entries(self, message_keys: Sequence[str]) -> list[LedgerEntry | StoreIncompatible | None]:
+        self.batches += 1
+        if self.batches == 2:
+            self.two_were_read.set()
+        return await super().entries(message_keys)
+
+    async def commit_lessons(self, batch: LessonBatch) -> list[CommitResult]:
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            await self.two_were_read.wait()
+        return await super().commit_lessons(batch)
+
+
+async def test_the_next_batch_is_read_while_one_is_on_its_way(
+    client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nbstream.filter.bulk.BATCH_SIZE", 6)
+    messages, model = messages_by_label(60)["spam"][:18], ModelOfTwoBatches(client)
+
+    in_bulk = await teach(with_parts(make_filter(client), model=model), messages, "spam")
+    entries = await live_entries(model)
+    await client.flushall()
+    single = [await make_filter(client).learn(message, "spam", "test") for message in messages]
 
     assert [lesson.after for lesson in in_bulk] == [lesson.after for lesson in single]
     weights = {key: entry.weight for key, entry in (await live_entries(model)).items()}
