@@ -37,9 +37,32 @@ impl NameNumbers {
         self.ends.is_empty()
     }
 
-    /// Returns the number of a name, which gets the next one where it is new; nothing where there is no further number.
-    pub fn number(&mut self, name: &[u8]) -> Option<u32> {
-        let hash = siphash13(self.key, name);
+    /// Writes the number of each name, the next one for a new name; nothing where there is no further number.
+    ///
+    /// Each pass reads memory in which no place depends on another: the machine waits for many of them at once.
+    pub fn number(&mut self, names: &[&[u8]], out: &mut [i64]) -> Option<()> {
+        let hashes: Vec<u64> = names.iter().map(|name| siphash13(self.key, name)).collect();
+        let mut likely: Vec<u32> = hashes
+            .iter()
+            .map(|&hash| self.slots[self.place(hash)])
+            .collect();
+        for (number, &hash) in likely.iter_mut().zip(&hashes) {
+            if self.hashes.get(*number as usize) != Some(&hash) {
+                *number = FREE;
+            }
+        }
+        for (((place, name), hash), likely) in out.iter_mut().zip(names).zip(hashes).zip(likely) {
+            let is_known = likely != FREE && self.name(likely as usize) == *name;
+            *place = i64::from(if is_known {
+                likely
+            } else {
+                self.number_one(name, hash)?
+            });
+        }
+        Some(())
+    }
+
+    fn number_one(&mut self, name: &[u8], hash: u64) -> Option<u32> {
         let mut place = self.place(hash);
         loop {
             let number = self.slots[place];
@@ -49,7 +72,7 @@ impl NameNumbers {
             if self.hashes[number as usize] == hash && self.name(number as usize) == name {
                 return Some(number);
             }
-            place = (place + 1) % self.slots.len();
+            place = (place + 1) & (self.slots.len() - 1);
         }
         let number = u32::try_from(self.len()).ok().filter(|&n| n != FREE)?;
         self.slots[place] = number;
@@ -90,7 +113,7 @@ impl NameNumbers {
         for number in 0..self.len() {
             let mut place = self.place(self.hashes[number]);
             while self.slots[place] != FREE {
-                place = (place + 1) % self.slots.len();
+                place = (place + 1) & (self.slots.len() - 1);
             }
             self.slots[place] = number as u32;
         }
@@ -104,11 +127,14 @@ mod tests {
     #[test]
     fn a_new_name_gets_the_next_number_and_keeps_it() {
         let mut numbers = NameNumbers::new([1, 2]);
-        for round in 0..2 {
-            for n in 0..5000_u32 {
-                assert_eq!(numbers.number(n.to_string().as_bytes()), Some(n), "{round}");
-            }
-        }
+        let texts: Vec<String> = (0..5000).map(|n| n.to_string()).collect();
+        let names: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
+        let wanted: Vec<i64> = (0..5000).chain(0..5000).collect();
+        let mut out = vec![-1; 10_000];
+        numbers.number(&[&names[..], &names].concat(), &mut out);
+        assert_eq!(out, wanted);
+        numbers.number(&names, &mut out);
+        assert_eq!(out, wanted);
         assert_eq!(numbers.len(), 5000);
         assert_eq!(numbers.joined(4998), b"4998\n4999");
         assert_eq!(numbers.joined(5000), b"");

@@ -41,9 +41,9 @@ pub unsafe extern "C" fn nbn_names_number(
         // SAFETY: by the contract of this function.
         let (numbers, joined, out) =
             unsafe { (&mut *numbers, values(joined, length), room(out, count)) };
-        for (place, name) in out.iter_mut().zip(split_names(joined, count)?) {
-            *place = i64::from(numbers.number(name).ok_or(TableError::Full)?);
-        }
+        numbers
+            .number(&split_names(joined, count)?, out)
+            .ok_or(TableError::Full)?;
         Ok(numbers.len() as i64)
     })
 }
