@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,9 @@ class Memory:
     def __init__(self, size: int) -> None:
         self.buffer = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         """The whole of it."""
+        # A message looks at places all over the table: with small pages the processor misses where most of them are.
+        with suppress(OSError):  # a kernel without them
+            self.buffer.madvise(mmap.MADV_HUGEPAGE)
 
     def reserve(self, start: int, end: int) -> None:
         """Make sure that the bytes from ``start`` to ``end`` can be written, or raise ``OSError``.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import random
+import re
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -164,6 +166,20 @@ def test_names_and_their_number_must_agree() -> None:
     counts = TableCounts.empty(table_functions())
     with pytest.raises(ValueError, match="do not fit"):
         counts.look_up([b"a\nb"])
+
+
+def test_memory_of_this_process_asks_for_huge_pages() -> None:
+    if not Path("/sys/kernel/mm/transparent_hugepage").exists():
+        pytest.skip("this kernel has no huge pages")
+    memory = Memory(8 << 20)
+    first = np.frombuffer(memory.buffer, np.uint8).ctypes.data
+    mappings = re.findall(
+        r"^([0-9a-f]+)-([0-9a-f]+) .*?^VmFlags: (.*?)$",
+        Path("/proc/self/smaps").read_text(),
+        re.MULTILINE | re.DOTALL,
+    )
+    flags = [flags.split() for start, end, flags in mappings if int(start, 16) <= first < int(end, 16)]
+    assert ["hg" in each for each in flags] == [True]
 
 
 def test_memory_without_a_table_is_refused() -> None:
