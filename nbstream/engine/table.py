@@ -49,7 +49,7 @@ class Memory:
     def __init__(self, size: int) -> None:
         self.buffer = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         """The whole of it."""
-        # A message looks at places all over the table: with small pages the processor misses where most of them are.
+        # A message looks at places all over the table: with small pages the processor has to ask where they are.
         with suppress(OSError):  # a kernel without them
             self.buffer.madvise(mmap.MADV_HUGEPAGE)
 
@@ -140,7 +140,7 @@ class Table:
         self._handle = functions.open(self._bytes.ctypes.data, len(self._bytes))
         if not self._handle:
             raise TableFailure("the memory holds no table")
-        self._committed = np.frombuffer(memory.buffer, np.uint64, 1, _COMMITTED_OFFSET)
+        self._committed = memoryview(memory.buffer)[_COMMITTED_OFFSET:][:WORD_BYTES].cast("Q")
 
     def __del__(self) -> None:
         if self._handle:
@@ -155,7 +155,7 @@ class Table:
     @property
     def epoch(self) -> int:
         """The number of the last change: another one means that something was changed."""
-        return int(self._committed[0])
+        return self._committed[0]
 
     def describe(self) -> TableDescription:
         """Return what is known of the table after its last change."""

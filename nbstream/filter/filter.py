@@ -98,7 +98,10 @@ class Filter:
         requested = time.perf_counter()
         if self.parts.check_queue and len(message.raw) <= _THREAD_BYTES:
             await self.parts.check_queue.wait_for_turn()
-        taken, seconds = await self._take_apart(message, requested)
+        if len(message.raw) > _THREAD_BYTES:
+            taken, seconds = await self._take_apart(message, requested)
+        else:
+            taken, seconds = self._take_apart_now(message, requested)
         started = time.perf_counter()
         check = await self._scorer.check_now(taken.key, taken.tokens)
         if self.parts.canaries and self.parts.canaries.redeem(check.id):

@@ -41,12 +41,13 @@ from nbstream.policy.verdict import ModelState, decide_verdict
 from nbstream.tokens.tokenizer import Tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from nbstream.bayes.calibration import Calibration
     from nbstream.bayes.classifier import Classifier
+    from nbstream.engine.table import Table
     from nbstream.filter.results import FilterPolicy
     from nbstream.filter.sources import CountSource
     from nbstream.policy.budget import BudgetPromise
@@ -54,6 +55,9 @@ if TYPE_CHECKING:
     from nbstream.policy.verdict import Thresholds
     from nbstream.store.model.ledger import LedgerEntry
     from nbstream.tokens.token_list import TokenList
+
+
+_NO_COUNTS = ScoreCounts()  # the clues have theirs
 
 
 class Scorer:
@@ -87,6 +91,7 @@ class Scorer:
         self._clock = clock
         self._autolearned_counts = autolearned_counts
         self._no_first_scores = FirstScores()
+        self._last_sums: tuple[Table, int, NDArray[np.int64]] | None = None
         self._threshold_cache: (
             tuple[FirstScores, int, dict[ThresholdPolicy, tuple[Mapping[float, BudgetPromise], Thresholds]]] | None
         ) = None
@@ -132,13 +137,17 @@ class Scorer:
         """Return the first scores that budgets need; there are none where no policy has a budget."""
         return await self._common.first_scores() if self.has_budgets else self._no_first_scores
 
-    async def check_now(self, message_key: str, tokens: Tokens) -> Check:
+    def check_now(self, message_key: str, tokens: Tokens) -> Awaitable[Check]:
         """Return the check of a message by the counts of this moment, with its kind where kinds are configured."""
-        check = await self._check_now(message_key, tokens)
+        check = self._check_now(message_key, tokens)
+        return self._with_kinds(self._kinds, check, tokens) if self._kinds else check
+
+    async def _with_kinds(self, kinds: KindClassifier, waiting: Awaitable[Check], tokens: Tokens) -> Check:
+        check = await waiting
         # Spam has no kind, but another policy may decide that it is none.
-        if self._kinds is None or (check.verdict.is_spam and not self._policy.other_policies):
+        if check.verdict.is_spam and not self._policy.other_policies:
             return check
-        return replace(check, kinds=await self._score_kinds(self._kinds, tokens))
+        return replace(check, kinds=await self._score_kinds(kinds, tokens))
 
     async def _score_kinds(self, kinds: KindClassifier, tokens: Tokens) -> KindScores:
         """Return how probable each kind is, by what people taught alone."""
@@ -147,18 +156,24 @@ class Scorer:
         return kinds.score(names, rows, totals, WEIGHT_ONE * self._common.half_life.growth(self._clock()))
 
     async def _check_now(self, message_key: str, tokens: Tokens) -> Check:
-        table, levels = self._common.native_table, await self._taught_levels()
+        # Most checks have no own models: nothing is called for them then.
+        table, levels = self._common.native_table, await self._taught_levels() if self._own else []
         if table:
             growth = self._common.half_life.growth(self._clock())
-            own = [await self._read_own_level(tokens.all, level) for level in levels]
-            own_counts = tuple([_token_counts(tokens, level) for level in own])
+            own = [await self._read_own_level(tokens.all, level) for level in levels] if levels else []
+            own_counts = tuple([_token_counts(tokens, level) for level in own]) if own else ()
             scored = self._classifier.score_in_table(tokens, table, WEIGHT_ONE * growth, own_counts)
             if scored:
-                common_sums = await self._common.sums(SCORE_BINS)
-                sums, people = self._blend(common_sums, scored.totals, growth, own)
+                last, epoch = self._last_sums, table.epoch
+                if last is None or last[0] is not table or last[1] != epoch:
+                    last = self._last_sums = table, epoch, await self._common.sums(SCORE_BINS)
+                sums, people = (
+                    self._blend(last[2], scored.totals, growth, own) if own else (last[2], scored.totals)
+                )
                 probability = self._probability(scored.score.log_odds, sums, people, growth)
-                if not self._asks_layer(people, probability):
-                    evidence, first_scores = ScoreCounts(growth=growth), await self.first_scores()
+                if self._autolearned_counts is None or not self._asks_layer(people, probability):
+                    evidence = _NO_COUNTS if growth == 1 else ScoreCounts(growth=growth)
+                    first_scores = await self.first_scores() if self.has_budgets else self._no_first_scores
                     state = self._model_state(people)
                     use = self._use_of(own)
                     return self._decide(message_key, scored.score, evidence, probability, state, first_scores, use)
@@ -166,7 +181,7 @@ class Scorer:
 
     async def _taught_levels(self) -> list[CountSource]:
         """Return the own models that anything was taught to; the others change no score."""
-        return [level for level in self._own if any((await level.look_up(()))[1].messages)] if self._own else []
+        return [level for level in self._own if any((await level.look_up(()))[1].messages)]
 
     def _blend(
         self, sums: NDArray[np.int64], totals: Totals, growth: float, own: Sequence[MessageCounts]
@@ -189,7 +204,7 @@ class Scorer:
     def _use_of(self, own: Sequence[MessageCounts]) -> OwnModelUse:
         if self._is_own_missing:
             return OwnModelUse.UNAVAILABLE
-        return OwnModelUse.USED if any(any(one.totals.messages) for one in own) else OwnModelUse.NONE
+        return OwnModelUse.USED if own and any(any(one.totals.messages) for one in own) else OwnModelUse.NONE
 
     def _asks_layer(self, people: Totals, probability: float) -> bool:
         """Return whether the autolearn layer has a say in a check that is ``probability`` by people alone."""

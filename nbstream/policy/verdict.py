@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 SPAM_THRESHOLD = 0.99
 """The P(spam) from which a message is called spam by default.
@@ -36,7 +36,7 @@ class Verdict(StrEnum):
         return self in {Verdict.SPAM, Verdict.REJECT}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ModelState:
     """How much a model has learned: the distinct messages of each class, and how many it needs.
 
@@ -47,7 +47,7 @@ class ModelState:
     needed: Mapping[str, int] = field(default_factory=dict)
     kept: int = 0
 
-    @property
+    @cached_property
     def is_learning(self) -> bool:
         """True until each class has as many messages as it needs."""
         return any(self.learned.get(label, 0) < count for label, count in self.needed.items())
