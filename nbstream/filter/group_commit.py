@@ -1,7 +1,7 @@
 """Group commit: the lessons that wait at the same moment are committed together.
 
 While one group is on its way to Redis, the next one gathers; nothing waits for a group to fill. A lesson that is
-alone is taught by itself. Whoever stops waiting takes his lesson along, unless its group is on its way: that is
+alone is a group too. Whoever stops waiting takes his lesson along, unless its group is on its way: that is
 committed as a whole all the same.
 """
 
@@ -67,8 +67,8 @@ class GroupCommit:
     async def learn(self, wanted: WantedLesson, learn_alone: _LearnAlone) -> _Learned:
         """Teach a message a class; return the lesson as it was planned and made, or what ``learn_alone`` returns.
 
-        That teaches it by itself, given its ledger entry as far as it is known: where no other one waits, and
-        where the ledger has anything of it. Raises ``StoreUnavailable``, also where too many lessons wait, and
+        That teaches it by itself, given its ledger entry as far as it is known, where the ledger or that of the
+        autolearn layer has anything of it. Raises ``StoreUnavailable``, also where too many lessons wait, and
         what teaching it alone raises.
         """
         if len(self._waiting) >= _MAX_WAITING:
@@ -114,22 +114,20 @@ class GroupCommit:
         return group
 
     async def _commit_group(self, group: _Group) -> None:
-        if len(group) == 1:
-            (waiting,) = group.values()
-            waiting.finish(await waiting.learn_alone(waiting.wanted, None))
-            return
         lessons = [waiting.wanted for waiting in group.values()]
-        # Most messages that are learned are new. Therefore no entry is looked up: the commit finds the others.
+        # Most messages that are learned are new. Therefore no ledger is looked at: the commit finds the others.
         known_counts = self._make_known_counts()
-        to_plan = await self._batches.read(lessons, [None] * len(lessons), known_counts)
+        to_plan = await self._batches.read(lessons, [None] * len(lessons), known_counts, withdraws=False)
         plans = self._batches.plan(to_plan, known_counts, 1)
         async with aclosing(plans) as parts:
             async for part in parts:
                 for wanted, answer in await self._batches.commit(part):
                     waiting = group[wanted.message.key]
-                    if isinstance(answer, CountsFull):  # the ledger may have an entry
-                        waiting.finish(LedgerConflict(None))
-                    elif isinstance(answer, NbstreamError):
-                        waiting.fail(answer)
+                    # Where the counts are full, the ledger may have an entry all the same.
+                    learned = LedgerConflict(None) if isinstance(answer, CountsFull) else answer
+                    if isinstance(learned, LedgerConflict) and len(group) == 1:  # the next may be of its message
+                        learned = await waiting.learn_alone(wanted, learned.entry)
+                    if isinstance(learned, NbstreamError):
+                        waiting.fail(learned)
                     else:
-                        waiting.finish(answer)
+                        waiting.finish(learned)

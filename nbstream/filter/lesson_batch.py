@@ -19,11 +19,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+from nbstream.bayes.counts import ChangePosition
 from nbstream.errors import CountsFull, NbstreamError, StoreIncompatible, StoreUnavailable
 from nbstream.filter.lesson_plan import CountedCheck, PlannedLesson, TokenizedMessage
 from nbstream.filter.message_counts import count_names
 from nbstream.filter.results import Lesson, LessonOutcome
-from nbstream.store.model.commit import is_own_entry
+from nbstream.store.model.commit import acknowledged_change
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.scripts import LessonBatch
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from nbstream.filter.message_counts import MessageCounts
     from nbstream.filter.parts import FilterParts
     from nbstream.filter.scorer import Scorer
+    from nbstream.filter.sources import LessonStore
     from nbstream.policy.lesson_source import LessonSource
 
 Entries: TypeAlias = "Sequence[LedgerEntry | StoreIncompatible | None]"
@@ -52,10 +54,11 @@ class WantedLesson:
 
 @dataclass(frozen=True, slots=True)
 class LessonsToPlan:
-    """Lessons with their ledger entries and the rows of their counts, and ``withdrawn`` of ``LessonPart``."""
+    """Lessons with their ledger entries and the rows of their counts; the rest is that of ``LessonPart``."""
 
     lessons: Sequence[tuple[WantedLesson, LedgerEntry | StoreIncompatible | None, MessageRows]]
     withdrawn: dict[str, str | StoreIncompatible]
+    withdraws: bool = True
 
 
 @dataclass(slots=True)
@@ -63,9 +66,10 @@ class LessonPart:
     """The lessons of a part with what is planned or answered for each, and the changes as the store takes them.
 
     ``commits`` has the changes by the labels before and after. ``withdrawn`` are the autolearned labels that were
-    taken back, by message key, or why that failed.
+    taken back, by message key, or why that failed; unless it ``withdraws``, what is autolearned is a conflict.
     """
 
+    withdraws: bool
     withdrawn: dict[str, str | StoreIncompatible]
     commits: defaultdict[tuple[str | None, str | None], LessonBatch]
     lessons: list[tuple[WantedLesson, BatchAnswer]] = field(default_factory=list)
@@ -83,16 +87,22 @@ class LessonBatches:
         self._make_batch = partial(LessonBatch, make_numbers=parts.make_name_numbers)
 
     async def read(
-        self, lessons: Sequence[WantedLesson], entries: Entries, known_counts: KnownCounts
+        self,
+        lessons: Sequence[WantedLesson],
+        entries: Entries,
+        known_counts: KnownCounts,
+        *,
+        withdraws: bool = True,
     ) -> LessonsToPlan:
         """Read what is needed to plan the lessons; all lessons before them are in Redis.
 
         ``entries`` are the ledger entries of the messages; where one is not that of the ledger, the commit says
-        so. Raises ``StoreUnavailable``.
+        so. ``withdraws`` says whether what was autolearned of the messages is taken back; otherwise the commit
+        says of which ones there is something. Raises ``StoreUnavailable``.
         """
-        withdrawn = await self._withdraw_autolearned(lessons)
+        withdrawn = await self._withdraw_autolearned(lessons) if withdraws else {}
         rows = await known_counts.read(_names_of_counts(lessons, entries))
-        return LessonsToPlan(list(zip(lessons, entries, rows, strict=True)), withdrawn)
+        return LessonsToPlan(list(zip(lessons, entries, rows, strict=True)), withdrawn, withdraws)
 
     async def read_ahead(
         self, lessons: Sequence[WantedLesson], entries: Entries, known_counts: KnownCounts
@@ -114,9 +124,9 @@ class LessonBatches:
         After ``lessons_a_turn`` lessons other work goes on.
         """
         withdrawn = to_plan.withdrawn
-        part = LessonPart(withdrawn, defaultdict(self._make_batch))
+        part = LessonPart(to_plan.withdraws, withdrawn, defaultdict(self._make_batch))
         for i, (lesson, entry, rows) in enumerate(to_plan.lessons):
-            if i % lessons_a_turn == 0:
+            if i and i % lessons_a_turn == 0:
                 await asyncio.sleep(0)
             withdrawn_label = withdrawn.get(lesson.message.key)
             if isinstance(withdrawn_label, StoreIncompatible):
@@ -130,7 +140,7 @@ class LessonBatches:
                 if not part.commits[answer.labels].has_room(answer):
                     known_counts.end_step()
                     yield part
-                    part = LessonPart(withdrawn, defaultdict(self._make_batch))
+                    part = LessonPart(to_plan.withdraws, withdrawn, defaultdict(self._make_batch))
                 known_counts.apply_lesson(rows, answer.counts_after)
                 part.commits[answer.labels].add(answer)
             part.lessons.append((lesson, answer))
@@ -157,30 +167,29 @@ class LessonBatches:
         Raises ``StoreUnavailable`` where the autolearned labels cannot be taken back; all may be taught again.
         """
         answers: dict[str, BatchAnswer] = {}
-        for of_batch in await asyncio.gather(*map(self._commit, part.commits.values())):
+        layer = self._autolearn_layer.model if self._autolearn_layer and not part.withdraws else None
+        commits = [self._commit(batch, layer) for batch in part.commits.values()]
+        for of_batch in [await commits[0]] if len(commits) == 1 else await asyncio.gather(*commits):
             answers |= of_batch
-        # Again, since the same message may have been autolearned in between.
-        part.withdrawn |= await self._withdraw_autolearned([lesson for lesson, _ in part.lessons])
+        if part.withdraws:  # again, since the same message may have been autolearned in between
+            part.withdrawn |= await self._withdraw_autolearned([lesson for lesson, _ in part.lessons])
         return [(lesson, answers.get(lesson.message.key, planned)) for lesson, planned in part.lessons]
 
-    async def _commit(self, batch: LessonBatch) -> Mapping[str, BatchAnswer]:
+    async def _commit(self, batch: LessonBatch, layer: LessonStore | None) -> Mapping[str, BatchAnswer]:
         """Write the lessons of a batch; return by message key what became of them, once the counts show it."""
         planned: list[PlannedLesson] = [lesson for lesson in batch.lessons if isinstance(lesson, PlannedLesson)]
         try:
-            answers = await self._model.commit_lessons(batch)
-            if any(isinstance(answer, LedgerConflict) for answer in answers):
-                # Perhaps a reply was lost and the write was repeated: its change is one of those up to the last.
-                await self._counts.wait_until_applied(await self._model.last_change())
-            elif changes := [answer for answer in answers if isinstance(answer, bytes)]:
-                await self._counts.wait_until_applied(changes[-1])
+            answers = await self._model.commit_lessons(batch, layer)
+            changes = [
+                acknowledged_change(lesson, answer) for lesson, answer in zip(planned, answers, strict=True)
+            ]
+            if last := max(filter(None, changes), key=ChangePosition.of, default=b""):
+                await self._counts.wait_until_applied(last)
         except StoreUnavailable as error:
             return {lesson.message_key: error for lesson in planned}
         return {
-            lesson.message_key: lesson
-            if isinstance(answer, bytes)
-            or (isinstance(answer, LedgerConflict) and is_own_entry(lesson, answer.entry))
-            else answer
-            for lesson, answer in zip(planned, answers, strict=True)
+            lesson.message_key: answer if not change and not isinstance(answer, bytes) else lesson
+            for lesson, answer, change in zip(planned, answers, changes, strict=True)
         }
 
     async def _withdraw_autolearned(self, lessons: Sequence[WantedLesson]) -> dict[str, str | StoreIncompatible]:

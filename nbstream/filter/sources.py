@@ -74,9 +74,12 @@ class LessonStore(Protocol):
         """
 
     async def commit_lessons(
-        self, batch: LessonBatch
+        self, batch: LessonBatch, layer: LessonStore | None = None
     ) -> Sequence[bytes | LedgerConflict | StoreUnavailable | StoreIncompatible]:
-        """Commit the lessons of a batch. The error of one that failed stands in its place."""
+        """Commit the lessons of a batch, except those of messages that are in the ledger of ``layer``.
+
+        These are conflicts. The error of one that failed stands in its place.
+        """
 
     async def confirm(self) -> None:
         """Return when what was acknowledged is as safe as each commit makes it. Raises ``StoreUnavailable``."""

@@ -26,9 +26,11 @@ from nbstream.policy.sender_lists import ListDecision, ListKind, ListOwner
 from nbstream.policy.settings import AutolearnSettings
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.autolearn_layer import AutolearnModel
+from nbstream.store.model.commit import CommitResult
 from nbstream.store.model.history import LessonNote
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
+from nbstream.store.model.scripts import LessonBatch
 from nbstream.tokens.tokenizer import TakenApart
 from tests.conftest import RedisServer
 from tests.filter.autolearn_site import EMPTY, AutolearnSite, letters_of, make_site, taught_site
@@ -288,6 +290,12 @@ class LearnedMeanwhile(Model):
             assert await self.make_site.model.entry(message_key)
         return await super().commit_lesson(message_key, old, new, note, waits_for_replicas=waits_for_replicas)
 
+    async def commit_lessons(self, batch: LessonBatch, layer: object = None) -> list[CommitResult]:
+        """Likewise."""
+        await self.make_site.check(self.raw)
+        assert await self.make_site.model.entry(batch.lessons[0].message_key)
+        return await super().commit_lessons(batch, layer)
+
 
 async def test_what_is_autolearned_during_a_persons_lesson_is_taken_back_after_it(client: Redis) -> None:
     site = await taught_site(client)
@@ -368,8 +376,11 @@ async def test_while_redis_is_away_candidates_are_dropped_and_autolearning_resum
     assert (len(said), len(lost)) == (1, 1)
 
 
-async def test_a_lesson_fails_while_the_layer_cannot_be_read(client: Redis) -> None:
+async def test_a_lesson_of_an_autolearned_message_fails_while_the_layer_cannot_be_read(client: Redis) -> None:
     site = await taught_site(client)
+    (spam,) = letters_of("spam", 1)
+    await site.check(spam)
+    assert site.outcomes["spam", "learned"] == 1
 
     class Away(AutolearnModel):
         async def entry(self, message_key: str) -> LedgerEntry | None:
@@ -379,6 +390,6 @@ async def test_a_lesson_fails_while_the_layer_cannot_be_read(client: Redis) -> N
     before = await stored(site.people)
 
     with pytest.raises(StoreUnavailable):
-        await site.filter.learn(Message.parse(letters_of("spam", 1)[0]), "spam", "test")
+        await site.filter.learn(Message.parse(spam), "spam", "test")
 
     assert await stored(site.people) == before

@@ -132,10 +132,10 @@ class ModelOfTwoBatches(Model):
             self.two_were_read.set()
         return await super().entries(message_keys)
 
-    async def commit_lessons(self, batch: LessonBatch) -> list[CommitResult]:
+    async def commit_lessons(self, batch: LessonBatch, layer: object = None) -> list[CommitResult]:
         async with asyncio.timeout(DEADLINE_SECONDS):
             await self.two_were_read.wait()
-        return await super().commit_lessons(batch)
+        return await super().commit_lessons(batch, layer)
 
 
 async def test_the_next_batch_is_read_while_one_is_on_its_way(
@@ -296,9 +296,9 @@ class LateModel(Model):
 
     message: Message
 
-    async def commit_lessons(self, batch: LessonBatch) -> list[Answer]:
+    async def commit_lessons(self, batch: LessonBatch, layer: object = None) -> list[Answer]:
         await make_filter(self.client).learn(self.message, "ham", "another")
-        return await super().commit_lessons(batch)
+        return await super().commit_lessons(batch, layer)
 
 
 async def test_a_message_that_another_process_changed_meanwhile_is_taught_again(client: Redis) -> None:
@@ -345,10 +345,10 @@ class FailingModel(Model):
     commits = 0
     is_done: bool
 
-    async def commit_lessons(self, batch: LessonBatch) -> list[Answer]:
+    async def commit_lessons(self, batch: LessonBatch, layer: object = None) -> list[Answer]:
         self.commits += 1
         is_second = self.commits == 2
-        answers = await super().commit_lessons(batch) if not is_second or self.is_done else []
+        answers = await super().commit_lessons(batch, layer) if not is_second or self.is_done else []
         if is_second:
             raise StoreUnavailable("Redis is away")
         return answers
@@ -391,15 +391,15 @@ class ReorderingModel(Model):
         self.is_first = True
         self.second_is_done = asyncio.Event()
 
-    async def commit_lessons(self, batch: LessonBatch) -> list[Answer]:
+    async def commit_lessons(self, batch: LessonBatch, layer: object = None) -> list[Answer]:
         if self.is_first:
             self.is_first = False
             async with asyncio.timeout(DEADLINE_SECONDS):
                 await self.second_is_done.wait()
             if self.fails:
                 raise StoreUnavailable("the connection was lost")
-            return await super().commit_lessons(batch)
-        answers = await super().commit_lessons(batch)
+            return await super().commit_lessons(batch, layer)
+        answers = await super().commit_lessons(batch, layer)
         self.second_is_done.set()
         return answers
 
@@ -482,9 +482,9 @@ async def test_an_unreadable_entry_is_reported_and_the_others_are_taught(
 class SpoiledModel(LateModel):
     """A model in which what it holds of ``message`` becomes unreadable right before many are written."""
 
-    async def commit_lessons(self, batch: LessonBatch) -> list[Answer]:
+    async def commit_lessons(self, batch: LessonBatch, layer: object = None) -> list[Answer]:
         await spoil(self, self.message)
-        return await Model.commit_lessons(self, batch)
+        return await Model.commit_lessons(self, batch, layer)
 
 
 async def test_lessons_beside_an_entry_that_became_unreadable_are_reported(client: Redis) -> None:

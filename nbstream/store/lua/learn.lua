@@ -4,6 +4,7 @@
 -- messages of one call are distinct. Returns the stream id of the change, which is one for all lessons. Where the
 -- ledger holds another entry than the expected one of any message, nothing is changed, and the script returns for each
 -- of these the number of its lesson, from 1, and the fields and values of that entry (an empty list = there is none).
+-- The same holds where the autolearn layer has a message, or may have it since its epoch is another one.
 --
 -- The caller has summed what the lessons add to each count. Counts stay below 2^53, so that Lua's numbers hold them
 -- exactly. A count that reaches zero is deleted. No count is ever clamped: (+1,-1) and (-1,+1) must both give 0. The
@@ -21,7 +22,8 @@ local totals_key,
   changes_key,
   sequence_key,
   history_key = unpack(KEYS, 1, 4)
--- The last keys are the counts of each class, the first scores of each class, and the ledger entry of each message.
+-- The next keys are the counts of each class, the first scores of each class, and the ledger entry of each message. Where
+-- the layer must not have the messages, its ledger entry of each message and the key of its epoch follow.
 
 local names,  -- the distinct names of tokens and then of sums to which the lessons add, each with a NUL behind it
   packed_names,  -- the names as the change has them, compressed ('' = it has them separated by line feeds)
@@ -32,14 +34,17 @@ local names,  -- the distinct names of tokens and then of sums to which the less
   max_first_scores,  -- how many first scores of each class stay
   ledger_seconds,  -- after how many seconds a new ledger entry expires
   class_count,  -- the number of classes
-  lesson_count = unpack(ARGV, 1, 10)  -- the number of lessons
+  lesson_count,  -- the number of lessons
+  layer_epoch = unpack(ARGV, 1, 11)  -- the epoch that the layer must have ('' = it does not matter)
 -- The next arguments are those of each class, and then those of each lesson.
 
 name_count, token_count = tonumber(name_count), tonumber(token_count)
 class_count, lesson_count = tonumber(class_count), tonumber(lesson_count)
-local first_entry_key = #KEYS - lesson_count + 1
+local layer_keys = layer_epoch ~= '' and lesson_count + 1 or 0
+local first_entry_key = #KEYS - layer_keys - lesson_count + 1
+local is_other_epoch = layer_keys > 0 and (redis.call('GET', KEYS[#KEYS]) or '0') ~= layer_epoch
 
-local classes, next_argument = {}, 11
+local classes, next_argument = {}, 12
 for column = 1, class_count do
   local additions,  -- what is added to the count of each name, as an array of MessagePack ('' = to none)
     messages,  -- by how much the number of messages grows
@@ -72,7 +77,9 @@ for i = 1, lesson_count do
   next_argument = entry_start + entry_length
   -- The names and values of the record, then those of the entry, follow the arguments of each lesson.
   local entry_key = KEYS[first_entry_key + i - 1]
-  if (redis.call('HGET', entry_key, 'version') or '') ~= expected_version then
+  local is_in_layer = layer_keys > 0 and redis.call('EXISTS', KEYS[first_entry_key + lesson_count + i - 1]) == 1
+  local version = redis.call('HGET', entry_key, 'version') or ''
+  if version ~= expected_version or is_in_layer or is_other_epoch then
     conflicts[#conflicts + 1] = {i, redis.call('HGETALL', entry_key)}
   end
   lessons[i] = {

@@ -37,6 +37,7 @@ from nbstream.errors import StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
 from nbstream.store.model.history import History, LessonNote
+from nbstream.store.model.keys import AutolearnKeys
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.lesson_journal import KEPT_SECONDS, UNKNOWN_VERSION, AcknowledgedLesson
 from nbstream.store.model.scripts import LessonBatch, LessonCommit, unpack_reply
@@ -177,26 +178,36 @@ class CommitPoint:
         not write, ``StoreUnavailable``, and ``StoreIncompatible`` for an entry that cannot be read.
         """
         lesson = LessonCommit(message_key, old, new, note)
-        (result,) = await self._commit_and_acknowledge(LessonBatch([lesson]), waits_for_replicas)
+        (result,) = await self._commit_and_acknowledge(
+            LessonBatch([lesson]), None, waits_for_replicas=waits_for_replicas
+        )
         if isinstance(result, Exception):
             raise result
         return result
 
-    async def commit_lessons(self, batch: LessonBatch) -> list[CommitResult]:
+    async def commit_lessons(self, batch: LessonBatch, layer: object = None) -> list[CommitResult]:
         """Commit the lessons of a batch; each is what ``commit_lesson`` commits.
 
         They are one atomic step, with one change. Those for whose message the ledger holds another entry than the
         expected one are no part of it: they change nothing, as if each were alone. Where Redis refuses the step,
-        each lesson is a step of its own.
-        Where one fails, its place in the list holds the error, and the others are committed all the same. Raises
-        ``StoreUnavailable`` where it is not known what was committed; the same lessons may be committed again.
+        each lesson is a step of its own. With ``layer``, the autolearn layer of this model, lessons of messages in
+        its ledger conflict as well, and all of them do where its epoch is another one than when it was last looked
+        at. Where one fails, its place in the list holds the error, and the others are committed all the same.
+        Raises ``StoreUnavailable`` where it is not known what was committed; the lessons may be committed again.
         """
-        return await self._commit_and_acknowledge(batch, waits_for_replicas=True)
+        layer_keys = None
+        if layer is not None:
+            assert isinstance(layer, CommitPoint)
+            assert isinstance(layer.keys, AutolearnKeys)
+            layer_keys = layer.keys
+        return await self._commit_and_acknowledge(batch, layer_keys, waits_for_replicas=True)
 
-    async def _commit_and_acknowledge(self, batch: LessonBatch, waits_for_replicas: bool) -> list[CommitResult]:
+    async def _commit_and_acknowledge(
+        self, batch: LessonBatch, layer: AutolearnKeys | None, *, waits_for_replicas: bool
+    ) -> list[CommitResult]:
         guard, keys = ServerGuard(self.client), self.keys  # a layer may have others when Redis has answered
         identity = self._journal.identity if self._journal else ""
-        answers = await self._commit_batch(keys, batch)
+        answers = await self._commit_batch(keys, batch, layer)
         results = [
             await self._recognize_removal(keys, lesson, answers[lesson.message_key]) for lesson in batch.lessons
         ]
@@ -213,7 +224,9 @@ class CommitPoint:
             self._note_refusal(refusal)
         return results
 
-    async def _commit_batch(self, keys: ModelKeys, batch: LessonBatch) -> dict[str, CommitResult]:
+    async def _commit_batch(
+        self, keys: ModelKeys, batch: LessonBatch, layer: AutolearnKeys | None
+    ) -> dict[str, CommitResult]:
         """Commit the lessons in one step, except those that conflict; return by message key what became of each.
 
         After a lost reply all of them conflict, with the new entries of the batch.
@@ -223,19 +236,19 @@ class CommitPoint:
         with store_errors():
             try:
                 reply = await self._learn_script(
-                    keys=batch.pack_keys(keys), args=batch.pack_arguments(self.retention)
+                    keys=batch.pack_keys(keys, layer), args=batch.pack_arguments(self.retention, layer)
                 )
             except ResponseError as error:
                 if len(batch.lessons) == 1:
                     return {batch.lessons[0].message_key: store_error(error)}
-                alone = [await self._commit_batch(keys, LessonBatch([lesson])) for lesson in batch.lessons]
+                alone = [await self._commit_batch(keys, LessonBatch([lesson]), layer) for lesson in batch.lessons]
                 return {key: result for results in alone for key, result in results.items()}
         answer = unpack_reply(reply, len(batch.lessons))
         if isinstance(answer, bytes):
             return {lesson.message_key: answer for lesson in batch.lessons}
         conflicts: dict[str, CommitResult] = {batch.lessons[n].message_key: answer[n] for n in answer}
         others = [lesson for lesson in batch.lessons if lesson.message_key not in conflicts]
-        return conflicts | await self._commit_batch(keys, LessonBatch(others))
+        return conflicts | await self._commit_batch(keys, LessonBatch(others), layer)
 
     async def confirm(self) -> None:
         """Return when as many replicas as wanted have every lesson that Redis has acknowledged.
@@ -287,7 +300,7 @@ class CommitPoint:
         keys, since = self.keys, self._clock() - KEPT_SECONDS
         lessons = []
         for lesson, result in commits:
-            if change := _acknowledged_change(lesson, result):
+            if change := acknowledged_change(lesson, result):
                 former_version = lesson.old.version if lesson.old else ""
                 recorded = lesson
             elif entry := _entry_in_place(lesson, result, since):
@@ -316,7 +329,7 @@ class CommitPoint:
         self.last_refusal = refusal
 
 
-def _acknowledged_change(lesson: LessonCommit, result: CommitResult) -> bytes:
+def acknowledged_change(lesson: LessonCommit, result: CommitResult) -> bytes:
     """The change of a commit that was carried out, empty for another one.
 
     A conflict with the very entry that was to be written is the answer to a commit that was repeated after a lost

@@ -159,8 +159,9 @@ class FileModel:
     async def confirm(self) -> None:
         """Return at once: what is committed is on the disk."""
 
-    async def commit_lessons(self, batch: LessonBatch) -> list[bytes | LedgerConflict]:
-        """Commit the lessons of a batch, all in one transaction."""
+    async def commit_lessons(self, batch: LessonBatch, layer: object = None) -> list[bytes | LedgerConflict]:
+        """Commit the lessons of a batch, all in one transaction; a model in a file has no ``layer``."""
+        assert layer is None
         with self._transaction("IMMEDIATE"):
             return [self._replace(lesson.message_key, lesson.old, lesson.new) for lesson in batch.lessons]
 

@@ -83,10 +83,13 @@ class MemoryModel:
     async def confirm(self) -> None:
         """Return at once: there are no replicas."""
 
-    async def commit_lessons(self, batch: LessonBatch) -> list[bytes | LedgerConflict]:
-        """Commit the lessons of a batch, one after the other."""
+    async def commit_lessons(self, batch: LessonBatch, layer: object = None) -> list[bytes | LedgerConflict]:
+        """Commit the lessons of a batch, one after the other, except those of messages that ``layer`` has."""
+        in_layer = layer._ledger if isinstance(layer, MemoryModel) else {}
         return [
-            await self.commit_lesson(lesson.message_key, lesson.old, lesson.new, lesson.note)
+            LedgerConflict(await self.entry(lesson.message_key))
+            if lesson.message_key in in_layer
+            else await self.commit_lesson(lesson.message_key, lesson.old, lesson.new, lesson.note)
             for lesson in batch.lessons
         ]
 

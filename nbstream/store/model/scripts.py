@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nbstream.store.model.history import LessonNote
-    from nbstream.store.model.keys import ModelKeys
+    from nbstream.store.model.keys import AutolearnKeys, ModelKeys
 
 
 MAX_BATCH_LESSONS = 64
@@ -93,7 +93,7 @@ class LessonCommit:
 class LearnScriptKeys(NamedTuple):
     """The keys that ``learn.lua`` unpacks by name, in its order.
 
-    The keys of the classes and those of the ledger entries follow them.
+    The keys of the classes and those of the ledger entries follow them, then those of the layer.
     """
 
     totals_key: str
@@ -119,6 +119,7 @@ class LearnScriptArguments(NamedTuple):
     ledger_seconds: int
     class_count: int
     lesson_count: int
+    layer_epoch: str
 
 
 class ClassArguments(NamedTuple):
@@ -212,8 +213,8 @@ class LessonBatch:
         counts = touched_classes * (len(self._token_numbers) + len(self._sum_numbers)) + names
         return len(self.lessons) < MAX_BATCH_LESSONS and counts <= MAX_BATCH_COUNTS
 
-    def pack_keys(self, keys: ModelKeys) -> list[str]:
-        """The keys of the script."""
+    def pack_keys(self, keys: ModelKeys, layer: AutolearnKeys | None = None) -> list[str]:
+        """The keys of the script; ``layer`` are those of the layer that must have none of the messages."""
         named = LearnScriptKeys(
             totals_key=keys.totals,
             changes_key=keys.changes,
@@ -221,10 +222,12 @@ class LessonBatch:
             history_key=keys.history,
         )
         entry_keys = [keys.ledger(lesson.message_key) for lesson in self.lessons]
+        if layer:
+            entry_keys += [*(layer.ledger(lesson.message_key) for lesson in self.lessons), layer.epoch_key]
         return [*named, *keys.counts, *keys.first_scores, *entry_keys]
 
-    def pack_arguments(self, limits: RetentionLimits) -> ScriptArguments:
-        """The arguments of the script."""
+    def pack_arguments(self, limits: RetentionLimits, layer: AutolearnKeys | None = None) -> ScriptArguments:
+        """The arguments of the script; ``layer`` is that of ``pack_keys``."""
         token_count = len(self._token_numbers)
         name_count = token_count + len(self._sum_numbers)
         names = b"\n".join(([self._token_numbers.joined()] if token_count else []) + [*self._sum_numbers])
@@ -240,6 +243,7 @@ class LessonBatch:
                 ledger_seconds=limits.ledger_seconds,
                 class_count=len(CLASSES),
                 lesson_count=len(self.lessons),
+                layer_epoch=str(layer.epoch) if layer else "",
             )
         ]
         for class_sum in self._class_sums:

@@ -246,6 +246,32 @@ async def test_a_removal_with_a_lost_reply_is_recognized_while_another_task_sees
     assert isinstance(again, bytes)
 
 
+async def test_lessons_of_people_conflict_where_the_layer_has_their_messages_and_the_others_are_committed(
+    people: Model, layer: AutolearnModel
+) -> None:
+    await change(layer, "m1", entry("spam", TOKENS))
+    lessons = [LessonCommit(message, None, entry("ham", TOKENS), NOTE) for message in ("m1", "m2")]
+
+    conflict, committed = await people.commit_lessons(LessonBatch(lessons), layer)
+
+    assert conflict == LedgerConflict(None)
+    assert isinstance(committed, bytes)
+    assert await people.entry("m1") is None
+    assert await stored(people) == await summed(people)
+
+
+async def test_lessons_of_people_conflict_where_the_layer_was_dropped_since_it_was_looked_at(
+    people: Model, layer: AutolearnModel
+) -> None:
+    lesson = LessonBatch([LessonCommit("m1", None, entry("ham", TOKENS), NOTE)])
+    await drop_and_be_killed(layer.client)
+
+    assert await people.commit_lessons(lesson, layer) == [LedgerConflict(None)]
+    assert await layer.entry("m1") is None  # it looks for the epoch
+    (committed,) = await people.commit_lessons(lesson, layer)
+    assert isinstance(committed, bytes)
+
+
 async def test_disputed_messages_are_those_in_both_ledgers(people: Model, layer: AutolearnModel) -> None:
     for number in range(5):
         await change(layer, f"m{number}", entry("spam", TOKENS))
