@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nbstream.engine.arrays import pointer_to
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -63,7 +65,7 @@ class NativeNameNumbers(NameNumbers):
     def number(self, joined: bytes, length: int) -> NDArray[np.int64]:
         """Return the numbers of the ``length`` names in ``joined``, which are separated by line feeds."""
         numbers = np.empty(length, np.int64)
-        known = self._number(self._handle, joined, len(joined), numbers.ctypes.data, length)
+        known = self._number(self._handle, joined, len(joined), pointer_to(numbers), length)
         if known < 0:
             raise ValueError(f"{length} names are others, or too many")
         self._length = known

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
+from nbstream.engine.arrays import pointer_to
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -132,7 +134,7 @@ class NativeScoring:
         rows, levels = _contiguous(counts[0]), [_contiguous(level.rows) for level in own]
         numbers, request = _TOTALS.pack(*counts[1]), _pack(sizes, options, unit)
         clues = self._rows(
-            *(joined, len(joined), rows.ctypes.data, len(rows), numbers, request),
+            *(joined, len(joined), pointer_to(rows), len(rows), numbers, request),
             *(_pack_own(own, levels), len(own), self._out, len(self._out)),
         )
         return self._unpack(clues)
@@ -200,6 +202,7 @@ class NativePosterior:
         self._function.argtypes = [pointer, size, pointer, size, ctypes.c_double, pointer]
         self._function.restype = ctypes.c_int64
         self._grid = np.ascontiguousarray(grid)
+        self._pointer_to_grid = pointer_to(self._grid)
         self._pairs = pairs
 
     def __call__(self, counts: NDArray[np.int64], evidence: float) -> NDArray[np.float64] | None:
@@ -210,6 +213,6 @@ class NativePosterior:
         """
         rows, out = _contiguous(counts), np.empty((self._pairs, 3))
         written = self._function(
-            *(self._grid.ctypes.data, self._pairs, rows.ctypes.data, len(rows), evidence, out.ctypes.data)
+            *(self._pointer_to_grid, self._pairs, pointer_to(rows), len(rows), evidence, pointer_to(out))
         )
         return out[:written] if written >= 0 else None

@@ -100,7 +100,7 @@ class KnownCounts:
         """Put the counts after the lesson of a message in the place of those before it."""
         assert self._counts
         _as_items(self._counts.rows)[rows.numbers] = _as_items(counts_after.rows)
-        self._counts = replace(self._counts, sums=counts_after.sums, totals=counts_after.totals)
+        self._counts = self._counts.with_counts(self._counts.rows, counts_after.sums, counts_after.totals)
 
     def end_step(self) -> None:
         """Note that Redis may have all lessons so far, and none of those that follow."""

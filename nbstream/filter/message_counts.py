@@ -66,6 +66,11 @@ class MessageCounts:
     autolearned: AutolearnedCounts | None = None
     parents: tuple[MessageCounts, ...] = ()
 
+    def with_counts(self, rows: NDArray[np.int64], sums: NDArray[np.int64], totals: Totals) -> MessageCounts:
+        """Return the same with other counts, as ``replace`` does in twice the time."""
+        rest = self.growth, self.first_scores, self.autolearned, self.parents
+        return MessageCounts(self.names, rows, sums, totals, *rest)
+
     @property
     def common(self) -> MessageCounts:
         """The counts of the common model."""
@@ -118,7 +123,7 @@ def _counts_after_one_entry(counts: MessageCounts, entry: LedgerEntry, sign: int
     for name, amount in first_score_sums(entry):
         sums[SCORE_BINS.index(name), column] += sign * amount
     totals = counts.totals.with_lesson(column, sign * entry.weight * len(rows), new_tokens, sign)
-    return replace(counts, rows=rows, sums=sums, totals=totals)
+    return counts.with_counts(rows, sums, totals)
 
 
 def _vocabulary_size(rows: NDArray[np.int64]) -> int:
