@@ -10,6 +10,7 @@ in the child; nor where the system allows no further process. The parent reads t
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import pickle
 import select
@@ -17,7 +18,7 @@ import signal
 import threading
 import traceback
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, NoReturn, TypeAlias
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 _MESSAGES_PER_CHUNK = 16  # writing and reading them costs 1 % of tokenizing them
 _SIZE_BYTES = 8
+_PIPE_BYTES = 1 << 20  # some five chunks: with the usual 64 KiB both processes wait for each other at each chunk
 
 MessageSource: TypeAlias = "Callable[[list[InputError]], Iterator[tuple[NamedMessage, str | None]]]"
 """Yields messages and the class that each is learned into, and adds to a list what it could not read.
@@ -106,6 +108,8 @@ def in_own_process(chunks: Iterator[MessageChunk]) -> Iterator[AsyncGenerator[Me
         yield _in_this_process(chunks)
         return
     reading, writing = os.pipe()
+    with suppress(AttributeError, OSError):  # Linux alone has it, and users may have used up what they may have
+        fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     child = _fork_reader()
     if child == 0:
         os.close(reading)
@@ -175,7 +179,7 @@ def _ended_by_fault(child: int) -> bool:
 
 
 async def _read_from_pipe(pipe: BinaryIO, child: int) -> AsyncGenerator[MessageChunk, None]:
-    stream = asyncio.StreamReader()
+    stream = asyncio.StreamReader(limit=_PIPE_BYTES)
     protocol = asyncio.StreamReaderProtocol(stream)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, pipe)
     try:
