@@ -6,7 +6,8 @@ of them.
 Rules:
 
 - A batch is planned and committed as ``lesson_batch`` says. After an interruption all may be taught again.
-- Each message has its own label. One that comes twice is taught twice, one lesson after the other.
+- Each message has its own label. One that comes twice is taught twice, one lesson after the other. Where it has
+  the same label both times the second lesson changes nothing, and is planned without waiting for the first one.
 - A label that a message has already changes nothing. Where the source insists, each message is taught alone.
 - A message whose ledger entry cannot be read is reported, and the others are taught all the same.
 - What Redis has of a batch is read ahead only where the lessons that are on their way do not change it.
@@ -17,7 +18,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -29,7 +39,7 @@ from nbstream.filter.lesson_plan import PlannedLesson, TokenizedMessage
 from nbstream.filter.results import Lesson
 from nbstream.policy.lesson_source import Insistence
 from nbstream.store.cancellation import stop_if_cancelled
-from nbstream.store.model.ledger import LedgerConflict
+from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 
 if TYPE_CHECKING:
     from nbstream.filter.known_counts import KnownCounts
@@ -45,8 +55,7 @@ _LESSONS_A_TURN = 8  # of the event loop, which costs 20 µs: some milliseconds
 LabelledTokens: TypeAlias = "tuple[TokenizedMessage, str | None]"
 """The tokens of a message, and the class that they are learned into; None takes the message back."""
 
-Batch: TypeAlias = "Mapping[str, LabelledTokens]"
-_NO_BATCH: Batch = {}
+Batch: TypeAlias = "Sequence[LabelledTokens]"
 
 _Commit: TypeAlias = "asyncio.Task[None]"
 _StartCommit: TypeAlias = "Callable[[_Commit | None], Coroutine[None, None, None]]"
@@ -115,7 +124,8 @@ class BulkLearner:
         self, batches: AsyncGenerator[Batch, None], request: BulkRequest, commits: deque[_Commit]
     ) -> AsyncGenerator[LessonsToPlan | WantedLesson, None]:
         """Yield the batches with what Redis has of them. While one is planned, that of the next one is read."""
-        former, batch, to_plan = _NO_BATCH, await anext(batches, _NO_BATCH), None
+        former: Batch = ()
+        batch, to_plan = await anext(batches, None) or (), None
         while batch:
             if to_plan is None:
                 await _wait_for_commits(commits, left=0)
@@ -135,18 +145,21 @@ class BulkLearner:
 
         A message that is taught alone is not among the known counts.
         """
-        following = await anext(batches, _NO_BATCH)
-        is_repeat = following.keys() & (batch.keys() | former.keys())
-        if len(batch) == 1 or len(following) <= 1 or is_repeat:
+        following, before = await anext(batches, None) or (), _labels_of((*former, *batch))
+        changes_again = any(_changes_again(before, message, label) for message, label in following)
+        if len(batch) == 1 or len(following) <= 1 or changes_again:
             return following, None
-        lessons, entries = _wanted_lessons(following, request), await self._model.entries(list(following))
+        lessons, entries = _wanted_lessons(following, request, before), await self._entries(following)
         return following, await self._batches.read_ahead(lessons, entries, self._known_counts)
 
     async def _read_batch(self, batch: Batch, request: BulkRequest) -> LessonsToPlan | WantedLesson:
-        lessons = _wanted_lessons(batch, request)
+        lessons = _wanted_lessons(batch, request, {})
         if len(lessons) == 1:
             return lessons[0]
-        return await self._batches.read(lessons, await self._model.entries(list(batch)), self._known_counts)
+        return await self._batches.read(lessons, await self._entries(batch), self._known_counts)
+
+    async def _entries(self, batch: Batch) -> Sequence[LedgerEntry | StoreIncompatible | None]:
+        return await self._model.entries([message.key for message, _ in batch])
 
     async def _plan_batch(
         self, batch: LessonsToPlan | WantedLesson, request: BulkRequest
@@ -192,26 +205,51 @@ class BulkLearner:
     async def _result(self, wanted: WantedLesson, answer: BatchAnswer) -> Lesson | NbstreamError:
         if isinstance(answer, PlannedLesson):
             return answer.result(answer.after)
-        if not isinstance(answer, LedgerConflict):
+        if not isinstance(answer, LedgerConflict) and not await self._is_lost(wanted):
             return answer
         try:
             return await self._learn_one(wanted)
         except NbstreamError as error:
             return error
 
+    async def _is_lost(self, wanted: WantedLesson) -> bool:
+        """Whether a repeat has not the class that a lesson before it was to give it, because others changed it."""
+        if not wanted.is_repeat:
+            return False
+        (entry,) = await self._model.entries([wanted.message.key])
+        return entry is None or (isinstance(entry, LedgerEntry) and entry.class_name != wanted.class_name)
 
-def _wanted_lessons(batch: Batch, request: BulkRequest) -> list[WantedLesson]:
-    return [WantedLesson(message, label, request.lesson_source) for message, label in batch.values()]
+
+def _wanted_lessons(
+    batch: Batch, request: BulkRequest, before: Mapping[str, str | None]
+) -> Sequence[WantedLesson]:
+    """Return the lessons of a batch; ``before`` are the labels by message key of those before it."""
+    labels, lessons = dict(before), []
+    for message, label in batch:
+        lessons.append(WantedLesson(message, label, request.lesson_source, is_repeat=message.key in labels))
+        labels[message.key] = label
+    return lessons
+
+
+def _changes_again(labels: Mapping[str, str | None], message: TokenizedMessage, label: str | None) -> bool:
+    """Whether a lesson depends on one before it, which was to give its message the label that ``labels`` has."""
+    return message.key in labels and (label is None or labels[message.key] != label)
+
+
+def _labels_of(batch: Batch) -> dict[str, str | None]:
+    return {message.key: label for message, label in batch}
 
 
 async def _split_batches(messages: AsyncIterator[LabelledTokens], batch_size: int) -> AsyncGenerator[Batch, None]:
-    """Yield the messages in order, in batches that have no message twice."""
-    batch: dict[str, LabelledTokens] = {}
+    """Yield the messages in order, in batches that change no message twice."""
+    batch: list[LabelledTokens] = []
+    labels: dict[str, str | None] = {}
     async for message, label in messages:
-        if len(batch) == batch_size or message.key in batch:
+        if len(batch) == batch_size or _changes_again(labels, message, label):
             yield batch
-            batch = {}
-        batch[message.key] = message, label
+            batch, labels = [], {}
+        batch.append((message, label))
+        labels[message.key] = label
     if batch:
         yield batch
 

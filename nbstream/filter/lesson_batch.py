@@ -20,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.bayes.counts import ChangePosition
+from nbstream.bayes.kinds import kind_of, label_of
 from nbstream.errors import CountsFull, NbstreamError, StoreIncompatible, StoreUnavailable
 from nbstream.filter.lesson_plan import CountedCheck, PlannedLesson, TokenizedMessage
 from nbstream.filter.message_counts import count_names
@@ -45,11 +46,15 @@ BatchAnswer: TypeAlias = "PlannedLesson | Lesson | LedgerConflict | NbstreamErro
 
 @dataclass(frozen=True, slots=True)
 class WantedLesson:
-    """A message, the class that it is learned into, and who says it; without a class it is taken back."""
+    """A message, the class that it is learned into, and who says it; without a class it is taken back.
+
+    ``is_repeat``: a lesson shortly before gives the message this class.
+    """
 
     message: TokenizedMessage
     class_name: str | None
     source: LessonSource
+    is_repeat: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +81,7 @@ class LessonPart:
 
 
 class LessonBatches:
-    """Plans and commits batches of lessons of distinct messages."""
+    """Plans and commits batches of lessons, each of another message except repeats."""
 
     def __init__(self, parts: FilterParts, scorer: Scorer, planner: LessonPlanner) -> None:
         self._model = parts.model
@@ -151,6 +156,9 @@ class LessonBatches:
         self, lesson: WantedLesson, entry: LedgerEntry | None, counts: MessageCounts
     ) -> PlannedLesson | Lesson | CountsFull:
         check = self._scorer.check(lesson.message.key, lesson.message.tokens, counts)
+        if lesson.is_repeat and lesson.class_name:
+            kind = kind_of(lesson.class_name)
+            return Lesson(LessonOutcome.ALREADY, label_of(lesson.class_name), check, check, kind=kind)
         if (entry.class_name if entry else None) == lesson.class_name:
             outcome = LessonOutcome.ALREADY if entry else LessonOutcome.UNKNOWN
             label, kind = (entry.label, entry.kind) if entry else (None, "")
@@ -173,7 +181,10 @@ class LessonBatches:
             answers |= of_batch
         if part.withdraws:  # again, since the same message may have been autolearned in between
             part.withdrawn |= await self._withdraw_autolearned([lesson for lesson, _ in part.lessons])
-        return [(lesson, answers.get(lesson.message.key, planned)) for lesson, planned in part.lessons]
+        return [
+            (lesson, answers[lesson.message.key] if isinstance(planned, PlannedLesson) else planned)
+            for lesson, planned in part.lessons
+        ]
 
     async def _commit(self, batch: LessonBatch, layer: LessonStore | None) -> Mapping[str, BatchAnswer]:
         """Write the lessons of a batch; return by message key what became of them, once the counts show it."""

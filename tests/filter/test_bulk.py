@@ -154,6 +154,27 @@ async def test_the_next_batch_is_read_while_one_is_on_its_way(
     assert {key: entry.weight for key, entry in entries.items()} == weights
 
 
+class ModelWithOthers(Model):
+    """A model in which others take the first lesson of each batch back at once."""
+
+    async def commit_lessons(self, batch: LessonBatch, layer: object = None) -> list[CommitResult]:
+        answers, lesson = await super().commit_lessons(batch, layer), batch.lessons[0]
+        assert lesson.new
+        await Model(self.client, "test", 3600).commit_lesson(lesson.message_key, lesson.new, None, lesson.note)
+        return answers
+
+
+async def test_a_message_that_comes_again_is_learned_again_where_others_took_it_back(client: Redis) -> None:
+    one, two = messages_by_label(10)["spam"][:2]
+    model = ModelWithOthers(client, "test", 3600)
+
+    lessons = await teach(with_parts(make_filter(client), model=model), [one, two, one, two], "spam")
+
+    assert [lesson.outcome.value for lesson in lessons] == ["learned", "learned", "learned", "already"]
+    assert set(await live_entries(model)) == {one.key, two.key}
+    assert await stored(model) == await summed(model)
+
+
 async def test_what_others_teach_between_two_batches_is_in_the_checks_of_the_second(
     client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
