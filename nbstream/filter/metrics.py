@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from prometheus_client import Counter, Histogram
+from prometheus_client.registry import Collector
 
 from nbstream.filter.parts import FilterObserver
 from nbstream.logs import event_fields
@@ -16,6 +17,10 @@ from nbstream.policy.lesson_source import LessonSource
 from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prometheus_client.core import Metric
+
     from nbstream.filter import Check, CheckSeconds, Lesson
     from nbstream.metrics.registry import MetricsRegistry
     from nbstream.policy.envelope import BuildEnvelope
@@ -29,10 +34,16 @@ _PROBABILITY_BUCKETS = (0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.
 _log = logging.getLogger(__name__)
 
 
-class FilterMetrics(FilterObserver):
-    """Counts what the filter and the autolearner do, and feedback that listeners refuse."""
+class FilterMetrics(FilterObserver, Collector):
+    """Counts what the filter and the autolearner do, and feedback that listeners refuse.
+
+    It is registered before its metrics, so that checks which wait to be counted are counted when those are read.
+    """
 
     def __init__(self, registry: MetricsRegistry) -> None:
+        self._waiting: list[tuple[CheckSeconds, float]] = []
+        self._counts_at_once = registry.counts_at_once
+        registry.counts.register(self)
         self._feedback = Counter(
             "nbstream_feedback",
             "Messages sent as feedback, by source, label and outcome: learned, relearned, insisted, already, "
@@ -103,13 +114,25 @@ class FilterMetrics(FilterObserver):
         self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
     ) -> None:
         """Count one checked message, and how long each stage of its check took."""
-        for stage, duration in seconds.by_stage().items():
-            self._stage_seconds(stage).observe(duration)
-        self._probability.observe(check.probability)
+        self._waiting.append((seconds, check.probability))
+        if len(self._waiting) >= self._counts_at_once:
+            self._count_waiting()
         if check.kind:
             self._kinds.labels(check.kind.kind or "none").inc()
         if check.own:
             self._own_model_checks.labels(str(check.own)).inc()
+
+    def _count_waiting(self) -> None:
+        for seconds, probability in self._waiting:
+            for stage, duration in seconds.by_stage().items():
+                self._stage_seconds(stage).observe(duration)
+            self._probability.observe(probability)
+        self._waiting.clear()
+
+    def collect(self) -> Iterator[Metric]:
+        """Count what waits; yield nothing, since each metric is registered by itself."""
+        self._count_waiting()
+        return iter(())
 
     def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
         """Count the feedback of one message that was learned, or changed nothing."""
