@@ -15,11 +15,10 @@ from nbstream.listeners.http.access import Role
 from nbstream.page.ask_view import AskView
 from nbstream.policy.fair_sample import NO_SAMPLE, FairSample
 from nbstream.policy.first_scores import FirstScore, FirstScores
-from nbstream.store.lua import lua_script
 from nbstream.store.recent.message_rows import DRAWN_INDEX, MessageRow
 from nbstream.store.recent.row_search import RowSearch
 from tests.page.page_listener import Browser, open_page
-from tests.store.recent.rows import KEYS, envelope, message_id
+from tests.store.recent.rows import KEYS, envelope, message_id, write_rows
 
 HOUR = 3600
 CLASSES = ("ham", "newsletter", "spam")
@@ -27,14 +26,8 @@ ALL = FairSample("secret").with_share(1.0, 0.0)
 
 
 async def write(client: Redis, rows: Sequence[MessageRow], *, drawn: bool) -> None:
-    now = time.time()
-    args: list[str | bytes | float] = [HOUR, now - HOUR, 1000, KEYS.checked(""), KEYS.row(""), KEYS.rows_by("")]
-    for row in rows:
-        names = [*row.index_names(), *([DRAWN_INDEX] if drawn else ())]
-        args += row.checked_at, row.id, b"message", row.pack(), " ".join(names)
-    await client.register_script(lua_script("remember.lua"))(
-        keys=[KEYS.recent, KEYS.rows, KEYS.row_indices], args=args
-    )
+    more_indices = [DRAWN_INDEX] if drawn else []
+    await write_rows(client, rows, seconds=HOUR, messages=1000, now=time.time(), more_indices=more_indices)
 
 
 def make_row(number: int, verdict: str, probability: float, subject: str = "hello") -> MessageRow:

@@ -74,7 +74,8 @@ class PrimaryPool(BlockingConnectionPool):
 class _PrimaryConnection:
     """What a connection of redis-py does besides: it asks the server who it is, and reads what replies mean.
 
-    It also packs commands in C, as redis-py does only in its blocking client; see docs/experiments.md.
+    It also packs commands in C, as redis-py does only in its blocking client; see docs/experiments.md. That copies
+    all arguments, so a last argument that is large comes as a memoryview, which redis-py sends without copying it.
     """
 
     primary: Primary
@@ -83,8 +84,10 @@ class _PrimaryConnection:
     port: int
     generation = 0
 
-    def pack_command(self, name: str, *arguments: str | bytes | float) -> list[bytes]:
+    def pack_command(self, name: str, *arguments: str | bytes | float | memoryview) -> list[bytes]:
         """The bytes of a command; its name may consist of two words."""
+        if arguments and isinstance(arguments[-1], memoryview):
+            return super().pack_command(name, *arguments)  # type: ignore[misc, no-any-return]  # likewise
         return [hiredis.pack_command((*name.split(), *arguments))]  # type: ignore[arg-type]  # its stub means tuples of one
 
     async def connect_check_health(self, *arguments: Any, **options: Any) -> None:

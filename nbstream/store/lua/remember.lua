@@ -5,8 +5,10 @@
 --       2 messages that were checked up to this time are forgotten (seconds since the epoch)
 --       3 how many messages are remembered
 --       4 prefixes of the messages' keys, 5 of the rows' keys, 6 of the indices' keys (they share the hash tag of KEYS)
---       then of each message its time, its id, what is remembered of it, its row, and the names of the indices that
---       have the row, separated by spaces; a message without a row has two empty values there
+--       7 how many messages are added
+--       8 one after another, of each of them its time (a double), the sizes of what follows (4 integers of 4 bytes,
+--         the lowest first), its id, its row, the names of the indices that have the row, separated by spaces, and
+--         what is remembered of it; of a message without a row both row and names are empty
 -- At most twice as many messages are forgotten as are added, and twice as many rows, and some more. The same batch may
 -- be written again after a lost reply.
 --
@@ -21,8 +23,8 @@ local MAX_OTHERS = 20 -- recipients of former checks; each is in two indices, of
 local RECIPIENTS, ACTION = 8, 11 -- where a row has them; see message_rows.py
 
 local recent_key, rows_key, indices_key = unpack(KEYS)
-local seconds, forget_until, max_messages, prefix, row_prefix, index_prefix = unpack(ARGV, 1, 6)
-local added = (#ARGV - 6) / 5
+local seconds, forget_until, max_messages, prefix, row_prefix, index_prefix, added, batch = unpack(ARGV)
+added = tonumber(added)
 local touched = {}
 
 local function index_names(id)
@@ -90,8 +92,16 @@ local function all_names(names, former_names)
   return names
 end
 
-for i = 7, #ARGV, 5 do
-  local time, id, packed, row, names = unpack(ARGV, i, i + 4)
+local at = 1
+local function take(size)
+  at = at + size
+  return string.sub(batch, at - size, at - 1)
+end
+
+for _ = 1, added do
+  local time, id_size, row_size, names_size, size
+  time, id_size, row_size, names_size, size, at = struct.unpack('<dI4I4I4I4', batch, at)
+  local id, row, names, packed = take(id_size), take(row_size), take(names_size), take(size)
   redis.call('SET', prefix .. id, packed, 'EX', seconds)
   redis.call('ZADD', recent_key, time, id)
   if row ~= '' then

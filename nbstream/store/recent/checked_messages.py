@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import struct
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -49,14 +50,16 @@ _log = logging.getLogger(__name__)
 # 300 tokens of a message with their counts take some 30 kB, and the beginning of a message for its envelope 32 kB
 # at most: 16 MB in all.
 MAX_QUEUED = 256
-_BATCH_SIZE = 64  # what a command costs by itself is that of some ten messages
-# What a socket takes in one go, as Linux has it: the rest of a larger command costs as much as another one.
-_BATCH_BYTES = 192 * 1024
+_BATCH_SIZE = 64  # 0.2 MB of most messages; what a command costs by itself is that of some 30 messages
+_BATCH_BYTES = 1024 * 1024  # before it is compressed
+_THREAD_BYTES = 64 * 1024  # less is compressed sooner than a thread has begun
 _GATHERED_SECONDS = 0.025  # larger batches need fewer round trips for each message
 _WRITTEN_SECONDS = (
     2 * _GATHERED_SECONDS
 )  # by then another process has written its last check, unless Redis is slow
-_PACKED_AT_ONCE = 8  # messages packed before other tasks have their turn: half a millisecond
+_PACKED_AT_ONCE = 8  # messages packed before other tasks have their turn: a tenth of a millisecond
+# Before each message of a batch: the time of its check, then the sizes of its id, row, indices and content.
+_SIZES = struct.Struct("<d4I")
 _READ_COUNT = 100
 _LISTED = b"list"
 # Of the stored form. Releases up to 0.11 wrote the tokens of body and header as written in a section of their own,
@@ -133,8 +136,8 @@ def _read_policy(sections: Sequence[bytes]) -> tuple[str, bool]:
     raise ValueError("a checked message has at most two optional sections")
 
 
-_Argument: TypeAlias = str | bytes | float
-"""An argument of a script."""
+_Argument: TypeAlias = str | float | memoryview
+"""An argument of the script that writes a batch."""
 
 ReportUnreadable: TypeAlias = "Callable[[StoreIncompatible], object]"
 """Is called for each message that cannot be read."""
@@ -256,8 +259,10 @@ class RecentMessages:
         batch: list[_QueuedMessage] = []
         written = False
         try:
-            args = await self._pack_batch(batch)
-            keys = self._keys
+            packed = await self._pack_batch(batch)
+            now, seconds, keys = time.time(), self._memory.hours * 3600, self._keys
+            args: list[_Argument] = [seconds, now - seconds, self._memory.messages]
+            args += keys.checked(""), keys.row(""), keys.rows_by(""), len(batch), memoryview(packed)
             with store_errors():
                 await self._remember_script(keys=[keys.recent, keys.rows, keys.row_indices], args=args)
             written = self._writing = True
@@ -373,23 +378,43 @@ class RecentMessages:
         names = row.index_names(self._user_of)
         return [*names, DRAWN_INDEX] if self._sample().draws(row.id, row.checked_at) else names
 
-    async def _pack_batch(self, batch: list[_QueuedMessage]) -> list[_Argument]:
-        """Take a batch of the queue, and return the arguments of the script that writes it."""
-        now, seconds = time.time(), self._memory.hours * 3600
-        queue, keys, size = self._queue, self._keys, 0
-        args: list[_Argument] = [seconds, now - seconds, self._memory.messages]
-        args += keys.checked(""), keys.row(""), keys.rows_by("")
+    async def _pack_batch(self, batch: list[_QueuedMessage]) -> bytes:
+        """Take a batch of the queue, and return what the script reads of it."""
+        queue, size = self._queue, 0
+        contents: list[bytes] = []
+        others: list[tuple[bytes, bytes, bytes, bytes]] = []
         while queue and len(batch) < _BATCH_SIZE and size < _BATCH_BYTES:
             queued = queue.popleft()
             batch.append(queued)
-            message, explanation = queued.message, queued.explanation
-            packed = message.pack()
-            if explanation:
-                packed += stored_form.pack_explanation(explanation, message.tokens.all)
-            args += queued.checked_at, message.key, packed
-            size += len(packed)
-            row = queued.row if self._rows else None
-            args += (row.pack(), " ".join(self._index_names(row))) if row else ("", "")
+            contents.append(queued.message.content())
+            size += len(contents[-1])
+            others.append(self._pack_others(queued))
             if len(batch) % _PACKED_AT_ONCE == 0:
                 await asyncio.sleep(0)
-        return args
+        compressed = await _compress_all(contents, size)
+        parts: list[bytes] = []
+        for queued, content, (key, row, names, explanation) in zip(batch, compressed, others, strict=True):
+            sizes = len(key), len(row), len(names), len(content) + len(explanation)
+            parts += _SIZES.pack(queued.checked_at, *sizes), key, row, names, content, explanation
+        return b"".join(parts)
+
+    def _pack_others(self, queued: _QueuedMessage) -> tuple[bytes, bytes, bytes, bytes]:
+        """Return the id of a message, its row, the names of the indices that have it, and its explanation.
+
+        All but the id may be empty.
+        """
+        message, explanation = queued.message, queued.explanation
+        row = queued.row if self._rows else None
+        return (
+            message.key.encode(),
+            row.pack() if row else b"",
+            " ".join(self._index_names(row)).encode() if row else b"",
+            stored_form.pack_explanation(explanation, message.tokens.all) if explanation else b"",
+        )
+
+
+async def _compress_all(contents: Sequence[bytes], size: int) -> list[bytes]:
+    """Return these contents of ``size`` bytes, each compressed; many of them in a thread."""
+    if size > _THREAD_BYTES and stored_form.COMPRESSES_AT_ONCE:
+        return await asyncio.to_thread(stored_form.compress_at_once, contents)
+    return list(map(stored_form.compress, contents))

@@ -74,6 +74,16 @@ def compress(content: bytes) -> bytes:
     return _zstd().compressor.compress(content)
 
 
+COMPRESSES_AT_ONCE = "multi_compress_to_buffer" in zstandard.backend_features
+"""Whether there is ``compress_at_once``: not where the library was built with a Zstandard of the system."""
+
+
+def compress_at_once(contents: Sequence[bytes]) -> list[bytes]:
+    """Return each of ``contents`` as ``compress`` does, by one call, in which other threads can run."""
+    frames = _zstd().compressor.multi_compress_to_buffer([*contents])
+    return [frames[i].tobytes() for i in range(len(frames))]
+
+
 def decompress_first(packed: bytes) -> tuple[bytes, bytes]:
     """Return the content that ``packed`` begins with, and the bytes that follow it.
 
@@ -112,20 +122,18 @@ _ENCODE_JSON = json.JSONEncoder(separators=(",", ":")).encode
 def pack_explanation(explanation: Explanation, tokens: Sequence[bytes]) -> bytes:
     """Return the stored form of an explanation of a message that has these distinct ``tokens``."""
     clues, others = _split_clues(explanation.clues, tokens)
-    state, named_clues = explanation.state, [[clue.token.decode(), clue.ham, clue.spam] for clue in others]
+    state = explanation.state
     learned, needed = tuple(state.learned.items()), tuple(state.needed.items())
     lines = _state_line(explanation.verdict, explanation.reason, explanation.thresholds, learned, needed)
-    lines += _ENCODE_JSON(named_clues).encode() if named_clues else b"[]"
+    ratios = b""
+    if others:
+        lines += _ENCODE_JSON([[clue.token.decode(), clue.ham, clue.spam] for clue in others]).encode()
+        ratios = struct.pack(f"<{len(others)}d", *(clue.log_ratio for clue in others))
+    else:
+        lines += b"[]"
     numbers = explanation.at, explanation.probability, explanation.score, explanation.prior
-    return b"".join(
-        [
-            _FORMAT_VERSION,
-            _HEAD_STRUCT.pack(*numbers, len(lines), clues.length, clues.count_bytes),
-            lines,
-            clues.content,
-            struct.pack(f"<{len(others)}d", *(clue.log_ratio for clue in others)),
-        ]
-    )
+    head = _HEAD_STRUCT.pack(*numbers, len(lines), clues.length, clues.count_bytes)
+    return _FORMAT_VERSION + head + lines + clues.content + ratios
 
 
 @lru_cache(maxsize=64)

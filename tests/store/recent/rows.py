@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import struct
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from redis.asyncio import Redis
@@ -36,11 +37,21 @@ def message_id(number: int) -> str:
 
 
 async def write_rows(
-    client: Redis, rows: Iterable[MessageRow], *, seconds: int = 3600, messages: int = 1_000_000, now: float = NOW
+    client: Redis,
+    rows: Collection[MessageRow],
+    *,
+    seconds: int = 3600,
+    messages: int = 1_000_000,
+    now: float = NOW,
+    more_indices: Sequence[str] = (),
 ) -> None:
-    """Write messages with these rows in one batch, at the time ``now``."""
+    """Write messages with these rows in one batch, at the time ``now``; ``more_indices`` have all of them, too."""
     args: list[Any] = [seconds, now - seconds, messages, KEYS.checked(""), KEYS.row(""), KEYS.rows_by("")]
+    batch = b""
     for row in rows:
-        args += row.checked_at, row.id, b"message", row.pack(), " ".join(row.index_names())
+        values = row.id, row.pack(), " ".join([*row.index_names(), *more_indices]), b"message"
+        texts = [value.encode() if isinstance(value, str) else value for value in values]
+        batch += struct.pack("<d4I", row.checked_at, *map(len, texts)) + b"".join(texts)
+    args += len(rows), batch
     script = client.register_script(lua_script("remember.lua"))
     await script(keys=[KEYS.recent, KEYS.rows, KEYS.row_indices], args=args)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import threading
 import time
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -330,6 +331,67 @@ async def test_a_queue_of_messages_is_written_in_few_commands(client: Redis) -> 
     stats: Any = await client.info("commandstats")
     calls = stats["cmdstat_evalsha"]["calls"] - stats["cmdstat_evalsha"].get("failed_calls", 0)
     assert calls == MAX_QUEUED / 64
+
+
+def large_message(number: int) -> CheckedMessage:
+    """A message of some thousand bytes; thirty of them are compressed in a thread."""
+    return replace(checked_message(number), tokens=Tokens((), [b"body:%d-%d" % (number, i) for i in range(300)]))
+
+
+needs_one_call = pytest.mark.skipif(
+    not stored_form.COMPRESSES_AT_ONCE, reason="this zstandard was built with a library of the system"
+)
+
+
+@needs_one_call
+def test_contents_compressed_by_one_call_are_those_compressed_one_by_one() -> None:
+    contents = [large_message(number).content() for number in range(30)] + [b"0.5 ham\0\0\0\0"]
+
+    assert stored_form.compress_at_once(contents) == list(map(compress, contents))
+
+
+@pytest.mark.parametrize("at_once", [pytest.param(True, marks=needs_one_call), False])
+async def test_each_of_many_large_messages_is_stored_as_it_packs_itself(
+    client: Redis, monkeypatch: pytest.MonkeyPatch, at_once: bool
+) -> None:
+    monkeypatch.setattr(stored_form, "COMPRESSES_AT_ONCE", at_once)
+    recent = RecentMessages(client, KEYS, MemorySettings(), DroppedMessages())
+    async with running(recent):
+        for number in range(30):
+            recent.remember(large_message(number))
+        await recent.wait_until_written()
+
+    for number in range(30):
+        assert await client.get(KEYS.checked(f"m{number}")) == large_message(number).pack()
+
+
+@needs_one_call
+async def test_messages_that_are_being_compressed_are_recalled_and_counted_where_the_task_ends(
+    client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compress_at_once, loop = stored_form.compress_at_once, asyncio.get_running_loop()
+    begun, may_end = asyncio.Event(), threading.Event()
+
+    def compress_later(contents: Sequence[bytes]) -> list[bytes]:
+        loop.call_soon_threadsafe(begun.set)
+        may_end.wait(DEADLINE_SECONDS)
+        return compress_at_once(contents)
+
+    monkeypatch.setattr(stored_form, "compress_at_once", compress_later)
+    dropped = DroppedMessages()
+    recent = RecentMessages(client, KEYS, MemorySettings(), dropped)
+    try:
+        async with running(recent):
+            for number in range(30):
+                recent.remember(large_message(number))
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                await begun.wait()
+            assert await client.keys("*") == []
+            assert await recent.recall("m7") == large_message(7)
+    finally:
+        may_end.set()
+    assert dropped.count == 30
+    assert await recent.recall("m7") is None
 
 
 async def test_while_redis_is_away_messages_are_dropped_and_counted_and_later_ones_written(
