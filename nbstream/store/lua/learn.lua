@@ -251,6 +251,8 @@ for _, class in ipairs(classes) do
     add_to_change('first:' .. class.label, table.concat(first_scores, '\n'))
   end
 end
+local last_change = redis.call('XREVRANGE', changes_key, '+', '-', 'COUNT', 1)[1]
+add_to_change('predecessor', last_change and last_change[1] or '0-0')
 local trimming, precision, threshold = 'MAXLEN', '~', max_changes
 if lesson_count > 1 then
   add_to_change('lessons', lesson_count)

@@ -373,20 +373,22 @@ class Mirror:
                 )
             guard.check()
             self._note_reply(loaded)
-            predecessor, applied = self._known.last, []
+            predecessor, applied, all_name_theirs = self._known.last, [], True
             loaded.stored = loaded.position
             for entry_id, fields in stream_entries(streams):
                 loaded.apply(entry_id, fields)
+                all_name_theirs &= b"predecessor" in fields
                 applied.append(loaded.position)
             self._known.add(applied)
             self._wake_waiters()
             if self._damage:
                 raise NoSharedMemory(f"the counts are damaged: {self._damage}")
             # A server may be replaced behind an open connection, and its next change may have the next number.
-            # This is asked for after the waiters were woken, so that no lesson waits for it.
+            # The change names the one before it; else this is asked for after the waiters were woken, so that no
+            # lesson waits for it.
             if not applied:
                 await self._check_end(model, loaded.position)
-            elif predecessor and not await model.has_change(predecessor):
+            elif predecessor and not all_name_theirs and not await model.has_change(predecessor):
                 self._known.forget_newest(len(applied))
                 raise RescanNeeded(f"change {predecessor.sequence} that is known here is not in Redis")
 

@@ -13,6 +13,8 @@ fields:
 - ``counts:`` and a label: the resulting counts of that class, separated by spaces; absent where none of them
   changed.
 - what happened to first scores; see ``FirstScores.apply_change``.
+- ``predecessor``: the stream id of the change before it, ``0-0`` for the first one. A release before 0.12.0 writes
+  none, and no change but one of lessons has it.
 """
 
 from __future__ import annotations

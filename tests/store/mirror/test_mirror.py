@@ -235,8 +235,18 @@ async def test_wait_until_applied_fails_for_a_change_that_never_arrives(
         await Mirror(model, 5.0).wait_until_applied(b"1-0")
 
 
+async def as_0_11_writes_changes(model: Model) -> None:
+    """Leave out of all changes which one is before them."""
+    changes: Any = await model.client.xrange(model.keys.changes)
+    await model.client.delete(model.keys.changes)
+    for change_id, fields in changes:
+        assert fields.pop(b"predecessor")
+        await model.client.xadd(model.keys.changes, fields, id=change_id)
+
+
+@pytest.mark.parametrize("names_predecessors", [True, False])
 async def test_a_server_that_goes_on_with_other_changes_behind_the_same_connection_is_scanned_again(
-    mirrored: Mirrored, model: Model, own_redis: RedisServer
+    mirrored: Mirrored, model: Model, own_redis: RedisServer, names_predecessors: bool
 ) -> None:
     """Its changes have the numbers and the stream ids that would come next, but the one before is another one."""
     other_client = open_client(ConnectionOptions(own_redis.url))
@@ -251,6 +261,8 @@ async def test_a_server_that_goes_on_with_other_changes_behind_the_same_connecti
         await mirror.wait_until_applied(ids[-1] or b"")
         await until(lambda: later_than_change(other, ids[-1]))
         ids.append(await change(other, "m3", entry("ham", TOKENS[6:])))
+        if not names_predecessors:
+            await as_0_11_writes_changes(other)
 
         dumps = {key: await other_client.dump(key) or b"" for key in await other_client.keys()}
         async with model.client.pipeline(transaction=True) as pipe:
@@ -263,6 +275,18 @@ async def test_a_server_that_goes_on_with_other_changes_behind_the_same_connecti
         assert await equals_redis(mirror, model, TOKENS)
         assert mirror.lost_changes == 1
     await other_client.aclose()
+
+
+async def test_the_change_before_one_that_names_it_is_not_asked_for(mirrored: Mirrored, model: Model) -> None:
+    async with mirrored(model) as mirror:
+        await model.client.config_resetstat()
+        for number in range(5):
+            await mirror.wait_until_applied(await change(model, f"m{number}", entry("spam", TOKENS)) or b"")
+        stats: Any = await model.client.info("commandstats")
+
+        assert stats["cmdstat_xadd"]["calls"] == 2 * 5
+        assert "cmdstat_xrange" not in stats
+        assert await equals_redis(mirror, model, TOKENS)
 
 
 async def test_a_stream_that_was_trimmed_has_lost_no_change(
