@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from nbstream.bayes.clues import Clue
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
+class Score(NamedTuple):
     """A score: the ``log_odds`` of spam in nats, before calibration.
 
     ``clues`` are the features that voted, strongest first; ``prior`` is the rest of the log-odds. The prior and
     the log-ratios of all clues add up to ``log_odds``.
+
+    This is a named tuple because each check makes one, and a frozen dataclass is slower to create.
     """
 
     log_odds: float = 0.0

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nbstream.engine.table import Table
 
 
-_REQUEST = struct.Struct("=6Q2q5d")  # nbn_score_request
+_SIZES, _OPTIONS = struct.Struct("=3Q"), struct.Struct("=3Q2q5d")  # nbn_score_request: its beginning, and its rest
 _OWN_COUNTS = struct.Struct("=2Q2d")  # nbn_own_counts
 _TOTALS = struct.Struct("=5q")
 _TOTALS_LENGTH = 5
@@ -97,6 +97,7 @@ class NativeScoring:
         self._in_table.restype = self._rows.restype = ctypes.c_int64
         self._out = ctypes.create_string_buffer(_HEAD.size + _MAX_CLUE_BYTES * clues)
         self._view = memoryview(self._out)
+        self._packed: tuple[ScoreOptions, float, bytes] | None = None
 
     def score_in_table(
         self,
@@ -112,9 +113,12 @@ class NativeScoring:
         ``sizes`` says how many tokens each group has; ``unit`` is the count of one occurrence. Returns None where
         Python has to do it: a number is too large or too small for a float, or the table cannot be read.
         """
-        request, levels = _pack(sizes, options, unit), [_contiguous(level.rows) for level in own]
-        packed_own = _pack_own(own, levels) if own else b""
-        out = self._out
+        levels = [_contiguous(level.rows) for level in own] if own else []
+        request, packed_own, out = (
+            self._pack(sizes, options, unit),
+            _pack_own(own, levels) if own else b"",
+            self._out,
+        )
         clues = self._in_table(table.handle, joined, len(joined), request, packed_own, len(own), out, len(out))
         return self._unpack(clues)
 
@@ -132,12 +136,23 @@ class NativeScoring:
         ``counts`` are the rows of the tokens, shape (tokens, classes), and the five totals.
         """
         rows, levels = _contiguous(counts[0]), [_contiguous(level.rows) for level in own]
-        numbers, request = _TOTALS.pack(*counts[1]), _pack(sizes, options, unit)
+        numbers, request = _TOTALS.pack(*counts[1]), self._pack(sizes, options, unit)
         clues = self._rows(
             *(joined, len(joined), pointer_to(rows), len(rows), numbers, request),
             *(_pack_own(own, levels), len(own), self._out, len(self._out)),
         )
         return self._unpack(clues)
+
+    def _pack(self, sizes: GroupNumbers, options: ScoreOptions, unit: float) -> bytes:
+        """Return the request; all but the sizes is packed again only where it is not that of the last message."""
+        last = self._packed
+        if last is None or last[0] is not options or last[1] != unit:
+            packed = _OPTIONS.pack(
+                *(*options.limits, *options.messages, options.alpha, unit, options.prior),
+                *(options.occurrences, options.per_probability),
+            )
+            last = self._packed = options, unit, packed
+        return _SIZES.pack(*sizes) + last[2]
 
     def _unpack(self, clues: int) -> NativeScore | MessagesChanged | None:
         if clues < 0 and clues != _MESSAGES_CHANGED:
@@ -149,13 +164,6 @@ class NativeScoring:
         end = _HEAD.size + clues * (index_bytes + _COUNTS * count_bytes + _RATIO_BYTES)
         packed = bytes(self._view[_HEAD.size : end])
         return NativeScore(log_odds, clues, index_bytes, count_bytes, packed, totals)
-
-
-def _pack(sizes: GroupNumbers, options: ScoreOptions, unit: float) -> bytes:
-    return _REQUEST.pack(
-        *(*sizes, *options.limits, *options.messages, options.alpha, unit, options.prior),
-        *(options.occurrences, options.per_probability),
-    )
 
 
 def _contiguous(rows: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -123,6 +123,8 @@ def strip_fields(raw: bytes, names: Iterable[str]) -> bytes:
     """
     name_pattern, field_pattern = _field_patterns(tuple(names))
     end = body_offset(raw)
+    if end <= PIECE_BYTES and not field_pattern.match(raw, 0, end) and not name_pattern.search(raw, 0, end):
+        return raw  # as most mail: nothing is copied to find that out
     blocks: list[bytes] = []
     changed = False
     # The empty line itself must not count as the end of the last line of a folded field.

@@ -192,15 +192,16 @@ class NativeTokenizer(Tokenizer):
             message.is_bare_text,
             bool(options.trusted_authserv_ids),
         )
-        needed = self._written(message.raw, native_options)
-        if needed > len(self._output.buffer):
-            self._output.buffer = ctypes.create_string_buffer(needed)
-            needed = self._written(message.raw, native_options)
+        output = self._output
+        needed = self._written(message.raw, native_options, output.buffer)
+        if needed > len(output.buffer):
+            output.buffer = ctypes.create_string_buffer(needed)
+            needed = self._written(message.raw, native_options, output.buffer)
         if needed < 0:
             return self._specification.take_apart(message)
-        content = memoryview(self._output.buffer)[:needed]
-        flags, head, body, raw_header, key = _HEAD.unpack_from(content)
-        tokens = Tokens.from_joined(bytes(content[_HEAD.size :]), (head, body, raw_header))
+        flags, head, body, raw_header, key = _HEAD.unpack_from(output.buffer)
+        joined = bytes(memoryview(output.buffer)[_HEAD.size : needed])
+        tokens = Tokens.from_joined(joined, (head, body, raw_header))
         return TakenApart(
             key.decode("ascii"),
             bool(flags & _IS_MAIL),
@@ -211,12 +212,11 @@ class NativeTokenizer(Tokenizer):
         """Return the tokens of ``message``, in their groups."""
         return self.take_apart(message).tokens
 
-    def _written(self, raw: bytes, native_options: bytes) -> int:
+    def _written(self, raw: bytes, native_options: bytes, buffer: ctypes.Array[ctypes.c_char]) -> int:
         """Return how many bytes the result needs, which was written if it fits; -1 for a message handed back."""
-        buffer = self._output.buffer
         needed: int = self._take_apart(raw, len(raw), native_options, self._ask, buffer, len(buffer))
-        interruption, self._output.interruption = self._output.interruption, None
-        if interruption:
+        if self._output.interruption:
+            interruption, self._output.interruption = self._output.interruption, None
             raise interruption
         return needed
 

@@ -85,11 +85,13 @@ pub struct Table<'a> {
     key: [u64; 2],
 }
 
-/// A name that is looked up: its hash, the words of a name that is not long, and what the first slot holds.
+/// A name that is looked up: its hash, the words of a name that is not long, where the search in the slots stands, and
+/// what is there.
 struct Sought {
     hash: u64,
     words: [u64; 3],
-    first: u64,
+    slot: usize,
+    content: u64,
 }
 
 /// What was found in the slots for a name.
@@ -157,21 +159,24 @@ impl<'a> Table<'a> {
         let mut sought = Vec::with_capacity(names.len());
         for name in names {
             let (hash, words) = names::hash_and_words(self.key, name);
-            self.prefetch(self.first_slot(hash));
+            let slot = self.first_slot(hash);
+            self.prefetch(slot);
             sought.push(Sought {
                 hash,
                 words,
-                first: 0,
+                slot,
+                content: 0,
             });
         }
         self.read_consistently(|epoch| {
             for name in &mut sought {
-                name.first = self.load(self.first_slot(name.hash));
-                if let Some(row) = self.row_in(name.first, name.hash) {
+                name.slot = self.first_slot(name.hash);
+                self.seek(name)?;
+                if let Some(row) = self.row_in(name.content) {
                     self.prefetch(self.layout.row(row));
                 }
             }
-            for ((counts, sought), name) in rows.iter_mut().zip(&sought).zip(names) {
+            for ((counts, sought), name) in rows.iter_mut().zip(&mut sought).zip(names) {
                 *counts = match self.find_sought(name, sought)? {
                     Found::Row(row) => self.counts_at(row, epoch),
                     Found::Nothing(_) => [0; CLASSES],
@@ -181,22 +186,47 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Returns the row that is in a slot with this content, where it may have the name with this hash.
-    fn row_in(&self, content: u64, hash: u64) -> Option<usize> {
+    /// Returns the row that is in a slot with this content.
+    fn row_in(&self, content: u64) -> Option<usize> {
         let row = (content & 0xffff_ffff) as usize;
-        let fits = content >> 32 == hash & 0xffff_ffff && (1..=self.layout.rows).contains(&row);
-        fits.then(|| row - 1)
+        (1..=self.layout.rows).contains(&row).then(|| row - 1)
     }
 
-    /// Returns what the slots have for a name, which is nearly always in the row of the first slot.
+    /// Goes on, from the slot where the search stands, to one that may have the name, or to a free one.
     #[inline]
-    fn find_sought(&self, name: &[u8], sought: &Sought) -> Result<Found, TableError> {
-        match self.row_in(sought.first, sought.hash) {
-            Some(row) if name.len() <= names::MAX_SHORT && self.name_words(row) == sought.words => {
-                Ok(Found::Row(row))
-            }
-            _ => self.find_from(name, sought),
+    fn seek(&self, sought: &mut Sought) -> Result<(), TableError> {
+        sought.content = self.load(sought.slot);
+        while sought.content != 0 && sought.content >> 32 != sought.hash & 0xffff_ffff {
+            self.step(sought)?;
         }
+        Ok(())
+    }
+
+    /// Goes on to the next slot.
+    fn step(&self, sought: &mut Sought) -> Result<(), TableError> {
+        sought.slot += 1;
+        if sought.slot == layout::HEADER_WORDS + self.layout.slots {
+            sought.slot = layout::HEADER_WORDS;
+        }
+        if sought.slot == self.first_slot(sought.hash) {
+            return Err(TableError::Damaged); // a table always has free slots
+        }
+        sought.content = self.load(sought.slot);
+        Ok(())
+    }
+
+    /// Returns what the slots have for a name, from where the search stands: nearly always the row of that slot.
+    #[inline]
+    fn find_sought(&self, name: &[u8], sought: &mut Sought) -> Result<Found, TableError> {
+        while sought.content != 0 {
+            let row = self.row_in(sought.content).ok_or(TableError::Damaged)?;
+            if self.has_name(row, name, sought.words)? {
+                return Ok(Found::Row(row));
+            }
+            self.step(sought)?;
+            self.seek(sought)?;
+        }
+        Ok(Found::Nothing(sought.slot))
     }
 
     /// Returns the state after the last change.
@@ -343,40 +373,14 @@ impl<'a> Table<'a> {
     }
 
     fn find(&self, name: &[u8], hash: u64) -> Result<Found, TableError> {
-        let sought = Sought {
+        let mut sought = Sought {
             hash,
             words: names::short_name(name),
-            first: self.load(self.first_slot(hash)),
+            slot: self.first_slot(hash),
+            content: 0,
         };
-        self.find_from(name, &sought)
-    }
-
-    /// Searches the slots, from the first one on.
-    fn find_from(&self, name: &[u8], sought: &Sought) -> Result<Found, TableError> {
-        let end = layout::HEADER_WORDS + self.layout.slots;
-        let mut slot = self.first_slot(sought.hash);
-        let mut content = sought.first;
-        for _ in 0..self.layout.slots {
-            if content == 0 {
-                return Ok(Found::Nothing(slot));
-            }
-            if content >> 32 == sought.hash & 0xffff_ffff {
-                let row = (content & 0xffff_ffff) as usize;
-                if row == 0 || row > self.layout.rows {
-                    return Err(TableError::Damaged);
-                }
-                if self.has_name(row - 1, name, sought.words)? {
-                    return Ok(Found::Row(row - 1));
-                }
-            }
-            slot = if slot + 1 == end {
-                layout::HEADER_WORDS
-            } else {
-                slot + 1
-            };
-            content = self.load(slot);
-        }
-        Err(TableError::Damaged) // a table always has free slots
+        self.seek(&mut sought)?;
+        self.find_sought(name, &mut sought)
     }
 
     fn name_words(&self, row: usize) -> [u64; 3] {
@@ -385,6 +389,7 @@ impl<'a> Table<'a> {
     }
 
     /// Returns whether the row has this name; `short` are the words of a name that is not long.
+    #[inline]
     fn has_name(&self, row: usize, name: &[u8], short: [u64; 3]) -> Result<bool, TableError> {
         let words = self.name_words(row);
         if name.len() <= names::MAX_SHORT {

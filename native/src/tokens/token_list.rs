@@ -47,7 +47,7 @@ impl TokenList {
         write(&mut self.lines);
         let end = self.lines.len();
         if let Some(known) = &mut self.known {
-            self.lines.extend([0; READ_AHEAD]);
+            self.lines.extend_from_slice(&[0; READ_AHEAD]);
             let is_new = known.insert(&self.lines, start..end, |position| {
                 token_at(&self.lines, &self.ends, position)
             });
@@ -236,7 +236,8 @@ struct KnownToken {
 
 /// How many bytes of a token are read at once, whatever its size is: branches by its size cost more.
 const READ_AHEAD: usize = 16;
-const INITIAL_SLOTS: usize = 256;
+/// Enough for most lists: to grow costs more than to clear some kilobytes.
+const INITIAL_SLOTS: usize = 1024;
 
 impl KnownTokens {
     fn new() -> Self {
@@ -303,7 +304,7 @@ impl KnownTokens {
 
     /// Returns a hash of a token that depends on the keys: 16 bytes at a time are mixed in by a multiplication, of
     /// whose 128 bits both halves count.
-    #[inline]
+    #[inline(always)] // a call would pass the token through memory
     fn hash(&self, token: KnownToken, text: &[u8], range: &Range<usize>) -> u32 {
         let [first_key, second_key] = self.keys;
         let mut state = first_key ^ token.size as u64;
@@ -319,7 +320,7 @@ impl KnownTokens {
 }
 
 impl KnownToken {
-    #[inline]
+    #[inline(always)]
     fn read(text: &[u8], range: &Range<usize>) -> Self {
         let size = range.len();
         let (first, second) = match text.get(range.start..range.start + READ_AHEAD) {
