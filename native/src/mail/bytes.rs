@@ -29,55 +29,55 @@ pub fn lower(content: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// How many bytes are compared at once in a long text: the compiler makes a few vector instructions of it.
-const BLOCK: usize = 32;
-/// How many bytes are compared at once in a short text, as one number.
-const WORD: usize = 8;
+/// How many bytes are compared at once.
+const BLOCK: usize = 16;
+
+/// Returns a bit for each byte of a block: 1 where it is `byte`, the first one as the lowest.
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)] // Rust has no other way to get the bits of a comparison.
+#[inline(always)]
+fn places_of(byte: u8, block: &[u8]) -> u32 {
+    use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8};
+    assert_eq!(block.len(), BLOCK);
+    // SAFETY: every processor of this architecture has the instructions, and so many bytes are there to be read.
+    unsafe {
+        let block = _mm_loadu_si128(block.as_ptr().cast());
+        _mm_movemask_epi8(_mm_cmpeq_epi8(block, _mm_set1_epi8(byte as i8))) as u32
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+use places_one_by_one as places_of;
+
+/// Does the same on any processor.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+fn places_one_by_one(byte: u8, block: &[u8]) -> u32 {
+    let bits = block.iter().rev().map(|&other| u32::from(other == byte));
+    bits.fold(0, |places, bit| places << 1 | bit)
+}
 
 /// Returns where the first `byte` is.
 pub fn find_byte(content: &[u8], byte: u8) -> Option<usize> {
     let mut start = 0;
     for block in content.chunks_exact(BLOCK) {
-        if block
-            .iter()
-            .fold(false, |found, &other| found | (other == byte))
-        {
-            break;
+        let places = places_of(byte, block);
+        if places != 0 {
+            return Some(start + places.trailing_zeros() as usize);
         }
         start += BLOCK;
     }
-    for word in content[start..].chunks_exact(WORD) {
-        let places = places_of(byte, word);
-        if places != 0 {
-            return Some(start + first_place(places));
-        }
-        start += WORD;
-    }
     let position = content[start..].iter().position(|&other| other == byte)?;
     Some(start + position)
-}
-
-/// Returns the highest bit of each of eight bytes that is `byte`; nothing is carried from one byte to the next (Henry S.
-/// Warren, "Hacker's Delight", 2nd edition, 6-1).
-fn places_of(byte: u8, word: &[u8]) -> u64 {
-    const LOW_BITS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
-    let word = word.try_into().map_or(0, u64::from_le_bytes);
-    let differences = word ^ u64::from_ne_bytes([byte; WORD]);
-    !(((differences & LOW_BITS) + LOW_BITS) | differences | LOW_BITS)
-}
-
-fn first_place(places: u64) -> usize {
-    places.trailing_zeros() as usize / 8
 }
 
 /// Returns the pieces of `content` between `byte`, as `bytes.split` does, and has room for so many of them at first.
 pub fn split(content: &[u8], byte: u8, expected: usize) -> Vec<&[u8]> {
     let mut pieces = Vec::with_capacity(expected);
     let mut start = 0;
-    for (number, word) in content.chunks_exact(WORD).enumerate() {
-        let mut places = places_of(byte, word);
+    for (number, block) in content.chunks_exact(BLOCK).enumerate() {
+        let mut places = places_of(byte, block);
         while places != 0 {
-            let end = WORD * number + first_place(places);
+            let end = BLOCK * number + places.trailing_zeros() as usize;
             pieces.push(&content[start..end]);
             start = end + 1;
             places &= places - 1;
@@ -111,21 +111,11 @@ fn find_pair(content: &[u8], first: u8, second: u8) -> Option<usize> {
     let behind = content.get(1..)?;
     let mut start = 0;
     for (block, other) in content.chunks_exact(BLOCK).zip(behind.chunks_exact(BLOCK)) {
-        let pairs = block.iter().zip(other);
-        if pairs.fold(false, |found, (&a, &b)| {
-            found | ((a == first) & (b == second))
-        }) {
-            break;
+        let places = places_of(first, block) & places_of(second, other);
+        if places != 0 {
+            return Some(start + places.trailing_zeros() as usize);
         }
         start += BLOCK;
-    }
-    let words = content[start..].chunks_exact(WORD);
-    for (word, other) in words.zip(behind[start..].chunks_exact(WORD)) {
-        let places = places_of(first, word) & places_of(second, other);
-        if places != 0 {
-            return Some(start + first_place(places));
-        }
-        start += WORD;
     }
     let mut pairs = content[start..].iter().zip(&behind[start..]);
     let position = pairs.position(|(&a, &b)| a == first && b == second)?;
@@ -178,6 +168,18 @@ mod tests {
         assert_eq!(strip(b" \t a b\r\n"), b"a b");
         assert_eq!(strip(b" \r\n"), b"");
         assert_eq!(strip_end(b" a "), b" a");
+    }
+
+    #[test]
+    fn places_are_the_same_on_any_processor() {
+        for at in 0..BLOCK {
+            let mut block = [b'y'; BLOCK];
+            block[at] = b'x';
+            block[BLOCK - 1 - at] = 0xff;
+            for byte in [b'x', b'y', 0xff, 0x7f] {
+                assert_eq!(places_of(byte, &block), places_one_by_one(byte, &block));
+            }
+        }
     }
 
     #[test]
