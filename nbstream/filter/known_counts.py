@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nbstream.engine.name_numbers import NameNumbers
+from nbstream.filter.message_counts import MessageCounts
 from nbstream.tokens.token_list import TokenList, join_tokens
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nbstream.filter.message_counts import MessageCounts
 
 MAX_KNOWN_NAMES = 1 << 18  # some 40 MB; when there are more, all are forgotten
 _STEPS_ON_THEIR_WAY = 600  # of two batches, where each lesson is a step
@@ -131,10 +131,13 @@ def _join_rows(known: MessageCounts, counts: MessageCounts) -> MessageCounts:
 def _rows_of(counts: MessageCounts, names: Sequence[bytes], row_numbers: NDArray[np.int64]) -> MessageCounts:
     """Return the counts of ``names``, which are in the rows of these numbers, on all levels."""
     layer = counts.autolearned
-    return replace(
-        counts,
-        names=names,
-        rows=counts.rows.take(row_numbers, axis=0),
-        autolearned=replace(layer, rows=layer.rows.take(row_numbers, axis=0)) if layer else None,
-        parents=tuple([_rows_of(parent, names, row_numbers) for parent in counts.parents]),
+    return MessageCounts(  # ``replace`` takes twice the time
+        names,
+        counts.rows.take(row_numbers, axis=0),
+        counts.sums,
+        counts.totals,
+        counts.growth,
+        counts.first_scores,
+        replace(layer, rows=layer.rows.take(row_numbers, axis=0)) if layer else None,
+        tuple([_rows_of(parent, names, row_numbers) for parent in counts.parents]),
     )

@@ -11,8 +11,6 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import or_
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,6 +33,8 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger(__name__)
+_IN_ANY_CLASS = np.dtype(f"u{len(CLASSES)}")
+"""The booleans of all classes as one number: numpy is slow over short rows, and takes twice as long by columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +127,8 @@ def _counts_after_one_entry(counts: MessageCounts, entry: LedgerEntry, sign: int
 
 
 def _vocabulary_size(rows: NDArray[np.int64]) -> int:
-    """Return how many of the tokens with these counts some class has: by columns, since short rows are slow."""
-    return int(np.count_nonzero(reduce(or_, (rows > 0).T)))
+    """Return how many of the tokens with these counts some class has."""
+    return int(np.count_nonzero((rows > 0).view(_IN_ANY_CLASS)))
 
 
 # The limit of growth: with a half-life weights double, and learning stops before counts become inexact.

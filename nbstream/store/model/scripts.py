@@ -23,7 +23,7 @@ import secrets
 import struct
 import threading
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -79,12 +79,16 @@ class LessonCommit:
     old: ledger.LedgerEntry | None
     new: ledger.LedgerEntry | None
     note: LessonNote
-    attempt: str = field(default_factory=lambda: secrets.token_hex(8), compare=False)
+
+    @cached_property
+    def attempt(self) -> str:
+        """What identifies this commit."""
+        return secrets.token_hex(8)
 
     @cached_property
     def note_fields(self) -> Sequence[str | bytes]:
         """The names and values of the history's record in turn, as they are stored."""
-        return history.history_fields(self.new, self.note, self.attempt)
+        return history.history_fields(self.new, self.note, "" if self.new else self.attempt)
 
     @cached_property
     def entry_fields(self) -> Sequence[str | bytes]:
