@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import secrets
 from collections import defaultdict
-from functools import partial
 from itertools import count, islice
 from typing import TYPE_CHECKING
 
@@ -17,8 +16,6 @@ import numpy as np
 from nbstream.engine.arrays import pointer_to
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
 
@@ -79,34 +76,6 @@ class NativeNameNumbers(NameNumbers):
         return out.raw
 
 
-class LazyNameNumbers(NameNumbers):
-    """The same by ``make_numbers``, unless the names come only once: most lessons come alone."""
-
-    def __init__(self, make_numbers: Callable[[], NameNumbers]) -> None:
-        self._make_numbers = make_numbers
-        self._others: NameNumbers | None = None
-        self._only, self._length = b"", 0
-
-    def __len__(self) -> int:
-        return self._length if self._others is None else len(self._others)
-
-    def number(self, joined: bytes, length: int) -> NDArray[np.int64]:
-        """Return the numbers of the ``length`` names in ``joined``, which are separated by line feeds."""
-        if self._others is None:
-            if not self._length and length == len(set(joined.split(b"\n"))):
-                self._only, self._length = joined, length
-                return np.arange(length)
-            self._others = self._make_numbers()
-            self._others.number(self._only, self._length)
-        return self._others.number(joined, length)
-
-    def joined(self, first: int = 0) -> bytes:
-        """Return the names from number ``first`` on, separated by line feeds."""
-        if self._others is None:
-            return self._only if not first else b"\n".join(self._only.split(b"\n")[first:])
-        return self._others.joined(first)
-
-
 def make_name_numbers(library: ctypes.CDLL | None) -> NameNumbers:
     """Return an object without names: a native one where there is a library."""
-    return LazyNameNumbers(partial(NativeNameNumbers, library)) if library else NameNumbers()
+    return NativeNameNumbers(library) if library else NameNumbers()
