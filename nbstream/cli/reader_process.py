@@ -20,7 +20,7 @@ import traceback
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, NoReturn, TypeAlias
 
 from nbstream.cli.exit_codes import EX_SOFTWARE
 from nbstream.cli.message_files import refuse_list
@@ -47,8 +47,7 @@ None stands for unlearning, which takes back whatever an older version has learn
 """
 
 
-@dataclass(frozen=True, slots=True)
-class ReadMessage:
+class ReadMessage(NamedTuple):
     """A message with its label and the name of its source, and where it is in an IMAP folder, if it is in one.
 
     Where ``is_mail`` is false, it has no header of a mail: it may be a text, or a file that is no message at all.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.bayes.kinds import kind_of, kind_sums, label_of
 from nbstream.bayes.lesson_weight import insisted_weights
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from nbstream.tokens.tokenizer import Tokens
 
 
-@dataclass(frozen=True, slots=True)
-class TokenizedMessage:
+class TokenizedMessage(NamedTuple):
     """A message to teach: its key and its tokens, and the words that its tokens hide, where these are known.
 
     ``packed_tokens`` are those of ``LedgerEntry``.

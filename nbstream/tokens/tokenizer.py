@@ -21,7 +21,7 @@ from nbstream.tokens.token_list import TokenList, encode_tokens
 from nbstream.tokens.words import WordAllowance, distinct_words_utf8, spread_choice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from nbstream.mail.message import Message
 
@@ -82,6 +82,9 @@ class Tokens:
         tokens = cls.__new__(cls)
         tokens._set_fields(TokenList.from_joined(joined, sum(sizes)), sizes)
         return tokens
+
+    def __reduce__(self) -> tuple[Callable[[bytes, tuple[int, int, int]], Tokens], tuple[object, ...]]:
+        return Tokens.from_joined, (self.all.joined, self.sizes)
 
     @classmethod
     def from_all(cls, tokens: Sequence[bytes]) -> Tokens:
