@@ -1,8 +1,8 @@
 """Group commit: the lessons that wait at the same moment are committed together.
 
-While one group is on its way to Redis, the next one gathers; nothing waits for a group to fill. A lesson that is
-alone is a group too. Whoever stops waiting takes his lesson along, unless its group is on its way: that is
-committed as a whole all the same.
+While one group is on its way to Redis, the next one gathers; nothing waits for a group to fill, but answers go out
+before the next one begins. A lesson that is alone is a group too. Whoever stops waiting takes his lesson along,
+unless its group is on its way: that is committed as a whole all the same.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _MAX_WAITING = 1024  # lessons: some 50 MB of tokens
 _ANSWER_SECONDS = 15.0  # a group alone may take two commands of 5 seconds
+
+_TURNS_BETWEEN = 10  # of the event loop: answers are sent, and what has come meanwhile joins the next group
 
 _LearnAlone: TypeAlias = "Callable[[WantedLesson, LedgerEntry | None], Awaitable[Lesson]]"
 _Learned: TypeAlias = "Lesson | PlannedLesson"
@@ -96,6 +98,8 @@ class GroupCommit:
                 except Exception as error:  # noqa: BLE001 - it is the answer to those who wait
                     for waiting in group.values():
                         waiting.fail(error)
+                for _ in range(_TURNS_BETWEEN if self._waiting else 0):
+                    await asyncio.sleep(0)
         finally:
             self._committing = None
             for waiting in (*group.values(), *self._waiting):
