@@ -213,11 +213,11 @@ class BulkLearner:
             return error
 
     async def _is_lost(self, wanted: WantedLesson) -> bool:
-        """Whether a repeat has not the class that a lesson before it was to give it, because others changed it."""
+        """Whether a repeat has not the class that a lesson before it was to give it, as far as it can be read."""
         if not wanted.is_repeat:
             return False
         (entry,) = await self._model.entries([wanted.message.key])
-        return entry is None or (isinstance(entry, LedgerEntry) and entry.class_name != wanted.class_name)
+        return not (isinstance(entry, LedgerEntry) and entry.class_name == wanted.class_name)
 
 
 def _wanted_lessons(

@@ -125,7 +125,10 @@ def _join_rows(known: MessageCounts, counts: MessageCounts) -> MessageCounts:
     if layer and known.autolearned:
         layer = replace(layer, rows=np.concatenate((known.autolearned.rows, layer.rows)))
     parents = tuple(map(_join_rows, known.parents, counts.parents))
-    return replace(known, rows=rows, growth=counts.growth, autolearned=layer, parents=parents)
+    first_scores = counts.first_scores  # another object where the counts were loaded again
+    return replace(
+        known, rows=rows, growth=counts.growth, first_scores=first_scores, autolearned=layer, parents=parents
+    )
 
 
 def _rows_of(counts: MessageCounts, names: Sequence[bytes], row_numbers: NDArray[np.int64]) -> MessageCounts:

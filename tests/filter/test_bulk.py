@@ -521,6 +521,19 @@ async def test_lessons_beside_an_entry_that_became_unreadable_are_reported(clien
     assert len(results) == len(messages) - 1 == (await model.totals()).messages[1]
 
 
+async def test_a_message_that_comes_again_is_not_said_to_be_learned_where_its_entry_became_unreadable(
+    client: Redis,
+) -> None:
+    one, two = messages_by_label(10)["spam"][:2]
+    model, results = SpoiledModel(client, "test", 3600), list[Result]()
+    model.message = one
+    spam_filter = with_parts(make_filter(client), model=model)
+
+    await spam_filter.learn_many(labelled(stream_of([one, two, one]), "spam"), SOURCE, results.append)
+
+    assert [isinstance(result, StoreIncompatible) for result in results] == [True, False, True]
+
+
 async def test_of_many_who_unlearn_the_same_messages_at_once_one_has_done_it(client: Redis) -> None:
     messages = messages_by_label(10)["spam"]
     await teach(make_filter(client), messages, "spam")

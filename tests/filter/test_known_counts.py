@@ -1,0 +1,28 @@
+"""The counts of the batches before, of which only those of new names are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from nbstream.bayes.calibration import SCORE_BINS
+from nbstream.bayes.counts import CLASSES, Totals
+from nbstream.filter.known_counts import KnownCounts
+from nbstream.filter.message_counts import MessageCounts
+from nbstream.policy.first_scores import FirstScores
+
+
+async def test_first_scores_are_those_of_the_last_read() -> None:
+    """They are another object once the counts were loaded again, and the former one follows no lesson."""
+    loads = [FirstScores(), FirstScores()]
+    following = iter(loads)
+
+    async def read_counts(names: Sequence[bytes]) -> MessageCounts:
+        rows, sums = (np.zeros((size, len(CLASSES)), np.int64) for size in (len(names), len(SCORE_BINS)))
+        return MessageCounts(names, rows, sums, Totals(), 1.0, next(following))
+
+    known = KnownCounts(read_counts)
+    for first_scores in loads:
+        (rows,) = await known.read([[b"token:prize"]])
+        assert known.message_counts(rows).first_scores is first_scores
