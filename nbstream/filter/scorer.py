@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+import weakref
 from collections import deque
 from dataclasses import replace
 from operator import is_
@@ -91,11 +92,13 @@ class Scorer:
         self._clock = clock
         self._autolearned_counts = autolearned_counts
         self._no_first_scores = FirstScores()
-        self._last_sums: tuple[Table, int, NDArray[np.int64]] | None = None
+        # The reference does not keep the table: who checks seldom would keep the memory of one that was replaced.
+        self._last_sums: tuple[weakref.ref[Table], int, NDArray[np.int64]] | None = None
         self._threshold_cache: (
             tuple[FirstScores, int, dict[ThresholdPolicy, tuple[Mapping[float, BudgetPromise], Thresholds]]] | None
         ) = None
         self.has_budgets = bool(policy.budget_rates)
+        """Whether any policy has a budget, which first scores are for."""
         self._kinds = KindClassifier(policy.kinds) if policy.kinds else None
         self._blended: tuple[list[NDArray[np.int64]], list[object], NDArray[np.int64], Totals] | None = None
         self._cached_state: tuple[tuple[tuple[int, ...], ...], ModelState] = (), ModelState({})
@@ -165,8 +168,8 @@ class Scorer:
             scored = self._classifier.score_in_table(tokens, table, WEIGHT_ONE * growth, own_counts)
             if scored:
                 last, epoch = self._last_sums, table.epoch
-                if last is None or last[0] is not table or last[1] != epoch:
-                    last = self._last_sums = table, epoch, await self._common.sums(SCORE_BINS)
+                if last is None or last[0]() is not table or last[1] != epoch:
+                    last = self._last_sums = weakref.ref(table), epoch, await self._common.sums(SCORE_BINS)
                 sums, people = (
                     self._blend(last[2], scored.totals, growth, own) if own else (last[2], scored.totals)
                 )
