@@ -118,6 +118,26 @@ async def test_what_comes_while_a_group_is_on_its_way_is_the_next_group(client: 
     assert await stored(model) == await summed(model)
 
 
+async def test_what_an_answer_brings_about_at_once_joins_the_lessons_that_wait(client: Redis) -> None:
+    first, second, third = [one for label, one in LETTERS if label == "spam"][:3]
+    async with running(Mirror(Model(client, "test", 3600), 5.0)) as mirror, asyncio.timeout(DEADLINE_SECONDS):
+        model = HeldModel(client)
+        spam_filter = with_parts(make_filter(client, counts=mirror), model=model)
+
+        async def learn_two() -> Lesson:
+            await spam_filter.learn(first, "spam", "test")
+            return await spam_filter.learn(third, "spam", "test")
+
+        two = asyncio.create_task(learn_two())
+        await model.is_held.wait()
+        waiting = asyncio.create_task(spam_filter.learn(second, "spam", "test"))
+        await asyncio.sleep(0)
+        model.gate.set()
+        assert outcomes(await asyncio.gather(two, waiting)) == {LessonOutcome.LEARNED: 2}
+
+    assert await client.xlen(model.keys.changes) == 2
+
+
 async def test_a_message_that_has_another_label_is_relearned_and_the_others_of_its_group_are_learned(
     client: Redis,
 ) -> None:
