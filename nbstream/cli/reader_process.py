@@ -107,7 +107,7 @@ def in_own_process(chunks: Iterator[MessageChunk]) -> Iterator[AsyncGenerator[Me
         yield _in_this_process(chunks)
         return
     reading, writing = os.pipe()
-    with suppress(AttributeError, OSError):  # Linux alone has it, and users may have used up what they may have
+    with suppress(OSError):  # users may have used up what they may have
         fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     child = _fork_reader()
     if child == 0:

@@ -4,8 +4,9 @@ Rules:
 
 - No check waits for autolearning. Candidates wait in a bounded queue, and one task learns them.
 - A message that a person has labelled is not autolearned. A person's label takes back what was autolearned of the
-  message before. Both sides write first and read the ledger of the other side afterwards. Of two lessons at the
-  same moment at least one sees the other, and the person's lesson stays.
+  message before. Both sides write first and read the ledger of the other side afterwards, or in the same step, as
+  the lessons of a group do. Of two lessons at the same moment at least one sees the other, and the person's lesson
+  stays.
 - What a sender list decides is not learned: somebody has said it of the sender, and nobody of the message.
 - A candidate that cannot be learned is dropped and counted. It is not tried again.
 """
