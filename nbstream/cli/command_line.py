@@ -322,6 +322,7 @@ def _add_learn(commands: Commands) -> None:
         parser.add_argument(
             "--id",
             dest="ids",
+            action="extend",
             nargs="+",
             type=arguments.message_id,
             default=[],

@@ -81,6 +81,13 @@ def test_a_path_that_may_be_left_out_is_shown_so(
     assert build_parser().parse_args([command, *label, "--id", "a" * 24]).paths == []
 
 
+@pytest.mark.parametrize("words", ["learn spam --id {0} --id {1} {2}", "unlearn --id {0} {1} --id {2}"])
+def test_ids_may_be_named_by_several_options(words: str) -> None:
+    ids = ["a" * 24, "b" * 24, "c" * 24]
+
+    assert build_parser().parse_args(words.format(*ids).split()).ids == ids
+
+
 @pytest.mark.parametrize(
     "words",
     [
