@@ -114,11 +114,8 @@ class NativeScoring:
         Python has to do it: a number is too large or too small for a float, or the table cannot be read.
         """
         levels = [_contiguous(level.rows) for level in own] if own else []
-        request, packed_own, out = (
-            self._pack(sizes, options, unit),
-            _pack_own(own, levels) if own else b"",
-            self._out,
-        )
+        packed_own = _pack_own(own, levels) if own else b""
+        request, out = self._pack(sizes, options, unit), self._out
         clues = self._in_table(table.handle, joined, len(joined), request, packed_own, len(own), out, len(out))
         return self._unpack(clues)
 

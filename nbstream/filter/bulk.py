@@ -10,7 +10,8 @@ Rules:
   the same label both times the second lesson changes nothing, and is planned without waiting for the first one.
 - A label that a message has already changes nothing. Where the source insists, each message is taught alone.
 - A message whose ledger entry cannot be read is reported, and the others are taught all the same.
-- What Redis has of a batch is read ahead only where the lessons that are on their way do not change it.
+- What Redis has of a batch is read ahead only where the lessons of the two batches before do not change it. Where
+  those of an earlier one still do, as those of others may, the commit says that the ledger has something else.
 - Memory holds the tokens of four batches, and the ``KnownCounts``.
 """
 

@@ -98,10 +98,7 @@ class Filter:
         requested = time.perf_counter()
         if self.parts.check_queue and len(message.raw) <= _THREAD_BYTES:
             await self.parts.check_queue.wait_for_turn()
-        if len(message.raw) > _THREAD_BYTES:
-            taken, seconds = await self._take_apart(message, requested)
-        else:
-            taken, seconds = self._take_apart_now(message, requested)
+        taken, seconds = await self._take_apart(message, requested)
         started = time.perf_counter()
         check = await self._scorer.check_now(taken.key, taken.tokens)
         if self.parts.canaries and self.parts.canaries.redeem(check.id):

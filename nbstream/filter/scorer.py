@@ -170,11 +170,9 @@ class Scorer:
                 last, epoch = self._last_sums, table.epoch
                 if last is None or last[0]() is not table or last[1] != epoch:
                     last = self._last_sums = weakref.ref(table), epoch, await self._common.sums(SCORE_BINS)
-                sums, people = (
-                    self._blend(last[2], scored.totals, growth, own) if own else (last[2], scored.totals)
-                )
+                sums, people = self._blend(last[2], scored.totals, growth, own)
                 probability = self._probability(scored.score.log_odds, sums, people, growth)
-                if self._autolearned_counts is None or not self._asks_layer(people, probability):
+                if not self._asks_layer(people, probability):
                     evidence = _NO_COUNTS if growth == 1 else ScoreCounts(growth=growth)
                     first_scores = await self.first_scores() if self.has_budgets else self._no_first_scores
                     state = self._model_state(people)

@@ -75,7 +75,7 @@ class _PrimaryConnection:
     """What a connection of redis-py does besides: it asks the server who it is, and reads what replies mean.
 
     It also packs commands in C, as redis-py does only in its blocking client; see docs/experiments.md. That copies
-    all arguments, so a last argument that is large comes as a memoryview, which redis-py sends without copying it.
+    all arguments; a last one that is large therefore comes as a memoryview, which redis-py sends without a copy.
     """
 
     primary: Primary

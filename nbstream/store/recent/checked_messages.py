@@ -20,6 +20,7 @@ import struct
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -210,6 +211,8 @@ class RecentMessages:
         self._none.set()
         self._remember_script = client.register_script(lua_script("remember.lua"))
         self._writing = True
+        # One of its own: what others do in the common threads may take long. It starts none before it is used.
+        self._compressing = ThreadPoolExecutor(1, thread_name_prefix="compression")
 
     def remember(
         self,
@@ -391,12 +394,19 @@ class RecentMessages:
             others.append(self._pack_others(queued))
             if len(batch) % _PACKED_AT_ONCE == 0:
                 await asyncio.sleep(0)
-        compressed = await _compress_all(contents, size)
+        compressed = await self._compress_all(contents, size)
         parts: list[bytes] = []
         for queued, content, (key, row, names, explanation) in zip(batch, compressed, others, strict=True):
             sizes = len(key), len(row), len(names), len(content) + len(explanation)
             parts += _SIZES.pack(queued.checked_at, *sizes), key, row, names, content, explanation
         return b"".join(parts)
+
+    async def _compress_all(self, contents: Sequence[bytes], size: int) -> list[bytes]:
+        """Return these contents of ``size`` bytes, each compressed; many of them in the thread for it."""
+        if size > _THREAD_BYTES and stored_form.COMPRESSES_AT_ONCE:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._compressing, stored_form.compress_at_once, contents)
+        return list(map(stored_form.compress, contents))
 
     def _pack_others(self, queued: _QueuedMessage) -> tuple[bytes, bytes, bytes, bytes]:
         """Return the id of a message, its row, the names of the indices that have it, and its explanation.
@@ -411,10 +421,3 @@ class RecentMessages:
             " ".join(self._index_names(row)).encode() if row else b"",
             stored_form.pack_explanation(explanation, message.tokens.all) if explanation else b"",
         )
-
-
-async def _compress_all(contents: Sequence[bytes], size: int) -> list[bytes]:
-    """Return these contents of ``size`` bytes, each compressed; many of them in a thread."""
-    if size > _THREAD_BYTES and stored_form.COMPRESSES_AT_ONCE:
-        return await asyncio.to_thread(stored_form.compress_at_once, contents)
-    return list(map(stored_form.compress, contents))
