@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from nbstream.store.canaries import Canaries
     from nbstream.store.recent.checked_messages import RecentMessages
 
+_LESSON_SECONDS = 5.0  # of one command of Redis
+
 
 def tokenizer_options(settings: Settings) -> tokenizer.TokenizerOptions:
     """Return which tokens are made of a message."""
@@ -64,9 +66,6 @@ def make_model_tokenizer(
         in_words = CorrespondentTokenizer(in_words, known, make_evidence_reader(settings), time.time)
     hasher = make_hasher(settings, engine)
     return PrivateTokenizer(in_words, hasher) if hasher else in_words
-
-
-_LESSON_SECONDS = 5.0  # of one command of Redis
 
 
 def make_filter(  # noqa: PLR0913 - most have a default, and are named where they are given

@@ -193,8 +193,10 @@ class BulkLearner:
         if former:
             await asyncio.wait([former])
             former.result()
+        lost = await self._lost_repeats([wanted for wanted, _ in answers if wanted.is_repeat])
         for wanted, answer in answers:
-            result = await self._result(wanted, answer)
+            is_lost = wanted.is_repeat and wanted.message.key in lost
+            result = await self._result(wanted, LedgerConflict(None) if is_lost else answer)
             if isinstance(result, Lesson):
                 label = part.withdrawn.get(wanted.message.key)
                 request.report_result(result.with_withdrawn_label(label) if isinstance(label, str) else result)
@@ -206,19 +208,24 @@ class BulkLearner:
     async def _result(self, wanted: WantedLesson, answer: BatchAnswer) -> Lesson | NbstreamError:
         if isinstance(answer, PlannedLesson):
             return answer.result(answer.after)
-        if not isinstance(answer, LedgerConflict) and not await self._is_lost(wanted):
+        if not isinstance(answer, LedgerConflict):
             return answer
         try:
             return await self._learn_one(wanted)
         except NbstreamError as error:
             return error
 
-    async def _is_lost(self, wanted: WantedLesson) -> bool:
-        """Whether a repeat has not the class that a lesson before it was to give it, as far as it can be read."""
-        if not wanted.is_repeat:
-            return False
-        (entry,) = await self._model.entries([wanted.message.key])
-        return not (isinstance(entry, LedgerEntry) and entry.class_name == wanted.class_name)
+    async def _lost_repeats(self, repeats: Sequence[WantedLesson]) -> Collection[str]:
+        """Return the keys of messages that have not the class which a lesson before was to give them.
+
+        Nor have those whose entry cannot be read. Teaching one of them alone says what is so, and mends it.
+        """
+        entries = await self._model.entries([repeat.message.key for repeat in repeats]) if repeats else []
+        return {
+            repeat.message.key
+            for repeat, entry in zip(repeats, entries, strict=True)
+            if not (isinstance(entry, LedgerEntry) and entry.class_name == repeat.class_name)
+        }
 
 
 def _wanted_lessons(
