@@ -26,7 +26,6 @@ from nbstream.engine.choice import PYTHON, Engine, choose_engine
 from nbstream.engine.name_numbers import make_name_numbers
 from nbstream.filter import Autolearner, AutolearnLayer
 from nbstream.filter.scorer import Scorer
-from nbstream.own_models.agreement import Agreement, AgreementOptions
 from nbstream.own_models.filters import OwnFilters
 from nbstream.store.model.model import Model
 from nbstream.tokens import tokenizer
@@ -34,8 +33,6 @@ from nbstream.tokens.native_tokenizer import make_tokenizer
 from nbstream.tokens.private_tokens import PrivateTokenizer
 
 if TYPE_CHECKING:
-    from redis.asyncio import Redis
-
     from nbstream.config import Settings
     from nbstream.correspondents.facts import CorrespondentFacts
     from nbstream.filter import CountSource, LessonStore
@@ -181,17 +178,3 @@ def make_autolearner(
     """
     assert settings.autolearn is not None
     return Autolearner(people, layer, make_scorer(settings, counts), settings.autolearn, report_outcome)
-
-
-def make_agreement(
-    settings: Settings,
-    client: Redis,
-    common: filter_.Filter,
-    count: Callable[[str, str], object] = lambda _label, _outcome: None,
-) -> Agreement:
-    """Return what users teach everybody; ``common`` is the filter of the common model.
-
-    ``count`` is called with the label and the outcome of each lesson.
-    """
-    options = AgreementOptions(settings.own_models.shared_by, 86_400 * settings.model.ledger_days)
-    return Agreement(client, settings.model.name, common, options, count)

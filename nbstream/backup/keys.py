@@ -29,7 +29,7 @@ HISTORY = "history"
 CORRESPONDENTS = "correspondents"
 """Another stream of the common model that is copied."""
 
-COPIED_KEYS = ("schema", "users:digest-off", "lists", "lists:*", "user-labelled:*", "agreement:*")
+COPIED_KEYS = ("schema", "users:digest-off", "lists", "lists:*", "user-labelled:*")
 """The other keys of the common model that are copied, as patterns of their names."""
 
 _COPIED = re.compile("|".join(map(fnmatch.translate, COPIED_KEYS)))

@@ -20,7 +20,7 @@ from nbstream.correspondents.metrics import CorrespondentCollector, Corresponden
 from nbstream.filter.metrics import FilterMetrics
 from nbstream.filter.model_metrics import AutolearnCollector, FirstScoreCollector, ModelCollector
 from nbstream.metrics.registry import MetricsRegistry
-from nbstream.own_models.metrics import AgreementMetrics, OwnModelCollector
+from nbstream.own_models.metrics import OwnModelCollector
 from nbstream.server.metrics import DeliveryMetrics
 from nbstream.store.metrics import StoreMetrics
 
@@ -123,7 +123,6 @@ class DaemonMetrics:
     delivery: DeliveryMetrics
     store: StoreMetrics
     process: ProcessMetrics
-    agreement: AgreementMetrics
     correspondents: CorrespondentMetrics
 
     @classmethod
@@ -140,7 +139,6 @@ class DaemonMetrics:
             DeliveryMetrics(registry, filter_metrics),
             StoreMetrics(registry),
             ProcessMetrics(registry, engine.name),
-            AgreementMetrics(registry),
             CorrespondentMetrics(registry),
         )
 

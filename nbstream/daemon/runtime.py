@@ -23,12 +23,11 @@ from nbstream.server.runtime import FeedbackAddresses, Runtime
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from nbstream.config import Settings
     from nbstream.filter import Filter
     from nbstream.listeners.smtp.settings import MailListenerSettings
-    from nbstream.own_models.agreement import Agreement
     from nbstream.own_models.store import OwnModels
     from nbstream.policy.sender_lists import OwnerList
 
@@ -40,20 +39,17 @@ def make_runtime(
     spam_filter: Filter,
     stored_lists: Mapping[str, OwnerList] = NO_STORED_LISTS,
     own_models: OwnModels | None = None,
-    make_agreement: Callable[[Filter], Agreement] | None = None,
 ) -> Runtime:
     """Return the runtime of these settings; ``spam_filter`` gives its parts, whatever policy it has.
 
     ``stored_lists`` are the sender lists that people change meanwhile, by owner. ``own_models`` are those in
-    memory; without them everybody has the common model. ``make_agreement`` makes what
-    notes the lessons of users, for the filter of the common model. Whatever may fail in settings that were read
-    without an error fails here.
+    memory; without them everybody has the common model. Whatever may fail in settings that were read without an
+    error fails here.
     """
     common, names = spam_filter.with_policy(make_filter_policy(settings)), make_own_model_names(settings)
     own_filters = None
     if own_models is not None and settings.models:
-        agreement = make_agreement(common) if make_agreement and settings.own_models.shared_by else None
-        own_filters = OwnFilters(common, names, own_models, settings.own_models.wait_seconds, agreement)
+        own_filters = OwnFilters(common, names, own_models, settings.own_models.wait_seconds)
     return Runtime(
         spam_filter=common,
         rules=make_rules(settings),

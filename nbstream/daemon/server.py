@@ -16,7 +16,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nbstream import config, logs
-from nbstream.assembly.filter import make_agreement
 from nbstream.assembly.policy import make_rules
 from nbstream.daemon.listeners import LISTENERS, make_listener
 from nbstream.daemon.parts import background_work, make_parts
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
     from nbstream.daemon.parts import ServerParts
     from nbstream.daemon.sockets import SocketsByName
     from nbstream.engine.choice import Engine
-    from nbstream.filter import Filter
-    from nbstream.own_models.agreement import Agreement
     from nbstream.server.listener import Listener, ListenerEntry
     from nbstream.server.runtime import Runtime
     from nbstream.store.embedded.server import EmbeddedRedis
@@ -203,11 +200,8 @@ class Server:
         return self._runtime_of(self._parts, settings)
 
     def _runtime_of(self, parts: ServerParts, settings: Settings) -> Runtime:
-        def agreement_over(common: Filter) -> Agreement:
-            return make_agreement(settings, parts.clients.client, common, self._metrics.agreement.count)
-
         stored_lists = parts.sender_lists.by_owner
-        runtime = make_runtime(settings, parts.spam_filter, stored_lists, parts.own_models, agreement_over)
+        runtime = make_runtime(settings, parts.spam_filter, stored_lists, parts.own_models)
         return replace(runtime, note_sent=parts.correspondents.note_sent) if parts.correspondents else runtime
 
     async def run(

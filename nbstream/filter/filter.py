@@ -235,8 +235,6 @@ class Filter:
             self.report_failed_feedback(label, lesson_source.source, error)
             raise
         self.parts.observer.feedback_taken(lesson, lesson_source.source, lesson_source.actor)
-        if self.parts.after_lesson:
-            await self.parts.after_lesson(tokenized.key, tokenized.tokens, lesson)
         return lesson.in_words(tokenized.tokens, tokenized.words)
 
     def _joins_group(self, wanted: WantedLesson) -> bool:

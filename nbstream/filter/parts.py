@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -119,10 +119,9 @@ class FilterParts:
     where no message is remembered, ``autolearn_layer`` where nothing is learned without people,
     ``check_queue`` where checks do not wait for each other, and ``canaries`` where no message is one. ``clock``
     gives the seconds since the epoch. What is tokenized in a thread passes ``large_messages``: threads that
-    compute do not help each other, and each of them holds up the event loop. ``after_lesson`` is called with the
-    key and the tokens of each message that was taught by itself, and its lesson, before the answer.
-    ``make_name_numbers`` makes what numbers the names of lessons that are taught together. ``lesson_groups`` are
-    the tasks that teach lessons together at the moment, those of all filters with these parts.
+    compute do not help each other, and each of them holds up the event loop. ``make_name_numbers``
+    makes what numbers the names of lessons that are taught together. ``lesson_groups`` are the tasks that teach
+    lessons together at the moment, those of all filters with these parts.
     """
 
     tokenizer: Tokenizer
@@ -142,7 +141,6 @@ class FilterParts:
     lesson_groups: set[asyncio.Task[None]] = field(default_factory=set)
     parents: tuple[CountSource, ...] = ()
     own_model: str = ""
-    after_lesson: Callable[[str, Tokens, Lesson], Awaitable[None]] | None = None
 
     def make_scorer(self, policy: FilterPolicy) -> Scorer:
         """Return what scores with these parts by a policy."""

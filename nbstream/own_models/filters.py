@@ -11,14 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from nbstream.filter import OWN_MODEL_UNAVAILABLE, Filter
 from nbstream.policy.envelope import MAX_ADDRESS_LENGTH
 
 if TYPE_CHECKING:
-    from nbstream.own_models.agreement import Agreement
     from nbstream.own_models.names import OwnModelNames
     from nbstream.own_models.store import OwnCounts, OwnModels
 
@@ -37,14 +36,13 @@ class OwnFilters:
     """Finds filters: ``names`` says who has which own model, ``models`` has their counts.
 
     ``common`` is the filter of the common model. Mail waits at most ``wait_seconds`` for the models of its
-    recipients. ``agreement`` notes the lessons of users, None where these teach nobody else.
+    recipients.
     """
 
     common: Filter
     names: OwnModelNames
     models: OwnModels
     wait_seconds: float
-    agreement: Agreement | None = None
     _known_levels: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     async def for_recipients(self, addresses: Sequence[str]) -> list[Filter]:
@@ -108,11 +106,7 @@ class OwnFilters:
             return self.common
         parents = [await self.models.load(name) for name in path[:-1]]
         load = self.models.load_for_lesson if sign else self.models.load
-        own = self._filter(path[-1], [*parents, await load(path[-1])])
-        if self.agreement is None:
-            return own
-        after_lesson = partial(self.agreement.note_lesson, self.names.user_of(address))
-        return Filter(replace(own.parts, after_lesson=after_lesson), own.policy)
+        return self._filter(path[-1], [*parents, await load(path[-1])])
 
     async def _try_to_load(self, name: str) -> None:
         try:

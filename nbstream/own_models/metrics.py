@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from prometheus_client import Counter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-from nbstream.bayes.counts import CLASSES
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-    from nbstream.metrics.registry import MetricsRegistry
     from nbstream.own_models.store import OwnModels
 
 
@@ -37,24 +33,3 @@ class OwnModelCollector:
         yield CounterMetricFamily(
             "nbstream_own_models_loads", "Own models that a process has loaded from Redis.", value=models.loads
         )
-
-
-class AgreementMetrics:
-    """Counts what users teach everybody."""
-
-    def __init__(self, registry: MetricsRegistry) -> None:
-        self._agreements = Counter(
-            "nbstream_agreements",
-            "Lessons of the common model that users agree on, by label and outcome: learned, unlearned (they "
-            "agree no more), failed (left to the next lesson on that mailing; of no label where a user took "
-            "his back). Only with own_models.shared_by.",
-            ["label", "outcome"],
-            registry=registry.counts,
-        )
-        for label in CLASSES:
-            for outcome in ("learned", "unlearned", "failed"):
-                self._agreements.labels(label, outcome)
-
-    def count(self, label: str, outcome: str) -> None:
-        """Count a lesson by what became of it."""
-        self._agreements.labels(label, outcome).inc()

@@ -72,11 +72,6 @@ class OwnModelsSettings(Section):
     expire_days: Annotated[int, Field(ge=1, le=36500)] | None = None
     """An own model that neither mail nor lessons have used for so many days is removed; ``null`` for never."""
 
-    shared_by: Annotated[int, Field(ge=2, le=100)] | None = None
-    """What users teach goes into the common model too once this many users call the same message the same. Choose
-    more than the accounts that may be stolen at once. ``null``: what users teach stays in their own models.
-    """
-
     def read_aliases(self) -> Mapping[str, str]:
         """Return the aliases of the file. Raises ``OSError``, and ``ValueError`` for what is no map of aliases."""
         if self.alias_file is None:

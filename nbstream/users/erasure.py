@@ -26,7 +26,6 @@ from nbstream.users.preferences import UserPreferences
 
 if TYPE_CHECKING:
     from nbstream.correspondents.store import CorrespondentStore
-    from nbstream.own_models.agreement import Agreement
     from nbstream.own_models.index import OwnModelIndex
     from nbstream.own_models.names import OwnModelNames
     from nbstream.store.model.model import Model
@@ -48,15 +47,14 @@ class Erased:
 class UserErasure:
     """Erases users of the model ``common``, below which ``index`` lists own models, which ``open_own`` opens.
 
-    ``names`` says whose an address is, ``agreement`` has what users agree on. ``remembered_seconds`` is for
-    how long checked messages are remembered. ``actor`` is who erases.
+    ``names`` says whose an address is. ``remembered_seconds`` is for how long checked messages are remembered.
+    ``actor`` is who erases.
     """
 
     common: Model
     index: OwnModelIndex
     open_own: Callable[[str], Model]
     names: OwnModelNames
-    agreement: Agreement
     digests: DigestState
     remembered_seconds: float
     actor: str
@@ -92,8 +90,6 @@ class UserErasure:
                 found = await erase_lessons(model, is_his, self.actor, erase=erase)
                 yield Erased(f"messages that model {name} has learned from him", found.lessons)
                 yield Erased(f"records of him in the history of model {name}", found.records)
-        erase_votes = self.agreement.forget_user if erase else self.agreement.count_mailings
-        yield Erased("votes on what everybody learns", await erase_votes(user))
         found = await erase_lessons(self.common, is_his, self.actor, erase=erase)
         yield Erased("messages that the common model has learned from him", found.lessons)
         yield Erased("records of him in its history", found.records)

@@ -32,7 +32,6 @@ model: {{min_learned: {{spam: 5, ham: 5}}, half_life_days: 180}}
 verdict: {{max_false_positive_rate: 0.3, reject: {{max_false_positive_rate: 0.2}}}}
 autolearn: {{ham: 0.3, spam: 0.7}}
 models: [{{match: '*@example.org', name: '{{address}}'}}]
-own_models: {{shared_by: 2}}
 correspondents: {{}}
 user_page: {{users: ['*@example.org']}}
 digest: {{recipients: ['*@example.org'], sender: 'digest@example.org', base_url: 'https://mail.example.org'}}

@@ -217,7 +217,7 @@ def test_five_stolen_accounts_move_nobody_elses_verdict(site: Site) -> None:
     """They teach the opposite by all their addresses, and send themselves what they have taught."""
     site.daemon.stop()
     config = json.loads(site.daemon.config.read_text())
-    config |= {"autolearn": {}, "own_models": {"wait_seconds": 10, "shared_by": 6}}
+    config |= {"autolearn": {}, "own_models": {"wait_seconds": 10}}
     site.daemon.config.write_text(json.dumps(config))
     stolen = [f"stolen{number}@example.org" for number in range(5)]
     with DaemonProcess(site.daemon.config) as daemon:
@@ -243,8 +243,7 @@ def test_five_stolen_accounts_move_nobody_elses_verdict(site: Site) -> None:
         assert attacked.check(news(99), stolen[0])["probability"] < 0.5
         assert verdicts() == before
         for label in ("ham", "spam"):
-            for series in ("autolearn", "agreements"):
-                assert daemon.metric(f'nbstream_{series}_total{{label="{label}",outcome="learned"}}') == 0
+            assert daemon.metric(f'nbstream_autolearn_total{{label="{label}",outcome="learned"}}') == 0
 
 
 def test_kills_lose_and_double_no_lesson_of_an_own_model(site: Site, own_redis: RedisServer) -> None:

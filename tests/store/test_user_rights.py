@@ -8,9 +8,6 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.filter import Lesson, LessonOutcome
-from nbstream.mail.message import Message
-from nbstream.own_models.agreement import Agreement, AgreementOptions
 from nbstream.policy.sender_lists import SITE, ListKind
 from nbstream.policy.sender_patterns import SenderPattern
 from nbstream.policy.verdict import Verdict
@@ -24,15 +21,12 @@ from nbstream.store.activity import (
 )
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.logins import AttemptCounts, PageSessionStore
-from nbstream.store.model.model import Model
 from nbstream.store.recent.message_rows import MessageRow, OutcomeKind, QuarantineOutcomes
 from nbstream.store.recent.row_search import RowFilter, RowSearch
 from nbstream.store.sender_lists import FollowedSenderLists, StoredSenderLists
-from nbstream.tokens.tokenizer import Tokens
 from nbstream.users.links import LinkKeys
 from nbstream.users.preferences import UserPreferences
 from tests.conftest import RedisServer
-from tests.filter.filters import make_filter
 from tests.own_models.site import ANN, open_site
 from tests.own_models.test_filters import news
 from tests.store.recent.rows import KEYS, NOW, envelope, message_id, write_rows
@@ -81,21 +75,6 @@ async def test_sender_lists_are_changed_and_followed(limited_client: Redis) -> N
     await stored.forget("ann@example.org")
     await followed.update()
     assert not followed.by_owner
-
-
-@pytest.mark.parametrize("limited_client", ["", NEW_RIGHTS], indirect=True)
-async def test_users_teach_everybody_and_are_forgotten(limited_client: Redis) -> None:
-    common = make_filter(limited_client)
-    agreement = Agreement(limited_client, "test", common, AgreementOptions(2, 3600))
-    tokens = Tokens((), [b"body:a"])
-    check = await common.check(Message.parse(b"Subject: a\n\na\n"))
-    lesson = Lesson(LessonOutcome.LEARNED, "spam", check, check)
-
-    for user in ("ann@example.org", "bob@example.org"):
-        await agreement.note_lesson(user, "key", tokens, lesson)
-    assert (await Model(limited_client, "test", 3600).totals()).messages == (0, 1)
-    assert await agreement.forget_user("ann@example.org") == 1
-    assert (await Model(limited_client, "test", 3600).totals()).messages == (0, 0)
 
 
 @pytest.mark.parametrize("limited_client", ["", NEW_RIGHTS], indirect=True)

@@ -11,7 +11,7 @@ import json
 from typing import TYPE_CHECKING
 
 from nbstream import config
-from nbstream.assembly.filter import make_agreement, open_one_shot_filter
+from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.assembly.policy import make_own_model_names
 from nbstream.assembly.store import make_correspondent_reader, make_own_model
 from nbstream.cli import interrupts
@@ -40,13 +40,12 @@ def run(options: argparse.Namespace) -> int:
 
 async def _run(settings: Settings, options: argparse.Namespace) -> int:
     names = make_own_model_names(settings)
-    async with open_one_shot_filter(settings) as (spam_filter, common):
+    async with open_one_shot_filter(settings) as (_, common):
         erasure = UserErasure(
             common,
             OwnModelIndex(common.client, settings.model.name),
             lambda name: make_own_model(settings, common.client, name),
             names,
-            make_agreement(settings, common.client, spam_filter),
             DigestState(settings.quarantine_folder / FOLDER),
             settings.memory.hours * 3600,
             current_user(),

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nbstream.own_models.agreement import Agreement, AgreementOptions
 from nbstream.policy.actions import ActionKind
 from nbstream.policy.envelope import RememberedEnvelope
 from nbstream.store import erasure
@@ -22,8 +20,6 @@ from nbstream.store.settings import MemorySettings
 from nbstream.tokens.tokenizer import Tokens
 from nbstream.users.preferences import UserPreferences
 from tests.cli.taught import Taught
-from tests.own_models.site import open_site
-from tests.own_models.test_agreement import copy_for
 
 PRIZE = b"Subject: prize\n\nClaim your free prize now\n"
 LUNCH = b"Subject: lunch\n\nShall we have lunch on Friday?\n"
@@ -141,27 +137,6 @@ def test_nothing_of_a_user_is_left_and_all_of_the_others(site: Taught, tmp_path:
     assert {key: value for key, value in dump(site).items() if b"bob" in key} == others
     (again,) = site.json("forget-user", ANN)
     assert not any(again["erased"].values())
-
-
-def test_a_vote_is_taken_back_and_with_it_what_everybody_learned(site: Taught) -> None:
-    site.config.write_text(site.config.read_text() + "own_models: {shared_by: 2}\n")
-    before = site.stored()
-
-    async def vote(model: Model) -> None:
-        async with open_site(model.client) as process:
-            options = AgreementOptions(2, 3600)
-            agreement = Agreement(model.client, "test", process.common, options)
-            filters = replace(process.filters, agreement=agreement)
-            for number, address in enumerate((ANN, BOB)):
-                await (await filters.for_teacher(address)).learn(copy_for(number), "ham", "my", address)
-
-    site.model(vote)
-    assert site.stored() != before
-
-    out, _ = site("forget-user", ANN, "--yes")
-
-    assert "       1  votes on what everybody learns\n" in out
-    assert site.stored() == before
 
 
 def test_what_others_taught_of_the_same_message_is_as_it_was(site: Taught) -> None:
