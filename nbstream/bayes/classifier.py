@@ -4,8 +4,7 @@ Rules: pure; the score does not depend on the order in which counts are looked u
 it is rounded; a token that was never seen does not vote.
 
 The numbers of clues and the smoothing were chosen by a rule over three corpora, each left out in turn. For the
-rule, the figures, and what was tried and not chosen see docs/experiments.md, "Lesson weights and clues on unseen
-mail" and "The constants again, on corrected labels".
+rule and the figures see docs/experiments.md, "Lesson weights and clues on unseen mail".
 """
 
 from __future__ import annotations

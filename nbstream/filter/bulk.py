@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from nbstream.policy.lesson_source import LessonSource
 
 
-BATCH_SIZE = 256  # most of their tokens come in several of them; for other sizes see docs/experiments.md
+BATCH_SIZE = 256  # most of their tokens come in several of them; 512 are no faster
 _COMMITS_AT_ONCE = 2  # while one is packed or answered, Redis has another one to do
 _LESSONS_A_TURN = 8  # of the event loop, which costs 20 µs: some milliseconds
 

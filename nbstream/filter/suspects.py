@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nbstream.filter.sources import LessonStore
 
 MIN_DOUBT = 0.95
-"""The least P(the other class) of a suspect; see docs/experiments.md."""
+"""The least P(the other class) of a suspect; see docs/experiments.md, "Suspects"."""
 
 _BATCH = 64  # ledger entries that are read at once
 

@@ -2,7 +2,7 @@
 
 Rules: pure. A message tells autolearning only what the model already believes. Therefore only messages are learned
 of which the model is very sure, about as many of one class as of the other, and with less weight than a person's
-label gives. Other margins, shares and leads were tried; see docs/experiments.md.
+label gives. For what was tried see docs/experiments.md, "Autolearning".
 
 Whoever sends mail decides what is learned without people. Mail that contains public ham and the words of a later
 campaign is learned as ham, as often as it is sent, and no rule about single messages or words prevents that. So

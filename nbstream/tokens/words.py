@@ -124,7 +124,7 @@ def distinct_words_utf8(
     """Return the ``distinct_words`` of ``text`` in UTF-8; where they are more than ``limit``, ``spread_choice``.
 
     All texts of a message share its ``allowance``; without one the text has an allowance of its own. Words are
-    bytes from the beginning, and are not cached: both alternatives were slower (docs/experiments.md, "Tokens").
+    bytes from the beginning, and are not cached: both alternatives were slower.
     """
     allowance = allowance or WordAllowance()
     is_foreign = not text.isascii()

@@ -74,7 +74,7 @@ class PrimaryPool(BlockingConnectionPool):
 class _PrimaryConnection:
     """What a connection of redis-py does besides: it asks the server who it is, and reads what replies mean.
 
-    It also packs commands in C, as redis-py does only in its blocking client; see docs/experiments.md. That copies
+    It also packs commands in C, as redis-py does only in its blocking client. That copies
     all arguments; a last one that is large therefore comes as a memoryview, which redis-py sends without a copy.
     """
 

@@ -98,8 +98,8 @@ if #conflicts > 0 then return conflicts end
 
 local CHUNK = 1000  -- unpack() is limited by Lua's stack, about 8,000 values
 
--- A number becomes text here, once: table.concat writes only 14 digits of a number. "%d" is faster than "%.0f" (see
--- docs/experiments.md), but its argument is a C long, which has only 32 bits on some machines.
+-- A number becomes text here, once: table.concat writes only 14 digits of a number. "%d" is faster than "%.0f",
+-- but its argument is a C long, which has only 32 bits on some machines.
 local format = string.format
 local function text(number)
   if number < 2147483648 and number > -2147483648 then return format('%d', number) end

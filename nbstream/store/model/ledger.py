@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from nbstream.bayes.counts import Sums
 
-_ZLIB_LEVEL = 1  # for level 6 see docs/experiments.md
+_ZLIB_LEVEL = 1  # level 6 saves 1 % of the append-only file
 MAX_UNPACKED_BYTES = 8 << 20
 """The most that is decompressed: ``MAX_TOKENS`` of ``MAX_TOKEN_BYTES``, and what is stored of a check beside them.
 

