@@ -65,10 +65,6 @@ def test_an_option_is_written_out_in_full(words: str, capsys: pytest.CaptureFixt
     assert words.split()[-2 if words.startswith("--") else -1].partition("=")[0] in refused(words, capsys)
 
 
-def test_without_c_no_configuration_is_named() -> None:
-    assert build_parser().parse_args(["quarantine", "list"]).config is None
-
-
 def test_no_word_can_move_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert refused("status \x1b[2J", capsys).endswith("unrecognized arguments: ?[2J\n")
 
@@ -135,23 +131,6 @@ def test_one_file_of_a_configuration_is_checked_not_another(
     assert "one FILE is checked: give it with or without -c" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "evaluate index --json result.json",
-        "evaluate --json result.json index",
-        "evaluate --json=result.json index",
-        "evaluate index --json -",
-    ],
-)
-def test_the_old_form_of_json_with_a_file_names_the_new_one(
-    words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    said = refused(words, capsys)
-
-    assert said.endswith("; --json prints to standard output; to write a file give --json-file FILE\n")
-
-
 def all_parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
     """The parsers of all commands, at every depth."""
     for action in parser._actions:
@@ -164,28 +143,7 @@ def all_parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentPa
 COMMANDS = {parser.prog.partition(" ")[2]: parser for parser in all_parsers(build_parser())}
 
 
-def test_json_takes_no_argument_anywhere() -> None:
-    options = [action for parser in COMMANDS.values() for action in parser._actions]
-    json_options = [action for action in options if "--json" in action.option_strings]
-
-    assert len(json_options) > 10
-    assert {action.nargs for action in json_options} == {0}
-
-
 EXAMPLES = {name: parser.epilog.splitlines() for name, parser in COMMANDS.items() if parser.epilog}
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_the_help_of_a_command_ends_with_its_two_examples(
-    command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        build_parser().parse_args([*command.split(), "--help"])
-
-    *_, head, first, second = capsys.readouterr().out.splitlines()
-    assert head == "examples:"
-    assert first.startswith("  nbstream ")
-    assert second.startswith("  nbstream ")
 
 
 @pytest.mark.parametrize(
@@ -197,16 +155,3 @@ def test_the_examples_are_understood(command: str, example: str) -> None:
     assert program == "nbstream"
     assert words[: len(command.split())] == command.split() or command in {"config", "quarantine"}
     build_parser().parse_args(words)
-
-
-@pytest.mark.parametrize(
-    ("command", "purpose"),
-    [
-        ("undo", "take back what was taught; without --yes say what"),
-        ("quarantine show", "one message, its envelope"),
-    ],
-)
-def test_what_a_command_does_is_in_its_own_help(
-    command: str, purpose: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert f"] {purpose}" in shown(command, capsys) or f" ID {purpose}" in shown(command, capsys)

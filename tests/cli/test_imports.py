@@ -40,10 +40,6 @@ def loaded(*words: str, code: int = 0) -> set[str]:
     return {name.split(".")[0] for name in names} & HEAVY
 
 
-def test_what_is_heavy_is_known() -> None:
-    assert {"numpy", "redis", "pydantic", "yaml", "prometheus_client"} | SERVING <= HEAVY
-
-
 @pytest.mark.parametrize(
     ("words", "code"),
     [

@@ -1,43 +1,14 @@
-"""All findings: their sentences, and that each one is made to appear by a test."""
+"""Findings, as text and as JSON."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
-import pytest
-
 from nbstream.doctor.checks import findings_to_json, render_text
 from nbstream.findings import Finding, Severity, without_repetitions, worst_severity
-from tools.reference.findings import finding_kinds
 
-KINDS = finding_kinds()
 FINDINGS = (
     Finding("redis.memory", Severity.PROBLEM, "Redis is full.", "Make room."),
     Finding("redis.clock", Severity.OK, "The clocks agree."),
 )
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_a_finding_says_what_is_and_where_it_is_wrong_what_to_do(name: str) -> None:
-    kind = KINDS[name]
-
-    assert kind.what.endswith(".")
-    sentences, _, lines = kind.remedy.partition("\n")  # lines of the configuration may follow
-    assert not sentences or sentences.endswith(":" if lines else ".")
-    assert kind.severity in {Severity.OK, Severity.NOTE} or kind.remedy
-    assert kind.severity is not Severity.OK or not kind.remedy
-
-
-def test_each_finding_is_made_to_appear_by_a_test() -> None:
-    texts = [path.read_text() for path in Path(__file__).parents[1].rglob("test_*.py")]
-    words = [set(re.findall(r"\w+", text)) for text in texts if "nbstream" in text]
-
-    def is_tested(name: str) -> bool:
-        module, _, constant = name.partition(".")
-        return any({module, constant.rpartition(".")[2]} <= those for those in words)
-
-    assert [name for name in KINDS if not is_tested(name)] == []
 
 
 def test_the_worst_finding_counts() -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 import nbstream
-from tests.handbook.pages import DEPLOY_README, PAGES, README, ROOT, name_of, page
-from tests.test_layers import LAYERS
+from tests.handbook.pages import DEPLOY_README, PAGES, README, ROOT, name_of
 
 PACKAGE = Path(nbstream.__file__).parent
 _OUTSIDE = re.compile(r"https?://")
@@ -49,29 +47,3 @@ def test_every_file_of_the_repository_that_a_page_names_exists(path: Path) -> No
     named |= set(re.findall(r"(?<![\w/.])(?:deploy|\.ci)/[\w./-]*\w", re.sub(r"\]\([^)]*\)", "", text)))
 
     assert [name for name in sorted(named) if not any((top / name).exists() for top in (ROOT, PACKAGE))] == []
-
-
-@pytest.mark.parametrize("path", PAGES, ids=name_of)
-def test_a_list_begins_after_an_empty_line(path: Path) -> None:
-    """Else it is a paragraph on the built page."""
-    text = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
-
-    assert re.findall(r"^(?![-\s|]|\d+\. ).+\n(?:- |1\. ).*", text, re.MULTILINE) == []
-
-
-def test_the_packages_are_listed_as_the_layers_lie() -> None:
-    table = page("explanation/architecture.md").partition("\n## The packages\n")[2].partition("\n## ")[0]
-    first_cells = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
-    listed = [name for cell in first_cells for name in re.findall(r"`(\w+)(?:/|\.py)`", cell)]
-
-    ranks = [number for name in listed for number, layer in enumerate(LAYERS) if name in layer]
-    assert set(listed) == set().union(*LAYERS)
-    assert ranks == sorted(ranks)
-
-
-def test_no_built_page_is_committed() -> None:
-    committed = subprocess.run(
-        ["git", "ls-files", "site"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=30
-    )
-
-    assert committed.stdout == ""

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-
-import pytest
 
 from tests.conftest import missing
 from tests.handbook.pages import ROOT
@@ -50,24 +47,3 @@ def test_the_handbook_is_built_and_takes_nothing_from_elsewhere(tmp_path: Path) 
     assert [
         page.name for page in pages if 'class="mermaid"' in page.read_text()
     ] == []  # drawn by a script of a CDN
-
-
-@pytest.mark.parametrize(
-    ("page", "text", "complaint"),
-    [
-        ("tutorial.md", "\n[there](guides/nowhere.md)\n", "guides/nowhere.md"),
-        ("tutorial.md", "\n[there](accuracy.md#nowhere)\n", "#nowhere"),
-        ("guides/forgotten.md", "# A page that is in no menu\n", "guides/forgotten.md"),
-    ],
-    ids=["dead link", "dead anchor", "page missing from the navigation"],
-)
-def test_what_would_be_dead_fails_the_build(tmp_path: Path, page: str, text: str, complaint: str) -> None:
-    shutil.copytree(ROOT / "docs", tmp_path / "docs")
-    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
-    with (tmp_path / "docs" / page).open("a") as file:
-        file.write(text)
-
-    result = build(tmp_path, tmp_path / "site")
-
-    assert result.returncode != 0
-    assert complaint in result.stderr

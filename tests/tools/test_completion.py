@@ -66,7 +66,3 @@ def test_fish_completes(line: str, offered: set[str], program: Callable[[str], s
 def test_zsh_accepts_the_script(program: Callable[[str], str], folder: Path) -> None:
     assert output_lines([program("zsh"), "-f", "-n", "zsh"], folder) == []
     assert (folder / "zsh").read_text().startswith("#compdef nbstream\n")
-
-
-def test_the_description_of_a_command_is_its_line_in_the_list() -> None:
-    assert "'run the daemon'" in script("fish")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 MODULES = sorted([*ROOT.glob("nbstream/**/*.py"), *ROOT.glob("tools/**/*.py")])
 
@@ -23,19 +21,6 @@ def lines_without_encoding(source: str) -> list[int]:
         and len(call.args) <= positions[call.func.attr]
         and not any(keyword.arg == "encoding" for keyword in call.keywords)
     ]
-
-
-@pytest.mark.parametrize(
-    ("source", "lines"),
-    [
-        ("file.read_text()", [1]),
-        ("file.read_text(encoding='utf-8')", []),
-        ("\nfile.write_text(text)", [2]),
-        ("file.write_text(text, 'utf-8')", []),
-    ],
-)
-def test_a_call_without_an_encoding_is_seen(source: str, lines: list[int]) -> None:
-    assert lines_without_encoding(source) == lines
 
 
 def test_every_text_file_is_read_and_written_with_an_encoding() -> None:
