@@ -8,12 +8,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.filter import Check, CheckSeconds, Filter, FilterObserver
-from nbstream.policy.actions import Action, ActionKind
 from nbstream.policy.envelope import MAX_RECIPIENTS, BuildEnvelope, RememberedEnvelope
-from nbstream.policy.header import HeaderPolicy
-from nbstream.policy.recipient_rules import RecipientRules
-from nbstream.policy.settings import ActionsSettings, HeadersSettings
-from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.tokens.tokenizer import Tokens
 from tests.conftest import RedisServer
 from tests.filter.filters import with_parts
@@ -25,8 +20,6 @@ from tests.listeners.spamd.spamd_listener import open_spamd, request
 from tests.listeners.stream.stream_worker import working
 
 MAIL = b"From: Ann <ann@header.example>\r\nSubject: =?utf-8?q?caf=C3=A9?=\r\n\r\nwords\r\n"
-QUARANTINE = ActionsSettings(**dict.fromkeys(("ham", "unsure", "spam", "reject"), Action(ActionKind.QUARANTINE)))
-QUARANTINE_ALL = RecipientRules.build(ThresholdPolicy(), QUARANTINE)
 
 
 class Envelopes(FilterObserver):
@@ -83,22 +76,6 @@ async def test_the_null_sender_and_many_recipients(client: Redis, tmp_path: Path
     envelope = envelopes.only_one
     assert (envelope.sender, envelope.recipient_count) == ("", MAX_RECIPIENTS + 5)
     assert envelope.recipients == tuple(recipients[:MAX_RECIPIENTS])
-
-
-@pytest.mark.parametrize(("observes", "action"), [(False, "quarantine"), (True, "pass")])
-async def test_the_action_is_what_was_done(
-    client: Redis, tmp_path: Path, envelopes: Envelopes, observes: bool, action: str
-) -> None:
-    async with open_smtp_listener(client, tmp_path / "maildir") as running:
-        runtime = make_runtime(
-            envelopes.observe(running.spam_filter),
-            rules=QUARANTINE_ALL,
-            header_policy=HeaderPolicy("test", HeadersSettings(mode="observe" if observes else "mark")),
-        )
-        running.listener.apply(runtime)
-        assert (await running.send(MAIL)).startswith("250")
-
-    assert envelopes.only_one.action == action
 
 
 async def test_a_milter_knows_what_the_mail_server_says(client: Redis, envelopes: Envelopes) -> None:

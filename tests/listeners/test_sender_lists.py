@@ -22,7 +22,6 @@ from tests.listeners.http.http_listener import open_http
 from tests.listeners.milter.milter_listener import open_milter
 from tests.listeners.runtimes import make_runtime
 from tests.listeners.smtp.smtp_listener import RunningSmtp, Way, open_smtp_listener
-from tests.listeners.spamd.spamd_listener import open_spamd, request
 
 ANN, BOB = "ann@example.org", "bob@example.org"
 MX = "mx.example.org"
@@ -79,19 +78,6 @@ async def test_two_recipients_of_one_message_get_different_verdicts(client: Redi
             assert smtp.metric("nbstream_list_decisions_total", kind=kind, owner="user") == 1
 
 
-async def test_where_a_message_has_one_reply_a_block_does_not_refuse_it_for_others(
-    client: Redis, tmp_path: Path
-) -> None:
-    async with open_smtp_listener(client, tmp_path / "Maildir") as smtp:
-        apply(smtp, lists(bob=BLOCK_PARTNER), rules=REJECT_SPAM)
-        (mixed,) = await send_to_both(smtp, FORGED)
-        apply(smtp, lists(site=BLOCK_PARTNER), rules=REJECT_SPAM)
-        (all_blocked,) = await send_to_both(smtp, FORGED)
-
-    assert mixed.startswith("250")
-    assert all_blocked.startswith("550")
-
-
 async def test_a_forged_sender_is_not_allowed_and_the_header_says_so(client: Redis, tmp_path: Path) -> None:
     async with open_smtp_listener(client, tmp_path / "Maildir") as smtp:
         apply(smtp, lists(ann=ALLOW_PARTNER))
@@ -131,18 +117,6 @@ async def test_a_canary_is_on_no_list(client: Redis, tmp_path: Path) -> None:
         await smtp.send(PROVED, ANN)
 
         assert own_fields(smtp) == ['spam; probability=1.000000; reason="canary of nbstream doctor']
-
-
-async def test_the_mildest_decision_holds_for_all_recipients_of_a_milter(client: Redis) -> None:
-    runtime = {"sender_lists": lists(ann=BLOCK_PARTNER), "rules": REJECT_SPAM}
-    async with open_milter(client, runtime=runtime) as milter:
-        server = await milter.server()
-
-        alone = await server.deliver(FORGED, ANN)
-        together = await server.deliver(FORGED, ANN, BOB)
-
-    assert [reply.command for reply in alone] == [b"y"]
-    assert together[-1].command == b"c"
 
 
 async def test_what_one_user_wants_is_not_told_to_the_others(client: Redis) -> None:
@@ -209,12 +183,3 @@ async def test_a_client_of_rspamd_may_name_the_host_the_login_and_the_sender(
         "learning 0/2; list=allow-unproved, owner=site",
     ]
     assert [answer["action"] for answer in answers] == ["no action", "no action", "add header", "no action"]
-
-
-async def test_clients_of_spamd_get_the_decision_of_the_site(client: Redis) -> None:
-    async with open_spamd(client) as spamd:
-        spamd.service.apply(make_runtime(spamd.opened_filter.spam_filter, sender_lists=lists(site=BLOCK_PARTNER)))
-        answer = await spamd.ask(request("REPORT", message=FORGED))
-
-    assert b"list=block, owner=site" in answer
-    assert b"Spam: True" in answer

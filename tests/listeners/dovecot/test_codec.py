@@ -34,15 +34,6 @@ def test_what_dovecot_sends_is_a_message_with_its_user_and_arguments() -> None:
     )
 
 
-@pytest.mark.parametrize("end", range(len(RECORDED)))
-def test_any_cut_gives_the_same(end: int) -> None:
-    assert parse(RECORDED[:end], RECORDED[end:]) == parse(RECORDED)
-
-
-def test_one_byte_at_a_time_gives_the_same() -> None:
-    assert parse(*(bytes([byte]) for byte in RECORDED)) == parse(RECORDED)
-
-
 def test_a_head_that_ends_early_is_no_request() -> None:
     head = RECORDED.index(b"\n\n") + 2
     assert parse(b"") is None

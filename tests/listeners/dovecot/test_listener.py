@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import pwd
-import resource
 import stat
 import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -32,7 +30,7 @@ from tests.listeners.dovecot.dovecot_listener import (
     open_dovecot,
     report,
 )
-from tests.listeners.dovecot.spools import SpoolWriter, segments
+from tests.listeners.dovecot.spools import SpoolWriter
 from tests.waiting import DEADLINE_SECONDS, until
 
 
@@ -41,14 +39,6 @@ async def dovecot(client: Redis, tmp_path: Path) -> AsyncIterator[RunningDovecot
     async with open_dovecot(client, tmp_path) as running:
         yield running
     assert running.bytes_in_flight.reserved == 0
-
-
-@pytest.fixture
-def many_files() -> Iterator[None]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def numbered(number: int) -> bytes:
@@ -142,13 +132,6 @@ async def test_what_says_nothing_is_refused_and_the_listener_goes_on(
     assert dovecot.learned == {"spam": 1, "ham": 0}
 
 
-async def test_who_only_connects_is_no_event(
-    dovecot: RunningDovecotListener, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert await dovecot.send() == b""
-    assert "refused" not in caplog.text
-
-
 # A repetition is no person who insists
 
 
@@ -227,17 +210,6 @@ async def test_a_full_spool_refuses_and_takes_again_when_it_has_room(client: Red
         await dovecot.until_learned()
 
 
-async def test_learned_mail_is_removed_from_the_disk(
-    client: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(learner, "_TIDY_SECONDS", 0)
-    async with open_dovecot(client, tmp_path) as dovecot:
-        for number in range(3):
-            assert await dovecot.send(report("spam", numbered(number))) == TAKEN
-            await until(lambda: segments(dovecot.folder) == [])
-        assert dovecot.learned == {"spam": 3, "ham": 0}
-
-
 async def test_another_process_learns_when_the_first_has_ended(client: Redis, tmp_path: Path) -> None:
     async with open_dovecot(client, tmp_path) as first, open_dovecot(client, tmp_path) as second:
         assert first.listener._learning is not None
@@ -248,10 +220,6 @@ async def test_another_process_learns_when_the_first_has_ended(client: Redis, tm
 
 
 # Clients
-
-
-async def test_one_byte_at_a_time(dovecot: RunningDovecotListener) -> None:
-    assert await dovecot.send(*(bytes([byte]) for byte in report("spam"))) == TAKEN
 
 
 @pytest.mark.parametrize("abruptly", [False, True])
@@ -270,12 +238,6 @@ async def test_a_client_that_leaves_at_any_byte_has_reported_nothing(
     assert await dovecot.send(data) == TAKEN
 
 
-async def test_a_message_that_is_too_large_is_refused_after_its_end(client: Redis, tmp_path: Path) -> None:
-    async with open_dovecot(client, tmp_path, max_message_bytes=1 << 20) as dovecot:
-        assert await dovecot.send(report("spam", b"x" * (1_100_000))) == REFUSED
-        assert await dovecot.send(report("spam", PRIZE + b"x" * 1_000_000)) == TAKEN
-
-
 async def test_a_client_that_never_ends_is_disconnected(client: Redis, tmp_path: Path) -> None:
     async with open_dovecot(client, tmp_path, max_message_bytes=1 << 16) as dovecot:
         _, writer = await dovecot.connect()
@@ -290,17 +252,6 @@ async def test_a_client_that_never_ends_is_disconnected(client: Redis, tmp_path:
         writer.close()
 
 
-@pytest.mark.parametrize("limit", ["idle_timeout_seconds", "message_timeout_seconds"])
-async def test_a_silent_client_is_refused(client: Redis, tmp_path: Path, limit: str) -> None:
-    async with open_dovecot(client, tmp_path, **{limit: 0.05}) as dovecot:
-        reader, writer = await dovecot.connect()
-        writer.write(report("spam"))
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            assert await reader.read() == REFUSED
-        writer.close()
-        assert dovecot.backlog.waiting == 0
-
-
 async def test_mail_beyond_the_bytes_in_flight_is_refused(client: Redis, tmp_path: Path) -> None:
     async with open_dovecot(client, tmp_path, max_bytes_in_flight=2 << 20) as dovecot:
         data = report("spam", b"m" * (600 << 10))
@@ -313,22 +264,6 @@ async def test_mail_beyond_the_bytes_in_flight_is_refused(client: Redis, tmp_pat
         assert await dovecot.finish(reader, writer, []) == TAKEN
         writer.close()
         await until(lambda: dovecot.bytes_in_flight.reserved == 0)
-
-
-async def test_five_hundred_connections(client: Redis, tmp_path: Path, many_files: None) -> None:
-    async with open_dovecot(client, tmp_path, max_connections=500) as dovecot:
-        connections = [await dovecot.connect() for _ in range(500)]
-        await until(lambda: dovecot.metric("nbstream_connections_open", listener="dovecot") == 500)
-        with suppress(ConnectionError):  # it may be closed before all is sent
-            assert await dovecot.send(report("spam")) == REFUSED
-        finished = [
-            dovecot.finish(reader, writer, [report("spam", numbered(number))])
-            for number, (reader, writer) in enumerate(connections)
-        ]
-        assert set(await asyncio.gather(*finished)) == {TAKEN}
-        for _, writer in connections:
-            writer.close()
-        await until(lambda: dovecot.metric("nbstream_connections_open", listener="dovecot") == 0)
 
 
 async def test_draining_finishes_what_is_in_hand_and_keeps_what_waits(
@@ -352,24 +287,6 @@ async def test_draining_finishes_what_is_in_hand_and_keeps_what_waits(
     monkeypatch.undo()
     async with open_dovecot(client, tmp_path) as dovecot:
         await dovecot.until_learned()
-
-
-async def test_a_report_that_is_late_in_a_drain_is_given_up_and_is_no_fault(
-    client: Redis, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with open_dovecot(client, tmp_path) as dovecot:
-        reader, writer = await dovecot.connect()
-        writer.write(report("spam"))
-        await until(lambda: dovecot.bytes_in_flight.reserved > 0)
-
-        dovecot.is_drained = True
-        await dovecot.listener.drain(0)
-
-        with suppress(ConnectionError):
-            assert await reader.read() == b""
-        writer.close()
-        assert dovecot.bytes_in_flight.reserved == 0
-    assert [record.name for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 @pytest.mark.parametrize("disk_hangs", [False, True])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import resource
-import shutil
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -26,7 +25,7 @@ from nbstream.listeners.dovecot.spool import (
     spool_files,
 )
 from nbstream.store.journal import writer as journal_writer
-from nbstream.store.journal.journal import Journal, Position
+from nbstream.store.journal.journal import Journal
 from nbstream.store.journal.writer import JournalWriter
 from tests.listeners.dovecot.spools import MAX_BYTES, SpoolWriter, frame, message, read_all, segments
 
@@ -80,22 +79,6 @@ def test_the_folder_is_open_to_its_owner_alone(folder: Path, writer: SpoolWriter
 
     for path in (folder, *folder.iterdir()):
         assert not stat.S_IMODE(path.stat().st_mode) & 0o077, path
-
-
-def test_learned_segments_are_removed(folder: Path) -> None:
-    writer = SpoolWriter(folder, MAX_BYTES, segment_bytes=1)
-    for number in range(5):
-        writer.append([message(number)])
-    assert len(segments(folder)) == 5
-    reader = SpoolReader(folder)
-
-    read_all(reader)
-    assert len(segments(folder)) == 1
-    reader.remove_learned()
-    assert segments(folder) == []
-
-    writer.append([message(6)])
-    assert read_all(reader) == [message(6)]
 
 
 def test_what_waits_is_never_removed(folder: Path, writer: SpoolWriter) -> None:
@@ -386,36 +369,6 @@ def test_a_writer_waits_for_another_one(folder: Path, writer: SpoolWriter) -> No
 
     assert seen in {1, 2}
     assert read_all(SpoolReader(folder)) == [message(1), message(2)]
-
-
-@pytest.mark.parametrize("position", [Position(0, 17), Position(3, 99, 1), Position(10**11, 10**12, 10)])
-def test_a_position_is_read_as_it_was_written(tmp_path: Path, position: Position) -> None:
-    journal = spool_files(tmp_path)
-    journal.write_position(Position(10**11, 10**13, 100))
-    journal.write_position(position)
-    assert journal.read_position() == position
-
-
-RELEASED = Path(__file__).parents[2] / "store" / "released" / "0.7.0-state" / "spool"
-"""Written by 0.7.0: six messages in two segments, of which the first was learned, the second was set aside, and
-the third was just being learned; and a third segment that ends within a seventh message.
-"""
-
-
-def test_a_spool_that_0_7_has_left_is_read_on_where_it_was(folder: Path) -> None:
-    shutil.copytree(RELEASED, folder)
-    first_tries = SpoolReader(folder).take()
-    assert first_tries is not None
-    assert (first_tries.tries, first_tries.may_be_repeated) == (1, True)
-    assert measure_backlog(folder) == SpoolBacklog(4, 1, message(3).received_at)
-    SpoolWriter(folder).append([message(8)])
-
-    learned = read_all(reader := SpoolReader(folder))
-
-    assert [each.actor for each in learned] == [f"user ann{number}" for number in (3, 4, 5, 6, 8)]
-    assert [each.content for each in learned[:4]] == [b"Subject: x\r\n\r\nprize %d\r\n" % n for n in (3, 4, 5, 6)]
-    reader.remove_learned()
-    assert segments(folder) == []
 
 
 class CrashingSpool(RuleBasedStateMachine):

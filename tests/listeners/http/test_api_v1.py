@@ -20,7 +20,7 @@ from tests.conftest import RedisServer
 from tests.filter.disputes import DISPUTED, teach_dispute
 from tests.letters import letters
 from tests.listeners.delivered import DELIVERED, assert_learned_as_it_was_checked
-from tests.listeners.http.http_listener import LUNCH, PRIZE, RunningHttpListener, open_http, unix_address
+from tests.listeners.http.http_listener import LUNCH, PRIZE, RunningHttpListener, open_http
 
 PROBLEM = "application/problem+json"
 
@@ -69,22 +69,6 @@ async def test_a_lesson_moves_the_next_check_and_is_taken_back_exactly(http: Run
     assert http.metric("nbstream_feedback_total", source="http", label="spam", outcome="learned") == 1
 
 
-async def test_the_actor_is_the_named_user_else_the_peer(http: RunningHttpListener) -> None:
-    for body, fields in ((PRIZE, {"User": " bob@example.org "}), (LUNCH, {})):
-        message_id = (await http.ask("/v1/learn?label=spam", body, **fields)).json["id"]
-        record = (await http.ask(f"/v1/messages/{message_id}")).json
-
-        assert record["learned"]["actor"] == (fields.get("User", "127.0.0.1").strip())
-        assert record["learned"]["source"] == "http"
-
-
-async def test_verdict_fields_and_line_ends_do_not_change_the_message(http: RunningHttpListener) -> None:
-    plain = (await http.ask("/v1/check", PRIZE)).json
-    forged = b"X-Spam-Flag: YES\r\nX-Nbstream: spam\r\n" + PRIZE.replace(b"\n", b"\r\n")
-
-    assert (await http.ask("/v1/check", forged)).json == plain
-
-
 async def test_a_message_is_explained_by_its_id(http: RunningHttpListener) -> None:
     checked = (await http.ask("/v1/check", PRIZE)).json
     await http.memory.wait_until_written()
@@ -104,13 +88,6 @@ async def test_a_message_is_explained_by_its_id(http: RunningHttpListener) -> No
     assert learned["learned"]["label"] == "spam"
     assert learned["then"] == remembered["then"]
     assert learned["now"]["learned"] == {"ham": 0, "spam": 1}
-
-
-@pytest.mark.parametrize("name", ["a" * 24, "A" * 24, "1", "..%2f..", "%00"])
-async def test_an_unknown_id_is_404(http: RunningHttpListener, name: str) -> None:
-    answer = await http.ask(f"/v1/messages/{name}")
-
-    assert (answer.status, answer.headers["Content-Type"].partition(";")[0]) == (404, PROBLEM)
 
 
 async def test_the_state_of_the_model_is_returned(http: RunningHttpListener) -> None:
@@ -221,17 +198,6 @@ async def test_teaching_needs_feedback_allow_from_or_the_password_for_it(
     ]
 
 
-async def test_a_unix_socket_works_as_well(client: Redis, tmp_path: Path) -> None:
-    def change(values: dict[str, Any]) -> None:
-        values["feedback"] = {"allow_from": []}  # this is for TCP: a unix socket has permissions
-
-    async with open_http(client, tmp_path, address=unix_address(tmp_path), change=change) as http:
-        answer = await http.ask("/v1/learn?label=spam", PRIZE)
-        assert (answer.status, answer.json["outcome"]) == (200, "learned")
-        record = (await http.ask(f"/v1/messages/{answer.json['id']}")).json
-        assert record["learned"]["actor"] == "local"
-
-
 async def test_without_counts_or_redis_the_answer_is_503(own_redis: RedisServer, tmp_path: Path) -> None:
     client = open_client(ConnectionOptions(own_redis.url, timeout_seconds=1))
     try:
@@ -277,20 +243,6 @@ async def test_an_error_that_no_request_should_meet_is_logged_as_a_fault(
     assert b"inner" not in answer.body
     [record] = [record for record in caplog.records if record.levelname == "ERROR"]
     assert "inner detail" in str(record.exc_info)
-
-
-async def test_only_the_log_says_what_a_fault_was(
-    http: RunningHttpListener, caplog: pytest.LogCaptureFixture
-) -> None:
-    broken: Any = Broken(ValueError("inner detail"))
-    http.listener.apply(replace(http.runtime, spam_filter=broken))
-
-    answers = [await http.ask(path, PRIZE) for path in ("/v1/check", "/checkv2")]
-
-    assert [answer.status for answer in answers] == [500, 500]
-    assert not any(b"inner" in answer.body or b"ValueError" in answer.body for answer in answers)
-    assert "inner detail" in caplog.text
-    assert http.metric("nbstream_filter_failures_total", reason="error") == 2
 
 
 async def test_a_user_who_says_it_again_insists_and_may_take_it_back(http: RunningHttpListener) -> None:
@@ -344,17 +296,3 @@ async def test_a_label_that_is_no_class_is_refused(client: Redis, tmp_path: Path
 
     assert answer.status == 400
     assert answer.json["detail"] == "label must be one of ham, newsletter, notification, spam"
-
-
-async def test_without_kinds_an_answer_says_nothing_of_them(http: RunningHttpListener) -> None:
-    check = (await http.ask("/v1/check", LUNCH)).json
-
-    assert "kind" not in check
-    assert (await http.ask("/v1/learn?label=newsletter", LUNCH)).status == 400
-
-
-async def test_checked_kinds_are_counted(client: Redis, tmp_path: Path) -> None:
-    async with open_http(client, tmp_path, change=with_kinds) as http:
-        await http.ask("/v1/check", LUNCH)
-
-        assert http.metric("nbstream_kinds_total", kind="none") == 1

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import resource
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
@@ -38,27 +37,9 @@ async def impatient(client: Redis, tmp_path: Path) -> AsyncIterator[RunningHttpL
         yield running
 
 
-@pytest.fixture
-def many_files() -> Iterator[None]:
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, before)
-
-
 def status(answer: bytes) -> int:
     """The status of the first answer; 0 for none."""
     return int(answer.split(b" ", 2)[1]) if answer else 0
-
-
-async def test_one_byte_at_a_time_is_the_same_request(http: RunningHttpListener) -> None:
-    async with http.open() as (reader, writer):
-        for byte in CHECK:
-            writer.write(bytes([byte]))
-            await asyncio.sleep(0)  # lets the listener run
-        answer = await rest(reader)
-
-    assert status(answer) == 200
 
 
 async def test_what_comes_at_once_is_read_in_small_turns(
@@ -206,16 +187,6 @@ async def test_a_connection_too_many_is_answered_503(client: Redis, tmp_path: Pa
         assert status(await http.raw(b"GET /healthz HTTP/1.0\r\n\r\n")) == 200
 
 
-async def test_500_connections_at_once(http: RunningHttpListener, many_files: None) -> None:
-    answers = await asyncio.gather(*(http.raw(CHECK) for _ in range(500)), return_exceptions=True)
-
-    served = [answer for answer in answers if isinstance(answer, bytes) and status(answer) == 200]
-    turned = [each for each in answers if isinstance(each, ConnectionError) or status(each) == 503]  # type: ignore[arg-type]
-    assert len(served) + len(turned) == 500
-    assert len(served) >= 200
-    assert (await http.ask("/v1/check", PRIZE)).status == 200
-
-
 async def test_bytes_in_flight_are_bounded_over_all_connections(client: Redis, tmp_path: Path) -> None:
     def change(values: dict[str, Any]) -> None:
         values.setdefault("limits", {}).update(max_message_bytes=1000, max_bytes_in_flight=2000)
@@ -249,12 +220,3 @@ async def test_a_drain_lets_a_request_finish_and_takes_no_other(http: RunningHtt
         await draining
 
     assert status(answer) == 200
-
-
-async def test_a_drain_does_not_wait_for_ever(http: RunningHttpListener) -> None:
-    async with http.open() as (_, writer):
-        writer.write(CHECK[:-1])
-        await until(lambda: http.listener.busy)
-
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            await http.listener.drain(0.1)

@@ -8,8 +8,6 @@ from nbstream.errors import CountsFull, NbstreamError, StoreForbids, StoreIncomp
 from nbstream.listeners.http.responses import ERROR_PROBLEMS, error_problem
 from nbstream.server.request_errors import REQUEST_ERRORS
 from nbstream.wire.api_json import HttpProblem
-from tests.error_tables import example
-from tests.listeners.request_errors import UNEXPECTED_CLASSES
 
 
 def test_every_error_that_a_request_may_end_with_has_its_response() -> None:
@@ -28,14 +26,3 @@ def test_every_error_that_a_request_may_end_with_has_its_response() -> None:
 )
 def test_the_response_to_an_error(error: NbstreamError, detail: str) -> None:
     assert error_problem(error) == HttpProblem(503, detail)
-
-
-@pytest.mark.parametrize("kind", UNEXPECTED_CLASSES)
-def test_only_a_temporary_error_is_answered_with_try_again_later(kind: type[NbstreamError]) -> None:
-    error = example(kind, "redis.internal:6379")
-
-    assert error_problem(error) == (
-        HttpProblem(503, "Temporary failure, please try again later")
-        if error.temporary
-        else HttpProblem(500, "this failed, the log says why")
-    )

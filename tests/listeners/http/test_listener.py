@@ -123,14 +123,6 @@ async def test_a_scraper_that_leaves_takes_the_text_of_nobody_else() -> None:
         assert await get(f"{url}/metrics") == (200, "x 1\n")
 
 
-async def test_what_is_degraded_is_said() -> None:
-    async with serving(health_routes(degraded)) as url:
-        assert await get(f"{url}/readyz") == (
-            503,
-            '{"ready":false,"degraded":{"next_hop":"cannot be reached"}}',
-        )
-
-
 @pytest.mark.parametrize(
     ("folder", "part", "ready"), [("Maildir", "next_hop", False), ("Quarantine", "quarantine", True)]
 )
@@ -179,18 +171,6 @@ async def test_a_peer_that_is_not_allowed_needs_the_password(headers: dict[str, 
         assert (await get(f"{url}/healthz", **headers))[0] == 200
 
 
-@pytest.mark.parametrize(("headers", "password"), [({}, "none"), ({"Password": "guess"}, "wrong")])
-async def test_a_refused_peer_is_logged_without_the_password_that_it_tried(
-    headers: dict[str, str], password: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with serving([metrics_route(one)], HttpAccess(with_passwords("secret"), NOBODY)) as url:
-        assert (await get(f"{url}/metrics?x=1", **headers))[0] == 401
-        assert (await get(f"{url}/metrics", Password="secret"))[0] == 200
-    (refused,) = [record for record in caplog.records if record.levelname == "WARNING"]
-    assert vars(refused)["fields"] == {"peer": "127.0.0.1", "path": "/metrics", "password": password}
-    assert "guess" not in caplog.text
-
-
 async def test_each_request_of_a_connection_is_judged_by_its_own_fields() -> None:
     requests = [({}, 200), ({}, 200), ({"X-Forwarded-For": "198.51.100.1"}, 401), ({"Host": "page.example"}, 401)]
     async with (
@@ -214,14 +194,6 @@ async def test_the_routes_are_found_by_path_and_method() -> None:
         async with aiohttp.ClientSession() as session, session.put(f"{url}/things/a") as response:
             assert (response.status, response.headers["Allow"]) == (405, "GET,HEAD")
         assert (await get(f"{url}/things"))[0] == 405
-
-
-async def test_an_expectation_that_is_none_is_refused() -> None:
-    async with serving([metrics_route(one)]) as url, aiohttp.ClientSession() as session:
-        async with session.get(f"{url}/metrics", headers={"Expect": "a-miracle"}) as response:
-            assert response.status == 417
-        async with session.get(f"{url}/metrics") as response:
-            assert response.status == 200
 
 
 Fields = list[tuple[str, str]]

@@ -124,12 +124,6 @@ def test_macros_may_be_none_and_their_values_empty() -> None:
 # However the bytes are cut
 
 
-def test_one_byte_at_a_time_says_the_same() -> None:
-    data = b"".join(SESSION)
-
-    assert events(bytes([byte]) for byte in data) == events(SESSION) == events([data])
-
-
 _GARBAGE = [b"\0\0\0\0", b"\0\0\0\1Z", b"\xff\xff\xff\xff", wire.frame(b"Q", b"x"), b"GET / HTTP/1.1\r\n\r\n"]
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import resource
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -40,14 +39,6 @@ BEFORE_END = len(b"".join(SESSION[:-2])) + 5  # the bytes with which the message
 async def milter(client: Redis) -> AsyncIterator[RunningMilter]:
     async with open_milter(client) as running:
         yield running
-
-
-@pytest.fixture
-def many_files() -> Iterator[None]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(4096, hard)), hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 async def rest(client: MilterClient) -> bytes:
@@ -87,19 +78,6 @@ def make_slow(milter: RunningMilter) -> SlowFilter:
 
 
 # Bytes
-
-
-async def test_one_byte_at_a_time(milter: RunningMilter) -> None:
-    client = await milter.connect()
-    for byte in b"".join(SESSION):
-        client.send(bytes([byte]))
-        await client.writer.drain()
-
-    replies = wire.parse_replies(await rest(client))
-
-    assert [reply.command for reply in replies] == [b"O", b"c", b"d"]
-    assert milter.learned["spam"] == 1
-    await milter.wait_until_idle()
 
 
 async def test_a_mail_server_that_leaves_at_any_byte_leaves_nothing_behind(client: Redis, tmp_path: Path) -> None:
@@ -184,27 +162,6 @@ async def test_a_message_is_given_up_at_any_step(client: Redis, tmp_path: Path, 
         assert milter.listener.state.bytes_in_flight.reserved == 0
 
 
-async def test_another_client_follows_on_the_same_connection(milter: RunningMilter) -> None:
-    server = await milter.server()
-    await server.deliver(HAM, client="127.0.0.1", user="ann")
-    server.send(wire.QUIT_NC)
-    server.send(wire.mail(), wire.rcpt(f"<{SPAM_ADDRESS}>"))
-
-    (reply,) = await server.finish(SPAM)
-
-    assert reply.words == [b"550 5.7.1 Feedback is not accepted from here"]  # its address is not known
-    server.send(wire.QUIT)
-    assert await rest(server) == b""
-
-
-async def test_a_reload_holds_for_the_next_message_of_an_open_connection(milter: RunningMilter) -> None:
-    server = await milter.server()
-    assert (await server.deliver(SPAM, SPAM_ADDRESS))[-1] == Reply(b"d")
-    milter.listener.apply(make_runtime(milter.opened_filter.spam_filter, allow_from=()))
-
-    assert (await server.deliver(SPAM, SPAM_ADDRESS))[-1].command == b"y"
-
-
 async def test_the_mail_server_is_asked_for_patience(client: Redis) -> None:
     async with open_milter(client, progress_seconds=0.01) as milter:
         slow = make_slow(milter)
@@ -220,22 +177,6 @@ async def test_the_mail_server_is_asked_for_patience(client: Redis) -> None:
 
 
 # Limits of connections
-
-
-async def test_500_connections_at_once(client: Redis, tmp_path: Path, many_files: None) -> None:
-    async with open_milter(client, tmp_path / "socket", max_connections=500) as milter:
-        servers = [await milter.server() for _ in range(500)]
-
-        answers = await asyncio.gather(*(server.deliver(HAM) for server in servers))
-
-        assert {answer[-1].command for answer in answers} == {b"c"}
-        late = await milter.connect()
-        assert await rest(late) == b""
-        assert milter.metric("nbstream_connections_total", listener="milter", outcome="refused") == 1
-        assert milter.metric("nbstream_connections_open", listener="milter") == 500
-        for server in servers:
-            server.close()
-        await milter.wait_until_idle()
 
 
 @pytest.mark.parametrize("limit", ["idle_timeout_seconds", "message_timeout_seconds"])
@@ -320,27 +261,6 @@ async def test_a_drain_closes_idle_connections_and_finishes_messages(milter: Run
         await milter.connect()
 
 
-async def test_a_drain_does_not_wait_for_a_message_that_is_given_up(milter: RunningMilter) -> None:
-    server = await milter.server()
-    await waits_for_content(server, milter)
-    draining = asyncio.create_task(milter.listener.drain(2 * DEADLINE_SECONDS))
-    await until(lambda: milter.listener.connections.draining)
-
-    server.send(wire.ABORT)
-
-    assert await rest(server) == b""
-    await draining
-
-
-async def test_a_drain_closes_unfinished_messages_in_the_end(milter: RunningMilter) -> None:
-    server = await milter.server()
-    await waits_for_content(server, milter)
-
-    await milter.listener.drain(0)
-
-    await milter.wait_until_idle()
-
-
 async def test_a_drain_cancels_a_check_that_does_not_end(milter: RunningMilter) -> None:
     slow = make_slow(milter)
     server = await milter.server()
@@ -350,13 +270,4 @@ async def test_a_drain_cancels_a_check_that_does_not_end(milter: RunningMilter) 
 
     await asyncio.wait_for(milter.listener.drain(0), DEADLINE_SECONDS)
 
-    await milter.wait_until_idle()
-
-
-async def test_a_session_ends_with_its_task(milter: RunningMilter) -> None:
-    await milter.server()
-    (session,) = milter.listener.connections
-
-    assert isinstance(session, MilterSession)
-    session.abort()
     await milter.wait_until_idle()

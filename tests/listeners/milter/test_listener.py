@@ -458,12 +458,6 @@ async def test_the_log_names_the_message_as_the_mail_server_does(
 # Feedback
 
 
-async def test_feedback_is_learned_and_discarded(milter: RunningMilter) -> None:
-    await milter.teach()
-
-    assert milter.learned == {"ham": 1, "spam": 1}
-
-
 @pytest.mark.parametrize(
     ("client_address", "user", "check_forwarded", "taken"),
     [

@@ -24,12 +24,9 @@ from nbstream.server.limits import BytesInFlight
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokenizer import Tokens
-from tests.filter.disputes import DISPUTED, teach_dispute
 from tests.listeners.delivered import DELIVERED, assert_learned_as_it_was_checked
 from tests.listeners.http.http_listener import LUNCH, PRIZE, RunningHttpListener, open_http, unix_address
 from tests.waiting import DEADLINE_SECONDS
-
-STRANGER = "X-Forwarded-For: 198.51.100.1"  # a peer that sends its request through a proxy on this machine
 
 
 @pytest.fixture
@@ -112,16 +109,6 @@ def test_a_tagged_subject_is_one_that_the_client_rewrites() -> None:
         assert "subject" not in answer(checked(verdict, 0.99, Thresholds()), headers)
 
 
-def test_a_trial_asks_for_no_action_and_for_its_own_field_alone() -> None:
-    headers = HeaderPolicy("default", HeadersSettings(subject_tag="[SPAM]", mode="observe"))
-
-    body = answer(checked(Verdict.REJECT, 0.999, Thresholds(reject=0.99)), headers)
-
-    assert (body["action"], "subject" in body) == ("no action", False)
-    assert list(body["milter"]["add_headers"]) == ["X-Nbstream"]
-    assert not any(name.startswith("X-Spam") for name in body["milter"]["remove_headers"])
-
-
 def test_a_threshold_that_is_never_reached_is_a_finite_number() -> None:
     body = answer(checked(Verdict.UNSURE, 0.99, Thresholds(spam=float("inf"))))
 
@@ -137,15 +124,6 @@ async def test_a_message_that_is_learned_twice_is_208(http: RunningHttpListener)
     assert "already learned as spam" in second.json["error"]
     assert (other.status, (await http.ask("/v1/model")).json["learned"]) == (200, {"ham": 1, "spam": 0})
     assert (await http.ask("/learnclass", PRIZE, Class="junk")).status == 400
-
-
-async def test_a_message_that_is_insisted_on_is_a_success_and_a_retry_is_208(http: RunningHttpListener) -> None:
-    await teach_dispute(http.spam_filter)
-
-    insisted, again = [await http.ask("/learnham", DISPUTED.raw) for _ in range(2)]
-
-    assert (insisted.status, insisted.json) == (200, {"success": True})
-    assert again.status == 208
 
 
 async def test_the_paths_that_clients_read(http: RunningHttpListener) -> None:
@@ -179,33 +157,6 @@ async def test_a_remembered_message_that_cannot_be_read_does_not_hide_the_others
     assert answer.status == 200
     assert [row["id"] for row in answer.json["rows"]] == keys[1:]
     assert answer.json["unreadable"] == 1
-
-
-async def test_the_mildest_policy_of_the_recipients_decides(client: Redis, tmp_path: Path) -> None:
-    def change(values: dict[str, Any]) -> None:
-        values["model"]["min_learned"] = {"ham": 0, "spam": 0}
-        verdict = {"unsure": 0.1, "spam": 0.2}
-        domains = ["strict.example", *(f"{number}.example" for number in range(9))]
-        values["recipients"] = [{"match": f"*@{domain}", "verdict": verdict} for domain in domains]
-
-    async with open_http(client, tmp_path, change=change) as http:
-        strict, other = b"Rcpt: <a@strict.example>\r\n", b"Rcpt: b@example.org\r\n"
-        equals = b"".join(b"Rcpt: a@%d.example\r\n" % number for number in range(9)) + strict
-        for recipients, action in (
-            (b"", "no action"),
-            (strict, "add header"),
-            (equals, "add header"),
-            (strict + other, "no action"),
-        ):
-            head = b"POST /checkv2 HTTP/1.0\r\nContent-Length: %d\r\n%s\r\n" % (len(PRIZE), recipients)
-            answer = await http.raw(head + PRIZE)
-            assert json.loads(answer.partition(b"\r\n\r\n")[2])["action"] == action
-            known = (await http.ask(f"/v1/messages/{Message.parse(PRIZE).key}")).json
-            own = action == "add header"
-            assert known["remembered"]["policy"] == ("*@strict.example" if own else "default")
-            assert known["then"]["thresholds"]["spam"] == (0.2 if own else 0.99)
-            assert known["then"]["verdict"] == known["remembered"]["verdict"]
-        assert http.metric("nbstream_messages_total", listener="http", verdict="spam") == 2
 
 
 async def test_the_messages_own_id_has_no_brackets(http: RunningHttpListener) -> None:
@@ -297,13 +248,6 @@ async def test_others_have_their_turn_while_a_message_is_decompressed(
     assert max(turns) < len(message) // 8
 
 
-async def test_every_answer_says_what_it_is_and_is_not_stored(http: RunningHttpListener) -> None:
-    for path in ("/v1/check", "/v1/model", "/nothing", "/stat", "/ui/"):
-        answer = await http.ask(path, PRIZE if path == "/v1/check" else None)
-        assert answer.headers["X-Content-Type-Options"] == "nosniff"
-        assert answer.headers["Cache-Control"] == "no-store"
-
-
 async def test_rspamc_on_a_unix_socket(
     client: Redis, tmp_path: Path, message_files: dict[str, str], program: Callable[[str], str]
 ) -> None:
@@ -329,21 +273,3 @@ async def test_rspamc_sends_a_password(
             assert (await run(*rspamc, *password, "stat"))[0] == scans
             assert (await run(*rspamc, *password, message_files["prize"]))[0] == scans
             assert (await run(*rspamc, *password, "learn_spam", message_files["prize"]))[0] == teaches
-
-
-@pytest.mark.parametrize("unix", [False, True])
-async def test_scripts_with_curl(
-    client: Redis, tmp_path: Path, message_files: dict[str, str], program: Callable[[str], str], unix: bool
-) -> None:
-    async with open_http(client, tmp_path, address=unix_address(tmp_path) if unix else None) as http:
-        curl = [program("curl"), "-s", *(["--unix-socket", str(http.path)] if unix else []), "--data-binary"]
-
-        learned = await run(*curl, f"@{message_files['prize']}", f"{http.url}/learnspam")
-        assert (learned[0], json.loads(learned[1])) == (0, {"success": True})
-        await run(*curl, "@-", f"{http.url}/learnham", data=LUNCH)
-        assert (await http.ask("/v1/model")).json["learned"] == {"ham": 1, "spam": 1}
-        large = PRIZE + b"x" * (2 << 20)  # curl asks whether it may go on: Expect: 100-continue
-        code, output = await run(*curl, "@-", f"{http.url}/checkv2", data=large)
-        assert (code, json.loads(output)["message-id"]) == (0, "p@x")
-        output = (await run(*curl, "@-", "-H", STRANGER, f"{http.url}/learnham", data=PRIZE))[1]
-        assert json.loads(output) == {"error": "the password for teaching is needed"}

@@ -16,7 +16,7 @@ from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.server.peers import Teachers
 from nbstream.server.runtime import FeedbackAddresses, Runtime
 from tests.conftest import RedisServer
-from tests.filter.disputes import DISPUTED, SIMILAR, teach_dispute
+from tests.filter.disputes import DISPUTED, teach_dispute
 from tests.letters import letters
 from tests.listeners.delivered import DELIVERED, assert_learned_as_it_was_checked
 from tests.listeners.runtimes import LOOPBACK, make_runtime
@@ -37,36 +37,9 @@ async def test_a_correction_is_learned_and_the_next_check_knows_it(smtp: Running
     assert smtp.metric("nbstream_model_messages", **{"class": "ham"}) == 1
 
 
-async def test_the_same_again_changes_nothing_and_the_reply_says_so(smtp: RunningSmtp) -> None:
-    await smtp.send(wrap_as_forward(PRIZE), SPAM)
-    before = await smtp.model.totals()
-
-    assert (await smtp.send(PRIZE, SPAM)).startswith("250 2.0.0 already learned as spam, nothing changed")
-    assert await smtp.model.totals() == before
-    assert smtp.metric("nbstream_feedback_total", source="smtp", label="spam", outcome="already") == 1
-
-
-async def test_the_other_label_relearns_it(smtp: RunningSmtp) -> None:
-    await smtp.send(wrap_as_forward(PRIZE), HAM)
-
-    assert (await smtp.send(wrap_as_forward(PRIZE), SPAM)).startswith("250 2.0.0 relearned as spam")
-    assert (await smtp.model.totals()).messages == (0, 1)
-
-
 async def test_a_delivered_message_is_learned_as_it_was_checked(smtp: RunningSmtp, client: Redis) -> None:
     await smtp.send(wrap_as_forward(DELIVERED), SPAM)
     await assert_learned_as_it_was_checked(client)
-
-
-async def test_a_delivered_message_sent_back_with_its_verdict_is_the_same_message(
-    smtp: RunningSmtp,
-) -> None:
-    await smtp.send(wrap_as_forward(PRIZE), SPAM)
-    await smtp.send(PRIZE)
-
-    delivered = smtp.delivered()[0].replace(b"\n", b"\r\n")
-
-    assert (await smtp.send(wrap_as_forward(delivered), SPAM)).startswith("250 2.0.0 already")
 
 
 async def test_several_messages_are_learned_one_by_one(smtp: RunningSmtp) -> None:
@@ -118,22 +91,6 @@ async def test_feedback_travels_alone(smtp: RunningSmtp, first: str, second: str
     assert (await dialogue.say(f"RCPT TO:<{second}>")).startswith("452 4.5.3")
 
 
-async def test_a_report_without_a_message_is_refused(smtp: RunningSmtp) -> None:
-    report = (
-        b"Content-Type: multipart/report; report-type=feedback-report; boundary=b\r\n\r\n"
-        b"--b\r\nContent-Type: message/feedback-report\r\n\r\nFeedback-Type: abuse\r\n--b--\r\n"
-    )
-
-    assert (await smtp.send(report, SPAM)).startswith("550 5.6.0")
-    assert smtp.metric("nbstream_feedback_total", source="smtp", label="spam", outcome="refused") == 1
-
-
-async def test_feedback_over_the_size_is_552_and_teaches_nothing(client: Redis, tmp_path: Path) -> None:
-    async with open_smtp_listener(client, tmp_path / "m", max_message_bytes=1000) as smtp:
-        assert (await smtp.send(wrap_as_forward(PRIZE + b"x" * 1000 + b"\r\n"), SPAM)).startswith("552 5.3.4")
-        assert (await smtp.model.totals()).messages == (0, 0)
-
-
 async def test_feedback_is_not_delivered(smtp: RunningSmtp) -> None:
     await smtp.send(wrap_as_forward(PRIZE), SPAM)
 
@@ -160,20 +117,6 @@ async def test_while_redis_is_away_mail_is_scored_and_feedback_deferred(
 
         own_redis.start()
         assert (await smtp.send(wrap_as_forward(LUNCH), HAM)).startswith("250 2.0.0 learned")
-
-
-async def test_a_message_certain_to_be_spam_is_refused_only_where_that_is_configured(
-    client: Redis, tmp_path: Path
-) -> None:
-    async with open_smtp_listener(client, tmp_path / "m", reject=0.951) as smtp:
-        for number in range(40):
-            await smtp.send(wrap_as_forward(PRIZE.replace(b"<1@x>", b"<%d@a>" % number)), SPAM)
-            await smtp.send(wrap_as_forward(LUNCH.replace(b"<2@x>", b"<%d@b>" % number)), HAM)
-
-        assert (await smtp.send(PRIZE)).startswith("550 5.7.1")
-        assert (await smtp.send(LUNCH)).startswith("250 ")
-        assert len(smtp.delivered()) == 1
-        assert smtp.metric("nbstream_messages_total", listener="smtp", verdict="reject") == 1
 
 
 async def test_a_burst_against_a_confident_model_is_counted_and_logged_once(
@@ -318,20 +261,6 @@ async def test_a_person_who_says_it_again_is_believed_and_a_retry_is_not(smtp: R
 
 def disagreement(smtp: RunningSmtp) -> float:
     return smtp.metric("nbstream_feedback_disagreement_total", verdict="unsure", label="ham")
-
-
-async def test_a_message_that_stays_on_the_wrong_side_says_when_to_insist(smtp: RunningSmtp) -> None:
-    spam_filter = smtp.spam_filter
-    await teach_dispute(spam_filter)
-    await spam_filter.learn(DISPUTED, "spam", "test")
-    for message in SIMILAR[20:40]:
-        await spam_filter.learn(message, "spam", "test")
-
-    first, again = [await smtp.send(DISPUTED.raw, HAM) for _ in range(2)]
-
-    assert first.startswith("250 2.0.0 relearned as ham, was learned as spam: ")
-    assert "; say it again in 10 min to insist; " in first
-    assert "; say it again in 10 min to insist; " in again
 
 
 async def test_a_kind_has_an_address_of_its_own(client: Redis, tmp_path: Path) -> None:

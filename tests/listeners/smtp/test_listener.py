@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from nbstream.delivery.next_hop_connection import SmtpServer
@@ -29,10 +27,6 @@ from tests.listeners.smtp.smtp_listener import RunningSmtp, open_smtp_listener
 from tests.waiting import DEADLINE_SECONDS, until
 
 MESSAGE = b"From: a@example.org\r\nSubject: hello\r\n\r\nHow are you?\r\n"
-
-
-def body(delivered: bytes) -> bytes:
-    return delivered.partition(b"\n\n")[2]
 
 
 def names(delivered: bytes) -> list[str]:
@@ -90,36 +84,6 @@ async def test_every_content_passes_and_only_crlf_dot_crlf_ends_it(smtp: Running
     (delivered,) = smtp.delivered()
     expected = normalize_line_ends(content).replace(b"\r\n", b"\n")
     assert delivered.rstrip(b"\n").endswith(expected.rstrip(b"\n"))
-
-
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.lists(st.sampled_from([b".", b"\r\n", b"a", b"\r", b"\n", b"\0", b"X-Nbstream: x"]), max_size=30).map(
-        b"".join
-    )
-)
-async def test_any_body_arrives_as_it_was_sent(smtp: RunningSmtp, content: bytes) -> None:
-    dialogue = await smtp.talk()
-    await dialogue.begin()
-    whole = b"Subject: x\r\n\r\n" + content
-    dialogue.writer.write((b"\r\n" + whole).replace(b"\r\n.", b"\r\n..")[2:] + b"\r\n.\r\n")
-
-    assert (await dialogue.reply()).startswith("250 ")
-    expected = normalize_line_ends(content).replace(b"\r\n", b"\n")
-    assert body(smtp.delivered()[-1]) in {expected, expected + b"\n"}
-    dialogue.writer.close()
-
-
-async def test_a_message_arrives_whole_one_byte_at_a_time(smtp: RunningSmtp) -> None:
-    dialogue = await smtp.talk()
-    await dialogue.begin()
-
-    for byte in MESSAGE + b".\r\n":
-        dialogue.writer.write(bytes([byte]))
-        await dialogue.writer.drain()
-
-    assert (await dialogue.reply()).startswith("250 ")
-    assert body(smtp.delivered()[0]) == b"How are you?\n"
 
 
 async def test_commands_and_a_message_sent_in_one_go_are_taken(smtp: RunningSmtp) -> None:
@@ -186,21 +150,6 @@ async def test_a_message_that_loops_is_refused(smtp: RunningSmtp) -> None:
     assert len(smtp.delivered()) == 1
 
 
-async def test_connections_over_the_limit_get_a_421(client: Redis, tmp_path: Path) -> None:
-    async with open_smtp_listener(client, tmp_path / "m", max_connections=1) as smtp:
-        first = await smtp.talk()
-        await first.hello()
-
-        assert (await (await smtp.talk()).ended()).startswith(b"421 4.3.2")
-
-        await first.say("QUIT")
-        await until(lambda: not smtp.listener.connections)
-        assert (await (await smtp.talk()).hello()).startswith("250-")
-        assert smtp.metric("nbstream_connections_open", listener="smtp") == 1
-        assert smtp.metric("nbstream_connections_total", listener="smtp", outcome="accepted") == 2
-        assert smtp.metric("nbstream_connections_total", listener="smtp", outcome="refused") == 1
-
-
 async def test_memory_for_mail_is_shared_and_given_back(client: Redis, tmp_path: Path) -> None:
     async with open_smtp_listener(
         client, tmp_path / "m", max_message_bytes=200_000, max_bytes_in_flight=200_000
@@ -218,15 +167,6 @@ async def test_memory_for_mail_is_shared_and_given_back(client: Redis, tmp_path:
         assert (await holding.reply()).startswith("250 ")
         assert (await smtp.send(b"y" * 190_000)).startswith("250 ")
         assert smtp.listener.state.bytes_in_flight.reserved == 0
-
-
-async def test_an_idle_client_is_closed(client: Redis, tmp_path: Path) -> None:
-    async with open_smtp_listener(client, tmp_path / "m", idle_timeout_seconds=0.2) as smtp:
-        dialogue = await smtp.talk()
-        await dialogue.begin()
-
-        assert await dialogue.ended() == b""
-        await until(lambda: not smtp.listener.connections)
 
 
 @pytest.mark.parametrize("data", [b"x", b"NOOP\r\n"], ids=["message", "commands"])
@@ -421,33 +361,6 @@ async def test_a_sender_refused_by_the_next_hop_is_refused_at_mail(client: Redis
         assert (await dialogue.say("RCPT TO:<a@b>")).startswith("503")
 
 
-async def test_a_message_refused_by_the_next_hop_is_refused(client: Redis, tmp_path: Path) -> None:
-    transcript = """
-        C: MAIL FROM:<from@example.org>
-        S: 250 ok
-        C: RCPT TO:<to@example.org>
-        S: 250 ok
-        C: DATA
-        S: 354 go
-        C: some
-        S: 554 5.7.0 not wanted
-    """
-    async with open_smtp_listener_before(transcript, client, tmp_path) as smtp:
-        assert (await smtp.send(MESSAGE)).startswith("554 5.7.0 not wanted")
-        assert smtp.metric("nbstream_relay_replies_total", code="554") == 1
-
-
-async def test_while_the_next_hop_is_away_recipients_get_a_451_without_its_name(
-    client: Redis, tmp_path: Path
-) -> None:
-    away = SmtpNextHop(SmtpServer("127.0.0.1", 1), RelaySettings(connect_timeout_seconds=1))
-    async with open_smtp_listener(client, tmp_path / "m", away) as smtp:
-        reply = await smtp.send(MESSAGE)
-
-        assert reply.startswith("451 4.4.1")
-        assert "127.0.0.1" not in reply
-
-
 async def test_a_next_hop_that_goes_away_between_recipients_is_451_to_the_end(
     client: Redis, tmp_path: Path
 ) -> None:
@@ -531,16 +444,6 @@ async def test_without_counts_mail_is_deferred_where_that_is_configured(client: 
 # Draining
 
 
-async def test_draining_waits_no_longer_than_the_given_time(smtp: RunningSmtp) -> None:
-    busy = await smtp.talk()
-    await busy.begin()
-
-    await smtp.listener.drain(0.05)
-
-    await until(lambda: not smtp.listener.connections)
-    assert smtp.delivered() == []
-
-
 # Clients that misbehave
 
 
@@ -554,21 +457,6 @@ async def test_a_client_that_closes_its_side_after_the_dot_gets_its_answer(smtp:
 
         assert (await dialogue.ended()).startswith(b"250 2.0.0")
         assert len(smtp.delivered()) == number
-
-
-@pytest.mark.parametrize(
-    "said", [b"", b"EHLO x\r\nMAIL FROM:<a@b>\r\n", b"EHLO x\r\nMAIL FROM:<a@b>\r\nRCPT TO:<a@b>\r\nDATA\r\nx"]
-)
-async def test_a_client_that_closes_its_side_early_is_let_go(smtp: RunningSmtp, said: bytes) -> None:
-    dialogue = await smtp.talk()
-    dialogue.writer.write(said)
-    dialogue.writer.write_eof()
-
-    await dialogue.ended()
-
-    await until(lambda: not smtp.listener.connections)
-    assert smtp.listener.state.bytes_in_flight.reserved == 0
-    assert smtp.delivered() == []
 
 
 async def test_a_client_that_reads_nothing_is_dropped(client: Redis, tmp_path: Path) -> None:
@@ -612,33 +500,12 @@ async def test_a_message_that_never_ends_is_cut_off(client: Redis, tmp_path: Pat
         await until(lambda: not smtp.listener.connections)
 
 
-async def test_while_draining_no_new_message_begins(smtp: RunningSmtp) -> None:
-    busy = await smtp.talk()
-    await busy.hello()
-    await busy.say("MAIL FROM:<a@b>")
-    draining = asyncio.create_task(smtp.listener.drain(20))
-    await until(lambda: smtp.listener.connections.draining)
-
-    assert (await busy.say("RSET")).startswith("250")
-
-    assert (await busy.ended()).startswith(b"421 4.3.2")
-    await draining
-
-
 async def test_a_first_line_that_continues_nothing_writes_into_no_field(smtp: RunningSmtp) -> None:
     await smtp.send(b" , boss@corp.example\r\nSubject: x\r\n\r\nbody\r\n")
 
     (delivered,) = smtp.delivered()
     assert delivered.startswith(b"Return-Path: <from@example.org>\nX-Envelope-To: to@example.org\nX-Spam-Status:")
     assert b"id=" + delivered.split(b"id=")[1].split(b"\n")[0] + b"\nX-Nbstream-Continued:\n , boss@" in delivered
-
-
-async def test_a_large_message_of_all_line_ends_arrives_whole(smtp: RunningSmtp) -> None:
-    lines = b"Subject: large\r\n\r\n" + b"one\ntwo\rthree\r\n.four\r\n" * 100_000
-
-    assert (await smtp.send(lines)).startswith("250 ")
-
-    assert smtp.delivered()[0].endswith(b"\n\n" + b"one\ntwo\nthree\n.four\n" * 100_000)
 
 
 class NotingTransport:

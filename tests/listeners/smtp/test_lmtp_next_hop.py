@@ -132,16 +132,6 @@ async def test_a_server_that_leaves_at_any_byte(third: int, client: Redis, tmp_p
                 assert (server.saved - server.answered).total() <= 1, bytes_left
 
 
-async def test_a_server_that_is_away_is_a_451(client: Redis, tmp_path: Path) -> None:
-    server = LeavingServer()
-    async with server.running() as port:
-        pass
-    next_hop = SmtpNextHop(SmtpServer("127.0.0.1", port, lmtp=True))
-    async with open_smtp_listener(client, tmp_path / "m", next_hop) as smtp:
-        assert await deliver(smtp, list(RECIPIENTS)) == list(RECIPIENTS)
-        assert (await smtp.send(b"Subject: x\r\n\r\nhello\r\n")).startswith("451 4.4.1")
-
-
 async def test_mail_in_flight_is_finished_by_a_drain(client: Redis, tmp_path: Path) -> None:
     server = LeavingServer()
     server.bytes_left = 1 << 20

@@ -9,7 +9,6 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import cast
 
 import pytest
 import uvloop
@@ -260,24 +259,6 @@ async def test_a_handshake_may_come_byte_by_byte(
             await asyncio.sleep(0)
         assert str(await step(session.read)).startswith("b'220 listener.example.org")
         writer.close()
-
-
-async def test_within_tls_a_client_that_reads_nothing_is_dropped(
-    client: Redis, tmp_path: Path, certificates: Certificates
-) -> None:
-    async with open_smtp_listener(
-        client, tmp_path / "m", way=Way.SMTP_STARTTLS, certificates=certificates, idle_timeout_seconds=1
-    ) as smtp:
-        dialogue = await smtp.talk()
-        dialogue.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        await dialogue.hello()
-        transport = cast("asyncio.Transport", dialogue.writer.transport)
-        transport.pause_reading()
-        dialogue.writer.write(b"HELP\r\n" * 100_000)
-
-        await until(lambda: not smtp.listener.connections)
-        assert not transport.is_closing()  # it has not left by itself
-        transport.abort()
 
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1 is deprecated")  # it is what the client offers

@@ -37,11 +37,6 @@ def many_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def test_one_byte_at_a_time(spamd: RunningSpamdListener) -> None:
-    data = request("CHECK")
-    assert (await spamd.ask(*(bytes([byte]) for byte in data))).startswith(OK)
-
-
 @pytest.mark.parametrize("unix", [False, True])
 @pytest.mark.parametrize("abruptly", [False, True])
 async def test_a_client_may_disconnect_at_any_byte(
@@ -69,31 +64,6 @@ async def test_a_lesson_is_learned_though_its_client_disconnects(spamd: RunningS
     await until(
         lambda: spamd.metric("nbstream_feedback_total", source="spamd", label="spam", outcome="learned") == 1
     )
-
-
-@pytest.mark.parametrize(
-    ("data", "code"),
-    [
-        (b"\0" * 100_000, 76),
-        (b"GET / HTTP/1.1\r\n\r\n", 76),
-        (b"CHECK SPAMC/1.5\r\n" + b"X: x\r\n" * 10_000, 76),
-        (b"CHECK SPAMC/1.5\r\nX: " + b"x" * 100_000, 76),
-        (b"CHECK SPAMC/1.5\r\nContent-length: 99999999999\r\n\r\n", 65),
-        (request("CHECK") + b"x", 76),
-        (request("CHECK") + request("CHECK"), 76),
-        (request("CHECK", "Compress: zlib"), 76),
-    ],
-    ids=range(8),
-)
-async def test_a_wrong_request_is_refused_and_the_listener_continues(
-    spamd: RunningSpamdListener, data: bytes, code: int
-) -> None:
-    answer = await spamd.ask(data, end=True)
-
-    assert answer.startswith(f"SPAMD/1.0 {code} ".encode())
-    assert answer.endswith(b"\r\n")
-    assert answer.count(b"\n") == 1
-    assert (await spamd.ask(request("CHECK"))).startswith(OK)
 
 
 async def test_a_message_of_another_length_is_not_learned(spamd: RunningSpamdListener) -> None:
@@ -136,14 +106,6 @@ async def test_broken_messages_are_checked_like_others(spamd: RunningSpamdListen
     for message in mutations([SPAM, HAM], 200):
         for command in ("PROCESS", "HEADERS"):
             assert (await spamd.ask(request(command, message=message))).startswith(OK)
-
-
-async def test_a_large_message_is_returned_whole(client: Redis) -> None:
-    async with open_spamd(client) as spamd:
-        large = SPAM + b"0123456789abcdef\n" * (1 << 20)
-
-        assert (await spamd.ask(request("PROCESS", message=large))).endswith(b"\n" + large)
-        await spamd.wait_until_idle()
 
 
 # Limits
@@ -201,17 +163,6 @@ async def test_the_bytes_of_deferred_mail_are_freed(client: Redis, monkeypatch: 
         await spamd.wait_until_idle()
 
 
-async def test_500_connections_at_once(client: Redis, many_files: None) -> None:
-    async with open_spamd(client, max_connections=500) as spamd:
-        opened = [await spamd.connect() for _ in range(500)]
-        await until(lambda: len(spamd.listener.connections) == 500)
-
-        answers = await asyncio.gather(*(spamd.finish(*streams, [request("CHECK")]) for streams in opened))
-
-        assert {answer[: len(OK)] for answer in answers} == {OK}
-        await spamd.wait_until_idle()
-
-
 async def test_connections_beyond_the_limit_are_refused(client: Redis, many_files: None) -> None:
     async with open_spamd(client, max_connections=20) as spamd:
         first = [await spamd.connect() for _ in range(20)]
@@ -227,26 +178,6 @@ async def test_connections_beyond_the_limit_are_refused(client: Redis, many_file
         assert (await spamd.ask(request("CHECK"))).startswith(OK)
         assert spamd.metric("nbstream_connections_total", listener="spamd", outcome="accepted") == 21
         assert spamd.metric("nbstream_connections_total", listener="spamd", outcome="refused") == 480
-
-
-async def test_refused_connections_do_not_count_against_the_limit(client: Redis) -> None:
-    async with open_spamd(client, max_connections=2) as spamd:
-        served = [await spamd.connect() for _ in range(2)]
-        await until(lambda: len(spamd.listener.connections) == 2)
-        refused = [await spamd.connect() for _ in range(2)]
-        for reader, _ in refused:
-            assert (await reader.readline()).startswith(b"SPAMD/1.0 69 ")
-        for streams in served:
-            assert (await spamd.finish(*streams, [request("CHECK")])).startswith(OK)
-        await until(
-            lambda: len(spamd.listener.connections) == 2
-        )  # refused clients stay connected, to read the reason
-
-        assert (await spamd.ask(request("CHECK"))).startswith(OK)
-
-        for _, writer in refused:
-            writer.close()
-        await spamd.wait_until_idle()
 
 
 async def test_a_silent_client_gets_a_timeout_and_is_disconnected(client: Redis) -> None:
@@ -307,31 +238,6 @@ async def test_a_drain_closes_idle_connections_and_finishes_requests(client: Red
         await draining
         with pytest.raises(ConnectionRefusedError):
             await spamd.connect()
-
-
-async def test_a_drain_does_not_wait_for_refused_clients(client: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "_PATIENCE_SECONDS", 3600)
-    async with open_spamd(client) as spamd:
-        reader, writer = await spamd.connect()
-        writer.write(b"nonsense\r\n")
-        assert (await reader.readline()).startswith(b"SPAMD/1.0 76 ")
-
-        await asyncio.wait_for(spamd.listener.drain(3600), DEADLINE_SECONDS)
-
-        await spamd.wait_until_idle()
-        writer.close()
-
-
-async def test_a_drain_closes_unfinished_requests_in_the_end(client: Redis) -> None:
-    async with open_spamd(client) as spamd:
-        _, writer = await spamd.connect()
-        writer.write(request("CHECK")[:10])
-        await until(lambda: spamd.listener.bytes_in_flight.reserved == 10)
-
-        await spamd.listener.drain(0)
-
-        await spamd.wait_until_idle()
-        writer.close()
 
 
 async def test_a_request_aborted_before_its_work_begins_leaves_nothing(client: Redis) -> None:

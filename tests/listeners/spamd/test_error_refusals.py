@@ -15,8 +15,6 @@ from nbstream.errors import (
     StoreUnavailable,
 )
 from nbstream.listeners.spamd.handler import lesson_refusal
-from tests.error_tables import example
-from tests.listeners.request_errors import UNEXPECTED_CLASSES
 
 PUT_OFF = b"SPAMD/1.0 75 Learning is not possible now, please try again later\r\n"
 
@@ -39,10 +37,3 @@ def test_errors_and_faults_put_the_lesson_off(error: Exception) -> None:
 @pytest.mark.parametrize("kind", [ConfigError, FeedbackRefused])
 def test_a_permanent_error_that_no_request_should_meet_is_permanent(kind: type[NbstreamError]) -> None:
     assert lesson_refusal(kind("x")).render() == b"SPAMD/1.0 70 This failed, the log says why\r\n"
-
-
-@pytest.mark.parametrize("kind", UNEXPECTED_CLASSES)
-def test_only_a_temporary_error_is_answered_with_try_again_later(kind: type[NbstreamError]) -> None:
-    error = example(kind, "x")
-
-    assert (lesson_refusal(error).render() == PUT_OFF) == error.temporary

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import re
 import threading
-import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,18 +13,13 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.errors import ConfigError
-from nbstream.filter import Check, FilterPolicy
+from nbstream.filter import Check
 from nbstream.mail import header_edits
 from nbstream.mail.message import Message
-from nbstream.policy.header import HeaderPolicy
-from nbstream.policy.settings import HeadersSettings
-from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
 from tests.filter.disputes import DISPUTED, teach_dispute
 from tests.listeners.delivered import DELIVERED, assert_learned_as_it_was_checked
-from tests.listeners.runtimes import make_runtime
 from tests.listeners.smtp.smtp_listener import open_smtp_listener
 from tests.listeners.spamd.spamd_listener import HAM, SPAM, RunningSpamdListener, open_spamd, request, tell
 from tests.waiting import DEADLINE_SECONDS
@@ -71,20 +65,6 @@ async def test_check_says_the_verdict_and_the_score(spamd: RunningSpamdListener)
     assert spamd.metric("nbstream_messages_total", listener="spamd", verdict="ham") == 1
 
 
-async def test_symbols_name_one_symbol(spamd: RunningSpamdListener, client: Redis) -> None:
-    assert (await spamd.ask(request("SYMBOLS"))).endswith(b"\r\n\r\nNBSTREAM_SPAM")
-    assert (await spamd.ask(request("SYMBOLS", message=HAM))).endswith(b"\r\n\r\nNBSTREAM_HAM")
-    async with open_spamd(client, spam=0.9999) as strict:
-        assert (await strict.ask(request("SYMBOLS"))).endswith(b"\r\n\r\nNBSTREAM_UNSURE")
-
-
-async def test_a_model_that_is_still_learning_calls_nothing_spam(client: Redis) -> None:
-    async with open_spamd(client, spam=0.5, min_learned={"spam": 9, "ham": 9}) as spamd:
-        await spamd.teach(("spam", SPAM), ("ham", HAM))
-
-        assert await spamd.ask(request("CHECK")) == f"{OK}Spam: False ; -0.1 / 0.0\r\n\r\n".encode()
-
-
 async def test_a_report_has_the_reason_and_the_clues(spamd: RunningSpamdListener) -> None:
     head, body = reply(await spamd.ask(request("REPORT")))
 
@@ -96,13 +76,6 @@ async def test_a_report_has_the_reason_and_the_clues(spamd: RunningSpamdListener
     assert lines[3] == ""
     assert re.fullmatch(r"\S+ \+[0-9.]+,", lines[4])
     assert lines[-1] == ""
-
-
-async def test_a_report_if_spam_is_empty_for_ham(spamd: RunningSpamdListener) -> None:
-    assert reply(await spamd.ask(request("REPORT_IFSPAM")))[1].startswith(b"nbstream: spam")
-    head, body = reply(await spamd.ask(request("REPORT_IFSPAM", message=HAM)))
-    assert head[1] == "Content-length: 0"
-    assert body == b""
 
 
 @pytest.mark.parametrize("message", [SPAM, lf(SPAM), SPAM + b"\0\xff\rlone\nends", lf(SPAM).rstrip(b"\n")])
@@ -144,38 +117,6 @@ async def test_forged_verdicts_are_removed_before_the_check(
     assert checked_messages == [SPAM]
 
 
-async def test_a_processed_message_has_the_fields_and_the_tag_of_the_site(client: Redis) -> None:
-    site = HeaderPolicy("test", HeadersSettings(clues=False, own_field="X-Site", fields=(), subject_tag="[SPAM]"))
-    async with open_spamd(client, headers=site, spam=0.51) as spamd:
-        await spamd.teach(("spam", SPAM), ("ham", HAM))
-        for message in (SPAM, lf(SPAM)):
-            _, whole = reply(await spamd.ask(request("PROCESS", message=message)))
-            _, again = reply(await spamd.ask(request("PROCESS", message=whole)))
-
-            assert whole.startswith(b"X-Site: spam;")
-            assert whole.endswith(message.replace(b"Subject: ", b"Subject: [SPAM] "))
-            assert again == whole
-
-
-async def test_in_a_trial_a_processed_message_has_one_field_more(client: Redis) -> None:
-    trial = HeaderPolicy("test", HeadersSettings(subject_tag="[SPAM]", mode="observe"))
-    async with open_spamd(client, headers=trial, spam=0.51) as spamd:
-        await spamd.teach(("spam", SPAM), ("ham", HAM))
-        message = b"X-Spam-Status: No, score=1\r\n" + SPAM
-
-        _, whole = reply(await spamd.ask(request("PROCESS", message=message)))
-
-        assert whole.startswith(b"X-Nbstream: spam;")
-        assert whole.endswith(b"\r\n" + message)
-
-
-async def test_clues_are_in_the_header_where_the_configuration_says_so(client: Redis) -> None:
-    async with open_spamd(client, headers=HeaderPolicy("test")) as spamd:
-        await spamd.teach(("spam", SPAM), ("ham", HAM))
-
-        assert b"\nX-Nbstream-Clues: " in await spamd.ask(request("PROCESS"))
-
-
 async def test_a_message_has_the_same_id_through_every_listener(
     spamd: RunningSpamdListener, client: Redis, tmp_path: Path
 ) -> None:
@@ -202,18 +143,6 @@ async def test_the_bytes_of_exim_get_an_answer_that_it_can_read(spamd: RunningSp
 
     assert re.match(rb"SPAMD/1\.1 0 EX_OK\r\nSpam: True ; [0-9.]+ / [0-9.]+\r\n\r\nnbstream: spam", answer)
     assert len(answer) < 32_600
-
-
-async def test_a_client_that_closes_its_side_ends_its_message(spamd: RunningSpamdListener) -> None:
-    answer = await spamd.ask(b"SYMBOLS SPAMC/1.5\r\n\r\n", SPAM[:30], SPAM[30:], end=True)
-
-    assert answer.endswith(b"NBSTREAM_SPAM")
-
-
-async def test_a_compressed_message_is_decompressed(spamd: RunningSpamdListener) -> None:
-    compressed = request("SYMBOLS", "Compress: zlib", message=zlib.compress(SPAM))
-
-    assert (await spamd.ask(compressed)).endswith(b"NBSTREAM_SPAM")
 
 
 # Feedback
@@ -312,59 +241,7 @@ async def test_without_redis_mail_is_checked_and_feedback_deferred(own_redis: Re
     await client.aclose()
 
 
-@pytest.mark.parametrize("verb", ["check", "learn"])
-async def test_only_the_log_says_what_a_fault_was(
-    spamd: RunningSpamdListener, verb: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def broken(*_: object) -> None:
-        raise RuntimeError("secret detail")
-
-    monkeypatch.setattr(spamd.opened_filter.spam_filter, verb, broken)
-
-    answer = await spamd.ask(request("CHECK") if verb == "check" else tell("ham"))
-
-    assert answer.startswith(b"SPAMD/1.0 75 ")
-    assert b"secret" not in answer
-    assert "secret detail" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("verb", "reply"),
-    [
-        ("check", b"SPAMD/1.0 75 Temporary failure, please try again later"),
-        ("learn", b"SPAMD/1.0 70 This failed, the log says why"),
-    ],
-)
-async def test_an_error_that_no_request_should_meet_is_logged_as_a_fault(
-    spamd: RunningSpamdListener,
-    verb: str,
-    reply: bytes,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async def broken(*_: object) -> None:
-        raise ConfigError("secret detail")
-
-    monkeypatch.setattr(spamd.opened_filter.spam_filter, verb, broken)
-
-    answer = await spamd.ask(request("CHECK") if verb == "check" else tell("ham"))
-
-    assert answer.startswith(reply)
-    [record] = [record for record in caplog.records if record.levelname == "ERROR"]
-    assert "secret detail" in record.getMessage()
-
-
 # A reload
-
-
-async def test_a_reload_applies_to_the_next_request(spamd: RunningSpamdListener) -> None:
-    assert (await spamd.ask(request("SYMBOLS"))).endswith(b"NBSTREAM_SPAM")
-
-    params = FilterPolicy(ThresholdPolicy(spam=0.9999), {"spam": 1, "ham": 1})
-    spamd.listener.apply(make_runtime(spamd.opened_filter.spam_filter.with_policy(params), allow_from=()))
-
-    assert (await spamd.ask(request("SYMBOLS"))).endswith(b"NBSTREAM_UNSURE")
-    assert (await spamd.ask(tell("ham"))).startswith(b"SPAMD/1.0 69 ")
 
 
 async def test_a_large_header_is_rewritten_while_others_are_served(

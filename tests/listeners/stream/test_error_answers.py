@@ -7,8 +7,6 @@ import pytest
 from nbstream.errors import CheckFailed, CountsFull, NbstreamError
 from nbstream.listeners.stream.listener import ERROR_TEXTS, error_text
 from nbstream.server.request_errors import REQUEST_ERRORS
-from tests.error_tables import example
-from tests.listeners.request_errors import UNEXPECTED_CLASSES
 
 
 def test_every_error_that_an_entry_may_end_with_has_its_answer() -> None:
@@ -24,12 +22,3 @@ def test_every_error_that_an_entry_may_end_with_has_its_answer() -> None:
 )
 def test_the_answer_to_an_error(error: NbstreamError, text: str) -> None:
     assert error_text(error) == text
-
-
-@pytest.mark.parametrize("kind", UNEXPECTED_CLASSES)
-def test_only_a_temporary_error_is_answered_with_try_again_later(kind: type[NbstreamError]) -> None:
-    error = example(kind, "redis.internal:6379")
-
-    assert error_text(error) == (
-        "Temporary failure, please try again later" if error.temporary else "This failed, the log says why"
-    )

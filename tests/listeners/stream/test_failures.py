@@ -10,12 +10,7 @@ from unittest.mock import AsyncMock
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.daemon.metrics import DaemonMetrics
-from nbstream.engine.choice import PYTHON
 from nbstream.errors import ConfigError, CountsFull, StoreUnavailable
-from nbstream.listeners.stream.listener import StreamListener
-from nbstream.listeners.stream.metrics import StreamMetrics
-from nbstream.server.limits import BytesInFlight
 from nbstream.store import stream_queue
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
@@ -179,42 +174,6 @@ async def test_draining_answers_active_entries_and_leaves_the_rest(
         assert await client.xinfo_consumers(worker.model.keys.incoming, stream_queue.CONSUMER_GROUP) == []
 
 
-async def test_a_drain_ends_when_its_time_is_over(client: Redis, shared_redis: RedisServer) -> None:
-    async with working(client, shared_redis.url) as worker:
-        await worker.add(text="slow")
-        await until(lambda: len(worker.filter.begun) == 1)
-
-        await worker.listener.drain(0.01)
-
-        assert not worker.task.done()
-    assert await client.xlen(worker.model.keys.incoming) == 1
-
-
-async def test_a_listener_that_was_never_run_is_drained_at_once(worker: Worker) -> None:
-    listener = StreamListener(
-        worker.queue,
-        60.0,
-        BytesInFlight(1),
-        worker.service,
-        StreamMetrics(DaemonMetrics.create(PYTHON).registry),
-    )
-
-    await listener.drain(1000)
-
-
-async def test_without_counts_entries_wait(client: Redis, shared_redis: RedisServer) -> None:
-    async with working(client, shared_redis.url, follow=False) as worker:
-        stream_id = (await worker.add(text=HAM)).decode()
-        await until(lambda: len(worker.filter.begun) > 1)
-        assert await worker.answers() == []
-
-        following = asyncio.create_task(worker.mirror.run())
-        await worker.answered(stream_id)
-
-        following.cancel()
-        await asyncio.wait([following])
-
-
 async def test_while_redis_refuses_to_write_nothing_is_read(client: Redis, shared_redis: RedisServer) -> None:
     async with working(client, shared_redis.url, max_in_flight=8) as worker:
         await worker.answer(text=SPAM, label="spam")
@@ -267,13 +226,6 @@ async def test_a_redis_that_restarts_loses_no_entry(own_redis: RedisServer) -> N
     await client.aclose()
 
 
-async def test_after_a_loss_of_all_data_entries_are_answered_again(worker: Worker) -> None:
-    await worker.answer(text=HAM)
-    await worker.client.flushall()
-
-    assert "verdict" in await worker.answer(text=HAM)
-
-
 async def test_a_key_of_another_type_is_logged_and_waited_for(
     client: Redis, shared_redis: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -306,12 +258,3 @@ async def test_an_error_that_no_entry_should_meet_is_logged_as_a_fault(
     assert answer["error"] == "This failed, the log says why"
     [record] = [record for record in caplog.records if record.levelname == "ERROR"]
     assert "secret" in record.getMessage()
-
-
-async def test_the_answer_does_not_contain_the_cause_of_a_failure(worker: Worker) -> None:
-    worker.filter.times, worker.filter.error = 2, StoreUnavailable("redis://secret@host")
-
-    answer = await worker.answer(text="poison")
-
-    assert "error" not in answer
-    assert "secret" not in str(answer)

@@ -7,8 +7,7 @@ import asyncio
 from redis.asyncio import Redis
 
 from nbstream.errors import StoreUnavailable
-from nbstream.filter import Check, CheckSeconds, FilterObserver, FilterPolicy
-from nbstream.mail.message import Message
+from nbstream.filter import Check, CheckSeconds, FilterObserver
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.envelope import BuildEnvelope
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
@@ -17,7 +16,6 @@ from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store import stream_queue
 from nbstream.tokens.tokenizer import Tokens
 from tests.conftest import RedisServer
-from tests.filter.disputes import DISPUTED, teach_dispute
 from tests.filter.filters import with_parts
 from tests.listeners.runtimes import make_runtime
 from tests.listeners.stream.stream_worker import HAM, SPAM, Worker, working
@@ -45,44 +43,11 @@ async def test_a_text_is_checked_and_learned_by_its_label(worker: Worker) -> Non
     assert sum(worker.mirror.totals.messages) == 2
 
 
-async def test_a_label_that_comes_again_never_insists(worker: Worker) -> None:
-    await teach_dispute(worker.runtime.spam_filter)
-
-    answer = await worker.answer(raw=DISPUTED.raw, label="ham", **{"from": "another"})
-
-    assert (answer["outcome"], answer["verdict"]) == ("already", "unsure")
-
-
-async def test_a_text_has_no_header_and_a_message_has(worker: Worker) -> None:
-    letter = "Subject: lunch\nX-Nbstream: spam; id=x\n\nAre you coming?\n"
-
-    text, raw = await worker.answer(text=letter), await worker.answer(raw=letter)
-
-    assert text["key"] == Message.from_text(letter).key
-    assert raw["key"] == Message.parse(b"Subject: lunch\n\nAre you coming?\n").key
-
-
-async def test_the_teacher_is_in_the_history(worker: Worker) -> None:
-    await worker.answer(text=SPAM, label="spam", **{"from": "shop"})
-
-    (record,) = [record async for record in worker.model.history.records()]
-
-    assert (record.note.source, record.note.actor) == ("stream", "shop")
-
-
 async def test_an_entry_that_cannot_be_read_is_answered_with_the_reason(worker: Worker) -> None:
     refused = await worker.answer(text="x", label="junk", id="7")
 
     assert refused == {"entry": refused["entry"], "id": "7", "error": "label must be ham or spam"}
     assert worker.entries("refused") == 1
-
-
-async def test_a_large_message_is_checked_and_a_larger_one_refused(
-    client: Redis, shared_redis: RedisServer
-) -> None:
-    async with working(client, shared_redis.url, max_message_bytes=400_000) as worker:
-        assert "verdict" in await worker.answer(text="word " * 80_000)
-        assert (await worker.answer(raw=b"x" * 400_001))["error"] == "the message is larger than 400000 bytes"
 
 
 class CheckRecorder(FilterObserver):
@@ -114,17 +79,6 @@ async def test_the_recipients_rules_decide(client: Redis, shared_redis: RedisSer
         assert [(str(check.verdict), check.policy) for check in recorder.checks] == [("spam", "*@strict.example")]
         worker.listener.apply(make_runtime(worker.filter))
         assert (await worker.answer(text=HAM, to="ann@strict.example"))["verdict"] == "ham"
-
-
-async def test_a_reload_applies_to_the_next_entry(worker: Worker) -> None:
-    await worker.answer(text=SPAM, label="spam")
-    await worker.answer(text=HAM, label="ham")
-    assert (await worker.answer(text=HAM))["verdict"] == "ham"
-
-    strict = worker.filter.with_policy(FilterPolicy(ThresholdPolicy(1e-9, 1e-8), {}))
-    worker.listener.apply(make_runtime(strict))
-
-    assert (await worker.answer(text=HAM))["verdict"] == "spam"
 
 
 async def test_an_entry_that_waits_goes_by_what_held_when_it_began(
