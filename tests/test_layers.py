@@ -31,7 +31,6 @@ LAYERS = [
     {"wire"},
     {"delivery"},
     {"evaluation", "mailboxes"},
-    {"compare"},
     {"server"},
     {"listeners"},
     {"users"},

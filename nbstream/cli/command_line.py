@@ -873,6 +873,13 @@ def _add_evaluate(commands: Commands) -> None:
         metavar="S",
         help="which labels are flipped, which messages are moved with inbox, and which are drawn with --ask",
     )
+    evaluate.add_argument(
+        "--other",
+        default="",
+        metavar="FIELD",
+        help="read the verdict of another filter from this header field, such as X-Spam-Status or X-Bogosity, and "
+        "print both filters in one table",
+    )
     evaluate.add_argument("--json", action="store_true", help="the measures as one JSON object on standard output")
     evaluate.add_argument(
         "--json-file", type=arguments.file_path, metavar="FILE", help="the same object written to a file"
@@ -925,47 +932,6 @@ def _add_tune(commands: Commands) -> None:
         help="DET curve, costs, and errors by threshold",
     )
     tune.add_argument("--json", action="store_true", help="one JSON object")
-
-
-def _add_compare(commands: Commands) -> None:
-    compare = add_command(
-        commands,
-        "compare",
-        "what this filter and the other one (compare.filter) made of the same mail, and who was right",
-        details="An error is a verdict that a label contradicts which came later. It says which of the figures "
-        "may be believed, and whom the others favour.",
-        examples=("nbstream compare --since 7d", "nbstream compare --mail /home/*/Maildir /home/*/Maildir/.Junk"),
-        exit_codes={78: "No other filter is named, or a picture needs matplotlib, which is not installed."},
-    )
-    compare.add_argument(
-        "--since",
-        type=arguments.timestamp,
-        metavar="TIME",
-        help="only messages checked since then: 2026-11-28T10:00, or an age such as 7d",
-    )
-    compare.add_argument(
-        "--mail",
-        nargs="+",
-        type=arguments.nonempty_path,
-        default=[],
-        metavar="PATH",
-        help="read the verdicts of the other filter from this delivered mail: for one that looks at mail after "
-        "nbstream",
-    )
-    compare.add_argument(
-        "--count",
-        type=arguments.whole_number,
-        default=10,
-        metavar="N",
-        help="show at most so many messages on which the two differ (default: 10)",
-    )
-    compare.add_argument(
-        "--plot",
-        type=arguments.plot_file,
-        metavar="FILE.svg|png|pdf",
-        help="the errors of both over the days",
-    )
-    compare.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def _add_replay(commands: Commands) -> None:
@@ -1061,7 +1027,6 @@ _IN_ORDER_OF_HELP = (
     _add_migrate,
     _add_evaluate,
     _add_tune,
-    _add_compare,
     _add_replay,
     _add_bench,
 )

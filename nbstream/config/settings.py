@@ -14,7 +14,6 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, PrivateAttr, Strict, ValidationInfo, field_validator
 
 from nbstream.addresses import TcpAddress, UnixAddress
-from nbstream.compare.settings import CompareSettings
 from nbstream.correspondents.settings import CorrespondentsSettings
 from nbstream.delivery.settings import QuarantineSettings, RelaySettings, ServerNextHopSetting
 from nbstream.engine.choice import EngineChoice
@@ -191,12 +190,6 @@ class Settings(Section):
     """Messages are drawn by chance, and people are asked what they are, with ``nbstream ask`` or on the page. With
     the answers ``verdict.max_false_positive_rate`` can be promised where people label only errors. It needs
     ``memory``.
-    """
-
-    compare: CompareSettings | None = None
-    """Another filter that looks at the same mail: ``nbstream compare`` says which of the two was right. Its
-    verdict is remembered with each checked message, and with ``null`` no field of another filter is read. It needs
-    ``memory`` with envelopes. Nothing is learned from it.
     """
 
     autolearn: AutolearnSettings | None = AutolearnSettings()
@@ -403,28 +396,12 @@ class Settings(Section):
                 "ask: nobody is asked about anything, because no list of checked messages is remembered: it needs "
                 "memory.messages above 0, and memory.envelope or listeners.http"
             )
-        if self.compare and not (self.remembers_envelopes and self.memory.messages):
-            warnings.append(
-                "compare: no verdict of another filter is remembered: it needs memory.messages above 0, and "
-                "memory.envelope or listeners.http"
-            )
-        if self.compare and self._writes_main_field_of(self.compare):
-            warnings.append(
-                "compare: the fields of the other filter are not read, because nbstream writes the same ones "
-                "(headers.fields) and removes them from mail that comes in: set headers.mode to observe"
-            )
         if self.model.private_tokens and self.memory.envelope is None and self.remembers_envelopes:
             warnings.append(
                 "model.private_tokens: sender, recipients and subject of checked messages are stored as they are, "
                 "for the page: memory.envelope: false stores none, true says that this is meant"
             )
         return warnings
-
-    def _writes_main_field_of(self, compare: CompareSettings) -> bool:
-        from nbstream.compare.fields import OtherFilter  # noqa: PLC0415 - most settings are checked without numpy
-
-        own_names = {field.name.lower() for field in self.headers.fields if self.headers.mode == "mark"}
-        return OtherFilter.of(compare).main_field in own_names
 
     @property
     def source(self) -> Path | None:

@@ -13,11 +13,9 @@ from nbstream.assembly.policy import (
     make_rules,
     make_sender_lists,
 )
-from nbstream.compare.fields import OtherFilter
 from nbstream.daemon.listeners import LISTENERS
 from nbstream.listeners.smtp import LMTP, SMTP
 from nbstream.own_models.filters import OwnFilters
-from nbstream.policy.envelope import read_no_other
 from nbstream.server.peers import Teachers
 from nbstream.server.runtime import FeedbackAddresses, Runtime
 
@@ -61,7 +59,6 @@ def make_runtime(
         passes_on_failure=settings.on_filter_failure == "pass",
         sender_lists=make_sender_lists(settings, stored_lists, names.user_of),
         own_filters=own_filters,
-        read_other=OtherFilter.of(settings.compare).read_packed if settings.compare else read_no_other,
     )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 import numpy as np
 
 from nbstream.evaluation import measures
+from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,6 +83,54 @@ class BudgetOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class VerdictRates:
+    """The verdicts of one filter: the ham it calls spam, the spam it misses, and what it is unsure of."""
+
+    filter: str
+    hm_percent: float | None
+    sm_percent: float | None
+    unsure_percent: float | None
+
+    @classmethod
+    def of(cls, filter_name: str, is_spam: BoolArray, verdicts: Sequence[Verdict | None]) -> VerdictRates:
+        """Return the rates of ``verdicts``, one for each message."""
+        called_spam = np.array([verdict is not None and verdict.is_spam for verdict in verdicts], dtype=np.bool_)
+        unsure = 100.0 * verdicts.count(Verdict.UNSURE) / len(verdicts) if verdicts else None
+        hm = measures.hm_percent(is_spam, called_spam)
+        return cls(filter_name, hm, measures.sm_percent(is_spam, called_spam), unsure)
+
+
+@dataclass(frozen=True, slots=True)
+class OtherFilterReport:
+    """This filter and another one, named after its field, on the ``messages`` that both have judged."""
+
+    messages: int
+    ours: VerdictRates
+    theirs: VerdictRates
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[EvaluationRow], field_name: str) -> OtherFilterReport:
+        """Return the report on those of ``rows`` that have a verdict of the other filter."""
+        judged = [row for row in rows if row.other_verdict is not None]
+        is_spam = np.array([row.label == "spam" for row in judged], dtype=np.bool_)
+        ours = VerdictRates.of("nbstream", is_spam, [row.verdict for row in judged])
+        return cls(len(judged), ours, VerdictRates.of(field_name, is_spam, [row.other_verdict for row in judged]))
+
+    def to_text(self) -> str:
+        """Return the report as a table."""
+        both = (self.ours, self.theirs)
+        width = max(len(rates.filter) for rates in both)
+        lines = [f"{self.messages} with a verdict in {self.theirs.filter}:"]
+        lines.append(f"{'':{width}} {'hm':>9}   {'sm':>9}   {'unsure':>9}")
+        for rates in both:
+            shares = (rates.hm_percent, rates.sm_percent, rates.unsure_percent)
+            lines.append(
+                f"{rates.filter:{width}} " + " ".join(f"{_format_number(share, 2):>9} %" for share in shares)
+            )
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
 class EvaluationReport:
     """The measures, under their names in JSON; None is undefined.
 
@@ -93,7 +142,7 @@ class EvaluationReport:
     label's side, or would be if the label were insisted on (``believed_twice_percent``). ``first_verdict`` is the
     number of the first message for which the model had learned enough. ``threshold_path`` has
     the thresholds at every thousandth message, ``budget`` the outcome of the budget for spam, or None if there was
-    no budget.
+    no budget. ``other`` compares the measured messages with the verdicts of another filter, or is None.
     """
 
     messages: int
@@ -124,6 +173,7 @@ class EvaluationReport:
     limit: int | None
     threshold_path: list[dict[str, float | int | None]]
     budget: BudgetOutcome | None
+    other: OtherFilterReport | None
 
     def to_json(self) -> str:
         """Return the report as one JSON object on one line."""
@@ -156,7 +206,8 @@ class EvaluationReport:
             for name, value, digits, unit in measures_to_show
         ]
         budget = [self.budget.to_text()] if self.budget else []
-        return "\n".join([f"{heading} ({self.regime})", *lines, *budget])
+        other = [self.other.to_text()] if self.other else []
+        return "\n".join([f"{heading} ({self.regime})", *lines, *budget, *other])
 
 
 def build_report(
@@ -201,6 +252,9 @@ def build_report(
         limit=limit,
         threshold_path=threshold_path(result.rows),
         budget=None if budget is None else budget_outcome(result.rows, budget),
+        other=OtherFilterReport.from_rows(result.rows[skip:], options.other_field)
+        if options.other_field
+        else None,
     )
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from nbstream.evaluation import regimes
+from nbstream.evaluation.other_filter import read_verdict
 from nbstream.filter import LessonOutcome, TokenizedMessage
 from nbstream.filter.lesson_plan import CountedCheck, LessonPlanner
 from nbstream.filter.message_counts import count_names
@@ -42,7 +43,8 @@ class EvaluationOptions:
     """The name of the regime, the share of labels to flip before they are learned, and the seed of all draws.
 
     Every label of the first ``taught`` messages is learned at once, whatever the regime is. ``ask`` is the share
-    of the messages that the fair sample draws, and people are asked about.
+    of the messages that the fair sample draws, and people are asked about. ``other_field`` is the name of the
+    header field with the verdict of another filter, empty where none is to be read.
     """
 
     regime: str = "immediate"
@@ -50,6 +52,7 @@ class EvaluationOptions:
     seed: int = 0
     taught: int = 0
     ask: float = 0.0
+    other_field: str = ""
 
     @property
     def sample(self) -> FairSample:
@@ -66,7 +69,8 @@ class EvaluationOptions:
 class EvaluationRow:
     """One message: its true label, and the result of its check before the label was learned.
 
-    ``name`` says where the message is, as in ``LabelledContent``.
+    ``name`` says where the message is, as in ``LabelledContent``. ``other_verdict`` is what another filter says,
+    None where it says nothing.
     """
 
     label: str
@@ -76,6 +80,7 @@ class EvaluationRow:
     thresholds: Thresholds = field(default_factory=Thresholds)
     message_key: str = ""
     name: str = ""
+    other_verdict: Verdict | None = None
 
 
 @dataclass(slots=True)
@@ -232,7 +237,8 @@ async def evaluate(
         autolearned += await inbox.add(message, check)
         seconds += time.perf_counter() - started
         row = EvaluationRow(labelled.label, check.score, check.probability, check.verdict, check.thresholds)
-        rows.append(replace(row, message_key=check.id, name=labelled.name))
+        other_verdict = _other_verdict(labelled.content, options.other_field)
+        rows.append(replace(row, message_key=check.id, name=labelled.name, other_verdict=other_verdict))
         await _allow_cancellation()
     return EvaluationResult(tuple(rows), seconds, learned, learned_tokens, autolearned, labels, first_verdict)
 
@@ -269,6 +275,10 @@ def _parse_message(content: bytes | str, reader: MessageReader) -> Message:
     if isinstance(content, str):
         return Message.from_text(content, reader.limits)
     return reader.read_incoming(content)
+
+
+def _other_verdict(content: bytes | str, field_name: str) -> Verdict | None:
+    return read_verdict(content, field_name) if field_name and isinstance(content, bytes) else None
 
 
 def _opposite_label(label: str) -> str:

@@ -65,8 +65,7 @@ class RememberedEnvelope:
 
     ``sender`` and the recipients are those of ``Addresses``; a row that is read has those of former checks too.
     ``subject`` is decoded, and None where the message has none. ``action`` has the kinds of the actions that were
-    taken, the mildest first, and is empty where a program asked that acts itself. ``other_verdict`` is what
-    another filter says of the message in its fields, as ``ReadOther`` returns it.
+    taken, the mildest first, and is empty where a program asked that acts itself.
     """
 
     listener: str
@@ -75,16 +74,6 @@ class RememberedEnvelope:
     recipient_count: int = 0
     subject: str | None = None
     action: str = ""
-    other_verdict: str = ""
-
-
-ReadOther: TypeAlias = "Callable[[bytes], str]"
-"""Returns what another filter says, from the beginning of a message: a short line, or an empty one."""
-
-
-def read_no_other(_: bytes) -> str:
-    """Return that no other filter says anything."""
-    return ""
 
 
 BuildEnvelope: TypeAlias = "Callable[[], RememberedEnvelope]"
@@ -96,9 +85,7 @@ def head_of(message: Message) -> bytes:
     return b"" if message.is_bare_text else message.raw[:MAX_HEAD_BYTES]
 
 
-def make_envelope(
-    listener: str, addresses: Addresses, head: bytes, action: str = "", read_other: ReadOther = read_no_other
-) -> RememberedEnvelope:
+def make_envelope(listener: str, addresses: Addresses, head: bytes, action: str = "") -> RememberedEnvelope:
     """Return the envelope of the message that begins with ``head``."""
     return RememberedEnvelope(
         listener,
@@ -107,7 +94,6 @@ def make_envelope(
         addresses.recipient_count,
         read_subject(head),
         action,
-        read_other(head),
     )
 
 

@@ -197,7 +197,7 @@ class MessageDecisions:
         def build_envelope() -> RememberedEnvelope:
             actions = _kinds(self._taken_action(group.decision.action, impossible) for group in groups)
             addresses = Addresses(address, tuple(kept), count)
-            return make_envelope(listener, addresses, head, actions or "", self._runtime.read_other)
+            return make_envelope(listener, addresses, head, actions or "")
 
         try:
             filters = await self._runtime.filters_for([recipient.address for recipient in recipients])

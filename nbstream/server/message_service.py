@@ -173,9 +173,7 @@ class MessageHandler:
             return decided if len(checks) == 1 else replace(decided, clues=())
 
         addresses = Addresses.of(sender.address, recipients)
-        build_envelope = partial(
-            make_envelope, self._listener_name, addresses, head_of(message), read_other=self.runtime.read_other
-        )
+        build_envelope = partial(make_envelope, self._listener_name, addresses, head_of(message))
         checked = await filters[0].check(message, decide, build_envelope)
         self.runtime.note_if_sent(message, sender, recipients, checked)
         return checked

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nbstream.policy.envelope import ReadOther, read_no_other
 from nbstream.policy.sender_lists import NO_LISTS, SenderLists
 from nbstream.server.peers import Teachers
 
@@ -51,9 +50,8 @@ class Runtime:
     changes in the header of mail. ``tls_contexts`` have the certificates, by the name of the listener; a listener
     without TLS has none. ``passes_on_failure``: mail whose check failed passes unmarked, else it is
     deferred. ``sender_lists`` are the senders that always or never pass. ``own_filters`` finds the
-    filters of recipients; it is None where all have the common model. ``read_other`` reads the verdict of another
-    filter. ``note_sent`` gets each message that a user of ours sends, his name and the recipients, and returns at
-    once.
+    filters of recipients; it is None where all have the common model. ``note_sent`` gets each message that a user
+    of ours sends, his name and the recipients, and returns at once.
     """
 
     spam_filter: Filter
@@ -66,7 +64,6 @@ class Runtime:
     tls_contexts: Mapping[str, ssl.SSLContext] = field(default_factory=dict)
     sender_lists: SenderLists = NO_LISTS
     own_filters: OwnFilters | None = None
-    read_other: ReadOther = read_no_other
     note_sent: Callable[[Message, str, Sequence[str]], object] = lambda _message, _user, _recipients: None
 
     async def filters_for(self, recipients: Sequence[str]) -> Sequence[Filter]:

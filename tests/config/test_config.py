@@ -223,23 +223,6 @@ def test_questions_of_which_nothing_is_remembered_are_warned_of(write: Write, te
 
 
 @pytest.mark.parametrize(
-    ("text", "warned"),
-    [
-        ("compare: {filter: bogofilter}", False),
-        ("compare: {filter: bogofilter}\nmemory: {envelope: false}", True),
-        ("compare: {filter: bogofilter}\nmemory: {messages: 0}", True),
-        ("compare: {filter: spamassassin}", True),  # X-Spam-Status is ours
-        ("compare: {filter: rspamd}", False),
-        ("compare: {filter: spamassassin}\nheaders: {mode: observe}", False),
-    ],
-)
-def test_verdicts_of_another_filter_that_are_not_read_or_not_remembered_are_warned_of(
-    write: Write, text: str, warned: bool
-) -> None:
-    assert any("compare: " in warning for warning in load_settings(write(text)).warnings) is warned
-
-
-@pytest.mark.parametrize(
     ("memory", "listeners", "warned"),
     [
         ("{}", "{http: {listen: 127.0.0.1:8080}}", True),

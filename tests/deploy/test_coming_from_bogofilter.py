@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,9 +81,8 @@ def test_from_the_first_step_to_the_way_back(site: Site) -> None:
 
     site.machine.fill_mailboxes()
     assert "60 learned as ham, 60 learned as spam" in site.machine.follow("3. Teach")
-    site.machine.correct(site.deliver(PRIZE % 40, "Maildir/.Junk", "procmail"), "spam")
-    site.machine.correct(site.deliver(LUNCH % 40, "Maildir", "procmail"), "ham")
-    assert "On 2 labelled messages nbstream would have lost 0 ham" in site.machine.follow("4. Compare")
+    site.machine.file(site.deliver(LUNCH % 40, "Maildir", "procmail"), ".Archive")
+    assert "\n1 with a verdict in X-Bogosity" in site.machine.follow("4. Compare")
 
     site.machine.follow("5. Switch")
     before = words.read_bytes()
@@ -96,12 +94,3 @@ def test_from_the_first_step_to_the_way_back(site: Site) -> None:
 
     site.machine.follow("The way back", "mode: observe")
     assert words.read_bytes() == before  # it knows what it knew
-
-    (site.machine.folder / "root/.bogofilter").mkdir()
-    site.machine.follow("The way back", "words.txt")
-    exported = site.machine.folder / "root/.bogofilter"
-    taught = (PRIZE % 41).replace(b"<win@offers.example>", b"<other@offers.example>")
-    done = subprocess.run(
-        [site.bogofilter, "-d", exported, "-t"], input=taught, capture_output=True, check=False, timeout=60
-    )
-    assert (done.returncode, done.stdout[:1]) == (0, b"S")  # it knows what people have taught meanwhile

@@ -91,10 +91,8 @@ def test_the_page_from_the_first_step_to_the_way_back(site: Site) -> None:
     site.machine.fill_mailboxes()
     assert "ham: 60 letters" in site.machine.follow("3. Teach", "--plan")
     assert "60 learned as ham, 60 learned as spam" in site.machine.follow("3. Teach", "--yes")
-    site.machine.correct(observed, "ham")
-    site.machine.correct(site.arrived("m-taught"), "ham")
-    compared = site.machine.follow("4. Compare")
-    assert "nbstream would have lost 0 ham instead of 0" in compared
+    site.machine.file(observed, ".Archive")
+    assert "\n1 with a verdict in X-Rspamd-Action" in site.machine.follow("4. Compare")
 
     assert "BAYES_SPAM" in site.rspamd.client("stat")
     site.machine.follow("5. Switch: keep both")

@@ -96,9 +96,8 @@ def test_behind_spampd_from_the_first_step_to_the_way_back(site: Site) -> None:
 
     site.machine.fill_mailboxes()
     assert "60 learned as ham, 60 learned as spam" in site.machine.follow("3. Teach")
-    site.machine.correct(site.arrived("m-taught"), "ham")
-    site.machine.correct(site.arrived("m-gtube", GTUBE), "spam")
-    assert "On 2 labelled messages nbstream would have lost 0 ham" in site.machine.follow("4. Compare")
+    site.machine.file(observed, ".Archive")
+    assert "\n1 with a verdict in X-Spam-Status" in site.machine.follow("4. Compare")
 
     site.machine.follow("5. Switch: keep both")
     both = site.arrived("m-both", GTUBE)

@@ -30,7 +30,7 @@ def test_the_json_has_these_fields_and_no_others() -> None:
         "messages spam ham learned autolearned corrections contradictions believed_percent believed_twice_percent "
         "first_verdict one_minus_auc_percent hm_percent sm_percent lam_percent "
         "fn_at_fp_0_1_percent fn_at_fp_0_5_percent expected_calibration_error seconds_per_message "
-        "regime seed label_noise taught ask skip limit tokens_per_message threshold_path budget"
+        "regime seed label_noise taught ask skip limit tokens_per_message threshold_path budget other"
     )
     assert set(report_members(ROWS)) == set(names.split())
 

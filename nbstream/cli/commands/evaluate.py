@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
         print_note(f"configuration: {file or 'the defaults'}")
     stream = _make_stream(options, errors).limited_to(options.limit)
     evaluation_options = EvaluationOptions(
-        options.regime, options.label_noise, options.seed, options.taught, options.ask
+        options.regime, options.label_noise, options.seed, options.taught, options.ask, options.other
     )
     if options.models:
         own_models = interrupts.run_interruptible(_run_models(settings, options, stream))
@@ -119,7 +119,13 @@ def _check_models_usage(options: argparse.Namespace) -> None:
     if not options.index or not options.taught:
         options.wrong_usage("--models needs INDEX with a user on each line, and --taught N for the common model")
     others = (options.ask, options.skip, options.label_noise, options.json_file, options.scores, options.plot)
-    if any(others) or options.suspects or options.redis or options.regime not in {"immediate", "errors"}:
+    if (
+        any(others)
+        or options.suspects
+        or options.other
+        or options.redis
+        or options.regime not in {"immediate", "errors"}
+    ):
         options.wrong_usage(
             "--models has a regime and a report of its own: only --taught, --limit and --json go with it"
         )

@@ -45,10 +45,9 @@ local function forget_row(id)
 end
 
 -- The row with what stays of what is stored behind it: what became of the message in the quarantine, unless it waits
--- there again, the recipients of former checks, the latest first, and what another filter said, unless it says it again.
+-- there again, and the recipients of former checks, the latest first.
 -- Nothing stays behind a row without an envelope.
 local function with_kept(packed, stored)
-  local row, other = string.match(packed, '^([^\n]*)\n*([^\n]*)$')
   local is_known, others = {}, {}
   local function add(recipients)
     for _, recipient in ipairs(type(recipients) == 'table' and recipients or {}) do
@@ -58,14 +57,13 @@ local function with_kept(packed, stored)
       end
     end
   end
-  local values = cjson.decode(row)
+  local values = cjson.decode(packed)
   if type(values[RECIPIENTS]) ~= 'table' then
     return packed, false
   end
   add(values[RECIPIENTS])
   others = {}
-  local former, outcome, former_others, former_other =
-    string.match(stored, '^([^\n]*)\n?([^\n]*)\n?([^\n]*)\n?([^\n]*)')
+  local former, outcome, former_others = string.match(stored, '^([^\n]*)\n?([^\n]*)\n?([^\n]*)')
   if string.find(values[ACTION], 'quarantine', 1, true) then
     outcome = ''
   end
@@ -73,7 +71,7 @@ local function with_kept(packed, stored)
   if former_others ~= '' then
     add(cjson.decode(former_others))
   end
-  local behind = { row, outcome, #others > 0 and cjson.encode(others) or '', other ~= '' and other or former_other }
+  local behind = { packed, outcome, #others > 0 and cjson.encode(others) or '' }
   return string.gsub(table.concat(behind, '\n'), '\n+$', ''), #others > 0
 end
 

@@ -3,8 +3,7 @@
 Rules: what is read is what was written, whatever the texts of the envelope are; they come from outside. A row is
 one array of JSON in UTF-8, whose first value is the version of the format. What became of the message in the
 quarantine later follows behind a line feed, as another array. Behind a further line feed are the recipients of
-former checks of the same message, since a mail server may pass it on for each recipient by itself, and behind one
-more what another filter says of the message. Version 0.10 ignores that. An index is
+former checks of the same message, since a mail server may pass it on for each recipient by itself. An index is
 named after what its messages have in common: their verdict, or a digest of an address, of its domain, of an action
 or of a policy. So the names have few bytes, all of them harmless, and two addresses may have one name: who looks
 up an index compares the rows as well. What most messages have in common, the action pass and the default policy,
@@ -120,21 +119,20 @@ class MessageRow:
         if envelope := self.envelope:
             values += envelope.listener, envelope.sender, envelope.recipients, envelope.recipient_count
             values += envelope.subject, envelope.action
-        other = f"\n\n\n{envelope.other_verdict}".encode() if envelope and envelope.other_verdict else b""
         try:
-            return orjson.dumps(values) + other
+            return orjson.dumps(values)
         except TypeError:  # half of a surrogate pair
-            return _ENCODE_JSON(values).encode("utf-8", "surrogatepass") + other
+            return _ENCODE_JSON(values).encode("utf-8", "surrogatepass")
 
     @classmethod
     def unpack(cls, message_key: str, packed: bytes) -> MessageRow:
         """Return the row that ``pack`` packed; raises ``StoreIncompatible`` if another program packed it."""
-        row, packed_outcome, packed_others, other, *_ = (*packed.split(b"\n"), b"", b"", b"")
+        row, packed_outcome, packed_others, *_ = (*packed.split(b"\n"), b"", b"")
         try:
             values = json.loads(row.decode("utf-8", "surrogatepass"))
             at, verdict, probability, policy = _values_of_this_format(values)[:4]
             others = json.loads(packed_others.decode("utf-8", "surrogatepass")) if packed_others else ()
-            envelope = _read_envelope(values[5:], others, other.decode()) if values[5:] else None
+            envelope = _read_envelope(values[5:], others) if values[5:] else None
             at, probability = _read_finite(at), _read_finite(probability)
             outcome = QuarantineOutcome.unpack(packed_outcome) if packed_outcome else None
             return cls(message_key, at, str(Verdict(verdict)), probability, "".join(policy), envelope, outcome)
@@ -176,7 +174,7 @@ def _read_finite(value: Any) -> float:
     return number
 
 
-def _read_envelope(values: Any, others: Any, other_verdict: str) -> RememberedEnvelope:
+def _read_envelope(values: Any, others: Any) -> RememberedEnvelope:
     """Return the envelope of these values; ``others`` are the recipients of former checks.
 
     Raises ``ValueError`` or ``TypeError`` for others than ``pack`` writes.
@@ -186,7 +184,7 @@ def _read_envelope(values: Any, others: Any, other_verdict: str) -> RememberedEn
     texts += [text for text in (sender, subject) if text is not None]
     "".join(texts)  # or TypeError: it is the fastest look at all of them
     count = int(recipient_count) + len(others)
-    return RememberedEnvelope(listener, sender, (*recipients, *others), count, subject, action, other_verdict)
+    return RememberedEnvelope(listener, sender, (*recipients, *others), count, subject, action)
 
 
 def normalize_address(text: str) -> str:
