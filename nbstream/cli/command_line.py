@@ -108,8 +108,8 @@ def _add_doctor(commands: Commands) -> None:
         commands,
         "doctor",
         "examine the site, and say what is wrong and what to do about it",
-        details="It asks the daemon, its listeners, Redis, the next hop, Postfix and Dovecot, and changes "
-        "nothing. Run it as the daemon's user.",
+        details="It asks the daemon, its listeners, Redis and the next hop, and changes nothing. Run it as the "
+        "daemon's user.",
         examples=("nbstream doctor", "nbstream doctor --quiet --canary ann@example.org"),
         exit_codes={
             0: "Nothing is wrong; notes may be printed.",
@@ -119,18 +119,6 @@ def _add_doctor(commands: Commands) -> None:
     )
     doctor.add_argument("--json", action="store_true", help="the findings as one JSON object")
     doctor.add_argument("--quiet", action="store_true", help="print warnings and problems alone")
-    doctor.add_argument(
-        "--postfix",
-        type=arguments.file_path,
-        metavar="FOLDER",
-        help="the folder of Postfix's main.cf (default: that of postconf)",
-    )
-    doctor.add_argument(
-        "--dovecot",
-        type=arguments.file_path,
-        metavar="FILE",
-        help="Dovecot's dovecot.conf (default: that of doveconf)",
-    )
     doctor.add_argument(
         "--canary",
         type=arguments.mail_address,

@@ -171,8 +171,7 @@ class Settings(Section):
     trusted_authserv_ids: AuthservIds = ()
     """The servers whose results of SPF, DKIM, DMARC and the like become tokens, by their names in
     Authentication-Results (RFC 8601). Name your own server only, and only if it removes fields with its name from
-    mail that it receives; for Postfix ``nbstream doctor`` sees that, and proposes the settings. A field counts
-    above the topmost Received field.
+    mail that it receives; for Postfix the handbook has the lines. A field counts above the topmost Received field.
     """
 
     own_received_fields: Annotated[int, Field(ge=0, le=20)] = 0

@@ -1,8 +1,9 @@
-"""A canary: a message with a known answer, sent on the way that mail takes.
+"""A canary: a message with a known answer, sent on the ways that mail takes.
 
-Rules: nbstream checks it like any message, calls it spam, and delivers it to the given address whatever the
-actions are. It is neither learned nor remembered nor counted, see ``Check.as_canary``. It is announced in the
-state folder, so that nobody else can send one.
+Rules: one goes to the listener, and one to the mail server of this machine, where one answers: so what is wrong
+behind nbstream is told from what is wrong in front of it. nbstream checks a canary like any message, calls it
+spam, and delivers it to the given address whatever the actions are. It is neither learned nor remembered nor
+counted, see ``Check.as_canary``. It is announced in the state folder, so that nobody else can send one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import os
 import secrets
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from email.message import EmailMessage
 from email.utils import format_datetime, localtime
@@ -18,10 +20,9 @@ from typing import TYPE_CHECKING
 
 from nbstream.addresses import TcpAddress
 from nbstream.assembly.policy import make_message_reader
-from nbstream.daemon.listeners import LISTENERS
 from nbstream.doctor.examination import in_thread
 from nbstream.doctor.listeners import connect
-from nbstream.findings import note, ok, problem
+from nbstream.findings import note, ok, problem, warning
 from nbstream.listeners.milter import MILTER
 from nbstream.listeners.smtp import LMTP, SMTP
 from nbstream.listeners.smtp.probe import begin_smtp, smtp_reply
@@ -54,12 +55,12 @@ NOT_ANNOUNCED = problem(
 NOT_SENT = problem(
     "canary",
     "The canary could not be sent to {way}: {error}.",
-    "See the finding about that listener, and the log of the daemon.",
+    "See the finding about that listener, and the log of the daemon; as a milter, whether the mail server runs.",
 )
 REFUSED = problem(
     "canary",
-    "The canary to {address} was refused at {command}: {reply}.",
-    "Give an address that the next hop takes, or mend what the reply names.",
+    "The canary to {address} was refused by {way} at {command}: {reply}.",
+    "Give an address that takes mail, or mend what the reply names: see docs/guides/troubleshooting.md.",
 )
 NOT_CHECKED = problem(
     "canary",
@@ -70,9 +71,27 @@ DELIVERED = ok(
     "canary",
     "The canary to {address} was checked and passed on by {way} in {milliseconds:.0f} ms; it is marked as spam.",
 )
+NO_MAIL_SERVER = note(
+    "canary",
+    "No mail server answers at {way}: whether mail comes to nbstream was not tried.",
+    "Where the mail server is another machine, send a message from outside, and look at its header.",
+)
+NOT_LED = warning(
+    "canary",
+    "The mail server at {way} accepted the canary to {address}, and it did not come to this daemon in "
+    "{seconds:.0f} s.",
+    "See docs/guides/troubleshooting.md for the lines of its configuration, unless mail comes on another way.",
+)
+LED = ok(
+    "canary",
+    "The canary to {address} came from the mail server at {way} to this daemon in {milliseconds:.0f} ms; it is "
+    "marked as spam.",
+)
 
 SECONDS = 60.0
 """The next hop may take its time; until then the examination waits."""
+QUEUE_SECONDS = 30.0
+"""So long a message may lie in the queue of a mail server that leads it to nbstream."""
 
 _SUBJECT = "Canary of nbstream doctor"
 _TEXT = """\
@@ -81,64 +100,90 @@ It is marked as spam, whatever it contains. You can delete it.
 
 {nonce}
 """
-_MAIL_SERVER = TcpAddress("127.0.0.1", 25)
-_VERBS = {SMTP.name: "EHLO", LMTP.name: "LHLO", MILTER.name: "EHLO"}
+MAIL_SERVER = TcpAddress("127.0.0.1", 25)
+_VERBS = {SMTP: "EHLO", LMTP: "LHLO"}
+_POLL_SECONDS = 0.05
 
 
-async def send_canary(site: Site, address: str) -> Sequence[Finding]:
-    """Send a canary to ``address`` and say what became of it."""
-    settings = site.settings
+async def send_canary(site: Site, address: str, mail_server: TcpAddress | None = None) -> Sequence[Finding]:
+    """Send canaries to ``address`` and say what became of them."""
     if site.daemon.pid is None:
         return [NO_DAEMON()]
-    if address.lower() in {taken.lower() for taken in settings.feedback.addresses.values()}:
+    if address.lower() in {taken.lower() for taken in site.settings.feedback.addresses.values()}:
         return [FEEDBACK_ADDRESS(address=address)]
-    way = find_way(site)
-    if way is None:
+    ways = find_ways(site, mail_server or MAIL_SERVER)
+    if not ways:
         return [NO_WAY()]
-    raw = make_canary(address)
-    key = make_message_reader(settings).read_incoming(raw).key
-    canaries = Canaries(settings.state_dir / FOLDER)
-    try:
-        await in_thread(lambda: _announce(site, canaries, key))
-    except OSError as error:
-        return [NOT_ANNOUNCED(error=error)]
-    started = time.perf_counter()
-    try:
-        refusal = await _send(way, address, raw)
-    except (OSError, EOFError, ValueError) as error:
-        return [NOT_SENT(way=way, error=str(error) or "no answer in time")]
-    finally:
-        was_checked = not canaries.withdraw(key)
-    if refusal is not None:
-        return [refusal]
-    milliseconds = 1000 * (time.perf_counter() - started)
-    if not was_checked:
-        return [NOT_CHECKED(address=address, way=way)]
-    return [DELIVERED(address=address, way=way, milliseconds=milliseconds)]
+    return await asyncio.gather(*(_send_by(way, site, address) for way in ways))
 
 
 @dataclass(frozen=True, slots=True)
 class WayForMail:
-    """Where mail comes in: with EHLO or LHLO, and at once within TLS or not."""
+    """Where mail comes in: with EHLO or LHLO, and at once within TLS or not.
+
+    ``is_direct``: a listener of ours is there, and not a mail server that is to lead mail to it. Mail may come on
+    another way where this one is not ``is_needed``.
+    """
 
     verb: str
     address: ListenAddress
-    has_tls: bool
+    has_tls: bool = False
+    is_direct: bool = True
+    is_needed: bool = True
 
     def __str__(self) -> str:
         return str(self.address)
 
 
-def find_way(site: Site) -> WayForMail | None:
-    """Return the first way for mail; a milter is reached by its mail server."""
-    for listener in LISTENERS:
-        if listener.name in _VERBS and listener.is_on(site.settings.listeners):
-            address = listener.listen_address(site.settings.listeners)
-            if listener is MILTER or address is None:
-                return WayForMail(_VERBS[listener.name], _MAIL_SERVER, has_tls=False)
-            tls = getattr(listener.section(site.settings.listeners), "tls", "off")
-            return WayForMail(_VERBS[listener.name], address, has_tls=tls == "implicit")
-    return None
+def find_ways(site: Site, mail_server: TcpAddress) -> list[WayForMail]:
+    """Return the ways for mail: the first listener that passes it on, and the mail server."""
+    listeners = site.settings.listeners
+    ways = []
+    for listener, verb in _VERBS.items():
+        address = listener.listen_address(listeners)
+        if address is not None:
+            tls = getattr(listener.section(listeners), "tls", "off")
+            ways.append(WayForMail(verb, address, has_tls=tls == "implicit"))
+            break
+    is_that_server = any(getattr(way.address, "port", 0) == mail_server.port for way in ways)
+    if (ways or MILTER.is_on(listeners)) and not is_that_server:
+        ways.append(WayForMail("EHLO", mail_server, is_direct=False, is_needed=not ways))
+    return ways
+
+
+async def _send_by(way: WayForMail, site: Site, address: str) -> Finding:
+    raw = make_canary(address)
+    key = make_message_reader(site.settings).read_incoming(raw).key
+    canaries = Canaries(site.settings.state_dir / FOLDER)
+    try:
+        await in_thread(lambda: _announce(site, canaries, key))
+    except OSError as error:
+        return NOT_ANNOUNCED(error=error)
+    started = time.perf_counter()
+    try:
+        refusal = await _send(way, address, raw)
+        if refusal is None and not way.is_direct:
+            await _wait_in_queue(canaries, key)
+    except ConnectionRefusedError as error:
+        return NOT_SENT(way=way, error=error) if way.is_needed else NO_MAIL_SERVER(way=way)
+    except (OSError, EOFError, ValueError) as error:
+        return NOT_SENT(way=way, error=str(error) or "no answer in time")
+    finally:
+        was_checked = not canaries.withdraw(key)
+    if refusal is not None:
+        return refusal
+    seconds = time.perf_counter() - started
+    checked, unchecked = (DELIVERED, NOT_CHECKED) if way.is_direct else (LED, NOT_LED)
+    kind = checked if was_checked else unchecked
+    return kind(address=address, way=way, milliseconds=1000 * seconds, seconds=seconds)
+
+
+async def _wait_in_queue(canaries: Canaries, key: str) -> None:
+    """Wait until the daemon has checked the message that a mail server has accepted, or for some time."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(QUEUE_SECONDS):
+            while canaries.waits(key):  # noqa: ASYNC110 - another process checks it
+                await asyncio.sleep(_POLL_SECONDS)
 
 
 def make_canary(address: str) -> bytes:
@@ -171,7 +216,7 @@ async def _send(way: WayForMail, address: str, raw: bytes) -> Finding | None:
             conversation = Conversation("canary", way, reader, writer)
             refusal = await begin_smtp(conversation, way.verb)
             if refusal is not None:
-                return REFUSED(address=address, command=way.verb, reply=refusal[:300])
+                return REFUSED(address=address, way=way, command=way.verb, reply=refusal[:300])
             commands = {
                 "MAIL": b"MAIL FROM:<>\r\n",
                 "RCPT": f"RCPT TO:<{address}>\r\n".encode(),
@@ -182,7 +227,7 @@ async def _send(way: WayForMail, address: str, raw: bytes) -> Finding | None:
                 conversation.send(data)
                 reply = (await smtp_reply(conversation))[-1]
                 if reply[:1] not in {"2", "3"}:
-                    return REFUSED(address=address, command=command, reply=reply[:300])
+                    return REFUSED(address=address, way=way, command=command, reply=reply[:300])
             conversation.send(b"QUIT\r\n")
             return None
         finally:

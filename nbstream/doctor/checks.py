@@ -7,21 +7,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nbstream.daemon.status import DaemonStatus, ask_daemon_status
-from nbstream.doctor.authentication import examine_authentication
-from nbstream.doctor.canary import SECONDS as CANARY_SECONDS
-from nbstream.doctor.canary import send_canary
+from nbstream.doctor import canary
 from nbstream.doctor.daemon import examine_configuration, examine_daemon
-from nbstream.doctor.dovecot import examine_dovecot
 from nbstream.doctor.examination import Site, SiteCheck, in_thread, run_checks
 from nbstream.doctor.listeners import examine_listeners
-from nbstream.doctor.lists import examine_lists
 from nbstream.doctor.machine import examine_machine
-from nbstream.doctor.model import examine_model
-from nbstream.doctor.next_hop import examine_next_hop
+from nbstream.doctor.model import examine_lists, examine_model
+from nbstream.doctor.next_hop import examine_login_server, examine_next_hop
 from nbstream.doctor.permissions import examine_permissions
-from nbstream.doctor.postfix import examine_postfix
 from nbstream.doctor.redis_server import examine_redis
-from nbstream.doctor.user_page import examine_user_page
 from nbstream.errors import NbstreamError
 from nbstream.findings import Severity, without_repetitions, worst_severity
 from nbstream.wire.api_json import iso_time
@@ -30,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from nbstream.config import Settings
-    from nbstream.doctor.examination import MailServerFiles
     from nbstream.findings import Finding
 
 _COLOURS = {Severity.OK: "32", Severity.NOTE: "36", Severity.WARNING: "33", Severity.PROBLEM: "31"}
@@ -45,17 +38,12 @@ CHECKS = (
     SiteCheck("redis", examine_redis),
     SiteCheck("model", examine_model),
     SiteCheck("lists", examine_lists),
-    SiteCheck("user_page", examine_user_page),
+    SiteCheck("user_page", examine_login_server),
     SiteCheck("machine", examine_machine),
-    SiteCheck("postfix", examine_postfix),
-    SiteCheck("authentication", examine_authentication),
-    SiteCheck("dovecot", examine_dovecot),
 )
 
 
-async def examine(
-    settings: Settings, mail_servers: MailServerFiles, canary_address: str | None = None
-) -> tuple[Finding, ...]:
+async def examine(settings: Settings, canary_address: str | None = None) -> tuple[Finding, ...]:
     """Examine the site of these settings, and send a canary where it has an address."""
     daemon, unknown = DaemonStatus(None), ""
     try:
@@ -64,8 +52,9 @@ async def examine(
         unknown = str(error).rstrip(".")
     checks = list(CHECKS)
     if canary_address is not None:
-        checks.append(SiteCheck("canary", partial(send_canary, address=canary_address), CANARY_SECONDS + 5))
-    return without_repetitions(await run_checks(Site(settings, daemon, mail_servers, unknown), checks))
+        send = partial(canary.send_canary, address=canary_address)
+        checks.append(SiteCheck("canary", send, canary.SECONDS + canary.QUEUE_SECONDS + 5))
+    return without_repetitions(await run_checks(Site(settings, daemon, unknown), checks))
 
 
 def findings_to_json(findings: tuple[Finding, ...], version: str, at: float) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,28 +40,14 @@ FORBIDDEN = note(
 
 
 @dataclass(frozen=True, slots=True)
-class MailServerFiles:
-    """Where the configurations of the mail servers are; None is where each of them looks itself.
-
-    ``postfix`` is the folder of ``main.cf`` and ``master.cf``, ``dovecot`` the file ``dovecot.conf``; ``milters``
-    are the files of OpenDKIM and OpenDMARC.
-    """
-
-    postfix: Path | None = None
-    dovecot: Path | None = None
-    milters: tuple[Path, ...] = (Path("/etc/opendkim.conf"), Path("/etc/opendmarc.conf"))
-
-
-@dataclass(frozen=True, slots=True)
 class Site:
-    """The settings of the file, what the daemon on their state folder said, and the mail servers beside it.
+    """The settings of the file, and what the daemon on their state folder said.
 
     ``daemon_unknown`` says why it cannot be seen whether a daemon runs; it is empty where that is known.
     """
 
     settings: Settings
     daemon: DaemonStatus
-    mail_servers: MailServerFiles = MailServerFiles()
     daemon_unknown: str = ""
 
     @property
@@ -144,25 +131,15 @@ async def in_thread(function: Callable[[], Result]) -> Result:
     The thread is a daemon thread: one that hangs keeps neither the deadline of its check nor the end of the
     process waiting.
     """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Result] = loop.create_future()
-
-    def settle(result: Result | None, error: Exception | None) -> None:
-        if future.done():  # nobody waits any more
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result)  # type: ignore[arg-type]  # it is a Result where there is no error
+    future: Future[Result] = Future()
+    future.set_running_or_notify_cancel()  # so that nobody can cancel it before it is settled
 
     def run() -> None:
-        result, failure = None, None
         try:
-            result = function()
+            future.set_result(function())
         except Exception as error:  # noqa: BLE001 - raised again where it is waited for
-            failure = error
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(settle, result, failure)
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                future.set_exception(error)
 
     threading.Thread(target=run, daemon=True, name="doctor").start()
-    return await future
+    return await asyncio.wrap_future(future)

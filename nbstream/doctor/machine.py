@@ -1,4 +1,4 @@
-"""The machine: room on disks and in shared memory, and what waits in the quarantine."""
+"""The machine: room on disks and in shared memory, and what waits in the spool of reported messages."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nbstream.delivery.quarantine import Quarantine
 from nbstream.doctor.examination import in_thread, run_parts
 from nbstream.doctor.redis_server import format_bytes
 from nbstream.engine.choice import choose_engine
-from nbstream.findings import note, ok, problem, warning
+from nbstream.findings import ok, problem, warning
 from nbstream.listeners.dovecot.spool import FAILED, MAX_FAILED, measure_backlog
 from nbstream.listeners.dovecot.spool import FOLDER as SPOOL_FOLDER
 
@@ -40,19 +39,6 @@ SHARED_MEMORY_SHORT = warning(
     "Make {folder} larger (in a container by --shm-size), or each worker keeps a copy of its own.",
 )
 SHARED_MEMORY = ok("machine.shared_memory", "{folder} has {free} left.")
-MANY_WORKERS = note(
-    "machine.workers",
-    "There are {workers} workers for {cpus} CPUs.",
-    "Set workers to auto: more workers than CPUs only take memory.",
-)
-WORKERS = ok("machine.workers", "Workers: {workers}; CPUs: {cpus}.")
-QUARANTINE_OLD = warning(
-    "machine.quarantine",
-    "The quarantine has messages that are {days} days old, and quarantine.days is {wanted}.",
-    "See that a daemon runs, which removes them, and that it may write there.",
-)
-QUARANTINE = ok("machine.quarantine", "The quarantine has {count} messages.")
-
 SPOOL_LATE = warning(
     "machine.spool",
     "{count} reported messages wait to be learned, the first one for {minutes:.0f} minutes.",
@@ -77,13 +63,11 @@ _FEW_INODES = 1000
 _SHARED_FOLDER = Path("/dev/shm")  # noqa: S108 - the workers have their counts there; nothing is written
 _SHARED_BYTES = 256 << 20
 _LATE_SECONDS = 60.0
-_DAY_SECONDS = 86_400.0
-_GRACE_DAYS = 1  # expired messages are removed now and then
 
 
 async def examine_machine(site: Site) -> Sequence[Finding]:
     """Look at the machine."""
-    parts = [partial(part, site) for part in (_disks, _workers, _quarantine, _spool)]
+    parts = [partial(part, site) for part in (_disks, _shared_memory, _spool)]
     return await in_thread(lambda: run_parts("machine", parts))
 
 
@@ -110,12 +94,8 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _workers(site: Site) -> Iterator[Finding]:
-    workers, cpus = site.settings.workers, len(os.sched_getaffinity(0))
-    if isinstance(workers, int):
-        kind = MANY_WORKERS if workers > cpus and workers > 1 else WORKERS
-        yield kind(workers=workers, cpus=cpus)
-    if workers not in {1} and choose_engine(site.settings.engine).native_library:
+def _shared_memory(site: Site) -> Iterator[Finding]:
+    if site.settings.workers != 1 and choose_engine(site.settings.engine).native_library:
         yield shared_memory_finding(_SHARED_FOLDER, os.statvfs(_SHARED_FOLDER))
 
 
@@ -133,16 +113,6 @@ def shared_memory_finding(folder: Path, status: os.statvfs_result) -> Finding:
     free = status.f_bavail * status.f_frsize
     kind = SHARED_MEMORY_SHORT if free < _SHARED_BYTES else SHARED_MEMORY
     return kind(folder=folder, free=format_bytes(free))
-
-
-def _quarantine(site: Site) -> Iterator[Finding]:
-    messages = Quarantine(site.settings.quarantine_folder).messages()
-    days = site.settings.quarantine.days
-    oldest = (time.time() - messages[0].at) / _DAY_SECONDS if messages else 0.0
-    if days is not None and oldest > days + _GRACE_DAYS:
-        yield QUARANTINE_OLD(days=int(oldest), wanted=days)
-    else:
-        yield QUARANTINE(count=len(messages))
 
 
 def _spool(site: Site) -> Iterator[Finding]:

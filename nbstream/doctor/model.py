@@ -1,14 +1,14 @@
-"""The model: whether it can be used, what it has learned, and whether people still teach it."""
+"""What Redis keeps: whether the model can be used, who teaches it, and senders that are allowed and not proved."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from nbstream.assembly.policy import make_filter_policy
-from nbstream.assembly.store import make_autolearn_model, make_model, open_running_redis
+from nbstream.assembly.store import make_autolearn_model, make_model, open_running_redis, open_sender_lists
 from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.half_life import largest_count
@@ -16,6 +16,8 @@ from nbstream.daemon.model_findings import budget_findings, describe_counts, lea
 from nbstream.errors import ConfigError, StoreIncompatible, StoreUnavailable
 from nbstream.findings import note, ok, problem, warning
 from nbstream.policy.autolearn import model_state
+from nbstream.policy.sender_lists import SITE, ListKind
+from nbstream.policy.sender_patterns import SenderPattern
 from nbstream.store.model.signature import SCHEMA_VERSION
 from nbstream.store.redis_errors import store_errors
 from nbstream.tokens import TOKENIZER_VERSION
@@ -61,12 +63,20 @@ REMEMBERED_BRIEFLY = note(
     "Raise memory.messages, or mail can be taught by its id for less time.",
 )
 REMEMBERED = ok("model.remembered", "{count} checked messages are remembered, of at most {limit}.")
+UNPROVABLE = warning(
+    "lists",
+    "The list of the site allows {senders}, but trusted_authserv_ids is empty: no result of SPF, DKIM or DMARC is "
+    "read, and only a login that the mail server names can prove a sender.",
+    "Let trusted_authserv_ids name your own server, once it removes forged fields, or allow the networks of these "
+    "senders.",
+)
 
 FEEDBACK_DAYS = 7
 _DAY_SECONDS = 86_400.0
 _MAX_RECORDS = 20_000
 _FEW_LESSONS = 10
 _HALF_LIVES = 2.0
+_SHOWN_SENDERS = 3
 
 
 async def examine_model(site: Site) -> Sequence[Finding]:
@@ -161,3 +171,25 @@ async def _remembered(site: Site, model: Model) -> AsyncIterator[Finding]:
         yield REMEMBERED_BRIEFLY(count=count, hours=hours, wanted=memory.hours)
     else:
         yield REMEMBERED(count=count, limit=memory.messages)
+
+
+async def examine_lists(site: Site) -> Sequence[Finding]:
+    """Compare the entries that allow a sender with the settings that could prove it."""
+    if site.settings.trusted_authserv_ids:
+        return []
+    senders = await _allowed_senders(site)
+    if not senders:
+        return []
+    more = f" and {len(senders) - _SHOWN_SENDERS} more" if len(senders) > _SHOWN_SENDERS else ""
+    return [UNPROVABLE(senders=", ".join(senders[:_SHOWN_SENDERS]) + more)]
+
+
+async def _allowed_senders(site: Site) -> Sequence[str]:
+    """Return the senders that the lists of the site allow, without networks."""
+    patterns = [SenderPattern.parse(sender) for sender in site.settings.lists.allow]
+    if site.has_redis_to_ask:
+        with suppress(ConfigError, StoreUnavailable):  # the check of Redis says why
+            async with open_sender_lists(site.settings) as lists:
+                entries = await lists.entries(SITE)
+            patterns += [entry.pattern for entry in entries if entry.kind is ListKind.ALLOW]
+    return list(dict.fromkeys(pattern.text for pattern in patterns if pattern.network is None))

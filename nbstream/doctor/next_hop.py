@@ -1,4 +1,4 @@
-"""The next hop: whether mail could leave, and until when its certificate is valid."""
+"""The servers beside nbstream: whether mail could leave to the next hop, and whether users could log in."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.doctor.certificates import next_hop_certificate
 from nbstream.errors import RelayUnavailable
 from nbstream.findings import ok, problem
+from nbstream.users.login_servers import make_login_server
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +29,13 @@ AWAY = problem(
     "Maildir; mail waits until then. The log of the daemon says more.",
 )
 READY = ok("next_hop", "The next hop {name} takes mail.")
+LOGIN_AWAY = problem(
+    "user_page",
+    "No user can log in with a password: {problem}.",
+    "Start the server that user_page.login names, and let the user of the daemon use its socket. "
+    "user_page.ca_file has the certificates that the one of an IMAP server is verified with.",
+)
+LOGIN_READY = ok("user_page", "The server that knows the passwords of the users answers.")
 
 _SECONDS = 5.0  # with the longest wait of ``problem`` less than the deadline of the check
 
@@ -73,3 +81,16 @@ async def _certificate(server: SmtpServer) -> bytes | None:
     certificate = connection.peer_certificate
     connection.quit()
     return certificate
+
+
+async def examine_login_server(site: Site) -> Sequence[Finding]:
+    """Connect to the server where users of the self-service page log in with passwords; none is sent."""
+    section = site.settings.user_page
+    server = make_login_server(section) if section else None
+    if server is None:
+        return []
+    try:
+        found = await server.problem()
+    finally:
+        server.close()
+    return [LOGIN_AWAY(problem=found) if found else LOGIN_READY()]

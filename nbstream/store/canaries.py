@@ -33,6 +33,10 @@ class Canaries:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         os.close(os.open(self._folder / message_key, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
+    def waits(self, message_key: str) -> bool:
+        """Return whether no message with the key was checked yet."""
+        return (self._folder / message_key).exists()
+
     def withdraw(self, message_key: str) -> bool:
         """Say no longer that it is one; return whether no message with the key was checked meanwhile."""
         try:

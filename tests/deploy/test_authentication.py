@@ -1,11 +1,10 @@
 """A real Postfix with a milter in front of the daemon: its results are read, and forged ones are not.
 
-The settings are the lines that ``nbstream doctor`` proposes for this Postfix.
+The settings are those of the guide for Postfix.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
@@ -15,16 +14,11 @@ from shutil import chown
 
 import pytest
 
-from nbstream.config import load_settings
-from nbstream.doctor import examination
-from nbstream.doctor.authentication import PROPOSED, examine_authentication
-from nbstream.doctor.examination import MailServerFiles
 from nbstream.mail.message import Message
 from nbstream.tokens.authentication import FIELD, authentication_tokens
 from tests.deploy.milter import Milters, milters
 from tests.deploy.postfix import AFTER_QUEUE, DEPLOY, MILTER, STRANGER, Postfix, logins, open_folder
 from tests.deploy.test_postfix import SETTINGS, Site
-from tests.doctor.sites import NO_DAEMON, the
 from tests.handbook.pages import page
 from tests.integration.daemon import DaemonProcess, command, wait_until
 
@@ -73,19 +67,11 @@ def site(
         )
         settings.write_text(text.replace("listeners:\n", "listeners:\n  http: {listen: 127.0.0.1:0}\n"))
         with settings.open("a") as file:
-            file.write(proposed_lines(settings, folder / "etc"))
+            file.write(f"trusted_authserv_ids: [mx.example.org]\nown_received_fields: {0 if is_milter else 1}\n")
         with logins(folder / "auth"), postfix.running():
             whole = Site(postfix, settings, DaemonProcess(settings).ready())
             yield whole
             whole.daemon.kill()
-
-
-def proposed_lines(settings: Path, postfix: Path) -> str:
-    """The lines that can be pasted into the settings."""
-    files = MailServerFiles(postfix=postfix, milters=())
-    examined = examination.Site(load_settings(settings), NO_DAEMON, files)
-    finding = the(asyncio.run(examine_authentication(examined)), PROPOSED)
-    return finding.remedy.partition("\n")[2]
 
 
 def taught_tokens(site: Site, message: bytes) -> set[str]:

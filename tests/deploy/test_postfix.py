@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 
 from nbstream import config
+from nbstream.addresses import TcpAddress
+from nbstream.daemon.status import DaemonStatus
 from nbstream.delivery.settings import ServerNextHopSetting
+from nbstream.doctor import canary, examination
+from nbstream.doctor.canary import send_canary
 from tests.deploy.postfix import (
     AFTER_QUEUE,
     DEPLOY,
@@ -24,6 +28,7 @@ from tests.deploy.postfix import (
     logins,
     open_folder,
 )
+from tests.doctor.sites import the
 from tests.integration.daemon import DaemonProcess, command, wait_until
 
 SETTINGS = DEPLOY / "postfix" / "nbstream.yaml"
@@ -169,6 +174,29 @@ def test_mail_from_outside_is_delivered_once_with_one_verdict(site: Site) -> Non
     assert message.count(b"\nReceived:") == 2
     assert b"\nMessage-Id:" not in message  # headers are not completed
     assert message.endswith(b"\n\nhello\n")
+
+
+async def test_a_canary_comes_from_the_mail_server_through_its_queue(site: Site) -> None:
+    examined = examination.Site(config.load_settings(site.settings), DaemonStatus(os.getpid()))
+
+    found = await send_canary(examined, "ann@example.org", TcpAddress("127.0.0.1", site.postfix.outside))
+
+    assert [finding.severity for finding in found] == ["ok", "ok"], found
+    the(found, canary.DELIVERED)
+    the(found, canary.LED)
+    wait_until(lambda: len(site.postfix.delivered('reason="canary of nbstream doctor"')) == 2)
+
+
+async def test_a_canary_that_the_mail_server_leads_past_the_daemon_is_missed(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(canary, "QUEUE_SECONDS", 1.0)
+    examined = examination.Site(config.load_settings(site.settings), DaemonStatus(os.getpid()))
+
+    # The service that mail comes back to does not lead it to the daemon.
+    found = await send_canary(examined, "ann@example.org", TcpAddress("127.0.0.1", site.postfix.reinjection))
+
+    the(found, canary.NOT_LED)
 
 
 def test_the_largest_message_that_comes_in_comes_back(site: Site) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nbstream.config import load_settings
 from nbstream.daemon.status import DaemonStatus
-from nbstream.doctor.examination import MailServerFiles, Site
+from nbstream.doctor.examination import Site
 from nbstream.findings import Finding, FindingKind
 from tools.reference.findings import finding_kinds
 
@@ -17,16 +17,11 @@ NO_DAEMON = DaemonStatus(None)
 Examine = Callable[[Site], Awaitable[Sequence[Finding]]]
 
 
-def make_site(
-    folder: Path,
-    text: str = "",
-    daemon: DaemonStatus = NO_DAEMON,
-    mail_servers: MailServerFiles | None = None,
-) -> Site:
+def make_site(folder: Path, text: str = "", daemon: DaemonStatus = NO_DAEMON) -> Site:
     """The site of a configuration file in ``folder``, whose state folder is there too."""
     file = folder / "nbstream.yaml"
     file.write_text(f"state_dir: {folder / 'state'}\n{text}")
-    return Site(load_settings(file), daemon, mail_servers or MailServerFiles())
+    return Site(load_settings(file), daemon)
 
 
 def is_of(finding: Finding, kind: FindingKind) -> bool:

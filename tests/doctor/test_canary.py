@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
+from nbstream.addresses import TcpAddress
 from nbstream.cli.main import main
 from nbstream.daemon.status import DaemonStatus
 from nbstream.doctor import canary
-from nbstream.doctor.canary import find_way, make_canary, send_canary
+from nbstream.doctor.canary import find_ways, make_canary, send_canary
 from nbstream.doctor.examination import Site
 from nbstream.mail.message import Message
 from tests.conftest import RedisServer
@@ -39,7 +40,14 @@ TRACES = (
     'nbstream_actions_total{action="reject"}',
 )
 RUNNING = DaemonStatus(os.getpid())
+NOWHERE = TcpAddress("127.0.0.1", 1)
 ADDRESS = "ann@example.org"
+
+
+@pytest.fixture(autouse=True)
+def _no_mail_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine may have one, which would send the message on."""
+    monkeypatch.setattr(canary, "MAIL_SERVER", NOWHERE)
 
 
 @asynccontextmanager
@@ -61,13 +69,13 @@ async def smtp_server(*replies: bytes) -> AsyncIterator[int]:
 
 
 def the_canary(report: str) -> dict[str, str]:
-    (finding,) = [finding for finding in json.loads(report)["findings"] if finding["check"] == "canary"]
-    return dict(finding)
+    found = [finding for finding in json.loads(report)["findings"] if finding["check"] == "canary"]
+    assert len(found) == 2, found  # no mail server answers
+    return dict(found[0])
 
 
 def examined(file: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    none = str(file.parent / "none")
-    main(["doctor", "-c", str(file), "--postfix", none, "--dovecot", none, "--json", "--canary", ADDRESS])
+    main(["doctor", "-c", str(file), "--json", "--canary", ADDRESS])
     return capsys.readouterr().out
 
 
@@ -182,18 +190,27 @@ async def test_root_does_not_write_into_the_folder_of_another_user(folder: Path)
 
 
 @pytest.mark.parametrize(
-    ("listeners", "way"),
+    ("listeners", "ways"),
     [
-        ("", "EHLO 127.0.0.1:10025"),
-        ("smtp: null, lmtp: {listen: 'unix:/run/nb.sock'}", "LHLO unix:/run/nb.sock"),
-        ("smtp: null, milter: {}", "EHLO 127.0.0.1:25"),
-        ("smtp: null, spamd: {}", None),
+        ("", ["EHLO 127.0.0.1:10025", "EHLO 127.0.0.1:1"]),
+        ("smtp: {listen: '0.0.0.0:1'}", ["EHLO 0.0.0.0:1"]),  # it is the mail server itself
+        ("smtp: null, lmtp: {listen: 'unix:/run/nb.sock'}", ["LHLO unix:/run/nb.sock", "EHLO 127.0.0.1:1"]),
+        ("smtp: null, milter: {}", ["EHLO 127.0.0.1:1"]),
+        ("smtp: null, spamd: {}", []),
     ],
 )
-def test_the_way_of_mail_is_that_of_the_listeners(tmp_path: Path, listeners: str, way: str | None) -> None:
-    found = find_way(make_site(tmp_path, f"listeners: {{{listeners}}}\n"))
+def test_the_ways_of_mail_are_those_of_the_listeners(tmp_path: Path, listeners: str, ways: list[str]) -> None:
+    found = find_ways(make_site(tmp_path, f"listeners: {{{listeners}}}\n"), NOWHERE)
 
-    assert (f"{found.verb} {found}" if found else None) == way
+    assert [f"{way.verb} {way}" for way in found] == ways
+
+
+async def test_a_mail_server_that_is_not_there_matters_where_no_mail_comes_without_it(folder: Path) -> None:
+    found = await send_canary(site_of(folder, free_port()), ADDRESS)
+    the(found, canary.NO_MAIL_SERVER)
+
+    found = await send_canary(make_site(folder, "listeners: {smtp: null, milter: {}}\n", RUNNING), ADDRESS)
+    the(found, canary.NOT_SENT)
 
 
 async def test_a_site_without_a_way_for_mail(folder: Path) -> None:

@@ -35,8 +35,7 @@ def test_a_healthy_site_is_fine_until_its_daemon_ends(
     make_durable(own_redis)
     file, letter = tmp_path / "nbstream.yaml", tmp_path / "letter.eml"
     file.write_text(CONFIG.format(folder=tmp_path, url=own_redis.url, port=free_port()))
-    none = str(tmp_path / "none")
-    examine = ["doctor", "-c", str(file), "--postfix", none, "--dovecot", none]
+    examine = ["doctor", "-c", str(file)]
     for label in ("spam", "ham"):
         letter.write_text(f"Subject: {label}\n\nwords of {label}\n")
         assert main(["learn", "-c", str(file), label, str(letter)]) == 0

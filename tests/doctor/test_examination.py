@@ -12,7 +12,7 @@ import pytest
 
 from nbstream.doctor import daemon, examination
 from nbstream.doctor.checks import examine
-from nbstream.doctor.examination import MailServerFiles, Site, SiteCheck, in_thread, run_checks, run_parts
+from nbstream.doctor.examination import Site, SiteCheck, in_thread, run_checks, run_parts
 from nbstream.findings import Finding, Severity
 from tests.deploy.postfix import open_folder
 from tests.doctor.sites import kind_names, make_site, the
@@ -85,7 +85,7 @@ async def test_another_user_sees_all_but_what_is_for_the_daemon_alone() -> None:
         (state / "daemon.lock").touch()
         os.seteuid(65534)
         try:
-            found = await examine(site.settings, MailServerFiles(folder, folder))
+            found = await examine(site.settings)
         finally:
             os.seteuid(0)
 
@@ -102,6 +102,6 @@ async def test_a_state_folder_that_cannot_be_used_is_a_finding(tmp_path: Path) -
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "daemon.lock").mkdir()  # nobody can open it as a file
 
-    found = await examine(site.settings, MailServerFiles())
+    found = await examine(site.settings)
 
     assert "daemon.lock" in the(found, daemon.STATE_UNUSABLE).what

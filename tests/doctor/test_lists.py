@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from nbstream.assembly.store import open_sender_lists
-from nbstream.doctor import lists
-from nbstream.doctor.lists import examine_lists
+from nbstream.doctor import model
+from nbstream.doctor.model import examine_lists
 from nbstream.policy.sender_lists import SITE, ListKind
 from nbstream.policy.sender_patterns import SenderPattern
 from tests.conftest import RedisServer
@@ -20,7 +20,7 @@ async def test_an_allowed_sender_that_nothing_can_prove_is_named(own_redis: Redi
             await stored.add(SITE, ListKind.ALLOW, SenderPattern.parse(f"s{number}.example"), "")
         await stored.add(SITE, ListKind.BLOCK, SenderPattern.parse("blocked.example"), "")
 
-    finding = the(await examine_lists(site), lists.UNPROVABLE)
+    finding = the(await examine_lists(site), model.UNPROVABLE)
 
     assert finding.what.startswith(
         "The list of the site allows a.example, s0.example, s1.example and 3 more, but trusted_authserv_ids"
@@ -41,4 +41,4 @@ async def test_nothing_is_said_where_senders_can_be_proved_or_none_has_to_be(
 async def test_without_redis_the_settings_are_looked_at(tmp_path: Path) -> None:
     site = make_site(tmp_path, "redis: {url: 'redis://127.0.0.1:1'}\nlists: {allow: [a.example]}\n")
 
-    assert the(await examine_lists(site), lists.UNPROVABLE)
+    assert the(await examine_lists(site), model.UNPROVABLE)

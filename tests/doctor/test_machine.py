@@ -43,22 +43,6 @@ def test_room_in_shared_memory() -> None:
     assert is_of(shared_memory_finding(folder, file_system(1 << 30)), machine.SHARED_MEMORY)
 
 
-async def test_more_workers_than_cpus_are_noted(tmp_path: Path) -> None:
-    the(await examine_machine(make_site(tmp_path, "workers: 128\n")), machine.MANY_WORKERS)
-    the(await examine_machine(make_site(tmp_path, "workers: 1\n")), machine.WORKERS)
-
-
-@pytest.mark.parametrize(("days", "kind"), [(2, machine.QUARANTINE), (40, machine.QUARANTINE_OLD)])
-async def test_messages_that_should_be_gone_from_the_quarantine(
-    tmp_path: Path, days: int, kind: FindingKind
-) -> None:
-    folder = tmp_path / "state" / "Quarantine" / "new"
-    folder.mkdir(parents=True)
-    (folder / f"{time.time() - days * 86_400:.6f}.P1Q1.host,I={'a' * 24}").write_text("Subject: waits\n")
-
-    the(await examine_machine(make_site(tmp_path)), kind)
-
-
 async def test_reported_messages_that_wait_or_were_set_aside(tmp_path: Path) -> None:
     folder, listener = tmp_path / "state" / SPOOL_FOLDER, "listeners: {dovecot: {}}\n"
     (tmp_path / "state").mkdir(mode=0o700)

@@ -1,4 +1,4 @@
-"""The next hop: whether mail could leave."""
+"""The servers beside nbstream: whether mail could leave, and whether users can log in."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.doctor import certificates, next_hop
-from nbstream.doctor.next_hop import examine_next_hop
+from nbstream.doctor.next_hop import examine_login_server, examine_next_hop
 from tests.doctor.sites import make_site, the
 from tests.integration.daemon import free_port
 from tests.listeners.smtp.smtp_listener import Way, open_smtp_listener
 from tests.redis_servers.access import Certificates
+from tests.user_page.site import PasswordTable
 
 
 async def test_a_maildir_with_room_takes_mail(tmp_path: Path) -> None:
@@ -63,3 +64,21 @@ async def test_a_certificate_of_the_next_hop_that_expires_soon(
             found = await examine_next_hop(make_site(tmp_path, text % tls))
             the(found, next_hop.READY)
             the(found, certificates.HOP_EXPIRES_SOON)
+
+
+async def test_a_login_server_that_answers_is_told_and_gets_no_password(tmp_path: Path) -> None:
+    async with PasswordTable(tmp_path / "auth", {}).running() as table:
+        site = make_site(tmp_path, f"user_page: {{users: ['*@example.org'], login: 'dovecot:{table.path}'}}\n")
+        assert the(await examine_login_server(site), next_hop.LOGIN_READY)
+    assert table.asked == []
+
+
+async def test_a_login_server_that_is_away_is_a_problem(tmp_path: Path) -> None:
+    for login in ("dovecot:/nonexistent/auth-client", "imaps://127.0.0.1:1", "imap://127.0.0.1:1"):
+        site = make_site(tmp_path, f"user_page: {{users: ['*@example.org'], login: '{login}'}}\n")
+        assert "nonexistent" not in the(await examine_login_server(site), next_hop.LOGIN_AWAY).what
+
+
+async def test_nothing_is_said_where_no_user_has_a_password(tmp_path: Path) -> None:
+    for text in ("", "user_page: {users: ['*@example.org']}\n"):
+        assert await examine_login_server(make_site(tmp_path, text)) == []

@@ -16,7 +16,6 @@ from nbstream.cli.exit_codes import EX_PROBLEMS, EX_WARNINGS
 from nbstream.cli.terminal import printable
 from nbstream.doctor.checks import examine, findings_to_json, render_text
 from nbstream.doctor.daemon import invalid_configuration
-from nbstream.doctor.examination import MailServerFiles
 from nbstream.errors import ConfigError
 from nbstream.findings import Severity, worst_severity
 
@@ -43,9 +42,7 @@ def _examine(options: argparse.Namespace) -> tuple[Finding, ...]:
         settings = config.load_settings(config.find_config_file(options.config))
     except ConfigError as error:
         return invalid_configuration(error)
-    return interrupts.run_interruptible(
-        examine(settings, MailServerFiles(options.postfix, options.dovecot), options.canary)
-    )
+    return interrupts.run_interruptible(examine(settings, options.canary))
 
 
 def _printable(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
