@@ -917,7 +917,7 @@ def _add_tune(commands: Commands) -> None:
         "--plot",
         type=arguments.plot_file,
         metavar="FILE.svg|png|pdf",
-        help="DET curve, costs, and errors by threshold",
+        help="costs, and errors by threshold",
     )
     tune.add_argument("--json", action="store_true", help="one JSON object")
 

@@ -11,7 +11,6 @@ stays text, and there are no minor ticks.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
@@ -173,23 +172,15 @@ def _score_at(columns: RowArrays, probability: float) -> float | None:
     return float(np.interp(probability, columns.probability[nearest], columns.score[nearest]))
 
 
-# What any threshold would have done, as a DET curve, as costs, and by threshold.
+# What any threshold would have done, as costs, and by threshold.
 
-_TUNING_SIZE_INCHES = (9.6, 3.3)
+_TUNING_SIZE_INCHES = (6.4, 3.3)
 _CURVE_POINTS = 60
 _MAX_COST_RATIO = 10_000.0
 _TICKS = (0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
 _FAR_TICKS = (0.01, 0.5, 0.99, 0.9999, 0.999999)
 _BAND_ALPHA = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class _MarkedPolicy:
-    """A policy in the plot, with its marker and its color."""
-
-    choice: ThresholdChoice
-    marker: str
-    color: str
+_POLICY_STYLES = ((SPAM_COLOR, "--"), ("#CC79A7", ":"), ("#009E73", "-."))
 
 
 def write_tuning_plot(path: Path, result: TuningResult) -> None:
@@ -198,42 +189,14 @@ def write_tuning_plot(path: Path, result: TuningResult) -> None:
 
 
 def tuning_figure(result: TuningResult) -> Figure:
-    """Return the plot; it marks the thresholds of the present policy, of the other policy, and of budgets."""
+    """Return the plot; it marks the thresholds of the present policy, and of up to two others."""
     figure = Figure(figsize=_TUNING_SIZE_INCHES, dpi=DOTS_PER_INCH, layout="constrained")
-    det, cost, by_threshold = figure.subplots(1, 3)
-    _draw_det(det, result)
+    cost, by_threshold = figure.subplots(1, 2)
     _draw_cost(cost, result)
     _draw_thresholds(by_threshold, result)
     for axes in figure.axes:
         axes.minorticks_off()
     return figure
-
-
-def _draw_det(axes: Axes, result: TuningResult) -> None:
-    """Draw ham called spam against spam missed, on log scales: the nearer to the lower left corner the better."""
-    present = result.present.error_counts
-    if present.ham and present.spam:
-        left, bottom = 50.0 / present.ham, 50.0 / present.spam
-        errors = tuning.count_errors(result.sample, tuning.candidate_thresholds(result.sample.hams))
-        lost = errors.ham_called_spam_rate().scaled(100).at_least(left)
-        missed = errors.spam_missed_rate().scaled(100).at_least(bottom)
-        # From the lower ends of both rates to the upper ends of both, and back.
-        band = [np.concatenate([estimate.lower, estimate.upper[::-1]]) for estimate in (lost, missed)]
-        axes.fill(*band, color=_SCORE_COLOR, alpha=_BAND_ALPHA, linewidth=0)
-        axes.step(
-            lost.value, missed.value, where="post",
-            color=_SCORE_COLOR, linewidth=_LINE_WIDTH, label="any threshold",
-        )  # fmt: skip
-        promised = [choice for choice in result.budgets if math.isfinite(choice.spam_threshold)]
-        points = [_choice_point(choice, left, bottom) for choice in promised]
-        if points:
-            axes.plot(*zip(*points, strict=True), "x", color=_MARK_COLOR, clip_on=False, zorder=3, label="budgets")
-        for policy in _marked_policies(result):
-            point = _choice_point(policy.choice, left, bottom)
-            label = _choice_label(policy.choice)
-            axes.plot(*point, policy.marker, color=policy.color, clip_on=False, zorder=4, label=label)
-        axes.set(xscale="log", yscale="log", xlim=(left, 100), ylim=(bottom, 100))
-    finish_axes(axes, "ham called spam (%)", "spam missed (%)", narrow=True)
 
 
 def _draw_cost(axes: Axes, result: TuningResult) -> None:
@@ -245,13 +208,10 @@ def _draw_cost(axes: Axes, result: TuningResult) -> None:
         best = np.array([candidates.relative_cost(float(ratio)).value.min() for ratio in ratios])
         matching = tuning.count_errors(result.sample, ratios / (1 + ratios)).relative_cost(ratios).value
         bottom = 50.0 / present.spam
-        for policy in _marked_policies(result):
-            cost = policy.choice.error_counts.relative_cost(ratios).scaled(100).at_least(bottom)
-            _draw_band(axes, ratios, cost, policy.color)
-            axes.plot(
-                ratios, cost.value,
-                color=policy.color, linewidth=_LINE_WIDTH, label=_choice_label(policy.choice),
-            )  # fmt: skip
+        for policy, (color, _) in zip(result.policies, _POLICY_STYLES, strict=False):
+            cost = policy.error_counts.relative_cost(ratios).scaled(100).at_least(bottom)
+            _draw_band(axes, ratios, cost, color)
+            axes.plot(ratios, cost.value, color=color, linewidth=_LINE_WIDTH, label=_choice_label(policy))
         for name, values, color, style in (
             ("P = c / (1 + c)", matching, HAM_COLOR, "--"),
             ("best", best, _MARK_COLOR, ":"),
@@ -277,14 +237,14 @@ def _draw_thresholds(axes: Axes, result: TuningResult) -> None:
             percent = rate.scaled(100).at_least(50.0 / n)
             _draw_band(axes, thresholds, percent, color)
             axes.plot(thresholds, percent.value, style, color=color, linewidth=_LINE_WIDTH, label=label)
-    for policy, style in zip(_marked_policies(result), ("--", ":"), strict=False):
-        if lowest <= policy.choice.spam_threshold <= highest:
+    for policy, (_, style) in zip(result.policies, _POLICY_STYLES, strict=False):
+        if lowest <= policy.spam_threshold <= highest:
             axes.axvline(
-                policy.choice.spam_threshold,
+                policy.spam_threshold,
                 color=_MARK_COLOR,
                 linestyle=style,
                 linewidth=_THIN_LINE_WIDTH,
-                label=_choice_label(policy.choice),
+                label=_choice_label(policy),
             )
     axes.set(xscale="logit", yscale="log" if present.ham or present.spam else "linear", xlim=(lowest, highest))
     finish_axes(axes, "spam from P(spam)", "of the ham, of the spam (%)", narrow=True)
@@ -297,18 +257,6 @@ def _draw_band(axes: Axes, x: FloatArray, estimate: IntervalEstimate, color: str
     axes.fill_between(x, estimate.lower, estimate.upper, color=color, alpha=_BAND_ALPHA, linewidth=0)
 
 
-def _marked_policies(result: TuningResult) -> list[_MarkedPolicy]:
-    """Return the present policy and the other one, if there is one, with their markers."""
-    other = [_MarkedPolicy(result.other, "s", "#CC79A7")] if result.other else []
-    return [_MarkedPolicy(result.present, "o", SPAM_COLOR), *other]
-
-
-def _choice_point(choice: ThresholdChoice, left: float, bottom: float) -> tuple[float, float]:
-    lost = choice.error_counts.ham_called_spam_rate().value[0]
-    missed = choice.error_counts.spam_missed_rate().value[0]
-    return max(100 * float(lost), left), max(100 * float(missed), bottom)
-
-
 def _choice_label(choice: ThresholdChoice) -> str:
     """Return the name of a choice; a dollar sign in a file name must not begin a formula."""
     return choice.name.replace("$", r"\$")
@@ -316,7 +264,7 @@ def _choice_label(choice: ThresholdChoice) -> str:
 
 def _threshold_range(result: TuningResult) -> tuple[float, float]:
     """Return the range of thresholds to show: from 0.01 to above all ham and all thresholds of policies."""
-    policies = [policy.choice.spam_threshold for policy in _marked_policies(result)]
+    policies = [policy.spam_threshold for policy in result.policies]
     highest = max(
         [0.999, *result.sample.hams[-1:].tolist(), *(threshold for threshold in policies if threshold < 1)]
     )

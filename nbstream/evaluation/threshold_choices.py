@@ -1,4 +1,4 @@
-"""The thresholds that ``tune`` compares on the same mail: present ones, another file's, budgets, fixed ones."""
+"""The thresholds that are compared on the same mail: those of policies, of budgets, and fixed ones."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from nbstream.policy.budget import budget_promises, is_biased_sample
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from nbstream.evaluation.tuning import ErrorCounts, VerdictChanges, VerdictCounts
-    from nbstream.policy.budget import BudgetPromise
     from nbstream.policy.first_scores import FirstScores
+    from nbstream.policy.recipient_rules import RecipientRules
     from nbstream.policy.verdict import Thresholds
 
 BUDGET_RATES = (0.05, 0.01, 0.005, 0.001, 0.0005, 0.0001)
@@ -59,101 +59,77 @@ class TuningResult:
     """The stored first scores, and what each choice of thresholds would have made of them.
 
     ``cost_ratio`` is the cost of a lost ham, in missed spam. ``is_biased`` says that the ham of the sample is not
-    like all ham (see ``policy.budget``). ``other`` is the policy of another file, if there is one.
+    like all ham (see ``policy.budget``). ``others`` are policies that somebody named, beside the present one.
     """
 
     sample: LabelledSample
     is_biased: bool
     cost_ratio: float
     present: ThresholdChoice
-    other: ThresholdChoice | None
+    others: Sequence[ThresholdChoice]
     budgets: Sequence[ThresholdChoice]
     fixed: Sequence[ThresholdChoice]
 
+    @property
+    def policies(self) -> Sequence[ThresholdChoice]:
+        """The present policy, and the others."""
+        return [self.present, *self.others]
+
     def by_threshold(self) -> list[ThresholdChoice]:
         """Return the rows of a table: the policies, and each choice with another threshold, the lowest first."""
-        policies = [self.present, *([self.other] if self.other else [])]
         budgets = [choice for choice in self.budgets if math.isfinite(choice.spam_threshold)]
-        policy_thresholds = {choice.spam_threshold for choice in policies}
+        policy_thresholds = {choice.spam_threshold for choice in self.policies}
         fixed = [choice for choice in self.fixed if choice.spam_threshold not in policy_thresholds]
-        return sorted([*policies, *budgets, *fixed], key=lambda choice: choice.spam_threshold)
+        return sorted([*self.policies, *budgets, *fixed], key=lambda choice: choice.spam_threshold)
 
 
-@dataclass(frozen=True, slots=True)
-class TuningBasis:
-    """What all choices are computed from: the sample, and the promises of budgets by their rates.
-
-    It is made once for first scores as they are. A choice then takes a time that depends on the number of messages
-    by its logarithm only.
-    """
-
-    sample: LabelledSample
-    is_biased: bool
-    promises: Mapping[float, BudgetPromise]
-
-    @classmethod
-    def of(
-        cls, first_scores: FirstScores, policies: Iterable[ThresholdPolicy], learned_at: float = -math.inf
-    ) -> TuningBasis:
-        """Return the basis for ``BUDGET_RATES`` and for the budgets of these policies.
-
-        The sample has what was labelled after ``learned_at``, in seconds since the epoch.
-        """
-        rates = {*BUDGET_RATES, *(rate for policy in policies for rate in policy.budget_rates)}
-        sample = LabelledSample.from_first_scores(first_scores, learned_at)
-        ham = first_scores["ham"]
-        return cls(sample, is_biased_sample(ham), budget_promises(ham, rates))
-
-    def thresholds(self, policy: ThresholdPolicy) -> Thresholds:
-        """Return the thresholds of a policy, whose budgets are among those of the basis."""
-        return policy.resolve_thresholds({rate: self.promises[rate] for rate in policy.budget_rates})
-
-    def choice(self, name: str, policy: ThresholdPolicy, present: ThresholdPolicy) -> ThresholdChoice:
-        """Return what ``policy`` would have done, compared with the present one."""
-        thresholds = self.thresholds(policy)
-        return ThresholdChoice(
-            name=name,
-            setting=_setting(policy),
-            thresholds=thresholds,
-            error_counts=count_errors_at(self.sample, thresholds),
-            unsure_counts=count_unsure(self.sample, thresholds),
-            rejected_counts=count_rejected(self.sample, thresholds),
-            verdict_changes=compare_verdicts(self.sample, self.thresholds(present), thresholds),
-        )
-
-    def compare(self, present: ThresholdPolicy, other: tuple[str, ThresholdPolicy] | None = None) -> TuningResult:
-        """Compare all choices with the present policy; ``other`` is a further policy with its name."""
-        return TuningResult(
-            sample=self.sample,
-            is_biased=self.is_biased,
-            cost_ratio=cost_ratio(present),
-            present=self.choice("present", present, present),
-            other=self.choice(*other, present) if other else None,
-            budgets=[
-                self.choice(
-                    f"budget {rate:g}", ThresholdPolicy(present.unsure, FalsePositiveBudget(rate)), present
-                )
-                for rate in BUDGET_RATES
-            ],
-            fixed=[
-                self.choice(f"fixed {p:g}", ThresholdPolicy(min(present.unsure, p), p), present)
-                for p in FIXED_THRESHOLDS
-            ],
-        )
+def policies_of_rules(rules: RecipientRules) -> list[tuple[str, ThresholdPolicy]]:
+    """Return the policies of rules that differ from that at the top of the file, with their names."""
+    policies = [(f"for {rule.pattern.text}", rule.treatment.policy) for rule in rules.rules]
+    return [(name, policy) for name, policy in policies if policy != rules.default.policy]
 
 
 def compare_thresholds(
     first_scores: FirstScores,
     present: ThresholdPolicy,
-    other: tuple[str, ThresholdPolicy] | None = None,
+    others: Sequence[tuple[str, ThresholdPolicy]] = (),
     learned_at: float = -math.inf,
 ) -> TuningResult:
-    """Compare all choices on what was labelled after ``learned_at``; ``other`` is a further policy with its name.
+    """Compare all choices on what was labelled after ``learned_at``, in seconds since the epoch.
 
-    ``learned_at`` is in seconds since the epoch.
+    ``others`` are further policies with their names.
     """
-    policies = (present, other[1]) if other else (present,)
-    return TuningBasis.of(first_scores, policies, learned_at).compare(present, other)
+    ham, sample = first_scores["ham"], LabelledSample.from_first_scores(first_scores, learned_at)
+    rates = {*BUDGET_RATES, *(rate for _, policy in (("", present), *others) for rate in policy.budget_rates)}
+    promises = budget_promises(ham, rates)
+
+    def thresholds_of(policy: ThresholdPolicy) -> Thresholds:
+        return policy.resolve_thresholds({rate: promises[rate] for rate in policy.budget_rates})
+
+    def choose(name: str, policy: ThresholdPolicy) -> ThresholdChoice:
+        thresholds = thresholds_of(policy)
+        return ThresholdChoice(
+            name=name,
+            setting=_setting(policy),
+            thresholds=thresholds,
+            error_counts=count_errors_at(sample, thresholds),
+            unsure_counts=count_unsure(sample, thresholds),
+            rejected_counts=count_rejected(sample, thresholds),
+            verdict_changes=compare_verdicts(sample, thresholds_of(present), thresholds),
+        )
+
+    return TuningResult(
+        sample=sample,
+        is_biased=is_biased_sample(ham),
+        cost_ratio=cost_ratio(present),
+        present=choose("present", present),
+        others=[choose(*other) for other in others],
+        budgets=[
+            choose(f"budget {rate:g}", ThresholdPolicy(present.unsure, FalsePositiveBudget(rate)))
+            for rate in BUDGET_RATES
+        ],
+        fixed=[choose(f"fixed {p:g}", ThresholdPolicy(min(present.unsure, p), p)) for p in FIXED_THRESHOLDS],
+    )
 
 
 def cost_ratio(policy: ThresholdPolicy) -> float:

@@ -1,14 +1,15 @@
-"""The report of ``tune``: a table that fits the terminal, plain answers, and the same as JSON."""
+"""What is said of thresholds: a table of them, a histogram, plain answers; for the terminal, and as JSON."""
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from decimal import ROUND_CEILING, Decimal
 from typing import TYPE_CHECKING, Any
 
 from nbstream.evaluation.measures import finite_or_none
+from nbstream.evaluation.tuning import score_classes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,7 +27,7 @@ _GAP = 2
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
+class Column:
     """Cells under a title; in a narrow terminal the column with the highest ``rank`` is left out first."""
 
     rank: int
@@ -35,6 +36,7 @@ class _Column:
 
     @property
     def width(self) -> int:
+        """How many characters the column needs."""
         return max(map(len, (self.title, *self.cells)))
 
 
@@ -44,18 +46,28 @@ def render_text(tuning: TuningResult, model: str, *, width: int | None, bold: bo
     ``width`` is that of the terminal in characters, None for no limit; with ``bold`` the row of the present
     thresholds is bold.
     """
-    present, counts = tuning.present, tuning.present.error_counts
+    counts = tuning.present.error_counts
     sample = f"{counts.ham + counts.spam:,} messages labelled: {counts.ham:,} ham, {counts.spam:,} spam"
     heading = "\n".join([f"model {model}, the last {sample}", *left_out_note(tuning)])
-    present_answer = f"present {present.setting} -> {_describe_threshold(present)}"
-    answers = [describe_choice(choice) for choice in tuning.budgets]
-    if tuning.other:
-        answers += [
-            f"{tuning.other.name}, {describe_choice(tuning.other)}",
-            *_describe_verdict_changes(tuning.other),
+    tables = []
+    if counts.ham or counts.spam:
+        present = tuning.by_threshold().index(tuning.present) if bold else None
+        tables = [
+            *_render_table(threshold_columns(tuning), width, bold_row=present),
+            "",
+            *_render_table(histogram_columns(tuning), width),
+            "",
         ]
-    table = [*_render_table(tuning, width, bold=bold), ""] if counts.ham or counts.spam else []
-    return "\n".join([heading, "", *table, present_answer, *answers, "", SCORES_NOTE])
+    return "\n".join([heading, "", *tables, *answers(tuning), "", SCORES_NOTE])
+
+
+def answers(tuning: TuningResult) -> Iterator[str]:
+    """Yield what holds now, and in one line each what budgets and other policies would have changed."""
+    yield f"present {tuning.present.setting} -> {_describe_threshold(tuning.present)}"
+    yield from map(describe_choice, tuning.budgets)
+    for choice in tuning.others:
+        yield f"{choice.name}, {describe_choice(choice)}"
+        yield from _describe_verdict_changes(choice)
 
 
 def describe_choice(choice: ThresholdChoice) -> str:
@@ -78,9 +90,10 @@ def render_json(tuning: TuningResult, model: str) -> str:
             "biased": tuning.is_biased,
             "cost_ratio": tuning.cost_ratio,
             "present": choice_members(tuning.present, tuning.cost_ratio),
-            "with": choice_members(tuning.other, tuning.cost_ratio) if tuning.other else None,
+            "others": [choice_members(choice, tuning.cost_ratio) for choice in tuning.others],
             "budgets": [choice_members(choice, tuning.cost_ratio) for choice in tuning.budgets],
             "fixed": [choice_members(choice, tuning.cost_ratio) for choice in tuning.fixed],
+            "histogram": [asdict(each) for each in score_classes(tuning.sample)],
         },
         allow_nan=False,
     )
@@ -139,37 +152,47 @@ def _describe_verdict_changes(choice: ThresholdChoice) -> Iterator[str]:
             yield f"  {label}: {', '.join(f'{count:,} {before} -> {after}' for before, after, count in changes)}"
 
 
-def _render_table(tuning: TuningResult, width: int | None, *, bold: bool) -> list[str]:
-    choices = tuning.by_threshold()
-    columns = _table_columns(choices, tuning.cost_ratio)
-    while width and sum(column.width + _GAP for column in columns) - _GAP > width and len(columns) > 1:
-        columns.remove(max(columns, key=lambda column: column.rank))
-    first, *others = columns
+def _render_table(columns: Sequence[Column], width: int | None, bold_row: int | None = None) -> list[str]:
+    shown = list(columns)
+    while width and sum(column.width + _GAP for column in shown) - _GAP > width and len(shown) > 1:
+        shown.remove(max(shown, key=lambda column: column.rank))
+    first, *others = shown
     lines = []
-    for row in zip(*((column.title, *column.cells) for column in columns), strict=True):
+    for row in zip(*((column.title, *column.cells) for column in shown), strict=True):
         numbers = (f"{cell:>{column.width + _GAP}}" for cell, column in zip(row[1:], others, strict=True))
         lines.append(f"{row[0]:{first.width}}{''.join(numbers)}"[:width])
-    if bold:
-        present = next(line for line, choice in enumerate(choices, start=1) if choice is tuning.present)
-        lines[present] = f"{_BOLD}{lines[present]}{_PLAIN}"
+    if bold_row is not None:
+        lines[bold_row + 1] = f"{_BOLD}{lines[bold_row + 1]}{_PLAIN}"
     return lines
 
 
-def _table_columns(choices: Sequence[ThresholdChoice], cost_ratio: float) -> list[_Column]:
+def histogram_columns(tuning: TuningResult) -> list[Column]:
+    """Return how many ham and spam had which P(spam) before their labels."""
+    classes = score_classes(tuning.sample)
+    return [
+        Column(0, "P(spam)", [f"{each.low:g} to {each.high:g}" for each in classes]),
+        Column(2, "ham", [f"{each.ham:,}" for each in classes]),
+        Column(1, "spam", [f"{each.spam:,}" for each in classes]),
+    ]
+
+
+def threshold_columns(tuning: TuningResult) -> list[Column]:
+    """Return the table of all choices, by their thresholds."""
+    choices, cost_ratio = tuning.by_threshold(), tuning.cost_ratio
     lost = [_Percentage.of(choice.error_counts.ham_called_spam_rate()) for choice in choices]
     missed = [_Percentage.of(choice.error_counts.spam_missed_rate()) for choice in choices]
     cost = [_Percentage.of(choice.error_counts.relative_cost(cost_ratio)) for choice in choices]
     return [
-        _Column(0, "", [choice.name for choice in choices]),
-        _Column(1, "from P", [format_threshold_rounded_up(choice.spam_threshold) for choice in choices]),
-        _Column(4, "ham called spam", [f"{choice.error_counts.ham_called_spam[0]:,}" for choice in choices]),
-        _Column(2, "% of ham", [percentage.format_value(3) for percentage in lost]),
-        _Column(8, "95 %", [percentage.format_interval(3) for percentage in lost]),
-        _Column(5, "spam missed", [f"{choice.error_counts.spam_missed[0]:,}" for choice in choices]),
-        _Column(3, "% of spam", [percentage.format_value(2) for percentage in missed]),
-        _Column(9, "95 %", [percentage.format_interval(2) for percentage in missed]),
-        _Column(6, "unsure", [f"{choice.unsure_counts.ham + choice.unsure_counts.spam:,}" for choice in choices]),
-        _Column(7, f"cost at {cost_ratio:.3g}", [percentage.format_value(2) for percentage in cost]),
+        Column(0, "", [choice.name for choice in choices]),
+        Column(1, "from P", [format_threshold_rounded_up(choice.spam_threshold) for choice in choices]),
+        Column(4, "ham called spam", [f"{choice.error_counts.ham_called_spam[0]:,}" for choice in choices]),
+        Column(2, "% of ham", [percentage.format_value(3) for percentage in lost]),
+        Column(8, "95 %", [percentage.format_interval(3) for percentage in lost]),
+        Column(5, "spam missed", [f"{choice.error_counts.spam_missed[0]:,}" for choice in choices]),
+        Column(3, "% of spam", [percentage.format_value(2) for percentage in missed]),
+        Column(9, "95 %", [percentage.format_interval(2) for percentage in missed]),
+        Column(6, "unsure", [f"{choice.unsure_counts.ham + choice.unsure_counts.spam:,}" for choice in choices]),
+        Column(7, f"cost at {cost_ratio:.3g}", [percentage.format_value(2) for percentage in cost]),
     ]
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     IntArray: TypeAlias = NDArray[np.int64]
 
 _CURVE_POINTS = 60
+_CLASS_EDGES = (0.0, 0.0001, 0.001, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.999, 0.9999)
 _VERDICTS = (Verdict.HAM, Verdict.UNSURE, Verdict.SPAM, Verdict.REJECT)
 
 
@@ -102,6 +103,26 @@ class VerdictCounts:
 
     ham: int
     spam: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreClass:
+    """One class of a histogram: how many ham and spam have P(spam) from ``low`` on, and below ``high``.
+
+    The last class also has those with a P(spam) of 1.
+    """
+
+    low: float
+    high: float
+    ham: int
+    spam: int
+
+
+def score_classes(sample: LabelledSample) -> list[ScoreClass]:
+    """Return the histogram of a sample, whose classes are the same for every sample."""
+    edges = np.array(_CLASS_EDGES)
+    counts = (_counts_between(edges, p).tolist() for p in (sample.hams, sample.spams))
+    return list(map(ScoreClass, _CLASS_EDGES, (*_CLASS_EDGES[1:], 1.0), *counts))
 
 
 def count_errors(sample: LabelledSample, thresholds: FloatArray) -> ErrorCounts:

@@ -30,7 +30,6 @@ from nbstream.page.teaching_view import TeachingView
 from nbstream.page.thresholds_view import ThresholdsView
 from nbstream.page.tokens_view import TokensView
 from nbstream.page.undo_view import UndoView
-from nbstream.policy.settings import MAX_FIRST_SCORES
 from nbstream.server.message_service import MessageHandler
 from nbstream.store.logins import AttemptCounts, PageSessionStore
 from nbstream.store.model.history import RecentChanges
@@ -177,7 +176,6 @@ def make_page(parts: PageParts) -> PageServer:
         ),
         ThresholdsView(
             settings.model.name,
-            MAX_FIRST_SCORES,
             lambda: parts.mirror.loaded_first_scores,
             parts.model_state,
             parts.rules,

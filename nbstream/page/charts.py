@@ -15,13 +15,11 @@ from itertools import compress, pairwise
 
 from markupsafe import Markup
 
-from nbstream.policy.verdict import format_threshold
-
 _LABEL_CHARACTERS = 8  # the frame has room for so many
 _CHARACTER_WIDTH = 0.62  # of a digit, in sizes of its font
 _LINE_HEIGHT = 1.2  # in sizes of the font
 _LABEL_GAP = 6.0
-_FONT = 11.0  # its size where there is room, in units of the drawing, as the style sheet has it
+_FONT, _NARROW_FONT = 11.0, 21.0  # where there is room, and on a narrow screen, as the style sheet has them
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +44,7 @@ class Scale:
 class Frame:
     """A drawing of this size, and the rectangle in it where the data are drawn; the rest is for axes.
 
-    ``narrow_font`` is the size of the font on a narrow screen, in units of the drawing, as the style sheet has it.
-    Labels that have no room then are of the class ``dense``, and are not shown there.
+    Labels that have no room on a narrow screen are of the class ``dense``, and are not shown there.
     """
 
     width: int = 720
@@ -56,7 +53,6 @@ class Frame:
     right: int = 12
     top: int = 12
     bottom: int = 28
-    narrow_font: float = 21
 
     def x_scale(self, low: float, high: float) -> Scale:
         """Return the scale from the left edge to the right one."""
@@ -74,12 +70,8 @@ class Frame:
 
     def y_axis(self, scale: Scale, ticks: Sequence[float]) -> Markup:
         """Return a line across the data and a label at the left for each of the ticks."""
-        return self.labelled_y_axis(scale, ((tick, tick_label(tick)) for tick in ticks))
-
-    def labelled_y_axis(self, scale: Scale, ticks: Iterable[tuple[float, str]]) -> Markup:
-        """Return the same for ticks (value, label), as a scale of logarithms needs."""
-        placed = [(scale.position(value), label) for value, label in ticks]
-        half = self.narrow_font * _LINE_HEIGHT / 2
+        placed = [(scale.position(tick), tick_label(tick)) for tick in ticks]
+        half = _NARROW_FONT * _LINE_HEIGHT / 2
         tick_classes = _tick_classes((position - half, position + half) for position, _ in placed)
         return lines(
             Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
@@ -102,7 +94,7 @@ class Frame:
         )
         placed = [(scale.position(value), label) for value, label in ticks]
         placed = list(compress(placed, _are_free(self._extent(each, _FONT) for each in placed)))
-        extents = (self._extent(each, self.narrow_font) for each in placed)
+        extents = (self._extent(each, _NARROW_FONT) for each in placed)
         marks = (
             Markup('<line class="axis" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
                 (x := coordinate(position)), x, y, y + 4
@@ -114,17 +106,6 @@ class Frame:
         )
         return lines((axis, *marks))
 
-    def x_axis_name(self, name: str) -> Markup:
-        """Return the name of the axis below the data, for a frame with 44 or more units there."""
-        x = coordinate((self.left + self.width - self.right) / 2)
-        return Markup('<text class="axis-name" x="{}" y="{}" text-anchor="middle">{}</text>').format(
-            x, self.height - 6, name
-        )
-
-    def y_axis_name(self, name: str) -> Markup:
-        """Return the name of the axis at the left, above the data, for a frame with 28 units there."""
-        return Markup('<text class="axis-name" x="4" y="14">{}</text>').format(name)
-
     def _extent(self, placed: tuple[float, str], font: float) -> tuple[float, float]:
         """Return from where to where a label below the data goes in a font of this size, with a gap."""
         x, label = placed
@@ -134,7 +115,7 @@ class Frame:
 
     def _anchor(self, x: float, label: str) -> str:
         """Return how ``label`` is put at ``x`` so that it stays below the data, also where its font is large."""
-        half = len(label) * self.narrow_font * _CHARACTER_WIDTH / 2
+        half = len(label) * _NARROW_FONT * _CHARACTER_WIDTH / 2
         if x - half < self.left:
             return "start"
         return "end" if x + half > self.width - self.right else "middle"
@@ -199,33 +180,19 @@ def tick_label(value: float) -> str:
 
 # Log-odds as an axis for probabilities: 0.9, 0.99 and 0.999 are about equally far from each other.
 
-MAX_LOG_ODDS = 36.0  # those of the largest number below 1
-_TICK_DISTANCE = 52.0  # room for a label
-_MAX_DIGITS = 15
+_MAX_LOG_ODDS = 36.0  # those of the largest number below 1
 
 
 def log_odds(p: float) -> float:
     """Return ln(p / (1 - p)), at most 36 and at least -36; that is also what 1, infinity and 0 give."""
     if 0 < p < 1:
-        return max(-MAX_LOG_ODDS, min(MAX_LOG_ODDS, math.log(p) - math.log1p(-p)))
-    return MAX_LOG_ODDS if p >= 1 else -MAX_LOG_ODDS
+        return max(-_MAX_LOG_ODDS, min(_MAX_LOG_ODDS, math.log(p) - math.log1p(-p)))
+    return _MAX_LOG_ODDS if p >= 1 else -_MAX_LOG_ODDS
 
 
 def probability(odds: float) -> float:
     """Return the probability with these log-odds."""
     return 1 / (1 + math.exp(-odds))
-
-
-def probability_ticks(scale: Scale) -> Iterator[tuple[float, str]]:
-    """Yield log-odds and labels of round probabilities on a scale of log-odds, not too near to each other."""
-    tails = [10.0**-digits for digits in range(1, _MAX_DIGITS + 1)]
-    taken: list[float] = []
-    for p in (0.5, *(p for tail in tails for p in (tail, 1 - tail))):
-        odds = log_odds(p)
-        x = scale.position(odds)
-        if scale.low <= odds <= scale.high and all(abs(x - other) >= _TICK_DISTANCE for other in taken):
-            taken.append(x)
-            yield odds, format_threshold(p)
 
 
 # The chart of activity: how many messages got each verdict or label in each step of time, stacked.

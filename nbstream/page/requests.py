@@ -66,13 +66,6 @@ class Redirect:
 
 
 @dataclass(frozen=True, slots=True)
-class Json:
-    """Data for a script of the page."""
-
-    body: object
-
-
-@dataclass(frozen=True, slots=True)
 class Event:
     """One server-sent event: its name, and its data as JSON on one line, encoded once for all who get it."""
 
@@ -91,7 +84,7 @@ class EventStream:
     subscribe: Callable[[], AbstractContextManager[asyncio.Queue[Event]]]
 
 
-Answer: TypeAlias = Page | Redirect | Json | EventStream
+Answer: TypeAlias = Page | Redirect | EventStream
 
 
 class PageRefused(Exception):

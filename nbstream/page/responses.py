@@ -17,7 +17,6 @@ from aiohttp import web
 
 from nbstream.listeners.http.connections import SERVER_NAME
 from nbstream.listeners.http.responses import RETRY_SECONDS
-from nbstream.wire.api_json import encode_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,13 +47,6 @@ def html_response(html: str, status: int = 200) -> web.Response:
     if status in RETRY_SECONDS:
         fields["Retry-After"] = str(RETRY_SECONDS[status])
     return web.Response(body=html.encode("utf-8", "replace"), status=status, headers=fields)
-
-
-def json_response(body: object) -> web.Response:
-    """Return data for a script of the page."""
-    return web.Response(
-        body=encode_json(body), headers={**PAGE_FIELDS, "Content-Type": "application/json; charset=utf-8"}
-    )
 
 
 def redirect(path: str) -> web.Response:

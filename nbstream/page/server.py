@@ -27,7 +27,6 @@ from nbstream.page.login import session_token, sign, unsign
 from nbstream.page.requests import (
     FAVICON_PATH,
     EventStream,
-    Json,
     Page,
     PageRefused,
     PageRequest,
@@ -37,7 +36,6 @@ from nbstream.page.responses import (
     PAGE_FIELDS,
     SECURITY_FIELDS,
     html_response,
-    json_response,
     read_cookie,
     redirect,
     send_events,
@@ -241,8 +239,6 @@ class PageServer:
                     flash = sign(token, answer.flash[:_MAX_FLASH_LENGTH])
                     set_cookie(response, request, _FLASH_COOKIE, flash, _FLASH_SECONDS, path=self._area.prefix)
                 return response
-            case Json():
-                return json_response(answer.body)
             case EventStream():
                 return await self._send_events(request, answer, token, connection)
 

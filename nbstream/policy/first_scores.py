@@ -70,19 +70,6 @@ class FirstScore:
         return first_score
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetUse:
-    """How a false-positive rate was kept up to one moment.
-
-    ``at`` is the time of the last label, in seconds since the epoch. ``messages`` came while the rate was to be
-    kept, and ``called_spam`` of them were called spam.
-    """
-
-    at: float
-    messages: int
-    called_spam: int
-
-
 _TimeOrderKey: TypeAlias = tuple[float, bytes, float]
 """Time, packed bytes and P(spam): first scores are in the order of these."""
 
@@ -195,16 +182,6 @@ class FirstScoreWindow:
     def budget_use(self, rate: float) -> tuple[int, int]:
         """Return how many messages came while ``rate`` was to be kept, and how many of them were called spam."""
         return len(self._by_budget[rate]), len(self._called_spam_by_budget[rate])
-
-    def budget_use_over_time(self, rate: float, max_points: int) -> list[BudgetUse]:
-        """Return the use of a budget at no more than ``max_points`` moments, at equal numbers of messages.
-
-        The last one is that of now; there is none where no message came while the rate was to be kept.
-        """
-        order_keys, called_spam = self._by_budget.get(rate, []), self._called_spam_by_budget.get(rate, [])
-        points = min(len(order_keys), max_points)
-        counts = [(point + 1) * len(order_keys) // points for point in range(points)]
-        return [BudgetUse(order_keys[n - 1][0], n, bisect_right(called_spam, order_keys[n - 1])) for n in counts]
 
     def budget_credit(self, rate: float, max_credit: float) -> float:
         """Return how many more messages ``rate`` allows to be called spam.

@@ -48,7 +48,7 @@ def make(index: Path, to: Path) -> None:
         with scores.open(encoding="utf-8", newline="") as file:
             rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
             pairs = [(row["label"], float(row["probability"])) for row in rows]
-    result = threshold_choices.compare_thresholds(first_scores(pairs), PRESENT, ("with strict.yaml", STRICT))
+    result = threshold_choices.compare_thresholds(first_scores(pairs), PRESENT, [("with strict.yaml", STRICT)])
     write_tuning_plot(to, result)
     print(threshold_report.render_text(result, "default", width=None, bold=False))
 

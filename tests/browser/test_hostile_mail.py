@@ -53,8 +53,6 @@ QUERIES = (
     ("/ui/teaching", "since", 400),
     ("/ui/teaching", "label", 400),
     ("/ui/teaching", "before", 400),
-    ("/ui/thresholds", "unsure spam reject spam_budget reject_budget", 200),
-    ("/ui/thresholds", "policy", 404),
     ("/ui/lists", "user", 400),
     ("/ui/tokens", "part", 200),
     ("/ui/undo", "actor source id", 200),

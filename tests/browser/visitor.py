@@ -93,10 +93,6 @@ class Visitor:
             ]
         )
 
-    def allow_clipboard(self) -> None:
-        """Let scripts read what was copied."""
-        self._context.grant_permissions(["clipboard-read", "clipboard-write"], origin=self.origin)
-
     def close(self) -> None:
         """Close the page and drop the profile."""
         self._context.close()

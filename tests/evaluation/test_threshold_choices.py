@@ -16,6 +16,7 @@ from nbstream.evaluation.threshold_choices import (
     ThresholdChoice,
     TuningResult,
     compare_thresholds,
+    policies_of_rules,
 )
 from nbstream.evaluation.threshold_report import (
     describe_choice,
@@ -23,6 +24,9 @@ from nbstream.evaluation.threshold_report import (
     render_json,
     render_text,
 )
+from nbstream.policy.address_patterns import AddressPattern
+from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
+from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from tests.evaluation.scored import first_scores, random_scores
 
@@ -63,7 +67,7 @@ def test_the_plain_answer_compares_with_the_present_policy() -> None:
     # Of 3,000 ham 0.1 % may not be one: the threshold is just above the highest.
     mail = [("ham", 0.1)] * 2993 + [("ham", 0.96)] * 6 + [("ham", 0.9876)]
     mail += [("spam", 0.999)] * 969 + [("spam", 0.97)] * 31
-    result = compare_thresholds(first_scores(mail), PRESENT, ("with strict.yaml", STRICT))
+    result = compare_thresholds(first_scores(mail), PRESENT, [("with strict.yaml", STRICT)])
 
     text = "max_false_positive_rate: 0.001 -> threshold 0.9877: "
     text += "would have moved 7 ham out of spam, let 31 more spam through, of the last 4,000"
@@ -89,7 +93,7 @@ def test_the_cost_ratio_is_the_one_for_which_a_fixed_threshold_is_right() -> Non
 
 
 def test_the_table_has_each_threshold_once_lowest_first() -> None:
-    result = compare_thresholds(random_scores(12_000, 8_000), PRESENT, ("with strict.yaml", STRICT))
+    result = compare_thresholds(random_scores(12_000, 8_000), PRESENT, [("with strict.yaml", STRICT)])
 
     names = [choice.name for choice in result.by_threshold()]
     assert "fixed 0.95" not in names  # the present one
@@ -117,13 +121,26 @@ def test_columns_are_aligned_and_show_the_figures_of_the_choices() -> None:
 
 @pytest.mark.parametrize("width", [1, 20, 40, 60, 80, 100, 140])
 def test_the_table_fits_the_terminal(width: int) -> None:
-    result = compare_thresholds(random_scores(12_000, 8_000), PRESENT, ("with strict.yaml", STRICT))
+    result = compare_thresholds(random_scores(12_000, 8_000), PRESENT, [("with strict.yaml", STRICT)])
 
     table = text_lines(result, width)[2 : 3 + len(result.by_threshold())]
 
     assert max(map(len, table)) <= width
     assert ("95 %" in table[0]) == (width == 140)
     assert ("% of ham" in table[0]) == (width >= 40)
+
+
+def test_the_policies_of_rules_are_compared_where_they_differ() -> None:
+    rules = RecipientRules.build(
+        PRESENT,
+        ActionsSettings(),
+        [
+            RecipientRule.at_position(position, AddressPattern(pattern), policy, ActionsSettings())
+            for position, (pattern, policy) in enumerate((("*@strict.example", STRICT), ("*@b.example", PRESENT)))
+        ],
+    )
+
+    assert policies_of_rules(rules) == [("for *@strict.example", STRICT)]
 
 
 def test_only_the_present_row_is_bold() -> None:
@@ -150,7 +167,7 @@ FEW: list[Sequence[tuple[str, float]]] = [
 @pytest.mark.parametrize("mail", FEW, ids=["none", "ham", "spam", "both", "sure", "all wrong", "errors"])
 @pytest.mark.parametrize("present", [PRESENT, STRICT])
 def test_any_sample_can_be_reported(mail: Sequence[tuple[str, float]], present: ThresholdPolicy) -> None:
-    result = compare_thresholds(first_scores(mail), present, ("with a.yaml", ThresholdPolicy(0.2, 0.2, 1.0)))
+    result = compare_thresholds(first_scores(mail), present, [("with a.yaml", ThresholdPolicy(0.2, 0.2, 1.0))])
 
     report = json.loads(render_json(result, "default"))
     text = render_text(result, "default", width=80, bold=False)
@@ -164,7 +181,7 @@ def test_any_sample_can_be_reported(mail: Sequence[tuple[str, float]], present: 
 
 
 def test_json_has_the_figures_of_the_table() -> None:
-    result = compare_thresholds(random_scores(12_000, 8_000), PRESENT, ("with strict.yaml", STRICT))
+    result = compare_thresholds(random_scores(12_000, 8_000), PRESENT, [("with strict.yaml", STRICT)])
 
     report = json.loads(render_json(result, "default"))
 
@@ -178,17 +195,19 @@ def test_json_has_the_figures_of_the_table() -> None:
             "biased",
             "cost_ratio",
             "present",
-            "with",
+            "others",
             "budgets",
             "fixed",
+            "histogram",
         )
     }
     assert (report["messages"], report["ham"], report["spam"], report["biased"]) == (20_000, 12_000, 8_000, False)
     never = report["budgets"][-1]
     assert (never["spam_from"], never["promise"]) == (None, "needs 17,956 more ham to promise 0.01 %")
-    assert report["with"]["answer"] == describe_choice(result.other) if result.other else False
-    moved = sum(move["messages"] for move in report["with"]["moves"])
-    assert moved == sum(result.other.verdict_changes.counts.values()) if result.other else False
+    (strict,), (members,) = result.others, report["others"]
+    assert members["answer"] == describe_choice(strict)
+    assert sum(move["messages"] for move in members["moves"]) == sum(strict.verdict_changes.counts.values())
+    assert sum(each["ham"] + each["spam"] for each in report["histogram"]) == 20_000
     low, high = report["present"]["ham_called_spam_percent_95"]
     assert low <= report["present"]["ham_called_spam_percent"] <= high
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -75,6 +76,17 @@ def test_many_thresholds_at_once_give_the_counts_of_each_alone(pairs: Pairs, thr
     lost = [sum(p >= threshold for label, p in pairs if label == "ham") for threshold in thresholds]
     missed = [sum(p < threshold for label, p in pairs if label == "spam") for threshold in thresholds]
     assert (errors.ham_called_spam.tolist(), errors.spam_missed.tolist()) == (lost, missed)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["ham", "spam"]), st.floats(0, 1)), max_size=60))
+def test_the_histogram_has_each_message_in_the_class_of_its_probability(pairs: Pairs) -> None:
+    classes = tuning.score_classes(LabelledSample.from_first_scores(first_scores(pairs)))
+
+    assert (classes[0].low, classes[-1].high) == (0, 1)
+    assert all(each.high == later.low for each, later in pairwise(classes))
+    for each in classes:
+        inside = [label for label, p in pairs if each.low <= p < each.high or p == each.high == 1]
+        assert (each.ham, each.spam) == (inside.count("ham"), inside.count("spam"))
 
 
 @given(labelled, some_thresholds, some_thresholds)

@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 from nbstream.errors import StoreUnavailable
 from nbstream.listeners.http.access import Role
 from nbstream.page.forms import FORM_TYPE
-from nbstream.page.requests import Answer, Json, Page, PageRefused, PageRequest, PageRoute, Redirect, View
+from nbstream.page.requests import Answer, Page, PageRefused, PageRequest, PageRoute, Redirect, View
 from nbstream.page.server import choose_language
 from tests.listeners.http.http_listener import open_http, rest
 from tests.page.page_listener import PageListener, open_page, title_of
@@ -32,7 +32,6 @@ class EchoView(View):
             PageRoute("GET", "/ui/", self._echo),
             PageRoute("GET", "/ui/echo/{id}", self._echo),
             PageRoute("POST", "/ui/echo", self._change),
-            PageRoute("GET", "/ui/data", self._data),
             PageRoute("GET", "/ui/secret", self._echo, Role.TEACH),
             PageRoute("GET", "/ui/refused", self._refuse),
             PageRoute("GET", "/ui/away", self._miss_redis),
@@ -46,10 +45,6 @@ class EchoView(View):
     async def _change(self, request: PageRequest) -> Answer:
         self.requests.append(request)
         return Redirect("/ui/", flash="<b>Done</b>")
-
-    async def _data(self, request: PageRequest) -> Answer:
-        self.requests.append(request)
-        return Json({"query": dict(request.query)})
 
     async def _refuse(self, _: PageRequest) -> Answer:
         raise PageRefused(404, "there is <nothing>")
@@ -216,7 +211,7 @@ async def test_a_session_keeps_the_others_waiting_for_few_requests(client: Redis
         async def _answer(self, _: PageRequest) -> Answer:
             self.running += 1
             await self.may_answer.wait()
-            return Json({})
+            return Page("error.html", {"status": 404, "detail": "", "says_what_to_do": True})
 
     slow = SlowView()
     async with open_page(client, slow) as page, page.browser(Role.READ) as many, page.browser(Role.READ) as other:
@@ -233,14 +228,9 @@ async def test_a_session_keeps_the_others_waiting_for_few_requests(client: Redis
     assert again.status == 200
 
 
-async def test_a_script_gets_data_and_content_without_the_layout(page: PageListener) -> None:
+async def test_a_script_gets_content_without_the_layout(page: PageListener) -> None:
     async with page.browser(Role.READ) as browser:
-        data = await browser.get("/ui/data?x=%3C/script%3E", Accept="*/*")
         fragment = await browser.get("/ui/echo/a", X_Fragment="1")
-    assert (data.text, data.headers["Content-Type"]) == (
-        '{"query":{"x":"</script>"}}',
-        "application/json; charset=utf-8",
-    )
     assert "<html" not in fragment.text
     assert "<p>a</p>" in fragment.text
 
@@ -262,7 +252,7 @@ async def test_a_head_is_answered_without_the_page(page: PageListener) -> None:
         ("GET", "/ui/refused", 404, "There is &lt;nothing&gt;"),
         ("GET", "/ui/away", 503, "Redis cannot be reached"),
         ("GET", "/ui/fault", 500, "the log says why"),
-        ("GET", "/ui/data?" + "a&" * 200, 400, "100 fields"),
+        ("GET", "/ui/echo/a?" + "a&" * 200, 400, "100 fields"),
     ],
 )
 async def test_a_refusal_is_a_page_that_tells_nothing_of_the_inside(
@@ -283,7 +273,7 @@ async def test_a_refusal_is_a_page_that_tells_nothing_of_the_inside(
     ("path", "is_stored"),
     [
         ("/ui/", False),
-        ("/ui/data", False),
+        ("/ui/echo/a", False),
         ("/ui/refused", False),
         ("/ui/fault", False),
         ("/ui/nothing", False),
@@ -367,7 +357,7 @@ async def test_bytes_that_are_no_text_are_no_fault(
 
 
 @pytest.mark.parametrize(
-    "path", ["/ui", "/ui/nothing", "/ui/data", "/ui/logout", "/ui/login", "/ui/static/page.css"]
+    "path", ["/ui", "/ui/nothing", "/ui/echo/a", "/ui/logout", "/ui/login", "/ui/static/page.css"]
 )
 @pytest.mark.parametrize("origin", ["same-origin", "cross-site"])
 async def test_the_body_of_a_refused_form_is_no_request(

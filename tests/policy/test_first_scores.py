@@ -139,24 +139,6 @@ def test_recent_probabilities_are_in_the_order_of_time() -> None:
     assert scores_window.recent_probabilities(1) == [0.2]
 
 
-@given(st.lists(CALLED, max_size=40, unique_by=lambda first: first.pack()), st.integers(1, 10))
-def test_the_use_of_a_budget_over_time_is_its_use_at_these_moments(
-    first_scores: list[FirstScore], max_points: int
-) -> None:
-    in_order = sorted(first_scores, key=lambda first: (first.at, first.pack()))
-    kept = [first for first in in_order if 0.3 in dict(first.spam_by_budget)]
-
-    uses = window(*first_scores).budget_use_over_time(0.3, max_points)
-
-    assert len(uses) == min(max_points, len(kept))
-    for use in uses:
-        counted = kept[: use.messages]
-        assert use.at == counted[-1].at
-        assert use.called_spam == sum(dict(first.spam_by_budget)[0.3] for first in counted)
-    if uses:
-        assert (uses[-1].messages, uses[-1].called_spam) == window(*first_scores).budget_use(0.3)
-
-
 def test_the_model_has_learned_when_the_last_class_has_as_many_as_it_needs() -> None:
     scores = FirstScores()
     for number, label in enumerate(("spam", "spam", "spam", "ham", "ham", "spam", "ham"), start=1):

@@ -29,7 +29,7 @@ MAX_GROWTH_MB = 8.0
 PASSWORD = "password of this test"
 PATHS = (
     *("/ui/", "/ui/?span=week", "/ui/messages", "/ui/messages?sender=%40x.example", "/ui/thresholds"),
-    *("/ui/thresholds/outcome?unsure=0.3", "/ui/teaching", "/ui/undo?since=1h&actor=nobody"),
+    *("/ui/teaching", "/ui/undo?since=1h&actor=nobody"),
     *("/ui/tokens?part=prize", "/ui/quarantine", "/ui/messages/{id}"),
 )
 

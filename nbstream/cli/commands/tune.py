@@ -1,8 +1,8 @@
 """``nbstream tune``: what other thresholds would have done to the mail that was labelled last.
 
 Rules: nothing is scored, learned or changed; all is read from the first scores that the model remembers. The
-present policy is that of the configuration, the other one that of ``--with``, of which only the verdict section
-counts.
+present policy is that of the configuration. Others are those of its rules for recipients, and that of ``--with``,
+of which only the verdict section counts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from nbstream import config
 from nbstream.assembly.filter import open_one_shot_filter
-from nbstream.assembly.policy import make_policy
+from nbstream.assembly.policy import make_policy, make_rules
 from nbstream.cli import interrupts
 from nbstream.cli.commands import import_plots
 from nbstream.cli.terminal import (
@@ -38,15 +38,16 @@ _NAME_LENGTH = 24
 def run(options: argparse.Namespace) -> int:
     """Print the table and the answers, and draw them; ``StoreUnavailable`` (75) when Redis is away."""
     settings = config.load_settings(config.find_config_file(options.config))
-    other = None
+    others = []
     if options.other:
         name = printable(options.other.name)[-_NAME_LENGTH:]
-        other = f"with {name}", make_policy(config.load_settings(options.other))
+        others = [(f"with {name}", make_policy(config.load_settings(options.other)))]
+    others += threshold_choices.policies_of_rules(make_rules(settings))
     check_writable([options.plot] if options.plot else [])
     plots = import_plots() if options.plot else None
     first_scores, learned = interrupts.run_interruptible(_read_first_scores(settings))
     learned_at = first_scores.learned_at(ModelState(learned, settings.model.min_learned.model_dump()))
-    tuning = threshold_choices.compare_thresholds(first_scores, make_policy(settings), other, learned_at)
+    tuning = threshold_choices.compare_thresholds(first_scores, make_policy(settings), others, learned_at)
     for warning in threshold_report.sample_warnings(tuning, settings.model.name):
         print_error(warning)
     if options.json:

@@ -2,25 +2,16 @@
 //
 // It is only imported: a page that named it with its version as well would run it twice.
 
-/** Returns the answer to a request of a script. Where the session has ended, the login is shown instead. */
-async function ask(path, options = {}) {
-  const response = await fetch(path, { credentials: "same-origin", ...options });
+/**
+ * Returns the content of a page without the layout, as a DocumentFragment; that of a refusal too. Where the session
+ * has ended, the login is shown instead.
+ */
+export async function getFragment(path, options = {}) {
+  const headers = { "X-Fragment": "1", ...options.headers };
+  const response = await fetch(path, { credentials: "same-origin", ...options, headers });
   if (response.status === 403 && response.headers.get("X-Login") === "needed") {
     location.assign(`/ui/login?to=${encodeURIComponent(location.pathname + location.search)}`);
   }
-  return response;
-}
-
-/** Returns the data of a path. Throws an Error where the answer is a refusal. */
-export async function getJson(path, options = {}) {
-  const response = await ask(path, options);
-  if (!response.ok) throw new Error(`${path}: ${response.status}`);
-  return response.json();
-}
-
-/** Returns the content of a page without the layout, as a DocumentFragment; that of a refusal too. */
-export async function getFragment(path, options = {}) {
-  const response = await ask(path, { ...options, headers: { "X-Fragment": "1", ...options.headers } });
   const template = document.createElement("template");
   template.innerHTML = await response.text();
   return template.content;

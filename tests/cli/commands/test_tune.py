@@ -113,14 +113,17 @@ def test_what_is_unlearned_or_relearned_leaves_or_changes_sides(labelled: Taught
 
 def test_another_file_is_compared_on_the_same_mail(labelled: Taught) -> None:
     path = other(labelled, "{unsure: 0.3, spam: 0.6}")
+    with labelled.config.open("a") as config:
+        config.write("recipients: [{match: '*@strict.example', verdict: {spam: 0.999}}]\n")
 
     result, scores = only(labelled, "--with", str(path)), first_probabilities(labelled)
     out, _ = labelled("tune", "--with", str(path))
 
     caught = sum(0.6 <= p < 0.99 for p in scores["spam"])
     assert caught > 0
-    assert result["with"]["name"] == "with strict.yaml"
-    moved = {(move["label"], move["was"], move["would"]): move["messages"] for move in result["with"]["moves"]}
+    strict, for_recipients = result["others"]
+    assert (strict["name"], for_recipients["name"]) == ("with strict.yaml", "for *@strict.example")
+    moved = {(move["label"], move["was"], move["would"]): move["messages"] for move in strict["moves"]}
     assert moved["spam", "unsure", "spam"] == caught
     said = [line for line in out.splitlines() if line.startswith("with strict.yaml, spam: 0.6 -> threshold 0.6: ")]
     assert len(said) == 1

@@ -25,7 +25,6 @@ from nbstream.page.requests import (
     Answer,
     Event,
     EventStream,
-    Json,
     Page,
     PageRequest,
     PageRoute,
@@ -94,7 +93,6 @@ class _View(View):
             PageRoute("GET", "/ui/", self._show),
             PageRoute("GET", "/ui/messages/{id}", self._show),
             PageRoute("POST", "/ui/messages/{id}", self._change),
-            PageRoute("GET", "/ui/outcome", self._data),
             PageRoute("GET", "/ui/events", self._listen),
         )
 
@@ -104,9 +102,6 @@ class _View(View):
     async def _change(self, request: PageRequest) -> Answer:
         assert request.form_value("csrf") == csrf_token(_TEACHER)
         return Redirect("/ui/", "".join(request.form.get("text", ())))
-
-    async def _data(self, request: PageRequest) -> Answer:
-        return Json(dict(request.query))
 
     async def _listen(self, request: PageRequest) -> Answer:
         return EventStream(lambda: _events(request))

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 
 from nbstream.page.forms import MAX_FORM_FIELDS, read_form, read_query
 from nbstream.page.rendering import PageRenderer
 from nbstream.page.requests import Page, PageRefused, PageRequest
 from nbstream.page.teaching_view import ChangeSelection
-from nbstream.page.thresholds_view import FIELDS, read_trial, verdict_line
 from nbstream.policy.envelope import RememberedEnvelope
-from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.store.recent.message_rows import MessageRow
 from tests.fuzz.page_elements import assert_own_elements
 from tests.fuzz.shown_records import SESSION, TIME, show_changes, show_row
 from tests.fuzz.target import FuzzTarget
 
-_POLICY = ThresholdPolicy(0.2, FalsePositiveBudget(0.001), 0.9999)
-_LINE = re.compile(r"verdict: \{[a-z_0-9.:, {}]+\}")
 _renderer = PageRenderer("1")
 
 
@@ -38,11 +33,6 @@ def _check(data: bytes) -> None:
     assert ChangeSelection.from_fields(read_query(selection.query())) == selection
     with suppress(PageRefused):
         selection.of_history(TIME)
-    trial = read_trial(query, _POLICY, (0.001, 0.01))
-    assert (trial.policy is None) == bool(trial.problems)
-    assert trial.problems.keys() <= set(FIELDS)
-    if trial.policy:
-        assert _LINE.fullmatch(verdict_line(trial.policy))
     _check_pages(PageRequest(SESSION, "", query, form), selection, body.decode("utf-8", "surrogateescape"))
 
 
@@ -67,8 +57,8 @@ TARGET = FuzzTarget(
         b"since=2h&until=9999-12-31T23:59-23:59&actor=%22%3E%3Cimg&source=page&label=ham&id=x\ncsrf=a&action=ham",
         b"since=%E2%80%AE%07&before=1-2\n",
         b'since=999999d&label=both\n"><svg onload=x>{{ 7*7 }}\xe2\x80\xae',
-        b"policy=default&unsure=0.2&spam=0.9&spam_budget=&reject=1&reject_budget=0.001\nid=a&id=b",
-        b"unsure=1e-300&spam=.5&spam_budget=0.01&reject=\n\xff%ff%zz",
+        b"id=x\nid=a&id=b",
+        b"since=.5\n\xff%ff%zz",
     ),
     words=(b"&", b"=", b"%", b"%00", b"%ED%A0%80", b"%E2%80%AE", b"since=", b"1e400", b"_", b"\n", b"+", b'">'),
     max_bytes=2000,
