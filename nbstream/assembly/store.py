@@ -22,7 +22,6 @@ from nbstream.own_models.store import OwnModelKeys, OwnModels
 from nbstream.policy.fair_sample import NO_SAMPLE
 from nbstream.store import connection
 from nbstream.store.embedded.server import EmbeddedRedis
-from nbstream.store.mirror.checkpoint import CheckpointFile
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.mirror.shared_counts import NoSharedMemory, SharedCounts
 from nbstream.store.model.autolearn_layer import AutolearnModel
@@ -301,12 +300,10 @@ def make_mirror(
     model: Model,
     engine: Engine = PYTHON,
     shared_folder: Path | None = None,
-    checkpoint: CheckpointFile | None = None,
 ) -> Mirror:
     """Return the mirror of a model, whose client is ``clients.blocking_client``.
 
     Processes with the same ``shared_folder``, which is in shared memory, share the counts if the engine can.
-    A load begins with the counts in ``checkpoint``.
     """
     restart = clients.embedded.ensure_running if clients.embedded else None
     functions, shared = table_functions(engine), None
@@ -316,7 +313,7 @@ def make_mirror(
         except NoSharedMemory as error:
             _log.warning("this process keeps its own copy of the counts: %s", error)
     seconds = settings.redis.timeout_seconds
-    return Mirror(model, seconds, restart, table_functions=functions, shared=shared, checkpoint=checkpoint)
+    return Mirror(model, seconds, restart, table_functions=functions, shared=shared)
 
 
 def make_recent_messages(

@@ -26,13 +26,6 @@ NOT_FOLLOWED = problem(
     "Redis is degraded: not followed, counts are {seconds:.0f} s old; feedback is deferred.",
     "Start Redis, or see in the log of the daemon why it cannot be used; mail is scored from memory until then.",
 )
-NOT_CONFIRMED = problem(
-    "daemon.redis",
-    "Redis is degraded: it has not answered since the start, counts are those of the checkpoint, {seconds:.0f} s "
-    "old; feedback is deferred.",
-    "Wait until Redis has loaded its files, or see in the log of the daemon why it cannot be used; mail is scored "
-    "from the checkpoint until then.",
-)
 NOT_LOADED = problem(
     "daemon.redis",
     "Redis is degraded: not followed, no counts are loaded; feedback is deferred.",
@@ -71,7 +64,6 @@ DRAINING = note("daemon.smtp", "The daemon is degraded: draining.", "Nothing, wh
 
 _KINDS = (
     NOT_FOLLOWED,
-    NOT_CONFIRMED,
     NOT_LOADED,
     ONLY_REPLICA,
     WRITES_REFUSED,
@@ -132,8 +124,7 @@ class HealthCheck:
         """Return what is degraded in the use of Redis, without asking it."""
         mirror = self._parts.mirror
         if not mirror.following:
-            kind = NOT_CONFIRMED if mirror.is_early else NOT_FOLLOWED
-            return [NOT_LOADED() if mirror.totals is None else kind(seconds=mirror.lag_seconds)]
+            return [NOT_LOADED() if mirror.totals is None else NOT_FOLLOWED(seconds=mirror.lag_seconds)]
         if self._parts.clients.primary.is_replica:
             return [ONLY_REPLICA()]
         return [WRITES_REFUSED()] if self._writes_are_refused() else []

@@ -38,8 +38,6 @@ from nbstream.store.activity import ActivityCounter, ActivityWriter, ListenerCon
 from nbstream.store.canaries import FOLDER as CANARY_FOLDER
 from nbstream.store.canaries import Canaries
 from nbstream.store.connection import PrimaryWatch
-from nbstream.store.mirror.checkpoint import CHECKPOINT_FOLDER, CheckpointFile
-from nbstream.store.mirror.checkpoint_writer import CheckpointWriter
 from nbstream.store.mirror.eviction import Evictor
 from nbstream.store.recovery.lesson_restorer import LessonRestorer
 from nbstream.store.sender_lists import FollowedSenderLists
@@ -186,7 +184,6 @@ class ServerParts:
     background: BackgroundTasks
     own_models: OwnModels
     correspondents: Correspondents | None
-    checkpoints: Sequence[CheckpointWriter]
 
 
 def make_parts(
@@ -202,14 +199,10 @@ def make_parts(
     Processes with the same folder ``shared_memory`` share the counts. ``worker`` is the number of this process
     among several, None where it is the only one.
     """
-    checkpoints: list[CheckpointWriter] = []
 
     def follow(followed: Model, name: str) -> Mirror:
-        file = CheckpointFile(settings.state_dir / CHECKPOINT_FOLDER / name)
         shared_folder = shared_memory / name if shared_memory else None
-        followed_counts = make_mirror(settings, clients, followed, engine, shared_folder, file)
-        checkpoints.append(CheckpointWriter(followed_counts, file))
-        return followed_counts
+        return make_mirror(settings, clients, followed, engine, shared_folder)
 
     model = make_model(settings, clients.client, clients.journal)
     mirror = follow(make_model(settings, clients.blocking_client, clients.journal, sets_sample=True), "counts")
@@ -222,7 +215,6 @@ def make_parts(
         lambda: mirror.loaded_first_scores.sample,
         make_own_model_names(settings).user_of,  # aliases that a reload brings are found after a restart
     )
-    saved_lists = settings.state_dir / CHECKPOINT_FOLDER / "sender-lists" if clients.embedded else None
     observers: list[FilterObserver] = [metrics.filter, RememberingObserver(recent_messages.remember)]
     activity = make_activity(settings, clients, model, mirror, metrics, worker)
     if activity:
@@ -260,11 +252,10 @@ def make_parts(
         Quarantine(settings.quarantine_folder),
         autolearn,
         activity,
-        FollowedSenderLists(clients.client, model.keys, saved_lists),
+        FollowedSenderLists(clients.client, model.keys),
         BackgroundTasks(metrics.process.background_failed),
         make_own_models(settings, clients, engine),
         correspondents,
-        checkpoints,
     )
 
 
@@ -285,7 +276,6 @@ def background_work(
         ("memory", parts.recent_messages.run),
         ("sender lists", parts.sender_lists.run),
         ("own models", parts.own_models.run),
-        *[("checkpoint", checkpoint.run) for checkpoint in parts.checkpoints],
     ]
     if parts.correspondents:
         work += [("correspondents", parts.correspondents.follow), ("sent mail", parts.correspondents.record)]

@@ -22,7 +22,6 @@ from nbstream.daemon.parts import background_work, make_parts
 from nbstream.daemon.runtime import make_runtime
 from nbstream.errors import StoreUnavailable
 from nbstream.policy.thresholds import useless_budgets
-from nbstream.store.cancellation import cancel_and_wait
 from nbstream.store.connection import durability_risks
 from nbstream.store.redis_errors import readable_replies
 
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from nbstream.engine.choice import Engine
     from nbstream.server.listener import Listener, ListenerEntry
     from nbstream.server.runtime import Runtime
-    from nbstream.store.embedded.server import EmbeddedRedis
 
 
 _log = logging.getLogger(__name__)
@@ -53,44 +51,15 @@ _WRITE_SECONDS = 1.0  # what was checked and learned last is written at the end,
 async def open_store(parts: ServerParts) -> None:
     """Start the embedded server, and check what is stored; a Redis that is away is logged.
 
-    Where the embedded server loads its files, or does not start, checkpoints serve in its place: they are of the
-    same state folder. Where there is one, it is read while the server starts. Raises what waiting cannot mend:
-    ``ConfigError`` and ``StoreIncompatible``.
+    Raises what waiting cannot mend: ``ConfigError`` and ``StoreIncompatible``.
     """
-    embedded = parts.clients.embedded
     try:
-        if embedded and (
-            (parts.mirror.has_checkpoint and not await embedded.has_loaded())
-            or not await embedded.ensure_running(may_load=True)
-        ):
-            parts.background.start("early start", partial(_start_early, parts, embedded))
-            return
+        if parts.clients.embedded:
+            await parts.clients.embedded.ensure_running()
         with readable_replies():
             await parts.model.open()
     except StoreUnavailable as error:
         _log.error("starting without Redis: %s", error)
-        if embedded:
-            parts.background.start("early start", partial(_start_early, parts, embedded))
-
-
-async def _start_early(parts: ServerParts, embedded: EmbeddedRedis) -> None:
-    """Start the server, and serve the saved sender lists and the counts of the checkpoints until it answers.
-
-    Then check what is stored as soon as the server has loaded it; raises what waiting cannot mend.
-    """
-    starting = asyncio.create_task(embedded.ensure_running())
-    try:
-        await parts.sender_lists.use_saved()
-        await parts.mirror.load_early()
-        if parts.autolearn:
-            await parts.autolearn.mirror.load_early()
-        await starting
-        with readable_replies():
-            await parts.model.open()
-    except StoreUnavailable as error:
-        _log.error("starting without Redis: %s", error)
-    finally:
-        await cancel_and_wait(starting)
 
 
 async def warn_about_durability(parts: ServerParts) -> None:
@@ -107,7 +76,7 @@ async def warn_about_durability(parts: ServerParts) -> None:
 
 async def _wait_until_loaded(parts: ServerParts) -> None:
     """Return when there are counts to score mail with, the sender lists, and what is known of correspondents."""
-    await parts.mirror.has_counts.wait()
+    await parts.mirror.loaded.wait()
     await parts.sender_lists.loaded.wait()
     if parts.correspondents:
         await parts.correspondents.loaded.wait()

@@ -113,7 +113,7 @@ class Supervisor:
         embedded = EmbeddedRedis(self._settings.state_dir)
         try:
             await embedded.join()
-            starting = asyncio.create_task(embedded.ensure_running(may_load=True))
+            starting = asyncio.create_task(embedded.ensure_running())
             await self._wait_unless_stopped(starting, seconds=_REDIS_SECONDS)
             if starting.done():
                 try:

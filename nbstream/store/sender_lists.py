@@ -3,22 +3,18 @@
 Rules: all lists of a model are in Redis, beside its counts. Who changed an entry last, and when, stands in it.
 Each process has a copy in memory, which it compares with Redis once a second: one number says whether something
 has changed, and then the lists of the changed owners are read. While Redis is away the last copy holds, and
-afterwards all lists are read again, since another server may answer. No message waits for Redis. A file may have a
-further copy, for a start before Redis answers.
+afterwards all lists are read again, since another server may answer. No message waits for Redis.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from nbstream.durable_files import make_folder, replace_file
 from nbstream.errors import StoreUnavailable
 from nbstream.policy.sender_lists import ListEntry, ListKind, OwnerList
 from nbstream.policy.sender_patterns import MAX_ENTRIES, MAX_SEARCHED_ENTRIES, SenderPattern
@@ -28,7 +24,6 @@ from nbstream.store.redis_errors import readable_replies, store_errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from redis.asyncio import Redis
 
@@ -137,28 +132,20 @@ def _printable(actor: str) -> str:
 
 
 class FollowedSenderLists:
-    """A copy of all lists of a model in the memory of this process, and in ``file`` where there is one."""
+    """A copy of all lists of a model in the memory of this process."""
 
-    def __init__(self, client: Redis, keys: ModelKeys, file: Path | None = None) -> None:
+    def __init__(self, client: Redis, keys: ModelKeys) -> None:
         self._client = client
-        self._file = file
         self._keys = keys
         self._lists: dict[str, OwnerList] = {}
         self._version: int | None = None
         self.loaded = asyncio.Event()
-        """Whether all lists have been read once, be it from the file."""
+        """Whether all lists have been read once."""
 
     @property
     def by_owner(self) -> Mapping[str, OwnerList]:
         """The lists that have entries, by their owners; the content of this mapping changes."""
         return self._lists
-
-    async def use_saved(self) -> None:
-        """Use the lists in the file, where there are any, unless they were read from Redis before."""
-        saved = await asyncio.to_thread(_read_saved, self._file, self._keys.model) if self._file else None
-        if saved is not None and not self.loaded.is_set():
-            self._lists.update(saved)
-            self.loaded.set()
 
     async def run(self) -> None:
         """Follow what is stored, until cancelled; of failures in a row the first is logged."""
@@ -192,8 +179,6 @@ class FollowedSenderLists:
                 del self._lists[owner]
             self._version = version
             self.loaded.set()
-        if self._file is not None:
-            await asyncio.to_thread(_save, self._file, self._keys.model, dict(self._lists))
 
     async def _all_owners(self) -> Sequence[bytes]:
         owners = [owner async for owner, _ in self._client.zscan_iter(self._keys.sender_list_owners, count=1000)]
@@ -216,28 +201,3 @@ class FollowedSenderLists:
                 lists[name] = OwnerList([ListEntry(entry.kind, entry.pattern) for entry in _unpack(items)])
                 await asyncio.sleep(0)  # a long list takes milliseconds
         return lists
-
-
-def _save(file: Path, model: str, lists: Mapping[str, OwnerList]) -> None:
-    # List by list, since a step holds the interpreter lock: 200,000 entries in one step did for 0.26 s.
-    packed = [
-        f"{json.dumps(owner)}: {json.dumps([(each.kind, each.pattern.text) for each in of.entries])}"
-        for owner, of in lists.items()
-    ]
-    try:
-        make_folder(file.parent)
-        replace_file(file, f"[{json.dumps(model)}, {{{', '.join(packed)}}}]".encode())
-    except OSError as error:
-        _log.warning("the sender lists are not saved for the next start: %s", error)
-
-
-def _read_saved(file: Path, model: str) -> Mapping[str, OwnerList] | None:
-    """Return the lists in the file; None where there are none of this model: the start waits for Redis then."""
-    with suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):
-        saved_model, saved = json.loads(file.read_bytes())
-        lists = {
-            owner: OwnerList([ListEntry(ListKind(kind), SenderPattern.parse(text)) for kind, text in entries])
-            for owner, entries in saved.items()
-        }
-        return lists if saved_model == model else None
-    return None

@@ -156,12 +156,6 @@ async def test_what_a_daemon_says_of_itself_is_passed_on(tmp_path: Path) -> None
     ("part", "sentence", "kind"),
     [
         ("redis", "not followed, counts are 12 s old; feedback is deferred", health.NOT_FOLLOWED),
-        (
-            "redis",
-            "it has not answered since the start, counts are those of the checkpoint, 90 s old; "
-            "feedback is deferred",
-            health.NOT_CONFIRMED,
-        ),
         ("redis", "not followed, no counts are loaded; feedback is deferred", health.NOT_LOADED),
         ("redis", "only a replica is reached; feedback is deferred", health.ONLY_REPLICA),
         ("redis", "writes are refused; feedback is deferred", health.WRITES_REFUSED),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
@@ -150,74 +148,6 @@ async def test_versions_grow_though_a_clock_goes_back(
     await followed.update()
 
     assert sizes(followed) == {ANN: 2}
-
-
-async def test_a_file_has_a_copy_for_a_start_before_redis_answers(
-    client: Redis, stored: StoredSenderLists, tmp_path: Path
-) -> None:
-    file = tmp_path / "checkpoints" / "sender-lists"
-    first = FollowedSenderLists(client, KEYS, file)
-    await first.update()
-    assert file.exists()
-    await stored.add(ANN, ALLOW, sender("a.example"), "ann")
-    await stored.add(SITE, BLOCK, sender("192.0.2.0/24"), "root")
-    await first.update()
-    assert file.stat().st_mode & 0o777 == 0o600
-    assert [each.name for each in file.parent.iterdir()] == [file.name]
-
-    second = FollowedSenderLists(client, KEYS, file)
-    await second.use_saved()
-    assert second.loaded.is_set()
-    assert {owner: of.entries for owner, of in second.by_owner.items()} == {
-        owner: of.entries for owner, of in first.by_owner.items()
-    }
-    await stored.remove(ANN, sender("a.example"))
-    await second.update()
-    assert sizes(second) == {SITE: 1}
-
-
-async def test_the_copy_is_made_list_by_list(
-    client: Redis, stored: StoredSenderLists, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No step of the encoder, which lets nothing else run, has the lists of two owners."""
-    encode, steps = json.dumps, list[str]()
-
-    def note_step(content: object) -> str:
-        steps.append(encode(content))
-        return steps[-1]
-
-    monkeypatch.setattr(json, "dumps", note_step)
-    await stored.add(ANN, ALLOW, sender("a.example"), "ann")
-    await stored.add(SITE, BLOCK, sender("192.0.2.0/24"), "root")
-    await FollowedSenderLists(client, KEYS, tmp_path / "sender-lists").update()
-    assert sum("a.example" in step or "192.0.2.0" in step for step in steps) == 2
-
-
-@pytest.mark.parametrize(
-    "content",
-    [None, b"", b"{}", b'["m", {"a": [["block", "?"]]}]', b'["m", {"a": 1}]', b'["o", {}]', b"[" * 100_000],
-)
-async def test_without_a_copy_of_this_model_the_start_waits_for_redis(
-    client: Redis, tmp_path: Path, content: bytes | None
-) -> None:
-    file = tmp_path / "sender-lists"
-    if content is not None:
-        file.write_bytes(content)
-    followed = FollowedSenderLists(client, KEYS, file)
-    await followed.use_saved()
-    assert not followed.loaded.is_set()
-    assert not followed.by_owner
-
-
-async def test_a_copy_that_cannot_be_written_is_said_and_nothing_else(
-    client: Redis, stored: StoredSenderLists, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "file").touch()
-    followed = FollowedSenderLists(client, KEYS, tmp_path / "file" / "sender-lists")
-    await stored.add(ANN, ALLOW, sender("a.example"), "ann")
-    await followed.update()
-    assert sizes(followed) == {ANN: 1}
-    assert "the sender lists are not saved for the next start" in caplog.text
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ from nbstream.cli.imap.positions import PositionFiles
 from nbstream.cli.terminal import print_error, print_note, printable
 from nbstream.delivery.quarantine import Quarantine
 from nbstream.own_models.index import OwnModelIndex
-from nbstream.store.mirror.checkpoint import remove_checkpoints
 from nbstream.system_users import current_user
 from nbstream.users.digest_state import FOLDER, DigestState
 from nbstream.users.erasure import UserErasure
@@ -55,7 +54,6 @@ async def _run(settings: Settings, options: argparse.Namespace) -> int:
         left = [step async for step in erasure.steps(options.address, erase=False)] if options.yes else []
     if options.yes:
         PositionFiles(settings.state_dir, f"{settings.model.name} {options.address.lower()}", "").remove_all()
-        remove_checkpoints(settings.state_dir)  # their tokens may be the user's; the daemon writes them anew
     _print(options, erased, sum(step.count for step in left))
     if not options.json:
         print_note(_what_stays(settings))

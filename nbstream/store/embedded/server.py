@@ -127,15 +127,8 @@ class EmbeddedRedis:
             raise
         return self._socket_address
 
-    async def has_loaded(self) -> bool:
-        """Return whether a server runs already, and has loaded its files."""
-        reply = await asyncio.to_thread(_ping, self._socket_address)
-        return bool(reply) and not reply.startswith(_LOADING)
-
-    async def ensure_running(self, *, may_load: bool = False) -> bool:
-        """Start the server if it does not run, and return when it answers, in bounded time.
-
-        With ``may_load`` the answer may be that it loads its files; returns whether it has loaded them.
+    async def ensure_running(self) -> None:
+        """Start the server if it does not run, and return when it has loaded its files, in bounded time.
 
         Raises ConfigError if there is no server program, StoreIncompatible if all installed servers would lose the
         state, StoreUnavailable if the server does not answer in time.
@@ -143,10 +136,8 @@ class EmbeddedRedis:
         if self._users_lock is None:
             raise StoreUnavailable("the embedded Redis is not in use: join comes first")
         with translate_os_errors(self._state_dir):
-            has_loaded = await self._wait_until_ready(may_load)
-            if has_loaded:
-                await asyncio.to_thread(self._record_version)
-            return has_loaded
+            await self._wait_until_ready()
+            await asyncio.to_thread(self._record_version)
 
     async def release(self) -> None:
         """End the use; close all connections before.
@@ -196,13 +187,11 @@ class EmbeddedRedis:
                 raise self._start_failure("is still being stopped")
             await asyncio.sleep(POLL_SECONDS)
 
-    async def _wait_until_ready(self, may_load: bool) -> bool:
+    async def _wait_until_ready(self) -> None:
         begin = time.monotonic()
         deadline = begin + START_SECONDS
         is_starting = False
         while not (reply := await asyncio.to_thread(_ping, self._socket_address)) or reply.startswith(_LOADING):
-            if reply and may_load:
-                return False
             if reply:
                 deadline = min(time.monotonic() + START_SECONDS, begin + LOADING_SECONDS)
             elif not is_starting:
@@ -212,7 +201,6 @@ class EmbeddedRedis:
             if time.monotonic() > deadline:
                 raise self._start_failure("does not answer")
             await asyncio.sleep(POLL_SECONDS)
-        return True
 
     def _start_server(self) -> bool:
         """Start the server; return False where another process does, or one does not answer."""

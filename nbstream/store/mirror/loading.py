@@ -8,9 +8,6 @@ Where the workers of a daemon share the counts (``shared_counts``), the first of
 takes over what a former writer has left: it takes back what was not committed, and goes on in the stream where the
 counts stand; where the stream does not, it scans. The others are readers: they wait until the writer has the
 counts that Redis has, or, where the writer stands still, take what it has committed, and say so.
-
-Until Redis answers for the first time, the counts of the checkpoint serve (``load_early``). They are what Redis
-had when it was written, and nobody takes them over as more than that before Redis has confirmed them.
 """
 
 from __future__ import annotations
@@ -23,14 +20,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from nbstream.bayes.counts import NO_CHANGE, ChangePosition, ClassCounts, CountsChange, Totals
+from nbstream.bayes.counts import ChangePosition, ClassCounts, CountsChange, Totals
 from nbstream.bayes.table_counts import TableCounts
 from nbstream.store.cancellation import stop_if_cancelled
-from nbstream.store.mirror.checkpoint import CheckpointContext, signature_of
 from nbstream.store.mirror.shared_counts import NoSharedMemory, SharedView, counts_identity
 from nbstream.store.model.scan import scan_counts, scan_first_scores
 from nbstream.store.model.scripts import changed_counts, lesson_count
-from nbstream.store.model.signature import read_identity
 from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
@@ -41,7 +36,6 @@ if TYPE_CHECKING:
     from nbstream.bayes.table_counts import TableView
     from nbstream.engine.table import TableFunctions
     from nbstream.policy.first_scores import FirstScores
-    from nbstream.store.mirror.checkpoint import Checkpoint, CheckpointFile
     from nbstream.store.mirror.shared_counts import SharedCounts
     from nbstream.store.model.model import Model
 
@@ -65,7 +59,7 @@ class LoadedCounts:
     ``own`` are the counts that changes are applied to here: ``counts`` themselves, or None for those that another
     process writes. ``position`` is the last change that was applied, ``stored`` a change that Redis has: it was
     looked for, or it was scanned. ``half_life`` is the time base of the counts. ``origin`` says in words how they
-    came here. ``at`` is when they were those of Redis, in seconds since the epoch; None for what Redis has now.
+    came here.
     """
 
     counts: CountsView
@@ -75,7 +69,6 @@ class LoadedCounts:
     stored: ChangePosition
     half_life: HalfLife
     origin: str = "loaded"
-    at: float | None = None
 
     def apply(self, entry_id: bytes, fields: Mapping[bytes, bytes]) -> None:
         """Take over the resulting counts of the next change; raise ``RescanNeeded`` for any other one."""
@@ -107,20 +100,12 @@ def _parse_totals(text: bytes) -> Totals:
 class CountsLoader:
     """Loads the counts of a model: into a table of ``table_functions`` if there are any, else into a dictionary.
 
-    With ``shared`` other processes share them. ``checkpoint`` is read before Redis is asked for all counts.
+    With ``shared`` other processes share them.
     """
 
-    def __init__(
-        self,
-        table_functions: TableFunctions | None,
-        shared: SharedCounts | None,
-        checkpoint: CheckpointFile | None = None,
-    ) -> None:
+    def __init__(self, table_functions: TableFunctions | None, shared: SharedCounts | None) -> None:
         self._table_functions = table_functions
         self._shared = shared
-        self._checkpoint = checkpoint
-        self._early: asyncio.Task[Checkpoint | None] | None = None
-        self._has_redis = False  # or had it once: nothing is early any more
 
     @property
     def role(self) -> Literal["alone", "writer", "reader"]:
@@ -129,16 +114,10 @@ class CountsLoader:
             return "alone"
         return "writer" if self._shared.is_writer else "reader"
 
-    @property
-    def has_checkpoint(self) -> bool:
-        """Whether there is a file of a checkpoint, be it usable or not."""
-        return self._checkpoint is not None and self._checkpoint.exists
-
     def stop_writing(self) -> None:
         """Let another process write the shared counts."""
         if self._shared:
             self._shared.stop_writing()
-            self._early = None
 
     def leave_shared_memory(self, error: Exception) -> None:
         """From now on keep the counts in the memory of this process; where they were there, in a dictionary."""
@@ -148,7 +127,7 @@ class CountsLoader:
         elif self._shared.is_writer:
             self._shared.remove_current()
             self._shared.stop_writing()
-        self._shared = self._early = None
+        self._shared = None
 
     def has_become_writer(self, loaded: LoadedCounts) -> bool:
         """Whether nobody wrote the shared counts any more, and this process is to load them as their writer.
@@ -171,13 +150,9 @@ class CountsLoader:
 
         Raises ``StoreUnavailable``, ``RescanNeeded``, ``NoSharedMemory`` and ``TableFailure``.
         """
-        identity, self._has_redis = _identity(model), True
-        if self._checkpoint:
-            with store_errors():
-                of_model = await read_identity(model.client, model.keys, sign=True)
-            self._checkpoint.identity = counts_identity(*identity, of_model) if of_model else None
+        identity = _identity(model)
         if self._shared is None:
-            return await self._load_checkpoint(model, identity) or await self._scan(model, identity)
+            return await self._scan(model, identity)
         if loaded := await _view(model, self._shared, identity):
             return loaded
         taking_over = asyncio.create_task(asyncio.to_thread(self._shared.take_over, identity))
@@ -190,80 +165,7 @@ class CountsLoader:
                 loaded = await _follow_up(model, counts, counts, counts.position)
                 loaded.origin = "taken over"  # as a former writer has left them
                 return loaded
-        return await self._load_checkpoint(model, identity) or await self._scan(model, identity)
-
-    async def load_early(self, model: Model) -> LoadedCounts | None:
-        """Return the counts of the checkpoint for the time until Redis answers; None where there are none.
-
-        Of the processes that share the counts one reads them, and the others return when it has. Where one of them
-        has left some, these are newer. Raises ``NoSharedMemory``, ``TableFailure`` and ``ValueError``.
-        """
-        if self._checkpoint is None or self._table_functions is None or self._has_redis:
-            return None
-        signature, contexts, shared = signature_of(model), list[CheckpointContext](), self._shared
-        is_writer = shared is None or shared.try_to_write()
-
-        def make_counts(_: object, context: CheckpointContext | None, names: int) -> Counts | None:
-            if context is None or context.signature != signature:
-                return None
-            contexts.append(context)
-            is_there = shared is not None and shared.view(context.counts_identity) is not None
-            return self._new_counts(context.counts_identity, names) if is_writer and not is_there else None
-
-        reading = asyncio.create_task(asyncio.to_thread(self._checkpoint.read, make_counts))
-        self._early = reading if is_writer else None
-        checkpoint = await asyncio.shield(reading)
-        if not contexts:
-            return None
-        (context,) = contexts
-        first_scores = await asyncio.to_thread(context.make_first_scores)
-        counts: CountsView | None = None
-        while counts is None:
-            writes = checkpoint is not None and self._early is reading  # and has not stopped that meanwhile
-            if self._has_redis or not (writes or self._shared):
-                return None
-            if checkpoint and writes:
-                counts = _published(checkpoint.counts)
-            elif self._shared:
-                counts = self._shared.view(context.counts_identity)
-                await asyncio.sleep(_LOOK_SECONDS)
-        position, half_life = counts.position, context.half_life
-        return LoadedCounts(counts, None, first_scores, position, position, half_life, at=context.at)
-
-    async def _load_checkpoint(self, model: Model, identity: tuple[int, int]) -> LoadedCounts | None:
-        """Load the counts of the checkpoint, and what was learned since; None where Redis has gone another way."""
-        checkpoint = await self._read_checkpoint(identity)
-        if checkpoint is None or self._checkpoint is None:
-            return None
-        counts, first, last = checkpoint.counts, checkpoint.first, checkpoint.last
-        is_of_model = checkpoint.identity == self._checkpoint.identity
-        if not (is_of_model and await model.has_change(first) and await model.has_change(last)):
-            self._checkpoint.position = NO_CHANGE
-            return None
-        with suppress(RescanNeeded):
-            loaded = await _follow_up(model, counts, counts, first)
-            counts.apply(CountsChange((), (), counts.totals, loaded.position, loaded.position))  # confirmed
-            loaded.origin = "loaded from the checkpoint"
-            _published(counts)
-            return loaded
-        return None
-
-    async def _read_checkpoint(self, identity: tuple[int, int]) -> Checkpoint | None:
-        """Return the counts of the checkpoint, those that serve already if there are any."""
-        file, early, self._early = self._checkpoint, self._early, None
-        if file is None or self._table_functions is None:
-            return None
-        if early is not None and (checkpoint := await asyncio.shield(early)):
-            return checkpoint
-
-        def make_counts(found: tuple[int, int], _: object, names: int) -> Counts | None:
-            return self._new_counts(identity, names) if found == file.identity else None
-
-        reading = asyncio.create_task(asyncio.to_thread(file.read, make_counts))
-        try:
-            return await asyncio.shield(reading)
-        finally:  # also where this is cancelled: as long as the thread writes, no other process may
-            await asyncio.wait([reading])
+        return await self._scan(model, identity)
 
     async def _scan(self, model: Model, identity: tuple[int, int]) -> LoadedCounts:
         """Scan all counts, then replay what was learned meanwhile."""

@@ -32,7 +32,6 @@ from nbstream.policy.first_scores import FirstScores
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.connection import ServerGuard
-from nbstream.store.mirror.checkpoint import CheckpointContext
 from nbstream.store.mirror.known_changes import KnownChanges
 from nbstream.store.mirror.loading import READ_COUNT, CountsLoader, LoadedCounts, RescanNeeded
 from nbstream.store.mirror.shared_counts import NoSharedMemory
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 
     from nbstream.bayes.counts import CountsView
     from nbstream.engine.table import Table, TableFunctions
-    from nbstream.store.mirror.checkpoint import CheckpointFile
     from nbstream.store.mirror.shared_counts import SharedCounts
     from nbstream.store.model.model import Model
 
@@ -85,7 +83,7 @@ class Mirror:
     mirror alone and does not retry by itself: after a connection has broken the next one may lead to another
     server, so everything is compared anew. ``before_connect`` is awaited before each attempt to connect. With
     ``table_functions`` the counts are in a table of the native library, and with ``shared`` other processes
-    share it. With ``checkpoint`` a load begins with that file.
+    share it.
     """
 
     def __init__(
@@ -96,12 +94,11 @@ class Mirror:
         *,
         table_functions: TableFunctions | None = None,
         shared: SharedCounts | None = None,
-        checkpoint: CheckpointFile | None = None,
     ) -> None:
         self._source = source
         self._before_connect = before_connect
         self._block_seconds = min(_BLOCK_SECONDS, timeout_seconds / 2)  # the reply must come before the deadline
-        self._loader = CountsLoader(table_functions, shared, checkpoint)
+        self._loader = CountsLoader(table_functions, shared)
         self._loaded: LoadedCounts | None = None
         self._known = KnownChanges()
         self._damage = ""
@@ -112,8 +109,6 @@ class Mirror:
         self._progress = asyncio.Event()
         self.loaded = asyncio.Event()
         """Whether the counts were loaded from Redis, or found to be those of Redis."""
-        self.has_counts = asyncio.Event()
-        """Whether there are counts to score mail with, be it those of the checkpoint."""
         self.loads = 0
         """How often the counts were loaded: at the start, and whenever Redis was away or is another one."""
 
@@ -144,11 +139,6 @@ class Mirror:
     def lost_changes(self) -> int:
         """How many changes that this mirror knew were missing when it loaded again, at least."""
         return self._known.lost
-
-    @property
-    def is_early(self) -> bool:
-        """Whether the counts are those of the checkpoint, and Redis has not answered since the start."""
-        return self.loads == 0 and self._loaded is not None
 
     async def wait_for_more_tokens(self, tokens: int) -> None:
         """Return when this mirror holds more distinct tokens than ``tokens``, whatever their counts are."""
@@ -235,17 +225,6 @@ class Mirror:
         with self._reading as counts:
             return counts.native_table
 
-    @property
-    def written_table(self) -> Table | None:
-        """The table of the native library that this process writes; None where it writes none."""
-        own = self._loaded.own if self._loaded else None
-        return own.native_table if own else None
-
-    def checkpoint_context(self) -> CheckpointContext:
-        """Return what a checkpoint of the counts has beside them. Raises ``StoreUnavailable``."""
-        loaded = self._loaded_counts()
-        return CheckpointContext.of(self._source, loaded.half_life, loaded.first_scores)
-
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """Return the counts of ``tokens``, shape (n, classes), and the totals; never waits.
 
@@ -282,30 +261,7 @@ class Mirror:
             raise StoreUnavailable("the counts are not loaded yet")
         return self._loaded
 
-    @property
-    def has_checkpoint(self) -> bool:
-        """Whether there is a file from which ``load_early`` may get counts."""
-        return self._loader.has_checkpoint
-
     # Following the stream
-
-    async def load_early(self) -> None:
-        """Serve the counts of the checkpoint until Redis answers; return when they do, or there are none."""
-        try:
-            early = await self._loader.load_early(self._source)
-        except (NoSharedMemory, TableFailure, ValueError) as error:
-            _log.warning("the counts of the checkpoint do not serve: %s", error)
-            return
-        if early is None or early.at is None or self._loaded is not None:
-            return
-        self._loaded = early
-        self._last_reply_at = time.monotonic() - max(0.0, time.time() - early.at)
-        self.has_counts.set()
-        _log.warning(
-            "%s of the checkpoint serve until Redis answers; they are %.0f s old",
-            self._source.keys.log_name,
-            self.lag_seconds,
-        )
 
     async def run(self) -> None:
         """Load the counts and follow the changes until cancelled; connect again by itself when Redis is back."""
@@ -352,7 +308,6 @@ class Mirror:
         self._connected, self._last_reply_at, self._awaited = True, time.monotonic(), loaded.position
         self.loads += 1
         self.loaded.set()
-        self.has_counts.set()
         self._wake_waiters()
         _log.info(
             "%s %s: %d tokens of %d messages",

@@ -1,8 +1,7 @@
 """What a start takes, by the size of the model; memory, and what an idle worker uses.
 
 The tokens are made up: 13 bytes, known to one class, every fifth to both. A start is timed from the command until
-``/readyz`` says yes, with Redis running already, from Redis alone and from a checkpoint, and with Redis started by
-it and loading its file first. For a
+``/readyz`` says yes, with Redis running already, and with Redis started by it and loading its file first. For a
 further worker, one of two is killed that does not write the counts; the time is that of the process that takes its
 place, from its first moment until it is ready. Memory is what no other process uses (``Private_*`` of
 ``/proc/PID/smaps_rollup``), since pages that are shared would be counted for each worker.
@@ -26,8 +25,6 @@ from redis import Redis
 
 from nbstream import config
 from nbstream.assembly.filter import open_one_shot_filter
-from nbstream.store.mirror.checkpoint import CHECKPOINT_FOLDER
-from nbstream.store.mirror.checkpoint_writer import LEAST_TOKENS
 from tests.benchmarks.speed.bench import Bench
 from tests.benchmarks.speed.daemons import COMMAND, write_config
 from tests.benchmarks.speed.plan import (
@@ -40,7 +37,6 @@ from tests.benchmarks.speed.plan import (
     MILLISECONDS,
     PERCENT,
     SECONDS,
-    from_checkpoint,
     further_worker,
     started,
     with_its_redis,
@@ -130,18 +126,10 @@ def _start(bench: Bench, tokens: int, empty: int, further_empty: int) -> None:
         before: Any = client.info("memory")
         counts = _fill(client, tokens)
         after: Any = client.info("memory")
-        _teach(settings)
         with _until_ready(settings) as (server, seconds):
             bench.record(started(tokens), SECONDS, seconds)
             bench.record(started(tokens), CPU_SECONDS, cpu_seconds(server.process.pid))
             _memory(bench, worker(tokens), server.process.pid, tokens, empty)
-            is_large = tokens >= LEAST_TOKENS
-            if is_large:
-                server.wait_for((state / CHECKPOINT_FOLDER / "counts").exists)
-        if is_large:
-            with _until_ready(settings) as (server, seconds):
-                bench.record(from_checkpoint(tokens), SECONDS, seconds)
-                bench.record(from_checkpoint(tokens), CPU_SECONDS, cpu_seconds(server.process.pid))
         python = f"{{}}, {_PYTHON}"
         with _until_ready(write_config(state, engine="python")) as (server, seconds):
             bench.record(python.format(started(tokens)), SECONDS, seconds)
@@ -185,12 +173,6 @@ async def _sign(settings: Path) -> None:
     """Have the model begun by this program."""
     async with open_one_shot_filter(config.load_settings(settings), sign=True):
         pass
-
-
-def _teach(settings: Path) -> None:
-    """Teach one message: a model without any change has no checkpoint."""
-    words = [*COMMAND, "learn", "-c", str(settings), "ham", "-"]
-    subprocess.run(words, input=b"Subject: a start\n\nwith a lesson\n", stdout=subprocess.DEVNULL, check=True)
 
 
 def _fill(client: Redis, tokens: int) -> int:
