@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from prometheus_client import Counter
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client import Counter, Gauge
 
 if TYPE_CHECKING:
-    from prometheus_client import Metric
-
     from nbstream.correspondents.store import Correspondents
     from nbstream.metrics.registry import MetricsRegistry
 
 
-class CorrespondentCollector:
-    """How much a process knows, read at each scrape."""
+class CorrespondentGauges:
+    """How much a process knows; of several processes the one that knows most."""
 
-    def __init__(self, correspondents: Correspondents) -> None:
+    def __init__(self, registry: MetricsRegistry, correspondents: Correspondents) -> None:
         self._correspondents = correspondents
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the gauge as it is now."""
-        facts = self._correspondents.known_now()
-        known = GaugeMetricFamily(
+        self._known = Gauge(
             "nbstream_correspondents_known",
             "What a process knows: senders whom our users wrote to, and answers that mail of ours may get, two "
             "for most messages.",
-            labels=["kind"],
+            ["kind"],
+            registry=registry.counts,
+            multiprocess_mode="livemax",
         )
-        known.add_metric(["sender"], len(facts.senders))
-        known.add_metric(["answer"], len(facts.answers))
-        yield known
+        registry.refresh_by(self._refresh)
+
+    def _refresh(self) -> None:
+        facts = self._correspondents.known_now()
+        self._known.labels("sender").set(len(facts.senders))
+        self._known.labels("answer").set(len(facts.answers))
 
 
 class CorrespondentMetrics:

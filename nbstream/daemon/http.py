@@ -22,14 +22,13 @@ from nbstream.server.listener import ListenerContext, ListenerEntry
 from nbstream.store.logins import AttemptCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Sequence
 
     from nbstream.config import Settings
     from nbstream.daemon.parts import ServerParts
     from nbstream.findings import Finding
     from nbstream.listeners.http.listener import SubApplication
     from nbstream.listeners.http.settings import HttpListenerSettings, MetricsListenerSettings
-    from nbstream.server.limits import ListenerLimits
     from nbstream.server.probe import Conversation
 
 
@@ -76,7 +75,7 @@ def _make_http(section: HttpListenerSettings, context: HttpContext) -> HttpListe
         recent=parts.recent_messages.newest,
     )
     routes = [
-        metrics_route(parts.metrics.registry.render_for_listener),
+        metrics_route(parts.metrics.registry.render),
         *health_routes(health_check.status),
         *ApiV1(message_service, bodies, lookups, __version__).routes(),
         *rspamd.routes(),
@@ -115,13 +114,9 @@ def _make_http(section: HttpListenerSettings, context: HttpContext) -> HttpListe
     return HttpListener(routes, access, context.limits, message_service, pages)
 
 
-def make_metrics_listener(render: Callable[[], Awaitable[bytes]], limits: ListenerLimits) -> HttpListener:
-    """Return a listener with ``/metrics`` and nothing else, for whoever can reach it."""
-    return HttpListener([metrics_route(render)], limits=limits)
-
-
 def _make_metrics(_: MetricsListenerSettings, context: HttpContext) -> HttpListener:
-    return make_metrics_listener(context.registry.render_for_listener, context.limits)
+    """Return a listener with ``/metrics`` and nothing else, for whoever can reach it."""
+    return HttpListener([metrics_route(context.registry.render)], limits=context.limits)
 
 
 def _remedy(part: str, sentence: str) -> str | None:
@@ -141,7 +136,7 @@ METRICS = ListenerEntry(
     _make_metrics,
     probe_metrics,
     idle_timeout_seconds=60,
-    is_of_workers=False,
+    shares_socket=True,
     drains_last=True,
     counts_connections=False,
     teaches_by_address=False,

@@ -2,9 +2,8 @@
 
 Sockets, start, reload, drain, the rule who may teach and the questions of ``nbstream doctor`` all go through this
 table. A protocol is a package in ``listeners`` with one entry here, and its section of the settings, which
-``config.listeners`` names. The table does not say two things: the supervisor makes the listener for metrics
-itself, because it renders the metrics of all workers (``daemon.supervisor``); and ``nbstream serve`` names the
-SMTP listener in its hints for a newcomer.
+``config.listeners`` names. The table does not say one thing: ``nbstream serve`` names the SMTP listener in its
+hints for a newcomer.
 """
 
 from __future__ import annotations

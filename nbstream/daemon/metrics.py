@@ -7,27 +7,23 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from prometheus_client import Counter, Gauge
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
 
 from nbstream import __version__
-from nbstream.correspondents.metrics import CorrespondentCollector, CorrespondentMetrics
+from nbstream.correspondents.metrics import CorrespondentGauges, CorrespondentMetrics
 from nbstream.filter.metrics import FilterMetrics
-from nbstream.filter.model_metrics import AutolearnCollector, FirstScoreCollector, ModelCollector
-from nbstream.metrics.registry import MetricsRegistry
-from nbstream.own_models.metrics import OwnModelCollector
+from nbstream.filter.model_metrics import AutolearnGauges, ModelGauges
+from nbstream.metrics.registry import MetricsRegistry, StateGauge
+from nbstream.own_models.metrics import OwnModelMetrics
 from nbstream.server.metrics import DeliveryMetrics
 from nbstream.store.metrics import StoreMetrics
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from prometheus_client.core import Metric
 
     from nbstream.correspondents.store import Correspondents
     from nbstream.engine.choice import Engine
@@ -44,8 +40,14 @@ class ProcessMetrics:
     """Counts dead workers (for the supervisor) and reloads."""
 
     def __init__(self, registry: MetricsRegistry, engine: str) -> None:
-        self._policy = PolicyCollector()
-        registry.state.register(self._policy)
+        self._policy = StateGauge(
+            registry, "nbstream_policy_info", "The hash of the policy in force, as a label; always 1.", ["hash"]
+        )
+        self._policy_since = StateGauge(
+            registry,
+            "nbstream_config_last_success_timestamp_seconds",
+            "When the configuration was last read and applied, at the start or by a reload.",
+        )
         self._reloads = Counter(
             "nbstream_config_reloads",
             "Reloads of the configuration, by outcome: applied, refused.",
@@ -88,30 +90,8 @@ class ProcessMetrics:
 
     def set_policy(self, policy_hash: str, since: float | None = None) -> None:
         """Note that the policy of this hash is in force from ``since`` on (Unix time), by default from now on."""
-        self._policy.in_force = (policy_hash, time.time() if since is None else since)
-
-
-class PolicyCollector(Collector):
-    """Gauges of the policy in force: its hash, and the Unix time since when it is in force."""
-
-    def __init__(self) -> None:
-        self.in_force: tuple[str, float] | None = None
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the gauges as they are now; none before a policy is in force."""
-        if self.in_force is None:
-            return
-        policy_hash, since = self.in_force
-        yield GaugeMetricFamily(
-            "nbstream_config_last_success_timestamp_seconds",
-            "When the configuration was last read and applied, at the start or by a reload.",
-            value=since,
-        )
-        policy = GaugeMetricFamily(
-            "nbstream_policy_info", "The hash of the policy in force, as a label; always 1.", labels=["hash"]
-        )
-        policy.add_metric([policy_hash], 1)
-        yield policy
+        self._policy.set({(policy_hash,): 1})
+        self._policy_since.set({(): time.time() if since is None else since})
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,18 +123,17 @@ class DaemonMetrics:
         )
 
     def watch_model(self, mirror: Mirror, primary: Primary, policy: Callable[[], FilterPolicy]) -> None:
-        """Export the state of the model, of its Redis and of the policies in force, read at each scrape."""
-        self.registry.state.register(ModelCollector(mirror, primary, policy))
-        self.registry.state.register(FirstScoreCollector(mirror, policy))
+        """Export the state of the model, of its Redis and of the policies in force."""
+        ModelGauges(self.registry, mirror, primary, policy)
 
     def watch_own_models(self, models: OwnModels) -> None:
-        """Export the state of the own models in memory, read at each scrape."""
-        self.registry.state.register(OwnModelCollector(models))
+        """Export the state of the own models in memory."""
+        OwnModelMetrics(self.registry, models)
 
     def watch_correspondents(self, correspondents: Correspondents) -> None:
-        """Export how much is known of correspondents, read at each scrape."""
-        self.registry.state.register(CorrespondentCollector(correspondents))
+        """Export how much is known of correspondents."""
+        CorrespondentGauges(self.registry, correspondents)
 
     def watch_autolearned(self, mirror: Mirror) -> None:
-        """Export the state of the layer that is learned without people, read at each scrape."""
-        self.registry.state.register(AutolearnCollector(mirror))
+        """Export the state of the layer that is learned without people."""
+        AutolearnGauges(self.registry, mirror)

@@ -191,10 +191,6 @@ class Server:
         await self._run_until_stopped(_REDIS_SECONDS, open_store(parts))
         self._parts = parts
         runtime = self._runtime = self._runtime_of(parts, self.settings)
-        self._metrics.watch_own_models(parts.own_models)
-        self._metrics.watch_model(
-            parts.mirror, clients.primary, lambda: (self._runtime or runtime).spam_filter.policy
-        )
         for name, run in background_work(
             self.settings, parts, lambda: self._runtime or runtime, does_chores=self._does_chores
         ):
@@ -205,6 +201,10 @@ class Server:
         try:
             # The first message is to be scored, but mail is not to wait for ever.
             await self._run_until_stopped(_LOAD_SECONDS, _wait_until_loaded(parts), fatal)
+            self._metrics.watch_own_models(parts.own_models)
+            self._metrics.watch_model(
+                parts.mirror, clients.primary, lambda: (self._runtime or runtime).spam_filter.policy
+            )
             if not self._stop.is_set():
                 await self._open_listeners(parts, open_sockets())
                 on_ready()

@@ -2,7 +2,8 @@
 
 Rules: a supervisor reserves the addresses of its workers and itself listens on none of them, so that no connection
 waits for a process that accepts none. Each worker gets a TCP socket of its own at each address, among which the
-kernel spreads connections (SO_REUSEPORT, socket(7)); a unix socket is one that all workers accept from.
+kernel spreads connections (SO_REUSEPORT, socket(7)); all workers accept from one unix socket, and from one for
+metrics.
 """
 
 from __future__ import annotations
@@ -10,12 +11,19 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.addresses import ListenAddress, TcpAddress, UnixAddress
 from nbstream.daemon.listeners import LISTENERS
 from nbstream.errors import CannotStart
-from nbstream.server.sockets import bound_address, open_listening_socket, resolve_host, socket_at_same_address
+from nbstream.server.sockets import (
+    bound_address,
+    open_listening_socket,
+    reserve_address,
+    resolve_host,
+    socket_at_same_address,
+)
 
 if TYPE_CHECKING:
     from typing import Any
@@ -31,24 +39,23 @@ SocketsByName: TypeAlias = Mapping[str, list[socket.socket]]
 
 
 class ListenerSockets:
-    """The sockets of all listeners that are on and wanted: one for each, or for each address of its host.
+    """The sockets of all listeners that are on: one for each, or for each address of its host.
 
-    ``make`` makes one of them. Raises ``CannotStart`` with the name of the listener; then none is left open.
+    ``for_workers`` they do not listen, but reserve the addresses. Raises ``CannotStart`` with the name of the
+    listener; then none is left open.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        is_wanted: Callable[[ListenerEntry[Any, Any]], bool] = lambda _: True,
-        make: Callable[[ListenAddress], socket.socket] = open_listening_socket,
-    ) -> None:
+    def __init__(self, settings: Settings, *, for_workers: bool = False) -> None:
         addresses: dict[str, ListenAddress] = {}
         self.by_name: dict[str, list[socket.socket]] = {}
         try:
             for entry in LISTENERS:
                 address = entry.listen_address(settings.listeners)
-                if address is not None and is_wanted(entry):
+                if address is not None:
                     addresses[entry.name] = address
+                    make = open_listening_socket
+                    if for_workers:
+                        make = partial(reserve_address, for_one_socket=entry.shares_socket)
                     for opened in _open_sockets(entry, address, make):
                         self.by_name.setdefault(entry.name, []).append(opened)
         except BaseException:

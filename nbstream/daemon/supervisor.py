@@ -1,7 +1,7 @@
 """Several processes that serve mail: a supervisor, which handles none itself, and workers that share listeners.
 
-Rules: the supervisor has everything of which the workers need one: the addresses, the listener for metrics, the
-folder in shared memory, and a use of the embedded Redis. Either all workers apply new settings or none does. A
+Rules: the supervisor has everything of which the workers need one: the addresses, the folder in
+shared memory, and a use of the embedded Redis. Either all workers apply new settings or none does. A
 worker that dies is replaced. One that says that the configuration or the stored model cannot be used, or dies
 before any was ready, ends the daemon, as it would end a single process.
 """
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from nbstream import logs
 from nbstream.assembly.policy import make_rules
-from nbstream.daemon.http import METRICS, make_metrics_listener
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.shared_memory import open_shared_folder
 from nbstream.daemon.sockets import ListenerSockets
@@ -25,8 +24,6 @@ from nbstream.daemon.worker_slot import WorkerContext, WorkerSlot
 from nbstream.errors import ConfigError, StoreUnavailable
 from nbstream.logs import event_fields
 from nbstream.metrics import multiprocess
-from nbstream.server.limits import ListenerLimits
-from nbstream.server.sockets import reserve_address
 from nbstream.store.cancellation import cancel_and_wait
 from nbstream.store.embedded.locks import translate_os_errors
 from nbstream.store.embedded.server import EmbeddedRedis
@@ -37,13 +34,11 @@ if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.daemon.sockets import ListenAddresses
     from nbstream.engine.choice import Engine
-    from nbstream.listeners.http.listener import HttpListener
 
 _log = logging.getLogger(__name__)
 
 _REDIS_SECONDS = 10.0  # the start goes on after this without Redis
 _CHECK_SECONDS = 10.0  # for a worker to check settings, and to apply them
-_STATE_SECONDS = 2.0  # for a worker to return its state for a scraper
 _ROLE_SECONDS = 1.0  # for a worker to return its role: less than nbstream status waits
 _LATE_SECONDS = 5.0  # beyond drain_seconds: then a worker that has not ended is killed
 
@@ -136,10 +131,9 @@ class Supervisor:
     async def _serve(
         self, metrics: DaemonMetrics, shared_memory: Path | None, on_ready: Callable[[], object]
     ) -> None:
-        shared_sockets = ListenerSockets(self._settings, lambda entry: entry.is_of_workers, reserve_address)
+        shared_sockets = ListenerSockets(self._settings, for_workers=True)
         try:
-            metrics_listener = await self._open_metrics()
-            self.bound_addresses = {**shared_sockets.bound_addresses, **self.bound_addresses}
+            self.bound_addresses = shared_sockets.bound_addresses
             context = WorkerContext(
                 settings=lambda: self._settings,
                 settings_since=lambda: self._settings_since,
@@ -158,8 +152,6 @@ class Supervisor:
                 # Otherwise a client of a unix socket that the workers have closed would wait for nobody.
                 shared_sockets.close()
                 await self._drain(tasks)
-                if metrics_listener:
-                    await metrics_listener.drain(0)
             # Every task is asked, since asyncio warns of an exception that nobody has looked at.
             for failure in [task.exception() for task in tasks if not task.cancelled()]:
                 if failure:
@@ -167,28 +159,6 @@ class Supervisor:
         finally:
             shared_sockets.close()
             shared_sockets.remove_files()
-
-    async def _open_metrics(self) -> HttpListener | None:
-        """Open the listener for metrics, the only one that is not of the workers; None where it is off.
-
-        It is not made by its entry in the table: that one renders the metrics of one process, and the supervisor
-        renders those of all workers.
-        """
-        sockets = ListenerSockets(self._settings, lambda entry: not entry.is_of_workers)
-        if METRICS.name not in sockets.by_name:
-            return None
-        listener = make_metrics_listener(self._render_metrics, ListenerLimits())
-        await listener.start(*sockets.by_name[METRICS.name])
-        self.bound_addresses = sockets.bound_addresses
-        return listener
-
-    async def _render_metrics(self) -> bytes:
-        """Return the counts of all processes, and the state of the model as the workers see it."""
-        assert self._metrics is not None
-        counts = self._metrics.registry.counts_text()
-        serving = [slot for slot in self._slots if slot.is_serving]
-        states = await asyncio.gather(*(_ask_for_text(slot, "state", _STATE_SECONDS) for slot in serving))
-        return counts + multiprocess.merge_states([text for text in states if text]).encode()
 
     async def _wait_until_stopped(self, tasks: list[asyncio.Task[None]], on_ready: Callable[[], object]) -> None:
         """Return at ``stop``, or when the task of a slot has ended: no worker could serve."""

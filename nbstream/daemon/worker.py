@@ -39,6 +39,8 @@ _log = logging.getLogger(__name__)
 FAILED_FOR_NOW = 75
 FAILED_FOR_GOOD = 78
 
+_REFRESH_SECONDS = 2.0
+
 LOADED = "loaded"
 """What a worker answers to a ping while it has counts to score mail with."""
 
@@ -84,13 +86,22 @@ async def _run_server(channel: Channel, first: ChannelMessage) -> None:
         name: [_inherited_socket(descriptor) for descriptor in descriptors]
         for name, descriptors in first["sockets"].items()
     }
-    following = asyncio.create_task(_follow_supervisor(channel, server, metrics), name="supervisor")
+    following = asyncio.create_task(_follow_supervisor(channel, server), name="supervisor")
+    refreshing = asyncio.create_task(_keep_fresh(metrics), name="metrics")
     try:
         async with open_redis(settings, metrics.store.primary_lost, is_daemon=True) as clients:
             await server.run(clients, lambda: sockets, lambda: channel.send_soon({"ready": server.is_loaded}))
     finally:
         close_sockets(sockets)
         await cancel_and_wait(following)
+        await cancel_and_wait(refreshing)
+
+
+async def _keep_fresh(metrics: DaemonMetrics) -> None:
+    """Set the gauges again and again, since any worker exports them."""
+    while True:
+        await asyncio.sleep(_REFRESH_SECONDS)
+        metrics.registry.refresh()
 
 
 def _inherited_socket(descriptor: int) -> socket.socket:
@@ -100,7 +111,7 @@ def _inherited_socket(descriptor: int) -> socket.socket:
     return inherited
 
 
-async def _follow_supervisor(channel: Channel, server: Server, metrics: DaemonMetrics) -> None:
+async def _follow_supervisor(channel: Channel, server: Server) -> None:
     """Execute the commands of the supervisor, until it says "stop" or ends itself."""
     while (message := await channel.receive()) is not None:
         if message.get("do") == "stop":
@@ -108,7 +119,7 @@ async def _follow_supervisor(channel: Channel, server: Server, metrics: DaemonMe
             continue
         answer: dict[str, Any] = {"id": message["id"]}
         try:
-            answer["result"] = _execute_command(message, server, metrics)
+            answer["result"] = _execute_command(message, server)
         except Exception as error:  # noqa: BLE001 - the supervisor gets the problem, and mail goes on
             _log.exception("a command of the supervisor failed")
             answer["problem"] = str(error) if isinstance(error, NbstreamError) else "a fault; the log has it"
@@ -116,7 +127,7 @@ async def _follow_supervisor(channel: Channel, server: Server, metrics: DaemonMe
     server.stop()
 
 
-def _execute_command(message: ChannelMessage, server: Server, metrics: DaemonMetrics) -> str:
+def _execute_command(message: ChannelMessage, server: Server) -> str:
     match message["do"]:
         case "check":
             server.check_settings(unpack_settings(message["settings"]))
@@ -124,8 +135,6 @@ def _execute_command(message: ChannelMessage, server: Server, metrics: DaemonMet
             server.apply_settings(unpack_settings(message["settings"]), float(message["since"]))
         case "role":
             return server.counts_role
-        case "state":
-            return metrics.registry.state_text().decode()
         case "ping":
             return LOADED if server.is_loaded else ""
     return ""

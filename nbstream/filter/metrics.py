@@ -8,7 +8,6 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from prometheus_client import Counter, Histogram
-from prometheus_client.registry import Collector
 
 from nbstream.filter.parts import FilterObserver
 from nbstream.logs import event_fields
@@ -17,10 +16,6 @@ from nbstream.policy.lesson_source import LessonSource
 from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from prometheus_client.core import Metric
-
     from nbstream.filter import Check, CheckSeconds, Lesson
     from nbstream.metrics.registry import MetricsRegistry
     from nbstream.policy.envelope import BuildEnvelope
@@ -34,16 +29,13 @@ _PROBABILITY_BUCKETS = (0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.
 _log = logging.getLogger(__name__)
 
 
-class FilterMetrics(FilterObserver, Collector):
-    """Counts what the filter and the autolearner do, and feedback that listeners refuse.
-
-    It is registered before its metrics, so that checks which wait to be counted are counted when those are read.
-    """
+class FilterMetrics(FilterObserver):
+    """Counts what the filter and the autolearner do, and feedback that listeners refuse."""
 
     def __init__(self, registry: MetricsRegistry) -> None:
         self._waiting: list[tuple[CheckSeconds, float]] = []
         self._counts_at_once = registry.counts_at_once
-        registry.counts.register(self)
+        registry.refresh_by(self._count_waiting)
         self._feedback = Counter(
             "nbstream_feedback",
             "Messages sent as feedback, by source, label and outcome: learned, relearned, insisted, already, "
@@ -128,11 +120,6 @@ class FilterMetrics(FilterObserver, Collector):
                 self._stage_seconds(stage).observe(duration)
             self._probability.observe(probability)
         self._waiting.clear()
-
-    def collect(self) -> Iterator[Metric]:
-        """Count what waits; yield nothing, since each metric is registered by itself."""
-        self._count_waiting()
-        return iter(())
 
     def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
         """Count the feedback of one message that was learned, or changed nothing."""

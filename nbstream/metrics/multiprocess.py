@@ -8,26 +8,25 @@ over all files is always what was counted. The folder contains nothing that a re
 from __future__ import annotations
 
 import os
-import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from prometheus_client import values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
     from pathlib import Path
 
 SUPERVISOR = "supervisor"
 """The name of the supervisor among the members; the others are the numbers of the worker slots."""
 
-_WORST_VALUE = {"nbstream_mirror_lag_seconds": max, "nbstream_redis_up": min}
 _FILE_KINDS = (
     "counter",
     "histogram",
     "gauge_mostrecent",
     "gauge_livemostrecent",
     "gauge_livemax",
+    "gauge_livemin",
     "gauge_livesum",
 )
 _FILE_BYTES = 1 << 18  # several times what all series take: a file that has to grow may find the disk full
@@ -69,15 +68,3 @@ def member_died(folder: Path, member: str) -> None:
     with suppress(OSError):  # a gauge too many is no reason to end the daemon
         for file in folder.glob(f"gauge_live*_{member}.db"):
             file.unlink()
-
-
-def merge_states(states: Sequence[str]) -> str:
-    """Return the first of these states, in Prometheus's text format, with the worst lag and Redis state of all."""
-    if not states:
-        return ""
-    merged = states[0]
-    for name, worst in _WORST_VALUE.items():
-        line = re.compile(rf"^{name} (.+)$", re.MULTILINE)
-        values = [value for state in states for value in line.findall(state)]
-        merged = line.sub(f"{name} {worst(values, key=float, default='')}", merged)
-    return merged

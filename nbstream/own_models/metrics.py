@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client import Counter, Gauge
 
 if TYPE_CHECKING:
-    from prometheus_client import Metric
-
+    from nbstream.metrics.registry import MetricsRegistry
     from nbstream.own_models.store import OwnModels
 
 
-class OwnModelCollector:
-    """The state of the own models in memory, read at each scrape."""
+class OwnModelMetrics:
+    """The state of the own models in memory; of several processes that of the largest."""
 
-    def __init__(self, models: OwnModels) -> None:
+    def __init__(self, registry: MetricsRegistry, models: OwnModels) -> None:
         self._models = models
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the gauges as they are now."""
-        models = self._models
-        yield GaugeMetricFamily(
-            "nbstream_own_models", "Own models in the memory of a process.", value=models.cached
+        self._cached = Gauge(
+            "nbstream_own_models",
+            "Own models in the memory of a process.",
+            registry=registry.counts,
+            multiprocess_mode="livemax",
         )
-        yield GaugeMetricFamily(
+        self._bytes = Gauge(
             "nbstream_own_models_bytes",
             "About how much memory the own models of a process take; see own_models.cache_megabytes.",
-            value=models.bytes_used,
+            registry=registry.counts,
+            multiprocess_mode="livemax",
         )
-        yield CounterMetricFamily(
-            "nbstream_own_models_loads", "Own models that a process has loaded from Redis.", value=models.loads
+        self._loads = Counter(
+            "nbstream_own_models_loads",
+            "Own models that a process has loaded from Redis.",
+            registry=registry.counts,
         )
+        self._counted_loads = 0
+        registry.refresh_by(self._refresh)
+
+    def _refresh(self) -> None:
+        models = self._models
+        self._cached.set(models.cached)
+        self._bytes.set(models.bytes_used)
+        self._loads.inc(models.loads - self._counted_loads)
+        self._counted_loads = models.loads

@@ -96,9 +96,9 @@ class ListenerEntry(Generic[SectionT, ContextT]):
 
     ``binds_all_addresses``: of a host name with several addresses all are used. ``teaches_by_address``: clients in
     ``feedback.allow_from`` may teach through it; without it, only those without an address, whom permissions have
-    let in. ``is_of_workers``: where there are several processes, each worker has one, else the supervisor.
-    ``drains_last``: it is drained after the others, because monitoring asks it for health or metrics until the
-    end. ``counts_connections``: its clients are counted in the metrics.
+    let in. ``shares_socket``: where there are several processes, all accept from one socket, and nobody waits
+    for one that hangs. ``drains_last``: it is drained after the others, because monitoring asks it for health or
+    metrics until the end. ``counts_connections``: its clients are counted in the metrics.
     """
 
     name: str
@@ -110,7 +110,7 @@ class ListenerEntry(Generic[SectionT, ContextT]):
     least_connections: int = 1
     binds_all_addresses: bool = False
     teaches_by_address: bool = True
-    is_of_workers: bool = True
+    shares_socket: bool = False
     drains_last: bool = False
     counts_connections: bool = True
 

@@ -32,28 +32,28 @@ def open_listening_socket(address: ListenAddress) -> socket.socket:
     return listening
 
 
-def reserve_address(address: ListenAddress) -> socket.socket:
+def reserve_address(address: ListenAddress, *, for_one_socket: bool = False) -> socket.socket:
     """Return a socket that is bound to ``address`` and does not listen.
 
-    It reserves the address for the sockets of ``socket_at_same_address``. Raises ``OSError`` as
-    ``open_listening_socket`` does.
+    It reserves the address for the sockets of ``socket_at_same_address``, which are duplicates of this one where
+    it is a unix socket, or ``for_one_socket``. Raises ``OSError`` as ``open_listening_socket`` does.
     """
     if isinstance(address, UnixAddress):
         return _bind_unix(address, listen=False)
     family, _, _, _, resolved = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
     reserved = _bind_tcp(family, resolved)
     # Not before bind: a second daemon could bind too, and would get a part of the connections unnoticed.
-    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, not for_one_socket)
     return reserved
 
 
 def socket_at_same_address(reserved: socket.socket) -> socket.socket:
     """Return one more socket at the address of ``reserved``, which does not listen yet.
 
-    A TCP socket is a new one, to which the kernel gives a part of the connections once it listens (SO_REUSEPORT).
-    A unix socket is a duplicate of the same one.
+    It is a new one, to which the kernel gives a part of the connections once it listens (SO_REUSEPORT), or a
+    duplicate of the only one.
     """
-    if reserved.family == socket.AF_UNIX:
+    if not reserved.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT):
         return reserved.dup()
     return _bind_tcp(reserved.family, reserved.getsockname(), shared=True)
 

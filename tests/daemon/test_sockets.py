@@ -12,7 +12,7 @@ from nbstream import config
 from nbstream.addresses import TcpAddress
 from nbstream.daemon.sockets import ListenerSockets, close_sockets
 from nbstream.errors import CannotStart
-from nbstream.server.sockets import open_listening_socket, reserve_address
+from nbstream.server.sockets import open_listening_socket
 
 MANY = 60  # connections: the chance that one of two sockets gets none of them is 2 ** -59
 
@@ -27,7 +27,7 @@ def settings(tmp_path: Path) -> config.Settings:
 
 
 def reserved_sockets(settings: config.Settings) -> ListenerSockets:
-    return ListenerSockets(settings, make=reserve_address)
+    return ListenerSockets(settings, for_workers=True)
 
 
 def give_back(sockets: ListenerSockets) -> None:

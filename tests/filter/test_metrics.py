@@ -67,4 +67,4 @@ def test_a_process_that_is_killed_has_counted_its_last_check(tmp_path: Path) -> 
     killed = subprocess.run([sys.executable, "-c", COUNTING, folder], check=False, timeout=60)
 
     assert killed.returncode == -signal.SIGKILL
-    assert lines(3) <= set(DaemonMetrics.create(PYTHON, folder).registry.counts_text().decode().splitlines())
+    assert lines(3) <= set(DaemonMetrics.create(PYTHON, folder).registry.render().decode().splitlines())

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
-from prometheus_client.core import Metric
 
-from nbstream.filter.model_metrics import budget_metrics, calibration_metrics
+from nbstream.filter.model_metrics import FirstScoreGauges
+from nbstream.metrics.registry import MetricsRegistry
 from nbstream.policy.first_scores import FirstScore, FirstScores
 
 
@@ -20,15 +21,18 @@ def labelled(ham: Iterable[float] = (), spam: Iterable[float] = ()) -> FirstScor
     return first_scores
 
 
-def values(families: Iterable[Metric], name: str, *labels: str) -> dict[tuple[str, ...], float]:
-    samples = next(family for family in families if family.name == name).samples
+def exported(first_scores: FirstScores, rates: Iterable[float], name: str, *labels: str) -> dict[Any, float]:
+    """The series of this name, by their labels."""
+    registry = MetricsRegistry()
+    FirstScoreGauges(registry).set(first_scores, rates)
+    samples = next(family for family in registry.collect() if family.name == name).samples
     return {tuple(sample.labels[label] for label in labels): sample.value for sample in samples}
 
 
 def test_each_labelled_message_is_in_the_bin_of_its_probability() -> None:
-    families = list(calibration_metrics(labelled(ham=[0.0, 0.0005, 0.001, 0.95], spam=[0.94, 0.95, 1.0])))
+    first_scores = labelled(ham=[0.0, 0.0005, 0.001, 0.95], spam=[0.94, 0.95, 1.0])
 
-    messages = values(families, "nbstream_calibration_messages", "class", "bin")
+    messages = exported(first_scores, (), "nbstream_calibration_messages", "class", "bin")
     assert {key: value for key, value in messages.items() if value} == {
         ("ham", "0-0.001"): 2,
         ("ham", "0.001-0.01"): 1,
@@ -41,9 +45,9 @@ def test_each_labelled_message_is_in_the_bin_of_its_probability() -> None:
 
 
 def test_the_expected_spam_of_a_bin_is_the_sum_of_its_probabilities() -> None:
-    families = calibration_metrics(labelled(ham=[0.96], spam=[0.95, 0.97, 0.2]))
+    first_scores = labelled(ham=[0.96], spam=[0.95, 0.97, 0.2])
 
-    expected = values(families, "nbstream_calibration_expected_spam", "bin")
+    expected = exported(first_scores, (), "nbstream_calibration_expected_spam", "bin")
 
     assert expected[("0.95-0.99",)] == pytest.approx(0.96 + 0.95 + 0.97)
     assert expected[("0.2-0.4",)] == pytest.approx(0.2)
@@ -55,7 +59,8 @@ def test_a_budget_exports_what_it_allowed_and_what_it_lost() -> None:
     for number in range(100):
         first_scores["ham"].add(FirstScore(1000 + number, "later", 0.9, ((0.1, number == 7),)).pack())
 
-    families = list(budget_metrics(first_scores, {0.1, 0.01}))
+    rates = {0.1, 0.01}
 
-    assert values(families, "nbstream_budget_ham_allowed", "rate") == {("0.01",): 0, ("0.1",): 10}
-    assert values(families, "nbstream_budget_ham_lost", "rate") == {("0.01",): 0, ("0.1",): 1}
+    allowed = exported(first_scores, rates, "nbstream_budget_ham_allowed", "rate")
+    assert allowed == {("0.01",): 0, ("0.1",): 10}
+    assert exported(first_scores, rates, "nbstream_budget_ham_lost", "rate") == {("0.01",): 0, ("0.1",): 1}

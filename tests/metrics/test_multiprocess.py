@@ -18,12 +18,18 @@ from pathlib import Path
 from nbstream.engine.choice import PYTHON
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.metrics import multiprocess
+from nbstream.metrics.registry import StateGauge
+from prometheus_client import Gauge
 folder, member, quarantined = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 multiprocess.join_folder(folder, member)
 metrics = DaemonMetrics.create(PYTHON, folder)
 for _ in range(3):
     metrics.delivery.delivered("smtp", "spam")
 metrics.delivery.relayed(["250"], 0.5)
+StateGauge(metrics.registry, "nbstream_state", "What holds.", ["name"]).set({("before",): 1})
+for name, mode in (("worst", "livemin"), ("largest", "livemax")):
+    gauge = Gauge("nbstream_" + name, "Of each.", registry=metrics.registry.counts, multiprocess_mode=mode)
+    gauge.set(int(member))
 if quarantined:
     metrics.delivery.quarantine_swept(quarantined, 1)
 os.kill(os.getpid(), signal.SIGKILL)
@@ -45,7 +51,7 @@ def count(folder: Path, member: str, quarantined: int = 0) -> None:
 
 
 def lines(folder: Path) -> list[str]:
-    return DaemonMetrics.create(PYTHON, folder).registry.counts_text().decode().splitlines()
+    return DaemonMetrics.create(PYTHON, folder).registry.render().decode().splitlines()
 
 
 def test_sums_include_all_and_a_replacement_continues_the_counts(folder: Path) -> None:
@@ -72,6 +78,21 @@ def test_a_live_gauge_ends_with_its_process_and_a_shared_one_stays(folder: Path)
     assert "nbstream_quarantine_messages 7.0" in lines(folder)
 
 
+def test_the_state_is_the_newest_of_all_and_ends_with_its_process(folder: Path) -> None:
+    for member in ("1", "2"):
+        count(folder, member)
+    text = lines(folder)
+    assert 'nbstream_state{name="before"} 1.0' in text
+    assert "nbstream_worst 1.0" in text
+    assert "nbstream_largest 2.0" in text
+
+    multiprocess.member_died(folder, "1")
+
+    assert "nbstream_worst 2.0" in lines(folder)
+    multiprocess.member_died(folder, "2")
+    assert not any(line.startswith(("nbstream_state", "nbstream_largest")) for line in lines(folder))
+
+
 def test_a_metric_that_was_never_counted_is_exported_by_name(folder: Path) -> None:
     assert "# TYPE nbstream_feedback_total counter" in lines(folder)
 
@@ -91,19 +112,3 @@ def test_the_files_have_all_their_blocks(folder: Path) -> None:
         assert status.st_blocks * 512 >= status.st_size > 0
         assert status.st_mode & 0o777 == 0o600
     assert folder.stat().st_mode & 0o777 == 0o700
-
-
-def state(lag: float, up: float, tokens: int) -> str:
-    """A part of the text that a worker sends of its state."""
-    return (
-        "# HELP nbstream_mirror_lag_seconds Seconds.\n# TYPE nbstream_mirror_lag_seconds gauge\n"
-        f"nbstream_mirror_lag_seconds {lag}\nnbstream_redis_up {up}\nnbstream_model_tokens {tokens}\n"
-    )
-
-
-def test_the_merged_state_has_the_worst_lag_and_redis_state() -> None:
-    merged = multiprocess.merge_states([state(2.0, 1.0, 7), state(31.5, 0.0, 5), state(0.0, 1.0, 6)])
-
-    assert merged == state(31.5, 0.0, 7)
-    assert multiprocess.merge_states([state(0.5, 1.0, 7)]) == state(0.5, 1.0, 7)
-    assert multiprocess.merge_states([]) == ""

@@ -1,13 +1,13 @@
 """The reference of the metrics: name, type, labels and meaning of each, from the collectors of a daemon.
 
-The gauges of the model are made at each scrape. This module reads them from a substitute that has every value.
+The gauges of the model read a substitute that has every value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
@@ -90,20 +90,19 @@ def metrics() -> list[ExportedMetric]:
     daemon.watch_own_models(cast("OwnModels", _LoadedOwnModels()))
     daemon.watch_correspondents(cast("Correspondents", _KnownFacts()))
     daemon.process.set_policy("")
-    return sorted(exported((daemon.registry.counts, daemon.registry.state)), key=lambda metric: metric.name)
+    return sorted(exported(daemon.registry.counts), key=lambda metric: metric.name)
 
 
-def exported(registries: Iterable[CollectorRegistry]) -> Iterator[ExportedMetric]:
-    """Yield the metrics of these registries. Raises ``Undocumented``."""
-    for registry in registries:
-        # The library has no public list of collectors, and a family has no label names before its first series.
-        for collector in registry._collector_to_names:
-            for family in collector.collect():
-                labelled: Any = collector if isinstance(collector, MetricWrapperBase) else family
-                name = f"{family.name}_total" if family.type == "counter" else family.name
-                if not family.documentation.endswith("."):
-                    raise Undocumented(f"the metric {name} has no help that is a sentence")
-                yield ExportedMetric(name, family.type, tuple(labelled._labelnames), family.documentation)
+def exported(registry: CollectorRegistry) -> Iterator[ExportedMetric]:
+    """Yield the metrics of the registry. Raises ``Undocumented``."""
+    # The library has no public list of collectors, and a family has no label names before its first series.
+    for metric in registry._collector_to_names:
+        assert isinstance(metric, MetricWrapperBase)
+        for family in metric.collect():
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            if not family.documentation.endswith("."):
+                raise Undocumented(f"the metric {name} has no help that is a sentence")
+            yield ExportedMetric(name, family.type, tuple(metric._labelnames), family.documentation)
 
 
 def page() -> str:
@@ -130,9 +129,9 @@ _INTRODUCTION = """
 """
 
 _CLOSING = """
-With several [workers](settings.md#top-of-the-file) the counters and histograms are the sums of all workers, those
-that have died included; they begin anew with each start of the daemon. Open connections and streams are the sums
-of the workers that run. The gauges of the model are as one worker sees them. `nbstream_mirror_lag_seconds` and
-`nbstream_redis_up` are those of the worst worker at the metrics listener, and at the HTTP listener those of the
-worker that answers.
+With several [workers](settings.md#top-of-the-file) each listener exports the metrics of all of them. Counters and
+histograms are sums, those of workers that have died included; they begin anew with each start of the daemon. Open
+connections and streams are the sums of the workers that run. `nbstream_mirror_lag_seconds` and
+`nbstream_redis_up` are those of the worst worker, and the sizes of what a process keeps in memory are those of the
+largest. Each worker sets its gauges every two seconds.
 """

@@ -83,7 +83,7 @@ class Route:
     level: AccessLevel = AccessLevel.READ
 
 
-def metrics_route(metrics: Callable[[], Awaitable[bytes]]) -> Route:
+def metrics_route(metrics: Callable[[], bytes]) -> Route:
     """Return the route of ``/metrics``; ``metrics`` returns the text to serve."""
     rendering = _SharedRendering(metrics)
 
@@ -99,9 +99,8 @@ class _SharedRendering:
     A text takes about 10 ms of the event loop, and whoever may scrape may do so on all connections at once.
     """
 
-    def __init__(self, render: Callable[[], Awaitable[bytes]]) -> None:
+    def __init__(self, render: Callable[[], bytes]) -> None:
         self._render = render
-        self._one_at_a_time = asyncio.Lock()
         self._next: asyncio.Task[bytes] | None = None
 
     async def text(self) -> bytes:
@@ -111,10 +110,9 @@ class _SharedRendering:
         return await asyncio.shield(self._next)
 
     async def _render_next(self) -> bytes:
-        async with self._one_at_a_time:
-            await asyncio.sleep(0)  # others may run between two texts
-            self._next = None  # whoever comes from now on gets the text after this one
-            return await self._render()
+        await asyncio.sleep(0)  # others may run between two texts
+        self._next = None  # whoever comes from now on gets the text after this one
+        return self._render()
 
 
 def health_routes(health: Callable[[], Awaitable[HealthStatus]]) -> Iterable[Route]:

@@ -130,8 +130,8 @@ class RunningSmtp:
         return [path.read_bytes() for path in files]
 
     def metric(self, name: str, **labels: str) -> float:
-        registries = self.metrics.registry.counts, self.metrics.registry.state
-        return sum(registry.get_sample_value(name, labels) or 0.0 for registry in registries)
+        samples = (sample for family in self.metrics.registry.collect() for sample in family.samples)
+        return sum(sample.value for sample in samples if (sample.name, sample.labels) == (name, labels))
 
 
 class Dialogue:
