@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import platform
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,30 +12,22 @@ import pytest
 from nbstream.evaluation.run import EvaluationRow
 from nbstream.policy.verdict import Verdict
 from tests.benchmarks import accuracy
-from tests.benchmarks.near_copies import NearCopies
 from tests.benchmarks.page import page
 from tests.benchmarks.plan import (
     ASKED_GROUPS,
     BOTH,
     BUDGET_RUNS,
     CORRECTED,
-    IN_TIME,
     INBOX,
-    INBOX_GROUPS,
     MAIL,
-    NOISY,
     PEERS,
     RUNS,
     SMS,
     STREAMS,
     TREC,
-    TREC_B,
 )
 from tests.benchmarks.runs import Outcome, Run, make
 from tests.letters import letters, write_corpus
-
-ROOT = Path(__file__).parents[2]
-
 
 BUDGET = {
     "asked": 0.001,
@@ -100,33 +90,6 @@ def test_a_run_has_a_row_for_each_message_and_its_figures_are_the_same_each_time
     assert {row.verdict for row in once.rows} == {Verdict.HAM, Verdict.UNSURE, Verdict.SPAM}
 
 
-def test_a_run_that_fails_says_why(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="No such file"):
-        make(Run(TREC), tmp_path / "no index")
-
-
-def test_a_target_is_met_or_not_by_its_measure() -> None:
-    outcomes = {**dict.fromkeys(RUNS, outcome()), Run(IN_TIME): outcome(wrong=30)}
-
-    written = page(outcomes)
-
-    assert cells(written, f"{CORRECTED[TREC]} |", "(1-AUC)%", "met")[2:] == ["1", "0.0015", "0.0000", "met"]
-    # The 30 are among the messages from 1,001 on: 30 of 500 spam there, 30 of 1,000 in all.
-    assert cells(written, f"{IN_TIME} |", "| sm% |")[2:] == ["1,001", "3.50", "6.00", "**not met** by 2.50"]
-    assert cells(written, f"{IN_TIME} |", "(1-AUC)%", "met")[4:] == ["3.0000", "**not met** by 2.9471"]
-    assert cells(written, "tokens a message")[3:] == ["600", "250", "met"]
-
-
-def test_the_target_with_flipped_labels_is_for_the_mean_over_seeds_and_their_range_is_told() -> None:
-    outcomes = {**dict.fromkeys(RUNS, outcome()), NOISY[0]: outcome(wrong=1)}
-
-    written = page(outcomes)
-
-    # One of 1,000 spam below all ham is 0.1 % of the pairs, in one run of five.
-    target = cells(written, f"{TREC} `--label-noise", "seeds 0 to 4 | (1-AUC)%")
-    assert target[4:] == ["0.0200 (0.0000 to 0.1000)", "**not met** by 0.0140"]
-
-
 def test_the_inbox_is_measured_after_the_taught_messages() -> None:
     taught = INBOX[TREC][0].taught
     learning = EvaluationRow("ham", 9.0, 1.0, Verdict.SPAM)
@@ -149,37 +112,6 @@ def test_contradictions_that_are_not_believed_are_a_target() -> None:
     assert target[2:] == ["1", "5.00", "10.00", "**not met** by 5.00"]
     assert cells(written, f"{TREC} | not believed when said twice %")[2:] == ["1", "1.00", "0.50", "met"]
     assert cells(written.partition("## Contradictions")[2], f"{TREC} | 40 |")[1:] == ["40", "10.00", "0.50"]
-
-
-def test_near_copies_are_a_target_and_a_table() -> None:
-    written = page({}, {TREC: NearCopies(contradictions=9, copies=30, wrong=4, most_wrong=3, with_several=1)})
-
-    assert cells(written, "near-copies called wrong")[3:] == ["1", "3", "**not met** by 2"]
-    assert cells(written, f"{TREC} | 9 |")[1:] == ["9", "30", "4", "3", "1"]
-
-
-def test_a_page_of_some_runs_has_no_tables_of_others() -> None:
-    runs, copied = accuracy.chosen(["inbox", "trec07p-b-corrected"], {TREC: Path(), CORRECTED[TREC_B]: Path()})
-    written = page(dict.fromkeys(runs, outcome()))
-
-    assert set(runs) == {run for group in INBOX_GROUPS for run in group if run.stream == CORRECTED[TREC_B]}
-    assert copied == []
-    assert [line for line in written.splitlines() if line.startswith("## ")] == [
-        "## Targets",
-        "## The regime of real life",
-    ]
-
-
-def test_streams_without_their_archive_are_skipped_visibly_where_some_are_named(tmp_path: Path) -> None:
-    (tmp_path / "sms").mkdir()
-    (tmp_path / "sms" / "spam_train.tsv").write_text("ham\tlunch at noon\nspam\twin a prize\n")
-    command = [sys.executable, "-m", "tests.benchmarks.accuracy", str(tmp_path), "default"]
-
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-
-    assert (done.returncode, f"skipped, because {tmp_path} has no trec07p-b.tar.xz" in done.stderr) == (0, True)
-    assert cells(done.stdout, "sms | 1 |")[1] == "1"
-    assert "trec07p-20k |" not in done.stdout
 
 
 def test_the_two_streams_of_one_run_are_an_index_that_says_where_their_messages_are(tmp_path: Path) -> None:
@@ -207,28 +139,6 @@ def test_corrected_labels_are_a_stream_of_their_own(tmp_path: Path, monkeypatch:
     corrections.write_text(heads + "trec07p\t410\tham\tspam\tan advertisement\n")
     with pytest.raises(ValueError, match=r"410\.eml has the label spam"):
         accuracy.correct(index)
-
-
-def test_each_run_over_a_stream_with_corrected_labels_is_made_with_both() -> None:
-    for published, corrected in CORRECTED.items():
-        runs = {run for run in RUNS if run.stream == published}
-        assert {replace(run, stream=corrected) for run in runs} == {run for run in RUNS if run.stream == corrected}
-
-
-def test_without_the_corpora_it_says_what_is_missing(tmp_path: Path, program: Callable[[str], str]) -> None:
-    (tmp_path / "trec07p-20k.tar.xz").touch()
-    words = [program("make"), "--no-print-directory", "-C", str(ROOT), "accuracy", "NBSTREAM_CORPORA="]
-
-    nowhere = subprocess.run(words, capture_output=True, text=True, check=False)
-    command = [sys.executable, "-m", "tests.benchmarks.accuracy", str(tmp_path)]
-    partly = subprocess.run(command, capture_output=True, text=True, check=False)
-
-    assert nowhere.returncode == 2
-    assert "make accuracy CORPORA=" in nowhere.stderr
-    assert (partly.returncode, partly.stderr) == (
-        1,
-        f"accuracy: {tmp_path} has no trec07p-b.tar.xz, spamassassin.tar.xz, sms/spam_train.tsv\n",
-    )
 
 
 def test_a_budget_is_compared_with_its_outcome_and_its_price() -> None:

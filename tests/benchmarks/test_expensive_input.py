@@ -8,7 +8,7 @@ import pytest
 
 from nbstream.mail.message import Message
 from tests.benchmarks.expensive_input import changed, search
-from tests.expensive_messages import KNOWN, Place, Recipe, ordinary_text
+from tests.expensive_messages import KNOWN, Recipe, ordinary_text
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -17,11 +17,6 @@ def test_a_known_message_has_about_the_size_that_is_asked_for(name: str) -> None
 
     assert 10_000 < len(raw) < 130_000
     assert Message.parse(raw).is_mail
-
-
-@pytest.mark.parametrize("place", Place)
-def test_a_unit_is_where_the_recipe_says(place: Place) -> None:
-    assert b"unit" in Recipe((b"Content-unit: x\r\n",), place=place, parts=3).message(2_000)
 
 
 def test_the_same_seed_makes_the_same_recipes() -> None:

@@ -17,10 +17,8 @@ from nbstream.evaluation.run import draw_habits
 from nbstream.filter import Check
 from nbstream.mail.message import Message
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
-from tests.benchmarks.page import page
-from tests.benchmarks.peers.__main__ import KINDS, replaced
-from tests.benchmarks.peers.figures import PeerRun, read_runs, write_runs
-from tests.benchmarks.peers.inbox import InboxCounts, Labelled, run_inbox
+from tests.benchmarks.peers.__main__ import KINDS
+from tests.benchmarks.peers.inbox import Labelled, run_inbox
 from tests.benchmarks.plan import TREC
 from tests.benchmarks.speed.processes import CannotMeasure
 from tests.letters import letters, write_corpus
@@ -77,37 +75,6 @@ def test_the_regime_is_that_of_evaluate(seed: int) -> None:
         in_junk.count("ham"),
         in_junk.count("spam"),
     )
-
-
-RUN = PeerRun("some filter", "some filter 1.0", False, TREC, 500, 0, InboxCounts(1000, 2000, 1, 30, 12))
-
-
-def test_runs_come_back_from_their_file_and_a_new_one_replaces_its_former_one(tmp_path: Path) -> None:
-    other = PeerRun("some filter", "some filter 1.0", False, TREC, 500, 1, InboxCounts(1000, 2000, 3, 50, 18))
-    again = PeerRun("some filter", "some filter 1.1", False, TREC, 500, 0, InboxCounts(1000, 2000, 0, 0, 0))
-
-    write_runs(tmp_path / "peers.json", replaced([RUN], other))
-
-    assert read_runs(tmp_path / "peers.json") == [RUN, other]
-    assert replaced([RUN, other], again) == [again, other]
-    assert read_runs(tmp_path / "none.json") == []
-
-
-def test_the_page_has_mean_and_range_of_the_seeds_of_a_filter() -> None:
-    other = PeerRun("some filter", "some filter 1.0", False, TREC, 500, 1, InboxCounts(1000, 2000, 3, 50, 18))
-
-    lines = page({}, {}, [RUN, other]).splitlines()
-
-    (row,) = (line for line in lines if line.startswith("| some filter"))
-    assert [cell.strip() for cell in row.strip("|").split("|")] == [
-        "some filter 1.0",
-        "no",
-        TREC,
-        "2",
-        "0.20 (0.10 to 0.30)",
-        "2.00 (1.50 to 2.50)",
-        "15 (12 to 18)",
-    ]
 
 
 @pytest.mark.soak  # it runs the programs of others

@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,12 +14,10 @@ import pytest
 from nbstream.mail.message import Message
 from tests.benchmarks.speed import feedback, learning, lesson, listeners, sizes, stages, ui, ways
 from tests.benchmarks.speed.bench import Bench, Scale
-from tests.benchmarks.speed.bogofilter import verdicts
-from tests.benchmarks.speed.clients import Http, Load, Smtp, all_of, at_rate
-from tests.benchmarks.speed.figures import LOAD, OURS, Figure, Report, Skip, percentile
-from tests.benchmarks.speed.lesson_stages import DAEMON, STAGES, seconds_by_stage
-from tests.benchmarks.speed.page import TEXTS, page
-from tests.benchmarks.speed.pairs import median_interval
+from tests.benchmarks.speed.clients import Http, Smtp, all_of, at_rate
+from tests.benchmarks.speed.figures import OURS, Figure, Report, Skip
+from tests.benchmarks.speed.lesson_stages import DAEMON, STAGES
+from tests.benchmarks.speed.page import page
 from tests.benchmarks.speed.plan import (
     BOGOFILTER,
     BULK,
@@ -29,19 +27,16 @@ from tests.benchmarks.speed.plan import (
     CPU_MILLISECONDS,
     HTTP,
     MICROSECONDS,
-    PARTS,
     RATE,
     SMTP,
     STORED_FOR_PAGE,
     TARGETS,
     UNSYNCED,
-    UNTAUGHT,
     WAYS,
     http_lessons,
 )
-from tests.benchmarks.speed.processes import CannotMeasure, cpu_seconds
+from tests.benchmarks.speed.processes import CannotMeasure
 from tests.benchmarks.speed.sink import Sink
-from tests.benchmarks.speed.wrk import read_result
 from tests.letters import write_corpus
 
 ROOT = Path(__file__).parents[2]
@@ -51,11 +46,6 @@ def cells(text: str, *words: str) -> list[str]:
     """The one line of a table with these words in it."""
     (line,) = (line for line in text.splitlines() if line.startswith("|") and all(word in line for word in words))
     return [cell.strip() for cell in line.strip("|").split("|")]
-
-
-@pytest.mark.parametrize(("share", "value"), [(0.5, 5), (0.9, 9), (0.99, 10), (0.1, 1), (1.0, 10)])
-def test_a_percentile_is_the_nearest_rank(share: float, value: float) -> None:
-    assert percentile([3, 1, 2, 10, 9, 8, 7, 6, 5, 4], share) == value
 
 
 def test_a_figure_is_its_median_and_a_ratio_says_how_many_times_better() -> None:
@@ -80,61 +70,6 @@ def test_a_figure_is_its_median_and_a_ratio_says_how_many_times_better() -> None
     assert "- listeners, SpamAssassin: no spamd: apt install spamd" in written
 
 
-def test_a_report_comes_back_as_it_was_saved() -> None:
-    report = Report({"cores": "2"}, [Figure("start", "x", "nbstream", RATE, (1.0, 2.0))], [Skip("a", "b", "c")])
-    report.add(Report({"Python": "3"}, took={"start": 1.5}))
-
-    assert Report.from_json(report.to_json()) == report
-    assert report.machine == {"cores": "2", "Python": "3"}
-
-
-def test_a_part_that_is_measured_later_takes_the_place_of_the_former_figures() -> None:
-    def report(version: str, value: float) -> Report:
-        figures = [Figure(part, HTTP, "nbstream", RATE, (value,)) for part in ("listeners", "ways")]
-        return Report(
-            {"nbstream": version, LOAD: "1, 1"},
-            figures,
-            [Skip("ways", "x", version)],
-            {"listeners": value, "ways": value},
-        )
-
-    former = report("one", 1.0)
-    former.replace_part("ways", report("two", 2.0))
-
-    assert [(figure.part, figure.values) for figure in former.figures] == [("listeners", (1.0,)), ("ways", (2.0,))]
-    assert (former.skips, former.took) == ([Skip("ways", "x", "two")], {"listeners": 1.0, "ways": 2.0})
-    assert former.machine == {
-        "nbstream": "one",
-        LOAD: "1, 1",
-        "ways, measured later": "nbstream two, load average 1, 1",
-    }
-
-
-def test_targets_name_existing_parts() -> None:
-    assert {target.part for target in TARGETS} | UNTAUGHT <= PARTS.keys()
-    assert TEXTS.keys() == PARTS.keys()
-    assert all((Path(stages.__file__).with_name(f"{part}.py")).exists() for part in PARTS)
-
-
-def test_what_wrk_prints_is_answers_and_seconds() -> None:
-    line = 'found {"requests": 1200, "microseconds": 2000000, "status": %d, "broken": 0}\n'
-
-    assert read_result(f"Running 2s test\n{line % 0}") == (1200, 2.0)
-    with pytest.raises(CannotMeasure, match="not all was answered well"):
-        read_result(line % 3)
-    with pytest.raises(CannotMeasure, match="unable to connect"):
-        read_result("unable to connect to 127.0.0.1:1\n")
-
-
-def test_what_bogofilter_prints_is_a_verdict_for_each_file() -> None:
-    text = (
-        "data/1 a.eml X-Bogosity: Spam, tests=bogofilter, spamicity=1.000000, version=1.2.5\n"
-        "data/2.eml X-Bogosity: Ham, tests=bogofilter, spamicity=0.000000, version=1.2.5\n"
-    )
-
-    assert verdicts(text) == {"data/1 a.eml": "Spam", "data/2.eml": "Ham"}
-
-
 @pytest.mark.parametrize("make", [sizes.text, sizes.attachment])
 def test_generated_mail_has_its_size_and_is_always_the_same(make: Callable[[int], bytes]) -> None:
     raw = make(100_000)
@@ -142,11 +77,6 @@ def test_generated_mail_has_its_size_and_is_always_the_same(make: Callable[[int]
     assert 90_000 < len(raw) < 110_000
     assert raw == make(100_000)
     assert Message.parse(raw).is_mail
-
-
-def test_mail_for_smtp_ends_with_its_dot_and_no_line_begins_with_one() -> None:
-    assert Smtp.request(b".a\n..b\r\nc") == b"..a\r\n...b\r\nc\r\n.\r\n"
-    assert Smtp.request(b"a\n") == b"a\r\n.\r\n"
 
 
 async def test_a_client_sends_each_message_once_and_times_every_answer() -> None:
@@ -181,14 +111,6 @@ async def test_a_bad_answer_ends_the_load_with_its_text() -> None:
     with pytest.raises(CannotMeasure, match="503"):
         await all_of(connect, [Http.request("/", b"")], 1)
     server.close()
-
-
-def test_a_load_without_answers_has_rate_0_and_an_ended_process_time_0() -> None:
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-
-    assert cpu_seconds(process.pid) == 0.0
-    assert Load(seconds=1.0).rate == 0.0
 
 
 def small(tmp_path: Path, part: str) -> Bench:
@@ -239,21 +161,6 @@ def test_what_a_lesson_costs_redis_is_measured_beside_the_same_increments_alone(
     stages = {figure.case.partition("through HTTP: ")[2]: figure.median for figure in bench.report.figures}
     assert stages.keys() >= {stage.name for stage in STAGES}
     assert stages[DAEMON] > 0
-
-
-def test_a_stage_of_a_lesson_is_the_innermost_function_that_belongs_to_one() -> None:
-    redis, commit = "site-packages/redis/client.py:execute", "nbstream/store/model/commit.py:commit"
-    listener, loop = "nbstream/listeners/http/listener.py:_serve", "asyncio/runners.py:run"
-
-    seconds = seconds_by_stage(
-        [([redis, commit, listener, loop], 1.0), (["json.py:loads", listener, loop], 2.0), ([loop], 4.0)]
-    )
-
-    assert {stage: used for stage, used in seconds.items() if used} == {
-        "client of Redis": 1.0,
-        "HTTP": 2.0,
-        "event loop": 4.0,
-    }
 
 
 def test_mail_through_the_smtp_listener_is_measured_beside_the_pass_through(
@@ -323,16 +230,6 @@ def test_the_page_is_measured_alone_and_beside_checks(tmp_path: Path, redis_bina
     assert [case for case, _ in measured if case.startswith("/ui/messages/ID, 60 messages, p99")]
 
 
-@pytest.mark.parametrize(
-    ("values", "interval"),
-    [([3.0], (3.0, 3.0)), ([2.0, 1.0, 5.0, 4.0, 3.0], (1.0, 5.0)), (range(6), (0, 5)), (range(20), (5, 14))],
-)
-def test_the_interval_of_a_median_is_that_of_the_sign_test(
-    values: Sequence[float], interval: tuple[float, float]
-) -> None:
-    assert median_interval(values) == interval
-
-
 def test_a_part_that_cannot_be_measured_is_reported_as_skipped(tmp_path: Path) -> None:
     arguments = map(str, (tmp_path / "none", tmp_path, tmp_path, tmp_path / "found.json", ROOT))
     words = [sys.executable, "-m", "tests.benchmarks.speed.part", "stages", *arguments]
@@ -361,12 +258,3 @@ def test_a_native_library_that_does_not_fit_is_not_replaced_by_the_python_engine
     (tmp_path / "nbstream" / "engine" / "libnbstream_native.so").write_bytes(b"of another version")
     assert said().startswith("bench: the native library cannot be loaded")
     assert said().endswith(f"; build it: python -m tools.build_native, in {tmp_path}\n")
-
-
-def test_without_the_corpora_it_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NBSTREAM_ENGINE", "python")  # whatever library is here
-    words = [sys.executable, "-m", "tests.benchmarks.speed", str(tmp_path)]
-
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
-
-    assert (done.returncode, done.stderr) == (1, f"bench: {tmp_path} has no trec07p-20k.tar.xz\n")

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 from dataclasses import replace
 from functools import cache
 from itertools import chain, cycle, islice, product
-from pathlib import Path
 
 import pytest
 
 from nbstream.assembly.filter import make_filter
 from nbstream.policy.autolearn import MAX_SHIFT, SPAM_MARGIN
 from tests.benchmarks.strangers import attack
-from tests.benchmarks.strangers.__main__ import page, read_stream
 from tests.benchmarks.strangers.mails import Letter, Stranger, again, frequent_sender, read_letter
-from tests.letters import letters, write_corpus
+from tests.letters import letters
 
 MARKS = (20, 60)
 
@@ -142,26 +138,3 @@ def test_the_same_mail_again_is_another_mail_with_the_same_words() -> None:
 
     assert (first.text, first.sender, first.subject) == (letter.text, letter.sender, letter.subject)
     assert len({letter.raw, first.raw, second.raw}) == 3
-
-
-@pytest.mark.soak
-async def test_the_page_has_each_attack_on_each_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attack, "MARKS", (2, 4))
-    read = read_stream(write_corpus(tmp_path / "corpus", 1000), 900, 100)
-
-    written = await page({"generated": read})
-
-    rows = [line for line in written.splitlines() if line.startswith("| generated")]
-    assert len(rows) == len(attack.campaigns(read)) + len(attack.impostors()) + 9
-    assert all("-" not in cell.split()[:1] for row in rows for cell in row.split("|"))
-
-
-def test_without_the_corpora_it_says_what_is_missing(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.benchmarks.strangers", str(tmp_path)]
-
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-
-    assert (done.returncode, done.stderr) == (
-        1,
-        f"strangers: {tmp_path} has no trec07p-20k.tar.xz, spamassassin.tar.xz\n",
-    )
