@@ -21,13 +21,6 @@ def refused(words: str, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().err
 
 
-def shown(words: str, capsys: pytest.CaptureFixture[str]) -> str:
-    with pytest.raises(SystemExit) as ended:
-        build_parser().parse_args([*words.split(), "--help"])
-    assert not ended.value.code
-    return " ".join(capsys.readouterr().out.split())
-
-
 @pytest.mark.parametrize(
     ("command", "words"), [("learn", "spam x --nope"), ("status", "--nope"), ("quarantine list", "--nope")]
 )
@@ -67,21 +60,6 @@ def test_an_option_is_written_out_in_full(words: str, capsys: pytest.CaptureFixt
 
 def test_no_word_can_move_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert refused("status \x1b[2J", capsys).endswith("unrecognized arguments: ?[2J\n")
-
-
-@pytest.mark.parametrize(("command", "label"), [("learn", ["spam"]), ("unlearn", [])])
-def test_a_path_that_may_be_left_out_is_shown_so(
-    command: str, label: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert "[PATH ...] [--id ID ...]" in shown(command, capsys)
-    assert build_parser().parse_args([command, *label, "--id", "a" * 24]).paths == []
-
-
-@pytest.mark.parametrize("words", ["learn spam --id {0} --id {1} {2}", "unlearn --id {0} {1} --id {2}"])
-def test_ids_may_be_named_by_several_options(words: str) -> None:
-    ids = ["a" * 24, "b" * 24, "c" * 24]
-
-    assert build_parser().parse_args(words.format(*ids).split()).ids == ids
 
 
 @pytest.mark.parametrize(

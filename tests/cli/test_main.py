@@ -5,19 +5,15 @@ from __future__ import annotations
 import io
 import json
 import os
-import pwd
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from redis import Redis
 
 from nbstream.cli.main import main
-from nbstream.engine.choice import ENVIRONMENT
-from tests.cli.taught import Taught
 from tests.conftest import RedisServer
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -122,70 +118,9 @@ def test_teach_check_take_back(run: Run, tmp_path: Path) -> None:
     assert "ready (learned/needed: spam 3/3, ham 4/3)" in run("status").stdout
 
 
-def test_an_id_teaches_relearns_and_takes_back_what_was_learned(run: Run) -> None:
-    run("learn", "spam", "-", text=PRIZE.format(1, 1))
-    message_id = json.loads(run("check", "--json", "-", text=PRIZE.format(1, 1)).stdout)["id"]
-
-    assert run("learn", "ham", "--id", message_id).stdout.startswith("1 relearned as ham, was learned as spam: P ")
-    assert run("learn", "ham", "--id", message_id, message_id).stdout == (
-        "2 already learned as ham; ham 1/3, spam 0/3 known\n"
-    )
-    assert run("unlearn", "--id", message_id).stdout.startswith("1 unlearned, was learned as ham: P ")
-    assert json.loads(run("status", "--json").stdout)["learned"] == {"ham": 0, "spam": 0}
-
-    forgotten = run("unlearn", "--id", message_id)
-    assert (forgotten.returncode, forgotten.stdout) == (66, "nothing unlearned\n")
-    assert forgotten.stderr == (
-        f"nbstream: {message_id}: unknown id, no daemon remembers it; give the message itself\n"
-    )
-
-
-def test_what_stands_beside_an_unknown_id_is_learned_all_the_same(run: Run) -> None:
-    result = run("learn", "spam", "-", "--id", "a" * 24, text=PRIZE)
-
-    assert result.returncode == 66
-    assert result.stdout.startswith("1 learned as spam: P 0.50 -> ")
-
-
-def test_who_taught_is_the_user_of_the_system(run: Run, tmp_path: Path, own_redis: RedisServer) -> None:
-    (tmp_path / "nb.yaml").write_text(f"redis: {{url: '{own_redis.url}'}}\n")
-    run("learn", "spam", "-", text=PRIZE)
-
-    with Redis(unix_socket_path=str(own_redis.socket)) as client:
-        entries: Any = client.xrevrange("nbstream:{default}:history")
-
-    assert (entries[0][1][b"source"], entries[0][1][b"actor"]) == (
-        b"cli",
-        f"user {pwd.getpwuid(os.getuid()).pw_name}".encode(),
-    )
-
-
-def test_whom_it_was_taught_for_stands_beside_the_user(taught: Taught, tmp_path: Path) -> None:
-    (tmp_path / "prize.eml").write_text(PRIZE)
-
-    taught("learn", "spam", str(tmp_path / "prize.eml"), "--for", "ann@example.org")
-
-    user = f"user {pwd.getpwuid(os.getuid()).pw_name}"
-    assert [line["actor"] for line in taught.json("history")] == [f"{user} for ann@example.org"]
-    out, _ = taught("undo", "--since", "2h", "--actor", f"{user} for ann@example.org")
-    assert "changes: 1 would be taken back" in out
-
-
 @pytest.mark.parametrize("name", ["", "a" * 101, "ann\nbob", "ann\x1b[31m"])
 def test_a_name_of_a_person_is_one_short_line(run: Run, name: str) -> None:
     assert run("learn", "spam", "-", "--for", name, text=PRIZE).returncode == 64
-
-
-@pytest.mark.parametrize("words", [["learn", "spam"], ["unlearn"], ["learn", "spam", "--id", "A" * 24]])
-def test_neither_a_path_nor_an_id_is_wrong_usage(run: Run, words: list[str]) -> None:
-    assert run(*words).returncode == 64
-
-
-@pytest.mark.parametrize("words", [["--all"], ["--password-file", "x"], ["--ca-file", "x"]])
-def test_what_is_for_imap_alone_is_wrong_usage_without_it(run: Run, words: list[str]) -> None:
-    wrong = run("learn", "spam", "-", *words, text=PRIZE)
-    assert wrong.returncode == 64
-    assert "only for --imap" in wrong.stderr
 
 
 def test_spam_is_exit_code_1_and_anything_else_0(run: Run, tmp_path: Path) -> None:
@@ -203,41 +138,6 @@ def test_a_message_cannot_move_the_terminal(run: Run) -> None:
     run("learn", "spam", "-", text="Subject: \x1b[2Jx\n\n\x1b]0;owned\x07\n")
 
     assert "\x1b" not in run("check", "-", text="Subject: \x1b[2Jx\n\n\x1b]0;owned\x07\n").stdout
-
-
-def test_status_shows_the_thresholds_of_recipients_that_have_others(run: Run, tmp_path: Path) -> None:
-    with (tmp_path / "nb.yaml").open("a") as config:
-        config.write("verdict: {reject: 0.99}\nrecipients:\n")
-        config.write("- {match: '*@a.example', verdict: {max_false_positive_rate: 0.01, reject: null}}\n")
-        config.write("- {match: '*@b.example', actions: {spam: quarantine}}\n")
-
-    lines = run("status").stdout.splitlines()
-    output = json.loads(run("status", "--json").stdout)
-
-    assert lines[1:3] == [
-        "verdict  unsure from 0.5, spam from 0.99, refused from 0.99",
-        "         *@a.example: unsure from 0.5, nothing is called spam; needs 299 more ham to promise 1 %",
-    ]
-    assert output["reject_from"] == 0.99
-    assert [(entry["match"], entry["spam_from"]) for entry in output["recipients"]] == [("*@a.example", None)]
-
-
-@pytest.mark.parametrize("words", [("check",), ("explain",), ("learn", "spam"), ("evaluate",), ("unlearn",)])
-def test_a_file_name_cannot_move_the_terminal(run: Run, words: tuple[str, ...]) -> None:
-    said = run(*words, "/no/\x1b[2J\x9b.eml").stderr
-
-    assert "/no/?[2J?.eml: No such file" in said
-    assert said.replace("\n", "").isprintable()
-
-
-def test_an_unreadable_path_is_66_and_the_others_are_done(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "a.eml").write_text(PRIZE)
-
-    result = run("learn", "spam", str(tmp_path / "no"), str(tmp_path / "a.eml"))
-
-    assert result.returncode == 66
-    assert "No such file" in result.stderr
-    assert result.stdout.startswith("1 learned as spam")
 
 
 def test_redis_away_is_75(run: Run, tmp_path: Path) -> None:
@@ -263,17 +163,6 @@ def test_config_check_says_what_is_wrong_without_starting(
     assert said in "".join(capsys.readouterr())
 
 
-def test_config_check_refuses_an_engine_that_cannot_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = tmp_path / "nb.yaml"
-    config.write_text("engine: auto")
-    monkeypatch.setenv(ENVIRONMENT, "steam")
-
-    assert main(["config", "check", str(config)]) == 78
-    assert "NBSTREAM_ENGINE=steam: must be auto, python or native" in capsys.readouterr().err
-
-
 def test_status_says_of_a_broken_file_that_a_daemon_does_not_go_by_it(run: Run, tmp_path: Path) -> None:
     (tmp_path / "nb.yaml").write_text("verdict: {spam: 0.3}")
 
@@ -285,15 +174,6 @@ def test_status_says_of_a_broken_file_that_a_daemon_does_not_go_by_it(run: Run, 
     assert (
         output
         == "a daemon that runs keeps the settings that it has read before; nothing else is known without the file"
-    )
-
-
-def test_wrong_usage_is_64_and_help_is_0() -> None:
-    wrong, right = process("learn", "eggs", "-"), process("--help")
-
-    assert (wrong.returncode, right.returncode) == (64, 0)
-    assert all(
-        word in right.stdout for word in ("serve", "check", "learn", "unlearn", "status", "config", "replay")
     )
 
 

@@ -92,16 +92,6 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_read(tmp_path: Path) -> No
     ]
 
 
-def test_a_path_that_cannot_even_be_looked_at_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"a")
-    errors: list[InputError] = []
-
-    sources = list(read_messages([str(tmp_path / ("x" * 300)), str(tmp_path / "a")], errors))
-
-    assert [source.raw for source in sources] == [b"a"]
-    assert [str(error) for error in errors] == [f"{tmp_path / ('x' * 300)}: File name too long"]
-
-
 @pytest.mark.parametrize(
     ("content", "what"),
     [
@@ -133,12 +123,6 @@ def test_a_folder_without_messages_is_a_note_and_no_error(
         f"nbstream: {tmp_path / 'plain'}: no message in this folder\n"
         f"nbstream: {tmp_path / 'maildir'}: no message in this Maildir's own cur and new\n"
     )
-
-
-def test_an_mbox_has_no_count_beforehand(tmp_path: Path) -> None:
-    (tmp_path / "box").write_bytes(b"From a Mon\nSubject: 1\n\n")
-
-    assert count_messages([str(tmp_path)]) is None
 
 
 def test_nothing_is_taken_out_of_a_pipe_to_count_what_is_in_it(tmp_path: Path) -> None:

@@ -153,27 +153,6 @@ def test_a_delivered_message_has_the_tokens_of_its_check(tmp_path: Path) -> None
     assert chunk.messages[0].tokenized.tokens == tokenizer.tokenize(reader.read_incoming(ARRIVED))
 
 
-def test_who_wants_no_more_does_not_wait_for_the_rest(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)  # whoever opens it waits for somebody to write
-
-    with reader_process.in_own_process(reader_process.read_chunks(source(pipe), Tokenizer(), MessageReader())):
-        pass
-
-
-async def test_who_ignores_the_end_of_children_may_start_it(tmp_path: Path) -> None:
-    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # as a program of Perl may, and what it starts has that
-    try:
-        with reader_process.in_own_process(
-            reader_process.read_chunks(source(), Tokenizer(), MessageReader())
-        ) as chunks:
-            result = [chunk async for chunk in chunks]
-    finally:
-        signal.signal(signal.SIGCHLD, before)
-
-    assert [chunk.last for chunk in result] == [True]
-
-
 async def test_where_no_process_more_is_allowed_it_reads_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

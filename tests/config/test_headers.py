@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from nbstream.assembly.policy import make_header_policy, make_message_reader
-from nbstream.config import Settings, policy_hash
+from nbstream.config import Settings
 from nbstream.policy.header import HeaderPolicy
-from nbstream.policy.verdict import Verdict
-from tests.integration.daemon import command
 
 OTHER_FIELDS = [{"name": "X-Site-Spam", "value": "{verdict}"}]
 
@@ -57,24 +54,6 @@ def test_the_field_of_a_sender_hides_nothing_from_a_lesson_where_no_listener_mar
     raw = RECEIVED + FORGED + BODY
 
     assert (reader.read_taught(raw).raw == reader.read_incoming(raw).raw) is not marks_mail
-
-
-def test_the_policy_is_what_the_settings_say() -> None:
-    policy = make_header_policy(
-        settings(
-            mode="observe",
-            own_field="X-Trial",
-            clues=False,
-            subject_tag=" [SPAM] ",
-            fields=[{"name": "X-Spam", "value": "{verdict}", "verdicts": ["spam", "reject"]}],
-            remove={"spam": ["X-Other"]},
-        )
-    )
-
-    assert (policy.observes, policy.headers.own_field, policy.headers.clues) == (True, "X-Trial", False)
-    assert policy.marks.subject_tag == "[SPAM]"
-    assert policy.headers.fields[0].verdicts == ("spam", "reject")
-    assert policy.headers.removals == {Verdict.SPAM: ("X-Other",)}
 
 
 @pytest.mark.parametrize(
@@ -123,18 +102,3 @@ def test_two_filters_with_one_name_are_a_warning(headers: dict[str, Any], names:
 
     assert len(warnings) == len(names)
     assert all(name in warning for name, warning in zip(names, warnings, strict=True))
-
-
-def test_the_policy_hash_tells_headers_apart() -> None:
-    assert policy_hash(settings()) != policy_hash(settings(mode="observe"))
-    assert policy_hash(settings(fields=OTHER_FIELDS)) == policy_hash(settings(fields=OTHER_FIELDS))
-
-
-def test_a_warning_leaves_the_exit_code_at_0(tmp_path: Path) -> None:
-    file = tmp_path / "nb.yaml"
-    file.write_text("headers: {fields: [{name: X-Bogosity, value: '{verdict}'}]}\n")
-
-    result = command("config", "check", file)
-
-    assert (result.returncode, result.stdout) == (0, f"{file}: ok\n")
-    assert "warning: headers.fields: X-Bogosity is a field of bogofilter" in result.stderr

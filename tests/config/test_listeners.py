@@ -50,10 +50,6 @@ def test_every_other_address_is_refused(value: object, allowed: str) -> None:
         read_listen_address(value)
 
 
-def test_only_this_machine_can_reach_a_unix_socket() -> None:
-    assert read_listen_address("unix:/run/nbstream.sock").is_loopback
-
-
 @pytest.mark.parametrize(
     ("text", "address"),
     [
@@ -85,13 +81,6 @@ def spamd(folder: Path, text: str) -> Settings:
     return load_settings(file)
 
 
-def test_the_spamd_listener_is_closed_by_default(tmp_path: Path) -> None:
-    assert Settings().listeners.spamd is None
-    opened = spamd(tmp_path, "{}").listeners.spamd
-    assert opened is not None
-    assert opened.listen == TcpAddress("127.0.0.1", 1783)
-
-
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -109,13 +98,6 @@ def test_a_problem_of_a_listener_names_its_key(tmp_path: Path, text: str, proble
     with pytest.raises(ConfigError) as caught:
         spamd(tmp_path, text)
     assert problem in str(caught.value)
-
-
-def test_lmtp_is_not_on_the_port_of_smtp(tmp_path: Path) -> None:
-    said = problems_of(tmp_path, lmtp="127.0.0.1:25")
-
-    assert "listeners.lmtp.listen: found '127.0.0.1:25', must have another port for LMTP than 25" in said
-    assert problems_of(tmp_path, lmtp="127.0.0.1:24") == problems_of(tmp_path, smtp="127.0.0.1:25") == ""
 
 
 def problems_of(folder: Path, **addresses: str) -> str:
@@ -170,7 +152,3 @@ def test_one_unix_socket_for_two_listeners_is_a_problem(tmp_path: Path) -> None:
 
     assert f"another address than that of listeners.http ({path})" in problems_of(tmp_path, http=path, spamd=path)
     assert problems_of(tmp_path, http=path, spamd="unix:/run/nbstream/two.sock") == ""
-
-
-def test_a_listener_at_the_default_address_of_another_one_is_a_problem(tmp_path: Path) -> None:
-    assert "listeners.smtp (127.0.0.1:10025)" in problems_of(tmp_path, spamd="127.0.0.1:10025")

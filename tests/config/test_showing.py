@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
-from nbstream.config import Settings, load_settings, make_settings
-from nbstream.config.showing import show_defaults, show_settings
+from nbstream.config import load_settings
+from nbstream.config.showing import show_settings
 from nbstream.settings.document import read_document
 
 ROOT = Path(__file__).parents[2]
@@ -23,13 +22,6 @@ EXAMPLES = sorted(
 
 def shown(file: Path) -> str:
     return show_settings(load_settings(file), read_document(file))
-
-
-def test_the_defaults_are_the_settings_without_a_file() -> None:
-    text = show_defaults(Settings())
-
-    assert make_settings(yaml.safe_load(text)) == Settings()
-    assert "#" not in text
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: str(file.relative_to(ROOT)))
@@ -77,15 +69,6 @@ def test_no_password_is_shown(tmp_path: Path, url: str, expected: str) -> None:
 
     assert "secret" not in text
     assert f"url: {expected}  # line 1" in text
-
-
-def test_odd_characters_are_shown_as_they_are(tmp_path: Path) -> None:
-    file, again = tmp_path / "nbstream.yaml", tmp_path / "again.yaml"
-    for name in ("a # b", "a: b", "'", '"', "\u00a0", " x ", "- [x]", "\u2028", "\u00e9"):
-        file.write_text(yaml.safe_dump({"state_dir": f"{tmp_path}/{name}"}))
-        again.write_text(shown(file))
-
-        assert load_settings(again).state_dir == load_settings(file).state_dir
 
 
 def test_the_example_is_on_one_screen() -> None:

@@ -123,19 +123,6 @@ async def test_a_next_hop_that_answers_each_recipient_gets_one_after_the_other(
     await next_hop.close()
 
 
-async def test_a_next_hop_that_is_away_changes_nothing(
-    relay_to: Relay, play: Play, tmp_path: pathlib.Path
-) -> None:
-    folder, message = await put(tmp_path)
-    server = await play()
-    await server.stop()
-
-    with pytest.raises(RelayUnavailable):
-        await release_message(message, ENVELOPE, CONTENT, relay_to(server))
-
-    assert folder.messages() == [message]
-
-
 async def test_a_message_whose_reply_never_came_stays_in_doubt(
     play: Play, relay_to: Relay, tmp_path: pathlib.Path
 ) -> None:
@@ -148,20 +135,6 @@ async def test_a_message_whose_reply_never_came_stays_in_doubt(
     (doubtful,) = folder.messages()
     assert doubtful.in_doubt
     assert quarantine.read_message(doubtful)[0].envelope == ENVELOPE
-
-
-@pytest.mark.parametrize("answer", ["554 no", "452 full"])
-async def test_a_message_in_doubt_stays_so_when_it_is_refused_the_second_time(
-    answer: str, play: Play, relay_to: Relay, tmp_path: pathlib.Path
-) -> None:
-    folder, message = await put(tmp_path)
-    doubtful = quarantine.mark_in_doubt(message)
-    server = await play(script(BEGUN + DATA + f"S: {answer}"))
-
-    with pytest.raises(RelayRefused):
-        await release_message(doubtful, ENVELOPE, CONTENT, relay_to(server))
-
-    assert folder.messages() == [doubtful]
 
 
 async def test_a_release_that_is_cancelled_before_the_reply_leaves_the_message_in_doubt(

@@ -11,7 +11,7 @@ from nbstream.delivery.next_hop import NextHop
 from nbstream.delivery.next_hop_connection import SmtpServer
 from nbstream.delivery.quarantine_release import QuarantineReleaser
 from nbstream.delivery.smtp_next_hop import SmtpNextHop
-from nbstream.errors import NotReleased, RelayRefused, ReleaseInDoubt, StoreUnavailable
+from nbstream.errors import RelayRefused, ReleaseInDoubt, StoreUnavailable
 from nbstream.filter import Check, Lesson, LessonOutcome
 from nbstream.mail.message import Message
 from nbstream.policy.header import HeaderPolicy
@@ -110,20 +110,6 @@ async def test_of_several_recipients_of_lmtp_those_after_a_refusal_wait_on(
     await next_hop.close()
 
 
-async def test_the_lesson_of_a_release_to_several_recipients_is_the_first_one(
-    play: Play, tmp_path: pathlib.Path
-) -> None:
-    _, message = await put(tmp_path)
-    server = await play(script(f"{MAIL}{TO_B}{CONTENT}S: 250 saved\n{MAIL}{TO_C}{CONTENT}S: 250 saved"), lmtp=True)
-    next_hop = SmtpNextHop(SmtpServer(server.host, server.port, lmtp=True))
-
-    lesson = await releaser(Teacher(), next_hop).release(message)
-
-    assert lesson.outcome is LessonOutcome.LEARNED
-    await server.played()
-    await next_hop.close()
-
-
 async def test_a_message_in_doubt_is_neither_taught_nor_delivered_but_on_purpose(
     play: Play, relay_to: Relay, tmp_path: pathlib.Path
 ) -> None:
@@ -139,16 +125,3 @@ async def test_a_message_in_doubt_is_neither_taught_nor_delivered_but_on_purpose
 
     assert folder.messages() == []
     await server.played()
-
-
-async def test_a_message_that_somebody_else_releases_is_left_alone(
-    play: Play, relay_to: Relay, tmp_path: pathlib.Path
-) -> None:
-    _, message = await put(tmp_path)
-    teacher = Teacher()
-    server = await play()
-
-    with quarantine.locked(message), pytest.raises(NotReleased, match="by somebody else"):
-        await releaser(teacher, relay_to(server)).release(message)
-
-    assert teacher.taught == []

@@ -113,24 +113,6 @@ async def test_tls_from_the_first_byte(mode: TlsLevel, site: Site) -> None:
     await server.played()
 
 
-async def test_without_tls_none_is_begun(site: Site) -> None:
-    server = await site.play(GREETING + HELLO + WITH_STARTTLS + MAIL)
-
-    await site.next_hop(server, OFF).begin(SmtpPath("alice@a.test"))
-
-    await server.played()
-
-
-async def test_a_large_message_goes_whole(site: Site) -> None:
-    content = b"a line\r\n" * 200_000
-    lines = "C: a line\n" * 200_000
-    server = await site.play(UPGRADE + UNDER_TLS + MAIL + "C: DATA\nS: 354 Go\n" + lines + "C: .\nS: 250 Ok\n")
-    transaction = await site.next_hop(server, VERIFY).begin(SmtpPath("alice@a.test"))
-
-    assert (await transaction.data(content)).accepted
-    await server.played()
-
-
 REFUSALS = {
     "not offered": GREETING + HELLO + PLAIN,
     "refused": STARTTLS + "S: 454 4.7.0 TLS not available\n",
@@ -281,13 +263,6 @@ async def test_a_refused_login_names_no_secret(
     assert "login" in said
     assert secret not in said
     assert PASSWORD not in said
-    await server.played()
-
-
-async def test_a_server_without_a_login(site: Site) -> None:
-    server = await site.play(GREETING + HELLO + PLAIN + GONE)
-
-    assert await site.next_hop(server, OFF, LOGIN).problem() == "offers no login"
     await server.played()
 
 

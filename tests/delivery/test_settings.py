@@ -11,7 +11,7 @@ import pytest
 from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.assembly.delivery import make_next_hop
 from nbstream.config import load_settings
-from nbstream.delivery.next_hop_connection import RelayLogin, RelayTls, SmtpServer
+from nbstream.delivery.next_hop_connection import RelayTls, SmtpServer
 from nbstream.delivery.settings import ServerNextHopSetting, TlsLevel
 from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.errors import ConfigError
@@ -157,18 +157,6 @@ def test_mail_never_goes_back_into_this_daemon(write: Write, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "relay: {next_hop: smtp://127.0.0.1:10026}",
-        "relay: {next_hop: smtp://mx:10025}",
-        "listeners: {spamd: {listen: 'unix:/run/a'}}\nrelay: {next_hop: 'lmtp:unix:/run/b'}",
-    ],
-)
-def test_other_servers_are_next_hops(write: Write, text: str) -> None:
-    load_settings(write(text))
-
-
-@pytest.mark.parametrize(
     ("relay", "server"),
     [
         ("next_hop: smtp://mx:25", SmtpServer("mx", 25)),
@@ -185,10 +173,3 @@ async def test_the_server_of_the_settings(write: Write, relay: str, server: Smtp
 
     assert isinstance(next_hop, SmtpNextHop)
     assert next_hop.server == server
-
-
-async def test_the_login_of_the_settings(write: Write, secrets: str) -> None:
-    next_hop = make_next_hop(load_settings(write(f"relay: {{next_hop: 'lmtp:unix:/run/x', {secrets}}}")))
-
-    assert isinstance(next_hop, SmtpNextHop)
-    assert next_hop.server.login == RelayLogin("ann", "open sesame")

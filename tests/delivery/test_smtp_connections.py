@@ -142,16 +142,6 @@ async def test_a_fresh_connection_that_dies_is_not_replaced(command: str, play: 
     await server.played()
 
 
-async def test_a_dead_connection_is_replaced_once(play: Play, relay_to: Relay) -> None:
-    server = await play(MESSAGE + ASK_MAIL + DROP, ASK_MAIL + DROP)
-    relay = relay_to(server)
-    await send(relay)
-
-    with pytest.raises(RelayUnavailable):
-        await send(relay)
-    await server.played()
-
-
 @pytest.mark.parametrize("death", ["", "C: hello\n", "C: hello\nC: .\n"], ids=["354", "middle", "dot"])
 async def test_nothing_is_sent_again_once_the_message_was(death: str, play: Play, relay_to: Relay) -> None:
     server = await play(MESSAGE + ENVELOPE + ASK_DATA + "S: 354 Go\n" + death + DROP)
@@ -333,46 +323,6 @@ async def test_mail_flows_again_when_the_next_hop_is_back(play: Play, relay_to: 
     await server.start()
 
     assert await send(relay) == QUEUED
-    await server.played()
-
-
-async def test_a_failed_transaction_frees_its_connection(play: Play, relay_to: Relay) -> None:
-    server = await play(
-        ASK_MAIL + DROP, ENVELOPE.removesuffix(OK) + DROP, ENVELOPE + ASK_DATA + "S: 354 Go\n" + DROP, MESSAGE
-    )
-    relay = relay_to(server, max_connections=1)
-
-    for _ in range(3):
-        with pytest.raises(RelayUnavailable):
-            await send(relay)
-
-    assert await send(relay) == QUEUED
-    await server.played()
-
-
-async def test_an_idle_connection_is_closed_politely(play: Play, relay_to: Relay) -> None:
-    server = await play(MESSAGE + QUIT + GONE, MESSAGE)
-    relay = relay_to(server, max_idle_seconds=0)
-    await send(relay)
-    async with asyncio.timeout(DEADLINE_SECONDS):
-        await server.silent.wait()
-
-    assert await send(relay) == QUEUED
-    await server.played()
-
-
-async def test_closing_ends_the_idle_connections_and_takes_no_new_mail(play: Play, relay_to: Relay) -> None:
-    server = await play(ENVELOPE + RSET + QUIT + GONE, MESSAGE + QUIT + GONE)
-    relay = relay_to(server)
-    still_open = await relay.begin(ALICE)
-    await still_open.rcpt(BOB)
-    await send(relay)
-
-    await relay.close()
-    with pytest.raises(RelayUnavailable):
-        await relay.begin(ALICE)
-    await still_open.abort()
-
     await server.played()
 
 

@@ -22,17 +22,6 @@ from tests.deploy.postfix import DEPLOY
 COMPOSE = DEPLOY / "compose"
 PROJECT = read_project(COMPOSE)
 SERVICES: dict[str, dict[str, Any]] = PROJECT["services"]
-# The attributes of a service in the Compose Specification that are in use here.
-ATTRIBUTES = {
-    *("build", "image", "command", "environment", "configs", "secrets", "volumes", "tmpfs", "networks", "ports"),
-    *("depends_on", "healthcheck", "stop_grace_period", "restart", "init", "user", "hostname", "shm_size"),
-    *("read_only", "cap_drop", "cap_add", "security_opt"),
-}
-
-
-def test_every_attribute_is_one_of_the_specification() -> None:
-    assert set(PROJECT) - {"x-confined"} == {"name", "services", "networks", "volumes", "configs", "secrets"}
-    assert {attribute for service in SERVICES.values() for attribute in service} == ATTRIBUTES
 
 
 @pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES)
@@ -54,16 +43,6 @@ def test_only_this_machine_reaches_mail_and_the_dashboard() -> None:
     assert [name for name, network in PROJECT["networks"].items() if not (network or {}).get("internal")] == [
         "outside"
     ]
-
-
-def test_what_is_declared_is_used_and_the_other_way_round() -> None:
-    for kind in ("configs", "secrets", "volumes", "networks"):
-        used = set()
-        for service in SERVICES.values():
-            for entry in service.get(kind, []):
-                used.add(entry["source"] if isinstance(entry, dict) else entry.partition(":")[0])
-        assert used == set(PROJECT[kind]), kind
-    assert {name for service in SERVICES.values() for name in service.get("depends_on", [])} <= set(SERVICES)
 
 
 def test_images_have_a_version_and_ours_are_built_from_files_that_exist() -> None:

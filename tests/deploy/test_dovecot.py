@@ -304,11 +304,3 @@ def test_the_scripts_fit_the_settings(name: str, label: str) -> None:
     listen = settings.listeners.smtp.listen
     script = (PIECES / name).read_text()
     assert f'pipe :copy "{REPORT.name}" ["{listen}", "{address}"];' in script
-
-
-@pytest.mark.parametrize("version", ["2.3", "2.4"])
-def test_both_configurations_name_the_files_of_the_guide(version: str) -> None:
-    text = (PIECES / f"dovecot-{version}.conf").read_text()
-    scripts = {Path(path).name for path in re.findall(r"/etc/dovecot/nbstream/\S+", text)}
-    assert scripts == {path.name for path in PIECES.glob("*.sieve")}
-    assert "sieve_pipe_bin_dir = /usr/local/lib/nbstream\n" in text

@@ -176,12 +176,6 @@ def test_a_redirected_message_goes_to_its_new_recipient_alone(site: Site) -> Non
     assert b"\nX-Original-To: ann@example.org\n" in message
 
 
-def test_a_message_that_is_redirected_to_its_own_recipient_arrives(site: Site) -> None:
-    site.send("Subject: m-redirect-to-itself\n\nhello\n", "abuse@example.org")
-
-    assert b"\nX-Original-To: abuse@example.org\n" in site.arrived("m-redirect-to-itself")
-
-
 def test_a_message_that_is_redirected_to_whom_an_alias_of_its_recipient_leads_arrives_once(site: Site) -> None:
     site.send("Subject: m-redirect-by-alias\n\nhello\n", "team@example.org")
 
@@ -310,15 +304,3 @@ def test_real_messages_arrive_as_they_were_sent(site: Site, tmp_path: Path) -> N
 
 
 # Without the daemon
-
-
-def test_mail_is_put_off_while_nbstream_is_away(site: Site) -> None:
-    assert site.daemon.stop() == 0
-    site.daemon.kill()
-
-    code, _ = site.postfix.answer(STRANGER, "ann@example.org")
-
-    assert code == 451
-    site.daemon = DaemonProcess(site.settings).ready()
-    site.send("Subject: m-again\n\nhello\n")
-    assert site.arrived("m-again").count(b"\nX-Nbstream:") == 1

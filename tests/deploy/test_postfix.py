@@ -63,14 +63,6 @@ def test_the_feedback_domain_is_guarded_before_anything_is_permitted(postfix: Po
     assert allowed.count("permit_") == 2
 
 
-def test_only_the_outer_door_leads_to_the_filter(postfix: Postfix) -> None:
-    outside = service(postfix, postfix.outside)
-    assert outside["content_filter"] == f"nbstream:[127.0.0.1]:{postfix.filter}"
-    assert outside["receive_override_options"] == "no_address_mappings"
-    assert "content_filter" not in service(postfix, postfix.submission)
-    assert entries(postfix, "content_filter") == ""
-
-
 def test_the_way_back_refuses_nothing_and_does_nothing_twice(postfix: Postfix) -> None:
     back = service(postfix, postfix.reinjection)
     assert back["content_filter"] == ""
@@ -91,17 +83,6 @@ def test_the_settings_fit_the_services() -> None:
     assert settings.listeners.smtp is not None
     assert str(settings.listeners.smtp.listen) == "127.0.0.1:10025"
     assert "nbstream:[127.0.0.1]:10025" in (DEPLOY / "postfix" / "main.cf").read_text()
-
-
-def test_nothing_is_refused_after_postfix_has_accepted_it() -> None:
-    assert config.load_settings(SETTINGS).verdict.reject is None
-
-
-def test_the_feedback_addresses_are_in_the_guarded_domain(postfix: Postfix) -> None:
-    feedback = config.load_settings(SETTINGS).feedback
-    domain = entries(postfix, "nbstream_feedback_domain")
-    assert feedback.spam_address == f"spam@{domain}"
-    assert feedback.ham_address == f"ham@{domain}"
 
 
 def test_what_the_site_had_stays_and_the_way_back_leads_to_it(program: Callable[[str], str]) -> None:

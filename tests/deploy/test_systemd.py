@@ -58,24 +58,9 @@ def test_the_daemon_has_time_to_drain_and_to_stop_its_redis(service: configparse
     assert float(service["TimeoutStopSec"]) > needed
 
 
-def test_sigterm_reaches_the_daemon_and_not_its_redis(service: configparser.SectionProxy) -> None:
-    assert service["KillMode"] == "mixed"
-
-
 def test_what_trying_again_does_not_mend_is_not_tried_again(service: configparser.SectionProxy) -> None:
     assert service["Restart"] == "on-failure"
     assert service["RestartPreventExitStatus"].split() == [str(EX_USAGE), str(EX_CONFIG)]
-
-
-def test_the_state_folder_is_the_one_in_the_settings(service: configparser.SectionProxy) -> None:
-    settings = config.load_settings(DEPLOY / "postfix" / "nbstream.yaml")
-    assert settings.state_dir == Path("/var/lib") / service["StateDirectory"]
-    assert service["ExecStart"].split()[1:] == ["serve", "--config", "/etc/nbstream/nbstream.yaml"]
-
-
-def test_a_reload_asks_the_daemon_that_it_starts(service: configparser.SectionProxy) -> None:
-    program, _, *options = service["ExecStart"].split()
-    assert service["ExecReload"].split() == [program, "reload", *options]
 
 
 def test_the_daemon_has_time_to_replace_a_worker_that_hangs(service: configparser.SectionProxy) -> None:

@@ -104,16 +104,6 @@ def watched(
         yield Watched(daemon, prometheus)
 
 
-def test_the_names_in_a_query_are_found() -> None:
-    expression = (
-        'sum by (a, le) (rate(x_total{code!~"2.. [y]", b="c"}[5m])) / on (a) group_left (d) max_over_time(z:y[1h])'
-        " > 0.5e3 or vector(0) and up"
-    )
-
-    assert named(expression) == {"x_total", "z:y", "up"}
-    assert list(labels(expression)) == [("x_total", {"code", "b"})]
-
-
 def test_every_query_names_what_the_daemon_exports(watched: Watched) -> None:
     exported = watched.exported() | {"up": set()}
     recorded = {rule["record"] for rule in rules() if "record" in rule}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections import Counter
 
 import pytest
 from redis.asyncio import Redis
@@ -34,7 +33,7 @@ from nbstream.store.model.scripts import LessonBatch
 from nbstream.tokens.tokenizer import TakenApart
 from tests.conftest import RedisServer
 from tests.filter.autolearn_site import EMPTY, AutolearnSite, letters_of, make_site, taught_site
-from tests.filter.filters import Together, with_parts
+from tests.filter.filters import with_parts
 from tests.letters import letters
 from tests.store.algebra import live_entries, stored, summed
 from tests.waiting import until
@@ -149,33 +148,6 @@ async def test_what_says_nothing_new_is_not_learned(client: Redis, monkeypatch: 
     )
 
 
-async def test_a_message_is_learned_once(client: Redis) -> None:
-    site = await taught_site(client)
-    raws = letters_of("spam", 3)
-    await site.check(*raws)
-    before = await stored(site.model)
-    assert before != EMPTY
-
-    await site.check(*raws)
-
-    assert await stored(site.model) == before
-    assert site.outcomes["spam", "already"] == site.outcomes["spam", "learned"]
-
-
-async def test_an_autolearned_message_has_less_weight_than_a_labelled_one(client: Redis) -> None:
-    site = await taught_site(client)
-    (raw,) = letters_of("spam", 1)
-    await site.check(raw)
-    (by_itself,) = (await live_entries(site.model)).values()
-
-    await site.filter.learn(Message.parse(raw), "spam", "test")
-
-    by_person = await site.people.entry(Message.parse(raw).key)
-    assert by_person
-    assert 0 < by_itself.weight < by_person.weight
-    assert [name for name, _ in by_itself.sums if name in SCORE_BINS] == []
-
-
 @pytest.mark.parametrize("label", [*CLASSES, None])
 async def test_a_persons_label_replaces_what_was_autolearned(client: Redis, label: str | None) -> None:
     site = await taught_site(client)
@@ -198,18 +170,6 @@ async def test_a_persons_label_replaces_what_was_autolearned(client: Redis, labe
     assert lesson.before.probability <= certain  # what was autolearned is taken back before this check
     if label is None:
         assert await stored(site.people) == before
-
-
-async def test_of_many_who_unlearn_an_autolearned_message_at_once_one_has_done_it(client: Redis) -> None:
-    site = await taught_site(client)
-    (raw,) = letters_of("spam", 1)
-    await site.check(raw)
-    site.layer.model = Together(4).model(site.model)
-
-    lessons = await asyncio.gather(*(site.filter.unlearn(Message.parse(raw), "test") for _ in range(4)))
-
-    outcomes = Counter(lesson.outcome for lesson in lessons)
-    assert outcomes == {LessonOutcome.UNLEARNED: 1, LessonOutcome.UNKNOWN: 3}
 
 
 async def test_a_message_that_a_person_labelled_is_not_autolearned(client: Redis) -> None:

@@ -25,8 +25,8 @@ from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import LessonBatch
 from tests.conftest import RedisServer
-from tests.filter.autolearn_site import EMPTY, AutolearnSite, letters_of, taught_site
-from tests.filter.filters import Together, budgeted_filter, labelled, make_filter, with_parts
+from tests.filter.autolearn_site import EMPTY, letters_of, taught_site
+from tests.filter.filters import Together, labelled, make_filter, with_parts
 from tests.letters import letters
 from tests.store.algebra import first_scores, first_scores_of_entries, live_entries, stored, summed
 from tests.store.proxy import Fate, Proxy
@@ -154,27 +154,6 @@ async def test_the_next_batch_is_read_while_one_is_on_its_way(
     assert {key: entry.weight for key, entry in entries.items()} == weights
 
 
-class ModelWithOthers(Model):
-    """A model in which others take the first lesson of each batch back at once."""
-
-    async def commit_lessons(self, batch: LessonBatch, layer: object = None) -> list[CommitResult]:
-        answers, lesson = await super().commit_lessons(batch, layer), batch.lessons[0]
-        assert lesson.new
-        await Model(self.client, "test", 3600).commit_lesson(lesson.message_key, lesson.new, None, lesson.note)
-        return answers
-
-
-async def test_a_message_that_comes_again_is_learned_again_where_others_took_it_back(client: Redis) -> None:
-    one, two = messages_by_label(10)["spam"][:2]
-    model = ModelWithOthers(client, "test", 3600)
-
-    lessons = await teach(with_parts(make_filter(client), model=model), [one, two, one, two], "spam")
-
-    assert [lesson.outcome.value for lesson in lessons] == ["learned", "learned", "learned", "already"]
-    assert set(await live_entries(model)) == {one.key, two.key}
-    assert await stored(model) == await summed(model)
-
-
 async def test_what_others_teach_between_two_batches_is_in_the_checks_of_the_second(
     client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,22 +245,6 @@ async def test_many_messages_are_relearned_and_unlearned_and_nothing_is_left(cli
     assert await stored(model) == ({"ham": {}, "spam": {}}, {})
 
 
-@pytest.mark.parametrize("label", ["ham", None])
-async def test_what_another_process_taught_is_in_the_checks_of_later_lessons(
-    client: Redis, label: str | None
-) -> None:
-    spam_filter = make_filter(client)
-    for taught, heap in messages_by_label(40).items():
-        await teach(spam_filter, heap, taught)
-    one, other = map(Message.parse, PRIZE_BY_TWO_WAYS)
-    assert one.key == other.key
-    await spam_filter.learn(one, "spam", "test")
-
-    lesson = await (spam_filter.learn(other, label, "test") if label else spam_filter.unlearn(other, "test"))
-    assert lesson.after.score == (await spam_filter.check(other)).score
-    assert lesson.outcome is (LessonOutcome.RELEARNED if label else LessonOutcome.UNLEARNED)
-
-
 async def test_a_message_that_comes_several_times_is_learned_once(client: Redis) -> None:
     spam_filter, model = make_filter(client), Model(client, "test", 3600)
     one, other, *_ = messages_by_label(10)["spam"]
@@ -291,25 +254,6 @@ async def test_a_message_that_comes_several_times_is_learned_once(client: Redis)
     assert [lesson.outcome for lesson in lessons] == [LessonOutcome.LEARNED] * 2 + [LessonOutcome.ALREADY] * 3
     assert (await model.totals()).messages == (0, 2)
     assert await stored(model) == await summed(model)
-
-
-async def test_the_lessons_of_a_batch_are_one_change(client: Redis) -> None:
-    messages = messages_by_label(100)["spam"][:8]
-    await teach(make_filter(client), messages, "spam")
-
-    assert await client.xlen(Model(client, "test", 3600).keys.changes) == 1
-
-
-async def test_the_history_has_a_record_of_each_lesson(client: Redis) -> None:
-    spam_filter, model = make_filter(client), Model(client, "test", 3600)
-    lessons = await teach(spam_filter, messages_by_label(60)["spam"], "spam")
-
-    records = [record async for record in model.history.records()]
-
-    assert [record.message_key for record in reversed(records)] == [lesson.after.id for lesson in lessons]
-    assert [record.note.after.probability for record in reversed(records)] == [
-        lesson.after.probability for lesson in lessons
-    ]
 
 
 class LateModel(Model):
@@ -336,27 +280,6 @@ async def test_a_message_that_another_process_changed_meanwhile_is_taught_again(
         LessonOutcome.LEARNED,
     ]
     assert (await model.totals()).messages == (0, len(messages))
-    assert await stored(model) == await summed(model)
-
-
-async def test_of_messages_of_both_classes_one_that_another_process_changed_is_taught_again(client: Redis) -> None:
-    spam_filter, model, results = make_filter(client), LateModel(client, "test", 3600), list[Result]()
-    both = [(Message.parse(raw), label) for label, raw in letters(40)]
-    changed = next(number for number, (_, label) in enumerate(both) if number > 3 and label == "spam")
-    model.message = both[changed][0]
-
-    async def labelled_messages() -> AsyncIterator[LabelledMessage]:
-        for message, label in both:
-            yield LabelledMessage(message, label)
-
-    await with_parts(spam_filter, model=model).learn_many(labelled_messages(), SOURCE, results.append)
-
-    lessons = [lesson for lesson in results if isinstance(lesson, Lesson)]
-    assert [(lesson.after.id, lesson.label) for lesson in lessons] == [
-        (message.key, name) for message, name in both
-    ]
-    assert [number for number, one in enumerate(lessons) if one.outcome is LessonOutcome.RELEARNED] == [changed]
-    assert sum((await model.totals()).messages) == len(both)
     assert await stored(model) == await summed(model)
 
 
@@ -500,40 +423,6 @@ async def test_an_unreadable_entry_is_reported_and_the_others_are_taught(
     assert [lesson.outcome for lesson in results if isinstance(lesson, Lesson)] == [done] * (len(messages) - 1)
 
 
-class SpoiledModel(LateModel):
-    """A model in which what it holds of ``message`` becomes unreadable right before many are written."""
-
-    async def commit_lessons(self, batch: LessonBatch, layer: object = None) -> list[Answer]:
-        await spoil(self, self.message)
-        return await Model.commit_lessons(self, batch, layer)
-
-
-async def test_lessons_beside_an_entry_that_became_unreadable_are_reported(client: Redis) -> None:
-    spam_filter, model = make_filter(client), SpoiledModel(client, "test", 3600)
-    messages = messages_by_label(40)["spam"]
-    model.message = messages[3]
-    spam_filter = with_parts(spam_filter, model=model)
-
-    results: list[Result] = []
-    await spam_filter.learn_many(labelled(stream_of(messages), "spam"), SOURCE, results.append)
-
-    assert isinstance(results.pop(3), StoreIncompatible)
-    assert len(results) == len(messages) - 1 == (await model.totals()).messages[1]
-
-
-async def test_a_message_that_comes_again_is_not_said_to_be_learned_where_its_entry_became_unreadable(
-    client: Redis,
-) -> None:
-    one, two = messages_by_label(10)["spam"][:2]
-    model, results = SpoiledModel(client, "test", 3600), list[Result]()
-    model.message = one
-    spam_filter = with_parts(make_filter(client), model=model)
-
-    await spam_filter.learn_many(labelled(stream_of([one, two, one]), "spam"), SOURCE, results.append)
-
-    assert [isinstance(result, StoreIncompatible) for result in results] == [True, False, True]
-
-
 async def test_of_many_who_unlearn_the_same_messages_at_once_one_has_done_it(client: Redis) -> None:
     messages = messages_by_label(10)["spam"]
     await teach(make_filter(client), messages, "spam")
@@ -544,28 +433,6 @@ async def test_of_many_who_unlearn_the_same_messages_at_once_one_has_done_it(cli
 
     done = outcomes(lesson for of_one in lessons for lesson in of_one)
     assert done == {LessonOutcome.UNLEARNED: len(messages), LessonOutcome.UNKNOWN: 3 * len(messages)}
-
-
-async def test_messages_that_are_unlearned_and_whose_replies_are_lost_are_reported_as_unlearned(
-    client: Redis, shared_redis: RedisServer, tmp_path: Path
-) -> None:
-    messages = messages_by_label(10)["spam"]
-    await teach(make_filter(client), messages, "spam")  # Redis knows the script
-    lost: list[bytes] = []
-
-    async def lose(request: bytes) -> Fate:
-        if b"EVALSHA" in request and not lost:
-            lost.append(request)
-            return Fate.LOSE_REPLY
-        return Fate.PASS
-
-    async with Proxy(shared_redis.socket, tmp_path / "s", lose) as way:
-        lossy = open_client(ConnectionOptions(way.url))
-        lessons = await teach(make_filter(lossy), messages, None)
-        await lossy.aclose()
-
-    assert lost
-    assert outcomes(lessons) == {LessonOutcome.UNLEARNED: len(messages)}
 
 
 class NotedModel(Model):
@@ -613,20 +480,6 @@ async def test_a_server_that_has_forgotten_the_script_gets_it_again(client: Redi
 
     assert outcomes(await teach(spam_filter, messages_by_label(60)["spam"], "spam")).total() > 16
     assert await stored(Model(client, "test", 3600)) == await summed(Model(client, "test", 3600))
-
-
-async def test_a_server_that_forgets_the_script_each_time_gets_it_only_so_often(
-    client: Redis, shared_redis: RedisServer, tmp_path: Path
-) -> None:
-    async def forget(request: bytes) -> Fate:
-        await client.script_flush()
-        return Fate.PASS
-
-    async with Proxy(shared_redis.socket, tmp_path / "s", forget) as way, asyncio.timeout(DEADLINE_SECONDS):
-        forgetful = open_client(ConnectionOptions(way.url))
-        with pytest.raises(StoreUnavailable, match="NoScript"):
-            await teach(make_filter(forgetful), messages_by_label(10)["spam"], "spam")
-        await forgetful.aclose()
 
 
 async def test_a_server_out_of_memory_refuses_and_the_same_is_learned_later(own_redis: RedisServer) -> None:
@@ -740,60 +593,6 @@ async def test_a_second_cancellation_ends_what_is_on_its_way_too(
         await hanging.aclose()
 
 
-class WaitingModel(Model):
-    """A model that is asked for entries and never answers."""
-
-    def __init__(self, client: Redis) -> None:
-        super().__init__(client, "test", 3600)
-        self.is_asked = asyncio.Event()
-
-    async def entries(self, message_keys: Sequence[str]) -> list[LedgerEntry | StoreIncompatible | None]:
-        self.is_asked.set()
-        await asyncio.Event().wait()
-        return []
-
-
-async def test_a_second_cancellation_ends_the_reading_of_messages_too(
-    client: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("nbstream.filter.bulk.BATCH_SIZE", 6)
-    model, is_waiting, is_closing = WaitingModel(client), asyncio.Event(), asyncio.Event()
-
-    async def more_than_a_batch() -> AsyncIterator[Message]:
-        try:
-            for message in messages_by_label(30)["spam"][:7]:
-                yield message
-            is_waiting.set()
-            await asyncio.Event().wait()
-        finally:
-            is_closing.set()
-            await asyncio.Event().wait()  # until it is cancelled again
-
-    spam_filter = with_parts(make_filter(client), model=model)
-    task = asyncio.create_task(
-        spam_filter.learn_many(labelled(more_than_a_batch(), "spam"), SOURCE, list[Result]().append)
-    )
-    async with asyncio.timeout(DEADLINE_SECONDS):
-        await model.is_asked.wait()
-        await is_waiting.wait()
-        task.cancel()
-        await is_closing.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-    assert not learning_tasks()
-
-
-async def test_first_scores_are_stored_in_bulk_as_for_single_lessons(client: Redis) -> None:
-    spam_filter, model = budgeted_filter(client, 0.3), Model(client, "test", 3600)
-    for label, heap in messages_by_label(60).items():
-        await teach(spam_filter, heap, label)
-
-    assert await first_scores(model) == await first_scores_of_entries(model)
-    assert sum(map(len, (await first_scores(model)).values())) == 60
-
-
 async def test_where_counts_are_full_what_fits_is_learned_and_the_rest_is_refused(
     client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -826,35 +625,3 @@ async def test_what_was_autolearned_of_many_messages_is_taken_back(
         LessonOutcome.LEARNED if label else LessonOutcome.UNLEARNED
     }
     assert await stored(site.people) == await summed(site.people)
-
-
-class CheckedMeanwhile(Model):
-    """People's model, where a message is learned without people while what it is taught as is looked up."""
-
-    site: AutolearnSite
-    raw: bytes
-
-    async def entry(self, message_key: str) -> LedgerEntry | None:
-        """As a model does, a moment too late."""
-        await self.site.check(self.raw)
-        return await super().entry(message_key)
-
-    async def entries(self, message_keys: Sequence[str]) -> list[LedgerEntry | StoreIncompatible | None]:
-        """As a model does, a moment too late."""
-        await self.site.check(self.raw)
-        return await super().entries(message_keys)
-
-
-@pytest.mark.parametrize("count", [1, 5])
-async def test_what_is_autolearned_meanwhile_is_reported_as_taken_back(client: Redis, count: int) -> None:
-    site = await taught_site(client)
-    raws = letters_of("spam", count)
-    late = CheckedMeanwhile(client, "test", 3600)
-    late.site, late.raw = await taught_site(client), raws[0]
-    site.filter = with_parts(site.filter, model=late)
-
-    first, *others = await teach(site.filter, map(Message.parse, raws), None)
-
-    assert (first.outcome, first.label) == (LessonOutcome.UNLEARNED, "spam")
-    assert {lesson.outcome for lesson in others} <= {LessonOutcome.UNKNOWN}
-    assert await stored(site.model) == EMPTY

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.bayes import lesson_weight
 from nbstream.bayes.calibration import SCORE_BINS, Calibration
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
 from nbstream.filter import (
@@ -65,14 +64,6 @@ class Recorder(FilterObserver):
         self.lessons.append((lesson, source))
 
 
-async def test_an_empty_model_says_that_it_is_learning(client: Redis) -> None:
-    check = await make_filter(client).check(PRIZE)
-
-    assert (check.verdict, check.score, check.reason) == (Verdict.UNSURE, 0.0, "learning 0/2")
-    assert check.probability == pytest.approx(0.5)
-    assert check.id == PRIZE.key
-
-
 async def test_feedback_says_what_it_did(client: Redis) -> None:
     spam_filter = make_filter(client)
 
@@ -120,18 +111,6 @@ async def test_learn_then_unlearn_gives_back_all_fields_and_the_same_score(clien
 
     assert await stored(client) == before
     assert unlearned.after == check
-
-
-async def test_learn_then_unlearn_of_a_whole_stream_leaves_nothing(client: Redis) -> None:
-    spam_filter = make_filter(client)
-    stream = [(label, Message.parse(raw)) for label, raw in letters(40)]
-    for label, message in stream:
-        await spam_filter.learn(message, label, "test")
-    assert all(await stored(client))
-    for _, message in reversed(stream):
-        await spam_filter.unlearn(message, "test")
-
-    assert await stored(client) == [{}, {}, {}]
 
 
 async def first_scores(model: Model) -> dict[str, dict[bytes, int]]:
@@ -185,37 +164,6 @@ async def test_the_calibration_learns_the_score_before_the_first_label(client: R
     assert await first_scores(model) == checked
 
 
-async def test_a_relearned_message_has_each_of_its_sums_once(client: Redis) -> None:
-    spam_filter, model = make_filter(client), Model(client, "test", 3600)
-
-    await spam_filter.learn(PRIZE, "ham", "test")
-    first = await model.entry(PRIZE.key)
-    await spam_filter.learn(PRIZE, "spam", "test")
-    second = await model.entry(PRIZE.key)
-
-    assert first is not None
-    assert second is not None
-    names = [name for name, _ in second.sums]
-    assert len(names) == len(set(names))
-    assert names == [name for name, _ in first.sums]
-
-
-async def test_a_label_that_replaces_another_one_has_its_whole_weight(client: Redis) -> None:
-    spam_filter, model = make_filter(client), Model(client, "test", 3600)
-    for label, raw in letters(60):
-        await spam_filter.learn(Message.parse(raw), label, "test")
-
-    lessons = [await spam_filter.learn(PRIZE, label, "test") for label in ("spam", "ham")]
-    entry = await model.entry(PRIZE.key)
-
-    assert entry is not None
-    score = lessons[1].before.score
-    certain = lesson_weight.lesson_weight(score, "ham", certain=True)
-    assert score > 0  # the model says spam, the label does not
-    assert entry.weight == certain
-    assert certain > lesson_weight.lesson_weight(score, "ham")
-
-
 async def test_counts_in_redis_and_in_a_mirror_give_the_same_checks_to_the_last_bit(client: Redis) -> None:
     direct = make_filter(client)
     async with running(Mirror(Model(client, "test", 3600), 5.0)) as mirror:
@@ -223,11 +171,6 @@ async def test_counts_in_redis_and_in_a_mirror_give_the_same_checks_to_the_last_
         for label, raw in letters(30):
             lesson = await mirrored.learn(Message.parse(raw), label, "test")
             assert await direct.check(Message.parse(raw)) == lesson.after
-
-
-async def test_an_unknown_label_is_an_error_of_the_caller(client: Redis) -> None:
-    with pytest.raises(ValueError, match="label 'eggs'"):
-        await make_filter(client).learn(PRIZE, "eggs", "test")
 
 
 async def test_contradicting_writers_leave_one_entry_and_its_counts(client: Redis) -> None:
@@ -241,20 +184,6 @@ async def test_contradicting_writers_leave_one_entry_and_its_counts(client: Redi
     assert sum(totals.messages) == 1
     await filters[0].unlearn(PRIZE, "test")
     assert not await client.exists(Model(client, "test", 3600).keys.totals)
-
-
-async def test_the_clues_sum_to_the_score(client: Redis) -> None:
-    spam_filter = make_filter(client)
-    stream = list(letters(30))
-    for label, raw in stream:
-        await spam_filter.learn(Message.parse(raw), label, "test")
-
-    check = await spam_filter.check(PRIZE)
-
-    spam = sum(label == "spam" for label, _ in stream)
-    prior = math.log((spam + 1) / (len(stream) - spam + 1))
-    assert len(check.clues) > 5
-    assert math.isclose(check.score, math.fsum([prior, *(clue.log_ratio for clue in check.clues)]))
 
 
 async def test_every_check_and_lesson_is_observed_once(client: Redis) -> None:
@@ -344,16 +273,6 @@ async def test_a_large_message_is_tokenized_in_a_thread(client: Redis, verb: str
         await spam_filter.learn_many(labelled(once(), "spam"), LessonSource("test", "nobody"), lambda _: None)
 
     assert large.key_thread not in {None, threading.main_thread()}
-
-
-async def test_many_learn_at_once_and_all_are_learned(client: Redis) -> None:
-    spam_filter = make_filter(client)
-
-    lessons = await asyncio.gather(
-        *(spam_filter.learn(Message.parse(raw), label, "test") for label, raw in letters(150))
-    )
-
-    assert [lesson.outcome for lesson in lessons] == [LessonOutcome.LEARNED] * 150
 
 
 async def test_a_lesson_is_what_its_own_mirror_shows(client: Redis) -> None:

@@ -18,10 +18,9 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
 from tests.conftest import RedisServer
-from tests.filter.autolearn_site import EMPTY, letters_of, taught_site
 from tests.filter.filters import PRIZE, make_filter, with_parts
 from tests.letters import letters
-from tests.store.algebra import first_scores, first_scores_of_entries, live_entries, stored, summed
+from tests.store.algebra import live_entries, stored, summed
 from tests.store.mirror.mirrors import running
 from tests.store.proxy import Fate, Proxy
 from tests.waiting import DEADLINE_SECONDS
@@ -138,25 +137,6 @@ async def test_what_an_answer_brings_about_at_once_joins_the_lessons_that_wait(c
     assert await client.xlen(model.keys.changes) == 2
 
 
-async def test_a_message_that_has_another_label_is_relearned_and_the_others_of_its_group_are_learned(
-    client: Redis,
-) -> None:
-    spam_filter, model = make_filter(client), Model(client, "test", 3600)
-    (same_label, same), (label, other) = LETTERS[0], LETTERS[1]
-    await spam_filter.learn(same, same_label, "test")
-    await spam_filter.learn(other, "ham" if label == "spam" else "spam", "test")
-
-    results = await learn_together(spam_filter, LETTERS[:40])
-
-    assert outcomes(results[:1]) == {LessonOutcome.ALREADY: 1}
-    assert outcomes(results[1:2]) == {LessonOutcome.RELEARNED: 1}
-    assert outcomes(results[2:]) == {LessonOutcome.LEARNED: 38}
-    of_groups = 1 + len({label for label, _ in LETTERS[2:40]})  # the first lesson finds no other one
-    assert await client.xlen(model.keys.changes) <= 2 + of_groups + 1
-    assert await stored(model) == await summed(model)
-    assert await first_scores(model) == await first_scores_of_entries(model)
-
-
 async def test_the_labels_of_one_message_that_come_together_are_taught_in_their_order(client: Redis) -> None:
     spam_filter, model = make_filter(client), Model(client, "test", 3600)
     labels = ("spam", "spam", "ham", "spam")
@@ -212,17 +192,6 @@ async def test_a_refusal_of_redis_is_the_answer_to_each(
         LessonOutcome.LEARNED: 30,
     }
     assert await stored(model) == await summed(model)
-    await client.aclose()
-
-
-async def test_where_redis_is_away_each_hears_so_and_may_repeat_it(own_redis: RedisServer) -> None:
-    client = open_client(ConnectionOptions(own_redis.url))
-    async with running(Mirror(Model(client, "test", 3600), 5.0)) as mirror:
-        spam_filter = make_filter(client, counts=mirror)
-        await learn_together(spam_filter, LETTERS[:10])
-        own_redis.stop()
-        results = await learn_together(spam_filter, LETTERS[10:90])
-        assert all(isinstance(result, StoreUnavailable) for result in results)
     await client.aclose()
 
 
@@ -331,19 +300,3 @@ async def test_an_entry_that_cannot_be_read_is_the_error_of_its_message_alone(cl
 
     assert isinstance(results.pop(4), NbstreamError)
     assert outcomes(results) == {LessonOutcome.LEARNED: 19}
-
-
-async def test_what_was_autolearned_is_taken_back_in_the_group(
-    client: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("nbstream.policy.autolearn.MAX_SCORE", float("inf"))  # these letters say little new
-    site = await taught_site(client)
-    raws = letters_of("spam", 5)
-    await site.check(*raws)
-    assert await stored(site.model) != EMPTY
-
-    results = await learn_together(site.filter, [("ham", Message.parse(raw)) for raw in raws])
-
-    assert await stored(site.model) == EMPTY
-    assert outcomes(results) == {LessonOutcome.LEARNED: 5}
-    assert await stored(site.people) == await summed(site.people)

@@ -14,27 +14,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from nbstream.bayes.calibration import SCORE_BINS, Calibration
+from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
 from nbstream.bayes.counts import WEIGHT_ONE, Totals
 from nbstream.bayes.half_life import HalfLife
 from nbstream.bayes.lesson_weight import MAX_LESSONS
 from nbstream.filter import Contradiction, Filter, FilterParts, FilterPolicy, Lesson, LessonOutcome
-from nbstream.mail.message import Message
 from nbstream.policy.lesson_source import INSIST_PAUSE_SECONDS, Insistence, LessonSource
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.model.history import HistorySelection
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model
-from nbstream.store.undo import apply_undo, prepare_undo, selected_changes
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.conftest import RedisServer
 from tests.filter.disputes import DISPUTED, SIMILAR, teach_dispute
 from tests.filter.filters import labelled, make_filter, with_parts
-from tests.letters import letters
-from tests.store.algebra import first_scores, first_scores_of_entries, stored, summed
+from tests.store.algebra import stored, summed
 from tests.store.proxy import Fate, Proxy
 
 DAY = 86_400.0
@@ -165,33 +161,6 @@ async def test_the_bound_holds_however_often_it_is_said(site: Site) -> None:
     assert lesson.contradiction == Contradiction(has_most_weight=True, wait_seconds=0.0)
 
 
-async def test_where_the_counts_are_full_a_repeated_label_stays_as_it_is(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = await stored(site.model)
-    monkeypatch.setattr("nbstream.filter.message_counts.MAX_COUNT", 1)
-
-    lesson = await site.say()
-
-    assert lesson.outcome is LessonOutcome.ALREADY
-    assert lesson.contradiction == Contradiction(has_most_weight=False, wait_seconds=0.0)
-    assert await stored(site.model) == before
-
-
-async def test_spam_is_insisted_on_as_well(client: Redis) -> None:
-    site, hams = Site(client), [Message.parse(raw) for label, raw in letters(90, seed=8) if label == "ham"]
-    for label, raw in letters(40):
-        await site.filter.learn(Message.parse(raw), label, "test")
-    await site.filter.learn(hams[0], "spam", "smtp", "ann")
-    for message in hams[1:30]:
-        await site.filter.learn(message, "ham", "test")
-
-    lesson = await site.filter.learn(hams[0], "spam", "http", "bob", BY_HAND)
-
-    assert lesson.outcome is LessonOutcome.INSISTED
-    assert lesson.after.probability > lesson.before.probability
-
-
 async def test_a_repeat_within_ten_minutes_is_a_retry_and_changes_nothing(site: Site) -> None:
     await site.say("spam")
     await site.say("ham")
@@ -207,40 +176,6 @@ async def test_a_repeat_within_ten_minutes_is_a_retry_and_changes_nothing(site: 
     assert await stored(site.model) == before
     site.clock.now += 1
     assert (await site.say()).outcome is LessonOutcome.INSISTED
-
-
-@pytest.mark.parametrize(("source", "actor"), [("http", "ann"), ("smtp", "bob")])
-async def test_another_person_or_way_insists_at_once(client: Redis, source: str, actor: str) -> None:
-    site = Site(client)
-    await teach_dispute(site.filter)
-
-    assert (await site.say()).outcome is LessonOutcome.ALREADY
-    assert (await site.say(source=source, actor=actor)).outcome is LessonOutcome.INSISTED
-    entry = await site.entry()
-    assert (entry.source, entry.actor) == (source, actor)
-
-
-async def test_who_says_explicitly_that_it_is_meant_does_not_wait(client: Redis) -> None:
-    site = Site(client)
-    await teach_dispute(site.filter)
-
-    assert (await site.say(insistence=Insistence.AT_ONCE)).outcome is LessonOutcome.INSISTED
-
-
-async def test_what_is_not_said_by_hand_never_insists(site: Site) -> None:
-    before = await stored(site.model)
-    results: list[Any] = []
-
-    lesson = await site.say(actor="bob", insistence=Insistence.NEVER)
-    for batch in ([DISPUTED], [DISPUTED, SIMILAR[0]]):
-        await site.filter.learn_many(labelled(messages(batch), "ham"), LessonSource("cli", "bob"), results.append)
-
-    assert lesson.outcome is LessonOutcome.ALREADY
-    assert lesson.contradiction == Contradiction(has_most_weight=False, wait_seconds=None)
-    assert [result.outcome for result in results if result.after.id == KEY] == [LessonOutcome.ALREADY] * 2
-    await site.filter.learn(SIMILAR[0], "spam", "test")
-    assert (await site.entry()).source == "smtp"
-    assert before[1][b"messages:ham"] == (await stored(site.model))[1][b"messages:ham"]
 
 
 async def test_many_messages_are_insisted_on_where_the_source_says_so(site: Site) -> None:
@@ -268,59 +203,6 @@ async def test_while_the_verdict_agrees_or_the_model_learns_nothing_is_insisted_
 
     assert (young.outcome, young.contradiction) == (LessonOutcome.ALREADY, None)
     assert (agreed.outcome, agreed.contradiction) == (LessonOutcome.ALREADY, None)
-
-
-async def test_the_first_score_stays_that_of_before_the_first_label(site: Site) -> None:
-    first, scores = await site.entry(), await first_scores(site.model)
-
-    await site.say()
-
-    entry = await site.entry()
-    assert (entry.score, entry.first_score) == (first.score, first.first_score)
-    assert [item for item in entry.sums if item[0] in SCORE_BINS] == [
-        item for item in first.sums if item[0] in SCORE_BINS
-    ]
-    assert await first_scores(site.model) == scores == await first_scores_of_entries(site.model)
-
-
-async def test_an_insisted_lesson_is_unlearned_exactly(client: Redis) -> None:
-    async with disputed_site(client) as site:
-        await site.filter.unlearn(DISPUTED, "test")
-        before = await stored(site.model)
-        await site.say()
-        for message in SIMILAR[20:24]:
-            await site.filter.learn(message, "spam", "test")
-
-        await site.say(insistence=Insistence.AT_ONCE)
-        for message in SIMILAR[20:24]:
-            await site.filter.unlearn(message, "test")
-        assert (await site.filter.unlearn(DISPUTED, "test")).outcome is LessonOutcome.UNLEARNED
-
-        assert await stored(site.model) == before
-
-
-async def undo(model: Model, selection: HistorySelection) -> None:
-    for key, changes in (await selected_changes(model, selection)).items():
-        assert await apply_undo(model, await prepare_undo(model, key, changes), "root")
-
-
-async def test_an_undo_restores_the_entry_before_and_may_be_undone(site: Site) -> None:
-    before, first = await stored(site.model), await site.entry()
-    await site.say(source="http", actor="bob")
-    insisted, entry = await stored(site.model), await site.entry()
-
-    await undo(site.model, HistorySelection(actor="bob"))
-    restored = await site.entry()
-    assert await stored(site.model) == before
-    assert replace(restored, change=first.change) == first
-    await undo(site.model, HistorySelection(actor="root"))
-    assert await stored(site.model) == insisted
-    assert (await site.entry()).weight == entry.weight
-
-    descriptions = [
-        record.description async for record in site.model.history.records() if record.message_key == KEY
-    ]
-    assert descriptions[:3] == ["weight of ham put back", "weight of ham put back", "insisted on ham"]
 
 
 async def test_two_who_insist_at_once_make_one_step(
@@ -409,16 +291,6 @@ async def test_a_lost_reply_makes_one_step_that_is_reported_as_made(
         assert [record.description for record in records] == ["insisted on ham", "learned ham"]
         assert await stored(site.model) == await summed(site.model)
         assert (await site.say()).outcome is LessonOutcome.ALREADY  # its client sends it again, too
-
-
-async def test_who_says_the_other_label_relearns_an_insisted_message(site: Site) -> None:
-    await site.say()
-
-    lesson = await site.say("spam")
-
-    assert lesson.outcome is LessonOutcome.RELEARNED
-    assert (await site.entry()).weight <= WEIGHT_ONE
-    assert await stored(site.model) == await summed(site.model)
 
 
 steps = st.lists(

@@ -17,13 +17,12 @@ from nbstream.bayes.classifier import Classifier
 from nbstream.bayes.counts import CLASSES
 from nbstream.filter import Filter, LessonOutcome
 from nbstream.mail.message import Message
-from nbstream.policy.lesson_source import Insistence, LessonSource
+from nbstream.policy.lesson_source import LessonSource
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.file_model import FileModel
 from nbstream.store.model.history import HistorySelection
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model
-from nbstream.store.undo import apply_undo, prepare_undo, selected_changes
 from tests.conftest import RedisServer
 from tests.engine.native import native_library
 from tests.filter.filters import labelled, make_filter, with_parts
@@ -226,35 +225,6 @@ async def test_a_lesson_names_the_kind_and_what_it_was_before(client: Redis) -> 
     ]
 
 
-async def test_an_insisted_kind_stays_exact(client: Redis) -> None:
-    spam_filter, model = filter_of(client), Model(client, "test", 3600)
-    for number in range(1, 8):
-        await spam_filter.learn(MESSAGES[number], "spam", "test")
-    for _ in range(3):
-        await spam_filter.learn(MESSAGES[0], "newsletter", "test", insistence=Insistence.AT_ONCE)
-
-    assert await stored(model) == await summed(model)
-    entry = await model.entry(MESSAGES[0].key)
-    assert entry is not None
-    assert dict(entry.sums)[b"=newsletter/tokens"] == entry.weight * len(entry.tokens)
-
-
-async def test_an_undo_puts_the_kind_back(client: Redis) -> None:
-    spam_filter, model = filter_of(client), Model(client, "test", 3600)
-    await spam_filter.learn(MESSAGES[0], "newsletter", "test", "ben")
-    before = await stored(model)
-    for name in ("spam", "notification", "ham"):
-        await spam_filter.learn(MESSAGES[0], name, "test", "ann")
-
-    for key, changes in (await selected_changes(model, HistorySelection(actor="ann"))).items():
-        assert await apply_undo(model, await prepare_undo(model, key, changes), "root")
-
-    assert await stored(model) == before
-    entry = await model.entry(MESSAGES[0].key)
-    assert entry is not None
-    assert entry.class_name == "newsletter"
-
-
 async def test_an_export_has_the_kinds(client: Redis) -> None:
     spam_filter, model = filter_of(client), Model(client, "test", 3600)
     await model.open(sign=True)
@@ -271,11 +241,3 @@ async def test_an_export_has_the_kinds(client: Redis) -> None:
         "ham",
         "spam",
     ]
-
-
-async def test_the_model_says_what_each_kind_has_learned(client: Redis) -> None:
-    spam_filter, model = filter_of(client), Model(client, "test", 3600)
-    await teach(spam_filter, [(0, "newsletter"), (1, "newsletter"), (2, "ham"), (3, "spam"), (4, "notification")])
-    await teach(spam_filter, [(4, None)])
-
-    assert await model.learned_kinds() == {"newsletter": 2000}

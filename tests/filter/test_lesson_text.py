@@ -58,15 +58,6 @@ def test_a_ready_model_shows_its_message_counts() -> None:
     )
 
 
-def test_all_missing_messages_are_named() -> None:
-    state = ModelState({"ham": 0, "spam": 1}, {"ham": 5, "spam": 7})
-    empty = Check("key", Verdict.UNSURE, 0.5, 0.0, "", state, (), Thresholds())
-
-    assert describe_lesson(Lesson(LessonOutcome.LEARNED, "spam", empty, empty)).endswith(
-        "; ham 0/5, spam 1/7 known"
-    )
-
-
 def test_many_lessons_are_counted() -> None:
     lessons = [
         Lesson(outcome, "spam", BEFORE, AFTER)
@@ -125,14 +116,6 @@ def test_of_spam_that_is_called_ham_the_clues_for_ham_are_named() -> None:
     )
 
     assert "still ham, because of subject:lunch; say it again" in describe_lesson(lesson)
-
-
-def test_an_insisted_lesson_that_was_enough_says_what_changed() -> None:
-    lesson = Lesson(LessonOutcome.INSISTED, "ham", clued(0.97, Verdict.SPAM), clued(0.31, Verdict.HAM))
-
-    assert describe_lesson(lesson) == (
-        "insisted on ham: P 0.97 -> 0.31, was spam, now ham; ham 200, spam 300 known"
-    )
 
 
 @given(st.lists(st.binary(min_size=1, max_size=200), min_size=1), st.sampled_from(LessonOutcome))

@@ -41,13 +41,6 @@ async def test_a_comment_between_ham_and_spam_changes_nothing(taught: Filter, si
     assert (await taught.check(Message.parse(HEADER + HAM))).verdict == Verdict.HAM
 
 
-async def test_thousands_of_unknown_words_before_the_spam_change_nothing(taught: Filter) -> None:
-    filling = b" ".join(b"word%d" % number for number in range(10_000))
-
-    for content in (filling + SPAM, HAM + filling + SPAM, HAM + filling + SPAM + filling[:9_000]):
-        assert (await taught.check(Message.parse(HEADER + content))).verdict == Verdict.SPAM
-
-
 async def test_what_was_learned_of_a_long_message_is_taken_back_exactly(client: Redis, taught: Filter) -> None:
     before = {key: await client.hgetall(key) async for key in client.scan_iter("*:counts:*")}
     message = Message.parse(HEADER + HAM + b"<!-- " + words_of_ham(2 << 20) + b" -->\r\n" + SPAM)

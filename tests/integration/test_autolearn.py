@@ -18,8 +18,6 @@ from tests.letters import letters
 KEY = "nbstream:{default}:"
 TAUGHT = list(letters(120))
 FRESH = list(letters(100, seed=8))
-LEAD = 20
-"""How many messages one class may be ahead of the other."""
 
 
 class Site:
@@ -92,38 +90,6 @@ def layer(daemon: DaemonProcess) -> float:
     return sum(daemon.metric(f'nbstream_autolearn_messages{{class="{label}"}}') for label in ("ham", "spam"))
 
 
-def test_switched_off_nothing_of_it_is_there(site: Site) -> None:
-    daemon = site.start("null")
-    teach(daemon)
-    deliver(daemon, [raw for _, raw in FRESH])
-
-    assert "\nnbstream_autolearn" not in daemon.get("/metrics")[1]
-    assert not list(site.redis.scan_iter(f"{KEY}auto*"))
-
-
-def test_a_young_model_learns_nothing_and_a_ready_one_what_is_sure_and_balanced(site: Site) -> None:
-    daemon = site.start()
-    deliver(daemon, [raw for _, raw in FRESH])
-    teach(daemon)
-    assert site.auto() == {}
-    before = site.people()
-
-    deliver(daemon, [raw for label, raw in FRESH if label == "spam"])
-    wait_until(lambda: 0 < learned(daemon) <= LEAD)
-    wait_until(lambda: learned(daemon, "known") + learned(daemon, "unbalanced") > 0)
-
-    deliver(daemon, [raw for label, raw in FRESH if label == "ham"])
-    wait_until(lambda: site.auto().get("messages:ham", 0) > 0)
-    assert site.people() == before
-    state = json.loads(command("status", "-c", daemon.config, "--json").stdout)
-    assert state["learned"] == {"ham": known("ham"), "spam": known("spam")}
-    assert 0 < state["autolearned"]["spam"] <= LEAD
-
-
-def known(label: str) -> int:
-    return sum(each == label for each, _ in TAUGHT)
-
-
 def test_where_people_move_nothing_but_spam_kept_mail_brings_verdicts(site: Site) -> None:
     one = site.start("{kept_hours: 50}", name="one")
     send(one, [("spam@nbstream.invalid", raw) for label, raw in TAUGHT if label == "spam"])
@@ -149,21 +115,6 @@ def test_where_people_move_nothing_but_spam_kept_mail_brings_verdicts(site: Site
     assert site.auto()["messages:ham"] == len(ham) - 1
 
 
-def test_a_correction_by_mail_replaces_what_was_learned(site: Site) -> None:
-    daemon = site.start()
-    teach(daemon)
-    raw = next(raw for label, raw in FRESH if label == "spam")
-    deliver(daemon, [raw])
-    wait_until(lambda: layer(daemon) == 1)
-
-    (reply,) = send(daemon, [("ham@nbstream.invalid", raw)])
-
-    assert "learned as ham" in reply
-    assert site.auto() == {}
-    assert layer(daemon) == 0
-    assert not [name for name in site.redis.scan_iter(f"{KEY}auto:*") if b"counts" in name or b"ledger" in name]
-
-
 def test_forget_auto_drops_it_under_running_daemons_and_leaves_what_people_taught(site: Site) -> None:
     one, two = site.start(name="one"), site.start(name="two")
     teach(one)
@@ -186,16 +137,3 @@ def test_forget_auto_drops_it_under_running_daemons_and_leaves_what_people_taugh
     send(two, probes)  # both learn on, in the next epoch
     wait_until(lambda: layer(two) > 0 and layer(one) == layer(two))
     assert site.people() == before
-
-
-def test_while_redis_is_away_mail_passes_and_what_is_sure_is_dropped_and_counted(
-    site: Site, own_redis: RedisServer
-) -> None:
-    daemon = site.start()
-    teach(daemon)
-    own_redis.stop()
-
-    deliver(daemon, [raw for label, raw in FRESH if label == "spam"][:5])
-
-    wait_until(lambda: learned(daemon, "failed") > 0)
-    assert daemon.get("/readyz")[0] == 200

@@ -92,40 +92,6 @@ def test_users_are_told_of_what_was_held_back(daemon: DaemonProcess, mail_server
     assert daemon.metric('nbstream_digests_total{outcome="sent"}') == 0  # those of the daemon itself
 
 
-def test_a_digest_that_is_not_taken_is_told_by_the_exit_code(
-    daemon: DaemonProcess, mail_server: MailServer
-) -> None:
-    teach(daemon)
-    send(daemon, ODD, "a@held.example")
-    settle(daemon)
-    mail_server.reply_to["a@held.example"] = "452 full"
-    deferred = command("digest", "send", "-c", daemon.config)
-    mail_server.reply_to["a@held.example"] = "550 no"
-    refused = command("digest", "send", "-c", daemon.config)
-    assert (deferred.returncode, deferred.stdout) == (75, "0 sent, 0 refused, 1 deferred\n")
-    assert (refused.returncode, refused.stdout) == (69, "0 sent, 1 refused, 0 deferred\n")
-
-
-def test_what_a_list_blocked_is_said_to_be_so(daemon: DaemonProcess) -> None:
-    teach(daemon)
-    send(daemon, b"From: Eve <eve@blocked.example>\nSubject: Lunch\n\nShall we meet?\n", "a@held.example")
-    settle(daemon)
-    shown = command("digest", "preview", "a@held.example", "-c", daemon.config)
-    assert "From:     Eve <eve@blocked.example>\nSubject:  Lunch\n" in shown.stdout
-    assert "\nSpam:     a list of blocked senders says so\n" in shown.stdout
-
-
-def test_mail_for_an_address_with_a_detail_is_in_the_digest_of_its_user(
-    daemon: DaemonProcess, mail_server: MailServer
-) -> None:
-    teach(daemon)
-    send(daemon, ODD, "a+one@held.example", "A+two@held.example", "b@held.example")
-    settle(daemon)
-    sent = command("digest", "send", "-c", daemon.config)
-    assert sent.stdout == "2 sent, 0 refused, 0 deferred\n"
-    assert [mail.recipients for mail in mail_server.received] == [["a@held.example"], ["b@held.example"]]
-
-
 def test_who_is_killed_while_he_sends_sends_nobody_two_and_costs_nobody_his(
     daemon: DaemonProcess, mail_server: MailServer
 ) -> None:
@@ -145,22 +111,3 @@ def test_who_is_killed_while_he_sends_sends_nobody_two_and_costs_nobody_his(
     assert third.stdout == "2 sent, 0 refused, 0 deferred\n"
     recipients = [recipient for mail in mail_server.received for recipient in mail.recipients]
     assert recipients == ["a@held.example", "b@held.example", "c@held.example"]
-
-
-def test_without_the_section_there_is_no_digest(tmp_path: Path) -> None:
-    config = tmp_path / "nb.yaml"
-    config.write_text(f"state_dir: {tmp_path / 'state'}\n")
-    result = command("digest", "send", "-c", config)
-    assert (result.returncode, "digest is not configured" in result.stderr) == (78, True)
-
-
-def test_a_daemon_does_not_start_with_a_template_that_fails(tmp_path: Path) -> None:
-    (tmp_path / "digest.txt").write_text("{{ unknown }}")
-    config = tmp_path / "nb.yaml"
-    config.write_text(
-        f"state_dir: {tmp_path / 'state'}\nlisteners: {{smtp: {{listen: 127.0.0.1:0}}, http: null}}\n"
-        "digest: {recipients: ['*@held.example'], sender: filter@held.example, base_url: 'https://m.example', "
-        f"template_dir: {tmp_path}}}\n"
-    )
-    result = command("serve", "-c", config)
-    assert (result.returncode, "digest.template_dir: digest.txt: " in result.stderr) == (78, True)

@@ -26,7 +26,6 @@ from tests.integration.test_replay import write_config
 
 SPAM, HAM = "spam@nbstream.invalid", "ham@nbstream.invalid"
 KEY = "nbstream:{default}:"
-NOBODY = "a" * 24
 
 PRIZE = b"""Received: from offers.example by mx.example.org; Sat, 21 Nov 2026 10:00:00 +0000
 Message-ID: <prize@offers.example>
@@ -156,10 +155,6 @@ def report(kind: str, part: Message) -> bytes:
     return whole.as_bytes()
 
 
-def whole_message(seen: Seen) -> Message:
-    return MIMEMessage(message_from_bytes(seen.raw))
-
-
 def head_only(seen: Seen) -> Message:
     part = MIMENonMultipart("text", "rfc822-headers")
     part.set_payload(seen.raw.partition(b"\n\n")[0].decode() + "\n")
@@ -182,105 +177,6 @@ def test_a_forward_as_attachment_teaches_the_message_that_it_attaches(site: Site
     assert site.learned() == {"ham": 1, "spam": 0}
 
 
-def test_a_forward_of_many_teaches_each(site: Site) -> None:
-    seen = [site.deliver(raw) for raw in (PRIZE, LUNCH)]
-    site.send(as_attachments(seen[0].raw), SPAM)
-
-    assert site.send(as_attachments(*(each.raw for each in seen)), SPAM) == (
-        "250 2.0.0 2 messages as spam: 1 already, 1 learned; ham 0/2 known"
-    )
-    assert site.learned() == {"ham": 0, "spam": 2}
-
-
-def test_a_redirected_message_is_the_same_message(site: Site) -> None:
-    seen = site.deliver(PRIZE)
-    resent = (
-        b"Resent-From: ann@example.org\nResent-To: spam@nbstream.invalid\nResent-Date: Sat, 21 Nov 2026 11:00\n"
-    )
-    hop = b"Received: from laptop by mx.example.org; Sat, 21 Nov 2026 11:00:00 +0000\n"
-
-    assert re.fullmatch(LEARNED.format(seen.id), site.send(hop + resent + seen.raw, SPAM))
-
-
-def test_an_inline_forward_or_a_reply_teaches_by_the_id_that_it_quotes(site: Site) -> None:
-    forms: tuple[dict[str, str], ...] = (
-        {},
-        {"quote": "> "},
-        {"subtype": "html"},
-        {"subject": "Re: report", "quote": ">> "},
-    )
-    for number, options in enumerate(forms):
-        raw = PRIZE.replace(b"<prize@", b"<prize%d@" % number)
-        seen = site.deliver(raw)
-
-        assert re.fullmatch(LEARNED.format(seen.id), site.send(inline(seen, **options), SPAM)), options
-        assert site.send(raw, SPAM).startswith("250 2.0.0 already learned as spam"), options
-        site.unlearn(raw)
-
-
-def test_an_inline_forward_without_the_id_is_refused_and_its_writer_is_not_learned(site: Site) -> None:
-    seen = site.deliver(PRIZE)
-
-    reply = site.send(inline(Seen(PRIZE, seen.id)), SPAM)
-
-    assert reply.startswith("550 5.6.0 This mail neither attaches a message nor quotes its X-Nbstream field")
-    assert site.learned() == {"ham": 0, "spam": 0}
-    assert site.feedback("refused") == 1
-
-
-def test_an_abuse_report_teaches_with_the_message_or_with_its_header_alone(site: Site) -> None:
-    for number, part in enumerate((whole_message, head_only)):
-        raw = PRIZE.replace(b"<prize@", b"<prize%d@" % number)
-        seen = site.deliver(raw)
-
-        assert re.fullmatch(LEARNED.format(seen.id), site.send(report("abuse", part(seen)), SPAM))
-        assert site.send(report("not-spam", part(seen)), HAM).startswith(
-            "250 2.0.0 relearned as ham, was learned as spam"
-        )
-        assert site.send(report("not-spam", part(seen)), SPAM).startswith("550 5.6.0 This report says not-spam")
-        assert site.learned() == {"ham": 1, "spam": 0}
-        site.unlearn(raw)
-
-
-def test_the_command_line_teaches_by_id_and_takes_it_back(site: Site) -> None:
-    seen = [site.deliver(raw) for raw in (PRIZE, LUNCH)]
-
-    first = command("learn", "spam", "-c", site.config, "--id", seen[0].id)
-    assert re.fullmatch(
-        r"1 learned as spam: P 0\.50 -> 0\.\d\d, still unsure; ham 0/2, spam 1/2 known\n", first.stdout
-    )
-    assert command("learn", "ham", "-c", site.config, "--id", *(each.id for each in seen)).stdout == (
-        "1 learned as ham, 1 relearned as ham; spam 0/2 known\n"
-    )
-    assert command("unlearn", "-c", site.config, "--id", *(each.id for each in seen)).stdout == (
-        "2 unlearned from ham; ham 0/2, spam 0/2 known\n"
-    )
-    assert site.learned() == {"ham": 0, "spam": 0}
-
-
-def test_a_verdict_that_changes_is_told_and_who_taught_is_kept(site: Site) -> None:
-    for number in range(8):
-        for raw, address in ((PRIZE, SPAM), (LUNCH, HAM)):
-            site.send(raw.replace(b"-ID: <", b"-ID: <%d" % number), address)
-
-    reply = site.send(LUNCH.replace(b"-ID: <", b"-ID: <9").replace(b"lunch now", b"free prize now"), SPAM)
-
-    assert re.match(r"250 2\.0\.0 learned as spam: P 0\.\d+ -> 0\.\d+, .*; ham 8, spam 9 known; id=", reply)
-    entries: Any = site.redis.xrevrange(f"{KEY}history", count=1)
-    fields = entries[0][1]
-    assert (fields[b"source"], fields[b"actor"]) == (b"smtp", b"127.0.0.1")
-
-
-def test_a_human_label_is_never_refused_for_how_little_there_is(site: Site) -> None:
-    for raw in (
-        b"Subject: hi\r\n\r\n",
-        b"Subject: x\r\nContent-Type: image/png\r\nContent-Transfer-Encoding: base64\r\n\r\niVBORw0KGgo=\r\n",
-        b"\xff\xfe\x00\x80",
-    ):
-        assert site.send(raw, SPAM).startswith("250 2.0.0 learned as spam: "), raw
-        assert site.send(as_attachments(raw), HAM).startswith("250 2.0.0 "), raw
-
-
 def test_a_restart_between_check_and_feedback_forgets_nothing(site: Site, start: Callable[..., Site]) -> None:
     seen = site.deliver(PRIZE, remembered=False)
     assert site.daemon.stop() == 0
@@ -288,25 +184,6 @@ def test_a_restart_between_check_and_feedback_forgets_nothing(site: Site, start:
     again = start()
 
     assert re.fullmatch(LEARNED.format(seen.id), again.send(inline(seen), SPAM))
-
-
-def test_an_id_that_is_forgotten_is_refused_until_the_message_itself_is_learned(site: Site) -> None:
-    seen = site.deliver(PRIZE)
-    site.redis.pexpire(f"{KEY}checked:{seen.id}", 0)
-
-    assert site.send(inline(seen), SPAM) == (
-        f"550 5.6.0 Unknown id {seen.id}: not remembered any more; forward the message as an attachment"
-    )
-    unknown = command("learn", "spam", "-c", site.config, "--id", seen.id)
-    assert (unknown.returncode, unknown.stdout) == (66, "nothing learned\n")
-    assert site.learned() == {"ham": 0, "spam": 0}
-
-    site.send(as_attachments(seen.raw), SPAM)
-    assert site.send(inline(seen), HAM).startswith("250 2.0.0 relearned as ham, was learned as spam: P ")
-    assert command("unlearn", "-c", site.config, "--id", seen.id).stdout.startswith(
-        "1 unlearned, was learned as ham"
-    )
-    assert site.redis.keys(f"{KEY}counts:*") == site.redis.keys(f"{KEY}totals") == []
 
 
 def test_where_the_memory_is_switched_off_nothing_is_kept_and_ids_are_unknown(start: Callable[..., Site]) -> None:
@@ -337,14 +214,3 @@ def test_while_redis_is_away_feedback_waits_mail_flows_and_the_loss_is_counted(
     assert re.fullmatch(LEARNED.format(seen.id), site.send(inline(seen), SPAM))
     assert site.send(inline(lost), HAM).startswith(f"550 5.6.0 Unknown id {lost.id}")
     assert site.send(as_attachments(lost.raw), HAM).startswith("250 2.0.0 learned as ham")
-
-
-def test_what_is_told_by_check_can_be_taught_by_its_id_once_the_message_was_seen(site: Site) -> None:
-    seen = site.deliver(PRIZE)
-
-    told = command("check", "-c", site.config, "--json", "-", input=seen.raw.decode())
-
-    assert json.loads(told.stdout)["id"] == seen.id
-    assert site.send(inline(Seen(seen.raw.replace(seen.id.encode(), NOBODY.encode()), NOBODY)), SPAM).startswith(
-        "550"
-    )

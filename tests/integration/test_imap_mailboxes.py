@@ -141,57 +141,6 @@ def flags(server: Mailboxes, folder: str) -> bytes:
         return repr(session.fetch("1:*", "(FLAGS UID)")).encode()
 
 
-def test_each_user_with_his_own_password(server: Mailboxes) -> None:
-    server.append("ann", "Junk", "prize")
-    server.append("bob@example.org", "Junk", "pills")
-
-    found = read(server, "%u", {"ann": "wrong", "bob@example.org": "of-bob"})
-
-    assert [letter.header.sender for letter in found.letters] == ["pills@example.com"]
-    assert [one.why for one in found.skipped] == [
-        "the server refuses AUTHENTICATE: NO [AUTHENTICATIONFAILED] Authentication failed.",
-        "has no password in the file",
-    ]
-
-
-def test_what_changes_while_it_is_read_is_left_out_and_said(server: Mailboxes) -> None:
-    for folder in ("Junk", "Spam", "Bulk", "Moon"):
-        server.append("ann", folder, f"{folder}1", f"{folder}2")
-    found = read(server, "%u", USERS)
-    with server.login("ann") as session:
-        session.select("Junk")
-        session.store("1", "+FLAGS", r"(\Deleted)")
-        session.expunge()
-        session.rename("Moon", "Sun")
-        session.delete("Spam")
-    server.append("ann", "Spam", "news")
-
-    contents = found.contents()
-
-    assert {contents[number] for number in contents} == {message(name) for name in ("Junk2", "Bulk1", "Bulk2")}
-    assert {one.place: one.why for one in found.skipped} == {
-        "zoe": "has no password in the file",
-        "ann: Junk": "has gone while the mailboxes were read",
-        "ann: Spam": "the folder was made anew while the mailboxes were read",
-        "ann: Moon": "the server refuses EXAMINE: NO Mailbox doesn't exist: Moon",
-    }
-
-
-def test_a_folder_that_the_server_cannot_read_is_left_out_and_said(server: Mailboxes) -> None:
-    server.append("ann", "Junk", "prize")
-    server.append("ann", "Moon", "rocket")
-    closed = server.folder / "mail/ann/.Moon/cur"
-    for path in (closed, closed.parent / "new", closed.parent / "dovecot-uidlist"):
-        path.chmod(0)
-        os.chown(path, 0, 0)
-
-    found = read(server, "%u", USERS)
-
-    assert [letter.folder.name for letter in found.letters] == ["Junk"]
-    assert found.skipped[0].place == "ann: Moon"
-    assert "the server refuses EXAMINE: NO" in found.skipped[0].why
-
-
 def test_a_site_is_taught_over_imap_by_one_command(
     server: Mailboxes, shared_redis: RedisServer, tmp_path: Path
 ) -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import pty
-import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -96,44 +93,6 @@ def test_folders_are_learned_and_a_further_run_learns_what_is_new(learn: Learn, 
     assert learn("ham", "--imap", junk)[0].startswith("4 relearned as ham; ")
 
 
-def test_what_is_read_is_what_is_there_and_nothing_changes(server: ImapServer) -> None:
-    folder = parse_imap_url(server.url("Junk"))
-    errors: list[InputError] = []
-    with server._login() as session:
-        session.select("Junk", readonly=True)
-        before = session.fetch("1:*", "(FLAGS UID)")
-
-    ca_file = server.certificates.authority
-    found = list(read_folders([FolderRequest(folder)], {folder.account: "secret"}, ca_file, errors))
-
-    assert errors == []
-    assert [one.raw.replace(b"\r\n", b"\n") for one in found] == [message("prize", number) for number in range(3)]
-    with server._login() as session:
-        session.select("Junk", readonly=True)
-        assert session.fetch("1:*", "(FLAGS UID)") == before
-        assert b"\\Seen" not in str(before).encode()
-
-
-def test_deleted_messages_are_no_lesson(server: ImapServer, learn: Learn) -> None:
-    with server._login() as session:
-        session.select("Junk")
-        session.store("2", "+FLAGS", r"(\Deleted)")
-
-    assert learn("spam", "--imap", server.url("Junk"))[0].startswith("2 learned as spam; ")
-
-
-def test_after_uidvalidity_has_changed_all_is_read_again(server: ImapServer, learn: Learn) -> None:
-    junk = server.url("Junk.old")
-    server.put("Junk.old", message("prize", 1))
-    assert learn("spam", "--imap", junk)[0].startswith("1 learned as spam: ")
-    with server._login() as session:
-        session.delete("Junk.old")
-        session.create("Junk.old")
-    server.put("Junk.old", message("prize", 1), message("prize", 2))
-
-    assert learn("spam", "--imap", junk)[0].startswith("1 already learned as spam, 1 learned as spam; ")
-
-
 def test_starttls(server: ImapServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "_is_on_this_machine", lambda _: False)
     folder = parse_imap_url(server.url("Junk", tls=False))
@@ -159,51 +118,6 @@ def test_a_certificate_that_is_not_trusted_gets_no_password(
         ca_file = other.authority if "127" in url else server.certificates.authority
         out, err = learn("spam", "--imap", url, "--ca-file", ca_file, code=66)
         assert (out, why in err) == ("nothing learned\n", True)
-
-
-def test_what_the_server_refuses_is_said_and_the_rest_is_learned(
-    server: ImapServer, learn: Learn, tmp_path: Path
-) -> None:
-    (tmp_path / "file").write_bytes(message("prize", 9))
-    missing = server.url("Missing")
-
-    out, err = learn("spam", tmp_path / "file", "--imap", missing, "--imap", server.url("Junk"), code=66)
-
-    assert out.startswith("4 learned as spam; ")
-    assert err.startswith(f"nbstream: {missing}: the server refuses EXAMINE: NO ")
-    (tmp_path / "password").write_text("wrong\n")
-    out, err = learn("spam", "--imap", server.url("Junk"), code=66)
-    assert "the server refuses AUTHENTICATE: NO [AUTHENTICATIONFAILED]" in err
-    assert "wrong" not in err
-
-
-def test_the_password_is_asked_on_a_terminal_alone(server: ImapServer, learn: Learn) -> None:
-    words = learn.words("spam", "--imap", server.url("Junk"))
-    refused = command(*words, stdin=subprocess.DEVNULL)
-    assert (refused.returncode, refused.stderr) == (
-        78,
-        "nbstream: without a terminal --password-file is needed\n",
-    )
-
-    own, theirs = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-m", "nbstream.cli", *map(str, words)],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    ) as process:
-        os.close(theirs)
-        shown = b""
-        with suppress(OSError):  # EIO: the command has gone, and with it the terminal's other side
-            while part := os.read(own, 4096):
-                shown += part
-                if shown.endswith(b": ") and b"secret" not in shown:
-                    os.write(own, b"secret\n")
-        os.close(own)
-        assert process.wait(60) == 0
-    assert re.search(rb"Password of imaps://ann@127.0.0.1:\d+: ", shown)
-    assert b"3 learned as spam" in shown
 
 
 # A server that leaves

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import signal
 import smtplib
 import subprocess
@@ -14,9 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from nbstream import __version__
-from nbstream.engine.choice import ENVIRONMENT, LIBRARY_FILE
-from tests.conftest import missing
 from tests.integration.daemon import DaemonProcess, command, free_port, gone, wait_until
 
 MESSAGE = b"Subject: hello\r\n\r\nHow are you?\r\n"
@@ -85,26 +81,6 @@ def test_each_message_is_one_structured_line(daemon: DaemonProcess) -> None:
     }
 
 
-@pytest.mark.parametrize("engine", ["python", "native"])
-def test_log_metrics_and_status_say_which_engine_runs(
-    config: Path, engine: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if engine == "native" and not LIBRARY_FILE.exists():
-        missing("the native library")
-    monkeypatch.setenv(ENVIRONMENT, engine)
-    with DaemonProcess(config) as daemon:
-        monkeypatch.delenv(ENVIRONMENT)
-        send(daemon)
-        build = f'version="{__version__}",python="{platform.python_version()}",engine="{engine}"'
-        labels = ",".join(sorted(build.split(",")))
-        assert daemon.metric(f"nbstream_build_info{{{labels}}}") == 1
-        status = json.loads(command("status", "-c", config, "--json").stdout)
-        assert status["engine_in_force"] == engine
-        start = daemon.events[0]
-        assert (start["event"], start["engine"]) == (f"starting nbstream {__version__}", engine)
-        assert start["because"] == f"NBSTREAM_ENGINE={engine}"
-
-
 def test_kill_9_leaves_no_orphan_and_loses_nothing_acknowledged(config: Path, tmp_path: Path) -> None:
     with DaemonProcess(config) as first:
         assert send(first, MESSAGE, "spam@nbstream.invalid").startswith("250 2.0.0 learned")
@@ -142,12 +118,6 @@ def test_what_does_not_get_ready_is_not_left_behind(config: Path, monkeypatch: p
     with pytest.raises(AssertionError, match="did not get ready"):
         hanging.ready()
     assert hanging.process.returncode is not None
-
-
-def test_a_bad_configuration_stops_the_start(tmp_path: Path) -> None:
-    (tmp_path / "nb.yaml").write_text("verdict: {spam: 0.2}\n")
-
-    assert command("serve", "-c", tmp_path / "nb.yaml").returncode == 78
 
 
 def test_commands_use_the_running_daemons_redis_and_it_sees_what_they_learn(daemon: DaemonProcess) -> None:
@@ -254,37 +224,6 @@ def test_every_promised_metric_is_exported(daemon: DaemonProcess) -> None:
     text = daemon.get("/metrics")[1]
 
     assert [name for name in METRICS.split() if f"\n{name}{{" not in text and f"\n{name} " not in text] == []
-
-
-def test_the_daemon_keeps_the_vocabulary_within_its_limit(config: Path, tmp_path: Path) -> None:
-    config.write_text(config.read_text() + "model: {max_tokens: 10000}\n")
-    folder = tmp_path / "noise"
-    folder.mkdir()
-    for number in range(8):
-        words = "\n".join(f"w{number}x{word}" for word in range(1900))
-        (folder / f"{number}.eml").write_text(f"Subject: noise {number}\n\n{words}\n")
-    with DaemonProcess(config) as daemon:
-        result = command("learn", "spam", "-c", config, folder)
-        assert result.returncode == 0, result.stderr
-
-        wait_until(lambda: daemon.metric("nbstream_tokens_evicted_total") > 5000)
-        wait_until(lambda: 8000 < daemon.metric("nbstream_model_tokens") <= 10_000)
-        wait_until(lambda: any(event["event"] == "swept" for event in daemon.events))
-        assert daemon.stop() == 0
-
-    swept = next(event for event in daemon.events if event["event"] == "swept")
-    assert set(swept) == {"time", "level", "event", "evicted", "below_zero", "live", "vocabulary", "seconds"}
-    assert swept["evicted"] > 1000
-
-
-def test_beyond_loopback_http_needs_its_password(tmp_path: Path) -> None:
-    config = tmp_path / "nb.yaml"
-    config.write_text("listeners: {http: {listen: '0.0.0.0:0'}}\n")
-
-    result = command("config", "check", config)
-
-    assert result.returncode == 78
-    assert "listeners.http.password_file" in result.stderr
 
 
 def test_the_hints_work_when_pasted_anywhere(config: Path, tmp_path: Path) -> None:

@@ -168,51 +168,6 @@ def test_every_protocol_that_names_a_user_asks_his_model(site: Site) -> None:
     assert spamd.split("Spam:")[1] != site.spamd("CHECK", news(99), User=BOB).split("Spam:")[1]
 
 
-def test_feedback_goes_to_the_model_of_who_gives_it(site: Site) -> None:
-    site.spamd("TELL", news(30), User=BOB, Message_class="ham", Set="local")
-    site.learn(letter(31), "spam", EVE)
-    host, _, port = site.daemon.address("smtp").partition(":")
-    with smtplib.SMTP(host, int(port), timeout=30) as client:
-        client.sendmail(ANN, ["ham@nbstream.invalid"], b"Subject: fwd\r\n\r\n" + news(32))
-
-    assert own_models(site) == ["example.org/ann", "example.org/bob"]
-    totals = site.redis.hgetall("nbstream:{default}:totals")
-    assert (totals[b"messages:spam"], totals[b"messages:ham"]) == (b"9", b"8")
-
-
-def test_what_a_user_teaches_and_takes_back_in_whatever_way_leaves_nothing(site: Site) -> None:
-    common = {
-        key: site.redis.hgetall(f"nbstream:{{default}}:{key}") for key in ("totals", "counts:ham", "counts:spam")
-    }
-    before = site.check(news(99), ANN)["probability"]
-
-    site.learn(news(40), "ham", ANN)
-    site.spamd("TELL", news(41), User=ANN, Message_class="ham", Set="local")
-    site.post("/learnham", news(42), {"User": ANN})
-    assert site.check(news(99), ANN)["probability"] < before
-    site.spamd("TELL", news(40), User=ANN, Remove="local")
-    for number in (41, 42):
-        site.post("/v1/unlearn", news(number), {"User": ANN})
-
-    assert site.check(news(99), ANN)["probability"] == before
-    keys = cast("list[bytes]", site.redis.keys("*:example.org/ann:*"))
-    left = [key for key in keys if key.endswith((b":ham", b":spam")) or b":ledger:" in key]
-    assert left == []
-    assert common == {key: site.redis.hgetall(f"nbstream:{{default}}:{key}") for key in common}
-
-
-def test_a_user_keeps_his_model_over_a_restart(site: Site) -> None:
-    for number in range(20, 24):
-        site.learn(news(number), "ham", ANN)
-    before = site.check(news(99), ANN)["probability"]
-    site.daemon.kill()
-
-    with DaemonProcess(site.daemon.config) as daemon:
-        again = Site(daemon, site.redis, site.folder)
-        wait_until(lambda: daemon.get("/readyz")[0] == 200)
-        assert again.check(news(99), ANN)["probability"] == before
-
-
 def test_five_stolen_accounts_move_nobody_elses_verdict(site: Site) -> None:
     """They teach the opposite by all their addresses, and send themselves what they have taught."""
     site.daemon.stop()
@@ -292,16 +247,6 @@ def test_kills_lose_and_double_no_lesson_of_an_own_model(site: Site, own_redis: 
         await client.aclose()
 
     asyncio.run(audit())
-
-
-def test_mail_is_checked_while_redis_is_away(site: Site, own_redis: RedisServer) -> None:
-    site.check(news(99), BOB)
-    own_redis.stop()
-
-    delivered = site.deliver(news(98), BOB, ANN)
-
-    assert delivered["copies"] >= 1
-    assert any("own=unavailable" in field for field in delivered["fields"])
 
 
 def test_a_user_is_erased_while_mail_comes(site: Site) -> None:

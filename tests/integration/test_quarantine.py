@@ -104,32 +104,6 @@ def test_what_was_ham_is_released_with_its_envelope_and_learned(daemon: DaemonPr
     assert len(delivered(daemon)) == 2
 
 
-def test_a_release_that_cannot_be_leaves_the_message_and_says_why(daemon: DaemonProcess, tmp_path: Path) -> None:
-    teach(daemon)
-    send(daemon, ODD, "a@held.example")
-    (entry,) = waiting(daemon)
-    away = tmp_path / "away.yaml"
-    away.write_text(
-        daemon.config.read_text() + "relay: {next_hop: 'smtp://127.0.0.1:1', connect_timeout_seconds: 1}\n"
-    )
-
-    result = command("quarantine", "release", str(entry["id"]), "zzzz", "-c", away)
-
-    assert result.returncode == 75
-    assert f"{entry['id']}: not released: " in result.stderr
-    assert "; taught as ham all the same: learned as ham: P " in result.stderr
-    assert "zzzz: not released: no such message in the quarantine" in result.stderr
-    assert waiting(daemon) == [entry]
-
-    (file,) = (tmp_path / "state/Quarantine/new").iterdir()
-    file.rename(tmp_path / "state/Quarantine/cur" / f"{file.name}:2,P")  # as a release that was killed leaves it
-    assert waiting(daemon) == [entry | {"in_doubt": True}]
-    result = command("quarantine", "release", str(entry["id"]), "-c", daemon.config)
-    assert (result.returncode, "may have been delivered" in result.stderr) == (75, True)
-    assert command("quarantine", "release", str(entry["id"]), "--again", "-c", daemon.config).returncode == 0
-    assert waiting(daemon) == []
-
-
 def test_a_daemon_removes_what_is_too_old_and_says_so(daemon: DaemonProcess, tmp_path: Path) -> None:
     teach(daemon)
     send(daemon, ODD, "a@held.example")

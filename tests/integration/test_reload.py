@@ -27,8 +27,6 @@ REFUSED = 'nbstream_config_reloads_total{outcome="refused"}'
 DOORS = "listeners: {smtp: {listen: '127.0.0.1:0'}, http: {listen: '127.0.0.1:0'}}\n"
 REQUIRED = {0.99: "4.6", 0.9: "2.2", 0.8: "1.4"}  # P(spam) as X-Spam-Status writes it
 
-FEEDBACK_WITHOUT_MESSAGE = b"To: spam@nbstream.invalid\r\nSubject: this is spam\r\n\r\nSee above.\r\n"
-
 
 class File:
     """The daemon's file, replaced as a whole."""
@@ -122,23 +120,6 @@ def test_the_next_message_on_an_open_connection_goes_by_the_new_file_and_one_beg
     assert daemon.metric('nbstream_threshold{name="spam"}') == 0.9
 
 
-def test_the_fields_of_mail_and_what_is_removed_change(daemon: DaemonProcess, file: File) -> None:
-    with connect(daemon) as client:
-        send(client, "marked\r\nX-Site: a\r\nX-Spam-Flag: a")
-        file.write("headers: {mode: observe, own_field: X-Site}")
-        hang_up(daemon)
-        send(client, "observed\r\nX-Site: a\r\nX-Spam-Flag: a")
-
-    found = {
-        subject: re.findall(r"^(X-(?:Nbstream|Site|Spam-Flag|Spam-Status)): (?:a$)?", text, re.MULTILINE)
-        for subject, text in delivered(file).items()
-    }
-    assert found == {
-        "marked": ["X-Spam-Status", "X-Nbstream", "X-Site"],
-        "observed": ["X-Site", "X-Spam-Flag"],
-    }
-
-
 def test_a_file_with_an_error_anywhere_changes_nothing_and_the_log_says_which(
     daemon: DaemonProcess, file: File
 ) -> None:
@@ -157,64 +138,6 @@ def test_a_file_with_an_error_anywhere_changes_nothing_and_the_log_says_which(
     assert f"reload refused, nothing is changed: {why}" in events(daemon, "error")
 
 
-def test_who_may_teach_and_where_changes(daemon: DaemonProcess, file: File) -> None:
-    with connect(daemon) as client:
-        file.write("feedback: {spam_address: junk@example.org}")
-        hang_up(daemon)
-        assert send(client, "spam", "junk@example.org").startswith("250 2.0.0 learned as spam")
-        assert send(client, "mail", "spam@nbstream.invalid").startswith("250 2.0.0 Delivered")
-
-        file.write("feedback: {spam_address: junk@example.org, allow_from: [10.0.0.0/8]}")
-        hang_up(daemon)
-        assert send(client, "more", "junk@example.org").startswith("550 5.7.1")
-
-    assert set(delivered(file)) == {"mail"}
-
-
-def test_a_message_under_way_is_understood_by_the_addresses_of_its_rcpt(daemon: DaemonProcess, file: File) -> None:
-    with connect(daemon) as client:
-        assert envelope(client, "spam@nbstream.invalid")[0] == 250
-        file.write("feedback: {spam_address: junk@example.org}")
-
-        hang_up(daemon)
-
-        # Written to the old address and holding neither a message nor an id: by the old address it is refused.
-        code, text = client.data(FEEDBACK_WITHOUT_MESSAGE)
-        assert (code, text[:5]) == (550, b"5.6.0")
-
-
-def test_a_message_under_way_does_not_teach_after_the_right_was_taken_away(
-    daemon: DaemonProcess, file: File
-) -> None:
-    with connect(daemon) as client:
-        assert envelope(client, "spam@nbstream.invalid")[0] == 250
-        file.write("feedback: {allow_from: []}")
-
-        hang_up(daemon)
-
-        code, text = client.data(FEEDBACK_WITHOUT_MESSAGE)
-        assert (code, text[:5]) == (550, b"5.7.1")
-
-
-def test_the_log_changes_its_level_and_its_format(daemon: DaemonProcess, file: File) -> None:
-    with connect(daemon) as client:
-        send(client, "told")
-        file.write(log="{format: json, level: error}")
-        hang_up(daemon)
-        send(client, "not told")
-        file.write(log="{format: json, level: info}")
-        hang_up(daemon)
-        send(client, "told again")
-        file.write(log="{format: text, level: info}")
-        hang_up(daemon)
-        send(client, "told as text")
-    daemon.stop()
-
-    assert sum(event["event"] == "message" for event in daemon.events) == 2
-    texts = [event["event"] for event in daemon.events if "level" not in event]
-    assert any(re.match(r"[-0-9]+ [:0-9]+ info    message listener=smtp ", text) for text in texts)
-
-
 def test_what_needs_a_restart_is_named_and_the_rest_applied(daemon: DaemonProcess, file: File) -> None:
     file.write("verdict: {spam: 0.9}\ndrain_seconds: 5", doors=DOORS.replace(":0", f":{free_port()}", 1))
 
@@ -229,24 +152,6 @@ def test_what_needs_a_restart_is_named_and_the_rest_applied(daemon: DaemonProces
     with connect(daemon) as client:
         send(client, "mail")
     assert required(delivered(file)["mail"]) == "2.2"
-
-
-def test_a_budget_that_calls_nothing_spam_yet_is_applied_with_a_word(daemon: DaemonProcess, file: File) -> None:
-    sentence = "nothing is called spam by the budget of 0.001: needs 2,995 more ham to promise 0.1 %"
-    file.write("verdict: {max_false_positive_rate: 0.001}")
-
-    result = command("reload", "-c", file.path)
-
-    assert result.returncode == 0
-    assert f"warning: {sentence}" in result.stderr
-    assert sentence in events(daemon, "warning")
-    assert daemon.stop() == 0
-    with DaemonProcess(file.path) as restarted:
-        wait_until(lambda: sentence in events(restarted, "warning"))
-    file.write("verdict: {max_false_positive_rate: 0.001, until_promised: 0.95}")
-    with DaemonProcess(file.path) as another:
-        assert command("reload", "-c", file.path).stderr == ""
-        assert sentence not in events(another, "warning")
 
 
 def test_status_tells_where_the_file_is_not_in_force(daemon: DaemonProcess, file: File) -> None:
@@ -284,24 +189,6 @@ def test_what_the_daemon_refuses_is_not_called_applied(daemon: DaemonProcess, fi
     assert "the daemon refused its file, nothing is changed" in result.stderr
     assert "listeners.http.password_file" in result.stderr
     assert daemon.metric(REFUSED) == 1
-
-
-def test_another_file_than_the_daemons_is_refused(daemon: DaemonProcess, file: File, tmp_path: Path) -> None:
-    other = tmp_path / "other.yaml"
-    other.write_text(f"state_dir: {file.state}\nverdict: {{spam: 0.9}}\n")
-
-    result = command("reload", "-c", other)
-
-    assert (result.returncode, result.stdout) == (78, "")
-    assert f"the daemon goes by {file.path}, not by {other}" in result.stderr
-    assert daemon.metric(APPLIED) == 0
-
-
-def test_no_daemon_is_69(file: File) -> None:
-    result = command("reload", "-c", file.path)
-
-    assert (result.returncode, result.stdout) == (69, "")
-    assert result.stderr == f"nbstream: no daemon runs on state_dir {file.state}\n"
 
 
 def test_a_daemon_that_does_not_answer_is_75(file: File) -> None:
@@ -387,25 +274,6 @@ def test_a_reload_works_from_the_first_moment_on_while_redis_is_away(file: File)
             assert send(client, "passed").startswith("250 ")
     finally:
         process.kill()
-
-
-def test_a_reload_works_while_the_daemon_drains(daemon: DaemonProcess, file: File) -> None:
-    client = connect(daemon)
-    envelope(client)
-    client.docmd("DATA")
-    daemon.process.send_signal(signal.SIGTERM)
-    wait_until(lambda: any(event["event"] == "draining" for event in daemon.events))
-    file.write("verdict: {spam: 0.9}")
-
-    assert command("reload", "-c", file.path).returncode == 0
-
-    client.send(b"Subject: under way\r\n\r\nHow are you?\r\n.\r\n")
-    assert client.getreply()[0] == 250
-    client.close()
-    assert daemon.wait() == 0
-    assert required(delivered(file)["under way"]) == REQUIRED[0.99]
-    assert not (file.state / "control.sock").exists()
-    assert command("reload", "-c", file.path).returncode == 69
 
 
 def test_under_nohup_a_hangup_is_a_reload(file: File, program: Callable[[str], str]) -> None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, send, wait_until
+from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, wait_until
 from tests.integration.workers import MANY, Site
 
-ANN, BOB = "ann@example.org", "bob@example.org"
 MAIL = (
     b"Authentication-Results: mx.example.org; dkim=pass header.d=partner.example\n"
     b"Received: from x by mx.example.org\nFrom: Boss <boss@partner.example>\nSubject: hello\n\nHow are you?\n"
@@ -57,29 +55,3 @@ def test_every_worker_follows_what_a_command_changes(site: Site, daemon: DaemonP
 
     change(site, "remove", "partner.example")
     wait_until(lambda: reasons(daemon) == {"learning 0/100"})
-
-
-def test_a_reload_applies_the_lists_in_the_file(site: Site, daemon: DaemonProcess) -> None:
-    site.write(f"{SETTINGS}lists: {{allow: [partner.example]}}")
-    result = command("reload", "-c", site.file)
-    assert result.returncode == 0, result.stderr
-    assert "lists.allow" in result.stdout
-
-    assert reasons(daemon) == {"list=allow, owner=site"}
-
-
-def test_each_recipient_has_his_own_list_and_explain_says_what_decided(site: Site, daemon: DaemonProcess) -> None:
-    change(site, "add", "allow", "boss@partner.example", "--user", ANN)
-    change(site, "add", "block", "partner.example")
-    wait_until(lambda: reasons(daemon) == {"list=block, owner=site"})
-
-    send(daemon, [(ANN.replace("@", "+news@"), MAIL), (BOB, MAIL.replace(b"hello", b"again"))])
-
-    texts = [file.read_text() for file in (site.state / "Maildir" / "new").iterdir()]
-    fields = {re.findall(r"^Subject: (.*)$", text, re.MULTILINE)[0]: text for text in texts}
-    assert re.search(r'^X-Nbstream: ham; .*reason="list=allow, owner=user"', fields["hello"], re.MULTILINE)
-    assert re.search(r'^X-Nbstream: spam; .*reason="list=block, owner=site"', fields["again"], re.MULTILINE)
-    assert reasons(daemon, f"?recipient={ANN}") == {"list=allow, owner=user"}
-    (message_id,) = re.findall(r"id=([a-z2-7]{24})", fields["hello"])
-    explained = command("explain", "-c", site.file, message_id)
-    assert "list=allow, owner=user" in explained.stdout

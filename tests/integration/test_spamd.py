@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
-import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +12,7 @@ from typing import TypeAlias
 import pytest
 
 from tests.deploy.postfix import open_folder
-from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, wait_until
+from tests.integration.daemon import DaemonProcess
 from tests.integration.exim import Exim
 
 SPAM = b'From: "Prize Office" <winner@offers.example>\nSubject: You have won\n\nClaim your free prize now.\n'
@@ -139,38 +137,11 @@ def test_learning_and_forgetting(taught_spamc: Spamc, taught_daemon: DaemonProce
     assert taught_daemon.metric(relearned) == 1
 
 
-def test_a_report_learns_and_says_that_nothing_was_reported(
-    taught_spamc: Spamc, taught_daemon: DaemonProcess
-) -> None:
-    message, answer = HAM + b"Or on Monday?\n", (0, b"Unable to report/revoke message\n")
-
-    assert taught_spamc(message, "-C", "report") == answer
-    assert taught_daemon.metric('nbstream_model_messages{class="spam"}') == 2
-    assert taught_spamc(message, "-C", "revoke") == answer
-    assert taught_daemon.metric('nbstream_model_messages{class="ham"}') == 2
-    assert taught_spamc(message, "-L", "forget") == (0, CHANGED)
-
-
 def test_compressed(taught_spamc: Spamc) -> None:
     code, output = taught_spamc(SPAM, "-z", "-y")
     if code == 64:
         pytest.skip("this spamc is built without zlib")
     assert (code, output) == (0, b"NBSTREAM_SPAM")
-
-
-def test_the_user_is_in_the_history(taught_spamc: Spamc, taught_daemon: DaemonProcess) -> None:
-    message = SPAM + b"Hurry.\n"
-    taught_spamc(message, "-u", "ann", "-L", "ham")
-
-    history = command("history", "-c", taught_daemon.config).stdout
-    assert "spamd user ann" in " ".join(history.split())
-    assert taught_spamc(message, "-L", "forget") == (0, CHANGED)
-
-
-def test_a_message_of_megabytes(taught_spamc: Spamc) -> None:
-    message = SPAM + b"0123456789abcdef\n" * 300_000
-
-    assert taught_spamc(message, "-s", str(len(message)))[1].endswith(b"\n" + message)
 
 
 def test_a_refusal_is_no_success_and_loses_no_mail(
@@ -193,11 +164,6 @@ def test_a_refusal_is_no_success_and_loses_no_mail(
             assert message not in refused.stdout
 
 
-def test_nothing_listens_after_a_drain(spamc: Spamc, daemon: DaemonProcess) -> None:
-    assert daemon.stop() == 0
-    assert spamc(HAM, "-c")[0] == 69
-
-
 def test_a_unix_socket(tmp_path: Path, redis_binary: Path, program: Callable[[str], str]) -> None:
     path = tmp_path / "spamd.sock"
     file = configure(tmp_path, f"unix:{path}", "feedback: {allow_from: []}")
@@ -210,35 +176,6 @@ def test_a_unix_socket(tmp_path: Path, redis_binary: Path, program: Callable[[st
         assert daemon.stop() == 0
     with DaemonProcess(file):  # its former socket does not prevent the start
         pass
-
-
-def test_a_reload_applies_to_the_spamd_listener(spamc: Spamc, daemon: DaemonProcess, tmp_path: Path) -> None:
-    for label, message in (("spam", SPAM), ("ham", HAM)):
-        spamc(message, "-L", label)
-    file = configure(tmp_path, daemon.address("spamd"), "feedback: {allow_from: []}")
-    file.write_text(file.read_text().replace("spam: 0.5", "spam: 0.9999"))
-
-    assert "applied" in command("reload", "-c", file).stdout
-
-    assert spamc(SPAM, "-y") == (0, b"NBSTREAM_UNSURE")
-    assert spamc(SPAM, "-L", "ham") == (74, b"")
-
-
-def test_a_stranger_who_disconnects_at_once_teaches_nothing(tmp_path: Path, redis_binary: Path) -> None:
-    """The daemon's event loop does not know the address of this peer, just as on a unix socket."""
-    lesson = (
-        b"TELL SPAMC/1.5\r\nMessage-class: spam\r\nSet: local\r\nContent-length: %d\r\n\r\n" % len(SPAM) + SPAM
-    )
-    with DaemonProcess(configure(tmp_path, more="feedback: {allow_from: []}")) as daemon:
-        host, _, port = daemon.address("spamd").rpartition(":")
-        with socket.create_connection((host, int(port)), DEADLINE_SECONDS) as client:
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close() is a reset
-            client.sendall(lesson)
-
-        refused = 'nbstream_feedback_total{label="spam",outcome="refused",source="spamd"}'
-        learned = 'nbstream_feedback_total{label="spam",outcome="learned",source="spamd"}'
-        wait_until(lambda: daemon.metric(refused) + daemon.metric(learned) == 1)
-        assert daemon.metric(learned) == 0
 
 
 # Exim

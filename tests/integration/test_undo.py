@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.filter.disputes import DISPUTED, SIMILAR
 from tests.integration.daemon import DaemonProcess, command, send, wait_until
 from tests.letters import letters
 
@@ -76,29 +75,3 @@ def test_a_poisoner_is_told_of_and_taken_back_while_the_daemon_runs(daemon: Daem
     wait_until(lambda: daemon.metric("nbstream_model_tokens") == tokens)
     assert [daemon.metric(f'nbstream_model_messages{{class="{label}"}}') for label in ("ham", "spam")] == known
     assert send(daemon, probes, with_verdict=True) == before
-
-
-def test_who_insists_is_believed_by_a_running_daemon_until_it_is_undone(daemon: DaemonProcess) -> None:
-    ham, spam = "ham@nbstream.invalid", "spam@nbstream.invalid"
-    send(daemon, [(f"{label}@nbstream.invalid", raw) for label, raw in letters(40)])
-    (first,) = send(daemon, [(ham, DISPUTED.raw)])
-    send(daemon, [(spam, message.raw) for message in SIMILAR])
-    probe = [("to@example.org", DISPUTED.raw)]
-    before = send(daemon, probe, with_verdict=True)
-    assert first.startswith("2.0.0 learned as ham: P ")
-
-    (retry,) = send(daemon, [(ham, DISPUTED.raw)])
-    (insisted,) = send(daemon, [(ham, DISPUTED.raw)], MALLORY)
-    believed = send(daemon, probe, with_verdict=True)
-
-    assert retry.startswith("2.0.0 already learned as ham, nothing changed: P ")
-    assert insisted.startswith("2.0.0 insisted on ham: P ")
-    assert believed != before
-    (line,) = history(daemon, "--actor", MALLORY)
-    assert (line["change"], line["label"], line["former"]) == ("insisted on ham", "ham", "ham")
-    assert daemon.metric('nbstream_feedback_total{label="ham",outcome="insisted",source="smtp"}') == 1
-
-    undone = command("undo", "-c", daemon.config, "--since", "1h", "--actor", MALLORY, "--yes")
-
-    assert "changes: 1 taken back" in undone.stdout
-    wait_until(lambda: send(daemon, probe, with_verdict=True) == before)

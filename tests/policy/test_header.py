@@ -62,16 +62,6 @@ def test_what_is_not_spam_has_no_flag(verdict: Verdict) -> None:
     assert fields["X-Spam-Level"] == ""
 
 
-def test_a_site_has_its_own_fields_by_verdict() -> None:
-    assert added(SITE, Verdict.REJECT, 0.99) == {
-        "X-Spam": "Yes",
-        "X-All": "reject Yes 0.990000 4.6 4.6 **** abc because default",
-        "X-Site": f'reject; probability=0.990000; reason="{OWN_VALUE}',
-    }
-    assert added(SITE, Verdict.HAM)["X-Spam"] == "No"
-    assert "X-Spam" not in added(SITE, Verdict.UNSURE)
-
-
 @pytest.mark.parametrize("policy", [DEFAULT, SITE])
 @pytest.mark.parametrize("verdict", Verdict)
 def test_every_field_that_is_written_is_also_removed_from_outside(policy: HeaderPolicy, verdict: Verdict) -> None:
@@ -115,12 +105,6 @@ def test_a_redirected_message_names_its_recipient_where_a_field_can_hold_it() ->
     )
     for address in ("ä@example.org", "a\n@example.org", "a" * 1000, ""):
         assert "X-Nbstream-Recipient" not in dict(DEFAULT.edits(SPAM, redirected_from=address).added)
-
-
-def test_a_released_message_shows_no_stars_and_no_clues() -> None:
-    released = DEFAULT.release_edits(Checked("abc", Verdict.HAM, 0.99, [Clue(b"x", 1.0)]))
-
-    assert [name for name, _ in released.added] == ["X-Spam-Status", "X-Nbstream"]
 
 
 def test_what_a_sender_list_lets_pass_shows_no_stars() -> None:

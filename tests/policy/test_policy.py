@@ -16,7 +16,7 @@ from nbstream.policy.thresholds import (
     spam_by_budget,
     threshold_of_cost_ratio,
 )
-from nbstream.policy.verdict import ModelState, Thresholds, Verdict, decide_verdict
+from nbstream.policy.verdict import ModelState, Verdict, decide_verdict
 
 READY = ModelState({"ham": 10, "spam": 10}, {"ham": 10, "spam": 10})
 
@@ -26,11 +26,6 @@ def first_scores(*probabilities: float) -> FirstScores:
     for index, probability in enumerate(probabilities):
         scores["ham"].add(FirstScore(float(index), f"m{index}", probability).pack())
     return scores
-
-
-def test_numeric_thresholds_stay_as_they_are() -> None:
-    assert ThresholdPolicy(0.4, 0.9, 0.99).thresholds(first_scores()) == Thresholds(0.4, 0.9, 0.99)
-    assert ThresholdPolicy().budget_rates == ()
 
 
 @pytest.mark.parametrize(("ratio", "probability"), [(1, 0.5), (19, 0.95), (99, 0.99)])

@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 
 from nbstream.errors import StoreUnavailable
 from nbstream.policy.sender_lists import SITE, ListKind
-from nbstream.policy.sender_patterns import MAX_SEARCHED_ENTRIES, SenderPattern
+from nbstream.policy.sender_patterns import SenderPattern
 from nbstream.store import sender_lists
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.keys import ModelKeys
@@ -101,15 +101,6 @@ async def test_the_number_of_entries_is_bounded(
     assert await stored.add(BOB, ALLOW, sender("b.example"), "") is ListChange.FULL
     await stored.remove(ANN, sender("a.example"))
     assert await stored.add(BOB, ALLOW, sender("b.example"), "") is ListChange.ADDED
-
-
-async def test_few_entries_may_be_searched_one_by_one(stored: StoredSenderLists) -> None:
-    for number in range(MAX_SEARCHED_ENTRIES):
-        await stored.add(ANN, ALLOW, sender(f"192.0.2.{number}"), "")
-
-    assert await stored.add(ANN, ALLOW, sender("a*@x.example"), "") is ListChange.FULL
-    assert await stored.add(ANN, BLOCK, sender("192.0.2.7"), "") is ListChange.CHANGED
-    assert await stored.add(ANN, ALLOW, sender("x.example"), "") is ListChange.ADDED
 
 
 async def test_what_another_program_wrote_is_left_out(

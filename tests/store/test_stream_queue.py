@@ -86,15 +86,6 @@ async def test_entries_older_than_the_consumer_group_are_taken_too(new_queue: Ne
     assert await queue.take(10) == []
 
 
-async def test_consumers_share_the_entries(new_queue: NewQueue, queue: StreamQueue, client: Redis) -> None:
-    stream_ids = [await add(client) for _ in range(10)]
-    other = new_queue()
-
-    taken = [entry.stream_id for entry in [*await queue.take(4), *await other.take(4), *await queue.take(4)]]
-
-    assert taken == stream_ids
-
-
 async def test_an_answer_is_written_and_the_entry_is_deleted(queue: StreamQueue, client: Redis) -> None:
     stream_id = await add(client)
     await queue.take(1)
@@ -121,17 +112,6 @@ async def test_two_consumers_of_the_same_entry_write_one_answer(
 
     assert sorted(written) == [False, False, True]
     assert len(await answers(client)) == 1
-
-
-async def test_answers_are_trimmed(new_queue: NewQueue, client: Redis) -> None:
-    queue = new_queue(StreamQueueOptions(max_answers=100))
-    await queue.open()
-    for _ in range(1000):
-        await add(client)
-    for entry in await queue.take(1000):
-        await queue.answer(entry.stream_id, ANSWER)
-
-    assert 100 <= await client.xlen(KEYS.outgoing) < 300
 
 
 async def test_an_entry_whose_claim_is_renewed_is_not_claimed_by_others(

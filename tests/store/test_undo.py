@@ -7,11 +7,8 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from nbstream.bayes.counts import CLASSES
 from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.history import Assessment, HistoryRecord, HistorySelection, LessonNote
@@ -27,7 +24,7 @@ from nbstream.store.undo import (
 from tests.conftest import RedisServer
 from tests.filter.filters import make_filter
 from tests.letters import letters
-from tests.store.algebra import State, stored
+from tests.store.algebra import stored
 from tests.store.lessons import TOKENS, change, entry
 from tests.store.notes import NOTE
 from tests.store.proxy import LosesOneReply
@@ -232,74 +229,6 @@ async def test_a_change_that_the_history_has_lost_meanwhile_is_irreversible(mode
 
     assert [refusal.reason for refusal in message_undo.plan.irreversible] == ["no longer in the history"]
     assert not message_undo.changes_ledger
-
-
-async def test_one_message_is_selected_by_its_id(model: Model) -> None:
-    for message in ("m1", "m2"):
-        await write(model, message, entry("spam", TOKENS), "ann")
-
-    (message_undo,) = await undo(model, HistorySelection(message_key="m2"))
-
-    assert message_undo.message_key == "m2"
-    assert (await model.totals()).messages == (0, 1)
-
-
-LessonSpec = tuple[str, str, str | None, list[bytes], int]
-
-lesson_lists = st.lists(
-    st.tuples(
-        st.sampled_from(["a", "b"]),
-        st.sampled_from(["1", "2", "3"]),
-        st.sampled_from([*CLASSES, None]),
-        st.lists(st.sampled_from(TOKENS), unique=True),
-        st.sampled_from([0, 1, 1000]),
-    ),
-    max_size=14,
-)
-"""Actor, number of the message, label (None: unlearn), tokens, weight."""
-
-
-async def write_lessons(model: Model, time: str, lessons: list[LessonSpec], *, except_actor: str = "") -> None:
-    """Write all lessons except those of ``except_actor``; each version contains the number of its lesson."""
-    for number, (actor, message, label, tokens, weight) in enumerate(lessons):
-        key = f"{actor}{message}"
-        entry_before = await model.entry(key)
-        new = LedgerEntry(f"{time}{number}", label, weight, tuple(tokens), 1.5, "", actor, 0.0) if label else None
-        if actor != except_actor and (entry_before or new):
-            assert isinstance(await model.commit_lesson(key, entry_before, new, note_of(actor)), bytes)
-
-
-async def counts_and_entries(model: Model) -> tuple[State, list[dict[str, str | bytes] | None]]:
-    return await stored(model), await packed_entries(model, [f"{actor}{n}" for actor in "ab" for n in "123"])
-
-
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(before=lesson_lists, after=lesson_lists)
-async def test_after_an_undo_the_model_is_as_if_the_actor_had_never_taught(
-    client: Redis, before: list[LessonSpec], after: list[LessonSpec]
-) -> None:
-    """Two people teach messages of their own; all lessons of A since some moment are undone."""
-    await client.flushall()
-    model, other = Model(client, "test", 3600), Model(client, "other", 3600)
-    await write_lessons(model, "before", before)
-    since = await next_moment(model)
-    await write_lessons(model, "after", after)
-    await write_lessons(other, "before", before)
-    await write_lessons(other, "after", after, except_actor="a")
-
-    await undo(model, HistorySelection(since=since, actor="a"))
-
-    assert await counts_and_entries(model) == await counts_and_entries(other)
-
-
-async def next_moment(model: Model) -> float:
-    """A moment after all that is in the history and before all that comes."""
-    newest = [record.at async for record in model.history.records()][:1]
-    while True:
-        seconds, microseconds = await model.client.time()
-        now = seconds + (microseconds // 1000) / 1000
-        if not newest or now > newest[0]:
-            return now
 
 
 async def test_no_more_of_the_history_is_read_than_allowed(model: Model) -> None:

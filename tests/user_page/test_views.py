@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.mail.message import Message
-from nbstream.policy.lesson_source import actor_of_user
 from nbstream.policy.sender_lists import SITE
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.sender_lists import StoredSenderLists
@@ -51,65 +49,6 @@ async def test_he_sees_what_waits_for_him_and_for_nobody_else(site: UserSite) ->
     assert "winner@offers.example" in text
     assert "Lunch" not in text
     assert BOB not in text
-
-
-async def test_he_releases_to_himself_alone(site: UserSite) -> None:
-    held = await site.hold(PRIZE, ANN, BOB)
-    async with site.browser(ANN) as browser:
-        answer = await browser.post(f"/my/messages/{held}", {"action": "release", "then": "held"})
-        assert (answer.status, answer.target) == (303, "/my/")
-        shown = words((await browser.get("/my/")).text)
-    assert "The message was delivered to you." in shown
-    assert "Nothing is held back for you." in shown
-    (mail,) = site.mail_server.received
-    assert mail.recipients == [ANN]
-    assert site.waiting() == [held]
-    assert await site.label(held) == ("ham", "my", ANN)
-    async with site.browser(BOB) as other:
-        assert "You have won" in (await other.get("/my/")).text
-
-
-async def test_he_says_what_a_message_is(site: UserSite) -> None:
-    await site.teach()
-    checked = await site.check(SPAM, ANN)
-    async with site.browser(ANN) as browser:
-        assert "Special" in (await browser.get("/my/messages")).text
-        answer = await browser.post(f"/my/messages/{checked}", {"action": "ham"})
-        shown = words((await browser.get(answer.target)).text)
-        assert "Thank you: the filter has learned it." in shown
-        assert "You have called this message wanted." in shown
-        assert "you called it wanted" in shown
-        assert await site.label(checked) == ("ham", "my", ANN)
-        await browser.post(f"/my/messages/{checked}", {"action": "spam"})
-    assert await site.label(checked) == ("spam", "my", ANN)
-
-
-async def test_what_waits_can_be_called_spam(site: UserSite) -> None:
-    held = await site.hold(PRIZE, ANN)
-    async with site.browser(ANN) as browser:
-        assert (await browser.post(f"/my/messages/{held}", {"action": "spam", "then": "held"})).status == 303
-    assert await site.label(held) == ("spam", "my", ANN)
-    assert site.waiting() == [held]
-
-
-async def test_three_sentences_say_why(site: UserSite) -> None:
-    await site.teach(200)
-    checked = await site.check(SPAM, ANN)
-    async with site.browser(ANN) as browser, site.browser(ANN, Accept_Language="de") as german:
-        english_text = words((await browser.get(f"/my/messages/{checked}")).text)
-        german_text = words((await german.get(f"/my/messages/{checked}")).text)
-    assert "What weighed most against it: " in english_text
-    assert "Am meisten sprach gegen sie: " in german_text
-
-
-async def test_what_somebody_else_called_it_is_not_told(site: UserSite) -> None:
-    checked = await site.check(LUNCH, ANN, BOB)
-    async with site.browser(BOB) as browser:
-        await browser.post(f"/my/messages/{checked}", {"action": "spam"})
-    async with site.browser(ANN) as browser:
-        texts = [(await browser.get(path)).text for path in ("/my/messages", f"/my/messages/{checked}")]
-    assert not any("you called it" in text or "You have called" in text for text in texts)
-    assert not any(BOB in text for text in texts)
 
 
 async def test_a_verdict_for_several_is_that_of_his_own_filter(client: Redis, tmp_path: Path) -> None:
@@ -218,28 +157,6 @@ async def test_what_he_says_goes_to_his_own_model_and_is_shown_to_him_alone(clie
         assert await site.label(checked) is None
         assert await client.hgetall(ModelKeys("default").totals) == before
         assert await client.zrange("nbstream:{default}:own", 0, -1) == [ANN.encode()]
-
-
-async def test_what_he_called_it_in_his_mail_program_is_known_too(site: UserSite) -> None:
-    checked = await site.check(LUNCH, ANN, BOB)
-    await site.http.spam_filter.learn(Message.parse(LUNCH), "spam", "dovecot", actor_of_user(ANN))
-    async with site.browser(ANN) as browser, site.browser(BOB) as other:
-        assert "you called it spam" in (await browser.get(f"/my/messages/{checked}")).text
-        assert "you called it" not in (await other.get(f"/my/messages/{checked}")).text
-
-
-async def test_mail_for_each_of_his_addresses_is_his(client: Redis, tmp_path: Path) -> None:
-    rules = [{"match": "*@example.org", "name": "{address}"}]
-    async with open_user_site(client, tmp_path, models=rules) as site:
-        held = await site.hold(PRIZE, "Ann+shop@example.org", BOB)
-        checked = await site.check(LUNCH, "Ann+list@example.org")
-        async with site.browser(ANN) as browser, site.browser(BOB) as other:
-            assert "You have won" in (await browser.get("/my/")).text
-            await browser.post(f"/my/messages/{held}", {"action": "release"})
-            assert "You have won" in (await other.get("/my/")).text
-            assert checked in (await browser.get("/my/messages")).text
-            assert checked not in (await other.get("/my/messages")).text
-    assert [mail.recipients for mail in site.mail_server.received] == [["Ann+shop@example.org"]]
 
 
 async def test_his_corrections_of_other_messages_are_told_of(client: Redis, tmp_path: Path) -> None:

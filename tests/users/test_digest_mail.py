@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from nbstream.errors import ConfigError, InputError
 from nbstream.users.digest_mail import Digest, DigestRenderer
 from nbstream.users.held_mail import HeldMessage
-from nbstream.users.links import LinkPurpose, LinkSigner, SignedLink
+from nbstream.users.links import LinkPurpose, LinkSigner
 from nbstream.users.settings import DigestSettings
 from tests.page.site import HOSTILE
 from tests.users.digest_site import SECTION, body_of
@@ -160,24 +160,6 @@ def test_links_end_with_what_they_are_about(kept_days: int | None, days: int) ->
     assert ("is removed after" in texts.text) is (kept_days is not None)
 
 
-@pytest.mark.parametrize("language", ["en", "de"])
-def test_who_has_a_page_can_log_in_to_it_for_a_week(language: str) -> None:
-    section = DigestSettings(**{**SECTION, "language": language})
-    texts = DigestRenderer(section, 30, lambda address: address == "ann@example.org").render(DIGEST, SIGNER, NOW)
-    for text in (texts.text, texts.html):
-        (token,) = [token for purpose, token in URL.findall(text) if purpose == "login"]
-        assert SIGNER.read(token, LinkPurpose.LOGIN, NOW) == SignedLink(
-            LinkPurpose.LOGIN, "ann@example.org", int(NOW) + 7 * 86_400
-        )
-
-
-@pytest.mark.parametrize("language", ["en", "de"])
-def test_both_forms_have_the_same_links(language: str) -> None:
-    mail = mail_of(DIGEST, language=language)
-    plain, page = (URL.findall(body_of(mail, kind)) for kind in ("plain", "html"))
-    assert plain == page
-
-
 class _Elements(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
@@ -240,25 +222,6 @@ def test_nothing_is_surer_than_it_is(probability: float, shown: str) -> None:
     assert f"Spam:     {shown}\n" in body_of(mail_of(digest), "plain")
 
 
-@pytest.mark.parametrize(
-    ("language", "shown"),
-    [
-        ("en", "Spam:     a list of blocked senders says so"),
-        ("de", "Spam:     so sagt eine Liste gesperrter Absender"),
-    ],
-)
-def test_what_a_list_decided_has_no_share(language: str, shown: str) -> None:
-    mail = mail_of(replace(DIGEST, messages=[replace(LETTER, by_list=True)]), language=language)
-    assert f"{shown}\n" in body_of(mail, "plain")
-    assert not [kind for kind in ("plain", "html") if " %)" in body_of(mail, kind)]
-
-
-@pytest.mark.parametrize("address", ['"a b"@example.org', "jürgen@example.org", "a+b@example.org"])
-def test_unusual_addresses_are_written_as_they_are(address: str) -> None:
-    mail = mail_of(replace(DIGEST, recipient=address))
-    assert mail["To"] == address
-
-
 @pytest.mark.parametrize("address", ["a\r\nBcc: b@example.org", "a b@example.org", "b\udcff@example.org", "", "@"])
 def test_an_address_that_no_field_can_have_is_refused(address: str) -> None:
     with pytest.raises(InputError):
@@ -279,9 +242,3 @@ def test_a_template_that_fails_is_said_at_the_start(tmp_path: Path, source: str)
     (tmp_path / "digest.txt").write_text(source, errors="surrogateescape")
     with pytest.raises(ConfigError, match=r"digest\.template_dir: digest\.txt: "):
         renderer(template_dir=tmp_path)
-
-
-def test_html_of_an_own_template_is_escaped_too(tmp_path: Path) -> None:
-    (tmp_path / "digest.html").write_text("{% for m in messages %}<p>{{ m.subject }}</p>{% endfor %}")
-    digest = replace(DIGEST, messages=[replace(LETTER, subject="<b>&")])
-    assert body_of(mail_of(digest, template_dir=tmp_path), "html").strip() == "<p>&lt;b&gt;&amp;</p>"

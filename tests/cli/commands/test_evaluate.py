@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -70,21 +69,6 @@ def test_an_index_is_measured_and_said_to_be_one(evaluate: Evaluate, index: str)
     assert err == f"{index}: read as an index of messages\n"
 
 
-def test_limit_and_skip_bound_what_is_read_and_what_is_measured(evaluate: Evaluate, index: str) -> None:
-    result = evaluate.json(index, "--limit", "40", "--skip", "15")
-
-    assert (result["messages"], result["learned"], result["limit"], result["skip"]) == (25, 40, 40, 15)
-
-
-def test_regime_noise_and_seed_arrive(evaluate: Evaluate, index: str) -> None:
-    delayed = evaluate.json(index, "--regime", "delayed:10")
-    noisy = [evaluate.json(index, "--label-noise", "0.3", "--seed", seed) for seed in ("1", "1", "2")]
-
-    assert (delayed["regime"], delayed["learned"]) == ("delayed:10", COUNT - 10)
-    assert steady(noisy[0]) == steady(noisy[1])
-    assert noisy[0]["expected_calibration_error"] != noisy[2]["expected_calibration_error"]
-
-
 def test_messages_that_are_all_taught_are_not_measured_unless_that_is_asked_for(
     evaluate: Evaluate, index: str
 ) -> None:
@@ -95,14 +79,6 @@ def test_messages_that_are_all_taught_are_not_measured_unless_that_is_asked_for(
     assert (half["messages"], half["learned"], half["taught"], half["skip"]) == (COUNT - 20, 20, 20, 20)
     assert {**steady(same), "regime": "first:20"} == steady(half)
     assert (all_measured["messages"], all_measured["skip"]) == (COUNT, 0)
-
-
-def test_of_an_inbox_the_corrections_are_counted(evaluate: Evaluate, index: str) -> None:
-    result = evaluate.json(index, "--regime", "inbox:1,1,0", "--taught", "10")
-    _, out, _ = evaluate(index, "--regime", "inbox:1,1,0", "--taught", "10")
-
-    assert result["corrections"] == result["learned"] - 10 > 0
-    assert f"corrections: labels of mail in the wrong folder {result['corrections']:>9}" in out.splitlines()
 
 
 def test_texts_are_read_from_a_table(evaluate: Evaluate, tmp_path: Path) -> None:
@@ -266,25 +242,6 @@ def test_what_cannot_be_read_is_66_and_of_two_heaps_the_rest_is_measured(
     assert err == f"nbstream: {tmp_path / 'gone'}: No such file or directory\n"
 
 
-def test_without_a_readable_message_of_a_class_nothing_is_measured(evaluate: Evaluate, tmp_path: Path) -> None:
-    (tmp_path / "ham.eml").write_text("Subject: x\n\ny\n")
-
-    code, out, err = evaluate("--spam", tmp_path / "gone", "--ham", tmp_path / "ham.eml")
-
-    assert (code, out) == (66, "")
-    assert err == f"nbstream: {tmp_path / 'gone'}: No such file or directory\n"
-
-
-@pytest.mark.parametrize("option", ["--json-file", "--scores", "--plot", "--suspects"])
-def test_a_place_that_cannot_be_written_to_is_found_before_the_run(
-    evaluate: Evaluate, tmp_path: Path, option: str
-) -> None:
-    code, _, err = evaluate(tmp_path / "no index", option, tmp_path / "no folder" / "file")
-
-    assert code == 74
-    assert err == f"nbstream: {tmp_path / 'no folder' / 'file'}: cannot be written there\n"
-
-
 def test_a_url_that_is_none_is_refused_without_being_shown(evaluate: Evaluate, index: str) -> None:
     code, _, err = evaluate(index, "--redis", "http://secret@example.org")
 
@@ -306,35 +263,6 @@ def test_redis_gives_the_same_result_and_keeps_nothing(
         assert client.keys() == [b"nbstream:{default}:totals"]
     assert steady(in_redis) == steady(in_memory)
     assert (tmp_path / "redis.tsv").read_text() == (tmp_path / "memory.tsv").read_text()
-
-
-def test_redis_is_given_the_password_of_the_configuration(
-    config: str, evaluate: Evaluate, index: str, tmp_path: Path, redis_binary: Path
-) -> None:
-    (tmp_path / "secret").write_text("open sesame\n")
-    with Path(config).open("a") as file:
-        file.write(f"redis: {{url: 'unix://{tmp_path}/away', password_file: {tmp_path}/secret}}\n")
-    server = RedisServer(redis_binary, tmp_path)
-    server.start("--requirepass", "open sesame")
-    try:
-        assert evaluate(index, "--redis", server.url)[0] == 0
-        assert evaluate(index, "--redis", f"unix://:wrong@{server.socket}")[0] == 78
-    finally:
-        server.stop()
-
-
-def test_it_says_which_configuration_it_found(
-    index: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "nbstream.yaml").write_text("model: {name: found}\n")
-    monkeypatch.chdir(tmp_path)
-
-    assert main(["evaluate", index, "--limit", "1"]) == 0
-    assert capsys.readouterr().err.startswith("configuration: nbstream.yaml\n")
-
-
-def test_redis_away_is_75(evaluate: Evaluate, index: str, tmp_path: Path) -> None:
-    assert evaluate(index, "--redis", f"unix://{tmp_path}/nobody.sock")[0] == 75
 
 
 def started(words: list[str]) -> subprocess.Popen[str]:
@@ -361,47 +289,6 @@ def test_an_interrupted_run_is_130_and_its_model_is_gone(
         assert client.keys() == []
     assert (process.returncode, out, err) == (130, "", f"{index}: read as an index of messages\n")
     assert not (tmp_path / "scores.tsv").exists()
-
-
-@pytest.mark.soak
-def test_a_run_in_memory_can_be_interrupted_too(config: str, index: str, tmp_path: Path) -> None:
-    # One of the messages is a pipe. It opens when the run has come to it: before, Ctrl-C is Python's own affair.
-    pipe, lines = tmp_path / "pipe", Path(index).read_text()
-    os.mkfifo(pipe)
-    Path(index).write_text(f"{lines}ham\t{pipe}\n{lines * 5000}")
-    process = started([sys.executable, "-m", "nbstream.cli", "evaluate", "-c", config, index])
-    with pipe.open("wb"):
-        process.send_signal(signal.SIGINT)
-
-    out, err = process.communicate(timeout=DEADLINE_SECONDS)
-
-    assert (process.returncode, out, err) == (130, "", f"{index}: read as an index of messages\n")
-
-
-def test_autolearning_is_measured_where_the_configuration_has_it(
-    evaluate: Evaluate, index: str, config: str, shared_redis: RedisServer
-) -> None:
-    Path(config).write_text(Path(config).read_text() + "verdict: {unsure: 0.5, spam: 0.51}\n")
-    without = evaluate.json(index, "--regime", "errors")
-    Path(config).write_text(Path(config).read_text() + "autolearn: {ham: 0.49, spam: 0.51}\n")
-
-    result = evaluate.json(index, "--regime", "errors")
-
-    assert result["autolearned"] > 5 > without["autolearned"]
-    assert result["expected_calibration_error"] != without["expected_calibration_error"]
-    with Redis(unix_socket_path=str(shared_redis.socket)) as client:
-        client.flushall()
-        assert steady(evaluate.json(index, "--regime", "errors", "--redis", shared_redis.url)) == steady(result)
-        assert client.keys() == []
-
-
-def test_where_every_label_is_given_there_is_nothing_left_to_autolearn(
-    evaluate: Evaluate, index: str, config: str
-) -> None:
-    without = evaluate.json(index)
-    Path(config).write_text(Path(config).read_text() + "autolearn: {ham: 0.2, spam: 0.99}\n")
-
-    assert steady(evaluate.json(index)) == steady(without)
 
 
 def test_own_models_of_users_are_compared_with_the_common_one(evaluate: Evaluate, index: str) -> None:

@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,7 +21,6 @@ from nbstream.store.settings import MemorySettings
 from nbstream.tokens.tokenizer import Tokens
 from tests.cli.taught import Taught
 from tests.filter.filters import make_filter
-from tests.handbook.pages import fenced, page
 from tests.letters import letters
 
 NOBODY = "a" * 24
@@ -106,18 +104,6 @@ def test_the_table_runs_from_the_prior_to_the_score(model: Taught) -> None:
     assert any("Subject" in row for row in clues)
 
 
-def test_clues_that_are_not_shown_are_summed_up(model: Taught) -> None:
-    then = check(model, LETTER)
-
-    *_, second, rest = rows(model("explain", "-n", "2", then.id)[0])
-
-    left = math.fsum(clue.log_ratio for clue in then.clues[2:])
-    assert second[-1] == then.clues[1].token.decode()
-    assert rest == [f"{left:+.2f}", f"{then.score:+.2f}", f"({len(then.clues) - 2} more clues)"]
-    assert len(rows(model("explain", "-n", "0", then.id)[0])) == 3
-    assert len(rows(model("explain", then.id)[0])) == min(20, len(then.clues)) + 2 + (len(then.clues) > 20)
-
-
 def test_as_json_all_is_shown_and_sums_to_the_score(model: Taught) -> None:
     then = check(model, LETTER)
     (line,) = model.json("explain", then.id, "-n", "1")
@@ -148,33 +134,6 @@ def test_as_json_all_is_shown_and_sums_to_the_score(model: Taught) -> None:
     assert {**explanation, "time": ""} == {**line["now"], "time": ""}
 
 
-def test_counts_are_those_of_then_and_those_of_now(model: Taught) -> None:
-    then = check(model, LETTER)
-    model.teach(LETTER, "spam")
-    (line,) = model.json("explain", then.id)
-
-    def spam(explanation: dict[str, Any]) -> dict[str, float]:
-        return {clue["token"]: clue["spam"] for clue in explanation["clues"]}
-
-    before, after = spam(line["then"]), spam(line["now"])
-    both = before.keys() & after.keys()
-    assert both
-    assert all(after[token] > before[token] for token in both)
-    assert line["now"]["learned"]["spam"] == line["then"]["learned"]["spam"] + 1
-
-
-def test_now_shows_the_table_of_now(model: Taught) -> None:
-    then = check(model, LETTER)
-    model.teach(LETTER, "ham")
-    (line,) = model.json("explain", then.id)
-
-    out, _ = model("explain", "--now", then.id)
-
-    assert "as it is now:" in out
-    assert f"score {line['now']['score']:+.2f} -> " in out
-    assert f"score {then.score:+.2f} -> " not in out
-
-
 def test_a_message_is_explained_as_it_is_now_and_says_that_it_was_checked_before(
     model: Taught, tmp_path: Path
 ) -> None:
@@ -198,19 +157,6 @@ def test_a_message_is_explained_as_it_is_now_and_says_that_it_was_checked_before
     assert [(clue["token"], clue["log_ratio"]) for clue in line["now"]["clues"]] == [
         (clue["token"], clue["log_ratio"]) for clue in checked["clues"]
     ]
-
-
-def test_standard_input_and_many_at_once_are_explained(
-    model: Taught, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    then = check(model, LETTER)
-    (tmp_path / "letter.eml").write_bytes(LETTER)
-    with (tmp_path / "letter.eml").open() as stdin:
-        monkeypatch.setattr("sys.stdin", stdin)
-        lines = model.json("explain", then.id, "-")
-
-    assert [(line["path"], line["id"]) for line in lines] == [(None, then.id), ("-", then.id)]
-    assert model("explain", then.id, then.id)[0].count("\n\nid       ") == 1
 
 
 def test_what_was_remembered_without_a_reason_says_so_and_is_explained_as_it_is_now(model: Taught) -> None:
@@ -255,22 +201,6 @@ def test_an_unknown_id_is_66_and_the_others_are_explained(model: Taught, tmp_pat
     )
 
 
-def test_a_file_that_is_named_like_an_id_is_a_file(
-    model: Taught, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / NOBODY).write_bytes(LETTER)
-    monkeypatch.chdir(tmp_path)
-
-    assert f"message  {NOBODY}\n" in model("explain", NOBODY)[0]
-
-
-def test_an_untaught_model_has_a_prior_and_no_clues(taught: Taught) -> None:
-    then = check(taught, LETTER)
-
-    assert rows(taught("explain", then.id)[0])[1:] == [["+0.00", "+0.00", "0", "0", "messages learned", "(prior)"]]
-    assert taught.json("explain", then.id)[0]["then"]["clues"] == []
-
-
 def test_what_another_version_remembered_is_78(model: Taught) -> None:
     then = check(model, LETTER)
 
@@ -304,14 +234,6 @@ def test_a_message_cannot_move_the_terminal(model: Taught, tmp_path: Path, argum
     assert len(then.clues) > 10
     assert all(c.isprintable() for c in out.replace("\n", ""))
     assert out.count("+spam -ham" if not arguments else "log_ratio") >= 2
-
-
-@pytest.mark.parametrize("words", [[], ["-n", "-1", NOBODY], ["-n", "1", "--all", NOBODY]], ids=str)
-def test_wrong_usage_is_64(model: Taught, words: list[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        model("explain", *words)
-
-    assert stopped.value.code == 64
 
 
 def on_terminal(taught: Taught, columns: int, *arguments: str, **environment: str) -> str:
@@ -358,49 +280,6 @@ def test_on_a_terminal_the_weights_are_coloured_and_long_tokens_cut(model: Taugh
     table = plain[plain.index("+spam -ham") :].partition("\n\n")[0].splitlines()
     assert all(len(line) <= 60 for line in table)
     assert any(line.endswith("~") for line in table)
-
-
-def test_a_terminal_without_the_letters_of_a_token_shows_their_numbers(model: Taught) -> None:
-    words = "\u65e5\u672c\u8a9e".encode()
-    model.teach(LETTER + words, "spam")
-    then = check(model, LETTER + words)
-
-    result = subprocess.run(
-        [sys.executable, "-m", "nbstream.cli", "explain", "-c", str(model.config), "--all", then.id],
-        capture_output=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, "PYTHONIOENCODING": "ascii"},
-    )
-
-    assert result.returncode == 0, result.stderr
-    assert rb"body:\u65e5\u672c" in result.stdout
-
-
-def test_nothing_is_written(model: Taught, tmp_path: Path) -> None:
-    then = check(model, LETTER)
-    (tmp_path / "letter.eml").write_bytes(LETTER)
-
-    async def everything(model: Model) -> dict[Any, Any]:
-        return {name: await model.client.dump(name) for name in await model.client.keys("*")}
-
-    before = model.model(everything)
-    model("explain", then.id, str(tmp_path / "letter.eml"))
-
-    assert model.model(everything) == before
-
-
-def test_what_the_handbook_shows_is_what_is_printed(taught: Taught) -> None:
-    for label, raw in letters(120):
-        taught.teach(raw, label)
-    then = check(taught, LETTER)
-    taught.teach(LETTER, "ham")
-
-    out, _ = taught("explain", "-n", "8", then.id)
-
-    (shown,) = [block for block in fenced(page("guides/why-a-verdict.md"), "") if block.startswith("id       ")]
-    moment = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d")
-    assert moment.sub("TIME", out.rstrip("\n")) == moment.sub("TIME", shown.rstrip("\n"))
 
 
 def test_a_kind_that_no_clue_speaks_for_has_no_line(taught: Taught, tmp_path: Path) -> None:

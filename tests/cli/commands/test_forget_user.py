@@ -139,31 +139,6 @@ def test_nothing_of_a_user_is_left_and_all_of_the_others(site: Taught, tmp_path:
     assert not any(again["erased"].values())
 
 
-def test_what_others_taught_of_the_same_message_is_as_it_was(site: Taught) -> None:
-    before = site.stored()
-    site.teach(PRIZE, "ham", ANN)  # after the administrator
-    site.teach(LUNCH, None, ANN)
-    key = site.teach(LOAN, "ham", ANN)
-
-    site("forget-user", ANN, "--yes")
-
-    assert site.stored() == before
-    assert site("explain", key, code=66)[0] == ""
-    assert names_of(site, ANN) == []
-
-
-def test_what_others_said_after_him_stays(site: Taught) -> None:
-    site.teach(LOAN, "ham", ANN)
-    key = site.teach(LOAN, "spam", "admin")
-    before = site.stored()
-
-    site("forget-user", ANN, "--yes")
-
-    assert site.stored() == before
-    assert site.json("explain", key)[0]["learned"]["actor"] == "admin"
-    assert names_of(site, ANN) == []
-
-
 def test_his_lessons_are_found_when_the_history_is_trimmed(site: Taught) -> None:
     before = site.stored()
     site.teach(LOAN, "ham", ANN)
@@ -173,16 +148,6 @@ def test_his_lessons_are_found_when_the_history_is_trimmed(site: Taught) -> None
 
     assert site.stored() == before
     assert names_of(site, ANN) == []
-
-
-def test_a_message_to_others_too_is_remembered_without_him(site: Taught) -> None:
-    remember(site, "b" * 24, ANN, BOB)
-
-    out, _ = site("forget-user", ANN, "--yes")
-
-    assert "       1  checked messages to others too that name him\n" in out
-    assert names_of(site, ANN) == []
-    assert len(names_of(site, BOB)) == 1
 
 
 def test_an_erasure_that_was_killed_is_finished_by_the_next(

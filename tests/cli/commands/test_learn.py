@@ -100,25 +100,6 @@ def test_one_command_learns_several_classes(shared_redis: RedisServer, tmp_path:
     assert learned == "2 learned as ham, 2 learned as spam; ham 2/50, spam 2/50 known\n"
 
 
-def test_a_further_class_needs_a_path_and_is_one_of_the_model(shared_redis: RedisServer, tmp_path: Path) -> None:
-    config = tmp_path / "nb.yaml"
-    config.write_text(f"redis: {{url: '{shared_redis.url}'}}\nmodel: {{name: further}}\nstate_dir: {tmp_path}\n")
-    (tmp_path / "prize").write_text("Subject: prize\n\nIt is about a prize.\n")
-
-    def refusal(*words: str) -> str:
-        done = subprocess.run(
-            command(config, "learn", "spam", tmp_path / "prize", "--and", *words),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 64
-        return done.stderr
-
-    assert "a PATH is needed after the CLASS of --and" in refusal("ham")
-    assert "CLASS must be one of ham, spam (model.classes)" in refusal("newsletter", "x.eml")
-
-
 def test_the_bar_on_a_terminal_counts_what_is_learned_by_id_too(shared_redis: RedisServer, tmp_path: Path) -> None:
     config = tmp_path / "nb.yaml"
     config.write_text(f"redis: {{url: '{shared_redis.url}'}}\nmodel: {{name: bar}}\nstate_dir: {tmp_path}\n")
@@ -140,56 +121,6 @@ def test_the_bar_on_a_terminal_counts_what_is_learned_by_id_too(shared_redis: Re
         assert process.wait(60) == 0
 
     assert b"2/2 [" in shown
-
-
-async def test_one_whose_entry_cannot_be_read_is_named_and_the_others_are_learned(
-    own_redis: RedisServer, tmp_path: Path
-) -> None:
-    config, mbox = tmp_path / "nb.yaml", mailbox(tmp_path / "spam.mbox")
-    config.write_text(f"redis: {{url: '{own_redis.url}'}}\nmodel: {{name: test}}\nstate_dir: {tmp_path}\n")
-    run(config, "learn", "spam", mbox)
-    client = open_client(ConnectionOptions(own_redis.url))
-    model = Model(client, "test", 3600)
-    spoilt = min(await live_entries(model))
-    await client.hset(model.keys.ledger(spoilt), "weight", "much")
-
-    learning = await asyncio.create_subprocess_exec(
-        *command(config, "learn", "ham", mbox), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    out, err = await learning.communicate()
-
-    assert learning.returncode == 78
-    assert out.decode().startswith(f"1 already learned as ham, {COUNT - 1} relearned as ham; ")
-    assert err.decode().splitlines() == [
-        f"nbstream: {spoilt}: a ledger entry cannot be read: another program wrote it",
-        "nbstream: 1 could not be read, the rest was",
-    ]
-    await client.aclose()
-
-
-async def test_an_id_whose_entry_cannot_be_read_is_named_too(own_redis: RedisServer, tmp_path: Path) -> None:
-    config, mbox = tmp_path / "nb.yaml", tmp_path / "mbox"
-    config.write_text(f"redis: {{url: '{own_redis.url}'}}\nmodel: {{name: test}}\nstate_dir: {tmp_path}\n")
-    mbox.write_bytes(b"".join(b"From ann Sat Nov 21 10:00:00 2026\n" + raw + b"\n" for _, raw in letters(3)))
-    run(config, "learn", "spam", mbox)
-    client = open_client(ConnectionOptions(own_redis.url))
-    model = Model(client, "test", 3600)
-    spoilt, *others = await live_entries(model)
-    await client.hset(model.keys.ledger(spoilt), "weight", "much")
-    await client.aclose()
-
-    learning = await asyncio.create_subprocess_exec(
-        *command(config, "learn", "ham", "--id", spoilt, *others),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    out, err = await learning.communicate()
-
-    assert learning.returncode == 78
-    assert out.decode().startswith("2 relearned as ham; ")
-    assert err.decode().startswith(
-        f"nbstream: {spoilt}: a ledger entry cannot be read: another program wrote it\n"
-    )
 
 
 def learn(taught: Taught, *words: str, code: int = 0) -> tuple[str, str]:
@@ -240,26 +171,6 @@ def test_only_insist_insists(taught: Taught, tmp_path: Path) -> None:
     assert "  insisted on ham  " in undone
 
 
-def test_of_many_bare_texts_there_is_one_warning(taught: Taught, tmp_path: Path) -> None:
-    for number in range(40):
-        (tmp_path / f"{number:02}.txt").write_text(f"{BARE_TEXT} {number}")
-    (tmp_path / "mail.eml").write_text(f"Subject: lunch\n\n{BARE_TEXT}")
-
-    out, err = learn(taught, "ham", *map(str, sorted(tmp_path.glob("*.???"))))
-
-    assert out.startswith("41 learned as ham; ")
-    assert err.startswith(
-        f"nbstream: 40 of them have no header of a mail and are learned as bare texts, {tmp_path}/00.txt first; "
-    )
-    assert err.count("\n") == 1
-
-
-def test_a_mail_is_learned_without_a_warning(taught: Taught, tmp_path: Path) -> None:
-    (tmp_path / "mail.eml").write_text(f"Subject: lunch\n\n{BARE_TEXT}")
-
-    assert learn(taught, "ham", str(tmp_path / "mail.eml"))[1] == ""
-
-
 def make_trec_folders(parent: Path) -> Path:
     """Make ``data`` with two messages, and the empty folder beside it for an index of them, which is returned."""
     (parent / "data").mkdir()
@@ -284,18 +195,6 @@ def test_an_index_is_refused_and_the_right_commands_are_named(
         f"cd {folder} && sed -n 's/^spam[[:blank:]]*//p' index | xargs -d '\\n' nbstream learn spam; "
         f"to measure with it: nbstream evaluate {folder}/index\n"
     )
-
-
-def test_an_index_on_standard_input_names_paths_from_the_working_folder(
-    taught: Taught, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(make_trec_folders(tmp_path))
-    (tmp_path / "index").write_text("spam ../data/inmail.0\nham ../data/inmail.1\n")
-    with (tmp_path / "index").open() as stdin:
-        monkeypatch.setattr("sys.stdin", stdin)
-        _, err = learn(taught, "spam", "-", code=66)
-
-    assert err.startswith("nbstream: -: an index of labelled messages, not a message; ")
 
 
 def test_a_list_of_paths_is_refused_and_the_command_that_is_named_learns_them(
@@ -349,28 +248,6 @@ def test_a_text_that_only_resembles_a_list_is_learned(
     assert learn(taught, "spam", str(tmp_path / "list.txt"))[0].startswith("1 learned as spam: ")
 
 
-def test_what_an_older_version_learned_of_a_list_can_be_unlearned(taught: Taught, tmp_path: Path) -> None:
-    paths = f"{tmp_path}\n{tmp_path / 'list.txt'}\n"
-    (tmp_path / "list.txt").write_text(paths)
-    taught.teach(paths.encode(), "spam")
-
-    assert taught("unlearn", str(tmp_path / "list.txt"))[0].startswith("1 unlearned, was learned as spam: ")
-
-
-def test_a_list_on_standard_input_is_refused_too(
-    taught: Taught, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "list.txt").write_text(f"{tmp_path}\n{tmp_path / 'list.txt'}\n")
-    with (tmp_path / "list.txt").open() as stdin:
-        monkeypatch.setattr("sys.stdin", stdin)
-        _, err = learn(taught, "ham", "-", code=66)
-
-    assert err == (
-        "nbstream: -: a list of paths, not a message; "
-        "to learn what it lists: ... | xargs -d '\\n' nbstream learn ham\n"
-    )
-
-
 def test_a_kind_is_learned_checked_and_explained(taught: Taught, tmp_path: Path) -> None:
     taught.config.write_text(
         taught.config.read_text().replace("name: test,", "name: test, classes: [ham, news, spam],")
@@ -398,10 +275,3 @@ def test_a_kind_is_learned_checked_and_explained(taught: Taught, tmp_path: Path)
     assert "learned news" in history
     assert " relearned as news; " in moved
     assert taught.model(stored) == taught.model(summed)
-
-
-def test_a_class_that_is_not_configured_is_wrong_usage(taught: Taught, tmp_path: Path) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        taught("learn", "newsletter", str(tmp_path))
-
-    assert stopped.value.code == 64

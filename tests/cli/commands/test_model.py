@@ -34,12 +34,6 @@ def prize(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_without_own_models_the_list_says_so(site: Taught) -> None:
-    assert site("model", "list") == ("", "nbstream: there are no own models below model 'test'\n")
-    _, err = site("model", "show", "example.org/ann", code=66)
-    assert err.startswith("nbstream: there is no own model example.org/ann")
-
-
 def test_what_a_user_is_taught_for_is_in_his_model_alone(site: Taught, prize: str) -> None:
     before = site.stored()
 
@@ -82,32 +76,6 @@ def test_history_and_undo_are_those_of_the_user(site: Taught, prize: str) -> Non
     assert len(site.json("history")) == 2
 
 
-def test_a_user_without_a_rule_has_no_history_of_his_own(site: Taught) -> None:
-    for command in (("history",), ("undo", "--since", "1h")):
-        _, err = site(*command, "--user", EVE, code=66)
-        assert err == f"nbstream: {EVE} has no own model by the rules of models\n"
-
-
-def test_an_explanation_is_that_of_the_user(site: Taught, prize: str) -> None:
-    site("learn", "ham", "--user", ANN, prize)
-
-    (ann,) = site.json("explain", "--user", ANN, prize)
-    (eve,) = site.json("explain", prize)
-
-    assert ann["now"]["score"] < eve["now"]["score"]
-    assert ann["learned"]["label"] == "ham"
-    assert eve["learned"] is None
-
-
-def test_what_was_learned_for_a_user_is_unlearned_for_him(site: Taught, prize: str) -> None:
-    site("learn", "ham", "--user", ANN, prize)
-
-    assert site("unlearn", prize)[0].startswith("1 unknown")
-    assert site("unlearn", "--user", ANN, prize)[0].startswith("1 unlearned")
-
-    assert site.json("model", "list")[0]["learned"] == {"ham": 0, "spam": 0}
-
-
 def own_counts(site: Taught, name: str) -> list[Any]:
     """Counts by class and totals of an own model."""
 
@@ -131,26 +99,6 @@ def test_an_own_model_is_copied_through_a_file(site: Taught, prize: str, tmp_pat
     assert own_counts(site, "example.org/bob") == own_counts(site, "example.org/ann")
     assert site.stored() == common
     assert [model["name"] for model in site.json("model", "list")] == ["example.org/bob", "example.org/ann"]
-
-
-def test_what_two_files_say_of_a_message_counts_once(site: Taught, prize: str, tmp_path: Path) -> None:
-    archive = str(tmp_path / "ann.gz")
-    site("learn", "ham", "--user", ANN, prize)
-    site("model", "export", "example.org/ann", archive)
-    site("learn", "spam", "--user", BOB, prize)
-    before, common = own_counts(site, "example.org/bob"), site.stored()
-
-    out, _ = site("model", "import", "example.org/bob", archive)
-
-    assert out.startswith("1 messages were known already and stay as they are\n")
-    assert own_counts(site, "example.org/bob") == before
-    assert site.stored() == common
-
-
-def test_a_file_that_is_none_changes_nothing(site: Taught, prize: str) -> None:
-    site("model", "import", "example.org/ann", prize, code=66)
-    site("model", "export", "example.org/eve", "eve.gz", code=66)
-    assert own_counts(site, "example.org/ann")[-1] == {}
 
 
 def test_the_status_counts_own_models(site: Taught, prize: str) -> None:

@@ -47,21 +47,6 @@ def harmless(text: str) -> bool:
     return all(character.isprintable() or character == "\n" for character in text)
 
 
-def test_an_empty_quarantine_has_nothing_to_list(config: File, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(config, "list") == 0
-    assert capsys.readouterr() == ("", "")
-
-
-def test_a_line_says_what_a_message_is(config: File, capsys: pytest.CaptureFixture[str]) -> None:
-    put(config)
-
-    assert run(config, "list") == 0
-
-    out = capsys.readouterr().out
-    assert out.partition("  ")[2] == f"{A}  spam 0.9800  s?[31m???@x -> r?[31m???@x and 1 more  ?[2J?order\n"
-    assert harmless(out)
-
-
 def test_json_says_all_of_it(config: File, capsys: pytest.CaptureFixture[str]) -> None:
     put(config)
 
@@ -87,16 +72,6 @@ def test_a_message_is_shown_as_text_and_nothing_but_that(config: File, capsys: p
     assert text.split() == ["one?]0;title?", "two", "three", "[31m"]
 
 
-def test_a_long_message_is_shown_in_part(config: File, capsys: pytest.CaptureFixture[str]) -> None:
-    put(config, content=b"Subject: x\r\n\r\n" + b"word word\r\n" * 10_000)
-
-    run(config, "show", A)
-
-    out = capsys.readouterr().out
-    assert len(out) < 25_000
-    assert out.endswith("... (the rest is not shown)\n")
-
-
 @pytest.mark.parametrize(
     ("prefix", "why"), [("b", "no such message"), ("a", "2 messages have an id that begins so, aaaa")]
 )
@@ -107,13 +82,6 @@ def test_an_id_must_say_which(config: File, capsys: pytest.CaptureFixture[str], 
     assert run(config, "show", prefix) == 66
 
     assert why in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("wrong", ["", "A", "a1", "../x", "a" * 25])
-def test_what_begins_no_id_is_wrong_usage(config: File, wrong: str) -> None:
-    with pytest.raises(SystemExit) as ended:
-        run(config, "show", wrong)
-    assert ended.value.code == 64
 
 
 def test_a_damaged_file_hinders_no_other(config: File, capsys: pytest.CaptureFixture[str]) -> None:

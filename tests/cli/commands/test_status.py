@@ -5,22 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
-import time
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
 
 from nbstream.cli.commands.status import collect_status, render_text, status_to_json
-from nbstream.cli.exit_codes import EX_TEMPFAIL
-from nbstream.cli.main import main
 from nbstream.config import load_settings
-from nbstream.daemon.status import DaemonStatus, WorkerStatus
-from nbstream.listeners.dovecot.spool import FOLDER as SPOOL_FOLDER
-from nbstream.listeners.dovecot.spool import SpooledMessage
+from nbstream.daemon.status import DaemonStatus
 from tests.cli.taught import Taught
-from tests.listeners.dovecot.spools import SpoolWriter
 
 PRIZE = b"Subject: prize\n\nClaim your free prize now\n"
 
@@ -74,20 +64,6 @@ def test_an_engine_that_a_daemon_does_not_run_on_waits_for_a_restart(taught: Tau
     assert engine_line(other) == f"engine   {other} in the daemon, {status.engine} here: {remedy}"
 
 
-def test_the_role_of_each_worker_is_said_where_the_daemon_says_it(taught: Taught) -> None:
-    status = asyncio.run(collect_status(load_settings(taught.config)))
-    workers = [WorkerStatus(2, "writer"), WorkerStatus(3, "reader"), WorkerStatus(4, None), WorkerStatus(5, "")]
-
-    (line,) = [
-        line
-        for line in render_text(replace(status, daemon=DaemonStatus(1, tuple(workers))))
-        if line.startswith("daemon")
-    ]
-
-    roles = "2 (writes the shared counts), 3 (reads the shared counts), 4 (does not answer), 5"
-    assert line == f"daemon   running, process 1, workers {roles}"
-
-
 def test_a_policy_is_stale_only_where_a_daemon_goes_by_another(taught: Taught) -> None:
     status = asyncio.run(collect_status(load_settings(taught.config)))
 
@@ -95,36 +71,3 @@ def test_a_policy_is_stale_only_where_a_daemon_goes_by_another(taught: Taught) -
         return replace(status, daemon=DaemonStatus(1, (), policy_hash)).is_policy_stale
 
     assert [stale(None), stale(status.policy_hash), stale("0123456789ab")] == [False, False, True]
-
-
-def test_what_waits_in_the_spool_is_said_while_redis_is_away(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "nb.yaml"
-    file.write_text(f"state_dir: {tmp_path}\nredis: {{url: 'unix://{tmp_path}/nobody'}}\n")
-
-    def error() -> str:
-        assert main(["status", "-c", str(file)]) == EX_TEMPFAIL
-        return capsys.readouterr().err
-
-    assert len(error().splitlines()) == 1
-    message = SpooledMessage("spam", "user ann", round(time.time()), PRIZE)
-    SpoolWriter(tmp_path / SPOOL_FOLDER).append([message, message])
-    redis, spool = error().splitlines()
-    assert redis.startswith("nbstream: ")
-    assert re.fullmatch(
-        r"the spool does not need Redis: messages that wait to be learned: 2 \(the first for \d+ s\); "
-        r"that could not be learned: 0",
-        spool,
-    )
-
-
-def test_what_kinds_have_learned_is_said(taught: Taught) -> None:
-    assert "kinds" not in taught.json("status")[0]
-    classes = "classes: [ham, newsletter, spam]"
-    taught.config.write_text(taught.config.read_text().replace("name: test,", f"name: test, {classes},"))
-
-    out, _ = taught("status")
-
-    assert "\nkinds    newsletter 0\n" in out
-    assert taught.json("status")[0]["kinds"] == {"newsletter": 0}

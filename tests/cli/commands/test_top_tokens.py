@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import pytest
 from redis import Redis
 
 from nbstream.bayes.calibration import SCORE_BINS
-from nbstream.bayes.multinomial import ALPHA
 from nbstream.cli.main import main
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.ledger import LedgerEntry
@@ -89,50 +87,6 @@ def test_the_loudest_come_first_and_equal_ones_by_name(top_tokens: TopTokens) ->
     ]
 
 
-def test_a_line_has_the_log_ratio_of_smoothed_shares_and_the_weighted_counts(top_tokens: TopTokens) -> None:
-    top_tokens.teach()
-
-    (line,) = top_tokens.json("-k", "1")
-
-    spam, ham = (1.5 + ALPHA) / (4.5 + ALPHA * 5), (0 + ALPHA) / (5.5 + ALPHA * 5)
-    assert line == {
-        "token": "word:offer",
-        "log_ratio": pytest.approx(math.log(spam / ham), rel=1e-12),
-        "ham": 0.0,
-        "spam": 1.5,
-    }
-
-
-def test_positive_speaks_for_spam_whichever_class_is_listed(top_tokens: TopTokens) -> None:
-    top_tokens.teach()
-    by_token = {line["token"]: line["log_ratio"] for line in top_tokens.json()}
-
-    for line in top_tokens.json("--class", "ham"):
-        assert line["log_ratio"] == by_token[line["token"]]
-    assert float(by_token["word:prize"]) > 0 > float(by_token["word:lunch"])
-
-
-def test_a_token_cannot_move_the_terminal(top_tokens: TopTokens) -> None:
-    top_tokens.teach()
-
-    out, err = top_tokens("--class", "ham")
-
-    assert [line.split() for line in out.splitlines()][:1] == [["+spam", "-ham", "ham", "spam", "token"]]
-    assert [line.split()[1:] for line in out.splitlines()][1:3] == [
-        ["2.500", "0.000", "word:lunch"],
-        ["0.500", "0.000", "word:?[2J\ufffd"],
-    ]
-    assert err == ""
-
-
 def test_a_model_that_knows_nothing_says_so(top_tokens: TopTokens) -> None:
     assert top_tokens() == ("", "nbstream: model 'default' knows no tokens yet\n")
     assert top_tokens("--json") == ("", "nbstream: model 'default' knows no tokens yet\n")
-
-
-@pytest.mark.parametrize("arguments", [["--class", "eggs"], ["-k", "-1"], ["-k", "many"]], ids=" ".join)
-def test_wrong_usage_is_64(top_tokens: TopTokens, arguments: list[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        top_tokens(*arguments)
-
-    assert stopped.value.code == 64

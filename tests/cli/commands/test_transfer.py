@@ -61,13 +61,6 @@ def test_a_model_moves_and_what_it_learned_can_be_taken_back(run: Run, taught: P
     assert b"tokens   0\n" in run("new", "status").stdout
 
 
-def test_standard_output_and_input(run: Run, taught: Path) -> None:
-    out = run("old", "export", "-")
-    assert out.stderr.startswith(b"exported model 'default': 4 messages")
-
-    assert run("new", "import", "-", data=out.stdout).stdout.startswith(b"imported; model 'default' knows 2 ham")
-
-
 def test_a_model_that_is_not_empty_is_78_and_merge_adds(run: Run, taught: Path, tmp_path: Path) -> None:
     file = tmp_path / "model.gz"
     run("old", "export", file)
@@ -82,23 +75,6 @@ def test_a_model_that_is_not_empty_is_78_and_merge_adds(run: Run, taught: Path, 
     assert merged.stdout.startswith(
         b"1 messages were known already and stay as they are\nimported; model 'default' knows 1 ham, 3 spam, "
     )
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [(b"eggs", b"no model that nbstream has exported"), (None, b"No such file or directory")],
-    ids=["garbage", "missing"],
-)
-def test_a_file_that_cannot_be_read_is_66(run: Run, tmp_path: Path, content: bytes | None, said: bytes) -> None:
-    file = tmp_path / "model.gz"
-    if content is not None:
-        file.write_bytes(content)
-
-    outcome = run("new", "import", file)
-
-    assert outcome.returncode == 66
-    assert str(file).encode() in outcome.stderr
-    assert said in outcome.stderr
 
 
 def test_an_export_that_fails_leaves_what_was_there(run: Run, taught: Path, tmp_path: Path) -> None:

@@ -70,20 +70,6 @@ def test_counts_are_those_of_the_stored_first_scores(labelled: Taught) -> None:
     assert result["budgets"][3]["promise"] == f"needs {2995 - result['ham']:,} more ham to promise 0.1 %"
 
 
-def test_what_was_labelled_while_the_model_was_learning_is_left_out(labelled: Taught) -> None:
-    text = labelled.config.read_text()
-    labelled.config.write_text(text.replace("{spam: 0, ham: 0}", "{spam: 10, ham: 20}"))
-    labels = [label for label, _ in letters(COUNT)]
-    learning = next(n for n in range(COUNT) if labels[:n].count("spam") >= 10 and labels[:n].count("ham") >= 20)
-
-    result = only(labelled)
-    out, _ = labelled("tune")
-
-    assert result["left_out"] == learning
-    assert (result["ham"], result["spam"]) == (labels[learning:].count("ham"), labels[learning:].count("spam"))
-    assert out.splitlines()[1] == f"left out: {learning} that were labelled while the model was learning"
-
-
 def test_table_and_answers(labelled: Taught) -> None:
     out, _ = labelled("tune")
 
@@ -98,17 +84,6 @@ def test_table_and_answers(labelled: Taught) -> None:
         line for line in lines if line.startswith("max_false_positive_rate: ")
     ]
     assert "\033" not in out
-
-
-def test_what_is_unlearned_or_relearned_leaves_or_changes_sides(labelled: Taught) -> None:
-    before = only(labelled)
-    raws = dict(letters(COUNT))  # the last of each label
-
-    labelled.teach(raws["spam"], None)
-    labelled.teach(raws["ham"], "spam")
-
-    after = only(labelled)
-    assert (after["ham"], after["spam"]) == (before["ham"] - 1, before["spam"])
 
 
 def test_another_file_is_compared_on_the_same_mail(labelled: Taught) -> None:
@@ -130,49 +105,11 @@ def test_another_file_is_compared_on_the_same_mail(labelled: Taught) -> None:
     assert f"caught {caught} more spam, of the last {COUNT}" in said[0]
 
 
-def test_another_file_that_is_wrong_is_78_and_names_the_key(labelled: Taught) -> None:
-    out, err = labelled("tune", "--with", str(other(labelled, "{spam: 1.5}")), code=78)
-
-    assert out == ""
-    assert "strict.yaml" in err
-    assert "verdict.spam" in err
-
-
-def test_other_files_that_are_not_there_or_live_settings_that_are_wrong_are_78(taught: Taught) -> None:
-    _, err = taught("tune", "--with", "/nowhere.yaml", code=78)
-    taught.config.write_text("verdict: {spam: 2}\n")
-
-    assert "/nowhere.yaml" in err
-    assert "verdict.spam" in taught("tune", code=78)[1]
-
-
 def test_a_plot_is_drawn_and_the_table_is_printed_too(labelled: Taught, tmp_path: Path) -> None:
     out, _ = labelled("tune", "--plot", str(tmp_path / "a.svg"))
 
     assert out.startswith("model test, ")
     assert (tmp_path / "a.svg").read_text().rstrip().endswith("</svg>")
-
-
-def test_nothing_is_changed(labelled: Taught, tmp_path: Path) -> None:
-    before = labelled.stored()
-
-    labelled("tune", "--json", "--plot", str(tmp_path / "a.png"))
-
-    assert labelled.stored() == before
-
-
-def test_an_empty_model_says_what_is_missing_and_a_class_alone_too(taught: Taught, tmp_path: Path) -> None:
-    out, err = taught("tune", "--plot", str(tmp_path / "a.png"))
-
-    assert (
-        err
-        == "nbstream: model 'test' has no ham and no spam whose first score is known: label some as it comes in\n"
-    )
-    assert "max_false_positive_rate: 0.001 -> needs 2,995 more ham to promise 0.1 %" in out
-    taught.teach(b"Subject: prize\n\nClaim your free prize\n", "spam")
-    out, err = taught("tune")
-    assert "has no ham whose" in err
-    assert out.startswith("model test, the last 1 messages labelled: 0 ham, 1 spam\n\n")
 
 
 def test_ham_that_was_labelled_because_it_was_wrong_is_warned_of(taught: Taught) -> None:
@@ -188,34 +125,6 @@ def test_ham_that_was_labelled_because_it_was_wrong_is_warned_of(taught: Taught)
     _, err = taught("tune")
 
     assert "where only errors are labelled, all rates of ham called spam are too high" in err
-
-
-@pytest.mark.parametrize("arguments", [["--plot", "a.jpg"], ["--plot", "svg"], ["--with"], ["more"]], ids=" ".join)
-def test_wrong_usage_is_64(taught: Taught, arguments: Sequence[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        taught("tune", *arguments)
-
-    assert stopped.value.code == 64
-
-
-def test_a_place_that_cannot_be_written_to_is_74(taught: Taught, tmp_path: Path) -> None:
-    picture = tmp_path / "no folder" / "a.svg"
-
-    assert taught("tune", "--plot", str(picture), code=74) == (
-        "",
-        f"nbstream: {picture}: cannot be written there\n",
-    )
-
-
-def test_without_matplotlib_a_plot_is_refused(
-    taught: Taught, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.delitem(sys.modules, "nbstream.evaluation.plots", raising=False)
-
-    out, err = taught("tune", "--plot", str(tmp_path / "a.svg"), code=78)
-
-    assert (out, err) == ("", "nbstream: --plot needs matplotlib: pip install 'nbstream[plot]'\n")
 
 
 @pytest.mark.parametrize(("environment", "bold"), [({}, True), ({"NO_COLOR": "1"}, False)], ids=["bold", "plain"])

@@ -63,21 +63,6 @@ def test_without_the_listener_there_is_no_link(config: Path, capsys: pytest.Capt
     assert "listeners.http" in capsys.readouterr().err
 
 
-def test_without_a_port_there_is_no_link(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config.write_text(f"{config.read_text()}listeners: {{http: {{listen: '127.0.0.1:0'}}}}\n")
-    with lock_daemon(tmp_path):  # it does not answer
-        assert main(["ui", "-c", str(config)]) == 69
-    printed = capsys.readouterr()
-    assert (printed.out, "which port" in printed.err) == ("", True)
-
-
-def test_without_redis_there_is_no_link(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config.write_text(f"state_dir: {tmp_path}\nredis: {{url: 'unix://{tmp_path}/no.sock'}}\n")
-    with lock_daemon(tmp_path):
-        assert main(["ui", "-c", str(config)]) == 75
-    assert capsys.readouterr().out == ""
-
-
 @pytest.mark.parametrize(
     ("address", "url", "forwarding"),
     [

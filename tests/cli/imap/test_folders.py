@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import socket
 import tracemalloc
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +12,6 @@ from nbstream.cli.message_files import FolderPosition, NamedMessage
 from nbstream.errors import InputError
 from nbstream.imap import connection
 from nbstream.imap import messages as imap_messages
-from nbstream.imap.connection import ImapAccount
 from tests.cli.imap.server import Server
 
 GREETING = b"* OK hello\r\n"
@@ -204,25 +201,3 @@ def test_what_is_sent_before_tls_begins_is_no_answer_within_it(monkeypatch: pyte
     assert len(errors) == 1
     assert "SSL" in errors[0]
     assert len(server.lines) == 2
-
-
-def read_without_server(account: ImapAccount, ca_file: Path | None = None) -> str:
-    errors: list[InputError] = []
-    assert list(read_folders([FolderRequest(ImapFolder(account, "x"))], {account: ""}, ca_file, errors)) == []
-    return str(errors[0])
-
-
-def test_nobody_listens(unused_account: ImapAccount, tmp_path: Path) -> None:
-    assert "Connection refused" in read_without_server(unused_account)
-    assert "no certificates can be read" in read_without_server(unused_account, tmp_path / "missing.pem")
-
-
-@pytest.fixture
-def unused_account() -> ImapAccount:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return ImapAccount("127.0.0.1", listening.getsockname()[1], True, "ann")
-
-
-@pytest.mark.parametrize("host", ["mail..example.org", "a" * 64])
-def test_a_name_that_no_host_can_have(host: str) -> None:
-    assert read_without_server(ImapAccount(host, 993, True, "ann")).endswith("is no name of a host")

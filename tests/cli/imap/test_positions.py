@@ -31,13 +31,6 @@ def test_a_position_is_that_of_a_folder_a_label_and_a_model(tmp_path: Path) -> N
     assert (tmp_path / "imap").stat().st_mode & 0o777 == 0o700
 
 
-def test_folders_that_are_missing_are_made_for_their_owner_alone(tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    PositionFiles(state, "default", "spam").write(position(1))
-
-    assert state.stat().st_mode & 0o777 == 0o700
-
-
 def test_nothing_is_written_where_a_link_leads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = PositionFiles(tmp_path, "default", "spam")
     files.write(position(1))
@@ -88,16 +81,6 @@ def test_the_next_run_tries_again_what_was_not_learned(tmp_path: Path) -> None:
     positions.save()
 
     assert files.read(JUNK) == position(1)
-
-
-def test_a_thousand_messages_are_written_before_the_end(tmp_path: Path) -> None:
-    files = PositionFiles(tmp_path, "default", "spam")
-    positions = LearnedPositions(files)
-    for uid in range(1, 1500):
-        positions.begin(position(uid))
-        positions.finish(is_learned=True)
-
-    assert files.read(JUNK) == position(1000)
 
 
 def test_a_folder_that_cannot_be_written_to_is_said_once(

@@ -173,16 +173,6 @@ async def test_sums_stay_and_do_not_count(model: Model, mirror: Mirror) -> None:
     assert (await mirror.look_up([b"=s0", b"=s10000"]))[0].tolist() == [[0, 1], [0, 1]]
 
 
-async def test_nothing_is_evicted_within_the_limit(model: Model, mirror: Mirror) -> None:
-    await change(model, "m1", entry("spam", [b"t%d" % n for n in range(TARGET)]))
-    await caught_up(model, mirror)
-    before = await stored(model), await model.last_change()
-
-    assert await make_evictor(model, mirror, LIMIT).evict_once() == 0
-
-    assert (await stored(model), await model.last_change()) == before
-
-
 async def test_a_model_over_the_limit_at_the_start_is_reduced(model: Model) -> None:
     await change(model, "m1", entry("spam", [b"t%d" % n for n in range(12_000)]))
 
@@ -302,16 +292,6 @@ async def test_forgetting_the_same_tokens_again_changes_nothing(model: Model) ->
 
     assert await model.evict(TOKENS, counts_before, 2) is None
     assert (await stored(model), await model.last_change()) == before
-
-
-async def test_large_counts_are_forgotten_exactly(model: Model) -> None:
-    await change(model, "m1", entry("spam", TOKENS[:1], weight=2**52 + 1))
-    await change(model, "m2", entry("spam", TOKENS[1:2], weight=3))
-    counts_before, _ = await model.look_up(TOKENS[:2])
-
-    await model.evict(TOKENS[:1], counts_before[:1], 0)
-
-    assert (await stored(model))[1] == {b"messages:spam": 2, b"tokens:spam": 3, b"vocabulary": 1}
 
 
 # When Redis is in trouble

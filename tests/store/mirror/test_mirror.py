@@ -60,11 +60,6 @@ def model(client: Redis) -> Model:
     return Model(client, "test", 3600)
 
 
-async def test_before_the_first_load_there_are_no_counts(model: Model) -> None:
-    with pytest.raises(StoreUnavailable):
-        await Mirror(model, 5.0).look_up(TOKENS)
-
-
 async def test_a_mirror_loads_the_counts_and_follows_the_changes(mirrored: Mirrored, model: Model) -> None:
     await change(model, "m1", entry("spam", TOKENS[:4]))
 
@@ -92,16 +87,6 @@ async def test_a_mirror_loads_sums_and_follows_their_changes(mirrored: Mirrored,
         ):
             await mirror.wait_until_applied(await change(model, "m1", new) or b"")
             assert await equals_redis(mirror, model, names)
-
-
-async def test_a_learn_with_weight_zero_still_counts_the_message(mirrored: Mirrored, model: Model) -> None:
-    async with mirrored(model) as mirror:
-        change_id = await change(model, "m1", entry("spam", TOKENS, weight=0))
-        assert change_id is not None
-        await mirror.wait_until_applied(change_id)
-
-        assert mirror.totals is not None
-        assert (mirror.totals.messages, mirror.totals.vocabulary_size) == ((0, 1), 0)
 
 
 async def test_a_mirror_that_loads_under_writers_ends_equal(mirrored: Mirrored, model: Model) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from redis.asyncio import Redis
@@ -76,17 +75,6 @@ async def test_learn_relearn_and_unlearn_each_leave_one_record(model: Model, spa
         assert record.note.after == Assessment(lesson.after.probability, str(lesson.after.verdict))
 
 
-async def test_a_lesson_that_changes_nothing_leaves_no_record(model: Model, spam_filter: Filter) -> None:
-    await spam_filter.unlearn(PRIZE, "test")
-    assert await records(model) == []
-
-    await spam_filter.learn(PRIZE, "spam", "test")
-    await spam_filter.learn(PRIZE, "spam", "test")
-    await model.commit_lesson(PRIZE.key, None, entry("ham", TOKENS), NOTE)
-
-    assert [record.description for record in await records(model)] == ["learned spam"]
-
-
 async def test_a_record_holds_the_whole_former_entry(model: Model) -> None:
     sums = [(b"=type=text/plain", 123), (b"=size.xx", 2**52), (b"=x", -4)]
     former = LedgerEntry(
@@ -149,30 +137,6 @@ async def test_more_records_than_a_step_are_read_in_order_and_once(model: Model)
         await change(model, f"m{number}", entry("spam", []))
 
     assert [record.message_key for record in await records(model)] == [f"m{n}" for n in range(1099, -1, -1)]
-
-
-async def test_records_can_be_read_from_a_time_on(model: Model) -> None:
-    moments = [1000.0, 1000.001, 1000.002]
-    for number, at in enumerate(moments):
-        for number_at_once in (0, 1):
-            stored: Any = {"id": f"m{number}", "label": "spam", "version": "v", "source": "", "actor": ""}
-            assessments: Any = {"before": "0.5 unsure", "after": "0.5 unsure"}
-            await model.client.xadd(
-                model.keys.history, {**stored, **assessments}, id=f"{round(at * 1000)}-{number_at_once}"
-            )
-
-    assert {record.at for record in await records(model)} == set(moments)
-    assert [record.message_key for record in await records(model, 1000.001)] == ["m2", "m2", "m1", "m1"]
-    assert await records(model, 1000.003) == []
-
-
-async def test_a_record_can_be_read_by_its_id(model: Model) -> None:
-    for label in ("spam", "ham"):
-        await change(model, "m1", entry(label, TOKENS))
-    for record in await records(model):
-        assert await model.history.record(record.id) == record
-
-    assert await model.history.record(b"1-1") is None
 
 
 async def test_the_records_of_one_message_are_found_from_its_entry(model: Model, spam_filter: Filter) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import zlib
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from redis.asyncio import Redis
 
-from nbstream.bayes.counts import CLASSES, Totals
+from nbstream.bayes.counts import Totals
 from nbstream.errors import StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.mail.message import Message
 from nbstream.store import migration
@@ -22,7 +21,7 @@ from nbstream.tokens.tokenizer import Tokenizer
 from tests.conftest import RedisServer
 from tests.store.algebra import stored, summed
 from tests.store.bombs import DEFLATED_BOMB, MANY_TOKENS, little_memory
-from tests.store.lessons import MESSAGES, SUM_NAMES, TOKENS, Step, change, entry, steps
+from tests.store.lessons import SUM_NAMES, TOKENS, Step, change, entry, steps
 from tests.store.notes import NOTE
 from tests.waiting import until
 
@@ -46,18 +45,6 @@ async def test_any_sequence_of_changes_ends_at_the_sum_over_the_ledger(client: R
     assert await stored(model) == await summed(model)
 
 
-async def test_learn_then_unlearn_gives_back_the_same_fields_and_integers(model: Model) -> None:
-    await change(model, "m1", entry("spam", TOKENS[:5]))
-    before = await stored(model)
-
-    await change(model, "m2", entry("ham", TOKENS[2:], sums=[(b"=x", 1)]))
-    await change(model, "m2", entry("spam", TOKENS[1:4], 7, [(b"=x", 1), (b"=messages", 2)]))
-    await change(model, "m2", None)
-
-    assert await stored(model) == before
-    assert await model.entry("m2") is None
-
-
 async def test_the_counts_of_more_tokens_than_one_command_reads_are_in_the_order_of_the_tokens(
     client: Redis, model: Model
 ) -> None:
@@ -68,15 +55,6 @@ async def test_the_counts_of_more_tokens_than_one_command_reads_are_in_the_order
     counts, _ = await model.look_up(tokens)
 
     assert counts.tolist() == [[number, -number] for number in range(12_001)]
-
-
-async def test_unlearning_everything_leaves_no_counts_and_no_totals(model: Model) -> None:
-    for message in MESSAGES:
-        await change(model, message, entry("ham", TOKENS, sums=[(b"=x", 1000)]))
-    for message in MESSAGES:
-        await change(model, message, None)
-
-    assert await stored(model) == ({"ham": {}, "spam": {}}, {})
 
 
 # Sums
@@ -167,15 +145,6 @@ async def test_the_ledger_keeps_the_sums(model: Model) -> None:
     assert stored_entry.sums == new.sums
 
 
-async def test_large_sums_stay_exact(model: Model) -> None:
-    await change(model, "m1", entry("spam", [], sums=[(b"=size.xx", 2**52)]))
-    await change(model, "m2", entry("spam", [], sums=[(b"=size.xx", 1)]))
-    assert (await stored(model))[0]["spam"] == {b"=size.xx": 2**52 + 1}
-
-    await change(model, "m1", None)
-    assert (await stored(model))[0]["spam"] == {b"=size.xx": 1}
-
-
 async def test_all_counts_are_read_with_their_totals(model: Model) -> None:
     many = [b"t%d" % n for n in range(5000)]  # more than a step of the scan
     await change(model, "m1", entry("spam", many, sums=[(b"=x", 5)]))
@@ -198,17 +167,6 @@ async def test_a_message_of_more_tokens_than_lua_can_unpack_is_learned_whole(mod
     counts, totals = await stored(model)
     assert counts["spam"] == dict.fromkeys(many, 1000)
     assert totals[b"vocabulary"] == 9000
-
-
-async def test_a_message_of_more_tokens_than_a_chunk_is_relearned_whole(model: Model) -> None:
-    many = [b"t%d" % n for n in range(2500)]
-    await change(model, "m1", entry("spam", many, sums=[(b"=x", 5)]))
-
-    await change(model, "m1", entry("ham", many[100:], 300, [(b"=x", 7)]))
-
-    counts, totals = await stored(model)
-    assert counts == {"ham": {**dict.fromkeys(many[100:], 300), b"=x": 7}, "spam": {}}
-    assert totals == {b"messages:ham": 1, b"tokens:ham": 300 * 2400, b"vocabulary": 2400}
 
 
 async def test_large_counts_stay_exact(model: Model) -> None:
@@ -262,20 +220,6 @@ async def test_a_bomb_in_the_ledger_is_refused_before_it_takes_memory(
             await model.entry("m1")
         with pytest.raises(StoreIncompatible):
             unpack_tokens(tokens)
-
-
-async def test_concurrent_writers_leave_the_sum_over_the_ledger(model: Model) -> None:
-    async def write(number: int) -> None:
-        for step in range(20):
-            label = CLASSES[(number + step) % 2]
-            new = None if step % 5 == 4 else entry(label, TOKENS[number : number + 4])
-            for _ in range(50):
-                if await change(model, MESSAGES[step % 3], new) is not None:
-                    break
-
-    await asyncio.gather(*(write(number) for number in range(4)))
-
-    assert await stored(model) == await summed(model)
 
 
 async def test_a_look_up_sees_counts_and_totals(model: Model) -> None:

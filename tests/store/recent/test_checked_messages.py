@@ -189,20 +189,6 @@ async def test_the_explanation_is_recalled_with_its_message_and_the_time_of_the_
     assert [message.key async for message in recent.newest(9)] == ["m2", "m1"]
 
 
-async def test_with_explanations_off_only_the_message_is_stored(client: Redis) -> None:
-    recent = RecentMessages(client, KEYS, MemorySettings(explanations=False), DroppedMessages())
-    async with running(recent):
-        recent.remember(checked_message(1), fail_to_build)
-        await recent.wait_until_written()
-
-    assert await recent.recall_with_explanation("m1") == (checked_message(1), None)
-    assert await client.get(KEYS.checked("m1")) == checked_message(1).pack()
-
-
-def fail_to_build(at: float) -> Explanation:
-    raise AssertionError(at)
-
-
 async def test_a_message_is_recalled_whatever_follows_it(client: Redis) -> None:
     await client.set(KEYS.checked("m1"), checked_message(1).pack() + b"9 of a later version")
     recent = RecentMessages(client, KEYS, MemorySettings(), DroppedMessages())
@@ -273,13 +259,6 @@ async def test_the_newest_come_first(client: Redis) -> None:
     assert [message async for message in recent.newest(0)] == []
 
 
-async def test_a_message_checked_again_is_the_newest_and_still_one(client: Redis) -> None:
-    await write_messages(client, range(5), MemorySettings())
-    recent = await write_messages(client, range(1), MemorySettings())
-
-    assert [message.key async for message in recent.newest(9)] == ["m0", "m4", "m3", "m2", "m1"]
-
-
 async def test_above_the_limit_the_oldest_messages_are_removed_completely(client: Redis) -> None:
     recent = await write_messages(client, range(100), MemorySettings(messages=30))
 
@@ -297,12 +276,6 @@ async def test_a_lowered_limit_is_reached_in_small_steps(client: Redis) -> None:
         f"m{number}" for number in range(199, 179, -1)
     ]
     assert len(await client.keys("*")) == 21
-
-
-async def test_with_a_limit_of_0_nothing_is_written(client: Redis) -> None:
-    await write_messages(client, range(5), MemorySettings(messages=0))
-
-    assert await client.keys("*") == []
 
 
 async def test_messages_are_dropped_and_counted_when_the_queue_is_full(client: Redis) -> None:
