@@ -24,7 +24,7 @@ LAYERS = [
     {"mail"},
     {"tokens"},
     {"bayes"},
-    {"other_filters", "policy"},
+    {"policy"},
     {"store"},
     {"filter"},
     {"correspondents", "own_models"},
@@ -73,7 +73,7 @@ INNER_LAYERS = {
     ],
 }
 
-PURE = {"mail", "tokens", "bayes", "other_filters", "policy", "wire"}
+PURE = {"mail", "tokens", "bayes", "policy", "wire"}
 WORLD = {
     "asyncio",
     "socket",

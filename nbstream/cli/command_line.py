@@ -695,19 +695,8 @@ def _add_transfer(commands: Commands) -> None:
         commands,
         "export",
         "write the whole model to a file",
-        details="The file holds the counts and the ledger, and only its owner can read it. With --for it holds "
-        "what another filter loads: words, senders and hosts of the messages that the ledger remembers.",
-        examples=(
-            "nbstream export model.gz",
-            "nbstream export --for bogofilter - | bogoutil -l ~/.bogofilter/wordlist.db",
-        ),
-    )
-    export.add_argument(
-        "--for",
-        dest="for_filter",
-        choices=("bogofilter", "spamassassin"),
-        metavar="FILTER",
-        help="write what this filter loads: bogofilter (bogoutil -l), spamassassin (sa-learn --restore)",
+        details="The file holds the counts and the ledger, and only its owner can read it.",
+        examples=("nbstream export model.gz", "nbstream export - | ssh nas.example.org dd of=model.gz"),
     )
     export.add_argument(
         "file",

@@ -115,10 +115,6 @@ def test_behind_spampd_from_the_first_step_to_the_way_back(site: Site) -> None:
     assert fields(back, "X-Spam-Checker-Version")
     assert not fields(back, "X-Nbstream")
 
-    site.machine.follow("The way back", "backup.txt")
-    assert "\tnum_spam\n" in (site.machine.folder / "backup.txt").read_text()
-    assert (site.machine.folder / "root/.spamassassin/bayes_toks").stat().st_size > 0
-
 
 def test_procmail_asks_nbstream_after_spamc(program: Callable[[str], str], redis_binary: Path) -> None:
     procmail = program("procmail")

@@ -1,4 +1,4 @@
-"""``nbstream export``: the whole model as one file, or for another filter, while the daemon goes on learning.
+"""``nbstream export``: the whole model as one file, while the daemon goes on learning.
 
 Rules: the file holds the model as it was at one moment, and only its owner can read it. It gets its name once it
 is whole and on disk: an export that fails leaves what was there before.
@@ -19,15 +19,11 @@ from tqdm import tqdm
 
 from nbstream import config
 from nbstream.assembly.filter import open_one_shot_filter
-from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts
-from nbstream.cli.commands.explain import WHY_NO_WORDS
 from nbstream.cli.message_files import STANDARD_INPUT
 from nbstream.cli.terminal import print_note, translate_output_errors
 from nbstream.durable_files import sync_folder
-from nbstream.errors import OutputFailed, StoreIncompatible
-from nbstream.other_filters.dump_writing import DUMPS
-from nbstream.store.model.ledger import LedgerEntry
+from nbstream.errors import OutputFailed
 from nbstream.store.transfer import archive
 from nbstream.store.transfer.model_snapshot import ModelSnapshot
 
@@ -46,10 +42,7 @@ async def _run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
     with open_output(options.file) as stream:
         async with open_one_shot_filter(settings) as (_, model):
-            if options.for_filter:
-                summary = await _write_dump(model, settings.model.name, options.for_filter, stream)
-            else:
-                summary = await write_model(model, settings.model.name, stream)
+            summary = await write_model(model, settings.model.name, stream)
     print_summary(summary, options.file)
     return 0
 
@@ -68,33 +61,6 @@ async def write_model(model: Model, name: str, stream: IO[bytes]) -> str:
     meanwhile = f", {snapshot.learned_meanwhile} changes while it was read" if snapshot.learned_meanwhile else ""
     contents = f"{sum(totals.messages)} messages, {totals.vocabulary_size} tokens"
     return f"model {name!r}: {contents}{meanwhile}"
-
-
-async def _write_dump(model: Model, name: str, other: str, stream: IO[bytes]) -> str:
-    """Write for the filter ``other`` what the ledger of the model of this name has; return in words what it is.
-
-    Raises ``StoreIncompatible`` for a model without words.
-    """
-    if model.key_fingerprint:
-        raise StoreIncompatible(f"nothing can be exported for {other}: {WHY_NO_WORDS}")
-    snapshot, dump, seen = ModelSnapshot(model), DUMPS[other](), set[str]()
-    await snapshot.header()
-    with tqdm(
-        total=sum((await model.totals()).messages), unit=" messages", disable=not sys.stderr.isatty()
-    ) as bar:
-        async for record in snapshot.records():
-            # What is learned again meanwhile comes twice: it stays as it was.
-            if isinstance(record, archive.LedgerRecord) and record.message_key not in seen:
-                entry = LedgerEntry.unpack(record.fields)
-                if entry:
-                    seen.add(record.message_key)
-                    dump.add(entry.label, entry.learned_at, entry.tokens)
-                    bar.update()
-    stream.writelines(dump.lines())
-    forgotten = sum((await model.totals()).messages) - len(seen)
-    lost = f"; the ledger has forgotten {forgotten} messages" if forgotten > 0 else ""
-    counted = ", ".join(f"{count} {label}" for count, label in zip(dump.messages, CLASSES, strict=True))
-    return f"model {name!r} for {other}: {counted}{lost}"
 
 
 def print_summary(summary: str, file: str) -> None:

@@ -21,7 +21,6 @@ from nbstream.cli import interrupts
 from nbstream.cli.message_files import STANDARD_INPUT
 from nbstream.cli.terminal import print_note
 from nbstream.errors import InputError
-from nbstream.other_filters.dumps import FIRST_BYTES, refusal
 from nbstream.store.model.model import Model
 from nbstream.store.transfer import archive
 from nbstream.store.transfer.model_import import finish_import, import_archive
@@ -52,8 +51,6 @@ async def import_model(model: Model, name: str, file: str, *, merge: bool) -> No
 
 async def _import_file(model: Model, file: str, *, merge: bool) -> int | None:
     with _open_input(file) as stream:
-        if refused := refusal(_first_bytes(stream, file)):
-            raise InputError(f"{file} {refused}")
         reader = archive.ArchiveReader(stream, file, archive.archive_signature(model.key_fingerprint))
         with _progress_bar(reader.header.records, "reading") as bar:
 
@@ -70,13 +67,6 @@ def _open_input(file: str) -> io.BufferedReader:
         return open(sys.stdin.fileno(), "rb", closefd=False)
     try:
         return Path(file).open("rb")
-    except OSError as error:
-        raise InputError(f"{file}: {error.strerror}") from error
-
-
-def _first_bytes(stream: io.BufferedReader, file: str) -> bytes:
-    try:
-        return stream.peek(FIRST_BYTES)
     except OSError as error:
         raise InputError(f"{file}: {error.strerror}") from error
 
