@@ -19,7 +19,6 @@ from nbstream.engine.choice import PYTHON, Engine
 from nbstream.engine.table import TableFunctions
 from nbstream.own_models import store as own_models
 from nbstream.own_models.store import OwnModelKeys, OwnModels
-from nbstream.policy.fair_sample import NO_SAMPLE
 from nbstream.store import connection
 from nbstream.store.embedded.server import EmbeddedRedis
 from nbstream.store.mirror.mirror import Mirror
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.correspondents.facts import CorrespondentFacts
     from nbstream.correspondents.settings import CorrespondentsSettings
-    from nbstream.policy.fair_sample import FairSample
 
 
 _log = logging.getLogger(__name__)
@@ -228,14 +226,8 @@ def key_fingerprint(settings: Settings) -> str:
     return hasher.fingerprint if hasher else ""
 
 
-def make_model(
-    settings: Settings, client: Redis, journal: LessonJournal | None = None, *, sets_sample: bool = False
-) -> Model:
-    """Return the model that the settings name; ``journal`` records the lessons that Redis acknowledges.
-
-    ``sets_sample``: from now on the fair sample of the model draws the share of the settings.
-    """
-    share = settings.ask.share if settings.ask else 0.0
+def make_model(settings: Settings, client: Redis, journal: LessonJournal | None = None) -> Model:
+    """Return the model that the settings name; ``journal`` records the lessons that Redis acknowledges."""
     return Model(
         client,
         settings.model.name,
@@ -243,7 +235,6 @@ def make_model(
         settings.model.half_life_days,
         journal=journal,
         replica_wait=ReplicaWaitOptions(settings.redis.wait_replicas, settings.redis.timeout_seconds / 2),
-        sample_share=share if sets_sample else None,
         key_fingerprint=key_fingerprint(settings),
         packs_names=settings.redis.is_embedded,  # no other release has this server
     )
@@ -320,19 +311,16 @@ def make_recent_messages(
     settings: Settings,
     model: Model,
     report_dropped: Callable[[int], None] = lambda _: None,
-    sample: Callable[[], FairSample] = lambda: NO_SAMPLE,
     user_of: Callable[[str], str] = normalize_address,
 ) -> RecentMessages:
     """Return the memory of the model's checked messages.
 
-    ``report_dropped`` is called with the number of messages that could not be remembered. ``sample`` returns the
-    fair sample of the model, and ``user_of`` the address of the user to whom mail for an address belongs.
+    ``report_dropped`` is called with the number of messages that could not be remembered. ``user_of``
+    returns the address of the user to whom mail for an address belongs.
     """
     memory = settings.memory.model_copy(update={"envelope": settings.remembers_envelopes})
     rows = settings.remembers_rows
-    return RecentMessages(
-        model.client, model.keys, memory, report_dropped, rows=rows, sample=sample, user_of=user_of
-    )
+    return RecentMessages(model.client, model.keys, memory, report_dropped, rows=rows, user_of=user_of)
 
 
 def make_row_search(settings: Settings, model: Model) -> RowSearch:

@@ -353,27 +353,6 @@ def _add_mailboxes(learn: CommandParser, read_template: Callable[[str], object])
     )
 
 
-def _add_ask(commands: Commands) -> None:
-    ask = add_command(
-        commands,
-        "ask",
-        "the messages whose label would tell most; on a terminal, answer what they are",
-        details="First those that were drawn by chance (ask.share): with their labels a false-positive budget can "
-        "be promised where people label only errors. Then unsure ones, whose labels teach most. All of them are "
-        "checked messages that are still remembered. Answers are learned at the end; Ctrl-C learns none.",
-        examples=("nbstream ask", "nbstream ask --list --count 50"),
-        exit_codes={0: "There may be no questions."},
-    )
-    ask.add_argument(
-        "--count",
-        type=arguments.whole_number,
-        default=10,
-        metavar="N",
-        help="at most so many of each kind (default: 10)",
-    )
-    ask.add_argument("--list", action="store_true", help="ask nothing, also on a terminal")
-
-
 def _add_quarantine(commands: Commands) -> None:
     quarantine = add_command(
         commands,
@@ -821,14 +800,6 @@ def _add_evaluate(commands: Commands) -> None:
         metavar="N",
         help="learn all labels of the first N messages, as of old mail, and begin the regime after them",
     )
-    evaluate.add_argument(
-        "--ask",
-        type=arguments.fraction,
-        default=0.0,
-        metavar="SHARE",
-        help="draw this share of all messages: their labels are learned in every regime, as answers to "
-        "nbstream ask",
-    )
     evaluate.add_argument("--limit", type=arguments.whole_number, metavar="N", help="only the first N messages")
     evaluate.add_argument(
         "--skip",
@@ -848,7 +819,7 @@ def _add_evaluate(commands: Commands) -> None:
         type=arguments.whole_number,
         default=0,
         metavar="S",
-        help="which labels are flipped, which messages are moved with inbox, and which are drawn with --ask",
+        help="which labels are flipped, and which messages are moved with inbox",
     )
     evaluate.add_argument(
         "--other",
@@ -988,7 +959,6 @@ _IN_ORDER_OF_HELP = (
     _add_check,
     _add_explain,
     _add_learn,
-    _add_ask,
     _add_quarantine,
     _add_digest,
     _add_list,

@@ -29,7 +29,6 @@ from nbstream.policy import settings as inheritance
 from nbstream.policy.actions import ActionKind
 from nbstream.policy.settings import (
     ActionsSettings,
-    AskSettings,
     AutolearnSettings,
     FeedbackSettings,
     HeadersSettings,
@@ -183,12 +182,6 @@ class Settings(Section):
     """The probabilities of spam from which a message gets each verdict; below ``unsure`` it is ham. 0 < unsure <=
     spam < 1, and spam <= reject <= 1. The threshold for spam has one of three forms: ``spam``,
     ``false_positive_cost`` or ``max_false_positive_rate``. A form that is given replaces the default.
-    """
-
-    ask: AskSettings | None = None
-    """Messages are drawn by chance, and people are asked what they are, with ``nbstream ask`` or on the page. With
-    the answers ``verdict.max_false_positive_rate`` can be promised where people label only errors. It needs
-    ``memory``.
     """
 
     autolearn: AutolearnSettings | None = AutolearnSettings()
@@ -389,11 +382,6 @@ class Settings(Section):
             warnings.append(
                 "user_page: users see only what waits in the quarantine, because no envelopes are remembered: "
                 "their list of messages needs memory.messages above 0, and memory.envelope"
-            )
-        if self.ask and not (self.remembers_rows and self.memory.messages):
-            warnings.append(
-                "ask: nobody is asked about anything, because no list of checked messages is remembered: it needs "
-                "memory.messages above 0, and memory.envelope or listeners.http"
             )
         if self.model.private_tokens and self.memory.envelope is None and self.remembers_envelopes:
             warnings.append(

@@ -44,17 +44,12 @@ TOKENS_FULL = note(
 BUDGET_LEARNING = warning(
     "model.budget",
     "The budget of {rate:g} cannot be promised yet: {missing:,} more labelled ham messages are needed.",
-    "Label all ham, or a fair sample; until then verdict.until_promised decides.",
+    "Label all ham; until then verdict.until_promised decides.",
 )
 BUDGET_BIASED = warning(
     "model.budget",
     "The budget of {rate:g} cannot be promised: the labels look like corrections only.",
-    "Label all ham, and not the mistakes alone, or answer nbstream ask: see the setting ask.",
-)
-BUDGET_UNANSWERED = warning(
-    "model.budget",
-    "The budget of {rate:g} cannot be promised yet: {missing:,} more ham of those that were drawn are needed.",
-    "Answer what nbstream ask shows; until then verdict.until_promised decides.",
+    "Label all ham, and not the mistakes alone.",
 )
 BUDGET_EXCEEDED = warning(
     "model.budget",
@@ -101,12 +96,9 @@ def budget_findings(first_scores: FirstScores, totals: Totals, policy: FilterPol
     ham, state = first_scores["ham"], ModelState(totals.messages_by_label(), policy.min_learned)
     for rate in sorted(policy.budget_rates):
         promise = budget_promise(ham, rate)
-        counted = ham.drawn if promise.is_of_sample and ham.drawn is not None else ham
-        seen, lost = counted.budget_use(rate)
+        seen, lost = ham.budget_use(rate)
         missed = _missed_share(first_scores, promise, state) if rate in _spam_rates(policy) else 0.0
-        if promise.is_biased and promise.ham_missing:
-            yield BUDGET_UNANSWERED(rate=rate, missing=promise.ham_missing)
-        elif promise.is_biased:
+        if promise.is_biased:
             yield BUDGET_BIASED(rate=rate)
         elif not promise.is_promised:
             yield BUDGET_LEARNING(rate=rate, missing=promise.ham_missing)

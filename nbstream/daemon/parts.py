@@ -205,14 +205,13 @@ def make_parts(
         return make_mirror(settings, clients, followed, engine, shared_folder)
 
     model = make_model(settings, clients.client, clients.journal)
-    mirror = follow(make_model(settings, clients.blocking_client, clients.journal, sets_sample=True), "counts")
+    mirror = follow(make_model(settings, clients.blocking_client, clients.journal), "counts")
     if clients.journal:
         clients.journal.report_unrecorded_to(metrics.store.lessons_unrecorded)
     recent_messages = make_recent_messages(
         settings,
         model,
         metrics.store.not_remembered,
-        lambda: mirror.loaded_first_scores.sample,
         make_own_model_names(settings).user_of,  # aliases that a reload brings are found after a restart
     )
     observers: list[FilterObserver] = [metrics.filter, RememberingObserver(recent_messages.remember)]

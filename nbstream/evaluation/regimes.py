@@ -1,8 +1,7 @@
 """The regimes: which labels the filter learns, and when.
 
-Rules: a regime is called once for each message, in the order of the stream, after the message was scored. The
-label of a message that people are asked about is learned in every regime, as late as the others. A label that is
-still delayed at the end of the stream is never learned. A regime draws nothing at random: a case
+Rules: a regime is called once for each message, in the order of the stream, after the message was scored. A
+label that is still delayed at the end of the stream is never learned. A regime draws nothing at random: a case
 brings its own draw, so that a message has the same draw in every regime, whatever the verdicts are.
 """
 
@@ -26,8 +25,7 @@ class LabelledCheck:
     """A message, the label that a person would give to it, and its check before that.
 
     ``position`` is that of the message in the stream, counted from 1. ``draw`` is a random number from [0, 1) that
-    belongs to the message. ``is_asked`` says that the fair sample draws the message: a person is asked what it is,
-    and answers when the regime learns labels.
+    belongs to the message.
     """
 
     message: Message
@@ -35,7 +33,6 @@ class LabelledCheck:
     check: Check
     position: int = 1
     draw: float = 0.0
-    is_asked: bool = False
 
     @property
     def is_misplaced(self) -> bool:
@@ -139,7 +136,7 @@ def _regime_after_taught(name: str) -> LabelRegime:
             habits = SpamOnlyHabits.parse(argument)
             return _moved(InboxHabits(habits.junked, 0.0, habits.delay))
         case ("first", _) | ("none", ""):
-            return lambda case: [case] if case.is_asked else []
+            return lambda _: []
     raise ValueError(f"no regime is called {name}")
 
 
@@ -164,7 +161,7 @@ def _corrections(*, unsure: bool) -> LabelRegime:
         verdict = case.check.verdict
         wrong = verdict.is_spam if case.label == "ham" else verdict is Verdict.HAM
         corrected = wrong or (unsure and verdict is Verdict.UNSURE)
-        return [case] if corrected or case.check.state.is_learning or case.is_asked else []
+        return [case] if corrected or case.check.state.is_learning else []
 
     return due_labels
 
@@ -173,7 +170,5 @@ def _moved(habits: InboxHabits) -> LabelRegime:
     """Return the regime that learns labels of messages which a person moves out of the wrong folder."""
     delayed = _delayed(habits.delay)
     return lambda case: [
-        passed
-        for passed in delayed(case)
-        if passed.is_asked or (passed.is_misplaced and habits.moves(passed.label, passed.draw))
+        passed for passed in delayed(case) if passed.is_misplaced and habits.moves(passed.label, passed.draw)
     ]

@@ -168,7 +168,6 @@ class EvaluationReport:
     seed: int
     label_noise: float
     taught: int
-    ask: float
     skip: int
     limit: int | None
     threshold_path: list[dict[str, float | int | None]]
@@ -247,7 +246,6 @@ def build_report(
         seed=options.seed,
         label_noise=options.label_noise,
         taught=options.taught_messages,
-        ask=options.ask,
         skip=skip,
         limit=limit,
         threshold_path=threshold_path(result.rows),

@@ -22,7 +22,6 @@ from nbstream.filter import LessonOutcome, TokenizedMessage
 from nbstream.filter.lesson_plan import CountedCheck, LessonPlanner
 from nbstream.filter.message_counts import count_names
 from nbstream.mail.message import Message
-from nbstream.policy.fair_sample import FairSample
 from nbstream.policy.lesson_source import LessonSource
 from nbstream.policy.verdict import Thresholds
 from nbstream.store.recent.checked_messages import CheckedMessage
@@ -42,22 +41,15 @@ _SOURCE = "evaluate"
 class EvaluationOptions:
     """The name of the regime, the share of labels to flip before they are learned, and the seed of all draws.
 
-    Every label of the first ``taught`` messages is learned at once, whatever the regime is. ``ask`` is the share
-    of the messages that the fair sample draws, and people are asked about. ``other_field`` is the name of the
-    header field with the verdict of another filter, empty where none is to be read.
+    Every label of the first ``taught`` messages is learned at once, whatever the regime is. ``other_field`` is the
+    name of the header field with the verdict of another filter, empty where none is to be read.
     """
 
     regime: str = "immediate"
     label_noise: float = 0.0
     seed: int = 0
     taught: int = 0
-    ask: float = 0.0
     other_field: str = ""
-
-    @property
-    def sample(self) -> FairSample:
-        """The fair sample, of the whole stream: another seed draws other messages."""
-        return FairSample(f"evaluate {self.seed}").with_share(self.ask, 0.0)
 
     @property
     def taught_messages(self) -> int:
@@ -202,12 +194,11 @@ async def evaluate(
 ) -> EvaluationResult:
     """Check and learn the messages of ``stream``, and return the rows; raises the errors of filter and stream.
 
-    The model of the filter has the sample of ``options``. ``autolearner`` is an observer of the filter. It
-    learns a message after the label of a person, if there is one. In a daemon it may come first; the result is
-    the same, because a person's label replaces an automatic one.
+    ``autolearner`` is an observer of the filter. It learns a message after the label of a person, if there is one.
+    In a daemon it may come first; the result is the same, because a person's label replaces an automatic one.
     ``kept_mail`` learns what the regime counts as kept.
     """
-    regime, sample = regimes.parse_regime(options.regime, options.taught), options.sample
+    regime = regimes.parse_regime(options.regime, options.taught)
     generator = random.Random(options.seed)  # noqa: S311 - no secret
     rows: list[EvaluationRow] = []
     inbox = Inbox(spam_filter.parts.tokenizer, kept_mail, regimes.messages_until_kept(options.regime))
@@ -222,8 +213,7 @@ async def evaluate(
         check = await spam_filter.check(message)
         if first_verdict is None and not check.state.is_learning:
             first_verdict = position
-        is_asked = sample.draws(check.id, 0.0)
-        for case in regime(regimes.LabelledCheck(message, label, check, position, draw, is_asked)):
+        for case in regime(regimes.LabelledCheck(message, label, check, position, draw)):
             lesson = await spam_filter.learn(case.message, case.label, _SOURCE)
             if lesson.outcome is not LessonOutcome.ALREADY:
                 learned += 1

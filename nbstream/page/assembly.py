@@ -12,7 +12,6 @@ from nbstream.bayes.clues import NamedCounts
 from nbstream.bayes.counts import Totals
 from nbstream.filter.suspects import find_suspects
 from nbstream.listeners.http.bodies import BodyReader
-from nbstream.page.ask_view import AskView
 from nbstream.page.forms import MAX_FORM_BYTES
 from nbstream.page.lists_view import ListsView
 from nbstream.page.login import LoginPages, PageSessions
@@ -165,14 +164,6 @@ def make_page(parts: PageParts) -> PageServer:
             ),
             quarantine,
             parts.message_handler,
-        ),
-        AskView(
-            row_search,
-            model.labels,
-            settings.ask is not None,
-            lambda: parts.mirror.loaded_first_scores,
-            lambda: parts.message_service.runtime.spam_filter.policy.budget_rates,
-            parts.class_names,
         ),
         ThresholdsView(
             settings.model.name,

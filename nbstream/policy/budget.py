@@ -23,18 +23,13 @@ The credit is at most 8 ham. Without this bound a large archive of ham, learned 
 lasts for months: up to 5.8 % of ham was called spam with a budget of 1 % (see docs/experiments.md, also for the
 other rules that were tried).
 
-All of this needs labels of all ham, or of a fair sample. Where people label errors alone, the ham that the fair
-sample draws (``policy.fair_sample``) is one, if people answer what they are asked. The drawn ham alone then
-decides, and its credit never rises above 0. So the bound stands as it is proved: the threshold is never below
-that of the order statistic. If lost ham is answered less often than other ham, by a factor of f, the rate is
-kept within alpha / f: of the ham that is drawn and answered at most alpha lies above the threshold, and by
-Bayes' rule of all ham at most alpha P(answered) / P(answered | lost).
+All of this needs labels of all ham. Where people label errors alone, nothing is promised.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -50,9 +45,6 @@ if TYPE_CHECKING:
 _CREDIT_GAIN = 0.5  # per ham of credit
 _MIN_RATE_FACTOR, _MAX_RATE_FACTOR = 0.1, 3.0
 _MAX_CREDIT_HAM = 8.0  # ham of credit; from 4 on alpha is at its maximum
-_DAY_SECONDS = 86_400.0
-_PACE_DAYS = 30  # by which it is told how long the answers take
-_DRAWN_SURPLUS_DEVIATIONS = 5.0  # above what is drawn of all ham by chance
 _BIAS_WINDOW_HAM = 200  # the last ham, by which a sample is called biased or not
 _MIN_BIAS_HAM = 20  # with fewer ham a sample is not judged
 _WRONG_SIDE_PROBABILITY = 0.5  # P(spam)
@@ -79,15 +71,13 @@ class BudgetPromise:
 
     ``threshold`` is None where nothing can be promised yet; ``ham_missing`` is the number of ham that are needed
     for that. Where ``is_biased``, the labels look like corrections only: nothing is promised, and the threshold is
-    that of the time before; ``ham_missing`` is then the number of ham of the fair sample that are needed, 0 where
-    nothing is drawn. Where ``is_of_sample``, the ham of the fair sample alone decides.
+    that of the time before.
     """
 
     rate: float
     threshold: float | None
     ham_missing: int = 0
     is_biased: bool = False
-    is_of_sample: bool = False
 
     @property
     def is_promised(self) -> bool:
@@ -96,8 +86,6 @@ class BudgetPromise:
 
     def __str__(self) -> str:
         rate = f"{100 * self.rate:g} %"
-        if self.is_biased and self.ham_missing:
-            return f"needs {self.ham_missing:,} more ham of those that were drawn to promise {rate}"
         if self.is_biased:
             return f"biased sample, {rate} cannot be promised"  # no colon: see policy.quoted_ids
         return (
@@ -116,26 +104,17 @@ def budget_promises(ham: FirstScoreWindow, rates: Collection[float]) -> dict[flo
     """Return the promise for each of ``rates``; what does not depend on the rate is computed once."""
     if not rates:
         return {}
-    is_biased, drawn = is_biased_sample(ham), ham.drawn
-    before_bias = _probabilities_before_bias(ham) if is_biased else None
-    decides_alone = is_biased or is_mostly_drawn(ham)
-
-    def promise(rate: float) -> BudgetPromise:
-        missing = 0 if drawn is None else max(0, ham_needed(rate) - len(drawn))
-        if drawn is not None and decides_alone and not missing:
-            return replace(_promise_now(drawn, rate, max_credit=0.0), is_of_sample=True)
-        if before_bias is not None:
-            return replace(_promise_before_bias(before_bias, rate), ham_missing=missing)
-        return _promise_now(ham, rate)
-
-    return {rate: promise(rate) for rate in rates}
+    if is_biased_sample(ham):
+        before_bias = _probabilities_before_bias(ham)
+        return {rate: _promise_before_bias(before_bias, rate) for rate in rates}
+    return {rate: _promise_now(ham, rate) for rate in rates}
 
 
-def _promise_now(ham: FirstScoreWindow, rate: float, max_credit: float = _MAX_CREDIT_HAM) -> BudgetPromise:
+def _promise_now(ham: FirstScoreWindow, rate: float) -> BudgetPromise:
     needed = ham_needed(rate) - len(ham)
     if needed > 0:
         return BudgetPromise(rate, None, needed)
-    allowed = _allowed_with_credit(ham, rate, max_credit)
+    allowed = _allowed_with_credit(ham, rate)
     return BudgetPromise(rate, _lowest_threshold(ham.ascending_probabilities, allowed))
 
 
@@ -161,9 +140,10 @@ def binomial_cumulative(n: int, rate: float, last: int) -> NDArray[np.float64]:
     return cumulative
 
 
-def _allowed_with_credit(ham: FirstScoreWindow, rate: float, max_credit: float) -> int:
+def _allowed_with_credit(ham: FirstScoreWindow, rate: float) -> int:
     """Return how many of the ham may lie above the threshold, by the rate and by the credit of the budget."""
-    factor = max(_MIN_RATE_FACTOR, min(_MAX_RATE_FACTOR, 1 + _CREDIT_GAIN * ham.budget_credit(rate, max_credit)))
+    credit = ham.budget_credit(rate, _MAX_CREDIT_HAM)
+    factor = max(_MIN_RATE_FACTOR, min(_MAX_RATE_FACTOR, 1 + _CREDIT_GAIN * credit))
     return max(0, allowed_false_positives(len(ham), min(0.5, rate * factor)))
 
 
@@ -180,58 +160,6 @@ def is_biased_sample(ham: FirstScoreWindow) -> bool:
     probabilities = ham.recent_probabilities(_BIAS_WINDOW_HAM)
     right = sum(probability < _WRONG_SIDE_PROBABILITY for probability in probabilities)
     return len(probabilities) >= _MIN_BIAS_HAM and right < _MIN_RIGHT_SHARE * len(probabilities)
-
-
-def is_mostly_drawn(ham: FirstScoreWindow) -> bool:
-    """Whether the labelled ham has more of the fair sample in it than all ham would have.
-
-    Where people label all ham, the sample has its share of it. Much more of it means that people answer what they
-    are asked, and label little else: errors, which would weigh too much beside the sample.
-    """
-    if ham.drawn is None:
-        return False
-    expected = ham.sample.largest_share * ham.count_since(ham.sample.since)
-    return len(ham.drawn) > expected + _DRAWN_SURPLUS_DEVIATIONS * math.sqrt(expected)
-
-
-@dataclass(frozen=True, slots=True)
-class SampleProgress:
-    """How far the fair sample has come towards the promise of ``rate``.
-
-    ``ham`` of it is labelled, and ``ham_needed`` has to be. ``days`` is how long the rest takes if as much ham is
-    answered each day as in the last 30; None where none was.
-    """
-
-    rate: float
-    ham: int
-    ham_needed: int
-    days: float | None
-
-    def __str__(self) -> str:
-        """Return the progress as a sentence without its full stop."""
-        rate = f"{100 * self.rate:g} %"
-        text = (
-            f"{rate} of the ham needs the labels of {self.ham_needed:,} drawn ham where people label only errors, "
-            f"and has {self.ham:,}"
-        )
-        if self.ham >= self.ham_needed:
-            return text
-        if self.days is None:
-            return f"{text}, none in the last {_PACE_DAYS} days"
-        days = math.ceil(self.days)
-        unit = "day" if days == 1 else "days"
-        return f"{text}; at the pace of the last {_PACE_DAYS} days the rest takes {days:,} {unit}"
-
-
-def sample_progress(ham: FirstScoreWindow, rate: float, now: float) -> SampleProgress:
-    """Return how far the sample has come at the time ``now``, in seconds since the epoch."""
-    if ham.drawn is None:
-        return SampleProgress(rate, 0, ham_needed(rate), None)
-    start = max(ham.sample.since, now - _PACE_DAYS * _DAY_SECONDS)
-    answered = ham.drawn.count_since(start)
-    missing = max(0, ham_needed(rate) - len(ham.drawn))
-    days = missing * max(now - start, _DAY_SECONDS) / _DAY_SECONDS / answered if answered else None
-    return SampleProgress(rate, len(ham.drawn), ham_needed(rate), days)
 
 
 def _probabilities_before_bias(ham: FirstScoreWindow) -> NDArray[np.float64]:

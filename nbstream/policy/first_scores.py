@@ -17,13 +17,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.policy.fair_sample import NO_SAMPLE
 from nbstream.policy.settings import MAX_BUDGETS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nbstream.policy.fair_sample import FairSample
     from nbstream.policy.verdict import ModelState
 
 # How repr() writes a float that is not negative; Redis reads it too.
@@ -75,14 +73,9 @@ _TimeOrderKey: TypeAlias = tuple[float, bytes, float]
 
 
 class FirstScoreWindow:
-    """The recent first scores of one class.
+    """The recent first scores of one class."""
 
-    ``drawn`` has those of them that the fair sample draws; it is None where nothing is drawn.
-    """
-
-    def __init__(self, sample: FairSample = NO_SAMPLE) -> None:
-        self.sample = sample
-        self.drawn = FirstScoreWindow() if sample.shares else None
+    def __init__(self) -> None:
         self._by_time: list[_TimeOrderKey] = []
         self._score_by_packed: dict[bytes, FirstScore] = {}
         self._probabilities = array("d")  # of all first scores, smallest first; numpy copies it at once
@@ -103,8 +96,6 @@ class FirstScoreWindow:
         for order_keys in self._ordered_lists(first_score):
             insort(order_keys, order_key)
         insort(self._probabilities, first_score.probability)
-        if self.drawn is not None and self.sample.draws(first_score.message_key, first_score.at):
-            self.drawn.add(packed)
         self.change_count += 1
 
     def remove(self, packed: bytes) -> None:
@@ -116,8 +107,6 @@ class FirstScoreWindow:
         for order_keys in self._ordered_lists(first_score):
             del order_keys[bisect_left(order_keys, order_key)]
         del self._probabilities[bisect_left(self._probabilities, first_score.probability)]
-        if self.drawn is not None:
-            self.drawn.remove(packed)
         self.change_count += 1
 
     def remove_before(self, packed: bytes) -> None:
@@ -163,10 +152,6 @@ class FirstScoreWindow:
         end = bisect_right(self._by_time, at, key=lambda order_key: order_key[0])
         return [probability for _, _, probability in self._by_time[:end]]
 
-    def count_since(self, at: float) -> int:
-        """Return how many first scores were labelled at that time or later."""
-        return len(self) - bisect_left(self._by_time, at, key=lambda order_key: order_key[0])
-
     def time_of(self, n: int) -> float | None:
         """Return when the n-th oldest first score was labelled; None where there are fewer."""
         return self._by_time[n - 1][0] if 0 < n <= len(self._by_time) else None
@@ -207,11 +192,10 @@ class FirstScoreWindow:
 
 
 class FirstScores:
-    """The recent first scores of a model, by label; ``sample`` is the fair sample of the model."""
+    """The recent first scores of a model, by label."""
 
-    def __init__(self, sample: FairSample = NO_SAMPLE) -> None:
-        self.sample = sample
-        self._windows: Mapping[str, FirstScoreWindow] = {label: FirstScoreWindow(sample) for label in CLASSES}
+    def __init__(self) -> None:
+        self._windows: Mapping[str, FirstScoreWindow] = {label: FirstScoreWindow() for label in CLASSES}
 
     def __getitem__(self, label: str) -> FirstScoreWindow:
         return self._windows[label]

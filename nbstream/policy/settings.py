@@ -176,7 +176,7 @@ class VerdictSettings(Section):
     ) = None
     """Replaces ``spam``: a budget. 0.001 allows one ham message in a thousand to be called spam. The threshold is
     the lowest that keeps the budget, computed from labelled ham: 2,995 messages for 0.001, 299 for 0.01. It needs
-    the labels of all ham, or the answers to ``nbstream ask``, not the labels of errors alone.
+    the labels of all ham, not those of errors alone.
     """
 
     until_promised: Annotated[float | str, BeforeValidator(read_until_promised)] = "unsure"
@@ -766,16 +766,6 @@ class HeadersSettings(Section):
                 "headers.fields: X-Spam-Flag, X-Spam-Status and X-Spam-Level are written and removed; where "
                 "own_field differs because a second nbstream runs too, give these fields other names as well"
             )
-
-
-class AskSettings(Section):
-    """Which messages people are asked about."""
-
-    share: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.02
-    """The share of all checked messages that are drawn by chance for ``nbstream ask`` and its view on the page.
-    With 500 messages a day 0.02 are ten questions a day. Daemons that share a model need the same share.
-    Answers that were given before a change stay in the sample.
-    """
 
 
 class AutolearnSettings(Section):

@@ -16,7 +16,6 @@ from nbstream import __version__
 from tests.benchmarks.near_copies import NearCopies
 from tests.benchmarks.peers.figures import PeerRun
 from tests.benchmarks.plan import (
-    ASKED_GROUPS,
     AUTOLEARN_RUNS,
     BUDGET_RUNS,
     DEFAULT_GROUPS,
@@ -139,13 +138,6 @@ percentage point. If only errors are labelled, with `until_promised: 0.95`, noth
 reported without an aim.
 """
 
-ASKED_TEXT = """\
-### Budgets and answers
-
-The same where people label only errors, and answer what `nbstream ask` asks: a share of all messages is drawn by
-chance. Kept: in how many of the draws. The budget of 0.1 % is not there, because the streams have too little ham.
-"""
-
 PEERS_TEXT = """\
 ## Other filters
 
@@ -205,11 +197,6 @@ def page(
             BUDGETS_TEXT,
             "stream and options | R | promised from | ham | lost | lost % | p | spam missed % | best fixed % | ",
             _budget_rows(outcomes),
-        ),
-        (
-            ASKED_TEXT,
-            "stream and options | R | promised from | ham | lost | lost % | kept | spam missed % | best fixed %",
-            _asked_rows(outcomes),
         ),
         (PEERS_TEXT, f"filter | {' | '.join(STREAMS)} | ms", _peer_rows(outcomes)),
     ]
@@ -386,30 +373,6 @@ def _budget_rows(outcomes: Mapping[Run, Outcome]) -> Rows:
             _number(best, 2),
             judged,
         )
-
-
-def _asked_rows(outcomes: Mapping[Run, Outcome]) -> Rows:
-    for group in ASKED_GROUPS:
-        if not _has(outcomes, group):
-            continue
-        budgets = [outcomes[run].budget or {} for run in group]
-        promised = [budget for budget in budgets if budget["since"] is not None]
-        kept = sum((budget["p_value"] or 0.0) >= MIN_P_VALUE for budget in promised)
-        yield (
-            f"{_title(group)}{_of_seeds(group)}",
-            f"{100 * (budgets[0]['asked'] or 0.0):g} %",
-            *(_mean_and_range([budget[name] for budget in promised], 0) for name in ("since", "ham", "ham_lost")),
-            _mean_and_range([_percent(budget["realised"]) for budget in promised], 3),
-            f"{kept} of {len(promised)}",
-            *(
-                _mean_and_range([_percent(budget[name]) for budget in promised], 2)
-                for name in ("spam_missed", "spam_missed_best")
-            ),
-        )
-
-
-def _percent(share: float | None) -> float | None:
-    return None if share is None else 100 * share
 
 
 def _peer_rows(outcomes: Mapping[Run, Outcome]) -> Rows:

@@ -135,29 +135,11 @@ BUDGET_RUNS = tuple(
     for rate in BUDGETS
 )
 
-# The same with answers to one question in five messages: 0.1 % would need more ham than the streams have.
-ASKED_SHARE = 0.2
-ASKED_BUDGETS = (0.005, 0.01)
-ASKED_GROUPS: tuple[Group, ...] = with_both_labels(
-    *(
-        seeds(
-            Run(
-                stream,
-                "errors",
-                ask=ASKED_SHARE,
-                verdict=f"{{max_false_positive_rate: {rate:g}, until_promised: 0.95}}",
-            )
-        )
-        for stream in STREAMS
-        for rate in ASKED_BUDGETS
-    )
-)
-
 SECTIONS: dict[str, tuple[Run, ...]] = {
     "default": DEFAULT_RUNS,
     "inbox": tuple(run for group in INBOX_GROUPS for run in group),
     "autolearn": tuple(run for pair in AUTOLEARN_RUNS for run in pair),
-    "budgets": (*BUDGET_RUNS, *(run for group in ASKED_GROUPS for run in group)),
+    "budgets": BUDGET_RUNS,
 }
 """By section of the page the runs that it shows; targets, contradictions and peers show runs of these."""
 

@@ -40,7 +40,6 @@ class Run:
     autolearn: str = DEFAULTS
     verdict: str = DEFAULTS
     taught: int = 0
-    ask: float = 0.0
 
     @property
     def options(self) -> list[str]:
@@ -52,14 +51,13 @@ class Run:
         """The same options for all runs of a group."""
         words = ["--regime", self.regime] if self.regime != "immediate" else []
         words += ["--taught", str(self.taught)] if self.taught else []
-        words += ["--ask", f"{self.ask:g}"] if self.ask else []
         words += ["--label-noise", f"{self.label_noise:g}"] if self.label_noise else []
         return words + (["--limit", str(self.limit)] if self.limit else [])
 
     @property
     def is_drawn(self) -> bool:
         """Whether the seed has an effect."""
-        return bool(self.label_noise) or bool(self.ask) or self.regime.startswith(("inbox", "spam-only"))
+        return bool(self.label_noise) or self.regime.startswith(("inbox", "spam-only"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from nbstream.policy.verdict import Verdict
 from tests.benchmarks import accuracy
 from tests.benchmarks.page import page
 from tests.benchmarks.plan import (
-    ASKED_GROUPS,
     BOTH,
     BUDGET_RUNS,
     CORRECTED,
@@ -154,16 +153,3 @@ def test_a_budget_is_compared_with_its_outcome_and_its_price() -> None:
     assert rows[2] == [TREC, "0.1 %", "1000", "4000", "20", "0.500", "0.00", "1.00", "0.50", "**not kept**, met"]
     assert rows[3][-1] == "kept, **not met** by 0.25"
     assert rows[-1] == [f"{MAIL[-1]} `--regime errors`", "1 %", "-", "0", "0", "-", "-", "-", "-", "-"]
-
-
-def test_of_budgets_that_answers_keep_it_is_told_in_how_many_draws() -> None:
-    overdrawn = {**BUDGET, "since": 2000, "realised": 0.03, "p_value": 0.0001}
-    outcomes = {run: replace(outcome(), budget=BUDGET) for run in RUNS}
-    outcomes[ASKED_GROUPS[0][1]] = replace(outcome(), budget=overdrawn)
-
-    section = page(outcomes).partition("### Budgets and answers")[2].partition("##")[0].splitlines()
-
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section if line.startswith("| ")]
-    assert rows[2][0] == f"{TREC} `--regime errors --ask 0.2`, seeds 0 to 4"
-    assert rows[2][2] == "1200 (1000 to 2000)"
-    assert [row[6] for row in rows[2:4]] == ["4 of 5", "5 of 5"]

@@ -107,20 +107,6 @@ def test_envelopes_are_remembered_with_the_page_unless_it_is_said_otherwise(
 
 
 @pytest.mark.parametrize(
-    ("text", "warned"),
-    [
-        ("ask: {}", False),
-        ("ask: {}\nlisteners: {http: null}", True),
-        ("ask: {}\nlisteners: {http: null}\nmemory: {envelope: true}", False),
-        ("ask: {}\nmemory: {messages: 0}", True),
-        ("listeners: {http: null}", False),
-    ],
-)
-def test_questions_of_which_nothing_is_remembered_are_warned_of(write: Write, text: str, warned: bool) -> None:
-    assert any("ask: " in warning for warning in load_settings(write(text)).warnings) is warned
-
-
-@pytest.mark.parametrize(
     ("memory", "listeners", "warned"),
     [
         ("{}", "{http: {listen: 127.0.0.1:8080}}", True),

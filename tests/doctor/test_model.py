@@ -20,7 +20,6 @@ from nbstream.listeners.stream import STREAM
 from nbstream.mail.message import Message
 from nbstream.policy.lesson_source import LessonSource
 from nbstream.store.model.keys import ModelKeys
-from nbstream.store.model.sample import write_share
 from tests.conftest import RedisServer
 from tests.doctor.sites import NO_DAEMON, make_site, the, wrong
 from tests.filter.filters import labelled
@@ -145,36 +144,6 @@ async def test_labels_that_are_corrections_alone_promise_nothing(taught: TaughtS
     await client.zadd(KEYS.first_scores[0], {first_score(number, 0.9, False): number for number in range(40)})
 
     the(await taught.findings(BUDGET), model_findings.BUDGET_BIASED)
-
-
-async def test_answers_that_are_missing_are_counted_where_the_labels_are_corrections(
-    taught: TaughtSite, client: Redis
-) -> None:
-    await taught.teach("ham", 1, BUDGET)
-    sample = await write_share(client, KEYS, 0.2, 0.0)
-    await client.delete(KEYS.first_scores[0])  # that of the message that was taught may be drawn too
-    await client.zadd(KEYS.first_scores[0], {first_score(number, 0.9, False): number for number in range(40)})
-    missing = 29 - sum(sample.draws(f"m{number}", 1000.0) for number in range(40))
-
-    found = the(await taught.findings(BUDGET), model_findings.BUDGET_UNANSWERED)
-
-    assert f"{missing} more ham of those that were drawn" in found.what
-
-
-async def test_of_a_budget_that_answers_keep_only_drawn_ham_counts_as_lost(
-    taught: TaughtSite, client: Redis
-) -> None:
-    await taught.teach("spam", 5, BUDGET)
-    await taught.teach("ham", 1, BUDGET)
-    sample = await write_share(client, KEYS, 0.1, 0.0)
-    numbers = range(1000)
-    drawn = [number for number in numbers if sample.draws(f"m{number}", 1000.0)]
-    others = [number for number in numbers if number not in drawn][:20]
-    scores = {first_score(number, 0.1, False): number for number in drawn}
-    scores |= {first_score(number, 0.99, True): number for number in others}
-    await client.zadd(KEYS.first_scores[0], scores)
-
-    assert "0 ham messages were called spam" in the(await taught.findings(BUDGET), model_findings.BUDGET).what
 
 
 async def test_a_budget_that_lost_more_than_it_allowed_is_a_warning(taught: TaughtSite, client: Redis) -> None:

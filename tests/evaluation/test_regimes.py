@@ -162,20 +162,6 @@ def test_another_name_is_refused(name: str) -> None:
         parse_regime(name)
 
 
-@pytest.mark.parametrize("regime", ["errors", "unsure", "first:0", "none"])
-def test_a_message_that_people_are_asked_about_is_learned_in_every_regime(regime: str) -> None:
-    right = case("ham")
-
-    assert not parse_regime(regime)(right)
-    assert parse_regime(regime)(replace(right, is_asked=True))
-
-
-def test_an_answer_comes_as_late_as_the_corrections_of_the_regime() -> None:
-    regime, asked = parse_regime("inbox:0,0,1"), replace(case("ham"), is_asked=True)
-
-    assert [list(regime(labelled)) for labelled in (asked, case("ham"), case("ham"))] == [[], [asked], []]
-
-
 @pytest.mark.parametrize(
     ("label", "verdict", "moved"),
     [

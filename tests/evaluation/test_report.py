@@ -30,7 +30,7 @@ def test_the_json_has_these_fields_and_no_others() -> None:
         "messages spam ham learned autolearned corrections contradictions believed_percent believed_twice_percent "
         "first_verdict one_minus_auc_percent hm_percent sm_percent lam_percent "
         "fn_at_fp_0_1_percent fn_at_fp_0_5_percent expected_calibration_error seconds_per_message "
-        "regime seed label_noise taught ask skip limit tokens_per_message threshold_path budget other"
+        "regime seed label_noise taught skip limit tokens_per_message threshold_path budget other"
     )
     assert set(report_members(ROWS)) == set(names.split())
 
@@ -58,7 +58,7 @@ def test_an_undefined_measure_is_null() -> None:
     empty, only_ham = report_members(()), report_members(ROWS[1:3])
 
     counts = {"messages", "spam", "ham", "learned", "autolearned", "regime", "seed", "label_noise", "skip"}
-    counts |= {"corrections", "contradictions", "taught", "ask", "threshold_path"}
+    counts |= {"corrections", "contradictions", "taught", "threshold_path"}
     assert {name for name, value in empty.items() if value is not None} == counts
     assert only_ham["hm_percent"] == 50.0
     assert only_ham["sm_percent"] is only_ham["lam_percent"] is only_ham["one_minus_auc_percent"] is None

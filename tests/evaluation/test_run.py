@@ -300,20 +300,6 @@ async def test_a_run_can_be_cancelled_between_two_messages() -> None:
     assert read == 3
 
 
-async def test_what_is_drawn_is_learned_in_addition_and_known_to_the_first_scores() -> None:
-    options = EvaluationOptions("none", seed=4, ask=0.5)
-    model = MemoryModel(sample=options.sample)
-
-    result = await run_over(stream(60), options, model)
-
-    assert 10 < result.learned < 50
-    scores = await model.first_scores()
-    windows = [scores[label].drawn for label in ("ham", "spam")]
-    assert sum(len(window) for window in windows if window is not None) == result.learned
-    other = await run_over(stream(60), EvaluationOptions("none", seed=5, ask=0.5))
-    assert [row.score for row in other.rows] != [row.score for row in result.rows]
-
-
 async def run_spam_only(regime: str, *, autolearns: bool, count: int = 150) -> EvaluationResult:
     people, layer_model = MemoryModel(), MemoryModel()
     layer = AutolearnLayer(layer_model, layer_model) if autolearns else None

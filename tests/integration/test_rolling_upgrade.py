@@ -16,7 +16,6 @@ import pytest
 
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
-from nbstream.store.model.sample import write_share
 from tests.conftest import RedisServer
 from tests.integration.daemon import DEADLINE_SECONDS, free_port, wait_until
 from tests.integration.releases import CHECKOUT, PREVIOUS, Release, unpack
@@ -81,7 +80,6 @@ async def test_hosts_are_upgraded_and_taken_back_one_after_the_other_while_lesso
 ) -> None:
     client = open_client(ConnectionOptions(own_redis.url))
     model = Model(client, "default", 3600)
-    await write_share(client, model.keys, 0.5, 0.0)  # of the schema, which the previous release knows without it
     previous_folder = unpack(PREVIOUS, tmp_path)
     configs = [configure(name, own_redis, tmp_path) for name in ("one", "other")]
     hosts = [Release(previous_folder, config).daemon().ready() for config in configs]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -13,15 +12,12 @@ from hypothesis import strategies as st
 from nbstream.policy.budget import (
     PROMISE_DELTA,
     BudgetPromise,
-    SampleProgress,
     allowed_false_positives,
     binomial_cumulative,
     budget_promise,
     budget_promises,
     ham_needed,
-    sample_progress,
 )
-from nbstream.policy.fair_sample import FairSample
 from nbstream.policy.first_scores import FirstScore, FirstScoreWindow
 
 
@@ -181,116 +177,3 @@ def test_several_rates_together_have_the_promises_of_each_alone(last: float) -> 
 
     assert promises == {rate: budget_promise(ham, rate) for rate in rates}
     assert {promise.is_biased for promise in promises.values()} == {last > 0.5}
-
-
-ASK = FairSample("secret").with_share(0.1, 0.0)
-
-
-def answered(
-    ham: int, errors: int, chance: random.Random, *, others: float = 0.0, sample: FairSample = ASK
-) -> FirstScoreWindow:
-    """Ham of which every message that is drawn is labelled, every lost one, and a share of the others.
-
-    P(spam) is even over [0, 0.5) for ham on the right side; ``errors`` messages among all have 0.97 and more.
-    """
-    lost = set(chance.sample(range(ham), errors))
-    labelled = FirstScoreWindow(sample)
-    for number in range(ham):
-        key, is_lost = f"m{number}", number in lost
-        probability = 0.97 + 0.03 * chance.random() if is_lost else 0.5 * chance.random()
-        if sample.draws(key, float(number)) or is_lost or chance.random() < others:
-            labelled.add(FirstScore(float(number), key, probability).pack())
-    return labelled
-
-
-def test_the_answers_promise_a_budget_where_people_label_only_errors() -> None:
-    labelled = answered(4000, 40, random.Random(1))
-    assert labelled.drawn is not None
-
-    promise = budget_promise(labelled, 0.01)
-
-    assert promise.is_promised
-    assert promise.is_of_sample
-    # The threshold is the order statistic of the drawn ham alone.
-    allowed = allowed_false_positives(len(labelled.drawn), 0.01)
-    assert promise.threshold == math.nextafter(labelled.drawn.ascending_probabilities[-1 - allowed], 1)
-
-
-def test_a_promise_of_answers_is_kept_in_all_but_delta_of_the_samples() -> None:
-    """The true rate of each threshold is known here: 3 % of the ham have a P(spam) that is even over [0.97, 1)."""
-    broken, runs, chance = 0, 300, random.Random(2)
-    for run in range(runs):
-        sample = FairSample(f"run {run}").with_share(0.2, 0.0)
-        promise = budget_promise(answered(3000, 90, chance, sample=sample), 0.01)
-        assert promise.is_of_sample
-        assert promise.threshold is not None
-        broken += 0.03 * (1 - promise.threshold) / 0.03 > 0.01
-    # 5 % of 300 are 15; the binomial probability of more than 27 is below 0.1 %.
-    assert broken <= 27
-    assert broken > 0  # else the rule wastes spam
-
-
-def test_too_few_answers_promise_nothing_and_are_counted() -> None:
-    labelled = window([0.97] * 100)
-    biased = FirstScoreWindow(ASK)
-    for first_score in labelled.scores():
-        biased.add(first_score.pack())
-    assert biased.drawn is not None
-    missing = ham_needed(0.01) - len(biased.drawn)
-
-    promise = budget_promise(biased, 0.01)
-
-    assert (promise.is_promised, promise.is_biased, promise.ham_missing) == (False, True, missing)
-    assert str(promise) == f"needs {missing} more ham of those that were drawn to promise 1 %"
-
-
-def test_where_all_ham_is_labelled_the_sample_changes_nothing() -> None:
-    labelled = answered(4000, 40, random.Random(3), others=1.0)
-    assert labelled.drawn is not None
-    assert len(labelled.drawn) > ham_needed(0.01)
-    same = FirstScoreWindow()
-    for first_score in labelled.scores():
-        same.add(first_score.pack())
-
-    assert budget_promise(labelled, 0.01) == budget_promise(same, 0.01)
-
-
-def test_no_credit_lowers_the_threshold_of_a_sample_and_drawn_ham_that_was_lost_raises_it() -> None:
-    def of_sample(called_spam: int) -> float:
-        labelled = FirstScoreWindow(ASK)
-        drawn = [key for key in (f"m{n}" for n in range(20_000)) if ASK.draws(key, 1.0)][:1500]
-        for number, key in enumerate(drawn):
-            budgets = ((0.01, number >= len(drawn) - called_spam),)
-            labelled.add(FirstScore(float(number), key, number / 4000, budgets).pack())
-        threshold = budget_promise(labelled, 0.01).threshold
-        assert threshold is not None
-        return threshold
-
-    allowed = allowed_false_positives(1500, 0.01)
-    assert of_sample(0) == math.nextafter((1499 - allowed) / 4000, 1)
-    assert of_sample(0) < of_sample(3)
-
-
-def test_the_progress_of_a_sample_tells_how_long_the_answers_still_take() -> None:
-    day = 86_400.0
-    sample = FairSample("secret").with_share(1.0, 10 * day)
-    labelled = FirstScoreWindow(sample)
-    for number in range(99):
-        labelled.add(FirstScore((11 + number % 4) * day, f"m{number}", 0.25).pack())
-    before, none = FirstScoreWindow(sample), FirstScoreWindow()
-
-    # 99 of 299 in five days.
-    progress = sample_progress(labelled, 0.01, 15 * day)
-    assert progress == SampleProgress(0.01, 99, 299, 200 * 5 / 99)
-    assert str(progress) == (
-        "1 % of the ham needs the labels of 299 drawn ham where people label only errors, and has 99; "
-        "at the pace of the last 30 days the rest takes 11 days"
-    )
-    assert str(replace(progress, days=0.4)).endswith("takes 1 day")
-    # Long ago is no pace.
-    assert sample_progress(labelled, 0.01, 100 * day).days is None
-    assert sample_progress(before, 0.01, 15 * day) == sample_progress(none, 0.01, 0.0)
-    assert (
-        str(sample_progress(labelled, 0.5, 15 * day))
-        == "50 % of the ham needs the labels of 5 drawn ham where people label only errors, and has 99"
-    )

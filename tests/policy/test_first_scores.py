@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.policy.fair_sample import FairSample
 from nbstream.policy.first_scores import FirstScore, FirstScores, FirstScoreWindow
 from nbstream.policy.verdict import ModelState
 
@@ -75,24 +74,6 @@ def test_removed_first_scores_leave_no_trace(first_scores: list[FirstScore], cou
     rates = [rate for first_score in first_scores for rate, _ in first_score.spam_by_budget]
     assert all(scores_window.budget_use(rate) == same.budget_use(rate) for rate in rates)
     assert all(scores_window.budget_credit(rate, 1.0) == same.budget_credit(rate, 1.0) for rate in rates)
-
-
-@given(st.lists(FIRSTS, max_size=30), st.integers(0, 30))
-def test_the_drawn_first_scores_are_always_those_that_the_sample_draws(
-    first_scores: list[FirstScore], count: int
-) -> None:
-    sample = FairSample("secret").with_share(0.5, 1e9)
-    scores_window = FirstScoreWindow(sample)
-    for first in first_scores:
-        scores_window.add(first.pack())
-    for first in first_scores[count:]:
-        scores_window.remove(first.pack())
-    scores_window.keep_newest(10)
-
-    assert scores_window.drawn is not None
-    assert scores_window.drawn.scores() == [
-        first for first in scores_window.scores() if sample.draws(first.message_key, first.at)
-    ]
 
 
 CALLED = st.builds(

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from nbstream.evaluation.streams import LabelledStream
     from nbstream.evaluation.suspects import SuspectRow
     from nbstream.filter import Filter
-    from nbstream.policy.fair_sample import FairSample
     from nbstream.store.model.autolearn_layer import AutolearnModel
     from nbstream.store.model.model import Model
 
@@ -67,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
         print_note(f"configuration: {file or 'the defaults'}")
     stream = _make_stream(options, errors).limited_to(options.limit)
     evaluation_options = EvaluationOptions(
-        options.regime, options.label_noise, options.seed, options.taught, options.ask, options.other
+        options.regime, options.label_noise, options.seed, options.taught, options.other
     )
     if options.models:
         own_models = interrupts.run_interruptible(_run_models(settings, options, stream))
@@ -118,7 +117,7 @@ def _check_models_usage(options: argparse.Namespace) -> None:
         return
     if not options.index or not options.taught:
         options.wrong_usage("--models needs INDEX with a user on each line, and --taught N for the common model")
-    others = (options.ask, options.skip, options.label_noise, options.json_file, options.scores, options.plot)
+    others = (options.skip, options.label_noise, options.json_file, options.scores, options.plot)
     if (
         any(others)
         or options.suspects
@@ -163,7 +162,7 @@ async def _run(
     """Return the result of the run, and the suspects, None where nobody asks for them."""
     interrupts.cancel_on(signal.SIGTERM, signal.SIGHUP)
     engine = choose_engine(settings.engine)
-    async with _open_model(settings, options.redis, engine, evaluation_options.sample) as model:
+    async with _open_model(settings, options.redis, engine) as model:
         layer, learner = None, None
         if settings.autolearn:
             autolearn_model = await _autolearn_model(settings, model, engine)
@@ -211,18 +210,15 @@ async def _autolearn_model(
 
 
 @asynccontextmanager
-async def _open_model(
-    settings: Settings, url: str | None, engine: Engine, sample: FairSample
-) -> AsyncIterator[MemoryModel | Model]:
+async def _open_model(settings: Settings, url: str | None, engine: Engine) -> AsyncIterator[MemoryModel | Model]:
     if url is None:
-        yield MemoryModel(counts=make_counts(engine), sample=sample)
+        yield MemoryModel(counts=make_counts(engine))
         return
     try:
         redis = _redis_settings(settings, read_redis_url(url))
     except ValueError as error:
         raise ConfigError(f"--redis: {error}") from error
     async with open_temporary_model(settings.model_copy(update={"redis": redis}), "evaluate") as model:
-        await model.set_sample(sample)
         yield model
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import CLASSES, ClassCounts, Counts, Totals
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
-from nbstream.policy.fair_sample import NO_SAMPLE
 from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.settings import MAX_FIRST_SCORES
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
@@ -22,29 +21,24 @@ if TYPE_CHECKING:
 
     from nbstream.bayes.counts import Counts
     from nbstream.engine.table import Table
-    from nbstream.policy.fair_sample import FairSample
     from nbstream.store.model.history import LessonNote
     from nbstream.store.model.scripts import LessonBatch
 
 
 class MemoryModel:
-    """Counts and their ledger in this process.
-
-    ``counts`` are where the counts go, in the beginning empty; ``sample`` is the fair sample of the model.
-    """
+    """Counts and their ledger in this process; ``counts`` are where the counts go, in the beginning empty."""
 
     def __init__(
         self,
         half_life: HalfLife = NO_HALF_LIFE,
         first_scores: int = MAX_FIRST_SCORES,
         counts: Counts | None = None,
-        sample: FairSample = NO_SAMPLE,
     ) -> None:
         self.half_life = half_life
         self._max_first_scores = first_scores
         self._counts = ClassCounts() if counts is None else counts
         self._ledger: dict[str, dict[str, str | bytes]] = {}
-        self._first_scores = FirstScores(sample)
+        self._first_scores = FirstScores()
         self._changes = 0
 
     @property

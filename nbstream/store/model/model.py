@@ -16,7 +16,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
@@ -27,7 +27,7 @@ from nbstream.bayes.counts import CLASSES, NO_CHANGE, ChangePosition, ClassCount
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.bayes.kinds import MESSAGES_PATTERN, kind_of_name
 from nbstream.bayes.multinomial import HAM
-from nbstream.errors import StoreIncompatible, StoreRefuses, StoreUnavailable
+from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.policy.settings import MAX_FIRST_SCORES
 from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
@@ -35,7 +35,6 @@ from nbstream.store.model import ledger
 from nbstream.store.model.commit import CommitPoint, ReplicaWaitOptions
 from nbstream.store.model.history import History
 from nbstream.store.model.keys import MAX_CHANGES, MAX_HISTORY_RECORDS, ModelKeys, RetentionLimits
-from nbstream.store.model.sample import write_sample, write_share
 from nbstream.store.model.scan import remove_keys, scan_counts, scan_first_scores, scan_hash, scan_keys
 from nbstream.store.model.scripts import lesson_count
 from nbstream.store.model.signature import read_identity, verify_signature
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from redis.asyncio import Redis
 
-    from nbstream.policy.fair_sample import FairSample
     from nbstream.policy.first_scores import FirstScores
     from nbstream.store.model.lesson_journal import LessonJournal
 
@@ -87,13 +85,11 @@ class Model(CommitPoint):
     """One model behind a Redis client.
 
     ``model`` is the name of the model, or the keys of one of its layers. ``half_life_days`` is what a new model is
-    signed with; after ``open``, ``half_life`` is what the model has. ``clock`` returns seconds
-    since the epoch of Unix. ``first_scores`` is the number of first scores to keep of each class, ``max_changes``
-    and ``max_history_records`` are about how many changes and records stay. ``journal``
-    records the lessons that Redis acknowledges, where there is one. ``replica_wait`` says how many replicas must
-    have a lesson before it is acknowledged. ``sample_share`` is the share of all messages that the fair sample
-    is to draw, and is written when the model is opened and signed, unless Redis refuses writes then; None leaves
-    it as it is. ``key_fingerprint`` is that of the key of its private tokens, empty for a model in words.
+    signed with; after ``open``, ``half_life`` is what the model has. ``clock`` returns seconds since the epoch of
+    Unix. ``first_scores`` is the number of first scores to keep of each class, ``max_changes`` and
+    ``max_history_records`` are about how many changes and records stay. ``journal`` records the lessons that Redis
+    acknowledges, where there is one. ``replica_wait`` says how many replicas must have a lesson before it is
+    acknowledged. ``key_fingerprint`` is that of the key of its private tokens, empty for a model in words.
     ``packs_names``: changes have the names of their tokens compressed, which saves a sixth of the append-only
     file. Not where a daemon before 0.12.0 may follow them: it would read all counts anew at each one.
     """
@@ -109,7 +105,6 @@ class Model(CommitPoint):
         first_scores: int = MAX_FIRST_SCORES,
         journal: LessonJournal | None = None,
         replica_wait: ReplicaWaitOptions = _NO_REPLICA_WAIT,
-        sample_share: float | None = None,
         key_fingerprint: str = "",
         max_changes: int = MAX_CHANGES,
         max_history_records: int = MAX_HISTORY_RECORDS,
@@ -121,7 +116,6 @@ class Model(CommitPoint):
         self.half_life = NO_HALF_LIFE
         self.key_fingerprint = key_fingerprint
         self._half_life_days = half_life_days
-        self._sample_share = sample_share
         self._known_script = client.register_script(lua_script("known_changes.lua"))
         self._position_script = client.register_script(lua_script("position.lua"))
         self._evict_script = client.register_script(lua_script("evict.lua"))
@@ -160,14 +154,7 @@ class Model(CommitPoint):
             )
             if self._journal:
                 self._journal.identity = await read_identity(self.client, self.keys, sign=sign)
-        if sign and self._sample_share is not None:
-            with suppress(StoreRefuses):  # it can be read all the same; the share waits for the next time
-                await write_share(self.client, self.keys, self._sample_share, self._clock())
         return self
-
-    async def set_sample(self, sample: FairSample) -> None:
-        """Write the fair sample of a model that nobody has taught yet."""
-        await write_sample(self.client, self.keys, sample)
 
     # Counts
 

@@ -18,7 +18,6 @@ from nbstream.errors import StoreIncompatible
 from nbstream.policy.first_scores import FirstScores
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.connection import ServerGuard
-from nbstream.store.model.sample import read_sample
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -96,7 +95,7 @@ async def scan_counts(client: Redis, keys: ModelKeys, counts: Counts) -> None:
 
 async def scan_first_scores(client: Redis, keys: ModelKeys) -> FirstScores:
     """Return all first scores of the model. Raises ``StoreIncompatible``, and what ``scan_hash`` raises."""
-    first_scores, guard = FirstScores(await read_sample(client, keys)), ServerGuard(client)
+    first_scores, guard = FirstScores(), ServerGuard(client)
     for label, key in zip(CLASSES, keys.first_scores, strict=True):
         cursor = None
         while cursor != 0:

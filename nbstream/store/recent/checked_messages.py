@@ -26,14 +26,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nbstream.errors import StoreIncompatible, StoreUnavailable
-from nbstream.policy.fair_sample import NO_SAMPLE
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
 from nbstream.policy.verdict import Verdict
 from nbstream.store.lua import lua_script
 from nbstream.store.model.history import Assessment
 from nbstream.store.model.ledger import split_tokens
 from nbstream.store.recent import stored_form
-from nbstream.store.recent.message_rows import DRAWN_INDEX, MessageRow, normalize_address
+from nbstream.store.recent.message_rows import MessageRow, normalize_address
 from nbstream.store.redis_errors import store_errors
 from nbstream.tokens.tokenizer import Tokens
 
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 
     from nbstream.policy.envelope import BuildEnvelope
     from nbstream.policy.explanation import Explanation
-    from nbstream.policy.fair_sample import FairSample
     from nbstream.store.model.keys import ModelKeys
     from nbstream.store.settings import MemorySettings
 
@@ -181,12 +179,11 @@ class RecentMessages:
     """The recently checked messages of one model in Redis.
 
     ``on_dropped`` is called with the number of messages that were not written. ``rows`` says whether lists show
-    the messages; a row has the envelope where ``memory.envelope`` is true. ``sample`` returns the fair sample of
-    the model, whose messages have an index. ``user_of`` returns the address of the user to whom mail for an
-    address belongs: he is found as a recipient too.
+    the messages; a row has the envelope where ``memory.envelope`` is true. ``user_of``
+    returns the address of the user to whom mail for an address belongs: he is found as a recipient too.
     """
 
-    def __init__(  # noqa: PLR0913 - most tests need three of them
+    def __init__(
         self,
         client: Redis,
         keys: ModelKeys,
@@ -194,14 +191,12 @@ class RecentMessages:
         on_dropped: Callable[[int], None],
         *,
         rows: bool = False,
-        sample: Callable[[], FairSample] = lambda: NO_SAMPLE,
         user_of: Callable[[str], str] = normalize_address,
     ) -> None:
         self._client = client
         self._keys = keys
         self._memory = memory
         self._rows = rows
-        self._sample = sample
         self._user_of = user_of
         self._on_dropped = on_dropped
         self._queue: deque[_QueuedMessage] = deque()
@@ -377,10 +372,6 @@ class RecentMessages:
     def _stored_key(self, message_key: bytes) -> str:
         return self._keys.checked(message_key.decode())
 
-    def _index_names(self, row: MessageRow) -> list[str]:
-        names = row.index_names(self._user_of)
-        return [*names, DRAWN_INDEX] if self._sample().draws(row.id, row.checked_at) else names
-
     async def _pack_batch(self, batch: list[_QueuedMessage]) -> bytes:
         """Take a batch of the queue, and return what the script reads of it."""
         queue, size = self._queue, 0
@@ -418,6 +409,6 @@ class RecentMessages:
         return (
             message.key.encode(),
             row.pack() if row else b"",
-            " ".join(self._index_names(row)).encode() if row else b"",
+            " ".join(row.index_names(self._user_of)).encode() if row else b"",
             stored_form.pack_explanation(explanation, message.tokens.all) if explanation else b"",
         )

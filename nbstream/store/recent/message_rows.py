@@ -7,7 +7,7 @@ former checks of the same message, since a mail server may pass it on for each r
 named after what its messages have in common: their verdict, or a digest of an address, of its domain, of an action
 or of a policy. So the names have few bytes, all of them harmless, and two addresses may have one name: who looks
 up an index compares the rows as well. What most messages have in common, the action pass and the default policy,
-has no index. The messages that the fair sample draws have an index too, which their rows do not tell.
+has no index.
 """
 
 from __future__ import annotations
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
 
 NULL_SENDER = "<>"
 """The address of the null sender (RFC 5321 4.5.5), as people write it."""
-
-DRAWN_INDEX = "drawn"
-"""The name of the index of the messages that the fair sample draws."""
 
 _FORMAT_VERSION = 1
 _DIGEST_BYTES = 6  # 8 characters; where two of 100,000 addresses share one, some more rows are compared

@@ -19,7 +19,6 @@ from nbstream.errors import StoreIncompatible
 from nbstream.policy.actions import ActionKind
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
 from nbstream.store.recent.message_rows import (
-    DRAWN_INDEX,
     MessageRow,
     RowPosition,
     action_index,
@@ -54,8 +53,7 @@ class RowFilter:
     in seconds since the epoch. ``sender`` and ``recipient`` are as ``normalize_address`` returns them; ``user_of``
     returns the address of the user to whom mail for a recipient belongs, who is looked for as well. ``action``
     is one of those that were taken, ``policy`` the name of the policy that decided. The subject has ``subject`` in
-    it; upper and lower case are the same. With ``is_drawn`` the fair sample has drawn the message; nothing else
-    but times can be wanted then.
+    it; upper and lower case are the same.
     """
 
     id_prefix: str = ""
@@ -67,7 +65,6 @@ class RowFilter:
     action: str = ""
     policy: str = ""
     subject: str = ""
-    is_drawn: bool = False
     user_of: Callable[[str], str] = normalize_address
 
     def matches(self, row: MessageRow) -> bool:
@@ -110,7 +107,6 @@ class RowFilter:
     def index_names(self) -> Sequence[str]:
         """The names of the indices that have all that is wanted."""
         return [
-            *([DRAWN_INDEX] if self.is_drawn else ()),
             *([self.verdict] if self.verdict else ()),
             *([sender_index(self.sender)] if self.sender else ()),
             *([recipient_index(self.recipient)] if self.recipient else ()),

@@ -26,7 +26,6 @@ VIEWS = (
     "/ui/",
     "/ui/messages",
     "/ui/thresholds",
-    "/ui/ask",
     "/ui/teaching",
     "/ui/undo",
     "/ui/tokens",
