@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.mail.message import Message
 from nbstream.policy.actions import Action
 from nbstream.policy.settings import ActionsSettings
-from tests.listeners.smtp.smtp_listener import HAM, SPAM, RunningSmtp, open_smtp_listener
+from tests.listeners.smtp.smtp_listener import RunningSmtp, open_smtp_listener
 
 PRIZE = b"Message-ID: <1@x>\r\nFrom: win@example.com\r\nSubject: prize\r\n\r\nClaim your free prize now\r\n"
 LUNCH = b"Message-ID: <2@x>\r\nFrom: ann@example.org\r\nSubject: lunch\r\n\r\nShall we have lunch on Friday?\r\n"
@@ -28,8 +29,9 @@ async def taught(client: Redis, tmp_path: Path, spam: str = "pass", **options: A
     actions = ActionsSettings(spam=Action.parse(spam))
     async with open_smtp_listener(client, tmp_path / "m", actions=actions, **options) as smtp:
         for number in range(40):
-            await smtp.send(PRIZE.replace(b"<1@x>", b"<%d@a>" % number), SPAM)
-            await smtp.send(LUNCH.replace(b"<2@x>", b"<%d@b>" % number), HAM)
+            for label, raw in (("spam", PRIZE), ("ham", LUNCH)):
+                message = Message.parse(raw.replace(b"@x>", b"%d@x>" % number))
+                await smtp.spam_filter.learn(message, label, "test")
         yield smtp
 
 
