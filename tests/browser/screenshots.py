@@ -142,7 +142,6 @@ def take_single_pages(browser: Browser, site: Site) -> None:
     visitor.page.get_by_role("button", name="Delete").click()
     take_page(visitor, FOLDER / "delete.png")
     assert not visitor.problems, visitor.problems
-    take(visitor, f"/ui/messages/{'a' * 24}", FOLDER / "error.png")
     visitor.close()
 
 
