@@ -105,7 +105,7 @@ class StoreIncompatible(NbstreamError):
 
 
 class CountsFull(NbstreamError):
-    """Weights have grown by the half-life until counts would no longer be exact; the text says what to do."""
+    """Counts have grown until they would no longer be exact; the text says what to do."""
 
 
 class FeedbackRefused(NbstreamError):

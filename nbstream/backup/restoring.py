@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 
     from nbstream.assembly.store import RedisClients
     from nbstream.backup.container import Member
-    from nbstream.bayes.half_life import HalfLife
     from nbstream.config import Settings
     from nbstream.store.model.model import Model
 
@@ -72,7 +71,6 @@ def check_backup(settings: Settings, stream: IO[bytes], file: str) -> Contents:
     for member in reader:
         if model := _MODEL_MEMBER.fullmatch(member.name):
             archive = ArchiveReader(io.BufferedReader(member), f"{file}: {member.name}", signature)
-            contents.half_life = archive.header.half_life
             totals = [record.fields for record in archive if isinstance(record, TotalsRecord)]
             contents.models[model[1]] = totals_from_hash(totals[-1] if totals else {})
             continue
@@ -144,7 +142,7 @@ async def restore_backup(
         await _refuse_what_is_there(settings, client, models, contents)
         with store_errors():
             await client.hset(restoring, mapping={_BACKUP: contents.digest})
-    await _open(models[COMMON], contents.half_life, settings)  # that of the layer is the same
+    await models[COMMON].open()
     for member in (reader := ContainerReader(stream, file)):
         stop_if_cancelled()
         if part := _MODEL_MEMBER.fullmatch(member.name):
@@ -187,19 +185,13 @@ async def _refuse_what_is_there(
         )
 
 
-async def _open(model: Model, half_life: HalfLife, settings: Settings) -> None:
-    """Sign the model, with the time base of the backup where it has the same half-life: no count is rounded."""
-    is_same = half_life.days == settings.model.half_life_days
-    await model.open(sign=True, time_base=half_life if is_same else None)
-
-
 async def _add_model(settings: Settings, model: Model, member: Member, name: str, restoring: str) -> None:
     with store_errors():
         is_noted: Any = await model.client.hexists(restoring, member.name)
         state: Any = await model.client.get(model.keys.importing)
     if not is_noted and not (state or b"").startswith(IMPORT_READY):
         archive = ArchiveReader(io.BufferedReader(member), name, archive_signature(model.key_fingerprint))
-        await _open(model, archive.header.half_life, settings)
+        await model.open()
         await import_archive(model, archive, merge=True)
     with store_errors():
         await model.client.hset(restoring, member.name, "added")

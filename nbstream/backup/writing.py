@@ -27,7 +27,6 @@ from nbstream.backup import files
 from nbstream.backup.container import ContainerWriter
 from nbstream.backup.keys import CORRESPONDENTS, HISTORY, read_keys, read_stream
 from nbstream.bayes.counts import Totals
-from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.errors import InputError
 from nbstream.own_models.index import OwnModelIndex
 from nbstream.settings.values import SecretFile, Section
@@ -60,8 +59,8 @@ class Contents:
     ``written`` says when and by which program, and ``model`` is the name of its common model. ``models`` has the
     totals of each model by its part of the backup, and ``own_models`` the names of own models by their parts.
     ``files`` counts the files of each area, ``bytes`` their bytes. ``left_out`` has a line for each thing that is
-    not in it. ``half_life`` is the time base of the common model, and ``digest`` tells the backup from any other;
-    they are known of a backup that was read.
+    not in it. ``digest`` tells the backup from any other; it is known of a backup
+    that was read.
     """
 
     written: str
@@ -71,7 +70,6 @@ class Contents:
     files: Counter[str] = field(default_factory=Counter)
     bytes: Counter[str] = field(default_factory=Counter)
     left_out: tuple[str, ...] = ()
-    half_life: HalfLife = NO_HALF_LIFE
     digest: str = ""
 
     def count_file(self, name: str, size: int) -> None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.bayes.multinomial import HAM, SPAM, class_masses, elementwise
 
 if TYPE_CHECKING:
@@ -66,14 +67,14 @@ class OwnCounts:
     def of(cls, counts: TokenCounts, strength: PriorStrength) -> OwnCounts:
         """Return the counts of a level, with its classes balanced.
 
-        With the totals H and S of ham and spam, each divided by the unit u, and b for ``balancing``, the unit of
-        a class is u (H + b) / (b + (H + S) / 2), or the same with S. It is computed in this order.
+        With u for ``WEIGHT_ONE``, the totals H and S of ham and spam, each divided by u, and b for ``balancing``,
+        the unit of a class is u (H + b) / (b + (H + S) / 2), or the same with S. It is computed in this order.
         """
         weights = counts.totals.token_weights
-        ham = max(weights[HAM], 0) / counts.unit + strength.balancing
-        spam = max(weights[SPAM], 0) / counts.unit + strength.balancing
+        ham = max(weights[HAM], 0) / WEIGHT_ONE + strength.balancing
+        spam = max(weights[SPAM], 0) / WEIGHT_ONE + strength.balancing
         mean = (ham + spam) / 2
-        return cls(counts.rows, (counts.unit * (ham / mean), counts.unit * (spam / mean)))
+        return cls(counts.rows, (WEIGHT_ONE * (ham / mean), WEIGHT_ONE * (spam / mean)))
 
 
 def blend_log_ratios(
@@ -90,7 +91,8 @@ def blend_log_ratios(
     each token of which a level has a count above 0:
 
     - p and q are P(token | ham) and P(token | spam) of the common model: h / H and s / S of ``token_log_ratios``.
-      P and Q are the same without alpha in h and s: (ham / unit) / H and (spam / unit) / S.
+      P and Q are the same without alpha in h and s: (ham / unit) / H and (spam / unit) / S; unit is
+      ``WEIGHT_ONE``.
     - w = occurrences + per_probability * (P * Q / (P + Q)), or occurrences where P + Q is 0.
     - The prior is a = w * (p / (p + q)) of ham and b = w * (q / (p + q)) of spam; both are w / 2 for a token that
       the common model has never seen.
@@ -119,8 +121,8 @@ def _prior_occurrences(
 
     ``rows`` are the counts of some tokens in the common model, shape (tokens, classes).
     """
-    masses = np.array(class_masses(common.totals, alpha, common.unit))
-    occurrences = np.maximum(rows, 0) / common.unit
+    masses = np.array(class_masses(common.totals, alpha))
+    occurrences = np.maximum(rows, 0) / WEIGHT_ONE
     counted, smoothed = occurrences / masses, (occurrences + alpha) / masses
     both = counted[:, HAM] + counted[:, SPAM]
     is_seen = both > 0

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nbstream.bayes.counts import SUM_PREFIX, WEIGHT_ONE
-from nbstream.bayes.half_life import grow_weight, quantize_unit
 from nbstream.bayes.multinomial import HAM, SPAM, elementwise
 from nbstream.engine.score import MeanProbability, NativePosterior
 
@@ -98,51 +97,40 @@ class Calibration:
         self._options = options
         self._native = MeanProbability(library) if library else None
         self._grid = _PosteriorGrid(options, library)
-        self._last_posterior: tuple[NDArray[np.int64], float, _Posterior] | None = None
-        self._posteriors: OrderedDict[tuple[bytes, float], _Posterior] = OrderedDict()
+        self._last_posterior: tuple[NDArray[np.int64], _Posterior] | None = None
+        self._posteriors: OrderedDict[bytes, _Posterior] = OrderedDict()
 
-    def probability(
-        self, log_odds: float, counts: NDArray[np.int64], totals: Totals, unit: float = WEIGHT_ONE
-    ) -> float:
+    def probability(self, log_odds: float, counts: NDArray[np.int64], totals: Totals) -> float:
         """Return P(spam) for ``log_odds`` in nats.
 
-        ``counts`` are those of ``SCORE_BINS``, shape (bins, classes), and are not changed later; ``unit`` is the
-        count of one message.
+        ``counts`` are those of ``SCORE_BINS``, shape (bins, classes), and are not changed later.
         """
-        posterior = self._posterior(counts, unit if unit == WEIGHT_ONE else quantize_unit(unit))
+        posterior = self._posterior(counts)
         log_odds = self._discount_young_model(log_odds, totals)
         mean = self._native(log_odds, posterior.packed) if self._native else math.nan
         if math.isnan(mean):
             mean = posterior.mean_probability(log_odds)
         return max(_MIN_PROBABILITY, min(_MAX_PROBABILITY, mean))
 
-    def _posterior(self, counts: NDArray[np.int64], unit: float) -> _Posterior:
-        """Return the posterior, computed again when something was learned or the unit has changed."""
+    def _posterior(self, counts: NDArray[np.int64]) -> _Posterior:
+        """Return the posterior, computed again when something was learned."""
         last = self._last_posterior
-        if last and unit == last[1] and counts is last[0]:
-            return last[2]
-        cache_key = counts.tobytes(), unit
-        posterior = self._posteriors.pop(cache_key, None) or self._grid.posterior(counts, unit)
+        if last and counts is last[0]:
+            return last[1]
+        cache_key = counts.tobytes()
+        posterior = self._posteriors.pop(cache_key, None) or self._grid.posterior(counts)
         self._posteriors[cache_key] = posterior
         if len(self._posteriors) > _MAX_POSTERIORS:
             self._posteriors.popitem(last=False)
-        self._last_posterior = counts, unit, posterior
+        self._last_posterior = counts, posterior
         return posterior
 
-    def lesson_sums(self, log_odds: float, totals: Totals, growth: float = 1.0) -> Sums:
-        """Return the sums that a message adds, by its ``log_odds`` (nats) and ``totals`` before its first label.
-
-        ``growth`` is the factor by which the weights of this moment are multiplied.
-        """
+    def lesson_sums(self, log_odds: float, totals: Totals) -> Sums:
+        """Return the sums that a message adds, by its ``log_odds`` in nats and the totals before its label."""
         bin_number = round(
             _BIN_SCALE_NATS * math.asinh(self._discount_young_model(log_odds, totals) / _BIN_SCALE_NATS)
         )
-        return [
-            (
-                SCORE_BINS[max(0, min(2 * _BINS_PER_SIDE, bin_number + _BINS_PER_SIDE))],
-                grow_weight(WEIGHT_ONE, growth),
-            )
-        ]
+        return [(SCORE_BINS[max(0, min(2 * _BINS_PER_SIDE, bin_number + _BINS_PER_SIDE))], WEIGHT_ONE)]
 
     def _discount_young_model(self, log_odds: float, totals: Totals) -> float:
         """Return the log-odds, reduced while the model is young: fewer messages then stand behind each count."""
@@ -168,22 +156,17 @@ class _Posterior:
         return 0.5 + 0.5 * math.fsum(map(mul, shares.tolist(), halves))
 
 
-def blend_sums(
-    parent: NDArray[np.int64], parent_growth: float, own: NDArray[np.int64], own_growth: float
-) -> NDArray[np.int64]:
+def blend_sums(parent: NDArray[np.int64], own: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the counts of ``SCORE_BINS`` by which the score of an own model is calibrated.
 
-    ``parent`` are those of the level above, ``own`` those of the own model, shape (bins, classes). Growth is that
-    of weights in each of the two at the same moment; the result has that of the parent. It is their sum, in which
-    each first score of the own model counts max(1, n // 1000) times, where n is how many first scores the parent
-    has: a few of a user's own shift the map, and the parent's carry it. While the own model has none, it is
-    ``parent`` itself. With more levels, the result is the parent of the next one.
+    ``parent`` are those of the level above, ``own`` those of the own model, shape (bins, classes). The result is
+    their sum, in which each first score of the own model counts max(1, n // 1000) times, where n is how many first
+    scores the parent has: a few of a user's own shift the map, and the parent's carry it. While the own model has
+    none, it is ``parent`` itself. With more levels, the result is the parent of the next one.
     """
     if not own.any():
         return parent
-    repeats = max(1, int(parent.sum() / (WEIGHT_ONE * parent_growth)) // _PARENT_SCORES_PER_OWN)
-    if own_growth != parent_growth:
-        own = np.rint(own * (parent_growth / own_growth)).astype(np.int64)
+    repeats = max(1, int(parent.sum() / WEIGHT_ONE) // _PARENT_SCORES_PER_OWN)
     return parent + repeats * own
 
 
@@ -206,19 +189,18 @@ class _PosteriorGrid:
             sigmoid, (centres[:, np.newaxis] - self._bias) / self._temperature
         )
         self._log_likelihood = {SPAM: elementwise(math.log, spam), HAM: elementwise(math.log, 1 - spam)}
-        self._evidence = options.evidence_per_message
+        self._evidence = options.evidence_per_message / WEIGHT_ONE
         by_bin = [self._log_likelihood[HAM], self._log_likelihood[SPAM]]
         grid = np.vstack((self._log_prior, self._bias, self._two_t, *by_bin))
         self._native = NativePosterior(library, grid, len(pairs)) if library else None
 
-    def posterior(self, counts: NDArray[np.int64], unit: float) -> _Posterior:
+    def posterior(self, counts: NDArray[np.int64]) -> _Posterior:
         """Return the probability of each pair, given the labels in each bin, and leave out the improbable ones."""
-        evidence = self._evidence / unit
-        native_pairs = self._native(counts, evidence) if self._native else None
+        native_pairs = self._native(counts, self._evidence) if self._native else None
         if native_pairs is not None:
             return _Posterior(native_pairs, native_pairs.tobytes())
         labels = np.maximum(counts, 0)
-        log_posterior = self._log_prior + evidence * _label_trust(labels) * sum(
+        log_posterior = self._log_prior + self._evidence * _label_trust(labels) * sum(
             self._log_likelihood_sum(column, labels[:, column]) for column in self._log_likelihood
         )
         weights = elementwise(math.exp, log_posterior - log_posterior.max())

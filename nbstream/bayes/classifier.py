@@ -94,23 +94,20 @@ class NativeMultinomial:
         totals = counts.totals
         numbers = (*totals.messages, *totals.token_weights, totals.vocabulary_size)
         options = self._options_for(totals.messages, prior)
-        scored = self._scoring.score_rows(
-            (counts.rows, numbers), tokens.all.joined, tokens.sizes, options, counts.unit, own
-        )
+        scored = self._scoring.score_rows((counts.rows, numbers), tokens.all.joined, tokens.sizes, options, own)
         return _score_of(scored, tokens, own, options.prior) if isinstance(scored, NativeScore) else None
 
     def score_in_table(
         self,
         tokens: Tokens,
         table: Table,
-        unit: float,
         own: Sequence[OwnCounts],
         prior: Callable[[tuple[int, ...]], float],
     ) -> TableScore | None:
         """Return the score of ``tokens`` by their counts in ``table``, or None where Python has to compute it."""
         joined, sizes, options = tokens.all.joined, tokens.sizes, self._options
         for _ in range(_MAX_ATTEMPTS):
-            scored = self._scoring.score_in_table(table, joined, sizes, options, unit, own)
+            scored = self._scoring.score_in_table(table, joined, sizes, options, own)
             if not isinstance(scored, MessagesChanged):
                 break
             options = self._options_for(scored.totals[:2], prior)
@@ -180,17 +177,14 @@ class Classifier:
         clues = self._clues(tokens, counts, levels)
         return Score(math.fsum([prior, *clues.ratios.tolist()]), clues, prior)
 
-    def score_in_table(
-        self, tokens: Tokens, table: Table, unit: float, own: Sequence[TokenCounts] = ()
-    ) -> TableScore | None:
+    def score_in_table(self, tokens: Tokens, table: Table, own: Sequence[TokenCounts] = ()) -> TableScore | None:
         """Return the score of ``tokens`` by their counts in ``table``, which are not looked up before.
 
-        ``unit`` is as in ``TokenCounts``, ``own`` as in ``score``. Returns None where their counts have to be
-        looked up.
+        ``own`` is as in ``score``. Returns None where their counts have to be looked up.
         """
         if self._native is None:
             return None
-        return self._native.score_in_table(tokens, table, unit, self._own_counts(own), self._prior_log_odds)
+        return self._native.score_in_table(tokens, table, self._own_counts(own), self._prior_log_odds)
 
     def _own_counts(self, own: Sequence[TokenCounts]) -> tuple[OwnCounts, ...]:
         """Return the levels of ``own``; none where no level has a count above 0."""
@@ -199,7 +193,7 @@ class Classifier:
         return tuple(OwnCounts.of(level, self._strength) for level in own)
 
     def _clues(self, tokens: Tokens, counts: TokenCounts, own: Sequence[OwnCounts]) -> TokenClues:
-        ratios = token_log_ratios(counts.rows, counts.totals, self._alpha, counts.unit)
+        ratios = token_log_ratios(counts.rows, counts.totals, self._alpha)
         ratios = blend_log_ratios(ratios, counts, own, self._alpha, self._strength)
         start, strongest = 0, []
         for group, limit in zip(tokens.groups, self._clue_limits.by_group, strict=True):

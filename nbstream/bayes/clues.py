@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar, overload
 
 import numpy as np
 
-from nbstream.bayes.counts import CLASSES, is_sum
+from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, is_sum
 from nbstream.bayes.multinomial import HAM, SPAM, token_log_ratios
 
 if TYPE_CHECKING:
@@ -301,7 +301,7 @@ _BLOCK = 50_000  # tokens: what is computed of them takes some megabytes at a ti
 class TokenVote:
     """A token, its log-ratio in nats (positive speaks for spam), and how often each class had it.
 
-    The messages are counted by their weight; with a half-life, by what is left of it now.
+    The messages are counted by their weight.
     """
 
     token: str
@@ -312,15 +312,11 @@ class TokenVote:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NamedCounts:
-    """The names of tokens and sums, their counts, shape (names, classes), and the totals, all of one moment.
-
-    ``unit`` is the count of one occurrence (``HalfLife.unit``).
-    """
+    """The names of tokens and sums, their counts, shape (names, classes), and the totals, all of one moment."""
 
     names: Sequence[bytes]
     rows: NDArray[np.int64]
     totals: Totals
-    unit: float
 
 
 def loudest_tokens(counts: NamedCounts, label: str, k: int, part: bytes = b"") -> list[TokenVote]:
@@ -335,7 +331,7 @@ def loudest_tokens(counts: NamedCounts, label: str, k: int, part: bytes = b"") -
         TokenVote(
             token.decode("utf-8", "replace"),
             -sign * key,
-            *(float(counts.rows[row, column] / counts.unit) for column in (HAM, SPAM)),
+            *(float(counts.rows[row, column] / WEIGHT_ONE) for column in (HAM, SPAM)),
         )
         for key, token, row in top
     ]
@@ -347,5 +343,5 @@ def _keys(counts: NamedCounts, sign: int, part: bytes) -> Iterator[tuple[float, 
     matching = [row for row, name in enumerate(names) if part in name and not is_sum(name)]
     for first in range(0, len(matching), _BLOCK):
         block = matching[first : first + _BLOCK]
-        keys = (-sign * token_log_ratios(counts.rows[block], counts.totals, unit=counts.unit)).tolist()
+        keys = (-sign * token_log_ratios(counts.rows[block], counts.totals)).tolist()
         yield from zip(keys, [names[row] for row in block], block, strict=True)

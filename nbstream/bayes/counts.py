@@ -35,6 +35,9 @@ CLASSES = ("ham", "spam")
 WEIGHT_ONE = 1000
 """The fixed-point count of one occurrence at full weight."""
 
+MAX_COUNT = 2**52
+"""The largest total or sum that learning may reach: half of 2^53, up to which Lua's numbers are exact integers."""
+
 SUM_PREFIX = b"="
 """The first byte of the name of every sum."""
 

@@ -1,10 +1,10 @@
 """The kinds of ham: which of the classes other than spam a message most probably belongs to.
 
-Rules: pure; nothing here changes P(spam). A lesson of a kind is a lesson of ham. Beside what ham learns, it
-adds its weight once more, to sums (see ``bayes.counts``) of this kind: the number of its messages, the weight
-of its tokens, and the weight of each token, whose name is hashed. The ledger keeps these sums as any others. So
-all that learns, unlearns, moves or mends lessons is exact for kinds without knowing them, and former versions
-are too. Ham that is of no other kind is what ham has without the sums of the other kinds.
+Rules: pure; nothing here changes P(spam). A lesson of a kind is a lesson of ham. Beside what ham learns, it adds
+its weight once more, to sums (see ``bayes.counts``) of this kind: the number of its messages, the weight of its
+tokens, and the weight of each token, whose name is hashed. The ledger keeps these sums as any others. So all that
+learns, unlearns, moves or mends lessons is exact for kinds without knowing them. Ham that is of no other kind is
+what ham has without the sums of the other kinds.
 
 The probability of a kind is that of a multinomial naive Bayes among the kinds, as in ``multinomial``. The
 strongest clues vote. The constants were chosen on one corpus alone; see docs/guides/kinds.md.
@@ -25,7 +25,6 @@ import numpy as np
 
 from nbstream.bayes.clues import Clue
 from nbstream.bayes.counts import CLASSES, SUM_PREFIX, WEIGHT_ONE
-from nbstream.bayes.half_life import grow_weight
 from nbstream.bayes.multinomial import HAM, elementwise
 
 if TYPE_CHECKING:
@@ -60,16 +59,15 @@ def kind_of(class_name: str) -> str:
     return "" if class_name in CLASSES else class_name
 
 
-def kind_sums(kind: str, tokens: Sequence[bytes], weight: int, growth: float) -> Sums:
+def kind_sums(kind: str, tokens: Sequence[bytes], weight: int) -> Sums:
     """Return the sums that a lesson of ``kind`` adds; there are none where it is empty.
 
-    ``weight`` is that of the ledger entry for each of its distinct ``tokens``; ``growth`` is the factor by which
-    weights of this moment are multiplied.
+    ``weight`` is that of the ledger entry for each of its distinct ``tokens``.
     """
     if not kind:
         return ()
     prefix = SUM_PREFIX + kind.encode()
-    sums = [(messages_name(kind), grow_weight(WEIGHT_ONE, growth)), (prefix + _TOKENS, weight * len(tokens))]
+    sums = [(messages_name(kind), WEIGHT_ONE), (prefix + _TOKENS, weight * len(tokens))]
     if weight:
         sums += [(prefix + digest, weight) for digest in map(_digest, tokens)]
     return sums
@@ -134,17 +132,16 @@ class KindClassifier:
         prefixes = [SUM_PREFIX + kind.encode() for kind in self.kinds[1:]]
         return (*tokens, *(prefix + end for prefix in prefixes for end in digests))
 
-    def score(self, tokens: Sequence[bytes], rows: NDArray[np.int64], totals: Totals, unit: float) -> KindScores:
+    def score(self, tokens: Sequence[bytes], rows: NDArray[np.int64], totals: Totals) -> KindScores:
         """Return the probability of each kind.
 
-        ``rows`` are the counts of ``count_names(tokens)``, shape (names, classes), and ``unit`` is what one
-        occurrence at full weight adds to a count if it is learned now.
+        ``rows`` are the counts of ``count_names(tokens)``, shape (names, classes).
 
         The score of a kind is the sum over the tokens that vote of ln P(token | kind), less the mean of that
         over the kinds; P(token | kind) is smoothed as in ``token_log_ratios``. Tokens that no kind has seen do
         not vote.
         """
-        messages, weights, counts = self._kind_counts(len(tokens), rows[:, HAM], totals, unit)
+        messages, weights, counts = self._kind_counts(len(tokens), rows[:, HAM], totals)
         missing = {
             kind: math.ceil(MIN_MESSAGES - n)
             for kind, n in zip(self.kinds, messages, strict=True)
@@ -155,7 +152,9 @@ class KindClassifier:
             return KindScores(missing=missing)
         pseudo = _ALPHA * max(totals.vocabulary_size, 1)
         seen = np.flatnonzero(counts[ready].max(axis=0) > 0).tolist()
-        shares = (counts[ready][:, seen] / unit + _ALPHA) / (weights[ready, np.newaxis] / unit + pseudo)
+        shares = (counts[ready][:, seen] / WEIGHT_ONE + _ALPHA) / (
+            weights[ready, np.newaxis] / WEIGHT_ONE + pseudo
+        )
         log_shares = elementwise(math.log, shares)
         ratios = log_shares - log_shares.sum(axis=0) / len(ready)
         strongest = _strongest(np.abs(ratios).max(axis=0), [tokens[i] for i in seen])
@@ -171,14 +170,13 @@ class KindClassifier:
         )
 
     def _kind_counts(
-        self, size: int, ham: NDArray[np.int64], totals: Totals, unit: float
+        self, size: int, ham: NDArray[np.int64], totals: Totals
     ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
         """Return the messages, the weight of all tokens, and the count of each token, of each kind."""
         sums = ham[size:].reshape(len(self.kinds) - 1, 2 + size)
         weights = np.concatenate([[totals.token_weights[HAM] - sums[:, 1].sum()], sums[:, 1]])
-        messages = np.concatenate([[0.0], sums[:, 0] / unit])
-        if weights[0] > 0:  # with a half-life the messages of kinds fade, and those of all ham do not
-            messages[0] = totals.messages[HAM] - messages.sum()
+        messages = sums[:, 0] / WEIGHT_ONE
+        messages = np.concatenate([[totals.messages[HAM] - messages.sum()], messages])
         counts = np.concatenate([[ham[:size] - sums[:, 2:].sum(axis=0)], sums[:, 2:]])
         return messages, np.maximum(weights, 0), np.maximum(counts, 0)
 

@@ -1,6 +1,6 @@
 """The lesson weight: how much a labelled message teaches, as a fixed-point integer.
 
-Rules: pure; a weight is between 0 and ``WEIGHT_ONE``, and at most ``MAX_LESSONS`` times that where people insist.
+Rules: pure; a weight is between 0 and ``WEIGHT_ONE``, and at most ``MAX_ENTRY_WEIGHT`` where people insist.
 The ledger stores it, so that exactly the same amount can be subtracted again.
 
 The constants were chosen by a rule over three corpora, each left out in turn. For the rule, the figures, and the
@@ -11,17 +11,15 @@ from __future__ import annotations
 
 from nbstream.bayes.calibration import sigmoid
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
-from nbstream.bayes.half_life import grow_weight
 from nbstream.bayes.multinomial import SPAM
 
-MAX_LESSONS = 3
-"""The most that one message may weigh, in lessons of full weight, however often people insist on its label.
+MAX_ENTRY_WEIGHT = 3 * WEIGHT_ONE
+"""The most that one message may weigh, however often people insist on its label.
 
 A weight without a bound would be a tool for those who teach in order to harm.
 """
 
-_INSISTED_LESSONS = (1.0, 1.5, 2.0, 2.5, float(MAX_LESSONS))
-
+_INSISTED_WEIGHTS = tuple(range(WEIGHT_ONE, MAX_ENTRY_WEIGHT + 1, WEIGHT_ONE // 2))
 
 _DIVISOR = 20.0  # nats of log-odds that count as one; it must grow with the number of clues that vote
 _MAX_SHARE = 0.35  # of the full weight, which the first label of a message gives at most
@@ -44,28 +42,10 @@ def lesson_weight(log_odds: float, label: str, *, certain: bool = False) -> int:
     return round(WEIGHT_ONE * (share if certain else min(share, _MAX_SHARE)))
 
 
-def grown_lesson_weight(
-    log_odds: float, label: str, *, certain: bool = False, share: float = 1.0, growth: float = 1.0
-) -> int:
-    """Return the weight with which a message is learned as ``label``.
-
-    ``log_odds`` (nats) is the score before the lesson; for ``certain`` see ``lesson_weight``. ``share`` (0 to 1)
-    of the weight is learned; ``growth`` is the factor by which the weights of this moment are multiplied.
-    """
-    return grow_weight(round(share * lesson_weight(log_odds, label, certain=certain)), growth)
-
-
-def insisted_weights(present_weight: int, growth: float = 1.0) -> tuple[int, ...]:
+def insisted_weights(present_weight: int) -> tuple[int, ...]:
     """Return the weights that a message may get when a person insists on its label, the smallest first.
 
     All are above ``present_weight``, the weight of its ledger entry. There are none where the message has the most
-    weight that one message may have. ``growth`` is the factor by which the weights of this moment are multiplied:
-    with a half-life, an old lesson counts less, and may therefore be given more weight once more.
+    weight that one message may have.
     """
-    weights = (grow_weight(round(lessons * WEIGHT_ONE), growth) for lessons in _INSISTED_LESSONS)
-    return tuple(weight for weight in weights if weight > present_weight)
-
-
-def max_entry_weight(growth: float = 1.0) -> int:
-    """Return the largest weight that a ledger entry may have at a moment with this growth."""
-    return grow_weight(MAX_LESSONS * WEIGHT_ONE, growth)
+    return tuple(weight for weight in _INSISTED_WEIGHTS if weight > present_weight)

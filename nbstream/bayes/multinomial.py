@@ -53,43 +53,38 @@ It was chosen together with the lesson weights; see docs/experiments.md, "Lesson
 class TokenCounts:
     """The counts of a message's tokens, as a model's mirror has them now.
 
-    ``rows`` has the shape (tokens, classes), in the order of ``Tokens.all``. ``unit`` is what one occurrence at
-    full weight adds to a count if it is learned now.
+    ``rows`` has the shape (tokens, classes), in the order of ``Tokens.all``.
     """
 
     rows: NDArray[np.int64]
     totals: Totals
-    unit: float = WEIGHT_ONE
 
 
-def token_log_ratios(
-    counts: NDArray[np.int64], totals: Totals, alpha: float = ALPHA, unit: float = WEIGHT_ONE
-) -> NDArray[np.float64]:
+def token_log_ratios(counts: NDArray[np.int64], totals: Totals, alpha: float = ALPHA) -> NDArray[np.float64]:
     """Return ln P(token | spam) - ln P(token | ham) in nats, shape (tokens,); 0 for a token never seen.
 
     P(token | class) = (n + alpha) / (N + alpha V), where n is the count of the token in the class, N the sum of
     all counts of the class and V the size of the vocabulary: the multinomial model of McCallum and Nigam, "A
-    comparison of event models for naive Bayes text classification" (1998), where alpha is 1. ``unit`` is the count
-    of one occurrence.
+    comparison of event models for naive Bayes text classification" (1998), where alpha is 1.
 
     Every implementation computes exactly this, in double precision and in this order, where ``log`` is that of the
-    C library, and a negative number is read as 0:
+    C library, and a negative number is read as 0; unit is ``WEIGHT_ONE``:
 
     - h = ham / unit + alpha and s = spam / unit + alpha, of the counts of the token;
     - H and S = tokens / unit + alpha * max(vocabulary, 1), of the totals of ham and of spam;
     - the ratio is log(s / h) + log(H / S), and 0 where both counts are 0.
     """
     seen = np.flatnonzero(np.maximum(counts[:, HAM], counts[:, SPAM]) > 0)
-    smoothed = np.maximum(counts[seen], 0) / unit
+    smoothed = np.maximum(counts[seen], 0) / WEIGHT_ONE
     smoothed += alpha
-    ham, spam = class_masses(totals, alpha, unit)
+    ham, spam = class_masses(totals, alpha)
     ratios = np.zeros(len(counts))
     ratios[seen] = elementwise(math.log, smoothed[:, SPAM] / smoothed[:, HAM]) + math.log(ham / spam)
     return ratios
 
 
-def class_masses(totals: Totals, alpha: float, unit: float) -> tuple[float, float]:
+def class_masses(totals: Totals, alpha: float) -> tuple[float, float]:
     """Return H and S of ``token_log_ratios``: the smoothed occurrences of all tokens in ham and in spam."""
     pseudo = alpha * max(totals.vocabulary_size, 1)
-    ham, spam = (max(totals.token_weights[column], 0) / unit + pseudo for column in (HAM, SPAM))
+    ham, spam = (max(totals.token_weights[column], 0) / WEIGHT_ONE + pseudo for column in (HAM, SPAM))
     return ham, spam

@@ -567,8 +567,7 @@ def _add_top_tokens(commands: Commands) -> None:
         "top-tokens",
         "the tokens that speak loudest for a class",
         details="For each token it prints the log-ratio, which is positive where the token speaks for spam and "
-        "negative where it speaks for ham, and the counts in ham and in spam, by the weight of the messages; with "
-        "a half-life, what is left of them now.",
+        "negative where it speaks for ham, and the counts in ham and in spam, by the weight of the messages.",
         examples=("nbstream top-tokens", "nbstream top-tokens --class ham -k 50"),
     )
     top.add_argument(

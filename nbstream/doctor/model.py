@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbstream.assembly.policy import make_filter_policy
 from nbstream.assembly.store import make_autolearn_model, make_model, open_running_redis, open_sender_lists
-from nbstream.bayes.calibration import SCORE_BINS
-from nbstream.bayes.counts import CLASSES
-from nbstream.bayes.half_life import largest_count
+from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
 from nbstream.daemon.model_findings import budget_findings, describe_counts, learned_findings
 from nbstream.errors import ConfigError, StoreIncompatible, StoreUnavailable
 from nbstream.findings import note, ok, problem, warning
@@ -34,11 +32,6 @@ UNUSABLE = problem(
     "model.formats", "The model cannot be used: {error}.", "Do what the sentence says, then start the daemon."
 )
 FORMATS = ok("model.formats", "The model {name} has the schema {schema} and the tokenizer {tokenizer}.")
-HALF_LIFE_ENDS = warning(
-    "model.half_life",
-    "In {left:.1f} half-lives nothing more can be learned.",
-    "Run nbstream export, set another model.name, and run nbstream import: this moves the time base.",
-)
 KIND_NOT_CONFIGURED = note(
     "model.kinds",
     "{count} messages were learned as {kind}, which is not in model.classes: they count as plain ham.",
@@ -75,7 +68,6 @@ FEEDBACK_DAYS = 7
 _DAY_SECONDS = 86_400.0
 _MAX_RECORDS = 20_000
 _FEW_LESSONS = 10
-_HALF_LIVES = 2.0
 _SHOWN_SENDERS = 3
 
 
@@ -96,15 +88,12 @@ async def examine_model(site: Site) -> Sequence[Finding]:
 
 async def _findings(site: Site, model: Model) -> AsyncIterator[Finding]:
     yield FORMATS(name=model.keys.model, schema=SCHEMA_VERSION, tokenizer=TOKENIZER_VERSION)
-    sums, totals = await model.look_up(SCORE_BINS)
+    totals = await model.totals()
     settings = site.settings
     layer = await make_autolearn_model(settings, model.client).totals() if settings.autolearn else None
     state = model_state(totals, settings.model.min_learned.model_dump(), layer)
     for finding in learned_findings(state, totals.vocabulary_size, settings.model.max_tokens):
         yield finding
-    left = model.half_life.half_lives_left(time.time(), largest_count(totals, sums))
-    if left is not None and left < _HALF_LIVES:
-        yield HALF_LIFE_ENDS(left=left)
     async for finding in _kinds(site, model):
         yield finding
     async for finding in _feedback(model):
@@ -116,13 +105,13 @@ async def _findings(site: Site, model: Model) -> AsyncIterator[Finding]:
 
 
 async def _kinds(site: Site, model: Model) -> AsyncIterator[Finding]:
-    learned, unit = await model.learned_kinds(), model.half_life.unit(time.time())
+    learned = await model.learned_kinds()
     configured = site.settings.model.kinds
     for kind, count in sorted(learned.items()):
         if kind not in configured:
-            yield KIND_NOT_CONFIGURED(kind=kind, count=round(count / unit))
+            yield KIND_NOT_CONFIGURED(kind=kind, count=round(count / WEIGHT_ONE))
     if configured:
-        counts = ", ".join(f"{kind} {round(learned.get(kind, 0) / unit)}" for kind in configured[1:])
+        counts = ", ".join(f"{kind} {round(learned.get(kind, 0) / WEIGHT_ONE)}" for kind in configured[1:])
         yield KINDS_LEARNED(counts=counts)
 
 

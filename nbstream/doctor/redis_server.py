@@ -95,7 +95,7 @@ FAST = ok("redis.latency", "Redis answers in {milliseconds:.1f} ms (median of {c
 CLOCK_DIFFERS = warning(
     "redis.clock",
     "The clock of Redis differs from that of this machine by {seconds:.0f} s.",
-    "Synchronise both clocks (NTP): the history, budgets and half-lives go by them.",
+    "Synchronise both clocks (NTP): the history and budgets go by them.",
 )
 CLOCK = ok("redis.clock", "The clocks of Redis and of this machine agree.")
 

@@ -93,7 +93,7 @@ typedef struct {
     uint64_t sizes[3];   /* of the groups of tokens */
     uint64_t limits[3];  /* how many of a group vote for each class */
     int64_t messages[2]; /* for which limits and prior were computed: of ham, of spam */
-    double alpha, unit, prior;
+    double alpha, prior;
     double occurrences, per_probability; /* of the common model as the prior of own models */
 } nbn_score_request;
 /* The counts of the tokens in an own model, and which count of ham and of spam is one occurrence. The upper model comes

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nbstream.engine.table import Table
 
 
-_SIZES, _OPTIONS = struct.Struct("=3Q"), struct.Struct("=3Q2q5d")  # nbn_score_request: its beginning, and its rest
+_SIZES, _OPTIONS = struct.Struct("=3Q"), struct.Struct("=3Q2q4d")  # nbn_score_request: its beginning, and its rest
 _OWN_COUNTS = struct.Struct("=2Q2d")  # nbn_own_counts
 _TOTALS = struct.Struct("=5q")
 _TOTALS_LENGTH = 5
@@ -97,7 +97,7 @@ class NativeScoring:
         self._in_table.restype = self._rows.restype = ctypes.c_int64
         self._out = ctypes.create_string_buffer(_HEAD.size + _MAX_CLUE_BYTES * clues)
         self._view = memoryview(self._out)
-        self._packed: tuple[ScoreOptions, float, bytes] | None = None
+        self._packed: tuple[ScoreOptions, bytes] | None = None
 
     def score_in_table(
         self,
@@ -105,17 +105,16 @@ class NativeScoring:
         joined: bytes,
         sizes: GroupNumbers,
         options: ScoreOptions,
-        unit: float,
         own: Sequence[NativeOwnCounts] = (),
     ) -> NativeScore | MessagesChanged | None:
         """Return the score of the tokens in ``joined`` by their counts in ``table``, and those in ``own`` models.
 
-        ``sizes`` says how many tokens each group has; ``unit`` is the count of one occurrence. Returns None where
-        Python has to do it: a number is too large or too small for a float, or the table cannot be read.
+        ``sizes`` says how many tokens each group has. Returns None where Python has to do it: a number is too
+        large or too small for a float, or the table cannot be read.
         """
         levels = [_contiguous(level.rows) for level in own] if own else []
         packed_own = _pack_own(own, levels) if own else b""
-        request, out = self._pack(sizes, options, unit), self._out
+        request, out = self._pack(sizes, options), self._out
         clues = self._in_table(table.handle, joined, len(joined), request, packed_own, len(own), out, len(out))
         return self._unpack(clues)
 
@@ -125,7 +124,6 @@ class NativeScoring:
         joined: bytes,
         sizes: GroupNumbers,
         options: ScoreOptions,
-        unit: float,
         own: Sequence[NativeOwnCounts] = (),
     ) -> NativeScore | MessagesChanged | None:
         """Return the score of the tokens in ``joined`` by their ``counts``, and those in ``own`` models.
@@ -133,23 +131,23 @@ class NativeScoring:
         ``counts`` are the rows of the tokens, shape (tokens, classes), and the five totals.
         """
         rows, levels = _contiguous(counts[0]), [_contiguous(level.rows) for level in own]
-        numbers, request = _TOTALS.pack(*counts[1]), self._pack(sizes, options, unit)
+        numbers, request = _TOTALS.pack(*counts[1]), self._pack(sizes, options)
         clues = self._rows(
             *(joined, len(joined), pointer_to(rows), len(rows), numbers, request),
             *(_pack_own(own, levels), len(own), self._out, len(self._out)),
         )
         return self._unpack(clues)
 
-    def _pack(self, sizes: GroupNumbers, options: ScoreOptions, unit: float) -> bytes:
+    def _pack(self, sizes: GroupNumbers, options: ScoreOptions) -> bytes:
         """Return the request; all but the sizes is packed again only where it is not that of the last message."""
         last = self._packed
-        if last is None or last[0] is not options or last[1] != unit:
+        if last is None or last[0] is not options:
             packed = _OPTIONS.pack(
-                *(*options.limits, *options.messages, options.alpha, unit, options.prior),
+                *(*options.limits, *options.messages, options.alpha, options.prior),
                 *(options.occurrences, options.per_probability),
             )
-            last = self._packed = options, unit, packed
-        return _SIZES.pack(*sizes) + last[2]
+            last = self._packed = options, packed
+        return _SIZES.pack(*sizes) + last[1]
 
     def _unpack(self, clues: int) -> NativeScore | MessagesChanged | None:
         if clues < 0 and clues != _MESSAGES_CHANGED:

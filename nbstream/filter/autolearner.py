@@ -20,7 +20,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
-from nbstream.bayes.lesson_weight import grown_lesson_weight
+from nbstream.bayes.lesson_weight import lesson_weight
 from nbstream.errors import NbstreamError
 from nbstream.filter.message_counts import AutolearnedCounts
 from nbstream.filter.parts import FilterObserver
@@ -159,7 +159,7 @@ class Autolearner(FilterObserver):
         if not is_balanced(label, totals.messages, self._max_lead):
             return "unbalanced"
         # No sums: the calibration learns nothing, because what the model says of itself is no evidence.
-        weight = grown_lesson_weight(check_by_people.score, label, share=WEIGHT_SHARE, growth=counts.growth)
+        weight = round(WEIGHT_SHARE * lesson_weight(check_by_people.score, label))
         entry = LedgerEntry(
             secrets.token_hex(8), label, weight, tokens.all, time.time(), AUTOLEARN_SOURCE, "", check.score
         )

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.bayes.kinds import kind_of, label_of
+from nbstream.bayes.lesson_weight import insisted_weights
 from nbstream.errors import CountsFull, StoreIncompatible, StoreRefuses
 from nbstream.filter.bulk import BulkLearner, BulkRequest
 from nbstream.filter.group_commit import GroupCommit
@@ -132,7 +133,7 @@ class Filter:
         """Learn that ``message`` is ``label``: ham, spam or a kind. A label unlike the last relearns it.
 
         The same label again changes nothing, unless the check still contradicts it and ``insistence`` allows to
-        insist: then the message gets more weight, up to ``MAX_LESSONS`` lessons of full weight. ``source``,
+        insist: then the message gets more weight, up to ``MAX_ENTRY_WEIGHT``. ``source``,
         ``actor``, ``insistence`` and ``insisted_version`` are those of ``LessonSource``: with a version only the
         ledger entry of that version and label is insisted on, and nothing is learned or relearned. Raises
         ``StoreUnavailable``; nothing is half done then, and the call may be repeated.
@@ -341,7 +342,7 @@ class Filter:
             return None
         seconds_since = self.parts.clock() - entry.learned_at
         wait_seconds = lesson_source.seconds_until_insisting(entry.source, entry.actor, seconds_since)
-        return Contradiction(self._scorer.has_most_weight(entry), wait_seconds)
+        return Contradiction(not insisted_weights(entry.weight), wait_seconds)
 
     async def _planned_lesson(self, planned: PlannedLesson, wanted: WantedLesson) -> Lesson:
         """Return the planned lesson once it is made."""
@@ -411,7 +412,7 @@ async def find_message_record(
     else:
         return None
     check = await scorer.check_now(message_key, tokens)
-    has_most_weight = entry is not None and scorer.has_most_weight(entry)
+    has_most_weight = entry is not None and not insisted_weights(entry.weight)
     return MessageRecord(
         message_key, check.explain(time.time()), explanation, checked, entry, has_most_weight, check.kind
     )

@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.bayes.lesson_weight import grown_lesson_weight
+from nbstream.bayes.lesson_weight import lesson_weight
 from nbstream.bayes.multinomial import HAM
 from nbstream.errors import NbstreamError, StoreIncompatible
 from nbstream.filter.sources import KEPT_MAIL_SOURCE
@@ -87,7 +87,7 @@ class KeptMailLearner:
         check = self._scorer.check(message.key, message.tokens, counts)
         if not is_kept_ham(check.probability, check.thresholds, check.state):
             return "unsure"
-        weight = grown_lesson_weight(check.score, _HAM, share=WEIGHT_SHARE, growth=counts.growth)
+        weight = round(WEIGHT_SHARE * lesson_weight(check.score, _HAM))
         version, now = secrets.token_hex(8), self._parts.clock()
         entry = LedgerEntry(version, _HAM, weight, message.tokens.all, now, KEPT_MAIL_SOURCE, "", check.score)
         assessment = Assessment(check.probability, str(check.verdict))

@@ -126,9 +126,7 @@ def _join_rows(known: MessageCounts, counts: MessageCounts) -> MessageCounts:
         layer = replace(layer, rows=np.concatenate((known.autolearned.rows, layer.rows)))
     parents = tuple(map(_join_rows, known.parents, counts.parents))
     first_scores = counts.first_scores  # another object where the counts were loaded again
-    return replace(
-        known, rows=rows, growth=counts.growth, first_scores=first_scores, autolearned=layer, parents=parents
-    )
+    return replace(known, rows=rows, first_scores=first_scores, autolearned=layer, parents=parents)
 
 
 def _rows_of(counts: MessageCounts, names: Sequence[bytes], row_numbers: NDArray[np.int64]) -> MessageCounts:
@@ -139,7 +137,6 @@ def _rows_of(counts: MessageCounts, names: Sequence[bytes], row_numbers: NDArray
         counts.rows.take(row_numbers, axis=0),
         counts.sums,
         counts.totals,
-        counts.growth,
         counts.first_scores,
         replace(layer, rows=layer.rows.take(row_numbers, axis=0)) if layer else None,
         tuple([_rows_of(parent, names, row_numbers) for parent in counts.parents]),

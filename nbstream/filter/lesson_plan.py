@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.bayes.kinds import kind_of, kind_sums, label_of
 from nbstream.bayes.lesson_weight import insisted_weights
-from nbstream.filter.message_counts import counts_after_lesson, first_score_sums
+from nbstream.filter.message_counts import check_room, counts_after_lesson, first_score_sums
 from nbstream.filter.results import Lesson, LessonOutcome
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
@@ -104,7 +104,8 @@ class LessonPlanner:
         planned = self._plan_change(
             message, _outcome(old_entry, class_name), before, (old_entry, new_entry), lesson_source
         )
-        self._check_room(planned)
+        if new_entry:  # there always is room for less
+            check_room(planned.counts_after)
         return planned
 
     def plan_insisted(
@@ -117,7 +118,7 @@ class LessonPlanner:
         is the check of the message before the lesson. Raises ``CountsFull``.
         """
         planned: PlannedLesson | None = None
-        for weight in insisted_weights(old_entry.weight, before.counts.growth):
+        for weight in insisted_weights(old_entry.weight):
             weighed = weight, tuple(first_score_sums(old_entry))
             new_entry = self._entry(message, old_entry.class_name, weighed, before, old_entry, lesson_source)
             planned = self._plan_change(
@@ -126,7 +127,7 @@ class LessonPlanner:
             if not planned.after.contradicts(old_entry.label):
                 break
         if planned:
-            self._check_room(planned)
+            check_room(planned.counts_after)
         return planned
 
     def _plan_change(
@@ -145,12 +146,6 @@ class LessonPlanner:
         return PlannedLesson(
             message.key, *entries, note, outcome=outcome, counts_after=counts, before=before.check, after=after
         )
-
-    def _check_room(self, planned: PlannedLesson) -> None:
-        """Raise ``CountsFull`` where the counts have no room for what is planned; there always is for less."""
-        if planned.new:
-            half_life, now = self._parts.counts.half_life, self._parts.clock()
-            self._parts.half_life_monitor.check_counts(half_life, now, planned.counts_after)
 
     def _new_entry(
         self,
@@ -194,7 +189,7 @@ class LessonPlanner:
             source=lesson_source.source,
             actor=lesson_source.actor,
             score=score,
-            sums=(*kind_sums(kind_of(class_name), tokens, weight, counts.growth), *sums),
+            sums=(*kind_sums(kind_of(class_name), tokens, weight), *sums),
             first_score=first_score,
             packed_tokens=message.packed_tokens,
         )

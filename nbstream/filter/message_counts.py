@@ -1,23 +1,19 @@
-"""The counts that matter for a message, what a lesson makes of them, and the limit of their growth.
+"""The counts that matter for a message, what a lesson makes of them, and whether they have room for it.
 
-With a half-life weights double, and learning stops before counts become inexact. The check is made on the counts
-as they would be after the lesson. These counts may be some lessons old, or others may change them at the same
-moment. That does no harm: hundreds of lessons fit between the limit and the largest integer that is exact. A
-warning is logged long before the limit.
+Learning stops before counts become inexact. The check is made on the counts as they would be after the lesson.
+These counts may be some lessons old, or others may change them at the same moment. That does no harm: very many
+lessons fit between the limit and the largest integer that is exact.
 """
 
 from __future__ import annotations
 
-import logging
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nbstream.bayes.calibration import SCORE_BINS
-from nbstream.bayes.counts import CLASSES, ClassCounts
-from nbstream.bayes.half_life import MAX_COUNT, MAX_GROWTH_HALF_LIVES
+from nbstream.bayes.counts import CLASSES, MAX_COUNT, ClassCounts
 from nbstream.errors import CountsFull
 
 if TYPE_CHECKING:
@@ -26,13 +22,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nbstream.bayes.counts import Sums, Totals
-    from nbstream.bayes.half_life import HalfLife
     from nbstream.policy.first_scores import FirstScores
     from nbstream.store.model.ledger import LedgerEntry
     from nbstream.tokens.tokenizer import Tokens
 
 
-_log = logging.getLogger(__name__)
 _IN_ANY_CLASS = np.dtype(f"u{len(CLASSES)}")
 """The booleans of all classes as one number: numpy is slow over short rows, and takes twice as long by columns."""
 
@@ -50,25 +44,23 @@ class MessageCounts:
     """The counts that matter for a message, at one moment, as people taught them.
 
     ``names`` begin with its tokens. ``rows`` has the counts of these names, shape (names, classes), and ``sums``
-    those of the bins of the calibration, shape (bins, classes). Neither array is changed later. ``growth`` is the
-    growth of weights at that moment. ``first_scores`` is the live object: it changes with later lessons.
-    ``autolearned`` is None where nothing is learned without people, or while that cannot be read. ``parents`` are
-    the counts of the levels above an own model, the common model first; empty for the common model itself, which
-    alone has an autolearned part.
+    those of the bins of the calibration, shape (bins, classes). Neither array is changed later. ``first_scores``
+    is the live object: it changes with later lessons. ``autolearned`` is None where nothing is learned without
+    people, or while that cannot be read. ``parents`` are the counts of the levels above an own model, the common
+    model first; empty for the common model itself, which alone has an autolearned part.
     """
 
     names: Sequence[bytes]
     rows: NDArray[np.int64]
     sums: NDArray[np.int64]
     totals: Totals
-    growth: float
     first_scores: FirstScores
     autolearned: AutolearnedCounts | None = None
     parents: tuple[MessageCounts, ...] = ()
 
     def with_counts(self, rows: NDArray[np.int64], sums: NDArray[np.int64], totals: Totals) -> MessageCounts:
         """Return the same with other counts, as ``replace`` does in twice the time."""
-        rest = self.growth, self.first_scores, self.autolearned, self.parents
+        rest = self.first_scores, self.autolearned, self.parents
         return MessageCounts(self.names, rows, sums, totals, *rest)
 
     @property
@@ -131,36 +123,15 @@ def _vocabulary_size(rows: NDArray[np.int64]) -> int:
     return int(np.count_nonzero((rows > 0).view(_IN_ANY_CLASS)))
 
 
-# The limit of growth: with a half-life weights double, and learning stops before counts become inexact.
-#
-# Rules: the check is made on the counts as they would be after the lesson. These counts may be some lessons old,
-# or others may change them at the same moment. That does no harm: hundreds of lessons fit between the limit and
-# the largest integer that is exact. A warning is logged long before the limit.
-
-
-_WARN_FROM_HALF_LIVES = 6  # half-lives before the end: a year and a half with 90 days
-_REMEDY = "nbstream export the model, set a new model.name, and nbstream import it: that moves its t0 to now"
-
-
-class HalfLifeMonitor:
-    """Refuses lessons beyond the limit, and warns once for each of the last six half-lives before it."""
-
-    def __init__(self) -> None:
-        self._last_warning = _WARN_FROM_HALF_LIVES
-
-    def check_counts(self, half_life: HalfLife, now: float, counts: MessageCounts) -> None:
-        """Raise ``CountsFull`` where ``counts`` or the weights of ``now`` (seconds since the epoch) are too large.
-
-        ``counts`` are those after the lesson that is planned.
-        """
-        largest = max(
-            *counts.totals.token_weights,
-            int(abs(counts.rows).max(initial=0)),
-            int(abs(counts.sums).max(initial=0)),
+def check_room(counts: MessageCounts) -> None:
+    """Raise ``CountsFull`` where ``counts``, those after a planned lesson, are too large."""
+    largest = max(
+        *counts.totals.token_weights,
+        int(abs(counts.rows).max(initial=0)),
+        int(abs(counts.sums).max(initial=0)),
+    )
+    if largest > MAX_COUNT:
+        raise CountsFull(
+            "the counts are as large as they can be, nothing more can be learned, and mail is scored as before: "
+            "set model.name to a new name and teach that model"
         )
-        if largest > MAX_COUNT or math.log2(counts.growth) > MAX_GROWTH_HALF_LIVES:
-            raise CountsFull(f"nothing more can be learned with this t0, mail is scored as before: {_REMEDY}")
-        left = half_life.half_lives_left(now, largest)
-        if left is not None and left < self._last_warning:
-            self._last_warning = math.floor(left)
-            _log.warning("in about %.1f half-lives nothing more can be learned: %s", left, _REMEDY)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from bisect import bisect_left
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -74,16 +72,6 @@ class ModelGauges:
             "Ham messages still to be labelled before the budget of this false-positive rate can be promised.",
             ["rate"],
         )
-        self._half_lives_left = (
-            None
-            if mirror.half_life.days is None
-            else Gauge(
-                "nbstream_model_half_lives_left",
-                "Half-lives until nothing more can be learned. Only with model.half_life_days.",
-                registry=registry.counts,
-                multiprocess_mode="livemostrecent",
-            )
-        )
         self._first_scores = FirstScoreGauges(registry)
         registry.refresh_by(self._refresh)
 
@@ -94,9 +82,6 @@ class ModelGauges:
             self._messages.set({(label,): totals.messages[column] for column, label in enumerate(CLASSES)})
             self._tokens.set({(): totals.vocabulary_size})
             self._first_scores.set(first_scores, policy.budget_rates)
-        if totals is not None and self._half_lives_left:
-            left = self._mirror.half_life.half_lives_left(time.time(), self._mirror.largest_count)
-            self._half_lives_left.set(math.nan if left is None else left)
         self._lag.set(self._mirror.lag_seconds)
         self._redis_up.set(self._mirror.following and not self._primary.is_replica)
         thresholds = policy.default_policy.thresholds(first_scores)

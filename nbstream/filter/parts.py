@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nbstream.engine.name_numbers import NameNumbers
-from nbstream.filter.message_counts import HalfLifeMonitor
 from nbstream.filter.scorer import Scorer
 from nbstream.store.recent.checked_messages import CheckedMessage
 
@@ -136,7 +135,6 @@ class FilterParts:
     check_queue: CheckQueue | None = None
     canaries: Canaries | None = None
     large_messages: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
-    half_life_monitor: HalfLifeMonitor = field(default_factory=HalfLifeMonitor)
     make_name_numbers: Callable[[], NameNumbers] = NameNumbers
     lesson_groups: set[asyncio.Task[None]] = field(default_factory=set)
     parents: tuple[CountSource, ...] = ()
@@ -150,7 +148,6 @@ class FilterParts:
             self.calibration,
             self.counts,
             policy,
-            self.clock,
             layer_counts,
             parents=self.parents,
             is_own_missing=self.own_model == OWN_MODEL_UNAVAILABLE,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 import weakref
 from collections import deque
 from dataclasses import replace
@@ -21,9 +20,9 @@ import numpy as np
 
 from nbstream.bayes.calibration import SCORE_BINS, blend_sums
 from nbstream.bayes.clues import Clue, sort_by_strength
-from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Totals
+from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.bayes.kinds import KindClassifier, KindScores
-from nbstream.bayes.lesson_weight import grown_lesson_weight, insisted_weights
+from nbstream.bayes.lesson_weight import lesson_weight
 from nbstream.bayes.multinomial import TokenCounts
 from nbstream.bayes.score import Score
 from nbstream.errors import StoreUnavailable
@@ -64,7 +63,7 @@ _NO_COUNTS = ScoreCounts()  # the clues have theirs
 class Scorer:
     """Scores tokens with the counts that people taught, and with those of the autolearn layer if there is one.
 
-    ``clock`` gives the seconds since the epoch. What a layer may change is bounded; see ``policy.autolearn``.
+    What a layer may change is bounded; see ``policy.autolearn``.
     Where ``counts`` are those of an own model, ``parents`` are the counts of the levels above it, the common model
     first: the layer, the budgets and the kinds are those of the common model. ``is_own_missing``: there is an own
     model, but its counts are not to be had.
@@ -76,7 +75,6 @@ class Scorer:
         calibration: Calibration,
         counts: CountSource,
         policy: FilterPolicy,
-        clock: Callable[[], float] = time.time,
         autolearned_counts: CountSource | None = None,
         *,
         parents: tuple[CountSource, ...] = (),
@@ -89,7 +87,6 @@ class Scorer:
         self._own = (*parents[1:], counts) if parents else ()
         self._is_own_missing = is_own_missing
         self._policy = policy
-        self._clock = clock
         self._autolearned_counts = autolearned_counts
         self._no_first_scores = FirstScores()
         # The reference does not keep the table: who checks seldom would keep the memory of one that was replaced.
@@ -116,15 +113,13 @@ class Scorer:
     ) -> MessageCounts:
         rows, totals = await source.look_up(names)
         sums = await source.sums(SCORE_BINS)
-        growth = source.half_life.growth(self._clock())
-        return MessageCounts(names, rows, sums, totals, growth, await self.first_scores(), layer)
+        return MessageCounts(names, rows, sums, totals, await self.first_scores(), layer)
 
     async def _read_own_level(self, tokens: TokenList, source: CountSource) -> MessageCounts:
         """Read the counts of a message's tokens alone, which names nothing one by one."""
         rows, totals = await source.look_up(tokens)
         sums = await source.sums(SCORE_BINS)
-        growth = source.half_life.growth(self._clock())
-        return MessageCounts((), rows, sums, totals, growth, self._no_first_scores)
+        return MessageCounts((), rows, sums, totals, self._no_first_scores)
 
     async def _read_layer(self, names: Sequence[bytes]) -> AutolearnedCounts | None:
         if self._autolearned_counts is None:
@@ -156,28 +151,28 @@ class Scorer:
         """Return how probable each kind is, by what people taught alone."""
         names = tokens.all.names
         rows, totals = await self._common.look_up(kinds.count_names(names))
-        return kinds.score(names, rows, totals, WEIGHT_ONE * self._common.half_life.growth(self._clock()))
+        return kinds.score(names, rows, totals)
 
     async def _check_now(self, message_key: str, tokens: Tokens) -> Check:
         # Most checks have no own models: nothing is called for them then.
         table, levels = self._common.native_table, await self._taught_levels() if self._own else []
         if table:
-            growth = self._common.half_life.growth(self._clock())
             own = [await self._read_own_level(tokens.all, level) for level in levels] if levels else []
             own_counts = tuple([_token_counts(tokens, level) for level in own]) if own else ()
-            scored = self._classifier.score_in_table(tokens, table, WEIGHT_ONE * growth, own_counts)
+            scored = self._classifier.score_in_table(tokens, table, own_counts)
             if scored:
                 last, epoch = self._last_sums, table.epoch
                 if last is None or last[0]() is not table or last[1] != epoch:
                     last = self._last_sums = weakref.ref(table), epoch, await self._common.sums(SCORE_BINS)
-                sums, people = self._blend(last[2], scored.totals, growth, own)
-                probability = self._probability(scored.score.log_odds, sums, people, growth)
+                sums, people = self._blend(last[2], scored.totals, own)
+                probability = self._calibration.probability(scored.score.log_odds, sums, people)
                 if not self._asks_layer(people, probability):
-                    evidence = _NO_COUNTS if growth == 1 else ScoreCounts(growth=growth)
                     first_scores = await self.first_scores() if self.has_budgets else self._no_first_scores
                     state = self._model_state(people)
                     use = self._use_of(own)
-                    return self._decide(message_key, scored.score, evidence, probability, state, first_scores, use)
+                    return self._decide(
+                        message_key, scored.score, _NO_COUNTS, probability, state, first_scores, use
+                    )
         return self.check(message_key, tokens, await self.read_counts(tokens.all.names))
 
     async def _taught_levels(self) -> list[CountSource]:
@@ -185,20 +180,20 @@ class Scorer:
         return [level for level in self._own if any((await level.look_up(()))[1].messages)]
 
     def _blend(
-        self, sums: NDArray[np.int64], totals: Totals, growth: float, own: Sequence[MessageCounts]
+        self, sums: NDArray[np.int64], totals: Totals, own: Sequence[MessageCounts]
     ) -> tuple[NDArray[np.int64], Totals]:
         """Return the sums of the calibration, and the totals with the messages of all levels.
 
-        ``sums``, ``totals`` and ``growth`` are those of the common model. What is returned is the same until one
-        of them, or of ``own``, is another.
+        ``sums`` and ``totals`` are those of the common model. What is returned is the same until one of them, or
+        of ``own``, is another.
         """
         if not own:
             return sums, totals
         arrays = [sums, *[one.sums for one in own]]
-        basis: list[object] = [growth, totals, *[(one.totals.messages, one.growth) for one in own]]
+        basis: list[object] = [totals, *[one.totals.messages for one in own]]
         last = self._blended
         if last is None or basis != last[1] or not all(map(is_, arrays, last[0])):
-            last = arrays, basis, _sums_of_levels(sums, growth, own), _totals_of_levels(totals, own)
+            last = arrays, basis, _sums_of_levels(sums, own), _totals_of_levels(totals, own)
             self._blended = last
         return last[2:]
 
@@ -217,27 +212,27 @@ class Scorer:
         """Return the check of a message by these counts."""
         common, own = counts.common, tuple([_token_counts(tokens, level) for level in counts.own])
         token_counts = _token_counts(tokens, common)
-        sums, people = self._blend(common.sums, common.totals, common.growth, counts.own)
+        sums, people = self._blend(common.sums, common.totals, counts.own)
         layer, state = common.autolearned, self._model_state(people)
         if layer and counts_kept_mail(people, self._policy.min_learned):
             state = self._model_state(people, layer.totals)
             token_counts = _counts_of_both(token_counts, layer, tuple(state.learned[label] for label in CLASSES))
             totals = token_counts.totals
             score = self._classifier.score(tokens, token_counts, own)
-            probability = self._probability(score.log_odds, sums, totals, common.growth)
+            probability = self._calibration.probability(score.log_odds, sums, totals)
         else:
             score = self._classifier.score(tokens, token_counts, own)
-            probability = self._probability(score.log_odds, sums, people, common.growth)
+            probability = self._calibration.probability(score.log_odds, sums, people)
             if layer and not is_settled(probability):
                 token_counts = _counts_of_both(token_counts, layer, common.totals.messages)
                 by_both = self._classifier.score(tokens, token_counts, own)
 
                 def probability_of(log_odds: float) -> float:
-                    return self._probability(log_odds, sums, people, common.growth)
+                    return self._calibration.probability(log_odds, sums, people)
 
                 score = self._limit_score(score, by_both, probability_of, common.first_scores)
                 probability = probability_of(score.log_odds)
-        evidence = ScoreCounts.of_clues(score.clues, tokens.all, token_counts.rows, common.growth)
+        evidence = ScoreCounts.of_clues(score.clues, tokens.all, token_counts.rows)
         use = self._use_of(counts.own)
         return self._decide(message_key, score, evidence, probability, state, common.first_scores, use)
 
@@ -289,10 +284,6 @@ class Scorer:
             evidence,
             own=own,
         )
-
-    def _probability(self, log_odds: float, sums: NDArray[np.int64], totals: Totals, growth: float) -> float:
-        """Return P(spam) by the calibration, which people alone teach."""
-        return self._calibration.probability(log_odds, sums, totals, WEIGHT_ONE * growth)
 
     def decide_again(self, check: Check, totals: Totals, first_scores: FirstScores) -> Check:
         """Decide a check again, by the number of learned messages and the thresholds of this moment."""
@@ -351,16 +342,8 @@ class Scorer:
 
         A message with an ``old_entry`` keeps its first score in the bins of the calibration.
         """
-        totals, growth = counts.totals, counts.growth
-        bin_sums = (
-            first_score_sums(old_entry) if old_entry else self._calibration.lesson_sums(score, totals, growth)
-        )
-        weight = grown_lesson_weight(score, label, certain=old_entry is not None, growth=growth)
-        return weight, tuple(bin_sums)
-
-    def has_most_weight(self, entry: LedgerEntry) -> bool:
-        """Return whether the message has the most weight that one message may have at this moment."""
-        return not insisted_weights(entry.weight, self._counts.half_life.growth(self._clock()))
+        sums = first_score_sums(old_entry) if old_entry else self._calibration.lesson_sums(score, counts.totals)
+        return lesson_weight(score, label, certain=old_entry is not None), tuple(sums)
 
 
 def _totals_of_levels(common: Totals, own: Sequence[MessageCounts]) -> Totals:
@@ -371,15 +354,15 @@ def _totals_of_levels(common: Totals, own: Sequence[MessageCounts]) -> Totals:
     return replace(common, messages=messages)
 
 
-def _sums_of_levels(common: NDArray[np.int64], growth: float, own: Sequence[MessageCounts]) -> NDArray[np.int64]:
+def _sums_of_levels(common: NDArray[np.int64], own: Sequence[MessageCounts]) -> NDArray[np.int64]:
     """Return the sums of the calibration: those of the common model, and those of the own models as well."""
     for level in own:
-        common = blend_sums(common, growth, level.sums, level.growth)
+        common = blend_sums(common, level.sums)
     return common
 
 
 def _token_counts(tokens: Tokens, counts: MessageCounts) -> TokenCounts:
-    return TokenCounts(counts.rows[: len(tokens.all)], counts.totals, WEIGHT_ONE * counts.growth)
+    return TokenCounts(counts.rows[: len(tokens.all)], counts.totals)
 
 
 def _counts_of_both(people: TokenCounts, layer: AutolearnedCounts, messages: tuple[int, ...]) -> TokenCounts:

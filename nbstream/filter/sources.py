@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nbstream.bayes.counts import Totals
-    from nbstream.bayes.half_life import HalfLife
     from nbstream.engine.table import Table
     from nbstream.errors import StoreUnavailable
     from nbstream.policy.first_scores import FirstScores
@@ -31,10 +30,6 @@ _REMOVAL_NOTE = LessonNote(AUTOLEARN_SOURCE, "", Assessment(0.5, "unsure"), Asse
 
 class CountSource(Protocol):
     """A source of counts: the mirror in a daemon, Redis itself in a one-shot command."""
-
-    @property
-    def half_life(self) -> HalfLife:
-        """The time base of the counts."""
 
     @property
     def native_table(self) -> Table | None:

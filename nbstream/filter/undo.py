@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from nbstream.bayes.half_life import HalfLife
     from nbstream.filter.scorer import Scorer
     from nbstream.filter.sources import CountSource
     from nbstream.policy.first_scores import FirstScores
@@ -51,11 +50,6 @@ class HypotheticalCounts:
         self._model = model
         self._changes = ClassCounts()
         self._vocabulary_growth: int | None = None
-
-    @property
-    def half_life(self) -> HalfLife:
-        """The time base of the model, and of the changes."""
-        return self._model.half_life
 
     @property
     def native_table(self) -> None:

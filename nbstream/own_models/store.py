@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nbstream.bayes.counts import CLASSES, ChangePosition
-from nbstream.bayes.half_life import NO_HALF_LIFE
 from nbstream.engine.table import TableFailure
 from nbstream.errors import (
     NbstreamError,
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from nbstream.bayes.counts import CountsView, Totals
-    from nbstream.bayes.half_life import HalfLife
     from nbstream.engine.table import Table, TableFunctions
     from nbstream.filter import Filter
     from nbstream.policy.first_scores import FirstScores
@@ -137,11 +135,6 @@ class OwnCounts:
         except TableFailure as error:
             self.is_damaged = True
             raise StoreUnavailable("the counts of an own model are damaged; they are loaded anew") from error
-
-    @property
-    def half_life(self) -> HalfLife:
-        """The time base of the counts."""
-        return self._loaded.half_life
 
     @property
     def native_table(self) -> Table | None:
@@ -287,13 +280,10 @@ class OwnModels:
         if name in self._signed:
             return await self.load(name)
         with readable_replies():
-            model = await self._make_model(name).open(sign=True)
+            await self._make_model(name).open(sign=True)
         with store_errors():
             await self._client.zadd(self._index, {name: time.time()})
         counts = await self.load(name)
-        if counts.half_life != model.half_life:  # they were loaded before the model had a signature
-            self.drop(name)
-            counts = await self.load(name)
         if name in self._cached:  # and so it is followed, and what removes the model is noticed
             self._signed.add(name)
         return counts
@@ -396,9 +386,6 @@ class OwnModels:
     def _apply(self, name: str, entries: StreamEntries) -> None:
         counts = self._cached.get(name)
         if counts is None or not counts.is_current:
-            return
-        if counts.position.sequence == 0 and counts.half_life != NO_HALF_LIFE:
-            self.drop(name)  # it may have had no signature yet, and has another t0 since
             return
         try:
             counts.apply(entries)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -128,7 +127,7 @@ class PageParts:
     def named_counts(self) -> NamedCounts:
         """Return all counts with their tokens. Raises ``StoreUnavailable`` before they are loaded."""
         names, rows = self.mirror.snapshot()
-        return NamedCounts(names, rows, self.mirror.totals or Totals(), self.mirror.half_life.unit(time.time()))
+        return NamedCounts(names, rows, self.mirror.totals or Totals())
 
 
 def make_page(parts: PageParts) -> PageServer:

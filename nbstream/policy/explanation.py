@@ -102,49 +102,40 @@ class ScoreCounts:
 
     Where the clues are tokens of the message, ``names`` is empty and each clue has a row, in the order of
     ``TokenClues.token_indices``; there are no rows where the clues have their counts packed. Else the rows are
-    those of ``names``, the tokens of the message. ``growth`` is the growth of weights
-    at that moment.
+    those of ``names``, the tokens of the message.
     """
 
     names: tuple[bytes, ...] = ()
     rows: NDArray[np.int64] = field(default_factory=lambda: _NO_ROWS)
-    growth: float = 1.0
 
     @classmethod
-    def of_clues(
-        cls, clues: Sequence[Clue], names: Sequence[bytes], rows: NDArray[np.int64], growth: float = 1.0
-    ) -> ScoreCounts:
+    def of_clues(cls, clues: Sequence[Clue], names: Sequence[bytes], rows: NDArray[np.int64]) -> ScoreCounts:
         """Return the counts behind ``clues``: of tokens their rows alone, since many wait in memory to be written.
 
         ``names`` begin with the tokens of the message; ``rows`` has the shape (names, classes).
         """
         if not isinstance(clues, TokenClues):
-            return cls(tuple(names), rows, growth)
-        return cls(growth=growth) if clues.packed else cls((), rows[clues.token_indices], growth)
+            return cls(tuple(names), rows)
+        return cls() if clues.packed else cls((), rows[clues.token_indices])
 
     def named_by(self, names: Mapping[bytes, bytes]) -> ScoreCounts:
         """Return the same counts by the ``names`` of the tokens, where they have one."""
-        return ScoreCounts(tuple(names.get(name, name) for name in self.names), self.rows, self.growth)
+        return ScoreCounts(tuple(names.get(name, name) for name in self.names), self.rows)
 
     def count_clues(self, clues: Sequence[Clue]) -> Sequence[CountedClue]:
         """Return the clues, which are those that these counts belong to, with their counts."""
         if isinstance(clues, TokenClues):
-            return CountedTokenClues(clues.tokens, self._packed_at_check(clues), clues.own_rows)
+            return CountedTokenClues(clues.tokens, self._packed(clues), clues.own_rows)
         votes = {clue.token for clue in clues}
         indices = {name: i for i, name in enumerate(self.names) if name in votes}
-        rows = self._rows_at_check(self.rows[list(indices.values())]).tolist() if indices else []
+        rows = self.rows[list(indices.values())].tolist() if indices else []
         counts = dict(zip(indices, rows, strict=True))
         return tuple(_count_clue(clue, counts) for clue in clues)
 
-    def _packed_at_check(self, clues: TokenClues) -> PackedClues:
-        if clues.packed and self.growth == 1:
+    def _packed(self, clues: TokenClues) -> PackedClues:
+        if clues.packed:
             return clues.packed
-        rows = self._rows_at_check(clues.packed.counts if clues.packed else self.rows)
-        return PackedClues.pack(clues.token_indices, rows, clues.ratios, len(clues.tokens.all))
-
-    def _rows_at_check(self, rows: NDArray[np.integer]) -> NDArray[np.integer]:
-        """Return rows in the unit of that moment, where one message counts ``WEIGHT_ONE``."""
-        return rows if self.growth == 1 else np.rint(rows / self.growth).astype(np.int64)
+        return PackedClues.pack(clues.token_indices, self.rows, clues.ratios, len(clues.tokens.all))
 
 
 def _count_clue(clue: Clue, counts: Mapping[bytes, Sequence[int]]) -> CountedClue:

@@ -463,12 +463,6 @@ class ModelSettings(Section):
     A million tokens take 80 to 170 MB of Redis.
     """
 
-    half_life_days: Annotated[float, Field(ge=1, le=36500, allow_inf_nan=False)] | None = None
-    """After this many days a lesson counts half; ``null`` lets it count in full for ever. Choose it before
-    teaching, because a model keeps the half-life that it was begun with. To change it, run ``nbstream export``,
-    set another ``model.name`` and run ``nbstream import``.
-    """
-
     private_tokens: bool = False
     """Store keyed hashes in place of words: who reads Redis, a backup or an export learns no words. Scores stay
     the same. Choose it before the first start, because a model stays as it was begun. The guide "What it stores

@@ -50,7 +50,6 @@ async def state_of(site: Site) -> dict[str, Any]:
                 await live_entries(model),
                 await first_scores(model),
                 history,
-                model.half_life,
             )
         keys = ModelKeys(site.settings.model.name)
         state["correspondents"] = await models["common"].client.xrange(keys.correspondents)
@@ -67,23 +66,17 @@ async def assert_exact(model: Model) -> None:
     assert await stored(model) == NOTHING
 
 
-def model_settings(name: str, half_life_days: float | None) -> dict[str, Any]:
-    return {"name": name, "half_life_days": half_life_days, "min_learned": {"spam": 1, "ham": 1}}
+def model_settings(name: str) -> dict[str, Any]:
+    return {"name": name, "min_learned": {"spam": 1, "ham": 1}}
 
 
 @pytest.fixture
-def half_life_days() -> float | None:
-    """None, so that a check gives the same later; tests that do not check may have another one."""
-    return None
-
-
-@pytest.fixture
-async def old(tmp_path: Path, shared_redis: RedisServer, client: Redis, half_life_days: float | None) -> Site:
+async def old(tmp_path: Path, shared_redis: RedisServer, client: Redis) -> Site:
     """A site with a Redis of its own, which was taught by people, by users and without people."""
     site = Site(
         tmp_path / "old",
         redis={"url": shared_redis.url},
-        model=model_settings("test", half_life_days),
+        model=model_settings("test"),
         **OWN_MODELS,
     )
     await site.teach(30, 1)
@@ -109,9 +102,9 @@ async def old(tmp_path: Path, shared_redis: RedisServer, client: Redis, half_lif
 
 
 @pytest.fixture
-def new(tmp_path: Path, half_life_days: float | None) -> Site:
+def new(tmp_path: Path) -> Site:
     """Another state folder, with the embedded Redis and another name of the model."""
-    model, held = model_settings("other", half_life_days), {"path": str(tmp_path / "new/held")}
+    model, held = model_settings("other"), {"path": str(tmp_path / "new/held")}
     return Site(tmp_path / "new", model=model, quarantine=held, **OWN_MODELS)
 
 
@@ -144,11 +137,10 @@ async def test_a_site_is_the_same_in_another_layout(old: Site, new: Site, tmp_pa
         checks = [(await (await s.start("check", "--json", *user, corpus)).communicate())[0] for s in (old, new)]
         assert checks[0] == checks[1] != b""
     statuses = [json.loads(await site("status", "--json")) for site in (old, new)]
-    same = ("learned", "tokens", "half_life_since", "autolearned", "own_models", "spam_from", "state")
+    same = ("learned", "tokens", "autolearned", "own_models", "spam_from", "state")
     assert [statuses[0][name] for name in same] == [statuses[1][name] for name in same]
 
 
-@pytest.mark.parametrize("half_life_days", [90.0])
 async def test_a_backup_while_mail_and_lessons_go_on_is_exact(old: Site, new: Site, tmp_path: Path) -> None:
     file = tmp_path / "backup.tar.gz"
     before = set(old.files("Quarantine/new"))
@@ -218,16 +210,15 @@ async def test_a_backup_that_is_killed_leaves_the_one_before(old: Site, tmp_path
     assert file.read_bytes() != before
 
 
-@pytest.mark.parametrize("half_life_days", [90.0])
 async def test_a_restore_that_is_killed_again_and_again_goes_on(
-    old: Site, tmp_path: Path, own_redis: RedisServer, half_life_days: float
+    old: Site, tmp_path: Path, own_redis: RedisServer
 ) -> None:
     file, killer = tmp_path / "backup.tar.gz", Killer()
     await old("backup", file)
 
     async with Proxy(own_redis.socket, tmp_path / "proxy.sock", killer.decide) as proxy:
         redis = {"url": proxy.url}
-        new = Site(tmp_path / "new", redis=redis, model=model_settings("other", half_life_days), **OWN_MODELS)
+        new = Site(tmp_path / "new", redis=redis, model=model_settings("other"), **OWN_MODELS)
         for limit in itertools.count(10, 30):
             if await killer.survives(limit, new, "restore", file):
                 break

@@ -172,7 +172,7 @@ def test_a_backup_without_its_models_is_refused() -> None:
 
 def archive() -> bytes:
     stream = io.BytesIO()
-    writer = ArchiveWriter(stream, new_header(archive_signature(), 0, exported=1.0))
+    writer = ArchiveWriter(stream, new_header(archive_signature(), 0))
     writer.finish()
     return stream.getvalue()
 

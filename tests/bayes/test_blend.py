@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from nbstream.bayes.blend import OwnCounts, PriorStrength, blend_log_ratios
 from nbstream.bayes.classifier import Classifier
 from nbstream.bayes.clues import TokenClues
-from nbstream.bayes.counts import WEIGHT_ONE, ClassCounts, Totals
+from nbstream.bayes.counts import ClassCounts, Totals
 from nbstream.bayes.multinomial import ALPHA, TokenCounts, token_log_ratios
 from nbstream.bayes.score import Score
 from nbstream.tokens.tokenizer import Tokens
@@ -32,8 +32,8 @@ def blended(*own: TokenCounts, strength: PriorStrength = STRENGTH) -> NDArray[np
     return blend_log_ratios(ratios, COMMON, [OwnCounts.of(level, strength) for level in own], ALPHA, strength)
 
 
-def own_counts(*rows: tuple[int, int], totals: Totals = EVEN, unit: float = WEIGHT_ONE) -> TokenCounts:
-    return TokenCounts(np.array(rows, np.int64), totals, unit)
+def own_counts(*rows: tuple[int, int], totals: Totals = EVEN) -> TokenCounts:
+    return TokenCounts(np.array(rows, np.int64), totals)
 
 
 # One level
@@ -92,14 +92,6 @@ def test_the_class_that_an_own_model_has_more_of_counts_less_for_each_occurrence
     rows = ((1000, 1000), (0, 0), (0, 0))
     ratio = blended(own_counts(*rows, totals=Totals((1, 9), (100_000, 9_000_000), 3)))[0]
     assert ratio < blended(own_counts(*rows))[0]
-
-
-def test_old_counts_of_a_half_life_say_the_same_with_their_unit() -> None:
-    now = blended(own_counts((1000, 2000), (0, 0), (300, 0)))
-    later = blended(
-        own_counts((4000, 8000), (0, 0), (1200, 0), totals=Totals((1, 1), (20_000, 20_000), 3), unit=4000.0)
-    )
-    assert later.tobytes() == now.tobytes()
 
 
 # More levels

@@ -286,23 +286,14 @@ def test_a_probability_has_these_bits_on_every_processor(counts: Labels, log_odd
 
 def test_while_an_own_model_has_no_first_scores_its_map_is_the_very_one_of_its_parent() -> None:
     parent = labels(ham={-3: 40}, spam={3: 60})
-    assert blend_sums(parent, 1.0, NOTHING, 1.0) is parent
+    assert blend_sums(parent, NOTHING) is parent
 
 
 @pytest.mark.parametrize(("messages", "repeats"), [(0, 1), (1999, 1), (2000, 2), (5000, 5)])
 def test_a_first_score_of_an_own_model_counts_more_the_more_its_parent_has(messages: int, repeats: int) -> None:
     parent, own = labels(ham={-3: messages}, spam={}), labels(ham={}, spam={4: 2})
     expected = labels(ham={-3: messages}, spam={4: 2 * repeats})
-    assert np.array_equal(blend_sums(parent, 1.0, own, 1.0), expected)
-
-
-@given(COUNTS, COUNTS)
-def test_the_first_scores_of_an_own_model_are_brought_to_the_growth_of_its_parent(
-    parent: Labels, own: Labels
-) -> None:
-    expected = blend_sums(parent, 1.0, own, 1.0)
-    assert np.array_equal(blend_sums(parent, 1.0, 4 * own, 4.0), expected)
-    assert np.array_equal(blend_sums(4 * parent, 4.0, own, 1.0), 4 * expected)
+    assert np.array_equal(blend_sums(parent, own), expected)
 
 
 def test_many_models_may_share_a_calibration() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from nbstream.bayes.counts import WEIGHT_ONE, ClassCounts, is_sum
+from nbstream.bayes.counts import ClassCounts, is_sum
 from nbstream.bayes.kinds import (
     MIN_MESSAGES,
     KindClassifier,
@@ -30,12 +30,12 @@ def learned(**messages: tuple[int, Sequence[bytes]]) -> ClassCounts:
     for name, (count, tokens) in messages.items():
         for _ in range(count):
             column = SPAM if name == "spam" else HAM
-            counts.add(tokens, column, 300, kind_sums(kind_of(name), tokens, 300, 1.0))
+            counts.add(tokens, column, 300, kind_sums(kind_of(name), tokens, 300))
     return counts
 
 
 def score(counts: ClassCounts, tokens: Sequence[bytes], classifier: KindClassifier = CLASSIFIER) -> KindScores:
-    return classifier.score(tokens, counts.look_up(classifier.count_names(tokens)), counts.totals, WEIGHT_ONE)
+    return classifier.score(tokens, counts.look_up(classifier.count_names(tokens)), counts.totals)
 
 
 def test_every_class_but_spam_is_ham() -> None:
@@ -44,7 +44,7 @@ def test_every_class_but_spam_is_ham() -> None:
 
 
 def test_the_names_of_the_sums_of_a_kind_are_those_of_sums_and_survive_the_ledger() -> None:
-    sums = kind_sums("newsletter", TOKENS, 300, 1.0)
+    sums = kind_sums("newsletter", TOKENS, 300)
 
     assert len({name for name, _ in sums}) == len(TOKENS) + 2
     assert all(is_sum(name) for name, _ in sums)
@@ -52,7 +52,7 @@ def test_the_names_of_the_sums_of_a_kind_are_those_of_sums_and_survive_the_ledge
 
 
 def test_the_sums_tell_the_kind() -> None:
-    sums = [*kind_sums("a-b-1", TOKENS, 300, 1.0), (b"=score+3", 1000)]
+    sums = [*kind_sums("a-b-1", TOKENS, 300), (b"=score+3", 1000)]
 
     assert kind_of_sums(sums) == kind_of_packed_sums(join_sums(sums)) == "a-b-1"
     assert kind_of_sums([(b"=score+3", 1000)]) == kind_of_packed_sums(b"=score+3 1000") == ""
@@ -61,11 +61,11 @@ def test_the_sums_tell_the_kind() -> None:
 
 
 def test_a_lesson_of_no_kind_adds_no_sums() -> None:
-    assert kind_sums("", TOKENS, 300, 1.0) == ()
+    assert kind_sums("", TOKENS, 300) == ()
 
 
 def test_a_lesson_without_weight_adds_its_message_alone() -> None:
-    assert kind_sums("newsletter", TOKENS, 0, 1.0) == [(b"=newsletter/messages", 1000), (b"=newsletter/tokens", 0)]
+    assert kind_sums("newsletter", TOKENS, 0) == [(b"=newsletter/messages", 1000), (b"=newsletter/tokens", 0)]
 
 
 def test_a_message_is_of_the_kind_that_has_its_words() -> None:
@@ -97,12 +97,11 @@ def test_a_kind_with_few_messages_takes_no_part() -> None:
     assert scores.missing == {"notification": 3}
 
 
-@pytest.mark.parametrize("growth", [1.0, 1.3, 4.0])
-def test_plain_ham_that_nobody_taught_takes_no_part_also_where_weights_have_a_half_life(growth: float) -> None:
+def test_plain_ham_that_nobody_taught_takes_no_part() -> None:
     counts = learned(newsletter=(100, [b"issue"]), notification=(120, [b"cron"]))
     names = CLASSIFIER.count_names([b"issue"])
 
-    scores = CLASSIFIER.score([b"issue"], counts.look_up(names), counts.totals, WEIGHT_ONE * growth)
+    scores = CLASSIFIER.score([b"issue"], counts.look_up(names), counts.totals)
 
     assert set(scores.probabilities) == {"newsletter", "notification"}
     assert scores.missing == {"ham": MIN_MESSAGES}

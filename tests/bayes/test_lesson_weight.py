@@ -6,11 +6,9 @@ from hypothesis import strategies as st
 
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
 from nbstream.bayes.lesson_weight import (
-    MAX_LESSONS,
-    grown_lesson_weight,
+    MAX_ENTRY_WEIGHT,
     insisted_weights,
     lesson_weight,
-    max_entry_weight,
 )
 
 SCORES = st.floats(-500, 500)
@@ -54,37 +52,25 @@ def test_what_contradicts_the_model_teaches_as_much_as_it_may_and_not_more(
     assert lesson_weight(log_odds, label, certain=True) >= WEIGHT_ONE // 2
 
 
-@given(SCORES, LABELS, st.floats(0, 1), st.sampled_from([1.0, 1.7, 2.0**20]))
-def test_a_share_of_a_lesson_grows_like_a_whole_one(
-    log_odds: float, label: str, share: float, growth: float
-) -> None:
-    weight = grown_lesson_weight(log_odds, label, share=share, growth=growth)
-    assert weight == pytest.approx(growth * share * lesson_weight(log_odds, label), abs=growth)
-
-
 def test_however_wrong_the_model_was_one_label_is_one_vote() -> None:
     weights = {lesson_weight(log_odds, "ham") for log_odds in (0.0, 40.0, 400.0)}
     assert weights == {round(0.35 * WEIGHT_ONE)}
     assert lesson_weight(400.0, "ham", certain=True) == WEIGHT_ONE
 
 
-@given(st.integers(0, 5 * WEIGHT_ONE), st.sampled_from([1.0, 1.7, 2.0**20]))
-def test_whoever_insists_gives_more_weight_up_to_the_bound(present_weight: int, growth: float) -> None:
-    weights = insisted_weights(present_weight, growth)
+@given(st.integers(0, 5 * WEIGHT_ONE))
+def test_whoever_insists_gives_more_weight_up_to_the_bound(present_weight: int) -> None:
+    weights = insisted_weights(present_weight)
 
     assert sorted(set(weights)) == list(weights)
-    assert all(present_weight < weight <= max_entry_weight(growth) for weight in weights)
-    assert bool(weights) == (present_weight < max_entry_weight(growth))
-    assert not weights or weights[-1] == max_entry_weight(growth)
+    assert all(present_weight < weight <= MAX_ENTRY_WEIGHT for weight in weights)
+    assert bool(weights) == (present_weight < MAX_ENTRY_WEIGHT)
+    assert not weights or weights[-1] == MAX_ENTRY_WEIGHT
 
 
 def test_a_message_weighs_three_lessons_at_most() -> None:
-    assert MAX_LESSONS == 3
+    assert MAX_ENTRY_WEIGHT == 3 * WEIGHT_ONE
     assert insisted_weights(0) == (1000, 1500, 2000, 2500, 3000)
     assert insisted_weights(1000) == (1500, 2000, 2500, 3000)
     assert insisted_weights(2999) == (3000,)
     assert insisted_weights(3000) == ()
-
-
-def test_after_a_half_life_an_old_message_has_room_for_more_weight() -> None:
-    assert insisted_weights(3000, growth=2.0) == (4000, 5000, 6000)

@@ -11,7 +11,7 @@ from nbstream.bayes.counts import Totals
 
 NAMES = [b"body:prize", b"=score", b"subject.word:prize", b"body:lunch", b"body:the", b"body:f\xc3\xbcr"]
 ROWS = np.array([[0, 9], [500, 500], [0, 4], [8, 0], [5, 5], [2, 0]], dtype=np.int64) * 1000
-COUNTS = NamedCounts(NAMES, ROWS, Totals((9, 9), (15000, 18000), 5), unit=1000.0)
+COUNTS = NamedCounts(NAMES, ROWS, Totals((9, 9), (15000, 18000), 5))
 
 
 def tokens(label: str, k: int = 10, part: bytes = b"") -> list[str]:

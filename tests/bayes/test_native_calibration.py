@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.bayes.calibration import Calibration
-from nbstream.bayes.counts import WEIGHT_ONE, Totals
+from nbstream.bayes.counts import Totals
 from nbstream.engine.score import MeanProbability
 from tests.bayes.test_calibration import COUNTS, MESSAGES, Labels
 from tests.engine.native import native_library
@@ -18,9 +18,8 @@ from tests.engine.native import native_library
 @given(COUNTS, MESSAGES, st.floats(-1e3, 1e3) | st.floats(allow_nan=False, allow_infinity=False))
 def test_the_probability_is_the_same(counts: Labels, messages: tuple[int, int], log_odds: float) -> None:
     totals = Totals(messages)
-    for unit in (WEIGHT_ONE, 1.7 * WEIGHT_ONE):
-        expected = Calibration().probability(log_odds, counts, totals, unit)
-        assert Calibration(library=native_library()).probability(log_odds, counts, totals, unit) == expected
+    expected = Calibration().probability(log_odds, counts, totals)
+    assert Calibration(library=native_library()).probability(log_odds, counts, totals) == expected
 
 
 def test_the_library_averages_over_the_pairs_itself() -> None:

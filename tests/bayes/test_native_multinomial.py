@@ -55,12 +55,11 @@ def packed_by_python(score: Score, rows: NDArray[np.int64]) -> PackedClues:
     return PackedClues.pack(score.clues.token_indices, rows, score.clues.ratios, len(score.clues.tokens.all))
 
 
-@example([(b"a", 0, 1000)], Totals((-1, -1), (0, 0), 1), (0, 1), 1000, 0.12, LIMITS[0])
+@example([(b"a", 0, 1000)], Totals((-1, -1), (0, 0), 1), (0, 1), 0.12, LIMITS[0])
 @given(
     ROWS,
     TOTALS,
     st.tuples(st.integers(0, 60), st.integers(0, 60)),
-    st.sampled_from([1000, 1000.0, 1234.5, 2.0**30]),
     st.sampled_from([0.12, 1.0, 1e-9, 1e9]),
     st.sampled_from(LIMITS),
 )
@@ -68,14 +67,13 @@ def test_a_score_by_given_counts_is_the_same(
     rows: list[tuple[bytes, int, int]],
     totals: Totals,
     ends: tuple[int, int],
-    unit: float,
     smoothing: float,
     limits: ClueLimits,
 ) -> None:
     names = [b"t:" + name.replace(b"\n", b"") + b"%d" % n for n, (name, _, _) in enumerate(rows)]
     first, second = sorted(ends)
     tokens = Tokens(names[:first], names[first:second], raw_header=names[second:])
-    counts = TokenCounts(np.array([row[1:] for row in rows], np.int64).reshape(-1, 2), totals, unit)
+    counts = TokenCounts(np.array([row[1:] for row in rows], np.int64).reshape(-1, 2), totals)
     python, native = classifiers(smoothing, limits)
 
     scored, expected = native.score(tokens, counts), python.score(tokens, counts)
@@ -90,21 +88,19 @@ def test_a_score_by_given_counts_is_the_same(
     st.lists(st.tuples(st.binary(max_size=3), *[COUNTS] * 6), max_size=40, unique_by=lambda row: row[0]),
     TOTALS,
     st.lists(TOTALS, max_size=3),
-    st.sampled_from([1000, 1234.5, 2.0**30]),
     st.sampled_from([0.12, 1e-9, 1e9]),
 )
 def test_a_score_with_own_models_is_the_same(
     rows: list[tuple[bytes, int, int, int, int, int, int]],
     totals: Totals,
     own_totals: list[Totals],
-    unit: float,
     smoothing: float,
 ) -> None:
     tokens = Tokens((), [b"t:" + row[0].replace(b"\n", b"") + b"%d" % n for n, row in enumerate(rows)])
     columns = np.array([row[1:] for row in rows], np.int64).reshape(-1, 6)
-    counts = TokenCounts(columns[:, :2], totals, unit)
+    counts = TokenCounts(columns[:, :2], totals)
     own = [
-        TokenCounts(columns[:, start : start + 2] if start else columns[:, :2] * 0, of_level, unit + start)
+        TokenCounts(columns[:, start : start + 2] if start else columns[:, :2] * 0, of_level)
         for start, of_level in zip((2, 4, 0), own_totals, strict=False)
     ]
     python, native = classifiers(smoothing)
@@ -126,7 +122,7 @@ def test_a_score_by_the_counts_in_a_table_is_the_same_after_each_lesson() -> Non
             for learned in (counts, table_counts):
                 teach(learned, tokens, label)
 
-            scored = native.score_in_table(tokens, table_counts.table, 1000.0)
+            scored = native.score_in_table(tokens, table_counts.table)
 
             expected = python.score(tokens, token_counts(counts, tokens))
             assert scored is not None
@@ -138,14 +134,14 @@ def test_a_score_by_the_counts_in_a_table_is_the_same_after_each_lesson() -> Non
 
             teach(own, sample_message("spam" if label == "ham" else "ham", n), label)
             levels = (token_counts(own, tokens),)
-            blended = native.score_in_table(tokens, table_counts.table, 1000.0, levels)
+            blended = native.score_in_table(tokens, table_counts.table, levels)
             assert blended is not None
             assert bits(blended.score) == bits(python.score(tokens, token_counts(counts, tokens), levels))
             assert bits(blended.score) != bits(scored.score)
 
 
 def test_what_the_library_cannot_compute_is_left_to_python_which_says_why() -> None:
-    counts = TokenCounts(np.array([[0, 2**60]]), Totals(), 1e-300)
+    counts = TokenCounts(np.array([[0, 2**60]]), Totals())
     for classifier in classifiers(1e-320):
         with pytest.raises(RuntimeWarning, match="overflow"):
             classifier.score(Tokens((b"t:a",), ()), counts)
@@ -155,13 +151,13 @@ def test_tokens_that_do_not_fit_their_groups_are_no_score() -> None:
     scoring, options = NativeScoring(native_library(), 6), ScoreOptions((0, 0), (1, 1, 1), 0.12, 0.0)
     table = TableCounts.empty(table_functions()).table
     for sizes in ((1, 0, 0), (3, 0, 0), (2**63, 2**63, 2), (2**64 - 1, 0, 0)):
-        assert scoring.score_in_table(table, b"a:1\na:2", sizes, options, 1000.0) is None
-        assert scoring.score_rows((np.ones((2, 2), np.int64), (0,) * 5), b"a:1\na:2", sizes, options, 1.0) is None
-    assert scoring.score_rows((np.ones((3, 2), np.int64), (0,) * 5), b"a:1\na:2", (2, 0, 0), options, 1.0) is None
-    assert scoring.score_in_table(table, b"a:1\na:2", (2, 0, 0), options, 1000.0) is not None
+        assert scoring.score_in_table(table, b"a:1\na:2", sizes, options) is None
+        assert scoring.score_rows((np.ones((2, 2), np.int64), (0,) * 5), b"a:1\na:2", sizes, options) is None
+    assert scoring.score_rows((np.ones((3, 2), np.int64), (0,) * 5), b"a:1\na:2", (2, 0, 0), options) is None
+    assert scoring.score_in_table(table, b"a:1\na:2", (2, 0, 0), options) is not None
 
 
 def test_more_clues_than_there_is_room_for_are_no_score() -> None:
     scoring, options = NativeScoring(native_library(), 1), ScoreOptions((0, 0), (2, 2, 2), 0.12, 0.0)
     rows = np.array([[1000, 0], [0, 1000]])
-    assert scoring.score_rows((rows, (0, 0, 1000, 1000, 2)), b"a:1\na:2", (2, 0, 0), options, 1000.0) is None
+    assert scoring.score_rows((rows, (0, 0, 1000, 1000, 2)), b"a:1\na:2", (2, 0, 0), options) is None

@@ -50,7 +50,7 @@ def test_changed_and_waiting_settings_are_dotted_keys(tmp_path: Path) -> None:
     new_settings = settings(
         tmp_path,
         "verdict: {spam: 0.9}\nlisteners: {smtp: {trusted_proxies: []}, metrics: {listen: '127.0.0.1:1'}}\n"
-        "model: {max_tokens: 20000, half_life_days: 30}\ndrain_seconds: 30",
+        "model: {max_tokens: 20000}\ndrain_seconds: 30",
     )
 
     in_force = merge_live_settings(running, new_settings)
@@ -61,7 +61,6 @@ def test_changed_and_waiting_settings_are_dotted_keys(tmp_path: Path) -> None:
         "listeners.http",
         "listeners.metrics",
         "model.max_tokens",
-        "model.half_life_days",
     )
 
 

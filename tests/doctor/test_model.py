@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from redis.asyncio import Redis
@@ -107,16 +106,6 @@ async def test_a_vocabulary_at_its_limit_is_noted(taught: TaughtSite, client: Re
     await client.hset(KEYS.totals, "vocabulary", "9990")
 
     the(await taught.findings("model: {max_tokens: 10000}\n"), model_findings.TOKENS_FULL)
-
-
-async def test_a_half_life_that_comes_to_its_end_is_a_warning(taught: TaughtSite, client: Redis) -> None:
-    settings = "model: {half_life_days: 1}\n"
-    await taught.teach("spam", 1, settings)
-    stored: Any = await client.hget(KEYS.schema, "half_life")
-    days, _, since = stored.decode().partition(" ")
-    await client.hset(KEYS.schema, "half_life", f"{days} {float(since) - 41 * 86_400!r}")
-
-    the(await taught.findings(settings), model.HALF_LIFE_ENDS)
 
 
 BUDGET = "verdict: {max_false_positive_rate: 0.1}\n"

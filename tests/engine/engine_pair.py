@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbstream.assembly.filter import make_filter
-from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.bayes.table_counts import TableCounts
 from nbstream.config import Settings
 from nbstream.engine.choice import LIBRARY_FILE, PYTHON, Engine, choose_engine
@@ -71,9 +70,9 @@ class _Checked(FilterObserver):
 class Site:
     """One engine with a model of its own, and a filter for each of the settings."""
 
-    def __init__(self, engine: Engine, half_life: HalfLife) -> None:
+    def __init__(self, engine: Engine) -> None:
         counts = TableCounts.empty(TableFunctions(engine.native_library)) if engine.native_library else None
-        model, self._observer = MemoryModel(half_life, counts=counts), _Checked()
+        model, self._observer = MemoryModel(counts=counts), _Checked()
         self.filters = [self._filter(options, model, engine) for _, options in SETTINGS]
 
     def _filter(self, options: TokenizerOptions, model: MemoryModel, engine: Engine) -> Filter:
@@ -160,8 +159,8 @@ class Way:
 class EnginePair:
     """Python's engine and another one, each with a model of its own. Both are taught the same."""
 
-    def __init__(self, engine: Engine, half_life: HalfLife = NO_HALF_LIFE) -> None:
-        self.sites = Site(PYTHON, half_life), Site(engine, half_life)
+    def __init__(self, engine: Engine) -> None:
+        self.sites = Site(PYTHON), Site(engine)
 
     async def teach(self, seed: int) -> None:
         """Teach letters, enough for verdicts."""

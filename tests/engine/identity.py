@@ -28,11 +28,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.engine.choice import LIBRARY_FILE, Engine
 from nbstream.tokens.native_tokenizer import NativeTokenizer
 from tests.engine.compared_mail import corpus_mail, mutated_mail
-from tests.engine.engine_pair import NOW, Difference, EnginePair, Site, Way, native_engine
+from tests.engine.engine_pair import Difference, EnginePair, Site, Way, native_engine
 
 _CHUNK = 5000  # messages that one pair of models checks
 
@@ -115,7 +114,7 @@ def exercise(messages: Iterable[tuple[str, bytes]], seed: int, engine: Engine) -
     report, draw = Report(), random.Random(seed)
 
     async def work() -> None:
-        site = Site(engine, NO_HALF_LIFE)
+        site = Site(engine)
         await site.teach(seed)
         for _, raw in messages:
             await site.observe(raw, Way.drawn(draw))
@@ -129,8 +128,7 @@ def exercise(messages: Iterable[tuple[str, bytes]], seed: int, engine: Engine) -
 
 async def _compare(messages: Iterable[tuple[str, bytes]], seed: int, engine: Engine) -> Report:
     draw, report = random.Random(seed), Report()
-    half_life = HalfLife(30.0, NOW - 86400.0 * draw.randrange(100)) if draw.random() < 0.3 else NO_HALF_LIFE
-    pair = EnginePair(engine, half_life)
+    pair = EnginePair(engine)
     await pair.teach(seed)
     tokenizers = [spam_filter.parts.tokenizer for spam_filter in pair.sites[1].filters]
     natives: list[Any] = [tokenizer for tokenizer in tokenizers if isinstance(tokenizer, NativeTokenizer)]

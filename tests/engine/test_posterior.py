@@ -23,7 +23,6 @@ def test_both_engines_give_the_same_probability(seed: int) -> None:
         for _ in range(chosen.randrange(60)):
             amount = chosen.randint(-most // 9, most)
             counts[chosen.randrange(len(SCORE_BINS)), chosen.randrange(2)] = amount
-        for unit in (1000.0, 2048.0):
-            for log_odds in (-40.0, -3.25, 0.0, chosen.uniform(-20, 20), 40.0):
-                arguments = log_odds, counts, _TOTALS, unit
-                assert native.probability(*arguments) == python.probability(*arguments)
+        for log_odds in (-40.0, -3.25, 0.0, chosen.uniform(-20, 20), 40.0):
+            arguments = log_odds, counts, _TOTALS
+            assert native.probability(*arguments) == python.probability(*arguments)

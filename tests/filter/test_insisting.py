@@ -16,9 +16,8 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
-from nbstream.bayes.counts import WEIGHT_ONE, Totals
-from nbstream.bayes.half_life import HalfLife
-from nbstream.bayes.lesson_weight import MAX_LESSONS
+from nbstream.bayes.counts import Totals
+from nbstream.bayes.lesson_weight import MAX_ENTRY_WEIGHT
 from nbstream.filter import Contradiction, Filter, FilterParts, FilterPolicy, Lesson, LessonOutcome
 from nbstream.policy.lesson_source import INSIST_PAUSE_SECONDS, Insistence, LessonSource
 from nbstream.policy.thresholds import ThresholdPolicy
@@ -94,7 +93,7 @@ async def test_the_same_label_again_gives_more_weight_and_the_message_counts_onc
     assert (lesson.outcome, lesson.label) == (LessonOutcome.INSISTED, "ham")
     assert lesson.after.probability < lesson.before.probability
     assert await site.filter.check(DISPUTED) == lesson.after
-    assert first.weight < entry.weight <= MAX_LESSONS * WEIGHT_ONE
+    assert first.weight < entry.weight <= MAX_ENTRY_WEIGHT
     assert (await site.model.totals()).messages == before.messages
     assert await stored(site.model) == await summed(site.model)
 
@@ -111,7 +110,7 @@ async def test_the_smallest_weight_that_is_enough_is_taken(site: Site) -> None:
         weights.append((await site.entry()).weight)
         site.clock.now += INSIST_PAUSE_SECONDS
 
-    assert first.weight < weights[0] < weights[1] < MAX_LESSONS * WEIGHT_ONE
+    assert first.weight < weights[0] < weights[1] < MAX_ENTRY_WEIGHT
 
 
 async def test_who_insists_on_what_was_seen_leaves_alone_what_came_since(site: Site) -> None:
@@ -157,7 +156,7 @@ async def test_the_bound_holds_however_often_it_is_said(site: Site) -> None:
         site.clock.now += 2 * INSIST_PAUSE_SECONDS
 
     assert outcomes == [LessonOutcome.INSISTED, LessonOutcome.ALREADY, LessonOutcome.ALREADY]
-    assert (await site.entry()).weight == MAX_LESSONS * WEIGHT_ONE
+    assert (await site.entry()).weight == MAX_ENTRY_WEIGHT
     assert lesson.contradiction == Contradiction(has_most_weight=True, wait_seconds=0.0)
 
 
@@ -300,14 +299,14 @@ steps = st.lists(
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(steps=steps, half_life=st.sampled_from([None, 10.0]))
+@given(steps=steps)
 async def test_learning_insisting_and_unlearning_in_any_order_is_exact_in_redis_and_in_memory(
-    client: Redis, steps: list[tuple[Any, str | None]], half_life: float | None
+    client: Redis, steps: list[tuple[Any, str | None]]
 ) -> None:
     await client.flushall()
     clock = Clock()
-    memory = MemoryModel(HalfLife(half_life, clock.now) if half_life else HalfLife())
-    redis_model = await Model(client, "test", 3600, half_life, clock=clock).open()
+    memory = MemoryModel()
+    redis_model = await Model(client, "test", 3600, clock=clock).open()
     filters = [filter_over(model, clock) for model in (redis_model, memory)]
     for message, step in steps:
         clock.now += DAY
@@ -350,26 +349,3 @@ def filter_over(model: Model | MemoryModel, clock: Clock) -> Filter:
 
 def entry_of(label: str) -> LedgerEntry:
     return LedgerEntry("v", label, 0, (), 0.0, "", "", 0.0)
-
-
-async def test_with_a_half_life_an_old_message_may_be_insisted_on_again(client: Redis) -> None:
-    clock = Clock()
-    model = await Model(client, "test", 3600, 10.0, clock=clock).open()
-    spam_filter = filter_over(model, clock)
-    await teach_dispute(spam_filter)
-    spam_filter = spam_filter.with_policy(NEVER_HAM)
-    weights = []
-    for _ in range(2):
-        lesson = await spam_filter.learn(DISPUTED, "ham", "smtp", "ann", Insistence.AT_ONCE)
-        entry = await model.entry(KEY)
-        assert entry is not None
-        weights.append((str(lesson.outcome), entry.weight))
-        clock.now += 10 * DAY
-        for message in SIMILAR[20:40]:  # they are new, and DISPUTED is old
-            await spam_filter.unlearn(message, "test")
-            await spam_filter.learn(message, "spam", "test")
-
-    assert weights[0] == ("insisted", MAX_LESSONS * WEIGHT_ONE)
-    outcome, weight = weights[1]
-    assert outcome == "insisted"
-    assert MAX_LESSONS * WEIGHT_ONE < weight <= 2 * MAX_LESSONS * WEIGHT_ONE

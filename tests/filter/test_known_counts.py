@@ -20,7 +20,7 @@ async def test_first_scores_are_those_of_the_last_read() -> None:
 
     async def read_counts(names: Sequence[bytes]) -> MessageCounts:
         rows, sums = (np.zeros((size, len(CLASSES)), np.int64) for size in (len(names), len(SCORE_BINS)))
-        return MessageCounts(names, rows, sums, Totals(), 1.0, next(following))
+        return MessageCounts(names, rows, sums, Totals(), next(following))
 
     known = KnownCounts(read_counts)
     for first_scores in loads:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
 from nbstream.bayes.counts import Counts
-from nbstream.bayes.half_life import HalfLife
 from nbstream.bayes.table_counts import TableCounts
 from nbstream.filter import AutolearnLayer, Filter, FilterParts, FilterPolicy
 from nbstream.mail.message import Message
@@ -27,10 +26,8 @@ NOW = 1_800_000_000.0
 POLICY = FilterPolicy(ThresholdPolicy(spam=FalsePositiveBudget(0.1, 0.9)), {"spam": 1, "ham": 1})
 
 
-def filter_over(
-    counts: Counts | None, library: ctypes.CDLL | None, half_life: HalfLife, layer: MemoryModel | None = None
-) -> Filter:
-    model = MemoryModel(half_life, counts=counts)
+def filter_over(counts: Counts | None, library: ctypes.CDLL | None, layer: MemoryModel | None = None) -> Filter:
+    model = MemoryModel(counts=counts)
     classifier, calibration = Classifier(library), Calibration(library=library)
     parts = FilterParts(
         tokenizer=Tokenizer(),
@@ -44,12 +41,12 @@ def filter_over(
     return Filter(parts, POLICY)
 
 
-async def compare_all(half_life: HalfLife, layer: MemoryModel | None = None) -> None:
+async def compare_all(layer: MemoryModel | None = None) -> None:
     library = native_library()
     filters = [
-        filter_over(None, None, half_life, layer),
-        filter_over(None, library, half_life, layer),
-        filter_over(TableCounts.empty(table_functions()), library, half_life, layer),
+        filter_over(None, None, layer),
+        filter_over(None, library, layer),
+        filter_over(TableCounts.empty(table_functions()), library, layer),
     ]
     learned = list(letters(300))
     strangers = [raw for _, raw in letters(40, seed=8)]
@@ -68,26 +65,22 @@ async def compare_all(half_life: HalfLife, layer: MemoryModel | None = None) -> 
 
 
 async def test_checks_and_lessons_are_the_same() -> None:
-    await compare_all(HalfLife())
-
-
-async def test_checks_and_lessons_are_the_same_where_old_lessons_count_less() -> None:
-    await compare_all(HalfLife(30.0, NOW - 20 * 86_400))
+    await compare_all()
 
 
 async def test_checks_and_lessons_are_the_same_beside_what_was_learned_without_people() -> None:
     layer = MemoryModel()
-    other = filter_over(None, None, HalfLife())
+    other = filter_over(None, None)
     other = Filter(replace(other.parts, model=layer, counts=layer), POLICY)
     for label, raw in letters(60, seed=3):
         await other.learn(Message.parse(raw), label, "auto")
 
-    await compare_all(HalfLife(), layer)
+    await compare_all(layer)
 
 
 async def test_a_table_that_was_replaced_by_a_larger_one_is_not_kept_by_who_checks_seldom() -> None:
     model = MemoryModel(counts=TableCounts.empty(table_functions()))
-    spam_filter = with_parts(filter_over(None, native_library(), HalfLife()), model=model, counts=model)
+    spam_filter = with_parts(filter_over(None, native_library()), model=model, counts=model)
     await spam_filter.check(Message.parse(b"Subject: prize"))
     assert model.native_table
     table = weakref.ref(model.native_table)

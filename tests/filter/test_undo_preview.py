@@ -11,7 +11,6 @@ from redis.asyncio import Redis
 from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
 from nbstream.bayes.counts import WEIGHT_ONE, ClassCounts, Totals
-from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.filter import FilterPolicy
 from nbstream.filter.scorer import Scorer
 from nbstream.filter.sources import CountSource
@@ -35,7 +34,6 @@ class Fixed:
     """Counts that are given."""
 
     all: ClassCounts
-    half_life: HalfLife = NO_HALF_LIFE
 
     async def look_up(self, tokens: Any) -> tuple[Any, Totals]:
         return self.all.look_up(tokens), self.all.totals

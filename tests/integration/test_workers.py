@@ -122,14 +122,14 @@ def test_a_stored_model_that_cannot_be_used_ends_the_daemon(site: Site) -> None:
     with site.running() as daemon:
         assert send(daemon, "lesson", "spam@nbstream.invalid").startswith("250 ")
         assert daemon.stop() == 0
-    site.write("model: {half_life_days: 30}")
+    site.write("model: {private_tokens: true}")
 
     result = command("serve", "-c", site.file)
 
     assert result.returncode == 78
     assert result.stderr.count("nbstream: ") == 1
     assert "Traceback" not in result.stderr, "each of two workers says so"
-    assert "half" in result.stderr
+    assert "private_tokens" in result.stderr
 
 
 def test_a_port_in_use_is_refused_by_name_also_of_a_daemon_that_shares_its_own(site: Site, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -37,10 +36,9 @@ class Site:
         return own
 
 
-def own_model(client: Redis, name: str, signed_at: float | None = None) -> Model:
-    """The own model of this name; with a half-life of 90 days, since then, if it is signed ``signed_at``."""
-    keys, days = OwnModelKeys("test", name), None if signed_at is None else 90
-    return Model(client, keys, 3600, days, lambda: signed_at or time.time(), max_changes=20)
+def own_model(client: Redis, name: str) -> Model:
+    """The own model of this name."""
+    return Model(client, OwnModelKeys("test", name), 3600, max_changes=20)
 
 
 @asynccontextmanager
@@ -51,16 +49,15 @@ async def open_site(
     max_bytes: int = 64 << 20,
     *,
     follows: bool = True,
-    signed_at: float | None = None,
     functions: TableFunctions | None = None,
 ) -> AsyncIterator[Site]:
     """A process over the model ``test``; with ``follows`` it follows the own models in memory.
 
-    ``signed_at`` is that of ``own_model``. Counts are in tables of ``functions``, if there are any.
+    Counts are in tables of ``functions``, if there are any.
     """
     common = make_filter(client, observer)
     models = OwnModels(
-        lambda name: own_model(client, name, signed_at),
+        lambda name: own_model(client, name),
         client,
         client,
         index=index_key("test"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import time
 import weakref
 
 import pytest
@@ -99,35 +98,6 @@ async def test_a_model_that_made_room_is_signed_again_by_the_next_lesson(client:
 
         assert await client.exists(keys.schema)
         assert await client.zrange(index_key("test"), 0, -1) == [ANN.encode()]
-
-
-async def test_a_model_that_was_empty_when_it_was_loaded_gets_the_time_base_of_its_first_teacher(
-    client: Redis,
-) -> None:
-    now = time.time()
-    async with (
-        open_site(client, "{address}", signed_at=now - 9 * 86_400) as early,
-        open_site(client, "{address}", signed_at=now) as late,
-    ):
-        empty = await early.models.load(ANN)
-
-        await (await late.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
-
-        await until(lambda: early.models.find(ANN) is not empty)
-        taught = await late.models.load(ANN)
-        assert (await early.models.load(ANN)).half_life == taught.half_life != empty.half_life
-
-
-async def test_who_teaches_has_the_time_base_of_the_signature(client: Redis) -> None:
-    now = time.time()
-    async with (
-        open_site(client, "{address}", signed_at=now - 9 * 86_400) as early,
-        open_site(client, "{address}", signed_at=now) as late,
-    ):
-        await early.models.load(ANN)
-        signed = await late.models.load_for_lesson(ANN)
-
-        assert (await early.models.load_for_lesson(ANN)).half_life == signed.half_life
 
 
 async def test_former_counts_serve_while_redis_is_away_and_are_loaded_anew_afterwards(

@@ -12,8 +12,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.bayes.calibration import sigmoid
-from nbstream.bayes.counts import WEIGHT_ONE
-from nbstream.bayes.lesson_weight import MAX_LESSONS
+from nbstream.bayes.lesson_weight import MAX_ENTRY_WEIGHT
 from nbstream.listeners.http.access import Role
 from nbstream.mail.message import Message
 from nbstream.page.message_view import DRAWN_CLUES, draw_explanation, make_axes
@@ -173,7 +172,7 @@ async def test_who_insists_does_so_on_purpose_and_once(site: Site) -> None:
 async def test_a_message_with_the_most_weight_cannot_be_insisted_on(site: Site) -> None:
     await teach_dispute(site.http.spam_filter)
     message_id = await site.check(DISPUTED.raw)
-    await site.client.hset(ModelKeys("default").ledger(message_id), "weight", MAX_LESSONS * WEIGHT_ONE)
+    await site.client.hset(ModelKeys("default").ledger(message_id), "weight", MAX_ENTRY_WEIGHT)
 
     async with site.browser() as browser:
         page = await browser.get(PATH + message_id)

@@ -93,7 +93,7 @@ class Counts:
 
     def token_counts(self) -> NamedCounts:
         self.searches += 1
-        return NamedCounts(*self.counts.snapshot(), self.counts.totals, 1000.0)
+        return NamedCounts(*self.counts.snapshot(), self.counts.totals)
 
 
 @pytest.fixture

@@ -258,7 +258,7 @@ async def exported(client: Redis, written: dict[str, str] | None = None) -> io.B
     snapshot = ModelSnapshot(model)
     header = await snapshot.header()
     if written:
-        header = archive.new_header(written, header.records, header.half_life, header.exported)
+        header = archive.new_header(written, header.records)
     writer = archive.ArchiveWriter(stream, header)
     async for record in snapshot.records():
         writer.write(record)

@@ -13,7 +13,6 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
 from nbstream.bayes.counts import CLASSES, Totals
-from nbstream.bayes.half_life import HalfLife
 from nbstream.correspondents.store import Correspondents
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
@@ -47,8 +46,6 @@ class _LoadedModel:
     """The attributes of a mirror that the gauges read once the counts are loaded."""
 
     totals: Totals = field(default_factory=Totals)
-    half_life: HalfLife = field(default_factory=lambda: HalfLife(days=180.0))
-    largest_count: int = 0
     lag_seconds: float = 0.0
     following: bool = True
     loaded_first_scores: FirstScores = field(default_factory=FirstScores)

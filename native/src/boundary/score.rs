@@ -5,7 +5,7 @@ use std::panic::catch_unwind;
 use super::table::{answer, room, split_names, table, values, TableHandle};
 use crate::score::blend::{OwnLevel, Strength};
 use crate::score::calibration::{mean_probability, shares, Grid, Pair, MIN_SHARE};
-use crate::score::multinomial::{Smoothing, Totals};
+use crate::score::multinomial::Totals;
 use crate::score::packed_clues::pack;
 use crate::score::{score, Request, GROUPS};
 use crate::table::{Counts, TableError};
@@ -23,7 +23,6 @@ pub struct ScoreRequest {
     limits: [u64; GROUPS],
     messages: [i64; 2],
     alpha: f64,
-    unit: f64,
     prior: f64,
     occurrences: f64,
     per_probability: f64,
@@ -213,10 +212,7 @@ impl ScoreRequest {
         let request = Request {
             sizes: self.sizes.map(|size| size as usize),
             limits: self.limits.map(|limit| limit as usize),
-            smoothing: Smoothing {
-                alpha: self.alpha,
-                unit: self.unit,
-            },
+            alpha: self.alpha,
             prior: self.prior,
             strength: Strength {
                 occurrences: self.occurrences,

@@ -1,6 +1,6 @@
 //! The log-ratios of tokens by a common model and own models below it. See `nbstream/bayes/blend.py`.
 
-use super::multinomial::{class_masses, occurrences, Smoothing, Totals, HAM, SPAM};
+use super::multinomial::{class_masses, occurrences, Totals, HAM, SPAM, WEIGHT_ONE};
 use crate::table::Counts;
 
 /// How many occurrences the common model counts as, for each token of an own model.
@@ -24,7 +24,7 @@ pub fn blend(
     ratios: &mut [f64],
     rows: &[Counts],
     totals: &Totals,
-    smoothing: &Smoothing,
+    alpha: f64,
     own: &[OwnLevel],
     strength: &Strength,
 ) -> Option<()> {
@@ -34,14 +34,14 @@ pub fn blend(
     if own.iter().any(|level| level.rows.len() != rows.len()) {
         return None;
     }
-    let masses = class_masses(totals, smoothing);
+    let masses = class_masses(totals, alpha);
     for (token, ratio) in ratios.iter_mut().enumerate() {
         let speaking = |level: &&OwnLevel| level.rows[token].iter().any(|&count| count > 0);
         let mut levels = own.iter().filter(speaking).peekable();
         if levels.peek().is_none() {
             continue;
         }
-        let (weight, mut prior) = prior_occurrences(&rows[token], &masses, smoothing, strength);
+        let (weight, mut prior) = prior_occurrences(&rows[token], &masses, alpha, strength);
         for level in levels {
             let posterior = [HAM, SPAM].map(|class| {
                 occurrences(level.rows[token][class], level.units[class]) + prior[class]
@@ -61,10 +61,10 @@ pub fn blend(
 fn prior_occurrences(
     row: &Counts,
     masses: &[f64; 2],
-    smoothing: &Smoothing,
+    alpha: f64,
     strength: &Strength,
 ) -> (f64, [f64; 2]) {
-    let counted = [HAM, SPAM].map(|class| occurrences(row[class], smoothing.unit) / masses[class]);
+    let counted = [HAM, SPAM].map(|class| occurrences(row[class], WEIGHT_ONE) / masses[class]);
     let both = counted[HAM] + counted[SPAM];
     if both <= 0.0 {
         let weight = strength.occurrences;
@@ -73,7 +73,7 @@ fn prior_occurrences(
     let weight =
         strength.occurrences + strength.per_probability * (counted[HAM] * counted[SPAM] / both);
     let smoothed = [HAM, SPAM]
-        .map(|class| (occurrences(row[class], smoothing.unit) + smoothing.alpha) / masses[class]);
+        .map(|class| (occurrences(row[class], WEIGHT_ONE) + alpha) / masses[class]);
     let sum = smoothed[HAM] + smoothed[SPAM];
     (weight, smoothed.map(|share| weight * (share / sum)))
 }
@@ -85,10 +85,6 @@ mod tests {
     const TOTALS: Totals = Totals {
         tokens: [60_000, 80_000],
         vocabulary: 20,
-    };
-    const SMOOTHING: Smoothing = Smoothing {
-        alpha: 0.12,
-        unit: 1000.0,
     };
     const STRENGTH: Strength = Strength {
         occurrences: 0.5,
@@ -104,7 +100,7 @@ mod tests {
             })
             .collect();
         let mut ratios = [7.0];
-        blend(&mut ratios, &[row], &TOTALS, &SMOOTHING, &levels, &STRENGTH)?;
+        blend(&mut ratios, &[row], &TOTALS, 0.12, &levels, &STRENGTH)?;
         Some(ratios[0])
     }
 
@@ -133,7 +129,7 @@ mod tests {
                 &mut [0.0],
                 &[[1, 1]],
                 &TOTALS,
-                &SMOOTHING,
+                0.12,
                 &[level],
                 &STRENGTH
             ),

@@ -15,7 +15,7 @@ use crate::table::Counts;
 use blend::{blend, OwnLevel, Strength};
 use clues::strongest_indices;
 use exact_sum::exact_sum;
-use multinomial::{token_log_ratios, Smoothing, Totals};
+use multinomial::{token_log_ratios, Totals};
 
 /// The groups of tokens from which clues are chosen: head, body, and the header as it is written.
 pub const GROUPS: usize = 3;
@@ -27,7 +27,8 @@ pub struct Request {
     pub sizes: [usize; GROUPS],
     /// How many tokens of each group vote for each class, at most.
     pub limits: [usize; GROUPS],
-    pub smoothing: Smoothing,
+    /// Lidstone's alpha.
+    pub alpha: f64,
     /// The prior log-odds of spam in nats.
     pub prior: f64,
     /// That of the common model, as the prior of own models.
@@ -55,12 +56,12 @@ pub fn score(
     own: &[OwnLevel],
     request: &Request,
 ) -> Option<Score> {
-    let mut ratios = token_log_ratios(rows, totals, &request.smoothing)?;
+    let mut ratios = token_log_ratios(rows, totals, request.alpha)?;
     blend(
         &mut ratios,
         rows,
         totals,
-        &request.smoothing,
+        request.alpha,
         own,
         &request.strength,
     )?;
@@ -91,14 +92,10 @@ mod tests {
     use super::*;
 
     fn request(sizes: [usize; GROUPS], limits: [usize; GROUPS]) -> Request {
-        let smoothing = Smoothing {
-            alpha: 0.5,
-            unit: 1000.0,
-        };
         Request {
             sizes,
             limits,
-            smoothing,
+            alpha: 0.5,
             prior: 0.25,
             strength: Strength {
                 occurrences: 0.5,

@@ -5,12 +5,8 @@ use crate::table::Counts;
 pub const HAM: usize = 0;
 pub const SPAM: usize = 1;
 
-/// Lidstone's `alpha`, and the count of one occurrence (`unit`).
-#[derive(Debug, Clone, Copy)]
-pub struct Smoothing {
-    pub alpha: f64,
-    pub unit: f64,
-}
+/// The count of one occurrence at full weight: `nbstream.bayes.counts.WEIGHT_ONE`.
+pub const WEIGHT_ONE: f64 = 1000.0;
 
 /// The totals of a model that a ratio needs: the tokens of ham and spam, and the size of the vocabulary.
 #[derive(Debug, Clone, Copy)]
@@ -21,13 +17,13 @@ pub struct Totals {
 
 /// Returns ln P(token | spam) - ln P(token | ham) in nats for each token; 0 for a token never seen.
 ///
-/// Returns nothing where a ratio is no finite number.
+/// `alpha` is that of Lidstone. Returns nothing where a ratio is no finite number.
 pub fn token_log_ratios(
     rows: &[Counts],
     totals: &Totals,
-    smoothing: &Smoothing,
+    alpha: f64,
 ) -> Option<Vec<f64>> {
-    let masses = class_masses(totals, smoothing);
+    let masses = class_masses(totals, alpha);
     let classes = (masses[HAM] / masses[SPAM]).ln();
     let mut ratios = Vec::with_capacity(rows.len());
     for row in rows {
@@ -35,7 +31,7 @@ pub fn token_log_ratios(
             ratios.push(0.0);
             continue;
         }
-        let smoothed = |class: usize| occurrences(row[class], smoothing.unit) + smoothing.alpha;
+        let smoothed = |class: usize| occurrences(row[class], WEIGHT_ONE) + alpha;
         let ratio = (smoothed(SPAM) / smoothed(HAM)).ln() + classes;
         if !ratio.is_finite() {
             return None;
@@ -46,11 +42,11 @@ pub fn token_log_ratios(
 }
 
 /// Returns the smoothed occurrences of all tokens in ham and in spam.
-pub fn class_masses(totals: &Totals, smoothing: &Smoothing) -> [f64; 2] {
-    let pseudo = smoothing.alpha * totals.vocabulary.max(1) as f64;
+pub fn class_masses(totals: &Totals, alpha: f64) -> [f64; 2] {
+    let pseudo = alpha * totals.vocabulary.max(1) as f64;
     totals
         .tokens
-        .map(|tokens| occurrences(tokens, smoothing.unit) + pseudo)
+        .map(|tokens| occurrences(tokens, WEIGHT_ONE) + pseudo)
 }
 
 /// Returns how many occurrences a count stands for; a negative count is read as 0.
@@ -66,13 +62,9 @@ mod tests {
         tokens: [3000, 7000],
         vocabulary: 10,
     };
-    const SMOOTHING: Smoothing = Smoothing {
-        alpha: 0.12,
-        unit: 1000.0,
-    };
 
     fn ratio(row: Counts) -> f64 {
-        token_log_ratios(&[row], &TOTALS, &SMOOTHING).unwrap()[0]
+        token_log_ratios(&[row], &TOTALS, 0.12).unwrap()[0]
     }
 
     #[test]
@@ -97,12 +89,8 @@ mod tests {
 
     #[test]
     fn what_no_float_can_hold_gives_nothing() {
-        let smoothing = Smoothing {
-            alpha: 1e-320,
-            unit: 1e-300,
-        };
         assert_eq!(
-            token_log_ratios(&[[0, i64::MAX]], &TOTALS, &smoothing),
+            token_log_ratios(&[[0, i64::MAX]], &TOTALS, 1e-320),
             None
         );
     }

@@ -76,9 +76,8 @@ async def _measure(settings: Settings, mail: Sequence[GeneratedMail]) -> dict[st
     state_dir = settings.state_dir.expanduser()
     parent = state_dir if state_dir.is_dir() and os.access(state_dir, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="nbstream-bench-", dir=parent) as folder:
-        model = settings.model.model_copy(update={"half_life_days": None})
         private = settings.model_copy(
-            update={"state_dir": Path(folder), "redis": RedisSettings(), "autolearn": None, "model": model}
+            update={"state_dir": Path(folder), "redis": RedisSettings(), "autolearn": None}
         )
         async with open_running_redis(private) as clients:
             lessons, checks = await _learn_and_check(private, clients, mail)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,6 @@ from nbstream.cli.terminal import local_time, print_error, print_note, printable
 from nbstream.errors import InputError
 from nbstream.own_models.index import OwnModelIndex
 from nbstream.own_models.names import levels_of_name
-from nbstream.store.model.signature import describe_half_life
 from nbstream.wire.api_json import iso_time
 
 if TYPE_CHECKING:
@@ -58,7 +56,7 @@ async def _show(settings: Settings, options: argparse.Namespace) -> int:
         listed = await _find_listed(OwnModelIndex(clients.client, settings.model.name), options.name)
         model = await make_own_model(settings, clients.client, options.name).open(sign=False)
         counts = await model.counts()
-    named = NamedCounts(*counts.snapshot(), counts.totals, model.half_life.unit(time.time()))
+    named = NamedCounts(*counts.snapshot(), counts.totals)
     tokens = {label: loudest_tokens(named, label, _TOKENS) for label in CLASSES}
     levels = [settings.model.name, *levels_of_name(listed.name)]
     if settings.model.private_tokens:
@@ -67,7 +65,6 @@ async def _show(settings: Settings, options: argparse.Namespace) -> int:
         members = {
             **_to_json(listed),
             "levels": levels,
-            "half_life_days": model.half_life.days,
             "strongest": {label: [asdict(token) for token in tokens[label]] for label in CLASSES},
         }
         print(json.dumps(members))
@@ -77,7 +74,6 @@ async def _show(settings: Settings, options: argparse.Namespace) -> int:
     print(printable(f"levels   {' -> '.join(levels)}"))
     print(f"learned  {learned}, {listed.totals.vocabulary_size} tokens")
     print(f"used     {local_time(listed.used_at)}")
-    print(f"halving  {describe_half_life(model.half_life)}")
     print(f"stored   about {_kilobytes(listed)} kB in Redis")
     for label in CLASSES:
         words = "  ".join(f"{printable(token.token)} {token.log_ratio:+.1f}" for token in tokens[label])

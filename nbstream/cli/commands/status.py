@@ -18,8 +18,7 @@ from nbstream import config
 from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.assembly.policy import make_rules
 from nbstream.assembly.store import make_autolearn_model, make_correspondent_reader
-from nbstream.bayes.calibration import SCORE_BINS
-from nbstream.bayes.half_life import HalfLife, largest_count
+from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.bayes.kinds import messages_name
 from nbstream.bayes.multinomial import HAM
 from nbstream.cli import interrupts
@@ -33,8 +32,6 @@ from nbstream.own_models.index import OwnModelIndex
 from nbstream.policy.autolearn import model_state
 from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.verdict import Thresholds, format_threshold
-from nbstream.store.model.signature import utc_time
-from nbstream.wire.api_json import iso_time
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
@@ -55,15 +52,13 @@ _ROLES = {
 class ModelSummary:
     """What the model in Redis has learned: messages by class, and tokens.
 
-    ``half_lives_left`` says when export and import must move the time base (None: never); ``autolearned`` counts
-    the messages that were learned without people, and ``kinds`` those of each kind that is configured.
+    ``autolearned`` counts the messages that were learned without people, and ``kinds`` those of each kind that is
+    configured.
     """
 
     name: str
     state: ModelState
     vocabulary_size: int
-    half_life: HalfLife
-    half_lives_left: float | None
     autolearned: Mapping[str, int]
     kinds: Mapping[str, int]
 
@@ -160,17 +155,14 @@ def _measure_spool(state_dir: Path) -> SpoolBacklog:
 
 
 async def _collect_model_summary(settings: Settings, model: Model) -> ModelSummary:
-    sums, totals = await model.look_up(SCORE_BINS)
+    totals = await model.totals()
     autolearn_totals = await make_autolearn_model(settings, model.client).totals()
-    largest = largest_count(totals, sums)
     return ModelSummary(
         name=settings.model.name,
         state=model_state(
             totals, settings.model.min_learned.model_dump(), autolearn_totals if settings.autolearn else None
         ),
         vocabulary_size=totals.vocabulary_size,
-        half_life=model.half_life,
-        half_lives_left=model.half_life.half_lives_left(time.time(), largest),
         autolearned=autolearn_totals.messages_by_label(),
         kinds=await _learned_kinds(settings, model),
     )
@@ -178,11 +170,11 @@ async def _collect_model_summary(settings: Settings, model: Model) -> ModelSumma
 
 async def _learned_kinds(settings: Settings, model: Model) -> dict[str, int]:
     """Return how many messages each kind that is configured has learned, without plain ham."""
-    kinds, unit = settings.model.kinds[1:], model.half_life.unit(time.time())
+    kinds = settings.model.kinds[1:]
     if not kinds:
         return {}
     rows, _ = await model.look_up([messages_name(kind) for kind in kinds])
-    return {kind: round(count / unit) for kind, count in zip(kinds, rows[:, HAM].tolist(), strict=True)}
+    return {kind: round(count / WEIGHT_ONE) for kind, count in zip(kinds, rows[:, HAM].tolist(), strict=True)}
 
 
 async def _read_thresholds(settings: Settings, model: Model) -> tuple[Thresholds, dict[str, Thresholds]]:
@@ -198,8 +190,7 @@ async def _read_thresholds(settings: Settings, model: Model) -> tuple[Thresholds
 
 def status_to_json(status: Status) -> dict[str, Any]:
     """Return the members of the JSON object; null is unknown, or a threshold that is never reached."""
-    model, half_life = status.model, status.model.half_life
-    left = model.half_lives_left
+    model = status.model
     return {
         "model": model.name,
         "state": str(model.state),
@@ -207,9 +198,6 @@ def status_to_json(status: Status) -> dict[str, Any]:
         "needed": dict(model.state.needed),
         **({"kinds": dict(model.kinds)} if model.kinds else {}),
         "tokens": model.vocabulary_size,
-        "half_life_days": half_life.days,
-        "half_life_since": None if half_life.days is None else iso_time(half_life.since),
-        "half_lives_left": None if left is None else round(left, 2),
         "autolearn": status.autolearn_enabled,
         "autolearned": dict(model.autolearned),
         "kept_mail": model.state.kept,
@@ -261,10 +249,6 @@ def render_text(status: Status) -> Iterator[str]:
         yield f"own      {status.own_models} own models of users and domains; nbstream model list"
     if status.correspondents:
         yield f"known    whom users wrote to, by {status.correspondents} of their messages"
-    if model.half_lives_left is not None:
-        since = f"{model.half_life.days:g} days, t0 {utc_time(model.half_life.since)}"
-        left = f"{model.half_lives_left:.1f} half-lives"
-        yield f"halving  {since}; export and import move it, in {left} at the latest"
     if status.autolearn_enabled or any(model.autolearned.values()):
         counts = ", ".join(f"{label} {count}" for label, count in model.autolearned.items())
         use = "on" if status.autolearn_enabled else "off, not used"

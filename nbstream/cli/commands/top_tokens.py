@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from dataclasses import asdict
 
 from nbstream import config
@@ -26,8 +25,8 @@ def run(options: argparse.Namespace) -> int:
 async def _run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
     async with open_one_shot_filter(settings) as (_, model):
-        counts, unit = await model.counts(), model.half_life.unit(time.time())
-    lines = loudest_tokens(NamedCounts(*counts.snapshot(), counts.totals, unit), options.label, options.k)
+        counts = await model.counts()
+    lines = loudest_tokens(NamedCounts(*counts.snapshot(), counts.totals), options.label, options.k)
     if not counts.totals.vocabulary_size:
         print_error(f"model {settings.model.name!r} knows no tokens yet")
     elif not options.json:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nbstream.bayes.counts import Counts, CountsView
-    from nbstream.bayes.half_life import HalfLife
     from nbstream.bayes.table_counts import TableView
     from nbstream.engine.table import TableFunctions
     from nbstream.policy.first_scores import FirstScores
@@ -58,8 +57,7 @@ class LoadedCounts:
 
     ``own`` are the counts that changes are applied to here: ``counts`` themselves, or None for those that another
     process writes. ``position`` is the last change that was applied, ``stored`` a change that Redis has: it was
-    looked for, or it was scanned. ``half_life`` is the time base of the counts. ``origin`` says in words how they
-    came here.
+    looked for, or it was scanned. ``origin`` says in words how they came here.
     """
 
     counts: CountsView
@@ -67,7 +65,6 @@ class LoadedCounts:
     first_scores: FirstScores
     position: ChangePosition
     stored: ChangePosition
-    half_life: HalfLife
     origin: str = "loaded"
 
     def apply(self, entry_id: bytes, fields: Mapping[bytes, bytes]) -> None:
@@ -185,7 +182,7 @@ class CountsLoader:
 
 
 def _identity(model: Model) -> tuple[int, int]:
-    return counts_identity(model.keys.totals, model.half_life)
+    return counts_identity(model.keys.totals)
 
 
 def _published(counts: Counts) -> Counts:
@@ -241,7 +238,7 @@ async def _follow_up(
     """Read the first scores, and apply the changes after ``position`` up to the present end of the stream."""
     with store_errors():
         first_scores = await scan_first_scores(model.client, model.keys)
-    loaded = LoadedCounts(counts, own, first_scores, position, position, model.half_life)
+    loaded = LoadedCounts(counts, own, first_scores, position, position)
     entries: Any = None
     while entries is None or len(entries) == READ_COUNT:
         with store_errors():

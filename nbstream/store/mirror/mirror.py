@@ -23,9 +23,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.counts import NO_CHANGE, ChangePosition, Totals
-from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife, largest_count
 from nbstream.engine.table import TableFailure
 from nbstream.errors import NbstreamError, StoreUnavailable
 from nbstream.policy.first_scores import FirstScores
@@ -185,22 +183,10 @@ class Mirror:
         return None
 
     @property
-    def half_life(self) -> HalfLife:
-        """The time base of the counts; none before the first load."""
-        return NO_HALF_LIFE if self._loaded is None else self._loaded.half_life
-
-    @property
     def vocabulary_size(self) -> int:
         """The number of distinct tokens with a count above zero; 0 before the first load."""
         totals = self.totals
         return 0 if totals is None else totals.vocabulary_size
-
-    @property
-    def largest_count(self) -> int:
-        """The largest of all totals and sums, and so of all counts; 0 before the first load."""
-        with suppress(StoreUnavailable), self._reading as counts:
-            return largest_count(counts.totals, counts.sums(SCORE_BINS))
-        return 0
 
     @property
     def _distinct_tokens(self) -> int:

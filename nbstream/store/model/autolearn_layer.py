@@ -12,18 +12,15 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Self
 
 from nbstream.store.lua import lua_script
-from nbstream.store.model import signature
-from nbstream.store.model.keys import AutolearnKeys, ModelKeys
+from nbstream.store.model.keys import AutolearnKeys
 from nbstream.store.model.model import Model
 from nbstream.store.model.scan import scan_keys
-from nbstream.store.model.signature import read_schema
 from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from nbstream.bayes.counts import Totals
-    from nbstream.bayes.half_life import HalfLife
 
 _OLD_STREAM_SECONDS = 60  # a mirror that follows the old epoch reads the end of its stream within a second
 _KEYS_THAT_EXPIRE = ("sequence", "changes")
@@ -62,16 +59,10 @@ class AutolearnModel(Model):
         if int(epoch or 0) != self.keys.epoch:
             self._use_keys(AutolearnKeys(self.keys.model, int(epoch or 0)))
 
-    async def open(self, *, sign: bool = True, time_base: HalfLife | None = None) -> Self:
-        """Check that this program can use the current epoch, and return the layer; see ``Model.open``.
-
-        Without ``time_base`` the layer has that of what people taught.
-        """
+    async def open(self, *, sign: bool = True) -> Self:
+        """Check that this program can use the current epoch, and return the layer; see ``Model.open``."""
         await self._look_for_keys()
-        with store_errors():
-            fields: Any = await self.client.hgetall(ModelKeys(self.keys.model).schema)
-        of_people = signature.unpack_half_life(read_schema(fields).get(signature.HALF_LIFE_FIELD, ""))
-        return await super().open(sign=sign, time_base=time_base or of_people)
+        return await super().open(sign=sign)
 
     async def last_change(self) -> bytes:
         """The stream id of the last change in the current epoch; empty before the first one."""

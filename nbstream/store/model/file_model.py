@@ -2,7 +2,7 @@
 
 Rules: the same lessons give the same counts as in Redis, to the last digit. A lesson is one transaction, and it is
 on the disk when ``commit_lesson`` returns. Several processes may use one file: each look-up sees all lessons that
-are committed, and writers wait for each other. A file has no half-life and no false-positive budgets. It belongs
+are committed, and writers wait for each other. A file has no false-positive budgets. It belongs
 on a local disk, because SQLite relies on its locks (https://sqlite.org/wal.html). A file that is made here is
 readable by its owner alone, because it has words of private mail.
 """
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nbstream.bayes.counts import CLASSES, ClassCounts, Totals
-from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.policy.first_scores import FirstScores
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
@@ -64,7 +63,6 @@ class FileModel:
     have changed nothing then.
     """
 
-    half_life: HalfLife = NO_HALF_LIFE
     native_table = None
 
     def __init__(self, path: Path, key_fingerprint: str = "") -> None:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import CLASSES, ClassCounts, Counts, Totals
-from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.settings import MAX_FIRST_SCORES
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
@@ -30,11 +29,9 @@ class MemoryModel:
 
     def __init__(
         self,
-        half_life: HalfLife = NO_HALF_LIFE,
         first_scores: int = MAX_FIRST_SCORES,
         counts: Counts | None = None,
     ) -> None:
-        self.half_life = half_life
         self._max_first_scores = first_scores
         self._counts = ClassCounts() if counts is None else counts
         self._ledger: dict[str, dict[str, str | bytes]] = {}

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from nbstream.bayes.counts import CLASSES, NO_CHANGE, ChangePosition, ClassCounts, Totals
-from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.bayes.kinds import MESSAGES_PATTERN, kind_of_name
 from nbstream.bayes.multinomial import HAM
 from nbstream.errors import StoreIncompatible, StoreUnavailable
@@ -84,9 +83,8 @@ def totals_from_hash(fields: Mapping[bytes, bytes | int]) -> Totals:
 class Model(CommitPoint):
     """One model behind a Redis client.
 
-    ``model`` is the name of the model, or the keys of one of its layers. ``half_life_days`` is what a new model is
-    signed with; after ``open``, ``half_life`` is what the model has. ``clock`` returns seconds since the epoch of
-    Unix. ``first_scores`` is the number of first scores to keep of each class, ``max_changes`` and
+    ``model`` is the name of the model, or the keys of one of its layers. ``clock`` returns seconds since the epoch
+    of Unix. ``first_scores`` is the number of first scores to keep of each class, ``max_changes`` and
     ``max_history_records`` are about how many changes and records stay. ``journal`` records the lessons that Redis
     acknowledges, where there is one. ``replica_wait`` says how many replicas must have a lesson before it is
     acknowledged. ``key_fingerprint`` is that of the key of its private tokens, empty for a model in words.
@@ -99,7 +97,6 @@ class Model(CommitPoint):
         client: Redis,
         model: str | ModelKeys,
         ledger_seconds: int,
-        half_life_days: float | None = None,
         clock: Callable[[], float] = time.time,
         *,
         first_scores: int = MAX_FIRST_SCORES,
@@ -113,9 +110,7 @@ class Model(CommitPoint):
         keys = ModelKeys(model) if isinstance(model, str) else model
         retention = RetentionLimits(max_changes, max_history_records, first_scores, ledger_seconds, packs_names)
         super().__init__(client, keys, retention, clock, journal, replica_wait)
-        self.half_life = NO_HALF_LIFE
         self.key_fingerprint = key_fingerprint
-        self._half_life_days = half_life_days
         self._known_script = client.register_script(lua_script("known_changes.lua"))
         self._position_script = client.register_script(lua_script("position.lua"))
         self._evict_script = client.register_script(lua_script("evict.lua"))
@@ -131,27 +126,14 @@ class Model(CommitPoint):
     async def _look_for_keys(self) -> None:
         """Before each read, look which keys are to be used: those of a model are always the same."""
 
-    async def open(self, *, sign: bool = True, time_base: HalfLife | None = None) -> Self:
+    async def open(self, *, sign: bool = True) -> Self:
         """Check that this program can use what is stored, and return the model.
 
-        ``sign`` says whether a new model is signed as written by this program. ``time_base`` is the time base that
-        the model has to have, as when the counts of another model are added to its own; without it the t0 of a new
-        model is now. A model that nobody has taught yet may get another time base.
-
-        Raises ``StoreIncompatible`` where another schema, tokenizer or half-life wrote the model, and
-        ``StoreUnavailable``.
+        ``sign`` says whether a new model is signed as written by this program. Raises ``StoreIncompatible`` where
+        another schema or tokenizer wrote the model, and ``StoreUnavailable``.
         """
-        days = self._half_life_days
-        wanted = time_base or (NO_HALF_LIFE if days is None else HalfLife(days, self._clock()))
         with store_errors():
-            self.half_life = await verify_signature(
-                self.client,
-                self.keys,
-                wanted,
-                sign=sign,
-                exactly=time_base is not None,
-                key_fingerprint=self.key_fingerprint,
-            )
+            await verify_signature(self.client, self.keys, sign=sign, key_fingerprint=self.key_fingerprint)
             if self._journal:
                 self._journal.identity = await read_identity(self.client, self.keys, sign=sign)
         return self

@@ -4,10 +4,9 @@ Rules: the first line says which program wrote the file; the last line has the n
 SHA-256, which shows whether the file is complete and undamaged. Reader and writer have only one line in memory at
 a time. A later line about the same token or message replaces an earlier one; a count of 0 deletes the token, and a
 message without fields deletes the entry. Any bytes of a token come back as they were (UTF-8 with
-``surrogateescape``). The signature of a model with a half-life contains the half-life and its t0.
+``surrogateescape``).
 
-    {"format": "nbstream model", "version": 1, "nbstream": "0.1", "signature": {"schema": "2", ...}, "records": 9,
-     "exported": 1763746800.0}
+    {"format": "nbstream model", "version": 1, "nbstream": "0.1", "signature": {"schema": "2", ...}, "records": 9}
     {"counts": "ham", "of": {"body:lunch": 1000, ...}}
     {"message": "abc...", "milliseconds": 31536000000, "fields": {"label": "ham", "tokens": "eJzL...", ...}}
     {"totals": {"messages:ham": 1, ...}}
@@ -31,10 +30,8 @@ from typing import IO, Any, TypeAlias
 from nbstream import __version__
 from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.counts import CLASSES, is_sum
-from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
-from nbstream.bayes.lesson_weight import max_entry_weight
+from nbstream.bayes.lesson_weight import MAX_ENTRY_WEIGHT
 from nbstream.errors import InputError, StoreIncompatible
-from nbstream.store.model import signature as time_base
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.signature import current_signature, is_former, other_words
 from nbstream.tokens.token_list import MAX_TOKEN_BYTES
@@ -48,7 +45,6 @@ _MAX_LINE_BYTES = 64 << 20  # a small hash is one line, a message has some thous
 _MAX_EXACT_COUNT = 2**53  # Lua's numbers hold integers up to here
 _MAX_SHOWN_CHARACTERS = 100
 _PACKED_FIELD = "tokens"  # the only field of a ledger entry that is not text
-_ROUNDING_SHARE = 0.01  # by which weights may have grown that were rounded in several time bases
 _STREAM_ID = re.compile(rb"[0-9]{1,19}-[0-9]{1,19}")
 _MESSAGE_KEY = re.compile(r"[0-9A-Za-z_.-]{1,100}")
 _MAX_CLOCK_LEAD_SECONDS = 86_400.0  # by which the clock of the exporting machine may be ahead
@@ -71,15 +67,12 @@ class ArchiveHeader:
     """The first line of an archive.
 
     ``nbstream`` is the version of the program that wrote the file, ``signature`` that of the model, ``records``
-    the approximate number of records that follow, ``half_life`` the time base of the counts, ``exported`` the time
-    of the export in seconds since the epoch.
+    the approximate number of records that follow.
     """
 
     nbstream: str
     signature: Mapping[str, str]
     records: int
-    half_life: HalfLife
-    exported: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +117,8 @@ class ArchiveWriter:
                 "format": _FORMAT_NAME,
                 "version": FORMAT_VERSION,
                 "nbstream": header.nbstream,
-                "signature": {**header.signature, **_time_base_field(header.half_life)},
+                "signature": header.signature,
                 "records": header.records,
-                "exported": header.exported,
             }
         )
 
@@ -159,17 +151,14 @@ class ArchiveReader:
         self, stream: IO[bytes], name: str, signature: Mapping[str, str], clock: Callable[[], float] = time.time
     ) -> None:
         self._name = name
-        now = clock()
-        self._latest_time = now + _MAX_CLOCK_LEAD_SECONDS
+        self._latest_time = clock() + _MAX_CLOCK_LEAD_SECONDS
         self._gzip = gzip.GzipFile(fileobj=stream, mode="rb")
         self._digest = hashlib.sha256()
         self._lines = 0
         value = self._next_value()
         if not isinstance(value, dict) or value.get("format") != _FORMAT_NAME:
             raise InputError(f"{name}: no model that nbstream has exported")
-        self.header = _read_header(name, value, signature, now)
-        if max(self.header.exported, self.header.half_life.since) > self._latest_time:
-            raise InputError(f"{name}: was exported in the future by the clock of this machine")
+        self.header = _read_header(name, value, signature)
 
     def __iter__(self) -> Iterator[ArchiveRecord]:
         while True:
@@ -180,7 +169,7 @@ class ArchiveReader:
             try:
                 record = _unpack_record(value)
                 if isinstance(record, LedgerRecord):
-                    _check_entry(record.fields, self.header, self._latest_time)
+                    _check_entry(record.fields, self._latest_time)
             except (AttributeError, KeyError, TypeError, ValueError, StoreIncompatible) as error:
                 reason = f": {error}" if isinstance(error, _InvalidRecord) else ""
                 raise InputError(f"{self._name}: line {self._lines} is no record of a model{reason}") from error
@@ -215,32 +204,18 @@ def archive_signature(key_fingerprint: str = "") -> dict[str, str]:
     return {**current_signature(key_fingerprint), "schema": _ARCHIVE_SCHEMA}
 
 
-def new_header(
-    signature: Mapping[str, str], records: int, half_life: HalfLife = NO_HALF_LIFE, exported: float = 0.0
-) -> ArchiveHeader:
+def new_header(signature: Mapping[str, str], records: int) -> ArchiveHeader:
     """Return the header of an archive that this version of the program writes."""
-    return ArchiveHeader(__version__, signature, records, half_life, exported)
+    return ArchiveHeader(__version__, signature, records)
 
 
-def _time_base_field(half_life: HalfLife) -> Mapping[str, str]:
-    """Return the time base as a field of the signature, where a program that knows no half-life refuses it.
-
-    Returns no field for a model without a half-life.
-    """
-    return {} if half_life.days is None else {time_base.HALF_LIFE_FIELD: time_base.pack_half_life(half_life)}
-
-
-def _read_header(name: str, line: Mapping[str, Any], signature: Mapping[str, str], now: float) -> ArchiveHeader:
+def _read_header(name: str, line: Mapping[str, Any], signature: Mapping[str, str]) -> ArchiveHeader:
     theirs = {"format version": str(line.get("version"))}
     ours = {"format version": str(FORMAT_VERSION)}
     if theirs == ours:
         stored = line.get("signature")
         theirs = {field: str(value) for field, value in stored.items()} if isinstance(stored, dict) else {}
         ours = dict(signature)
-    try:
-        half_life = time_base.unpack_half_life(theirs.pop(time_base.HALF_LIFE_FIELD, ""))
-    except StoreIncompatible as error:
-        raise InputError(f"{name}: has a half-life that cannot be read") from error
     if is_former(theirs, ours):  # what is imported becomes part of a model of this version
         theirs = dict(signature)
     nbstream = _shown(line.get("nbstream"))
@@ -261,8 +236,6 @@ def _read_header(name: str, line: Mapping[str, Any], signature: Mapping[str, str
         nbstream=nbstream,
         signature=theirs,
         records=records if isinstance(records, int) else 0,
-        half_life=half_life,
-        exported=_export_time(name, line, now),
     )
 
 
@@ -270,14 +243,6 @@ def _shown(value: object) -> str:
     """Return a value of the file as it may be shown on a terminal, whoever wrote the file."""
     text = str(value)[:_MAX_SHOWN_CHARACTERS]
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
-
-
-def _export_time(name: str, line: Mapping[str, Any], now: float) -> float:
-    """Return when the file was exported; ``now`` for a file of a version that did not write it."""
-    exported = line.get("exported", now)
-    if not isinstance(exported, float) or not math.isfinite(exported):
-        raise InputError(f"{name}: does not say when it was exported")
-    return exported
 
 
 def _pack_record(record: ArchiveRecord) -> Mapping[str, Any]:
@@ -309,12 +274,12 @@ def _unpack_record(line: Mapping[str, Any]) -> ArchiveRecord:
     return TotalsRecord(_read_totals(line["totals"]))
 
 
-def _check_entry(fields: Mapping[bytes, bytes], header: ArchiveHeader, latest_time: float) -> None:
+def _check_entry(fields: Mapping[bytes, bytes], latest_time: float) -> None:
     """Raise ``ValueError`` or ``StoreIncompatible`` if these are not the fields of a ledger entry, or none at all.
 
-    A weight is at most that of a message that people have insisted on, when it was learned or exported, and so is
-    the count of its first score. Nothing was learned after ``latest_time``. The script that unlearns will one day
-    get the content of the entry, and it must not fail half way.
+    A weight is at most that of a message that people have insisted on, and so is the count of its first score.
+    Nothing was learned after ``latest_time``. The script that unlearns will one day get the content of the entry,
+    and it must not fail half way.
     """
     entry = LedgerEntry.unpack(fields)
     if entry is None:
@@ -326,14 +291,11 @@ def _check_entry(fields: Mapping[bytes, bytes], header: ArchiveHeader, latest_ti
     _check_numbers(fields)
     if not (0 <= entry.learned_at <= latest_time and math.isfinite(entry.score)):
         raise _InvalidRecord("no time of a lesson, or no score")
-    # Without a half-life the share is needed too: an entry of 3000 that was converted twice may weigh 3001.
-    growth = header.half_life.growth(max(entry.learned_at, header.exported))
-    max_weight = max_entry_weight(growth * (1 + _ROUNDING_SHARE))
     for name, amount in entry.sums:
         _read_count(amount)
-        if name in _FIRST_SCORE_SUMS and not 0 <= amount <= max_weight:
+        if name in _FIRST_SCORE_SUMS and not 0 <= amount <= MAX_ENTRY_WEIGHT:
             raise _InvalidRecord("no count of one first score")
-    if not 0 <= _read_count(entry.weight) <= max_weight:
+    if not 0 <= _read_count(entry.weight) <= MAX_ENTRY_WEIGHT:
         raise _InvalidRecord("no weight of one message")
     names = [*entry.tokens, *(name for name, _ in entry.sums)]
     if len(set(names)) < len(names):  # the script subtracts each of them once

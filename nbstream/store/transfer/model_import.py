@@ -31,10 +31,8 @@ from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.keys import IMPORT_READY, MAX_CHANGES, StagedLedgerKeys
 from nbstream.store.model.model import Model
 from nbstream.store.model.scan import remove_keys, scan_hash, scan_keys
-from nbstream.store.model.signature import HALF_LIFE_FIELD, pack_half_life
 from nbstream.store.redis_errors import store_errors
 from nbstream.store.transfer.archive import CountsRecord, LedgerRecord, TotalsRecord
-from nbstream.store.transfer.time_base_conversion import convert_time_base
 
 if TYPE_CHECKING:
     from nbstream.store.model.keys import StagedKeys
@@ -106,17 +104,13 @@ class ModelImport:
         Raises the errors of ``begin``; nothing is changed then.
         """
         client, keys = self._model.client, self._model.keys
-        half_life = self._model.half_life  # the time base of the staged counts
-        await self._model.open(time_base=half_life)
+        await self._model.open()
         with store_errors():
             async with client.pipeline(transaction=True) as pipe:
                 empty_keys = [] if self._merge else [keys.totals, *keys.counts]
-                await pipe.watch(keys.importing, keys.schema, *empty_keys)
+                await pipe.watch(keys.importing, *empty_keys)
                 if await pipe.get(keys.importing) != self._set_state("staging"):
                     raise StoreUnavailable("the import took too long, and another one has begun")
-                stored: Any = await pipe.hget(keys.schema, HALF_LIFE_FIELD)
-                if (stored or b"") != pack_half_life(half_life).encode():
-                    raise _model_changed_error()
                 if not self._merge and await _has_learned(pipe, self._model):
                     raise _not_empty_error(keys.model)
                 pipe.multi()  # type: ignore[no-untyped-call]  # redis-py has no type here
@@ -149,7 +143,7 @@ async def import_archive(
     model_import = ModelImport(model, merge=merge)
     try:
         await model_import.begin()
-        for record in convert_time_base(reader, model.half_life):
+        for record in reader:
             stop_if_cancelled()
             await model_import.stage(record)
             if on_staged:

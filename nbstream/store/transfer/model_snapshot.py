@@ -60,12 +60,7 @@ class ModelSnapshot:
         with store_errors():
             lengths: Any = [await self._model.client.hlen(key) for key in self._model.keys.counts]
         records = sum(lengths) + sum(self._position.totals.messages)
-        return archive.new_header(
-            archive.archive_signature(self._model.key_fingerprint),
-            records,
-            self._model.half_life,
-            float(self._clock()),
-        )
+        return archive.new_header(archive.archive_signature(self._model.key_fingerprint), records)
 
     async def records(self) -> AsyncIterator[archive.ArchiveRecord]:
         """Yield all records; raises ``StoreUnavailable``, also if the change stream was trimmed meanwhile."""

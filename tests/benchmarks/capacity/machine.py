@@ -94,7 +94,7 @@ def private_settings(settings: Settings, state_dir: Path) -> Settings:
             "relay": RelaySettings(),
             "quarantine": QuarantineSettings(),
             "feedback": FeedbackSettings(),
-            "model": settings.model.model_copy(update={"half_life_days": None, "max_tokens": None}),
+            "model": settings.model.model_copy(update={"max_tokens": None}),
             "autolearn": None,
             "workers": 1,
         }

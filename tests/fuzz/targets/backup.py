@@ -42,7 +42,7 @@ def _check(data: bytes) -> None:
 
 def _backup(manifest: bytes = b"", keys: bytes = b"") -> bytes:
     stream, model = io.BytesIO(), io.BytesIO()
-    archive = ArchiveWriter(model, new_header(archive_signature(), 0, exported=1.0))
+    archive = ArchiveWriter(model, new_header(archive_signature(), 0))
     archive.write(TotalsRecord({}))
     archive.finish()
     writer = ContainerWriter(stream, {"format": FORMAT, "version": 1, "written": "now", "model": "m"})

@@ -90,7 +90,6 @@ TARGET = FuzzTarget(
         *(
             b"maildir:/x",
             b"smtp:h:25",
-            b"half_life_days: ",
             b"event_models:",
             b"allow_from: [",
             b"password_file: ",

@@ -9,13 +9,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.bayes.calibration import Calibration
-from nbstream.bayes.classifier import Classifier
 from nbstream.bayes.counts import Totals
-from nbstream.bayes.half_life import HalfLife
-from nbstream.filter import FilterPolicy
-from nbstream.filter.scorer import Scorer
-from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.lua import lua_script
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.autolearn_layer import AutolearnModel
@@ -279,28 +273,3 @@ async def test_disputed_messages_are_those_in_both_ledgers(people: Model, layer:
         await change(people, message, entry("spam", TOKENS))
 
     assert sorted([key async for key in layer.disputed_messages(people)]) == ["m2", "m4"]
-
-
-async def test_the_layer_has_the_time_base_of_what_people_taught_and_its_lessons_grow_with_it(
-    client: Redis,
-) -> None:
-    people = Model(client, "test", 3600, 30.0, clock=lambda: SINCE)
-    await people.open()
-    layer = AutolearnModel(client, "test", 3600)
-    await layer.open()
-
-    later = SINCE + 30 * 86_400
-    scorer = Scorer(Classifier(), Calibration(), people, FilterPolicy(ThresholdPolicy(), {}), lambda: later, layer)
-
-    assert people.half_life == layer.half_life == HalfLife(30.0, SINCE)
-    assert (await scorer.read_counts((b"a:b",))).growth == 2
-
-
-async def test_a_layer_that_was_opened_before_people_had_a_half_life_takes_it_on(client: Redis) -> None:
-    layer = AutolearnModel(client, "test", 3600)
-    await layer.open()
-    await Model(client, "test", 3600, 30.0, clock=lambda: SINCE).open()
-
-    await layer.open()
-
-    assert layer.half_life == HalfLife(30.0, SINCE)

@@ -240,15 +240,14 @@ async def test_a_model_of_another_version_is_refused_with_a_way_forward(model: M
         await model.open()
 
 
-@pytest.mark.parametrize("field", ["schema", "tokenizer", "classes", "weight_one", "half_life"])
+@pytest.mark.parametrize("field", ["schema", "tokenizer", "classes", "weight_one"])
 async def test_a_signature_that_is_no_text_is_refused_like_any_other(model: Model, field: str) -> None:
     await model.client.hset(model.keys.schema, field, b"\xff")
 
     with pytest.raises(StoreIncompatible):
         await model.open()
-    if field != "half_life":
-        with pytest.raises(StoreIncompatible, match=r"cannot be migrated"):
-            await migration.migrate(model.client, "test", 1000.5)
+    with pytest.raises(StoreIncompatible, match=r"cannot be migrated"):
+        await migration.migrate(model.client, "test", 1000.5)
 
 
 async def test_all_keys_of_a_model_share_one_hash_tag(model: Model) -> None:

@@ -78,12 +78,11 @@ def test_the_smallest_and_the_largest_log_ratios_come_back() -> None:
     assert sorted(clue.log_ratio for clue in unpacked.clues) == sorted(ratios)
 
 
-@pytest.mark.parametrize("growth", [1.0, 1.7])
-def test_the_clues_of_a_check_come_back(growth: float) -> None:
+def test_the_clues_of_a_check_come_back() -> None:
     counts, tokens = trained_counts(), sample_message("spam", 5)
     names = tokens.all.names
     score = score_of(counts, tokens)
-    counted = ScoreCounts.of_clues(score.clues, names, counts.look_up(names), growth).count_clues(score.clues)
+    counted = ScoreCounts.of_clues(score.clues, names, counts.look_up(names)).count_clues(score.clues)
     explanation = replace(ONE, clues=counted)
 
     unpacked = unpack_explanation(pack_explanation(explanation, tokens.all), tokens.all)

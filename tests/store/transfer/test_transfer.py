@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.errors import InputError, NbstreamError, StoreIncompatible, StoreUnavailable
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
@@ -546,7 +545,7 @@ def message_line(milliseconds: str = "1000", **changed: str) -> bytes:
         message_line("1.5"),
         message_line(str(10**18)),
         message_line(weight=str(2**53)),
-        message_line(weight="3031"),
+        message_line(weight="3001"),
         message_line(weight="-1"),
         message_line(weight="+5"),
         message_line(weight="5_0"),
@@ -599,7 +598,7 @@ async def test_a_count_below_zero_is_not_refused(other: Model) -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        (message_line(weight="3031"), "no weight of one message"),
+        (message_line(weight="3001"), "no weight of one message"),
         (message_line(weight="-1"), "no whole number"),
         (b'{"totals":{"messages:ham":-1}}\n', "fewer messages or tokens than none"),
         (b'{"totals":{"eggs":1}}\n', "a total that no model has"),
@@ -617,38 +616,19 @@ NOW = 1_700_000_000.0
 DAY = 86_400.0
 
 
-def read_at_now(*records: bytes, exported: float = NOW, half_life: HalfLife = NO_HALF_LIFE) -> int:
+def read_at_now(*records: bytes) -> int:
     """The number of records of an archive that is read at ``NOW``."""
-    header = archive.new_header(archive_signature(), 1, half_life, exported)
-    content = archive_of(*records, header=header)
-    reader = archive.ArchiveReader(io.BytesIO(content), "FILE", archive_signature(), lambda: NOW)
+    reader = archive.ArchiveReader(io.BytesIO(archive_of(*records)), "FILE", archive_signature(), lambda: NOW)
     return len(list(reader))
 
 
-@pytest.mark.parametrize("half_life", [NO_HALF_LIFE, HalfLife(40.0, NOW)], ids=["no half-life", "40 days"])
-def test_an_entry_or_a_file_from_the_future_is_refused(half_life: HalfLife) -> None:
-    """With a half-life, a later time would allow a larger weight."""
+def test_an_entry_from_the_future_is_refused() -> None:
     with pytest.raises(InputError, match="no record"):
-        read_at_now(message_line(learned_at=repr(NOW + 200 * DAY)), half_life=half_life)
-    with pytest.raises(InputError, match="in the future"):
-        read_at_now(message_line(), exported=NOW + 400 * DAY, half_life=half_life)
-
-
-def test_a_time_base_from_the_future_is_refused() -> None:
-    with pytest.raises(InputError, match="in the future"):
-        read_at_now(message_line(), half_life=HalfLife(40.0, NOW + 2 * DAY))
-
-
-def test_a_time_base_that_cannot_be_read_is_refused_with_the_name_of_the_file() -> None:
-    signature = {**archive_signature(), "half_life": "40.0"}
-    content = archive_of(header=archive.new_header(signature, 0, exported=NOW))
-
-    with pytest.raises(InputError, match="FILE: has a half-life that cannot be read"):
-        archive.ArchiveReader(io.BytesIO(content), "FILE", archive_signature(), lambda: NOW)
+        read_at_now(message_line(learned_at=repr(NOW + 200 * DAY)))
 
 
 def test_a_refusal_shows_no_control_characters_of_the_file() -> None:
-    header = archive.ArchiveHeader("\x1b[2J", {"\x1b]0;x": "\x1b[1m"}, 0, NO_HALF_LIFE, NOW)
+    header = archive.ArchiveHeader("\x1b[2J", {"\x1b]0;x": "\x1b[1m"}, 0)
 
     with pytest.raises(StoreIncompatible) as refused:
         archive.ArchiveReader(io.BytesIO(archive_of(header=header)), "FILE", archive_signature(), lambda: NOW)
@@ -659,7 +639,7 @@ def test_a_refusal_shows_no_control_characters_of_the_file() -> None:
 def test_the_clock_of_the_exporting_machine_may_be_ahead_by_a_day() -> None:
     line = message_line(learned_at=repr(NOW + 0.9 * DAY))
 
-    assert read_at_now(line, exported=NOW + 0.9 * DAY, half_life=HalfLife(40.0, NOW)) == 1
+    assert read_at_now(line) == 1
 
 
 async def test_an_entry_that_a_person_insisted_on_is_not_refused(other: Model) -> None:
