@@ -15,6 +15,7 @@ from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.history import UNDO_SOURCE, Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.scan import scan_keys
+from nbstream.store.recent.message_rows import recipient_indices
 from nbstream.store.recent.row_search import Direction, RowFilter, RowSearch
 from nbstream.store.redis_errors import readable_replies, store_errors
 from nbstream.store.undo import UndoableChange, apply_undo, prepare_undo
@@ -137,25 +138,19 @@ async def erase_remembered(client: Redis, keys: ModelKeys, seconds: float, is_hi
 async def _erase_row(
     client: Redis, keys: ModelKeys, row: MessageRow, others: tuple[str, ...], count: int, is_his: IsHis
 ) -> None:
-    first, last = f"[{row.id} ", f"({row.id}!"
-    with store_errors(), readable_replies():
-        found: Any = await client.zrange(keys.row_indices, first, last, bylex=True, offset=0, num=1)
-        names = found[0].decode().split(" ")[1:] if found else row.index_names()
-        assert row.envelope is not None
-        left = replace(row, envelope=replace(row.envelope, recipients=others, recipient_count=count))
-        kept = [name for name in names if name in left.index_names() or not name.startswith("t")] if count else []
+    assert row.envelope is not None
+    left = replace(
+        row,
+        envelope=replace(row.envelope, recipients=others, recipient_count=count),
+        outcome=replace(row.outcome, actor="") if row.outcome and is_his(row.outcome.actor) else row.outcome,
+        indices=tuple(recipient_indices(others)) if count else (),
+    )
+    with store_errors():
         async with client.pipeline(transaction=True) as pipe:
-            if found:
-                pipe.zrem(keys.row_indices, *found)
-            for name in set(names) - set(kept):
-                pipe.zrem(keys.rows_by(name), row.id)
+            for name in set(row.indices) - set(left.indices):
+                pipe.zrem(keys.rows_to(name), row.id)
             if count:
-                outcome = row.outcome
-                if outcome and is_his(outcome.actor):
-                    outcome = replace(outcome, actor="")
-                packed = left.pack() + (b"\n" + outcome.pack() if outcome else b"")
-                pipe.set(keys.row(row.id), packed, keepttl=True, xx=True)
-                pipe.zadd(keys.row_indices, {f"{row.id} {' '.join(kept)}": 0})
+                pipe.set(keys.row(row.id), left.pack(), keepttl=True, xx=True)
             else:
                 pipe.unlink(keys.checked(row.id), keys.row(row.id))
                 pipe.zrem(keys.recent, row.id)

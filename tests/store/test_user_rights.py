@@ -101,6 +101,7 @@ async def test_rows_are_written_replaced_forgotten_and_found(limited_client: Red
     for wanted in (
         RowFilter(),
         RowFilter(verdict="ham", sender="@x.example"),
+        RowFilter(recipient="bob@y.example"),
         RowFilter(id_prefix=rows[1].id[:9]),
     ):
         assert rows[1] in (await search.search(wanted)).rows

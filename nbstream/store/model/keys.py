@@ -120,14 +120,9 @@ class ModelKeys:
         """A sorted set: the checked messages that have a row, by the time of their check."""
         return self._key("rows")
 
-    @property
-    def row_indices(self) -> str:
-        """A sorted set with one score: the id of each row, a space, and the names of the indices that have it."""
-        return self._key("rows:indices")
-
-    def rows_by(self, index_name: str) -> str:
-        """A sorted set: the messages in the index of that name, by the time of their check."""
-        return self._key(f"rows:by:{index_name}")
+    def rows_to(self, index_name: str) -> str:
+        """A sorted set: the messages to the recipient whose index has that name, by the time of their check."""
+        return self._key(f"rows:to:{index_name}")
 
     def row(self, message_key: str) -> str:
         """A string: what a list of messages shows of one checked message."""

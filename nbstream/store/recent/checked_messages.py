@@ -32,7 +32,7 @@ from nbstream.store.lua import lua_script
 from nbstream.store.model.history import Assessment
 from nbstream.store.model.ledger import split_tokens
 from nbstream.store.recent import stored_form
-from nbstream.store.recent.message_rows import MessageRow, normalize_address
+from nbstream.store.recent.message_rows import MessageRow, normalize_address, recipient_indices
 from nbstream.store.redis_errors import store_errors
 from nbstream.tokens.tokenizer import Tokens
 
@@ -57,8 +57,8 @@ _WRITTEN_SECONDS = (
     2 * _GATHERED_SECONDS
 )  # by then another process has written its last check, unless Redis is slow
 _PACKED_AT_ONCE = 8  # messages packed before other tasks have their turn: a tenth of a millisecond
-# Before each message of a batch: the time of its check, then the sizes of its id, row, indices and content.
-_SIZES = struct.Struct("<d4I")
+# Before each message of a batch: the time of its check, then the sizes of its id, row and content.
+_SIZES = struct.Struct("<d3I")
 _READ_COUNT = 100
 _LISTED = b"list"
 # Of the stored form. Releases up to 0.11 wrote the tokens of body and header as written in a section of their own,
@@ -166,12 +166,17 @@ class _QueuedMessage:
     def explanation(self) -> Explanation | None:
         return self.build_explanation(self.checked_at) if self.build_explanation else None
 
-    @property
-    def row(self) -> MessageRow:
+    def row(self, user_of: Callable[[str], str]) -> MessageRow:
         message = self.message
         envelope = self.build_envelope() if self.build_envelope else None
         return MessageRow(
-            message.key, self.checked_at, message.verdict, message.probability, message.policy, envelope
+            message.key,
+            self.checked_at,
+            message.verdict,
+            message.probability,
+            message.policy,
+            envelope,
+            indices=tuple(recipient_indices(envelope.recipients, user_of)) if envelope else (),
         )
 
 
@@ -260,9 +265,9 @@ class RecentMessages:
             packed = await self._pack_batch(batch)
             now, seconds, keys = time.time(), self._memory.hours * 3600, self._keys
             args: list[_Argument] = [seconds, now - seconds, self._memory.messages]
-            args += keys.checked(""), keys.row(""), keys.rows_by(""), len(batch), memoryview(packed)
+            args += keys.checked(""), keys.row(""), keys.rows_to(""), len(batch), memoryview(packed)
             with store_errors():
-                await self._remember_script(keys=[keys.recent, keys.rows, keys.row_indices], args=args)
+                await self._remember_script(keys=[keys.recent, keys.rows], args=args)
             written = self._writing = True
         except StoreUnavailable as error:
             if self._writing:  # logged once, not for each batch of an outage
@@ -376,7 +381,7 @@ class RecentMessages:
         """Take a batch of the queue, and return what the script reads of it."""
         queue, size = self._queue, 0
         contents: list[bytes] = []
-        others: list[tuple[bytes, bytes, bytes, bytes]] = []
+        others: list[tuple[bytes, bytes, bytes]] = []
         while queue and len(batch) < _BATCH_SIZE and size < _BATCH_BYTES:
             queued = queue.popleft()
             batch.append(queued)
@@ -387,9 +392,9 @@ class RecentMessages:
                 await asyncio.sleep(0)
         compressed = await self._compress_all(contents, size)
         parts: list[bytes] = []
-        for queued, content, (key, row, names, explanation) in zip(batch, compressed, others, strict=True):
-            sizes = len(key), len(row), len(names), len(content) + len(explanation)
-            parts += _SIZES.pack(queued.checked_at, *sizes), key, row, names, content, explanation
+        for queued, content, (key, row, explanation) in zip(batch, compressed, others, strict=True):
+            sizes = len(key), len(row), len(content) + len(explanation)
+            parts += _SIZES.pack(queued.checked_at, *sizes), key, row, content, explanation
         return b"".join(parts)
 
     async def _compress_all(self, contents: Sequence[bytes], size: int) -> list[bytes]:
@@ -399,16 +404,11 @@ class RecentMessages:
             return await loop.run_in_executor(self._compressing, stored_form.compress_at_once, contents)
         return list(map(stored_form.compress, contents))
 
-    def _pack_others(self, queued: _QueuedMessage) -> tuple[bytes, bytes, bytes, bytes]:
-        """Return the id of a message, its row, the names of the indices that have it, and its explanation.
-
-        All but the id may be empty.
-        """
+    def _pack_others(self, queued: _QueuedMessage) -> tuple[bytes, bytes, bytes]:
+        """Return the id of a message, its row, and its explanation; the last two may be empty."""
         message, explanation = queued.message, queued.explanation
-        row = queued.row if self._rows else None
         return (
             message.key.encode(),
-            row.pack() if row else b"",
-            " ".join(row.index_names(self._user_of)).encode() if row else b"",
+            queued.row(self._user_of).pack() if self._rows else b"",
             stored_form.pack_explanation(explanation, message.tokens.all) if explanation else b"",
         )

@@ -1,13 +1,11 @@
-"""The row of a checked message: what a list of messages shows of it, and the indices by which it is found.
+"""The row of a checked message: what a list of messages shows of it, and how a user finds what is theirs.
 
 Rules: what is read is what was written, whatever the texts of the envelope are; they come from outside. A row is
-one array of JSON in UTF-8, whose first value is the version of the format. What became of the message in the
-quarantine later follows behind a line feed, as another array. Behind a further line feed are the recipients of
-former checks of the same message, since a mail server may pass it on for each recipient by itself. An index is
-named after what its messages have in common: their verdict, or a digest of an address, of its domain, of an action
-or of a policy. So the names have few bytes, all of them harmless, and two addresses may have one name: who looks
-up an index compares the rows as well. What most messages have in common, the action pass and the default policy,
-has no index.
+one array of JSON in UTF-8, whose first value is the version of the format. Behind it follow, each behind a line
+feed: what became of the message in the quarantine, as another array; the recipients of former checks of the same
+message, since a mail server may pass it on for each recipient by itself; and the names of the indices that have
+the row. Each recipient has an index of their messages, which is named after a digest of the address. So the names
+have few bytes, all of them harmless, and two addresses may have one name: who looks up an index compares the rows.
 """
 
 from __future__ import annotations
@@ -18,8 +16,8 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,7 +25,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from nbstream.errors import StoreIncompatible, StoreUnavailable
-from nbstream.policy.actions import ActionKind
 from nbstream.policy.address_patterns import lower_case
 from nbstream.policy.envelope import MAX_ADDRESS_LENGTH, RememberedEnvelope
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
@@ -46,7 +43,6 @@ NULL_SENDER = "<>"
 
 _FORMAT_VERSION = 1
 _DIGEST_BYTES = 6  # 8 characters; where two of 100,000 addresses share one, some more rows are compared
-_SENDER, _RECIPIENT, _ACTION, _POLICY = "f", "t", "a", "p"
 # Texts from mail have surrogates where bytes were no UTF-8. Escaped ASCII would take six bytes for each letter
 # beyond ASCII, and would make one character of two surrogates.
 _ENCODE_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
@@ -94,7 +90,8 @@ class MessageRow:
 
     The time is in seconds since the epoch, ``policy`` is the name of the treatment that decided. ``envelope`` is
     None where no envelopes are remembered; what is read has the recipients of former checks in it. ``outcome`` is
-    None where the message was not in the quarantine or waits there.
+    None where the message was not in the quarantine or waits there. ``indices`` are the names
+    of the indices that have it.
     """
 
     id: str
@@ -104,6 +101,7 @@ class MessageRow:
     policy: str = DEFAULT_RULE_NAME
     envelope: RememberedEnvelope | None = None
     outcome: QuarantineOutcome | None = None
+    indices: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def position(self) -> RowPosition:
@@ -111,20 +109,22 @@ class MessageRow:
         return RowPosition(self.checked_at, self.id)
 
     def pack(self) -> bytes:
-        """Return the stored form, without the id and without what became of the message later."""
+        """Return the stored form, without the id."""
         values: list[object] = [_FORMAT_VERSION, self.checked_at, self.verdict, self.probability, self.policy]
         if envelope := self.envelope:
             values += envelope.listener, envelope.sender, envelope.recipients, envelope.recipient_count
             values += envelope.subject, envelope.action
         try:
-            return orjson.dumps(values)
+            packed = orjson.dumps(values)
         except TypeError:  # half of a surrogate pair
-            return _ENCODE_JSON(values).encode("utf-8", "surrogatepass")
+            packed = _ENCODE_JSON(values).encode("utf-8", "surrogatepass")
+        outcome = self.outcome.pack() if self.outcome else b""
+        return b"\n".join((packed, outcome, b"", " ".join(self.indices).encode()))
 
     @classmethod
     def unpack(cls, message_key: str, packed: bytes) -> MessageRow:
         """Return the row that ``pack`` packed; raises ``StoreIncompatible`` if another program packed it."""
-        row, packed_outcome, packed_others, *_ = (*packed.split(b"\n"), b"", b"")
+        row, packed_outcome, packed_others, indices, *_ = (*packed.split(b"\n"), b"", b"", b"")
         try:
             values = json.loads(row.decode("utf-8", "surrogatepass"))
             at, verdict, probability, policy = _values_of_this_format(values)[:4]
@@ -132,27 +132,12 @@ class MessageRow:
             envelope = _read_envelope(values[5:], others) if values[5:] else None
             at, probability = _read_finite(at), _read_finite(probability)
             outcome = QuarantineOutcome.unpack(packed_outcome) if packed_outcome else None
-            return cls(message_key, at, str(Verdict(verdict)), probability, "".join(policy), envelope, outcome)
+            names = tuple(indices.decode("ascii").split())
+            return cls(
+                message_key, at, str(Verdict(verdict)), probability, "".join(policy), envelope, outcome, names
+            )
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise StoreIncompatible("a row cannot be read: another version of nbstream wrote it") from error
-
-    def index_names(self, user_of: Callable[[str], str] | None = None) -> list[str]:
-        """Return the names of the indices that have the row, each once.
-
-        ``user_of`` returns the address of the user to whom mail for a recipient belongs, where it is another one.
-        """
-        names = [self.verdict]
-        if self.policy != DEFAULT_RULE_NAME:
-            names.append(policy_index(self.policy))
-        if envelope := self.envelope:
-            names += [action_index(kind) for kind in actions_of(envelope) if kind != ActionKind.PASS]
-            if envelope.sender is not None:
-                names += [sender_index(text) for text in _searched_texts(envelope.sender)]
-            for recipient in envelope.recipients:
-                names += [recipient_index(text) for text in _searched_texts(recipient)]
-                if user_of:
-                    names.append(recipient_index(user_of(normalize_address(recipient))))
-        return list(dict.fromkeys(names))
 
 
 def _values_of_this_format(values: Any) -> Any:
@@ -203,34 +188,24 @@ def _searched_texts(address: str) -> Iterator[str]:
         yield at + domain
 
 
-def sender_index(text: str) -> str:
-    """Return the name of the index of all messages with this sender, an address or ``@`` and a domain."""
-    return _SENDER + _digest(text)
-
-
-def recipient_index(text: str) -> str:
-    """Return the name of the index of all messages with this recipient, an address or ``@`` and a domain."""
-    return _RECIPIENT + _digest(text)
-
-
-def action_index(kind: str) -> str:
-    """Return the name of the index of all messages with this action, which is not pass."""
-    return _ACTION + _digest(kind)
-
-
-def policy_index(name: str) -> str:
-    """Return the name of the index of all messages that this policy decided, which is not the default one."""
-    return _POLICY + _digest(name)
-
-
 def actions_of(envelope: RememberedEnvelope) -> list[str]:
     """Return the kinds of the actions that were taken."""
     return envelope.action.split(", ") if envelope.action else []
 
 
-@lru_cache(maxsize=4096)  # recipients and domains come again and again
-def _digest(text: str) -> str:
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES)
+def recipient_indices(addresses: Iterable[str], user_of: Callable[[str], str] = normalize_address) -> list[str]:
+    """Return the names of the indices of some recipients, each once.
+
+    ``user_of`` returns the address of the user to whom mail for a recipient belongs, where it is another one.
+    """
+    recipients = list(map(normalize_address, addresses))
+    return list(dict.fromkeys(map(recipient_index, (*recipients, *map(user_of, recipients)))))
+
+
+@lru_cache(maxsize=4096)  # recipients come again and again
+def recipient_index(address: str) -> str:
+    """Return the name of the index of all messages to this address, which is normalized."""
+    digest = hashlib.blake2b(address.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES)
     return base64.urlsafe_b64encode(digest.digest()).decode("ascii")
 
 

@@ -1,7 +1,7 @@
 """Looking for rows of checked messages: by id, time, verdict, address, action and policy, a page at a time.
 
-Rules: nothing is scanned. A search reads the smallest index that belongs to it, and compares the rows of that
-index with the rest of what is wanted; it looks at ``MAX_LOOKED_AT`` rows at most, and says how far it came. A page
+Rules: nothing is scanned. A search goes through the rows in the order of time, or through those of one recipient,
+and compares each with what is wanted; it looks at ``MAX_LOOKED_AT`` rows at most, and says how far it came. A page
 begins behind a position, which is the time and the id of a row: messages that come in meanwhile move nothing.
 """
 
@@ -16,18 +16,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from nbstream.errors import StoreIncompatible
-from nbstream.policy.actions import ActionKind
-from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
 from nbstream.store.recent.message_rows import (
     MessageRow,
     RowPosition,
-    action_index,
     actions_of,
     address_matches,
     normalize_address,
-    policy_index,
     recipient_index,
-    sender_index,
 )
 from nbstream.store.redis_errors import store_errors
 
@@ -42,7 +37,6 @@ MAX_LOOKED_AT = 2000
 """The most rows that one search looks at."""
 
 _READ_COUNT = 500  # rows that are read at once: a few ms of the event loop
-_MAX_BY_ID = 1000  # more rows of one beginning of an id are not read, only to be put in order: there are enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,23 +90,6 @@ class RowFilter:
     def upper(self) -> float:
         """The time before which it is wanted."""
         return math.inf if self.until is None else self.until
-
-    @property
-    def is_single(self) -> bool:
-        """Whether one index has what is wanted and, but for times, nothing else."""
-        without_index = self.action == ActionKind.PASS or self.policy == DEFAULT_RULE_NAME
-        return not (self.id_prefix or self.subject or without_index) and len(self.index_names) <= 1
-
-    @property
-    def index_names(self) -> Sequence[str]:
-        """The names of the indices that have all that is wanted."""
-        return [
-            *([self.verdict] if self.verdict else ()),
-            *([sender_index(self.sender)] if self.sender else ()),
-            *([recipient_index(self.recipient)] if self.recipient else ()),
-            *([action_index(self.action)] if self.action not in {"", ActionKind.PASS} else ()),
-            *([policy_index(self.policy)] if self.policy not in {"", DEFAULT_RULE_NAME} else ()),
-        ]
 
 
 class Direction(StrEnum):
@@ -173,13 +150,12 @@ class RowSearch:
 
         Without a position they are the newest or the oldest. Raises ``StoreUnavailable``.
         """
-        index_key, ids = await self._smallest_index(wanted)
-        if ids is not None:
-            return await self._search_ids(ids, wanted, position, direction, count)
+        for row in await self._read_rows([wanted.id_prefix] if wanted.id_prefix else []):  # a whole id
+            is_found = wanted.matches(row) and row.checked_at >= self._oldest_time
+            return RowPage((row,) if is_found and direction.leads(position, row.position) else ())
         found: list[MessageRow] = []
         looked_at = 0
-        at_once = count + 1 if wanted.is_single else _READ_COUNT
-        async for chunk in self._walk(index_key, wanted, position, direction, at_once):
+        async for chunk in self._walk(wanted, position, direction, count + 1):
             places = chunk[: MAX_LOOKED_AT - looked_at]
             looked_at += len(places)
             found += await self._wanted_rows(places, wanted)
@@ -189,62 +165,20 @@ class RowSearch:
                 return _page(found, direction, places[-1], is_cut=True)
         return _page(found, direction)
 
-    async def _smallest_index(self, wanted: RowFilter) -> tuple[str, Sequence[str] | None]:
-        """Return the key of the smallest index that has all that is wanted, or rather ids that are still fewer."""
-        keys = [self._keys.rows_by(name) for name in wanted.index_names] or [self._keys.rows]
-        if len(keys) == 1 and not wanted.id_prefix:
-            return keys[0], None
-        with store_errors():
-            async with self._client.pipeline(transaction=False) as pipe:
-                for key in keys:
-                    pipe.zcard(key)
-                if wanted.id_prefix:
-                    start = b"[" + wanted.id_prefix.encode()
-                    pipe.zrange(
-                        self._keys.row_indices, start, start + b"\xff", bylex=True, offset=0, num=_MAX_BY_ID + 1
-                    )
-                replies: Any = await pipe.execute()
-        sizes, entries = replies[: len(keys)], replies[len(keys) :]
-        smallest = min(sizes)
-        if entries and len(entries[0]) <= min(_MAX_BY_ID, smallest):
-            return "", [entry.partition(b" ")[0].decode("utf-8", "replace") for entry in entries[0]]
-        return keys[sizes.index(smallest)], None
-
-    async def _search_ids(
-        self,
-        ids: Sequence[str],
-        wanted: RowFilter,
-        position: RowPosition | None,
-        direction: Direction,
-        count: int,
-    ) -> RowPage:
-        """Search the rows of these messages, which are not in the order of time."""
-        oldest = self._oldest_time
-        rows: list[MessageRow] = []
-        for first in range(0, len(ids), _READ_COUNT):
-            rows += await self._read_rows(ids[first : first + _READ_COUNT])
-        found = [
-            row
-            for row in rows
-            if wanted.matches(row) and row.checked_at >= oldest and direction.leads(position, row.position)
-        ]
-        found.sort(key=lambda row: row.position, reverse=direction is Direction.OLDER)
-        return _page(found[:count], direction, found[count - 1].position if len(found) > count else None)
-
     @property
     def _oldest_time(self) -> float:
         """The time of the oldest check that is still remembered."""
         return self._clock() - self._seconds
 
     async def _walk(
-        self,
-        index_key: str,
-        wanted: RowFilter,
-        position: RowPosition | None,
-        direction: Direction,
-        at_once: int,
+        self, wanted: RowFilter, position: RowPosition | None, direction: Direction, at_once: int
     ) -> AsyncIterator[list[RowPosition]]:
-        """Yield the places of an index in their order behind ``position``, within the times that are wanted."""
+        """Yield the places of rows in their order behind ``position``, within the times that are wanted.
+
+        At first they are ``at_once``, then more.
+        """
+        is_address = wanted.recipient and not wanted.recipient.startswith("@")
+        key = self._keys.rows_to(recipient_index(wanted.recipient)) if is_address else self._keys.rows
         oldest = max(wanted.lower, self._oldest_time)
         lowest, highest = str(oldest), "inf" if wanted.until is None else f"({wanted.until}"
         is_older, offset = direction is Direction.OLDER, 0
@@ -255,7 +189,7 @@ class RowSearch:
         while True:
             with store_errors():
                 entries: Any = await self._client.zrange(
-                    index_key,
+                    key,
                     start,
                     stop,
                     desc=is_older,
@@ -274,6 +208,7 @@ class RowSearch:
                 offset += at_once
             if len(entries) < at_once:
                 return
+            at_once = _READ_COUNT
 
     async def _wanted_rows(self, places: Sequence[RowPosition], wanted: RowFilter) -> list[MessageRow]:
         """Return the rows at these places that are wanted.

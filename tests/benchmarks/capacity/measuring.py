@@ -184,8 +184,8 @@ async def _remembered_bytes(model: Model, ids: Sequence[str]) -> float:
     """Return the bytes of Redis for each of the messages that are remembered, with its row and its indices."""
     client, keys = model.client, model.keys
     with store_errors():
-        names = [key.decode() async for key in client.scan_iter(match=keys.rows_by("*"), count=_SCANNED_AT_ONCE)]
-    indices = [keys.rows, keys.row_indices, *names]
+        names = [key.decode() async for key in client.scan_iter(match=keys.rows_to("*"), count=_SCANNED_AT_ONCE)]
+    indices = [keys.rows, *names]
     of_messages = [await mean_memory_bytes(client, map(key, ids[:_SAMPLE])) for key in (keys.checked, keys.row)]
     return sum(of_messages) + await mean_memory_bytes(client, indices) * len(indices) / max(1, len(set(ids)))
 

@@ -16,10 +16,8 @@ def _check(data: bytes) -> None:
         row = MessageRow.unpack(_KEY, data)
     except StoreIncompatible:
         return
-    names = row.index_names()
-    assert all(name.isascii() and " " not in name and 0 < len(name) <= 9 for name in names)
-    outcome = b"\n" + row.outcome.pack() if row.outcome else b""
-    assert MessageRow.unpack(_KEY, row.pack() + outcome) == row
+    again = MessageRow.unpack(_KEY, row.pack())
+    assert (again, again.indices) == (row, row.indices)
     show_row(row)
 
 
@@ -32,7 +30,7 @@ TARGET = FuzzTarget(
     (
         MessageRow(_KEY, 1_800_000_000.25, "spam", 0.75, "*@y.example", _ENVELOPE).pack(),
         MessageRow(_KEY, 1_800_000_000.25, "ham", 0.25).pack(),
-        MessageRow(_KEY, 1.0, "ham", 0.25).pack() + b'\n["released",1e300,"page \\ud800"]',
+        b'[1,1.0,"ham",0.25,"default"]\n["released",1e300,"page \\ud800"]\n["a@x"]\nabcdefgh ABCDEFGH',
         b'[1,1e400,"ham",0.5,"default"]',
         b'[1,NaN,"ham",0.5,"default"]',
         b'[1,1e300,"ham",-1e300,"default","smtp",null,[],1e300,null,""]',

@@ -72,18 +72,17 @@ def row_deviations(
 ) -> Iterator[Deviation]:
     """Yield where the rows and their indices do not agree.
 
-    ``indices`` are the times of the ids in ``recent``, ``rows``, ``rows:indices`` and ``rows:by:NAME``; ``rows``
-    are the rows by id, None for one that cannot be read.
+    ``indices`` are the times of the ids in ``recent``, ``rows`` and ``rows:to:NAME``; ``rows`` are the rows by id,
+    None for one that cannot be read.
     """
-    expected: dict[str, dict[str, float]] = {"rows": {}, "rows:indices": {}}
+    expected: dict[str, dict[str, float]] = {"rows": {}}
     for message_id, row in rows.items():
         if row is None:
             yield Deviation(f"the row of {message_id} cannot be read")
             continue
         expected["rows"][message_id] = row.checked_at
-        expected["rows:indices"][f"{message_id} {' '.join(row.index_names())}"] = 0.0
-        for name in row.index_names():
-            expected.setdefault(f"rows:by:{name}", {})[message_id] = row.checked_at
+        for name in row.indices:
+            expected.setdefault(f"rows:to:{name}", {})[message_id] = row.checked_at
     for name in sorted({*expected, *indices} - {"recent"}):
         own, wanted = indices.get(name, {}), expected.get(name, {})
         if own != wanted:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 from redis.asyncio import Redis
@@ -11,7 +12,7 @@ from redis.asyncio import Redis
 from nbstream.policy.envelope import Addresses, RememberedEnvelope
 from nbstream.store.lua import lua_script
 from nbstream.store.model.keys import ModelKeys
-from nbstream.store.recent.message_rows import MessageRow
+from nbstream.store.recent.message_rows import MessageRow, recipient_indices
 
 KEYS = ModelKeys("test")
 NOW = 1_800_000_000.0
@@ -43,15 +44,14 @@ async def write_rows(
     seconds: int = 3600,
     messages: int = 1_000_000,
     now: float = NOW,
-    more_indices: Sequence[str] = (),
 ) -> None:
-    """Write messages with these rows in one batch, at the time ``now``; ``more_indices`` have all of them, too."""
-    args: list[Any] = [seconds, now - seconds, messages, KEYS.checked(""), KEYS.row(""), KEYS.rows_by("")]
+    """Write messages with these rows in one batch, at the time ``now``."""
+    args: list[Any] = [seconds, now - seconds, messages, KEYS.checked(""), KEYS.row(""), KEYS.rows_to("")]
     batch = b""
     for row in rows:
-        values = row.id, row.pack(), " ".join([*row.index_names(), *more_indices]), b"message"
-        texts = [value.encode() if isinstance(value, str) else value for value in values]
-        batch += struct.pack("<d4I", row.checked_at, *map(len, texts)) + b"".join(texts)
+        indices = recipient_indices(row.envelope.recipients) if row.envelope else ()
+        values = row.id.encode(), replace(row, indices=tuple(indices)).pack(), b"message"
+        batch += struct.pack("<d3I", row.checked_at, *map(len, values)) + b"".join(values)
     args += len(rows), batch
     script = client.register_script(lua_script("remember.lua"))
-    await script(keys=[KEYS.recent, KEYS.rows, KEYS.row_indices], args=args)
+    await script(keys=[KEYS.recent, KEYS.rows], args=args)
