@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from nbstream.delivery.next_hop import NextHop
     from nbstream.delivery.quarantine import Quarantine
     from nbstream.filter.filter import MessageRecord
-    from nbstream.filter.scorer import Scorer
-    from nbstream.filter.sources import CountSource
     from nbstream.filter.suspects import Suspect
     from nbstream.listeners.http.access import PasswordCheck
     from nbstream.listeners.http.settings import HttpListenerSettings
@@ -117,12 +115,9 @@ class PageParts:
 
     async def find_suspects(self, message_keys: Iterable[str]) -> Sequence[Suspect]:
         """Return the learned messages whose label may be wrong. Raises ``StoreUnavailable``."""
-        return await find_suspects(self.model, self.scorer_over(self.mirror), message_keys)
-
-    def scorer_over(self, counts: CountSource) -> Scorer:
-        """Return what scores as checks do now, by these counts of what people taught."""
         policy = self.message_service.runtime.spam_filter.policy
-        return make_scorer(self.settings, counts, policy, autolearned_counts=self.autolearn_mirror)
+        scorer = make_scorer(self.settings, self.mirror, policy, autolearned_counts=self.autolearn_mirror)
+        return await find_suspects(self.model, scorer, message_keys)
 
     def named_counts(self) -> NamedCounts:
         """Return all counts with their tokens. Raises ``StoreUnavailable`` before they are loaded."""
@@ -178,7 +173,7 @@ def make_page(parts: PageParts) -> PageServer:
             parts.find_suspects,
             parts.class_names,
         ),
-        UndoView(model, parts.recent_messages, parts.scorer_over, find_rows),
+        UndoView(model, find_rows),
         TokensView(lambda: parts.mirror.vocabulary_size, parts.named_counts),
         QuarantineView(quarantine, find_rows),
         ListsView(

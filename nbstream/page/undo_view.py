@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from nbstream.filter.undo import MAX_PREVIEWED, UndoOutcome, preview_undo, undo_changes
+from nbstream.filter.undo import UndoOutcome, undo_changes
 from nbstream.listeners.http.access import Role
 from nbstream.logs import event_fields
 from nbstream.page.requests import Answer, Page, PageRefused, PageRequest, PageRoute, Redirect, View
@@ -23,12 +23,10 @@ from nbstream.page.teaching_view import MILLISECOND, ChangeSelection, form_time
 from nbstream.store.undo import TooManyChanges, selected_changes
 
 if TYPE_CHECKING:
-    from nbstream.filter.scorer import Scorer
-    from nbstream.filter.undo import ChangeOutcome, HypotheticalCounts, UndoSummary
+    from nbstream.filter.undo import ChangeOutcome
     from nbstream.page.messages_view import FindRows
     from nbstream.store.model.history import HistorySelection
     from nbstream.store.model.model import Model
-    from nbstream.store.recent.checked_messages import RecentMessages
     from nbstream.store.undo import UndoableChange
 
 _log = logging.getLogger(__name__)
@@ -52,19 +50,15 @@ _Changes: TypeAlias = "Mapping[str, Sequence[UndoableChange]]"
 
 
 class UndoView(View):
-    """Shows what an undo would do, and does it; ``make_scorer`` makes a scorer over other counts."""
+    """Shows what an undo would do, and does it."""
 
     def __init__(
         self,
         model: Model,
-        checked_messages: RecentMessages,
-        make_scorer: Callable[[HypotheticalCounts], Scorer],
         find_rows: FindRows,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._model = model
-        self._checked_messages = checked_messages
-        self._make_scorer = make_scorer
         self._find_rows = find_rows
         self._clock = clock
         self._one_preview = asyncio.Lock()
@@ -80,7 +74,7 @@ class UndoView(View):
     async def _preview(self, request: PageRequest) -> Answer:
         wanted = ChangeSelection.from_fields(request.query)
         may_undo = request.session.role.includes(Role.TEACH) and request.session.is_verified
-        values: dict[str, object] = {"wanted": wanted, "problem": "", "may_undo": may_undo, "preview": None}
+        values: dict[str, object] = {"wanted": wanted, "problem": "", "may_undo": may_undo, "outcomes": None}
         if wanted.since or wanted.id:
             try:
                 values |= await self._preview_values(wanted)
@@ -94,21 +88,14 @@ class UndoView(View):
         selection = wanted.of_history(self._clock())
         async with _working(self._one_preview):
             changes = await self._select(selection)
-            summary = await preview_undo(
-                self._model,
-                changes,
-                self._checked_messages.newest(MAX_PREVIEWED),
-                self._make_scorer,
-                outcomes.append,
-            )
+            counts = await undo_changes(self._model, changes, outcomes.append, None)
         return {
             "confirmed": _what_was_shown(wanted, selection, outcomes),
-            "preview": summary,
             "outcomes": outcomes[:_SHOWN],
             "rows": await self._find_rows({outcome.message_key for outcome in outcomes[:_SHOWN]}),
-            "done": describe_undo(summary),
+            "done": describe_undo(counts),
             "hidden": max(0, len(outcomes) - _SHOWN),
-            "undoable": summary.outcomes.get(UndoOutcome.WOULD_BE_TAKEN_BACK, 0),
+            "undoable": counts[UndoOutcome.WOULD_BE_TAKEN_BACK],
         }
 
     async def _undo(self, request: PageRequest) -> Answer:
@@ -117,9 +104,9 @@ class UndoView(View):
             raise PageRefused(400, "Enter a time in Since, or the id of a message.")
         async with _working(self._one_undo):
             changes = await self._select(wanted.of_history(self._clock()))
-            summary = await undo_changes(self._model, changes, request.session.name, lambda _: None)
-        _log_undo(summary, request.session.name)
-        return Redirect("/ui/teaching?source=undo", describe_undo(summary))
+            counts = await undo_changes(self._model, changes, lambda _: None, request.session.name)
+        _log_undo(counts, request.session.name)
+        return Redirect("/ui/teaching?source=undo", describe_undo(counts))
 
     async def _select(self, selection: HistorySelection) -> _Changes:
         try:
@@ -161,16 +148,16 @@ def _what_was_shown(
     return replace(wanted, since=since, until=form_time(newest + MILLISECOND))
 
 
-def describe_undo(summary: UndoSummary) -> str:
+def describe_undo(counts: Mapping[UndoOutcome, int]) -> str:
     """Return what an undo did, in one sentence for each outcome."""
     sentences = [
         _OUTCOMES[outcome][count != 1].format(count=count)
         for outcome in UndoOutcome
-        if (count := summary.outcomes.get(outcome, 0))
+        if (count := counts.get(outcome, 0))
     ]
     return " ".join(sentences) or "Nothing was taken back."
 
 
-def _log_undo(summary: UndoSummary, actor: str) -> None:
-    counts = {outcome.replace(" ", "_"): count for outcome, count in summary.outcomes.items()}
-    _log.info("page: lessons were taken back", extra=event_fields(actor=actor, **counts))
+def _log_undo(counts: Mapping[UndoOutcome, int], actor: str) -> None:
+    fields = {outcome.replace(" ", "_"): count for outcome, count in counts.items()}
+    _log.info("page: lessons were taken back", extra=event_fields(actor=actor, **fields))

@@ -21,9 +21,7 @@ from nbstream.bayes.clues import NamedCounts
 from nbstream.bayes.counts import ClassCounts, Totals
 from nbstream.config import Settings
 from nbstream.errors import StoreUnavailable
-from nbstream.filter.scorer import Scorer
 from nbstream.filter.suspects import Suspect, find_suspects
-from nbstream.filter.undo import HypotheticalCounts
 from nbstream.listeners.http.access import Role
 from nbstream.mail.message import Message
 from nbstream.page import teaching_view, tokens_view, undo_view
@@ -43,10 +41,8 @@ from nbstream.policy.lesson_source import COMMAND_SOURCE
 from nbstream.policy.verdict import ModelState
 from nbstream.store.model.history import UNDO_SOURCE, Assessment, History, HistoryChange, LessonNote, RecentChanges
 from nbstream.store.model.model import Model
-from nbstream.store.recent.checked_messages import RecentMessages
 from nbstream.store.recent.message_rows import MessageRow
 from nbstream.store.recent.row_search import RowSearch
-from nbstream.store.settings import MemorySettings
 from nbstream.tokens.private_tokens import KEY_BYTES, TokenHasher
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.filter.filters import make_filter
@@ -104,7 +100,6 @@ def counts() -> Counts:
 @pytest.fixture
 async def site(client: Redis, counts: Counts) -> AsyncIterator[Site]:
     model = await Model(client, "test", 3600).open()
-    recent_messages = RecentMessages(client, model.keys, MemorySettings(), lambda _: None)
     sites: list[Site] = []
 
     class ChangesOrNone(RecentChanges):
@@ -112,9 +107,6 @@ async def site(client: Redis, counts: Counts) -> AsyncIterator[Site]:
             if sites[0].is_away:
                 raise StoreUnavailable("away")
             return await super().read()
-
-    def scorer(hypothetical: HypotheticalCounts) -> Scorer:
-        return make_scorer(SETTINGS, hypothetical)
 
     async def suspects(message_keys: Iterable[str]) -> Sequence[Suspect]:
         sites[0].looked_at += 1
@@ -130,7 +122,7 @@ async def site(client: Redis, counts: Counts) -> AsyncIterator[Site]:
             suspects,
             lambda: ("ham", "newsletter", "spam"),
         ),
-        UndoView(model, recent_messages, scorer, find_rows),
+        UndoView(model, find_rows),
         TokensView(lambda: counts.counts.totals.vocabulary_size, counts.token_counts),
     )
     async with open_page(client, *views) as page:
@@ -308,7 +300,6 @@ async def test_an_undo_is_previewed_exactly_and_changes_nothing(site: Site, teac
     shown = await seen(teacher, "/ui/undo?since=2h&actor=mallory")
 
     assert "2 changes would be taken back." in shown
-    assert "The model knows 1 ham and 1 spam now, and would know 1 ham and 0 spam." in shown
     assert "Take back 2 changes" in shown
     assert await site.history() == before
 
@@ -342,16 +333,9 @@ async def test_what_is_confirmed_is_what_was_shown(site: Site, teacher: Browser,
 async def test_an_age_is_confirmed_as_the_time_that_it_was_in_the_preview(client: Redis) -> None:
     model = await Model(client, "test", 3600).open()
     await make_filter(client).learn(PRIZE, "ham", "smtp", "mallory")
-    recent_messages = RecentMessages(client, model.keys, MemorySettings(), lambda _: None)
     hours = (time.time() + 7200 * number for number in itertools.count())
     find_rows = known_rows(RowSearch(client, model.keys, 3600))
-    view = UndoView(
-        model,
-        recent_messages,
-        lambda hypothetical: make_scorer(SETTINGS, hypothetical),
-        find_rows,
-        lambda: next(hours),
-    )
+    view = UndoView(model, find_rows, lambda: next(hours))
     async with (
         open_page(client, view) as page,
         page.browser(Role.TEACH) as browser,

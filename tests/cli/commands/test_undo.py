@@ -32,7 +32,7 @@ def test_without_yes_it_previews_and_changes_nothing(taught: Taught) -> None:
         [prize, "learned ham", "smtp mallory", "would be taken back"],
     ]
     assert out.splitlines()[2:] == [
-        "changes: 2 would be taken back; the model knows 1 ham, 1 spam, then 1 ham, 0 spam",
+        "changes: 2 would be taken back",
         "nothing was changed; --yes does it",
     ]
     assert (err, lunch in out) == ("", False)
@@ -49,7 +49,7 @@ def test_with_yes_it_is_done_noted_and_can_be_taken_back(taught: Taught) -> None
 
     out, _ = taught("undo", "--since", "2h", "--actor", "mallory", "--yes")
 
-    assert out.splitlines()[-1] == "changes: 2 taken back; the model knew 1 ham, 1 spam, now 1 ham, 0 spam"
+    assert out.splitlines()[-1] == "changes: 2 taken back"
     assert taught.stored() == before
     last = [(line["change"], line["source"], line["actor"]) for line in taught.json("history")[-2:]]
     assert last == [("relearned spam -> ham", "undo", USER), ("unlearned ham", "undo", USER)]
@@ -69,16 +69,9 @@ def test_json_ends_with_what_it_comes_to(taught: Taught) -> None:
 
     assert set(change) == {"time", "id", "change", "source", "actor", "outcome", "why"}
     assert (change["change"], change["source"], change["actor"]) == ("learned spam", "smtp", "ann")
-    assert summary == {
-        "done": False,
-        "changes": {"would be taken back": 1},
-        "before": {"ham": 0, "spam": 1},
-        "after": {"ham": 0, "spam": 0},
-        "checked": 0,
-        "verdicts": [],
-    }
+    assert summary == {"done": False, "changes": {"would be taken back": 1}}
     _, summary = taught.json("undo", "--since", "2h", "--yes")
-    assert (summary["done"], summary["after"]) == (True, {"ham": 0, "spam": 0})
+    assert summary == {"done": True, "changes": {"taken back": 1}}
 
 
 def test_an_actor_cannot_move_the_terminal_or_forge_a_line(taught: Taught) -> None:

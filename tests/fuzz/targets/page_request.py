@@ -45,7 +45,7 @@ def _check_pages(request: PageRequest, selection: ChangeSelection, text: str) ->
     )
     with suppress(PageRefused):
         show_changes((), request)
-    page = Page("undo.html", {"wanted": selection, "problem": "", "may_undo": True, "preview": None})
+    page = Page("undo.html", {"wanted": selection, "problem": "", "may_undo": True, "outcomes": None})
     assert_own_elements(_renderer.render(page, request, path=text))
 
 
