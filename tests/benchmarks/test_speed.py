@@ -6,13 +6,11 @@ import asyncio
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from nbstream.mail.message import Message
-from tests.benchmarks.speed import feedback, learning, lesson, listeners, sizes, stages, ui, ways
+from tests.benchmarks.speed import feedback, learning, lesson, listeners, stages
 from tests.benchmarks.speed.bench import Bench, Scale
 from tests.benchmarks.speed.clients import Http, Smtp, all_of, at_rate
 from tests.benchmarks.speed.figures import OURS, Figure, Report, Skip
@@ -24,15 +22,11 @@ from tests.benchmarks.speed.plan import (
     BYTES_WRITTEN,
     CHECK,
     CPU_MICROSECONDS,
-    CPU_MILLISECONDS,
     HTTP,
     MICROSECONDS,
     RATE,
     SMTP,
-    STORED_FOR_PAGE,
-    TARGETS,
     UNSYNCED,
-    WAYS,
     http_lessons,
 )
 from tests.benchmarks.speed.processes import CannotMeasure
@@ -68,15 +62,6 @@ def test_a_figure_is_its_median_and_a_ratio_says_how_many_times_better() -> None
     assert cells(written, HTTP, "3 times rspamd")[2:] == ["2.20 times", "**not met**"]
     assert cells(written, "30 times SpamAssassin")[2:] == ["-", "not measured"]
     assert "- listeners, SpamAssassin: no spamd: apt install spamd" in written
-
-
-@pytest.mark.parametrize("make", [sizes.text, sizes.attachment])
-def test_generated_mail_has_its_size_and_is_always_the_same(make: Callable[[int], bytes]) -> None:
-    raw = make(100_000)
-
-    assert 90_000 < len(raw) < 110_000
-    assert raw == make(100_000)
-    assert Message.parse(raw).is_mail
 
 
 async def test_a_client_sends_each_message_once_and_times_every_answer() -> None:
@@ -124,10 +109,6 @@ def small(tmp_path: Path, part: str) -> Bench:
         learned=10,
         learned_slowly=2,
         lessons=((1, 3), (4, 5)),
-        remembered=(0, 60),
-        views=2,
-        pairs=1,
-        pair_seconds=0.2,
     )
     return Bench(
         part, write_corpus(tmp_path / "corpus", 80), tmp_path, tmp_path, Report({}), tmp_path / "r", scale
@@ -203,31 +184,6 @@ def test_http_lessons(  # a short name: sockets lie in the folder of the test
         written = bench.report.find("feedback", case, BYTES_WRITTEN)
         assert written
         assert written.median > 0
-
-
-@pytest.mark.soak  # a daemon and a bare server for each listener; the SMTP listener above is one of them
-def test_each_way_is_measured_beside_a_bare_server(tmp_path: Path, redis_binary: Path) -> None:
-    bench = small(tmp_path, "ways")
-
-    ways.run(bench)
-
-    assert bench.report.skips == []
-    measured = {(figure.case, figure.who) for figure in bench.report.figures if figure.unit == RATE}
-    assert {case for case, who in measured if who == "nbstream"} == set(WAYS)
-    assert len(measured) == 2 * len(WAYS)
-
-
-@pytest.mark.soak  # five daemons
-def test_the_page_is_measured_alone_and_beside_checks(tmp_path: Path, redis_binary: Path) -> None:
-    bench = small(tmp_path, "ui")
-
-    ui.run(bench)
-
-    assert bench.report.skips == []
-    measured = {(figure.case, figure.unit) for figure in bench.report.figures}
-    assert {(target.case, target.unit) for target in TARGETS if target.part == "ui"} <= measured
-    assert (f"{STORED_FOR_PAGE}, CPU", CPU_MILLISECONDS) in measured
-    assert [case for case, _ in measured if case.startswith("/ui/messages/ID, 60 messages, p99")]
 
 
 def test_a_part_that_cannot_be_measured_is_reported_as_skipped(tmp_path: Path) -> None:

@@ -31,17 +31,7 @@ class Scale:
     """The first of them, by peers that are slow."""
     lessons: tuple[tuple[int, int], ...] = ((1, 300), (4, 800), (16, 1_200))
     """Connections, and the lessons of a turn of HTTP over them, each message once."""
-    lessons_a_second: float = 100.0
-    """Beside checks."""
     vocabularies: tuple[int, ...] = (100_000, 1_000_000, 2_000_000)
-    remembered: tuple[int, ...] = (0, 10, 100_000)
-    """Checked messages that the page lists, in ascending order."""
-    views: int = 100
-    """How often each view of the page is asked for."""
-    pairs: int = 24
-    """Of short turns on two sides that differ little."""
-    pair_seconds: float = 2.0
-    """Of each of these turns."""
 
 
 LARGE = Scale(vocabularies=(100_000, 1_000_000, 2_000_000, 10_000_000))

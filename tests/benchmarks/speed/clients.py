@@ -271,32 +271,6 @@ class Lmtp(Smtp):
     hello = b"LHLO bench.example\r\n"
 
 
-class SmtpProxied:
-    """Mail as Postfix sends it before its queue: a connection for each message, and whose it is."""
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-
-    @classmethod
-    async def greeted(cls, address: str) -> Self:
-        """What connects for each message."""
-        return cls(address)
-
-    async def exchange(self, request: bytes) -> None:
-        """Connect, name the client, and send the message."""
-        client = await Smtp.greeted(self._address)
-        try:
-            await client.command(b"XFORWARD NAME=client.example ADDR=192.0.2.7 PORT=40000\r\n", b"2")
-            await client.command(b"XFORWARD PROTO=ESMTP HELO=client.example SOURCE=REMOTE\r\n", b"2")
-            await client.exchange(request)
-            client.writer.write(b"QUIT\r\n")  # Postfix waits for no answer
-        finally:
-            client.close()
-
-    def close(self) -> None:
-        """Nothing is open between messages."""
-
-
 class Milter(_Streams):
     """A mail server's session, which is kept; the filter wants no reply but to the body and to the end."""
 
@@ -349,43 +323,6 @@ class Milter(_Streams):
         async with asyncio.timeout(_PATIENCE_SECONDS):
             (length,) = struct.unpack("!I", await self.reader.readexactly(4))
             return (await self.reader.readexactly(length))[:1]
-
-
-class Script:
-    """Dovecot's script protocol: a connection for each message."""
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-
-    @staticmethod
-    def request(label: str, message: bytes) -> bytes:
-        """The report of a message."""
-        lines = [
-            "VERSION\tscript\t4\t0",
-            "env_USER=ann",
-            "-",
-            "127.0.0.1:10025",
-            f"{label}@nbstream.invalid",
-            "",
-            "",
-        ]
-        return "\n".join(lines).encode() + message
-
-    async def exchange(self, request: bytes) -> None:
-        """Connect, report, and read the answer."""
-        streams = await _Streams.to(self._address)
-        try:
-            streams.writer.write(request)
-            streams.writer.write_eof()
-            async with asyncio.timeout(_PATIENCE_SECONDS):
-                answer = await streams.reader.read(-1)
-        finally:
-            streams.close()
-        if answer != b"+\n":
-            raise CannotMeasure(f"feedback: {answer!r}")
-
-    def close(self) -> None:
-        """Nothing is open between messages."""
 
 
 class Pipe:

@@ -36,12 +36,6 @@ CPU of the process. `check` is the work of a daemon from the bytes of a message 
 with remembering the message in Redis; bare is without these two. The CPU of Redis itself is in the figures of the
 listeners. `bogofilter -b` is one process for all messages, its start and reading its files included.
 """,
-    "sizes": """\
-## By the size of the message
-
-Messages made of random words. The filter looks at one megabyte (`limits.look_bytes`). Below: small messages go
-through the SMTP listener one after the other, while one of 20 MB goes through it.
-""",
     "listeners": """\
 ## Listeners
 
@@ -50,27 +44,6 @@ runs on the same cores: where both sides use nearly all of them, the machine is 
 of SMTP uses them too, and is not counted. rspamd and
 SpamAssassin have nothing but their Bayes, and one worker; the client is wrk for HTTP, elsewhere one of asyncio
 for both sides. SMTP is without the messages that aiosmtpd refuses for their long lines.
-""",
-    "latency": """\
-## Waits
-
-Messages at random moments, at a share of the rate that the listener reaches with the same client. The simulated
-queue is the limit: one worker that serves in the order of arrival waits no less, however fast it is.
-
-Checks beside lessons: turns with and without lessons follow each other in the order A B, B A, A B, …, the checks
-at half of the highest rate, with the same messages at the same moments. A ratio is the median of those of all
-pairs; the interval has the true median with 95 %. CPU is that of the server with its Redis for each check, with
-what the lessons take.
-""",
-    "ways": """\
-## Ways
-
-Each way in which a mail server uses nbstream, beside a bare server of the same protocol in Python (asyncio on
-uvloop), in turns: a proxy that hands on the bytes for SMTP and LMTP, servers that answer as little as the protocol
-wants for the others, and a program that copies its input for the pipe. Four connections, as fast as they are
-answered; CPU is that of the server with its Redis, for the pipe with that of the processes of the messages, for
-feedback with that of learning behind the answer. The waits of both sides are at half of the rate that nbstream
-reaches, at random moments.
 """,
     "learning": """\
 ## Learning in bulk
@@ -99,12 +72,6 @@ Memory of a worker with tokens is what no other process uses (`Private_*` in `/p
 workers share the counts. A further worker takes the place of one of two that was killed and did not write the
 counts; its time is from the first moment of its process until it is ready.
 """,
-    "workers": """\
-## Workers
-
-wrk with 16 connections, because the kernel distributes them, and of four connections one worker may get all. Redis
-and the client run on the cores of the workers: on a machine with two cores, two workers get what these leave.
-""",
     "lesson": """\
 ## One lesson
 
@@ -116,19 +83,6 @@ a number of HSET.
 
 Below: the CPU of a daemon that learns such messages through HTTP over four connections, by stage. A sampler in the
 daemon notes at each millisecond of CPU where it is; it takes some percent of each stage.
-""",
-    "ui": """\
-## The page
-
-A client that has logged in asks for each view on a connection that is kept; a browser would have to draw it too.
-The first view is that after a start, with 100,000 messages remembered: all that a browser with an empty cache asks
-for, one after the other. Bytes are those of whole answers, static files packed.
-
-Checks beside browsers, and mail with what is stored for the page: short turns with and without follow each other
-in the order A B, B A, A B, …, with the same messages at the same moments, at half of the highest rate. A ratio is
-the median of those of all pairs; the interval has the true median with 95 %. The browsers are ten clients that
-read the events of the view now, with an hour full of activity. CPU is that of the server with its Redis. Envelopes
-and activity are sender, recipients and subject of each message with their indices, and the counts of verdicts.
 """,
 }
 
