@@ -125,6 +125,7 @@ def test_the_stages_of_a_check_are_measured(tmp_path: Path, redis_binary: Path) 
     assert Report.from_json(bench.saved.read_text()) == bench.report
 
 
+@pytest.mark.soak  # it starts several daemons
 def test_what_a_lesson_costs_redis_is_measured_beside_the_same_increments_alone(
     tmp_path: Path, redis_binary: Path
 ) -> None:
@@ -144,6 +145,7 @@ def test_what_a_lesson_costs_redis_is_measured_beside_the_same_increments_alone(
     assert stages[DAEMON] > 0
 
 
+@pytest.mark.soak  # it starts several daemons
 def test_mail_through_the_smtp_listener_is_measured_beside_the_pass_through(
     tmp_path: Path, redis_binary: Path
 ) -> None:
@@ -157,6 +159,7 @@ def test_mail_through_the_smtp_listener_is_measured_beside_the_pass_through(
     }
 
 
+@pytest.mark.soak  # it starts several daemons
 def test_mailboxes_are_learned_in_turns_by_all_that_are_installed(tmp_path: Path, redis_binary: Path) -> None:
     bench = small(tmp_path, "learning")
 
@@ -169,6 +172,7 @@ def test_mailboxes_are_learned_in_turns_by_all_that_are_installed(tmp_path: Path
     assert bench.report.find("learning", BULK, BYTES_WRITTEN)
 
 
+@pytest.mark.soak  # it starts several daemons
 def test_http_lessons(  # a short name: sockets lie in the folder of the test
     tmp_path: Path, redis_binary: Path
 ) -> None:
