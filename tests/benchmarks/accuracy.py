@@ -12,16 +12,11 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.benchmarks.near_copies import NearCopies
 from tests.benchmarks.page import page
 from tests.benchmarks.peers.figures import FIGURES, read_runs
 from tests.benchmarks.plan import BOTH, CORRECTED, IN_TIME, RUNS, SECTIONS, SHUFFLED, SMS, STREAMS, TREC, TREC_B
@@ -47,7 +42,6 @@ STREAM_WORDS = {"both" if stream == BOTH else stream.split()[-1]: stream for str
 STREAM_WORDS |= {
     f"{word}-corrected": CORRECTED[stream] for word, stream in STREAM_WORDS.items() if stream in CORRECTED
 }
-NEAR_COPIES = "near-copies"
 
 
 def main() -> None:
@@ -64,16 +58,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         streams = unpacked(options.corpora, Path(folder), absent)
         if options.only:
-            runs, copied = chosen(options.only, streams)
+            runs = chosen(options.only, streams)
             peer_runs = read_runs(FIGURES) if set(runs) & set(SECTIONS["inbox"]) else []
-            print(page(make_all(runs, streams), near_copies(copied, streams), peer_runs))
+            print(page(make_all(runs, streams), peer_runs))
         else:
             write(streams, PAGE)
 
 
 def section_or_stream(word: str) -> str:
     """Return the word if it names something to measure."""
-    names = [*SECTIONS, NEAR_COPIES, *STREAM_WORDS]
+    names = [*SECTIONS, *STREAM_WORDS]
     if word not in names:
         raise argparse.ArgumentTypeError(f"{word} is none of {', '.join(names)}")
     return word
@@ -131,35 +125,18 @@ def absolute_lines(index: Path) -> Iterable[str]:
         yield f"{label}\t{index.parent.absolute() / path}\n"
 
 
-def chosen(words: Sequence[str], streams: Mapping[str, Path]) -> tuple[list[Run], list[str]]:
-    """The runs of the named sections and streams, and the streams of which near-copies are counted."""
-    sections = [word for word in words if word in SECTIONS or word == NEAR_COPIES]
+def chosen(words: Sequence[str], streams: Mapping[str, Path]) -> list[Run]:
+    """The runs of the named sections and streams."""
+    sections = [word for word in words if word in SECTIONS]
     named = {STREAM_WORDS[word] for word in words if word in STREAM_WORDS} or set(streams)
-    runs = dict.fromkeys(run for section in sections or SECTIONS for run in SECTIONS.get(section, ()))
-    copied = STREAMS if NEAR_COPIES in sections or not sections else ()
-    wanted = named & set(streams)
-    return [run for run in runs if run.stream in wanted], [stream for stream in copied if stream in wanted]
-
-
-def near_copies(names: Iterable[str], streams: Mapping[str, Path]) -> dict[str, NearCopies]:
-    """The near-copies of these streams, as many at a time as there are cores."""
-    listed = list(names)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return dict(zip(listed, pool.map(lambda stream: _count(streams[stream]), listed), strict=True))
-
-
-def _count(index: Path) -> NearCopies:
-    command = [sys.executable, "-m", "tests.benchmarks.near_copies", str(index)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"near-copies of {index}: {done.stderr}")
-    return NearCopies(**json.loads(done.stdout))
+    runs = dict.fromkeys(run for section in sections or SECTIONS for run in SECTIONS[section])
+    return [run for run in runs if run.stream in named & set(streams)]
 
 
 def write(streams: Mapping[str, Path], to: Path) -> None:
     """Make all runs over the streams' indexes, and write their page."""
     outcomes = make_all(RUNS, streams)
-    to.write_text(page(outcomes, near_copies(STREAMS, streams), read_runs(FIGURES)), encoding="utf-8")
+    to.write_text(page(outcomes, read_runs(FIGURES)), encoding="utf-8")
 
 
 if __name__ == "__main__":

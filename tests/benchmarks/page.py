@@ -13,7 +13,6 @@ from statistics import fmean
 from typing import TypeAlias
 
 from nbstream import __version__
-from tests.benchmarks.near_copies import NearCopies
 from tests.benchmarks.peers.figures import PeerRun
 from tests.benchmarks.plan import (
     AUTOLEARN_RUNS,
@@ -112,12 +111,6 @@ A label contradicts the check if P(spam) is on the other side of `verdict.unsure
 message, checked again after the lesson, is on the label's side, or would be if the person insisted on the label.
 """
 
-NEAR_COPIES_TEXT = """\
-Every label at once. A near-copy follows a contradiction, has the same label and the same list (List-Id) or
-sender (From), and shares at least 80 % of the tokens with it. Of the near-copies of one contradiction at most one
-is to be called wrong, which means on the other side of `verdict.unsure` than its label:
-"""
-
 AUTOLEARN_TEXT = """\
 ## Learning without people
 
@@ -154,17 +147,15 @@ Rows: TypeAlias = Iterable[Sequence[str]]
 
 def page(
     outcomes: Mapping[Run, Outcome],
-    near_copies: Mapping[str, NearCopies] | None = None,
     peer_runs: Sequence[PeerRun] = (),
 ) -> str:
     """Return the page of what was measured; rows of other runs, and tables without rows, are left out."""
     run, measures = "stream and options", " | ".join(NAMES.values())
-    copies = near_copies or {}
     tables: list[tuple[str, str, Rows]] = [
         (
             TARGETS_TEXT,
             f"{run} | measure | from message | at most | reached | ",
-            [*_targets_rows(outcomes), *_near_copies_targets(copies)],
+            _targets_rows(outcomes),
         ),
         (DEFAULT_TEXT, f"{run} | from message | {measures}", _default_rows(outcomes)),
         (COST_TEXT, f"{run} | learned | tokens | ms", _cost_rows(outcomes)),
@@ -182,11 +173,6 @@ def page(
             CONTRADICTIONS_TEXT,
             f"{run} | contradictions | not believed % | {DISBELIEVED_TWICE}",
             _contradiction_rows(outcomes),
-        ),
-        (
-            NEAR_COPIES_TEXT,
-            "stream | contradictions | near-copies | called wrong | the most of one | more than one",
-            _near_copies_rows(copies),
         ),
         (
             AUTOLEARN_TEXT,
@@ -223,12 +209,6 @@ def _targets_rows(outcomes: Mapping[Run, Outcome]) -> Rows:
         tokens = max(outcomes[run].tokens_per_message or 0 for run in DEFAULT_RUNS)
         verdict = _judged(tokens, MOST_TOKENS, 0)
         yield "the most of all", "tokens a message", "1", _number(MOST_TOKENS, 0), _number(tokens, 0), verdict
-
-
-def _near_copies_targets(near_copies: Mapping[str, NearCopies]) -> Rows:
-    for stream, counts in near_copies.items():
-        most = counts.most_wrong
-        yield stream, "near-copies called wrong", "1", "1", str(most), _judged(most, 1, 0)
 
 
 def _default_rows(outcomes: Mapping[Run, Outcome]) -> Rows:
@@ -319,12 +299,6 @@ def _contradiction_rows(outcomes: Mapping[Run, Outcome]) -> Rows:
                 _mean_and_range([outcome.disbelieved for outcome in of_group], 2),
                 _mean_and_range([outcome.disbelieved_twice for outcome in of_group], 2),
             )
-
-
-def _near_copies_rows(near_copies: Mapping[str, NearCopies]) -> Rows:
-    for stream, counts in near_copies.items():
-        figures = counts.contradictions, counts.copies, counts.wrong, counts.most_wrong, counts.with_several
-        yield stream, *(f"{figure:,}" for figure in figures)
 
 
 def _autolearn_rows(outcomes: Mapping[Run, Outcome]) -> Rows:

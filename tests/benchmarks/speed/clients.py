@@ -11,7 +11,6 @@ import itertools
 import random
 import re
 import socket
-import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -19,10 +18,8 @@ from dataclasses import dataclass, field
 from typing import Protocol, Self
 
 from tests.benchmarks.speed.processes import CannotMeasure
-from tests.listeners.milter import milter_frames
 
 _PATIENCE_SECONDS = 30.0
-_CHANGES = {b"i", b"m", b"+", b"-", b"q", b"p", b"h"}  # replies of a milter after which others follow
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
@@ -263,85 +260,6 @@ class Smtp(_Streams):
                 pass
         if not line.startswith(wanted):
             raise CannotMeasure(f"SMTP: {line[:200]!r}")
-
-
-class Lmtp(Smtp):
-    """Mail by LMTP, to one recipient."""
-
-    hello = b"LHLO bench.example\r\n"
-
-
-class Milter(_Streams):
-    """A mail server's session, which is kept; the filter wants no reply but to the body and to the end."""
-
-    @staticmethod
-    def request(message: bytes) -> bytes:
-        """The frames of a message; before them, how many bytes there are until the first piece of the body."""
-        frames = milter_frames.content(_LINE_END.sub(b"\r\n", message))
-        pieces = [frame for frame in frames if frame[4:5] == b"B"]
-        fields = [frame for frame in frames if frame[4:5] != b"B"]
-        envelope = [
-            milter_frames.macros(b"M", {}),
-            milter_frames.mail(),
-            milter_frames.macros(b"R", {"i": "4ABC"}),
-            milter_frames.rcpt(),
-        ]
-        before = b"".join((*envelope, *fields))
-        return struct.pack("!I", len(before)) + before + b"".join(pieces)
-
-    @classmethod
-    async def negotiated(cls, address: str) -> Self:
-        """A connection on which an SMTP client is."""
-        client = await cls.to(address)
-        client.writer.write(milter_frames.negotiation())
-        if await client._reply() != b"O":
-            raise CannotMeasure("milter: no options")
-        client.writer.write(milter_frames.connect())
-        return client
-
-    async def exchange(self, request: bytes) -> None:
-        """One message, as Postfix sends it: it waits after each piece of the body, and at the end."""
-        (length,) = struct.unpack("!I", request[:4])
-        self.writer.write(request[4 : 4 + length])
-        rest = memoryview(request)[4 + length :]
-        while rest:
-            (length,) = struct.unpack("!I", rest[:4])
-            self.writer.write(rest[: 4 + length])
-            if (reply := await self._reply()) == b"s":
-                break
-            if reply != b"c":
-                raise CannotMeasure(f"milter: {reply!r} to the body")
-            rest = rest[4 + length :]
-        self.writer.write(milter_frames.END)
-        while (reply := await self._reply()) in _CHANGES:
-            pass
-        if reply not in {b"c", b"a"}:
-            raise CannotMeasure(f"milter: {reply!r} to the end")
-
-    async def _reply(self) -> bytes:
-        """The command of the next reply."""
-        async with asyncio.timeout(_PATIENCE_SECONDS):
-            (length,) = struct.unpack("!I", await self.reader.readexactly(4))
-            return (await self.reader.readexactly(length))[:1]
-
-
-class Pipe:
-    """A process for each message, which reads it and writes it."""
-
-    def __init__(self, words: Sequence[str]) -> None:
-        self._words = words
-
-    async def exchange(self, request: bytes) -> None:
-        """Start the process, and read its output to the end."""
-        pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(*self._words, stdin=pipe, stdout=pipe, stderr=pipe)
-        async with asyncio.timeout(_PATIENCE_SECONDS):
-            output, errors = await process.communicate(request)
-        if process.returncode or errors or len(output) < len(request) // 2:
-            raise CannotMeasure(f"pipe: {process.returncode} {errors[-200:]!r}")
-
-    def close(self) -> None:
-        """Nothing is open between messages."""
 
 
 def listens(address: str) -> bool:
