@@ -46,7 +46,7 @@ test: $(VENV)/test.stamp $(LIBRARY)
 # engines, and the daemon from end to end.
 test-interpreter: $(VENV)/test.stamp $(LIBRARY)
 	$(PYTEST) -n 2 -r s tests/engine tests/mail tests/tokens tests/bayes tests/policy tests/wire \
-		tests/store/test_migration.py tests/integration/test_life.py
+		tests/store/model/test_model.py tests/integration/test_life.py
 	NBSTREAM_ENGINE=python $(PYTEST) -n 2 -r s tests/integration/test_life.py
 
 # Long runs: broken and mutated mail. One process, so that a test that hangs is really hanging.

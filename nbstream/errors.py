@@ -99,7 +99,7 @@ class StoreForbids(StoreUnavailable):
 
 
 class StoreIncompatible(NbstreamError):
-    """The model was written by another schema, tokenizer or a newer server; the text says the way forward."""
+    """The model has another format, or a newer server wrote it; the text says the way forward."""
 
     temporary = False
 

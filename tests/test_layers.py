@@ -56,7 +56,7 @@ INNER_LAYERS = {
         {"model"},
         {"activity", "mirror", "recent", "transfer", "undo"},
         {"recovery"},
-        {"erasure", "logins", "metrics", "migration", "sender_lists", "stream_queue", "user_labels"},
+        {"erasure", "logins", "metrics", "sender_lists", "stream_queue", "user_labels"},
     ],
     "listeners": [PROTOCOLS, GUESTS_OF_HTTP],
     "cli": [

@@ -33,7 +33,7 @@ COPIED_KEYS = ("schema", "users:digest-off", "lists", "lists:*", "user-labelled:
 """The other keys of the common model that are copied, as patterns of their names."""
 
 _COPIED = re.compile("|".join(map(fnmatch.translate, COPIED_KEYS)))
-_SCHEMA, _SCHEMA_FIELDS = "schema", ("migrated",)  # the signature is that of the archive
+_SCHEMA, _SCHEMA_FIELDS = "schema", ()  # the signature is that of the archive
 _COMMANDS = {"string": "SET", "hash": "HSET", "zset": "ZADD", "stream": "XADD"}
 _SIZES = {"string": 1, "hash": 2, "zset": 2}
 _STREAMS = {HISTORY, CORRESPONDENTS}

@@ -39,8 +39,9 @@ from nbstream.own_models.names import is_own_model_name
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.keys import IMPORT_READY
 from nbstream.store.model.model import totals_from_hash
+from nbstream.store.model.signature import current_signature
 from nbstream.store.redis_errors import store_errors
-from nbstream.store.transfer.archive import ArchiveReader, TotalsRecord, archive_signature
+from nbstream.store.transfer.archive import ArchiveReader, TotalsRecord
 from nbstream.store.transfer.model_import import finish_import, import_archive
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def check_backup(settings: Settings, stream: IO[bytes], file: str) -> Contents:
     """
     reader = ContainerReader(stream, file)
     contents = _read_header(reader, file)
-    signature, parts = archive_signature(_fingerprint(settings)), set[str]()
+    signature, parts = current_signature(_fingerprint(settings)), set[str]()
     for member in reader:
         if model := _MODEL_MEMBER.fullmatch(member.name):
             archive = ArchiveReader(io.BufferedReader(member), f"{file}: {member.name}", signature)
@@ -190,7 +191,7 @@ async def _add_model(settings: Settings, model: Model, member: Member, name: str
         is_noted: Any = await model.client.hexists(restoring, member.name)
         state: Any = await model.client.get(model.keys.importing)
     if not is_noted and not (state or b"").startswith(IMPORT_READY):
-        archive = ArchiveReader(io.BufferedReader(member), name, archive_signature(model.key_fingerprint))
+        archive = ArchiveReader(io.BufferedReader(member), name, current_signature(model.key_fingerprint))
         await model.open()
         await import_archive(model, archive, merge=True)
     with store_errors():

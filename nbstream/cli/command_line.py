@@ -740,20 +740,6 @@ def _add_backup(commands: Commands) -> None:
     )
 
 
-def _add_migrate(commands: Commands) -> None:
-    migrate = add_command(
-        commands,
-        "migrate",
-        "keep a model that an older version has learned, in the forms of this one",
-        examples=("nbstream migrate", "nbstream migrate --back"),
-    )
-    migrate.add_argument(
-        "--back", action="store_true", help="make it a model of the version before again, to go back to that one"
-    )
-    migrate.add_argument("--force", action="store_true", help="do not look for daemons that still run")
-    migrate.add_argument("--json", action="store_true", help="one JSON object")
-
-
 def _add_evaluate(commands: Commands) -> None:
     evaluate = add_command(
         commands,
@@ -970,7 +956,6 @@ _IN_ORDER_OF_HELP = (
     _add_forget_user,
     _add_transfer,
     _add_backup,
-    _add_migrate,
     _add_evaluate,
     _add_tune,
     _add_replay,

@@ -16,9 +16,7 @@ from nbstream.findings import note, ok, problem, warning
 from nbstream.policy.autolearn import model_state
 from nbstream.policy.sender_lists import SITE, ListKind
 from nbstream.policy.sender_patterns import SenderPattern
-from nbstream.store.model.signature import SCHEMA_VERSION
 from nbstream.store.redis_errors import store_errors
-from nbstream.tokens import TOKENIZER_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -29,9 +27,9 @@ if TYPE_CHECKING:
     from nbstream.store.model.model import Model
 
 UNUSABLE = problem(
-    "model.formats", "The model cannot be used: {error}.", "Do what the sentence says, then start the daemon."
+    "model.format", "The model cannot be used: {error}.", "Do what the sentence says, then start the daemon."
 )
-FORMATS = ok("model.formats", "The model {name} has the schema {schema} and the tokenizer {tokenizer}.")
+FORMAT = ok("model.format", "The model {name} can be used.")
 KIND_NOT_CONFIGURED = note(
     "model.kinds",
     "{count} messages were learned as {kind}, which is not in model.classes: they count as plain ham.",
@@ -87,7 +85,7 @@ async def examine_model(site: Site) -> Sequence[Finding]:
 
 
 async def _findings(site: Site, model: Model) -> AsyncIterator[Finding]:
-    yield FORMATS(name=model.keys.model, schema=SCHEMA_VERSION, tokenizer=TOKENIZER_VERSION)
+    yield FORMAT(name=model.keys.model)
     totals = await model.totals()
     settings = site.settings
     layer = await make_autolearn_model(settings, model.client).totals() if settings.autolearn else None

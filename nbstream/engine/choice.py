@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Loads the native library, and refuses one that does not fit.
 #
 # Rules: a library is used as a whole or not at all. It fits where it was built with this ``interface.h``, for this
-# version of nbstream and for the tokens of this version of the tokenizer: a checksum of all three says so.
+# version of nbstream and for the tokens of this format: a checksum of all three says so.
 
 _FOLDER = Path(__file__).parent
 LIBRARY_FILE = _FOLDER / "libnbstream_native.so"
@@ -33,7 +33,7 @@ LIBRARY_FILE = _FOLDER / "libnbstream_native.so"
 _ELF_64_BITS = b"\x7fELF\x02"
 _ELF_HEADER = struct.Struct("=40xQ10xHH2x")  # where the table of sections begins, and its size
 
-_TOKENIZER_FILE = _FOLDER.parent / "tokens" / "__init__.py"  # ``TOKENIZER_VERSION`` is there
+_TOKENIZER_FILE = _FOLDER.parent / "tokens" / "__init__.py"  # ``MODEL_FORMAT`` is there
 _INTERFACE_FILES = (_FOLDER / "interface.h", _TOKENIZER_FILE)
 
 

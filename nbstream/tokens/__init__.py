@@ -1,16 +1,10 @@
 """Turns a message into tokens: what it says, where it links to, how it travelled and how it is built."""
 
-TOKENIZER_VERSION = 5
-"""Stored with a model: the counts of one version say little about the tokens of another version.
+MODEL_FORMAT = 1
+"""Stored with a model, which has no other version: a model of another format is refused.
 
-The native library is built with this file: a library for other tokens is refused.
-"""
-
-FORMER_TOKENIZERS: tuple[str, ...] = ()
-"""The older tokenizers whose models can be migrated, because most of their tokens are made today too.
-
-A ledger entry keeps the very tokens that were learned, so what an older version learned can still be unlearned
-exactly. The tokenizer of 0.7.0 is the oldest one that was published, and it is that of this version.
+It grows whenever other tokens are made of a message, and whenever keys, stored forms or their meaning change. The
+native library is built with this file: a library for other tokens is refused.
 """
 
 MAX_TOKENS = 100_000

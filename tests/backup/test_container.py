@@ -21,8 +21,9 @@ from nbstream.backup.writing import FORMAT
 from nbstream.config import Settings
 from nbstream.errors import ConfigError, InputError, StoreIncompatible
 from nbstream.store.model.keys import AutolearnKeys, ModelKeys, UserPageKeys
+from nbstream.store.model.signature import current_signature
 from nbstream.store.settings import ModelSettings
-from nbstream.store.transfer.archive import ArchiveWriter, archive_signature, new_header
+from nbstream.store.transfer.archive import ArchiveWriter, new_header
 
 LONG = f"quarantine/new/1.{'h' * 200},I={'a' * 24}"
 MEMBERS = {"imap/" + "a" * 32 + ".json": b"", LONG: b"x" * 3000, "spool/position": b"0" * 512}
@@ -172,7 +173,7 @@ def test_a_backup_without_its_models_is_refused() -> None:
 
 def archive() -> bytes:
     stream = io.BytesIO()
-    writer = ArchiveWriter(stream, new_header(archive_signature(), 0))
+    writer = ArchiveWriter(stream, new_header(current_signature(), 0))
     writer.finish()
     return stream.getvalue()
 

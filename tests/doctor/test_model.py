@@ -67,7 +67,7 @@ async def test_a_model_that_both_classes_are_taught_to_is_fine(taught: TaughtSit
         "2 spam and 2 ham" in the(found, model.FEEDBACK).what
         or "2 ham and 2 spam" in the(found, model.FEEDBACK).what
     )
-    for kind in (model.FORMATS, model.LAST_LESSON, model.REMEMBERED):
+    for kind in (model.FORMAT, model.LAST_LESSON, model.REMEMBERED):
         the(found, kind)
 
 
@@ -94,11 +94,11 @@ async def test_a_model_of_one_class_is_one_sided(taught: TaughtSite) -> None:
     assert "30 messages were taught as spam" in the(found, model.ONLY_ONE_CLASS).what
 
 
-async def test_a_model_of_another_tokenizer_cannot_be_used(taught: TaughtSite, client: Redis) -> None:
+async def test_a_model_of_another_format_cannot_be_used(taught: TaughtSite, client: Redis) -> None:
     await taught.teach("spam", 1)
-    await client.hset(KEYS.schema, "tokenizer", "1")
+    await client.hset(KEYS.schema, "format", "999")
 
-    assert "tokenizer 1" in the(await taught.findings(), model.UNUSABLE).what
+    assert "format 999" in the(await taught.findings(), model.UNUSABLE).what
 
 
 async def test_a_vocabulary_at_its_limit_is_noted(taught: TaughtSite, client: Redis) -> None:

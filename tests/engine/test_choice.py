@@ -48,7 +48,7 @@ def test_a_library_of_other_tokens_is_refused(
 ) -> None:
     interface, tokenizer = choice._INTERFACE_FILES
     other = tmp_path / "tokens.py"
-    other.write_text(tokenizer.read_text().replace("TOKENIZER_VERSION = ", "TOKENIZER_VERSION = 1"))
+    other.write_text(tokenizer.read_text().replace("MODEL_FORMAT = ", "MODEL_FORMAT = 1"))
     monkeypatch.setattr(choice, "_INTERFACE_FILES", (interface, other))
     assert choose_engine("auto", file=built, environment={}).name == "python"
     with pytest.raises(ConfigError, match="built for another version"):

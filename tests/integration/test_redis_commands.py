@@ -91,7 +91,6 @@ def test_every_command_that_uses_redis_works(
     assert "spam" in succeed("history", "-c", config)
     succeed("top-tokens", "-c", config)
     assert "spam 20/0, ham 20/0" in succeed("status", "-c", config)
-    succeed("migrate", "-c", config)
     succeed("forget-auto", "-c", config, "--yes")
 
     succeed("export", "-c", config, tmp_path / "model.gz")

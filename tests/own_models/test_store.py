@@ -77,13 +77,13 @@ async def test_counts_of_another_program_leave_the_common_verdict(
     client: Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_site(client, "{address}") as site:
-        await client.hset(OwnModelKeys("test", ANN).schema, mapping={"schema": "999", "tokenizer": "1"})
+        await client.hset(OwnModelKeys("test", ANN).schema, mapping={"format": "999"})
 
         check = await (await site.filter_of(ANN)).check(news(1))
 
         assert check.own is OwnModelUse.UNAVAILABLE
         assert [record.levelname for record in caplog.records if ANN in record.getMessage()] == ["WARNING"]
-        with pytest.raises(StoreIncompatible, match="was learned with schema 999"):
+        with pytest.raises(StoreIncompatible, match="has format 999"):
             await site.models.load(ANN)
 
 

@@ -86,9 +86,7 @@ async def test_what_the_filter_decided_by_the_default_treatment_is_not_decided_a
 async def test_a_lesson_whose_own_model_cannot_be_loaded_is_counted_as_failed(client: Redis) -> None:
     metrics = DaemonMetrics.create(PYTHON)
     async with open_site(client, observer=metrics.filter) as site:
-        await client.hset(
-            OwnModelKeys("test", "example.org/ann").schema, mapping={"schema": "999", "tokenizer": "1"}
-        )
+        await client.hset(OwnModelKeys("test", "example.org/ann").schema, mapping={"format": "999"})
         runtime = make_runtime(site.common, own_filters=site.filters)
         handler = MessageService("http", runtime, metrics.delivery).message_handler()
 

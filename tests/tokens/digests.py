@@ -1,6 +1,6 @@
 """Digests of the tokens and keys of generated messages.
 
-``python -m tests.tokens.digests`` writes the file again; only a new ``TOKENIZER_VERSION`` may change a line.
+``python -m tests.tokens.digests`` writes the file again; only a new ``MODEL_FORMAT`` may change a line.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import hashlib
 from pathlib import Path
 
 from nbstream.mail.message import Message
-from nbstream.tokens import TOKENIZER_VERSION
+from nbstream.tokens import MODEL_FORMAT
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
 from tests.tokens.generated_mail import TRUSTED_AUTHSERV_IDS, generated_mail
 
@@ -21,7 +21,7 @@ OPTIONS = TokenizerOptions(trusted_authserv_ids=TRUSTED_AUTHSERV_IDS)
 
 def digests(tokenizer: Tokenizer) -> list[str]:
     """A line for each message: name, digest of the tokens, key."""
-    lines = [f"tokenizer\t{TOKENIZER_VERSION}\t"]
+    lines = [f"format\t{MODEL_FORMAT}\t"]
     for name, raw in generated_mail():
         message = Message.parse(raw)
         taken = tokenizer.take_apart(message)

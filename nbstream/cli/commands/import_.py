@@ -22,6 +22,7 @@ from nbstream.cli.message_files import STANDARD_INPUT
 from nbstream.cli.terminal import print_note
 from nbstream.errors import InputError
 from nbstream.store.model.model import Model
+from nbstream.store.model.signature import current_signature
 from nbstream.store.transfer import archive
 from nbstream.store.transfer.model_import import finish_import, import_archive
 
@@ -51,7 +52,7 @@ async def import_model(model: Model, name: str, file: str, *, merge: bool) -> No
 
 async def _import_file(model: Model, file: str, *, merge: bool) -> int | None:
     with _open_input(file) as stream:
-        reader = archive.ArchiveReader(stream, file, archive.archive_signature(model.key_fingerprint))
+        reader = archive.ArchiveReader(stream, file, current_signature(model.key_fingerprint))
         with _progress_bar(reader.header.records, "reading") as bar:
 
             def advance(record: archive.ArchiveRecord) -> None:

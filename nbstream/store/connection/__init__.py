@@ -1,6 +1,6 @@
 """Connections to Redis: where the primary is, the client that uses it, and what a server could lose."""
 
-from nbstream.store.connection.client import PrimaryWatch, is_named_after, open_client
+from nbstream.store.connection.client import PrimaryWatch, open_client
 from nbstream.store.connection.durability import DurabilityRisk, FoundRisk, durability_risks
 from nbstream.store.connection.options import (
     ClusterNodes,
@@ -23,7 +23,6 @@ __all__ = [
     "ServerGuard",
     "TlsOptions",
     "durability_risks",
-    "is_named_after",
     "open_client",
     "open_primary",
     "primary_of",

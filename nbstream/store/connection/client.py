@@ -212,10 +212,3 @@ def open_client(options: ConnectionOptions, retries: int = 1, primary: Primary |
     if connection_class is SSLConnection:
         connection_class = tls_connection_class()
     return Redis.from_pool(PrimaryPool(primary or open_primary(options), name, connection_class, **arguments))
-
-
-def is_named_after(client_name: str, model: str) -> bool | None:
-    """Whether a connection of this name belongs to an nbstream with ``model``; None where that is unknown."""
-    if not client_name.startswith(_CLIENT):
-        return None
-    return client_name.partition(":")[2] == model

@@ -20,7 +20,7 @@ from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.policy.first_scores import FirstScores
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.memory_model import apply_lesson
-from nbstream.store.model.signature import current_signature
+from nbstream.store.model.signature import current_signature, difference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -89,14 +89,9 @@ class FileModel:
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = FULL")
         stored = dict(self._database.execute("SELECT field, value FROM signature"))
-        wrong = [
-            f"{field} {stored.get(field)} (this is {value})"
-            for field, value in self._signature.items()
-            if stored.get(field) != value
-        ]
-        if wrong:
+        if found := difference(stored, self._signature):
             raise StoreIncompatible(
-                f"{self._path} was learned with {', '.join(wrong)}: use the version that wrote it, or a new file"
+                f"{self._path} has {found}: use the nbstream and the key that wrote it, or a new file"
             )
 
     def _make_tables(self) -> None:

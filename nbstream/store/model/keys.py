@@ -81,7 +81,7 @@ class ModelKeys:
 
     @property
     def schema(self) -> str:
-        """A hash: the schema, the tokenizer and the time base that the model was learned with."""
+        """A hash: the signature of the model."""
         return self._key("schema")
 
     @property

@@ -130,7 +130,7 @@ class Model(CommitPoint):
         """Check that this program can use what is stored, and return the model.
 
         ``sign`` says whether a new model is signed as written by this program. Raises ``StoreIncompatible`` where
-        another schema or tokenizer wrote the model, and ``StoreUnavailable``.
+        the model has another format or another key, and ``StoreUnavailable``.
         """
         with store_errors():
             await verify_signature(self.client, self.keys, sign=sign, key_fingerprint=self.key_fingerprint)

@@ -1,4 +1,4 @@
-"""The signature of a model: the schema, tokenizer and classes with which it was written.
+"""The signature of a model: the number of its format, and the key of its private tokens.
 
 Rules: the signature is checked before anything else is read. The first writer signs the model in one step; a
 program that needs another signature refuses the model and leaves it as it is.
@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import ResponseError
 
-from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
 from nbstream.errors import StoreIncompatible
-from nbstream.tokens import FORMER_TOKENIZERS, TOKENIZER_VERSION
+from nbstream.tokens import MODEL_FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,59 +23,34 @@ if TYPE_CHECKING:
     from nbstream.store.model.keys import ModelKeys
 
 
-SCHEMA_VERSION = 3
-"""Raised whenever keys, stored forms or their meaning change."""
-
 _ESCAPED = "backslashreplace"
 
+_FORMAT_FIELD, _KEY_FIELD = "format", "private_tokens"
 _IDENTITY_FIELD = "identity"
 """A field of the schema, drawn at random once for each model."""
 
 
-_PRIVATE = "-private-"  # a part of the tokenizer: releases that know no private tokens refuse the model
-
-
 def current_signature(key_fingerprint: str = "") -> dict[str, str]:
-    """The signature that a model needs for this program to use it.
+    """The signature that a model, or a file with one, needs for this program to use it.
 
     ``key_fingerprint`` is that of the key of its private tokens, empty for a model in words.
     """
-    private = f"{_PRIVATE}{key_fingerprint}" if key_fingerprint else ""
-    return {
-        "schema": str(SCHEMA_VERSION),
-        "tokenizer": f"{TOKENIZER_VERSION}{private}",
-        "classes": ",".join(CLASSES),
-        "weight_one": str(WEIGHT_ONE),
-    }
+    return {_FORMAT_FIELD: str(MODEL_FORMAT), _KEY_FIELD: key_fingerprint}
 
 
-def is_former(stored: Mapping[str, str], ours: Mapping[str, str]) -> bool:
-    """Whether the signature ``stored`` differs from ``ours`` in nothing but a tokenizer that can be migrated."""
-    former, private, key = stored.get("tokenizer", "").partition(_PRIVATE)
-    if former not in FORMER_TOKENIZERS or f"{private}{key}" != "".join(ours["tokenizer"].partition(_PRIVATE)[1:]):
-        return False
-    others = ours.keys() - {"tokenizer"}
-    return all(stored.get(name, "") == ours[name] for name in others)
+def difference(stored: Mapping[str, str], ours: Mapping[str, str]) -> str:
+    """What is ``stored`` and what this program needs (``ours``), in words; empty where it can use the model."""
+    theirs = {**ours, **stored}
+    if theirs[_FORMAT_FIELD] != ours[_FORMAT_FIELD]:
+        return f"format {theirs[_FORMAT_FIELD]}, and this nbstream has format {ours[_FORMAT_FIELD]}"
+    if theirs[_KEY_FIELD] != ours[_KEY_FIELD]:
+        return f"{_describe_tokens(theirs)}, and the configuration asks for {_describe_tokens(ours)}"
+    return ""
 
 
-def other_words(stored: Mapping[str, str], ours: Mapping[str, str]) -> str:
-    """How the tokens of two signatures of one tokenizer are hidden in different ways; empty where they are not.
-
-    It says what the tokens of the model ``stored`` are, and what to do.
-    """
-    (theirs, is_private, their_key), (version, wants_private, key) = (
-        signature.get("tokenizer", "").partition(_PRIVATE) for signature in (stored, ours)
-    )
-    if theirs != version or (is_private, their_key) == (wants_private, key):
-        return ""
-    if not is_private:
-        return "words, and model.private_tokens asks for keyed hashes. Set it to false"
-    if not wants_private:
-        return f"keyed hashes. Set model.private_tokens to true, with the key file {their_key} of the model"
-    return (
-        f"keyed hashes under the key {their_key}, and the key file has {key}. Put back the file of that key "
-        "(model.private_tokens_key_file)"
-    )
+def _describe_tokens(signature: Mapping[str, str]) -> str:
+    key = signature[_KEY_FIELD]
+    return f"private tokens under the key {key}" if key else "tokens in words"
 
 
 async def verify_signature(client: Redis, keys: ModelKeys, *, sign: bool, key_fingerprint: str = "") -> None:
@@ -92,24 +66,10 @@ async def verify_signature(client: Redis, keys: ModelKeys, *, sign: bool, key_fi
                 pipe.hsetnx(keys.schema, field, value)
             await pipe.execute()
         stored = await _read_signature(client, keys)
-    wrong = [
-        f"{name} {stored.get(name)} (this is {value})"
-        for name, value in ours.items()
-        if stored.get(name, value) != value
-    ]
-    if is_former(stored, ours):
+    if found := difference(stored, ours):
         raise StoreIncompatible(
-            f"model {keys.model!r} was learned with {', '.join(wrong)}. Nothing is lost: stop all daemons that "
-            "use it, then run `nbstream migrate`, which keeps all that was learned"
-        )
-    if "tokenizer" in stored and (words := other_words(stored, ours)):
-        raise StoreIncompatible(
-            f"model {keys.model!r} stores {words}, or set model.name to a new name and teach it"
-        )
-    if wrong:
-        raise StoreIncompatible(
-            f"model {keys.model!r} was learned with {', '.join(wrong)}. Its counts are kept as they are; "
-            "set model.name to a new name and teach that one, or run the nbstream that wrote it"
+            f"model {keys.model!r} has {found}: put back the nbstream, model.private_tokens and the key file that "
+            "wrote it, or set model.name to a new name and teach that one"
         )
 
 

@@ -6,7 +6,7 @@ a time. A later line about the same token or message replaces an earlier one; a 
 message without fields deletes the entry. Any bytes of a token come back as they were (UTF-8 with
 ``surrogateescape``).
 
-    {"format": "nbstream model", "version": 1, "nbstream": "0.1", "signature": {"schema": "2", ...}, "records": 9}
+    {"format": "nbstream model", "nbstream": "1.0", "signature": {"format": "1", ...}, "records": 9}
     {"counts": "ham", "of": {"body:lunch": 1000, ...}}
     {"message": "abc...", "milliseconds": 31536000000, "fields": {"label": "ham", "tokens": "eJzL...", ...}}
     {"totals": {"messages:ham": 1, ...}}
@@ -33,13 +33,10 @@ from nbstream.bayes.counts import CLASSES, is_sum
 from nbstream.bayes.lesson_weight import MAX_ENTRY_WEIGHT
 from nbstream.errors import InputError, StoreIncompatible
 from nbstream.store.model.ledger import LedgerEntry
-from nbstream.store.model.signature import current_signature, is_former, other_words
+from nbstream.store.model.signature import difference
 from nbstream.tokens.token_list import MAX_TOKEN_BYTES
 
-FORMAT_VERSION = 1
-
 _FORMAT_NAME = "nbstream model"
-_ARCHIVE_SCHEMA = "2"  # what an archive contains did not change with the third schema of models
 _GZIP_LEVEL = 6
 _MAX_LINE_BYTES = 64 << 20  # a small hash is one line, a message has some thousand tokens: a few MB at most
 _MAX_EXACT_COUNT = 2**53  # Lua's numbers hold integers up to here
@@ -115,7 +112,6 @@ class ArchiveWriter:
         self._write_line(
             {
                 "format": _FORMAT_NAME,
-                "version": FORMAT_VERSION,
                 "nbstream": header.nbstream,
                 "signature": header.signature,
                 "records": header.records,
@@ -196,44 +192,23 @@ class ArchiveReader:
             raise InputError(f"{self._name}: {problem} ({error})") from error
 
 
-def archive_signature(key_fingerprint: str = "") -> dict[str, str]:
-    """The signature of every archive that this program writes, and of those that it reads.
-
-    ``key_fingerprint`` is that of the key of the model's private tokens, empty for a model in words.
-    """
-    return {**current_signature(key_fingerprint), "schema": _ARCHIVE_SCHEMA}
-
-
 def new_header(signature: Mapping[str, str], records: int) -> ArchiveHeader:
     """Return the header of an archive that this version of the program writes."""
     return ArchiveHeader(__version__, signature, records)
 
 
 def _read_header(name: str, line: Mapping[str, Any], signature: Mapping[str, str]) -> ArchiveHeader:
-    theirs = {"format version": str(line.get("version"))}
-    ours = {"format version": str(FORMAT_VERSION)}
-    if theirs == ours:
-        stored = line.get("signature")
-        theirs = {field: str(value) for field, value in stored.items()} if isinstance(stored, dict) else {}
-        ours = dict(signature)
-    if is_former(theirs, ours):  # what is imported becomes part of a model of this version
-        theirs = dict(signature)
-    nbstream = _shown(line.get("nbstream"))
-    differences = [
-        f"{_shown(field)} {_shown(theirs.get(field))} (this is {ours.get(field)})"
-        for field in sorted(ours | theirs)
-        if theirs.get(field) != ours.get(field)
-    ]
-    if words := other_words(theirs, ours):
-        raise StoreIncompatible(f"{name} holds {words}: nothing was imported")
-    if differences:
+    stored = line.get("signature")
+    theirs = {field: _shown(value) for field, value in stored.items()} if isinstance(stored, dict) else {}
+    if theirs.keys() != signature.keys():
+        raise InputError(f"{name}: no model that this nbstream can read")
+    if found := difference(theirs, signature):
         raise StoreIncompatible(
-            f"{name} was exported by nbstream {nbstream} with {', '.join(differences)}: "
-            "nothing was imported. Import it with an nbstream of that kind"
+            f"{name} has {found}: nothing was imported; import it with the nbstream and the key that wrote it"
         )
     records = line.get("records")
     return ArchiveHeader(
-        nbstream=nbstream,
+        nbstream=_shown(line.get("nbstream")),
         signature=theirs,
         records=records if isinstance(records, int) else 0,
     )

@@ -25,6 +25,7 @@ from nbstream.store.model.keys import IMPORT_READY
 from nbstream.store.model.model import ModelPosition
 from nbstream.store.model.scan import scan_hash, scan_keys
 from nbstream.store.model.scripts import changed_counts, lesson_count
+from nbstream.store.model.signature import current_signature
 from nbstream.store.redis_errors import store_errors
 from nbstream.store.transfer import archive
 
@@ -60,7 +61,7 @@ class ModelSnapshot:
         with store_errors():
             lengths: Any = [await self._model.client.hlen(key) for key in self._model.keys.counts]
         records = sum(lengths) + sum(self._position.totals.messages)
-        return archive.new_header(archive.archive_signature(self._model.key_fingerprint), records)
+        return archive.new_header(current_signature(self._model.key_fingerprint), records)
 
     async def records(self) -> AsyncIterator[archive.ArchiveRecord]:
         """Yield all records; raises ``StoreUnavailable``, also if the change stream was trimmed meanwhile."""

@@ -14,6 +14,7 @@ import zlib
 
 from nbstream.errors import InputError, StoreIncompatible
 from nbstream.store.model.ledger import LedgerEntry
+from nbstream.store.model.signature import current_signature
 from nbstream.store.transfer.archive import (
     ArchiveReader,
     ArchiveRecord,
@@ -21,7 +22,6 @@ from nbstream.store.transfer.archive import (
     CountsRecord,
     LedgerRecord,
     TotalsRecord,
-    archive_signature,
     new_header,
 )
 from tests.fuzz.target import Choices, FuzzTarget
@@ -51,7 +51,7 @@ def _check(data: bytes) -> None:
 
 
 def _read(content: bytes) -> tuple[ArchiveReader, list[ArchiveRecord]]:
-    reader = ArchiveReader(io.BytesIO(content), "FILE", archive_signature(), lambda: _TIME)
+    reader = ArchiveReader(io.BytesIO(content), "FILE", current_signature(), lambda: _TIME)
     return reader, list(reader)
 
 
@@ -71,8 +71,8 @@ def _complete(lines: bytes) -> bytes:
 
 def _header(**changes: object) -> bytes:
     header = {
-        **{"format": "nbstream model", "version": 1, "nbstream": "0.3.0", "signature": archive_signature()},
-        **{"records": 3, "exported": _TIME - 5.0},
+        **{"format": "nbstream model", "nbstream": "0.3.0", "signature": current_signature()},
+        **{"records": 3},
     }
     return json.dumps({**header, **changes}).encode() + b"\n"
 
@@ -86,7 +86,7 @@ _ENTRY = json.dumps({"message": "a" * 24, "milliseconds": 1000, "fields": _FIELD
 _COUNTS = b'{"counts":"ham","of":{"body:a":1000,"=x":-3,"b\\udcff":9007199254740991}}\n'
 _TOTALS = b'{"totals":{"messages:ham":1,"tokens:ham":1000}}\n'
 _written = io.BytesIO()
-_writer = ArchiveWriter(_written, new_header(archive_signature(), 1))
+_writer = ArchiveWriter(_written, new_header(current_signature(), 1))
 _writer.write(TotalsRecord({b"messages:ham": 1}))
 _writer.finish()
 
@@ -94,8 +94,8 @@ TARGET = FuzzTarget(
     _check,
     (
         b"\0" + _header() + _COUNTS + _ENTRY + _TOTALS,
-        b"\0" + _header(version=2),
-        b"\0" + _header(nbstream="\x1b[2J", signature={"schema": "\x1b]0;x"}),
+        b"\0" + _header(signature={**current_signature(), "format": "2"}),
+        b"\0" + _header(nbstream="\x1b[2J", signature={**current_signature(), "format": "\x1b]0;x"}),
         b"\0" + _header() + b'{"message":"x","milliseconds":-1,"fields":{}}\n',
         b"\0" + _header() + b"[" * 3000 + b"\n",
         b"\1" + _written.getvalue(),

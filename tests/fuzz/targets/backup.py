@@ -16,7 +16,8 @@ from nbstream.backup.restoring import check_backup
 from nbstream.backup.writing import AUTOLEARNED, COMMON, FORMAT, KEYS, MODELS
 from nbstream.config import Settings
 from nbstream.errors import InputError, StoreIncompatible
-from nbstream.store.transfer.archive import ArchiveWriter, TotalsRecord, archive_signature, new_header
+from nbstream.store.model.signature import current_signature
+from nbstream.store.transfer.archive import ArchiveWriter, TotalsRecord, new_header
 from tests.fuzz.target import Choices, FuzzTarget
 
 _SETTINGS = Settings()
@@ -42,7 +43,7 @@ def _check(data: bytes) -> None:
 
 def _backup(manifest: bytes = b"", keys: bytes = b"") -> bytes:
     stream, model = io.BytesIO(), io.BytesIO()
-    archive = ArchiveWriter(model, new_header(archive_signature(), 0))
+    archive = ArchiveWriter(model, new_header(current_signature(), 0))
     archive.write(TotalsRecord({}))
     archive.finish()
     writer = ContainerWriter(stream, {"format": FORMAT, "version": 1, "written": "now", "model": "m"})

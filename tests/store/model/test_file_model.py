@@ -166,7 +166,7 @@ def test_a_file_of_another_program_or_version_is_refused_and_left_as_it_is(tmp_p
     other.close()
     FileModel(newer).close()
     with sqlite3.connect(newer) as changed:
-        changed.execute("UPDATE signature SET value = '99' WHERE field = 'tokenizer'")
+        changed.execute("UPDATE signature SET value = '99' WHERE field = 'format'")
     changed.close()
     content = {path: path.read_bytes() for path in (text, database, newer)}
 
@@ -174,7 +174,7 @@ def test_a_file_of_another_program_or_version_is_refused_and_left_as_it_is(tmp_p
         FileModel(text)
     with pytest.raises(StoreIncompatible, match="another program"):
         FileModel(database)
-    with pytest.raises(StoreIncompatible, match="tokenizer 99"):
+    with pytest.raises(StoreIncompatible, match="format 99"):
         FileModel(newer)
     with pytest.raises(StoreUnavailable, match="No such file"):
         FileModel(tmp_path / "missing" / "model")

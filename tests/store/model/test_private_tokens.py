@@ -12,8 +12,8 @@ from nbstream.errors import StoreIncompatible
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.file_model import FileModel
 from nbstream.store.model.model import Model
-from nbstream.store.model.signature import current_signature, is_former
-from nbstream.store.transfer.archive import ArchiveReader, ArchiveWriter, archive_signature, new_header
+from nbstream.store.model.signature import current_signature
+from nbstream.store.transfer.archive import ArchiveReader, ArchiveWriter, new_header
 
 KEY, OTHER = "00112233aabbccdd", "ffeeffeeffeeffee"
 
@@ -25,9 +25,13 @@ def model(client: Redis, key: str = "") -> Model:
 @pytest.mark.parametrize(
     ("begun", "opened", "says"),
     [
-        ("", KEY, "stores words, and model.private_tokens asks for keyed hashes"),
-        (KEY, "", f"stores keyed hashes. Set model.private_tokens to true, with the key file {KEY}"),
-        (KEY, OTHER, f"stores keyed hashes under the key {KEY}, and the key file has {OTHER}"),
+        ("", KEY, f"has tokens in words, and the configuration asks for private tokens under the key {KEY}"),
+        (KEY, "", f"has private tokens under the key {KEY}, and the configuration asks for tokens in words"),
+        (
+            KEY,
+            OTHER,
+            f"under the key {KEY}, and the configuration asks for private tokens under the key {OTHER}",
+        ),
     ],
 )
 async def test_a_model_is_refused_that_hides_its_words_in_another_way(
@@ -46,15 +50,8 @@ async def test_a_model_of_private_tokens_is_opened_again_by_its_key_and_its_laye
     await model(client, KEY).open()
     assert (await model(client, KEY).open(sign=False)).key_fingerprint == KEY
     await AutolearnModel(client, "test", 3600, KEY).open()
-    with pytest.raises(StoreIncompatible, match="keyed hashes"):
+    with pytest.raises(StoreIncompatible, match="private tokens"):
         await AutolearnModel(client, "test", 3600).open()
-
-
-async def test_a_release_without_private_tokens_refuses_such_a_model(client: Redis) -> None:
-    """It compares the tokenizer with its own number, and says both."""
-    await model(client, KEY).open()
-    stored = await client.hget("nbstream:{test}:schema", "tokenizer")
-    assert stored == f"{current_signature()['tokenizer']}-private-{KEY}".encode()
 
 
 def test_a_file_is_refused_that_hides_its_words_in_another_way(tmp_path: Path) -> None:
@@ -68,17 +65,9 @@ def test_a_file_is_refused_that_hides_its_words_in_another_way(tmp_path: Path) -
 @pytest.mark.parametrize(("exported", "imported"), [("", KEY), (KEY, ""), (KEY, OTHER)])
 def test_an_archive_is_refused_that_hides_its_words_in_another_way(exported: str, imported: str) -> None:
     stream = BytesIO()
-    ArchiveWriter(stream, new_header(archive_signature(exported), 0)).finish()
+    ArchiveWriter(stream, new_header(current_signature(exported), 0)).finish()
     stream.seek(0)
-    ArchiveReader(stream, "FILE", archive_signature(exported))
+    ArchiveReader(stream, "FILE", current_signature(exported))
     stream.seek(0)
-    with pytest.raises(StoreIncompatible, match=r"^FILE holds (words|keyed hashes).*: nothing was imported$"):
-        ArchiveReader(stream, "FILE", archive_signature(imported))
-
-
-def test_a_former_tokenizer_is_migrated_under_the_same_key_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nbstream.store.model.signature.FORMER_TOKENIZERS", ("4",))
-    ours = current_signature(KEY)
-    assert is_former({**ours, "tokenizer": f"4-private-{KEY}"}, ours)
-    for tokenizer in ("4", f"4-private-{OTHER}", f"3-private-{KEY}", ours["tokenizer"]):
-        assert not is_former({**ours, "tokenizer": tokenizer}, ours)
+    with pytest.raises(StoreIncompatible, match=r"^FILE has (tokens in words|private tokens).*nothing was"):
+        ArchiveReader(stream, "FILE", current_signature(imported))

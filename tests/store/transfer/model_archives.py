@@ -10,8 +10,8 @@ from typing import Any
 from redis.asyncio import Redis
 
 from nbstream.store.model.model import Model
+from nbstream.store.model.signature import current_signature
 from nbstream.store.transfer import archive
-from nbstream.store.transfer.archive import archive_signature
 from nbstream.store.transfer.model_import import ModelImport, finish_import
 from nbstream.store.transfer.model_snapshot import ModelSnapshot
 
@@ -34,7 +34,7 @@ async def export_model(model: Model, clock: Callable[[], float] = time.time) -> 
 
 async def stage_import(model: Model, content: bytes, *, merge: bool = False) -> None:
     """Import an archive up to the mark, after which its records are part of the model."""
-    reader = archive.ArchiveReader(io.BytesIO(content), "FILE", archive_signature())
+    reader = archive.ArchiveReader(io.BytesIO(content), "FILE", current_signature())
     model_import = ModelImport(model, merge=merge)
     try:
         await model_import.begin()
