@@ -30,15 +30,8 @@ def make_policy(settings: Settings) -> ThresholdPolicy:
 
 
 def _make_policy(verdict: VerdictSettings) -> ThresholdPolicy:
-    until_promised = None if verdict.until_promised == "unsure" else float(verdict.until_promised)
-    spam: Threshold
-    if verdict.max_false_positive_rate is not None:
-        spam = FalsePositiveBudget(verdict.max_false_positive_rate, until_promised)
-    elif verdict.false_positive_cost is not None:
-        spam = threshold_of_cost_ratio(verdict.false_positive_cost)
-    else:
-        assert verdict.spam is not None  # one of the three is a number
-        spam = verdict.spam
+    fixed, rate = verdict.fixed_spam_threshold, verdict.max_false_positive_rate
+    spam = fixed if rate is None else FalsePositiveBudget(rate, fixed)
     return ThresholdPolicy(verdict.unsure, spam, _reject_threshold(verdict.reject))
 
 
@@ -47,7 +40,7 @@ def _reject_threshold(threshold: float | FalsePositiveCost | FalsePositiveRate |
         case FalsePositiveCost(ratio):
             return threshold_of_cost_ratio(ratio)
         case FalsePositiveRate(rate):
-            return FalsePositiveBudget(rate)  # nothing is refused on a promise that is not kept yet
+            return FalsePositiveBudget(rate)  # nothing is refused without a guarantee
     return threshold
 
 

@@ -554,7 +554,7 @@ def _add_status(commands: Commands) -> None:
         commands,
         "status",
         "what the model knows, and what it still needs",
-        details="It prints the thresholds too, what is promised of budgets, and whether the policy in the file "
+        details="It prints the thresholds too, what is guaranteed of budgets, and whether the policy in the file "
         "is the one in force.",
         examples=("nbstream status", "nbstream status --json"),
     )

@@ -180,8 +180,8 @@ class Settings(Section):
 
     verdict: VerdictSettings = VerdictSettings()
     """The probabilities of spam from which a message gets each verdict; below ``unsure`` it is ham. 0 < unsure <=
-    spam < 1, and spam <= reject <= 1. The threshold for spam has one of three forms: ``spam``,
-    ``false_positive_cost`` or ``max_false_positive_rate``. A form that is given replaces the default.
+    spam < 1, and spam <= reject <= 1. The threshold for spam is ``spam`` or ``false_positive_cost``, or that of
+    ``max_false_positive_rate`` while it is guaranteed.
     """
 
     autolearn: AutolearnSettings | None = AutolearnSettings()
@@ -304,7 +304,7 @@ class Settings(Section):
         if value and memory and (value.kept_hours or 0) >= memory.hours:
             raise ValueError(f"must have kept_hours below memory.hours ({memory.hours})")
         if value and verdict:
-            return value.beyond(verdict.unsure, verdict.fixed_spam_threshold or verdict.unsure)
+            return value.beyond(verdict.unsure, verdict.fixed_spam_threshold)
         return value
 
     @field_validator("feedback")

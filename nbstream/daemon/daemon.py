@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Protocol
@@ -59,8 +59,8 @@ class Serving(Protocol):
     def stop(self) -> None:
         """Begin to drain."""
 
-    async def apply_settings(self, settings: Settings) -> Sequence[str]:
-        """Take over the live sections, or raise and change nothing; return what may not be meant."""
+    async def apply_settings(self, settings: Settings) -> None:
+        """Take over the live sections, or raise and change nothing."""
 
     def count_reload(self, applied: bool) -> None:
         """Count a reload whose file was applied, or refused."""
@@ -212,9 +212,9 @@ class SingleProcess:
         self._sockets = ListenerSockets(self._settings)
         return self._sockets.by_name
 
-    async def apply_settings(self, settings: Settings) -> Sequence[str]:
+    async def apply_settings(self, settings: Settings) -> None:
         """Take over the live sections."""
-        return self._server.apply_settings(settings)
+        self._server.apply_settings(settings)
 
     async def worker_roles(self) -> Mapping[int, str | None]:
         """Return nothing: there are no workers."""

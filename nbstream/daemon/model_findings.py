@@ -1,4 +1,4 @@
-"""What is worth saying of a model that is loaded: how much it has learned, and whether its budgets are kept.
+"""What is worth saying of a model that is loaded: how much it has learned, and whether its budgets are guaranteed.
 
 Rules: pure, so that ``nbstream doctor`` and the page say the same of the same model.
 """
@@ -11,7 +11,7 @@ import numpy as np
 
 from nbstream.evaluation.tuning import LabelledSample
 from nbstream.findings import note, ok, warning
-from nbstream.policy.budget import budget_promise
+from nbstream.policy.budget import budget_guarantees
 from nbstream.policy.thresholds import FalsePositiveBudget
 from nbstream.policy.verdict import ModelState
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nbstream.bayes.counts import Totals
     from nbstream.filter.results import FilterPolicy
     from nbstream.findings import Finding
-    from nbstream.policy.budget import BudgetPromise
+    from nbstream.policy.budget import BudgetGuarantee
     from nbstream.policy.first_scores import FirstScores
 
 LEARNING = warning(
@@ -43,29 +43,21 @@ TOKENS_FULL = note(
 )
 BUDGET_LEARNING = warning(
     "model.budget",
-    "The budget of {rate:g} cannot be promised yet: {missing:,} more labelled ham messages are needed.",
-    "Label all ham; until then verdict.until_promised decides.",
+    "The budget of {rate:g} is not guaranteed yet: {missing:,} more labelled ham messages are needed.",
+    "Label all ham; until then a fixed threshold decides.",
 )
 BUDGET_BIASED = warning(
     "model.budget",
-    "The budget of {rate:g} cannot be promised: the labels look like corrections only.",
+    "The budget of {rate:g} is not guaranteed: the labels look like corrections only. A fixed threshold decides.",
     "Label all ham, and not the mistakes alone.",
-)
-BUDGET_EXCEEDED = warning(
-    "model.budget",
-    "{lost} ham messages were called spam, and the budget of {rate:g} allowed {allowed:.1f}.",
-    "Label more ham: the threshold rises by itself with each lost message; nbstream tune shows the choices.",
 )
 BUDGET_CATCHES_LITTLE = warning(
     "model.budget",
-    "The budget of {rate:g} is promised, but {missed:.0%} of the labelled spam would not be called spam by it.",
+    "The budget of {rate:g} is guaranteed, but {missed:.0%} of the labelled spam would not be called spam by it.",
     "Look whether a ham with a high P(spam) is labelled wrongly, or choose a larger budget: nbstream tune, or "
     "Thresholds on the page.",
 )
-BUDGET = ok(
-    "model.budget",
-    "The budget of {rate:g} is promised; {lost} ham messages were called spam, and {allowed:.1f} were allowed.",
-)
+BUDGET = ok("model.budget", "The budget of {rate:g} is guaranteed by {ham:,} labelled ham messages.")
 
 _FEW_LESSONS = 10
 _RARE_SHARE = 0.05
@@ -92,22 +84,18 @@ def learned_findings(state: ModelState, tokens: int, max_tokens: int | None) -> 
 
 
 def budget_findings(first_scores: FirstScores, totals: Totals, policy: FilterPolicy) -> Iterator[Finding]:
-    """Yield for each budget whether it is promised and kept, and whether what is promised is of any use."""
+    """Yield for each budget whether it is guaranteed, and whether the guarantee is of any use."""
     ham, state = first_scores["ham"], ModelState(totals.messages_by_label(), policy.min_learned)
-    for rate in sorted(policy.budget_rates):
-        promise = budget_promise(ham, rate)
-        seen, lost = ham.budget_use(rate)
-        missed = _missed_share(first_scores, promise, state) if rate in _spam_rates(policy) else 0.0
-        if promise.is_biased:
+    for rate, guarantee in sorted(budget_guarantees(ham, policy.budget_rates).items()):
+        missed = _missed_share(first_scores, guarantee, state) if rate in _spam_rates(policy) else 0.0
+        if guarantee.ham_missing:
+            yield BUDGET_LEARNING(rate=rate, missing=guarantee.ham_missing)
+        elif guarantee.threshold is None:
             yield BUDGET_BIASED(rate=rate)
-        elif not promise.is_promised:
-            yield BUDGET_LEARNING(rate=rate, missing=promise.ham_missing)
-        elif lost > rate * seen and lost > 1:
-            yield BUDGET_EXCEEDED(rate=rate, lost=lost, allowed=rate * seen)
         elif missed > _LITTLE_SHARE:
             yield BUDGET_CATCHES_LITTLE(rate=rate, missed=missed)
         else:
-            yield BUDGET(rate=rate, lost=lost, allowed=rate * seen)
+            yield BUDGET(rate=rate, ham=len(ham))
 
 
 def _spam_rates(policy: FilterPolicy) -> set[float]:
@@ -116,12 +104,12 @@ def _spam_rates(policy: FilterPolicy) -> set[float]:
     return {each.spam.rate for each in policies if isinstance(each.spam, FalsePositiveBudget)}
 
 
-def _missed_share(first_scores: FirstScores, promise: BudgetPromise, state: ModelState) -> float:
-    """Return the share of the labelled spam that is below the threshold of a promise; 0 of few."""
+def _missed_share(first_scores: FirstScores, guarantee: BudgetGuarantee, state: ModelState) -> float:
+    """Return the share of the labelled spam that is below the threshold of a guarantee; 0 of few."""
     spams = LabelledSample.from_first_scores(first_scores, first_scores.learned_at(state)).spams
-    if promise.threshold is None or len(spams) < _FEW_SPAM:
+    if guarantee.threshold is None or len(spams) < _FEW_SPAM:
         return 0.0
-    return int(np.searchsorted(spams, promise.threshold)) / len(spams)
+    return int(np.searchsorted(spams, guarantee.threshold)) / len(spams)
 
 
 def describe_counts(counts: Mapping[str, int]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -31,9 +31,8 @@ _MAX_PROBLEMS = 20
 class ReloadResult:
     """What a reload did. ``policy`` is the hash of the settings in force now, whether the file was applied or not.
 
-    ``problems`` is empty where the file was applied: then ``changed`` are the keys whose values have changed,
-    ``waiting`` those that differ from the running ones and need a restart, and ``warnings`` has a sentence for
-    each thing that was applied and may not be meant.
+    ``problems`` is empty where the file was applied: then ``changed`` are the keys whose values have changed, and
+    ``waiting`` those that differ from the running ones and need a restart.
     """
 
     file: str | None
@@ -41,11 +40,10 @@ class ReloadResult:
     problems: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
 
 
-ApplySettings: TypeAlias = "Callable[[Settings], Awaitable[Sequence[str]]]"
-"""Applies all of the settings and returns what may not be meant, or raises and has applied nothing."""
+ApplySettings: TypeAlias = "Callable[[Settings], Awaitable[None]]"
+"""Applies all of the settings, or raises and has applied nothing."""
 
 
 class Reloader:
@@ -114,14 +112,15 @@ class Reloader:
         try:
             file_settings = await self._read_settings()
             settings = config.merge_live_settings(before, file_settings)
-            warnings = await apply(settings) if apply else ()
+            if apply:
+                await apply(settings)
         except ConfigError as error:
             return self._refused(str(error).split("\n"))
         if apply:
             self.settings = settings
         changed = config.changed_keys(before, settings)
         waiting = config.keys_awaiting_restart(settings, file_settings)
-        return ReloadResult(self.file, config.policy_hash(self.settings), (), changed, waiting, tuple(warnings))
+        return ReloadResult(self.file, config.policy_hash(self.settings), (), changed, waiting)
 
     def _refused(self, problems: list[str]) -> ReloadResult:
         more = len(problems) - _MAX_PROBLEMS

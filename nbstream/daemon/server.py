@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -21,7 +21,6 @@ from nbstream.daemon.listeners import LISTENERS, make_listener
 from nbstream.daemon.parts import background_work, make_parts
 from nbstream.daemon.runtime import make_runtime
 from nbstream.errors import StoreUnavailable
-from nbstream.policy.thresholds import useless_budgets
 from nbstream.store.connection import durability_risks
 from nbstream.store.redis_errors import readable_replies
 
@@ -133,11 +132,10 @@ class Server:
         """Make the objects that ``apply_settings`` would make, and raise the error if that fails."""
         self._make_runtime(settings)
 
-    def apply_settings(self, settings: Settings, since: float | None = None) -> Sequence[str]:
+    def apply_settings(self, settings: Settings, since: float | None = None) -> None:
         """Take over the live sections: what may fail is made first, and then handed to all listeners.
 
-        The settings are in force ``since`` then (Unix time), by default from now on. Returns a sentence for each
-        thing that is allowed and may not be meant.
+        The settings are in force ``since`` then (Unix time), by default from now on.
         """
         self._runtime = self._make_runtime(settings)
         logs.set_up_logging(settings.log, self._log_fields)
@@ -148,18 +146,6 @@ class Server:
         if self._runtime:
             for _, listener in self._listeners:
                 listener.apply(self._runtime)
-        return self._warn_about_budgets()
-
-    def _warn_about_budgets(self) -> Sequence[str]:
-        """Log and return which budgets call nothing spam; nothing before the counts are loaded."""
-        if self._runtime is None or self._parts is None or not self.is_loaded or not self._does_chores:
-            return ()
-        policy = self._runtime.spam_filter.policy
-        policies = (policy.default_policy, *policy.other_policies)
-        warnings = useless_budgets(policies, self._parts.mirror.loaded_first_scores)
-        for warning in warnings:
-            _log.warning("%s", warning)
-        return warnings
 
     def _make_runtime(self, settings: Settings) -> Runtime | None:
         """Return the runtime of these settings; None before there are parts, but what fails in it is raised."""
@@ -208,7 +194,6 @@ class Server:
             if not self._stop.is_set():
                 await self._open_listeners(parts, open_sockets())
                 on_ready()
-                self._warn_about_budgets()
                 await self._run_until_stopped(None, self._stop.wait(), fatal)
         finally:
             fatal.cancel()

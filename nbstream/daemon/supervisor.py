@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -193,8 +193,8 @@ class Supervisor:
             for task in late:
                 await cancel_and_wait(task)
 
-    async def apply_settings(self, settings: Settings) -> Sequence[str]:
-        """Let all workers apply the settings, or none; what may not be meant is in the log of the first worker.
+    async def apply_settings(self, settings: Settings) -> None:
+        """Let all workers apply the settings, or none.
 
         First each worker makes new objects of them. If that works in all workers, each one applies them. A worker
         that fails then is replaced by one that is started with the new settings.
@@ -208,7 +208,6 @@ class Supervisor:
         for slot, problem in (await self._ask_all("apply", settings)).items():
             _log.error("worker %d is replaced: %s", slot.number, problem)
             slot.kill()
-        return ()
 
     async def _ask_all(self, command: str, settings: Settings) -> dict[WorkerSlot, str]:
         """Send a command to all workers at once; return the problems of those that failed."""

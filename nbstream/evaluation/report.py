@@ -1,7 +1,7 @@
 """The report on a run: its measures and its false-positive budget as JSON and as text, its scores as a table.
 
-Rules: pure. For a budget, messages count from the first one for which it was promised, even if the promise was
-lost later; if it was never promised, all messages count.
+Rules: pure. For a budget, messages count from the first one for which it was guaranteed, even if the guarantee
+was lost later; if it never was, all messages count.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class BudgetOutcome:
     """The budget and its outcome; all shares are from 0 to 1.
 
     ``asked`` is the budget, the largest share of ham that may be called spam. ``since`` is the number of the first
-    message with a promise, counted from 1; if it is None, there was no promise, no judgement is given, and the
+    message with a guarantee, counted from 1; if it is None, there was none, no judgement is given, and the
     counts are of the whole run. ``ham`` is the number of ham from there on, ``ham_lost`` the number of them that
     were called spam, and ``realised`` their share. ``p_value`` is the probability of ``ham_lost`` or more if the
     true rate were exactly the budget: below 0.05 the budget was overdrawn. ``spam_missed`` is a share of the spam,
@@ -73,13 +73,13 @@ class BudgetOutcome:
         budget = f"budget of {100 * self.asked:g} % of the ham"
         if self.since is None or self.realised is None:
             lost = "" if self.realised is None else f"; {self.ham_lost} of {self.ham} were lost all the same"
-            return f"{budget}: was never promised{lost}"
+            return f"{budget}: was never guaranteed{lost}"
         missed = "" if self.spam_missed is None else f"; spam missed {100 * self.spam_missed:.2f} %"
         best = (
             "" if self.spam_missed_best is None else f" (best fixed threshold {100 * self.spam_missed_best:.2f} %)"
         )
         lost = f"lost {self.ham_lost} of {self.ham} ham, {100 * self.realised:.3f} %"
-        return f"{budget}: promised from message {self.since} on, {lost} (p {self.p_value:.2f}){missed}{best}"
+        return f"{budget}: guaranteed from message {self.since} on, {lost} (p {self.p_value:.2f}){missed}{best}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +258,7 @@ def build_report(
 
 def budget_outcome(rows: Sequence[EvaluationRow], rate: float) -> BudgetOutcome:
     """Return how the verdicts of ``rows`` kept a budget of ``rate``."""
-    since = next((index for index, row in enumerate(rows) if row.thresholds.promised), None)
+    since = next((index for index, row in enumerate(rows) if row.thresholds.guaranteed), None)
     counted_rows = rows[since or 0 :]
     is_spam = np.array([row.label == "spam" for row in counted_rows], dtype=np.bool_)
     called_spam = np.array([row.verdict.is_spam for row in counted_rows], dtype=np.bool_)

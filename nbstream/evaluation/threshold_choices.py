@@ -13,7 +13,7 @@ from nbstream.evaluation.tuning import (
     count_rejected,
     count_unsure,
 )
-from nbstream.policy.budget import budget_promises, is_biased_sample
+from nbstream.policy.budget import budget_guarantees, only_errors_are_labelled
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 
 if TYPE_CHECKING:
@@ -101,10 +101,10 @@ def compare_thresholds(
     """
     ham, sample = first_scores["ham"], LabelledSample.from_first_scores(first_scores, learned_at)
     rates = {*BUDGET_RATES, *(rate for _, policy in (("", present), *others) for rate in policy.budget_rates)}
-    promises = budget_promises(ham, rates)
+    guarantees = budget_guarantees(ham, rates)
 
     def thresholds_of(policy: ThresholdPolicy) -> Thresholds:
-        return policy.resolve_thresholds({rate: promises[rate] for rate in policy.budget_rates})
+        return policy.resolve_thresholds({rate: guarantees[rate] for rate in policy.budget_rates})
 
     def choose(name: str, policy: ThresholdPolicy) -> ThresholdChoice:
         thresholds = thresholds_of(policy)
@@ -120,7 +120,7 @@ def compare_thresholds(
 
     return TuningResult(
         sample=sample,
-        is_biased=is_biased_sample(ham),
+        is_biased=only_errors_are_labelled(ham),
         cost_ratio=cost_ratio(present),
         present=choose("present", present),
         others=[choose(*other) for other in others],

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SCORES_NOTE = "Each message counts by the probability that it had before its label, from the model as it was then."
 BIASED_SAMPLE_TEXT = (
     "of the ham that was labelled much was not called ham: where only errors are labelled, "
-    "all rates of ham called spam are too high, and no budget can be promised"
+    "all rates of ham called spam are too high, and no budget can be guaranteed"
 )
 _BOLD, _PLAIN = "\033[1m", "\033[0m"
 _GAP = 2
@@ -137,8 +137,8 @@ def _describe_threshold(choice: ThresholdChoice) -> str:
         if math.isinf(choice.spam_threshold)
         else f"threshold {format_threshold_rounded_up(choice.spam_threshold)}"
     )
-    promise = "" if choice.thresholds.promised else choice.thresholds.promise
-    return ", ".join(filter(None, (threshold, promise))) or "never"
+    guarantee = "" if choice.thresholds.guaranteed else choice.thresholds.guarantee
+    return ", ".join(filter(None, (threshold, guarantee))) or "never"
 
 
 def _describe_verdict_changes(choice: ThresholdChoice) -> Iterator[str]:
@@ -208,7 +208,7 @@ def choice_members(choice: ThresholdChoice, cost_ratio: float) -> dict[str, Any]
         "unsure_from": finite_or_none(thresholds.unsure),
         "spam_from": finite_or_none(thresholds.spam),
         "reject_from": finite_or_none(thresholds.reject or math.inf),
-        "promise": thresholds.promise or None,
+        "guarantee": thresholds.guarantee or None,
         "ham_called_spam": int(choice.error_counts.ham_called_spam[0]),
         "ham_called_spam_percent": lost.value,
         "ham_called_spam_percent_95": lost.interval,

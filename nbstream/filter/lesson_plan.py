@@ -10,6 +10,7 @@ from nbstream.bayes.kinds import kind_of, kind_sums, label_of
 from nbstream.bayes.lesson_weight import insisted_weights
 from nbstream.filter.message_counts import check_room, counts_after_lesson, first_score_sums
 from nbstream.filter.results import Lesson, LessonOutcome
+from nbstream.policy.first_scores import FirstScore
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.scripts import LessonCommit
@@ -120,7 +121,7 @@ class LessonPlanner:
         planned: PlannedLesson | None = None
         for weight in insisted_weights(old_entry.weight):
             weighed = weight, tuple(first_score_sums(old_entry))
-            new_entry = self._entry(message, old_entry.class_name, weighed, before, old_entry, lesson_source)
+            new_entry = self._entry(message, old_entry.class_name, weighed, before.check, old_entry, lesson_source)
             planned = self._plan_change(
                 message, LessonOutcome.INSISTED, before, (old_entry, new_entry), lesson_source
             )
@@ -160,26 +161,27 @@ class LessonPlanner:
             weighed = old_entry.weight, tuple(first_score_sums(old_entry))
         else:
             weighed = self._scorer.weigh_lesson(before.check.score, label, before.counts, old_entry)
-        return self._entry(message, class_name, weighed, before, old_entry, lesson_source)
+        return self._entry(message, class_name, weighed, before.check, old_entry, lesson_source)
 
     def _entry(
         self,
         message: TokenizedMessage,
         class_name: str,
         weighed: tuple[int, tuple[tuple[bytes, int], ...]],
-        before: CountedCheck,
+        check: Check,
         old_entry: LedgerEntry | None,
         lesson_source: LessonSource,
     ) -> LedgerEntry:
         """Return a new entry; ``weighed`` are its weight and its sums, without those of its kind.
 
-        The score and the first score are those of before the first label, which ``old_entry`` has.
+        The score and the first score are those of before the first label: of ``check``, or what ``old_entry`` has.
         """
-        check, counts, (weight, sums) = before.check, before.counts, weighed
+        weight, sums = weighed
         now, tokens = self._parts.clock(), message.tokens.all
-        score, first_score = check.score, self._scorer.first_score(check, counts, now).pack()
         if old_entry:
             score, first_score = old_entry.score, old_entry.first_score
+        else:
+            score, first_score = check.score, FirstScore(now, message.key, check.probability).pack()
         return LedgerEntry(
             version=secrets.token_hex(8),
             label=label_of(class_name),

@@ -10,10 +10,10 @@ from prometheus_client import Gauge
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.metrics.registry import StateGauge
-from nbstream.policy.budget import budget_promise
+from nbstream.policy.budget import budget_guarantees
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from nbstream.filter import FilterPolicy
     from nbstream.metrics.registry import MetricsRegistry
@@ -60,16 +60,16 @@ class ModelGauges:
             "never.",
             ["name"],
         )
-        self._budget_promised = StateGauge(
+        self._budget_guaranteed = StateGauge(
             registry,
-            "nbstream_budget_promised",
-            "1 while the budget of this false-positive rate is promised.",
+            "nbstream_budget_guaranteed",
+            "1 while this false-positive rate is guaranteed.",
             ["rate"],
         )
         self._budget_needed = StateGauge(
             registry,
             "nbstream_budget_ham_needed",
-            "Ham messages still to be labelled before the budget of this false-positive rate can be promised.",
+            "Ham messages still to be labelled before this false-positive rate can be guaranteed.",
             ["rate"],
         )
         self._first_scores = FirstScoreGauges(registry)
@@ -81,15 +81,17 @@ class ModelGauges:
         if totals is not None:
             self._messages.set({(label,): totals.messages[column] for column, label in enumerate(CLASSES)})
             self._tokens.set({(): totals.vocabulary_size})
-            self._first_scores.set(first_scores, policy.budget_rates)
+            self._first_scores.set(first_scores)
         self._lag.set(self._mirror.lag_seconds)
         self._redis_up.set(self._mirror.following and not self._primary.is_replica)
         thresholds = policy.default_policy.thresholds(first_scores)
         named = {"unsure": thresholds.unsure, "spam": thresholds.spam, "reject": thresholds.reject}
         self._threshold.set({(name,): value for name, value in named.items() if value is not None})
-        promises = {(str(rate),): budget_promise(first_scores["ham"], rate) for rate in policy.budget_rates}
-        self._budget_promised.set({rate: promise.is_promised for rate, promise in promises.items()})
-        self._budget_needed.set({rate: promise.ham_missing for rate, promise in promises.items()})
+        guarantees = budget_guarantees(first_scores["ham"], policy.budget_rates)
+        self._budget_guaranteed.set(
+            {(str(rate),): each.threshold is not None for rate, each in guarantees.items()}
+        )
+        self._budget_needed.set({(str(rate),): each.ham_missing for rate, each in guarantees.items()})
 
 
 class AutolearnGauges:
@@ -142,23 +144,9 @@ class FirstScoreGauges:
             "How many of the labelled messages of a bin should be spam: the sum of their P(spam).",
             ["bin"],
         )
-        self._budget_allowed = StateGauge(
-            registry,
-            "nbstream_budget_ham_allowed",
-            "Ham messages that the budget of this rate allowed to be called spam, of those labelled since it is "
-            "in force.",
-            ["rate"],
-        )
-        self._budget_lost = StateGauge(
-            registry,
-            "nbstream_budget_ham_lost",
-            "Ham messages that were called spam by the budget of this rate, of those labelled since it is in "
-            "force.",
-            ["rate"],
-        )
 
-    def set(self, first_scores: FirstScores, rates: Iterable[float]) -> None:
-        """Set them to what these first scores and the budgets of these rates say."""
+    def set(self, first_scores: FirstScores) -> None:
+        """Set them to what these first scores say."""
         messages: dict[tuple[str, ...], float] = {}
         expected: dict[tuple[str, ...], float] = {}
         for low, high in pairwise(_BIN_EDGES):
@@ -172,6 +160,3 @@ class FirstScoreGauges:
             expected[name,] = total
         self._messages.set(messages)
         self._expected_spam.set(expected)
-        uses = {rate: first_scores["ham"].budget_use(rate) for rate in rates}
-        self._budget_allowed.set({(str(rate),): rate * seen for rate, (seen, _) in uses.items()})
-        self._budget_lost.set({(str(rate),): called for rate, (_, called) in uses.items()})

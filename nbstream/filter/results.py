@@ -217,10 +217,7 @@ class FilterPolicy:
     default_policy: ThresholdPolicy
     min_learned: Mapping[str, int]
     other_policies: tuple[ThresholdPolicy, ...] = ()
-    """The policies that decide some messages instead; see ``Filter.decide_for_treatment``.
-
-    First scores also record what the budgets of these policies decide.
-    """
+    """The policies that decide some messages instead; see ``Filter.decide_for_treatment``."""
     kinds: tuple[str, ...] = ()
     """Ham and the other classes than spam, where there are any; else empty."""
 

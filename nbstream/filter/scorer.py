@@ -35,13 +35,12 @@ from nbstream.filter.message_counts import (
 from nbstream.filter.results import Check, OwnModelUse
 from nbstream.policy.autolearn import LIMIT_CLUE, counts_kept_mail, is_settled, limit_log_odds, model_state
 from nbstream.policy.explanation import ScoreCounts
-from nbstream.policy.first_scores import FirstScore, FirstScores
-from nbstream.policy.thresholds import spam_by_budget
+from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.verdict import ModelState, decide_verdict
 from nbstream.tokens.tokenizer import Tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     from nbstream.engine.table import Table
     from nbstream.filter.results import FilterPolicy
     from nbstream.filter.sources import CountSource
-    from nbstream.policy.budget import BudgetPromise
     from nbstream.policy.thresholds import ThresholdPolicy
     from nbstream.policy.verdict import Thresholds
     from nbstream.store.model.ledger import LedgerEntry
@@ -91,9 +89,7 @@ class Scorer:
         self._no_first_scores = FirstScores()
         # The reference does not keep the table: who checks seldom would keep the memory of one that was replaced.
         self._last_sums: tuple[weakref.ref[Table], int, NDArray[np.int64]] | None = None
-        self._threshold_cache: (
-            tuple[FirstScores, int, dict[ThresholdPolicy, tuple[Mapping[float, BudgetPromise], Thresholds]]] | None
-        ) = None
+        self._threshold_cache: tuple[FirstScores, int, dict[ThresholdPolicy, Thresholds]] | None = None
         self.has_budgets = bool(policy.budget_rates)
         """Whether any policy has a budget, which first scores are for."""
         self._kinds = KindClassifier(policy.kinds) if policy.kinds else None
@@ -298,42 +294,17 @@ class Scorer:
         return self._cached_state[1]
 
     def thresholds(self, policy: ThresholdPolicy, first_scores: FirstScores) -> Thresholds:
-        """Return the thresholds of ``policy`` that hold now."""
-        return self._promises_and_thresholds(policy, first_scores)[1]
-
-    def _promises_and_thresholds(
-        self, policy: ThresholdPolicy, first_scores: FirstScores
-    ) -> tuple[Mapping[float, BudgetPromise], Thresholds]:
-        """Return the promises and the thresholds of ``policy`` that hold now.
+        """Return the thresholds of ``policy`` that hold now.
 
         They are computed again only when the first scores of ham have changed.
         """
         changes = first_scores["ham"].change_count
-        if (
-            self._threshold_cache is None
-            or self._threshold_cache[0] is not first_scores
-            or self._threshold_cache[1] != changes
-        ):
-            self._threshold_cache = first_scores, changes, {}
-        promises_and_thresholds = self._threshold_cache[2].get(policy)
-        if promises_and_thresholds is None:
-            promises = policy.budget_promises(first_scores)
-            promises_and_thresholds = promises, policy.resolve_thresholds(promises)
-            self._threshold_cache[2][policy] = promises_and_thresholds
-        return promises_and_thresholds
-
-    def first_score(self, check: Check, counts: MessageCounts, at: float) -> FirstScore:
-        """Return the first score of a message: ``check`` came before its first label.
-
-        ``at`` is the time of the label in seconds since the epoch.
-        """
-        is_spam_by_rate: dict[float, bool] = {}
-        for policy in (self._policy.default_policy, *self._policy.other_policies):
-            promises, _ = self._promises_and_thresholds(policy, counts.first_scores)
-            for rate, is_spam in spam_by_budget(policy, promises, check.probability).items():
-                called_spam = is_spam and not check.state.is_learning
-                is_spam_by_rate[rate] = is_spam_by_rate.get(rate, False) or called_spam
-        return FirstScore(at, check.id, check.probability, tuple(sorted(is_spam_by_rate.items())))
+        cache = self._threshold_cache
+        if cache is None or cache[0] is not first_scores or cache[1] != changes:
+            cache = self._threshold_cache = first_scores, changes, {}
+        if policy not in cache[2]:
+            cache[2][policy] = policy.thresholds(first_scores)
+        return cache[2][policy]
 
     def weigh_lesson(
         self, score: float, label: str, counts: MessageCounts, old_entry: LedgerEntry | None

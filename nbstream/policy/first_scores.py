@@ -11,13 +11,10 @@ import math
 import re
 from array import array
 from bisect import bisect_left, bisect_right, insort
-from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.policy.settings import MAX_BUDGETS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,43 +23,28 @@ if TYPE_CHECKING:
 
 # How repr() writes a float that is not negative; Redis reads it too.
 _FLOAT_PATTERN = rb"[0-9]{1,20}(\.[0-9]{1,20})?(e[+-]?[0-9]{1,3})?"
-_PACKED_PATTERN = re.compile(
-    _FLOAT_PATTERN
-    + rb" [0-9A-Za-z_.-]{1,100} "
-    + _FLOAT_PATTERN
-    + rb"( "
-    + _FLOAT_PATTERN
-    + rb":[01]){0,%d}" % MAX_BUDGETS
-)
+_PACKED_PATTERN = re.compile(_FLOAT_PATTERN + rb" [0-9A-Za-z_.-]{1,100} " + _FLOAT_PATTERN)
 
 
 @dataclass(frozen=True, slots=True)
 class FirstScore:
-    """The P(spam) that one message had before its first label.
-
-    ``at`` is the time of the label in seconds since the epoch. ``spam_by_budget`` are the false-positive rates
-    that were to be kept at that moment, promised or not, each with whether the message was called spam under it.
-    """
+    """The P(spam) that one message had before its first label, ``at`` that time in seconds since the epoch."""
 
     at: float
     message_key: str
     probability: float
-    spam_by_budget: tuple[tuple[float, bool], ...] = ()
 
     def pack(self) -> bytes:
         """Return the bytes that are stored. The parts have spaces between them and none in them."""
-        budgets = [f"{rate!r}:{int(is_spam)}" for rate, is_spam in self.spam_by_budget]
-        return " ".join([repr(self.at), self.message_key, repr(self.probability), *budgets]).encode()
+        return f"{self.at!r} {self.message_key} {self.probability!r}".encode()
 
     @classmethod
     def unpack(cls, packed: bytes) -> FirstScore:
         """Return the first score that ``pack`` packed. Raises ``ValueError`` for anything else."""
         if not _PACKED_PATTERN.fullmatch(packed):
             raise ValueError("this is no first score")
-        at, message_key, probability, *budgets = packed.decode().split(" ")
-        pairs = [budget.split(":") for budget in budgets]
-        spam_by_budget = tuple((float(rate), is_spam == "1") for rate, is_spam in pairs)
-        first_score = cls(float(at), message_key, float(probability), spam_by_budget)
+        at, message_key, probability = packed.decode().split(" ")
+        first_score = cls(float(at), message_key, float(probability))
         if not (math.isfinite(first_score.at) and first_score.probability <= 1):
             raise ValueError("this is no first score")
         return first_score
@@ -79,8 +61,6 @@ class FirstScoreWindow:
         self._by_time: list[_TimeOrderKey] = []
         self._score_by_packed: dict[bytes, FirstScore] = {}
         self._probabilities = array("d")  # of all first scores, smallest first; numpy copies it at once
-        self._by_budget: dict[float, list[_TimeOrderKey]] = defaultdict(list)  # by rate, in the order of time
-        self._called_spam_by_budget: dict[float, list[_TimeOrderKey]] = defaultdict(list)
         self.change_count = 0
         """Grows with every change: what was computed with a smaller count is out of date."""
 
@@ -92,9 +72,7 @@ class FirstScoreWindow:
         if packed in self._score_by_packed:
             return
         first_score = self._score_by_packed[packed] = FirstScore.unpack(packed)
-        order_key = first_score.at, packed, first_score.probability
-        for order_keys in self._ordered_lists(first_score):
-            insort(order_keys, order_key)
+        insort(self._by_time, (first_score.at, packed, first_score.probability))
         insort(self._probabilities, first_score.probability)
         self.change_count += 1
 
@@ -103,9 +81,7 @@ class FirstScoreWindow:
         first_score = self._score_by_packed.pop(packed, None)
         if first_score is None:
             return
-        order_key = first_score.at, packed, first_score.probability
-        for order_keys in self._ordered_lists(first_score):
-            del order_keys[bisect_left(order_keys, order_key)]
+        del self._by_time[bisect_left(self._by_time, (first_score.at, packed, first_score.probability))]
         del self._probabilities[bisect_left(self._probabilities, first_score.probability)]
         self.change_count += 1
 
@@ -143,9 +119,9 @@ class FirstScoreWindow:
         """P(spam) of all first scores, the smallest first."""
         return self._probabilities
 
-    def recent_probabilities(self, count: int | None = None) -> list[float]:
-        """Return P(spam) of the last ``count`` first scores, or of all, in the order of time."""
-        return [probability for _, _, probability in self._by_time[-count if count else 0 :]]
+    def last_probabilities(self, count: int) -> list[float]:
+        """Return P(spam) of the last ``count`` first scores, at least one, in the order of time."""
+        return [probability for _, _, probability in self._by_time[-count:]]
 
     def probabilities_until(self, at: float) -> list[float]:
         """Return P(spam) of the first scores that were labelled at that time or before, in the order of time."""
@@ -163,32 +139,6 @@ class FirstScoreWindow:
     def packed(self) -> list[bytes]:
         """Return all first scores as they are stored, in the order of time."""
         return [packed for _, packed, _ in self._by_time]
-
-    def budget_use(self, rate: float) -> tuple[int, int]:
-        """Return how many messages came while ``rate`` was to be kept, and how many of them were called spam."""
-        return len(self._by_budget[rate]), len(self._called_spam_by_budget[rate])
-
-    def budget_credit(self, rate: float, max_credit: float) -> float:
-        """Return how many more messages ``rate`` allows to be called spam.
-
-        The messages that came while the rate was to be kept are counted in the order of time. Each one adds
-        ``rate`` to the credit, and each one that was called spam subtracts 1. The credit never grows above
-        ``max_credit``. For example, 1,000 messages at a rate of 0.001 of which none was called spam give 1.
-        """
-        order_keys, called_spam = self._by_budget[rate], self._called_spam_by_budget[rate]
-        credit = rate * len(order_keys) - len(called_spam)
-        # Without a limit the credit only falls at a message that was called spam, so it was highest just before
-        # such a message, or it is highest now. What it had above the limit there is subtracted.
-        peaks = (rate * bisect_left(order_keys, order_key) - n for n, order_key in enumerate(called_spam))
-        return credit - max(0.0, max([credit, *peaks]) - max_credit)
-
-    def _ordered_lists(self, first_score: FirstScore) -> Iterator[list[_TimeOrderKey]]:
-        """Yield the lists in the order of time that the first score belongs to."""
-        yield self._by_time
-        for rate, is_spam in first_score.spam_by_budget:
-            yield self._by_budget[rate]
-            if is_spam:
-                yield self._called_spam_by_budget[rate]
 
 
 class FirstScores:

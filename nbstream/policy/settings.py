@@ -46,17 +46,17 @@ MAX_RECIPIENT_RULES = 200
 MAX_FIRST_SCORES = 50_000
 """How many labelled messages of each class are kept with the P(spam) that they had before their label.
 
-Each takes 150 bytes of Redis and 600 bytes of each worker. Budgets are promised by those of ham.
+Each takes 150 bytes of Redis and 600 bytes of each worker. Budgets are computed from those of ham.
 """
 
 MIN_FALSE_POSITIVE_RATE = 6e-5
-"""The smallest budget: ``MAX_FIRST_SCORES`` ham suffice to promise it, and for no smaller round one."""
+"""The smallest budget: ``MAX_FIRST_SCORES`` ham suffice to guarantee it, and for no smaller round one."""
 
 MAX_FALSE_POSITIVE_RATE = 0.5
 """The largest budget."""
 
 MAX_BUDGETS = 20
-"""The largest number of different budgets: each first score stores what each of them decided."""
+"""The largest number of different budgets: each takes up to a millisecond after a lesson."""
 
 _ALTERNATIVE_KEYS = ({"spam", "false_positive_cost", "max_false_positive_rate"},)
 
@@ -138,20 +138,11 @@ def read_reject_threshold(value: object) -> float | FalsePositiveCost | FalsePos
     raise ValueError(_ALLOWED_REJECT)
 
 
-def read_until_promised(value: object) -> float | str:
-    """Read ``unsure``, or a P(spam) between 0 and 1."""
-    if value == "unsure":
-        return "unsure"
-    if _is_number(value) and 0 < value < 1:  # type: ignore[operator]  # a number
-        return float(value)  # type: ignore[arg-type]
-    raise ValueError("must be unsure, or a number between 0 and 1")
-
-
 class VerdictSettings(Section):
     """The P(spam) from which a message gets each verdict.
 
-    Exactly one of ``spam``, ``false_positive_cost`` and ``max_false_positive_rate`` is a number. ``spam`` has its
-    default only where neither of the others is given.
+    Exactly one of ``spam`` and ``false_positive_cost`` is a number; ``spam`` has its default only where the other
+    is not given. With ``max_false_positive_rate`` it is the threshold while that rate is not guaranteed.
     """
 
     unsure: Probability = 0.5
@@ -174,13 +165,10 @@ class VerdictSettings(Section):
     max_false_positive_rate: (
         Annotated[float, Field(ge=MIN_FALSE_POSITIVE_RATE, le=MAX_FALSE_POSITIVE_RATE, allow_inf_nan=False)] | None
     ) = None
-    """Replaces ``spam``: a budget. 0.001 allows one ham message in a thousand to be called spam. The threshold is
-    the lowest that keeps the budget, computed from labelled ham: 2,995 messages for 0.001, 299 for 0.01. It needs
-    the labels of all ham, not those of errors alone.
-    """
-
-    until_promised: Annotated[float | str, BeforeValidator(read_until_promised)] = "unsure"
-    """The threshold while a budget cannot be promised yet. ``unsure`` calls nothing spam; a number is a P(spam).
+    """A budget: 0.001 allows one ham message in a thousand to be called spam. The threshold is the lowest
+    that keeps the budget, computed from labelled ham: 2,995 messages for 0.001, 299 for 0.01. While there is less,
+    and where people label errors alone, nothing is guaranteed: ``spam`` or ``false_positive_cost`` is the
+    threshold then.
     """
 
     reject: (
@@ -188,14 +176,17 @@ class VerdictSettings(Section):
     ) = None
     """From this P(spam) on, at least ``spam``, a message is refused instead of delivered (see ``actions.reject``);
     ``null`` never refuses. It also takes ``{false_positive_cost: C}`` or ``{max_false_positive_rate: R}``, which
-    refuses nothing before the budget can be promised. Do not set it behind Postfix's ``content_filter``.
+    refuses nothing while the budget is not guaranteed. Do not set it behind Postfix's ``content_filter``.
     """
 
     @property
-    def fixed_spam_threshold(self) -> float | None:
-        """The threshold for spam as a P(spam), or None where it comes from a budget."""
+    def fixed_spam_threshold(self) -> float:
+        """The threshold for spam as a P(spam), where no budget is guaranteed."""
         cost = self.false_positive_cost
-        return self.spam if cost is None else cost / (1 + cost)
+        if cost is not None:
+            return cost / (1 + cost)
+        assert self.spam is not None  # one of the two is a number
+        return self.spam
 
     @property
     def budget_rates(self) -> dict[str, float]:
@@ -206,10 +197,8 @@ class VerdictSettings(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _no_default_beside_another_form(cls, data: object) -> object:
-        other_forms = ("false_positive_cost", "max_false_positive_rate")
-        has_other_form = isinstance(data, dict) and any(data.get(name) is not None for name in other_forms)
-        if isinstance(data, dict) and "spam" not in data and has_other_form:
+    def _no_default_beside_cost(cls, data: object) -> object:
+        if isinstance(data, dict) and "spam" not in data and data.get("false_positive_cost") is not None:
             return {"spam": None, **data}
         return data
 
@@ -226,29 +215,11 @@ class VerdictSettings(Section):
     def _cost_alone(cls, value: float | None, info: ValidationInfo) -> float | None:
         if value is not None and info.data.get("spam") is not None:
             raise ValueError("must be null where verdict.spam is a number: they are two forms of one threshold")
+        if value is None and info.data.get("spam", SPAM_THRESHOLD) is None:
+            raise ValueError("must be a number where verdict.spam is null")
         unsure = info.data.get("unsure", 0.0)
         if value is not None and value / (1 + value) < unsure:
             raise ValueError(f"must be at least {unsure / (1 - unsure):g}, which is verdict.unsure ({unsure})")
-        return value
-
-    @field_validator("max_false_positive_rate")
-    @classmethod
-    def _one_form(cls, value: float | None, info: ValidationInfo) -> float | None:
-        if not {"spam", "false_positive_cost"} <= info.data.keys():
-            return value  # one of them is refused itself
-        given = [name for name in ("spam", "false_positive_cost") if info.data[name] is not None]
-        if value is not None and given:
-            raise ValueError(f"must be null where verdict.{given[0]} is a number: they are forms of one threshold")
-        if value is None and not given:
-            raise ValueError("must be a number where verdict.spam and verdict.false_positive_cost are null")
-        return value
-
-    @field_validator("until_promised")
-    @classmethod
-    def _until_promised_from_unsure(cls, value: float | str, info: ValidationInfo) -> float | str:
-        unsure = info.data.get("unsure", 0.0)
-        if isinstance(value, float) and value < unsure:
-            raise ValueError(f"must be unsure, or at least verdict.unsure ({unsure})")
         return value
 
     @field_validator("reject")
@@ -327,7 +298,7 @@ class RecipientRuleSettings(Section):
 def _surplus_budget_problems(
     rules: Sequence[RecipientRuleSettings], verdict: VerdictSettings | None
 ) -> list[RuleProblem]:
-    """Return the problems of the budgets that are too many: a first score stores only ``MAX_BUDGETS``."""
+    """Return the problems of the budgets that are too many: more than ``MAX_BUDGETS``."""
     rates = set(verdict.budget_rates.values() if verdict else ())
     text = f"must be one of the budgets above: no more than {MAX_BUDGETS} different ones can be kept"
     problems: list[RuleProblem] = []

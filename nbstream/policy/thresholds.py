@@ -11,13 +11,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from nbstream.policy.budget import budget_promises
+from nbstream.policy.budget import budget_guarantees
 from nbstream.policy.verdict import SPAM_THRESHOLD, Thresholds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from nbstream.policy.budget import BudgetPromise
+    from nbstream.policy.budget import BudgetGuarantee
     from nbstream.policy.first_scores import FirstScores
 
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 class FalsePositiveBudget:
     """A threshold that comes from a budget: the lowest that keeps the share of ham above it within ``rate``.
 
-    ``rate`` is above 0 and at most 1/2. ``until_promised`` is the threshold until the rate can be promised; None
-    calls nothing spam until then.
+    ``rate`` is above 0 and at most 1/2. ``fixed`` is the threshold while the rate is not guaranteed; an infinite
+    one is never reached.
     """
 
     rate: float
-    until_promised: float | None = None
+    fixed: float = math.inf
 
 
 Threshold: TypeAlias = float | FalsePositiveBudget
@@ -57,55 +57,31 @@ class ThresholdPolicy:
             threshold.rate for threshold in (self.spam, self.reject) if isinstance(threshold, FalsePositiveBudget)
         )
 
-    def budget_promises(self, first_scores: FirstScores) -> dict[float, BudgetPromise]:
-        """Return the promise of each budget by its rate."""
-        return budget_promises(first_scores["ham"], self.budget_rates)
+    def budget_guarantees(self, first_scores: FirstScores) -> dict[float, BudgetGuarantee]:
+        """Return the guarantee of each budget by its rate."""
+        return budget_guarantees(first_scores["ham"], self.budget_rates)
 
     def thresholds(self, first_scores: FirstScores) -> Thresholds:
         """Return the thresholds that hold with these first scores."""
-        return self.resolve_thresholds(self.budget_promises(first_scores))
+        return self.resolve_thresholds(self.budget_guarantees(first_scores))
 
-    def resolve_thresholds(self, promises: Mapping[float, BudgetPromise]) -> Thresholds:
-        """Return the thresholds that hold with these promises, by the rates of the budgets.
+    def resolve_thresholds(self, guarantees: Mapping[float, BudgetGuarantee]) -> Thresholds:
+        """Return the thresholds that hold with these guarantees, by the rates of the budgets.
 
         A threshold for spam below ``unsure`` leaves no message unsure. The threshold for ``reject`` is never below
         that for spam.
         """
-        spam = _resolve_threshold(self.spam, promises)
-        reject = None if self.reject is None else max(spam, _resolve_threshold(self.reject, promises))
-        is_promised = isinstance(self.spam, FalsePositiveBudget) and promises[self.spam.rate].is_promised
-        text = "; ".join(str(promise) for promise in promises.values())
-        return Thresholds(min(self.unsure, spam), spam, reject, text, is_promised)
+        spam = _resolve_threshold(self.spam, guarantees)
+        reject = None if self.reject is None else max(spam, _resolve_threshold(self.reject, guarantees))
+        is_guaranteed = (
+            isinstance(self.spam, FalsePositiveBudget) and guarantees[self.spam.rate].threshold is not None
+        )
+        text = "; ".join(map(str, guarantees.values()))
+        return Thresholds(min(self.unsure, spam), spam, reject, text, is_guaranteed)
 
 
-def useless_budgets(policies: Iterable[ThresholdPolicy], first_scores: FirstScores) -> list[str]:
-    """Return a sentence for each budget by which nothing is called spam now, because it cannot be promised yet."""
-    budgets = {each.spam for each in policies if isinstance(each.spam, FalsePositiveBudget)}
-    promises = budget_promises(first_scores["ham"], {budget.rate for budget in budgets})
-    return [
-        f"nothing is called spam by the budget of {budget.rate:g}: {promises[budget.rate]}. Until then "
-        "verdict.until_promised can be a P(spam), such as 0.99"
-        for budget in sorted(budgets, key=lambda budget: budget.rate)
-        if _resolve_threshold(budget, promises) > 1
-    ]
-
-
-def spam_by_budget(
-    policy: ThresholdPolicy, promises: Mapping[float, BudgetPromise], probability: float
-) -> dict[float, bool]:
-    """Return by the rate of each budget of the policy whether it calls a message with this P(spam) spam."""
-    is_spam: dict[float, bool] = {}
-    for threshold in (policy.spam, policy.reject):
-        if isinstance(threshold, FalsePositiveBudget):
-            reached = probability >= _resolve_threshold(threshold, promises)
-            is_spam[threshold.rate] = is_spam.get(threshold.rate, False) or reached
-    return is_spam
-
-
-def _resolve_threshold(threshold: Threshold, promises: Mapping[float, BudgetPromise]) -> float:
+def _resolve_threshold(threshold: Threshold, guarantees: Mapping[float, BudgetGuarantee]) -> float:
     if not isinstance(threshold, FalsePositiveBudget):
         return threshold
-    by_budget = promises[threshold.rate].threshold
-    if by_budget is not None:
-        return by_budget
-    return math.inf if threshold.until_promised is None else threshold.until_promised
+    by_budget = guarantees[threshold.rate].threshold
+    return threshold.fixed if by_budget is None else by_budget

@@ -68,15 +68,15 @@ class ModelState:
 class Thresholds:
     """The P(spam) from which a message is called unsure, spam, or (where set) refused, at one moment.
 
-    An infinite threshold is never reached. ``promise`` says in words what is promised for the budgets, or why
-    nothing is. ``promised`` is true while ``spam`` keeps a budget. Raises ValueError where the order is wrong.
+    An infinite threshold is never reached. ``guarantee`` says in words what is guaranteed of the budgets, or why
+    nothing is. ``guaranteed`` is true while ``spam`` keeps a budget. Raises ValueError where the order is wrong.
     """
 
     unsure: float = 0.5
     spam: float = SPAM_THRESHOLD
     reject: float | None = None
-    promise: str = ""
-    promised: bool = False
+    guarantee: str = ""
+    guaranteed: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.unsure <= self.spam <= (math.inf if self.reject is None else self.reject):
@@ -98,7 +98,7 @@ def decide_verdict(probability: float, thresholds: Thresholds, state: ModelState
     if state.is_learning:
         return Verdict.UNSURE, str(state)
     verdict, reason = _compare_thresholds(probability, thresholds)
-    return verdict, f"{reason}; {thresholds.promise}" if thresholds.promise else reason
+    return verdict, f"{reason}; {thresholds.guarantee}" if thresholds.guarantee else reason
 
 
 def _compare_thresholds(probability: float, thresholds: Thresholds) -> tuple[Verdict, str]:

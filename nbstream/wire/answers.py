@@ -54,10 +54,10 @@ class Thresholds(TypedDict):
     unsure: Annotated[float, Keywords("From here on a message is unsure.", minimum=0, maximum=1)]
     spam: Annotated[float | None, Keywords("From here on a message is spam.")]
     reject: Annotated[float | None, Keywords("From here on a message is refused.")]
-    promise: Annotated[
-        str, Keywords("What the budget promises, or why it promises nothing yet; empty without a budget.")
+    guarantee: Annotated[
+        str, Keywords("What is guaranteed of the budget, or why nothing is; empty without a budget.")
     ]
-    promised: Annotated[bool, Keywords("Whether the threshold for spam keeps a budget.")]
+    guaranteed: Annotated[bool, Keywords("Whether the threshold for spam keeps a budget.")]
 
 
 class Opinion(TypedDict):

@@ -208,8 +208,8 @@ def thresholds_to_json(thresholds: Thresholds) -> answers.Thresholds:
         "unsure": thresholds.unsure,
         "spam": _reachable(thresholds.spam),
         "reject": _reachable(thresholds.reject),
-        "promise": thresholds.promise,
-        "promised": thresholds.promised,
+        "guarantee": thresholds.guarantee,
+        "guaranteed": thresholds.guaranteed,
     }
 
 

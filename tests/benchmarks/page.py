@@ -124,11 +124,11 @@ BUDGETS_TEXT = """\
 ## Budgets
 
 `verdict: {max_false_positive_rate: R}`, in percent of the ham; counted from the first message for which the
-budget was promised. p: the probability of that many lost ham or more if the true rate were exactly R; from 0.05
+budget was guaranteed. p: the probability of that many lost ham or more if the true rate were exactly R; from 0.05
 on the budget counts as kept. Spam missed is compared with the lowest fixed threshold that would have kept the
 budget over the same messages, which is known only afterwards; the aim is one and a half times that, plus one
-percentage point. If only errors are labelled, with `until_promised: 0.95`, nothing can be promised: the rate is
-reported without an aim.
+percentage point. If only errors are labelled, nothing is guaranteed, and `spam: 0.95` holds: the rate is reported
+without an aim.
 """
 
 PEERS_TEXT = """\
@@ -181,7 +181,7 @@ def page(
         ),
         (
             BUDGETS_TEXT,
-            "stream and options | R | promised from | ham | lost | lost % | p | spam missed % | best fixed % | ",
+            "stream and options | R | guaranteed from | ham | lost | lost % | p | spam missed % | best fixed % | ",
             _budget_rows(outcomes),
         ),
         (PEERS_TEXT, f"filter | {' | '.join(STREAMS)} | ms", _peer_rows(outcomes)),

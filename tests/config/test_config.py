@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from nbstream.addresses import TcpAddress
+from nbstream.assembly.policy import make_policy
 from nbstream.cli.exit_codes import exit_code
 from nbstream.config import Settings, find_config_file, load_settings, loading
 from nbstream.config.showing import show_defaults
 from nbstream.errors import ConfigError
+from nbstream.policy.thresholds import FalsePositiveBudget
 from nbstream.settings import document
 from nbstream.settings.values import Section, read_address
 
@@ -86,6 +88,18 @@ def test_settings_are_frozen_and_keep_their_source(write: Write) -> None:
 
 
 # What is read
+
+
+@pytest.mark.parametrize(
+    ("form", "fixed"),
+    [("", 0.99), (", spam: 0.95", 0.95), (", false_positive_cost: 9", 0.9), (", spam: 0.5", 0.5)],
+)
+def test_a_budget_has_a_fixed_threshold_for_the_time_without_a_guarantee(
+    write: Write, form: str, fixed: float
+) -> None:
+    settings = load_settings(write(f"verdict: {{max_false_positive_rate: 0.001{form}}}"))
+
+    assert make_policy(settings).spam == FalsePositiveBudget(0.001, fixed)
 
 
 @pytest.mark.parametrize(
@@ -219,6 +233,12 @@ REFUSED = [
         "verdict.max_false_positive_rate",
         "found 1e-05, must be at least 6e-05",
     ),
+    (
+        "verdict: {spam: 0.9, false_positive_cost: 19}",
+        "verdict.false_positive_cost",
+        "must be null where verdict.spam",
+    ),
+    ("verdict: {spam: null}", "verdict.false_positive_cost", "must be a number where verdict.spam is null"),
     (
         "verdict: {reject: {max_false_positive_rate: 0.00001}}",
         "verdict.reject",

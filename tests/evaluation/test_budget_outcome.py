@@ -1,4 +1,4 @@
-"""The outcome of a budget, counted from its promise on."""
+"""The outcome of a budget, counted from its guarantee on."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from nbstream.evaluation.report import budget_outcome, threshold_path
 from nbstream.evaluation.run import EvaluationRow
 from nbstream.policy.verdict import Thresholds, Verdict
 
-PROMISED = Thresholds(0.5, 0.8, promised=True)
+GUARANTEED = Thresholds(0.5, 0.8, guaranteed=True)
 NOT_YET = Thresholds(0.5, math.inf)
 
 
-def row(label: str, probability: float, thresholds: Thresholds = PROMISED) -> EvaluationRow:
+def row(label: str, probability: float, thresholds: Thresholds = GUARANTEED) -> EvaluationRow:
     verdict = Verdict.SPAM if probability >= thresholds.spam else Verdict.UNSURE
     return EvaluationRow(label, 0.0, probability, verdict, thresholds)
 
 
-def test_messages_before_the_promise_do_not_count() -> None:
+def test_messages_before_the_guarantee_do_not_count() -> None:
     rows = [
         row("ham", 0.9, NOT_YET),
         row("spam", 0.9, NOT_YET),
@@ -34,14 +34,14 @@ def test_messages_before_the_promise_do_not_count() -> None:
     assert outcome.p_value == pytest.approx(0.75)
     assert outcome.spam_missed == 1.0
     assert outcome.spam_missed_best == 0.0  # from 0.1 on one of two ham is lost
-    assert "promised from message 3 on, lost 1 of 2 ham, 50.000 %" in outcome.to_text()
+    assert "guaranteed from message 3 on, lost 1 of 2 ham, 50.000 %" in outcome.to_text()
 
 
-def test_a_promise_that_lapses_still_counts() -> None:
+def test_a_guarantee_that_lapses_still_counts() -> None:
     assert budget_outcome([row("ham", 0.1), row("ham", 0.9, NOT_YET)], 0.5).ham == 2
 
 
-def test_a_budget_that_was_never_promised_says_so() -> None:
+def test_a_budget_that_was_never_guaranteed_says_so() -> None:
     outcome = budget_outcome([row("ham", 0.9, NOT_YET)], 0.01)
 
     assert (outcome.since, outcome.ham, outcome.ham_lost, outcome.realised, outcome.p_value) == (
@@ -51,8 +51,8 @@ def test_a_budget_that_was_never_promised_says_so() -> None:
         0.0,
         None,
     )
-    assert outcome.to_text() == "budget of 1 % of the ham: was never promised; 0 of 1 were lost all the same"
-    assert budget_outcome([], 0.01).to_text() == "budget of 1 % of the ham: was never promised"
+    assert outcome.to_text() == "budget of 1 % of the ham: was never guaranteed; 0 of 1 were lost all the same"
+    assert budget_outcome([], 0.01).to_text() == "budget of 1 % of the ham: was never guaranteed"
 
 
 @pytest.mark.parametrize(("lost", "p_value"), [(0, 1.0), (1, 1 - 0.9**3), (3, 0.001)])

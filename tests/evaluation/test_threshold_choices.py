@@ -53,12 +53,13 @@ def test_a_budget_is_kept_and_a_smaller_one_loses_less_ham() -> None:
     assert [choice.spam_threshold for choice in result.fixed] == list(FIXED_THRESHOLDS)
 
 
-def test_a_budget_that_cannot_be_promised_says_what_it_needs() -> None:
+def test_a_budget_that_is_not_guaranteed_says_what_it_needs() -> None:
     # (1 - 0.001)^n <= 0.05 from n = 2995 on.
     result = budget_choices(compare_thresholds(random_scores(1000, 10), PRESENT))
 
     assert (
-        describe_choice(result[0.001]) == "max_false_positive_rate: 0.001 -> needs 1,995 more ham to promise 0.1 %"
+        describe_choice(result[0.001])
+        == "max_false_positive_rate: 0.001 -> needs 1,995 more ham to guarantee 0.1 %"
     )
     assert describe_choice(result[0.01]).startswith("max_false_positive_rate: 0.01 -> threshold 0.")
 
@@ -97,7 +98,7 @@ def test_the_table_has_each_threshold_once_lowest_first() -> None:
 
     names = [choice.name for choice in result.by_threshold()]
     assert "fixed 0.95" not in names  # the present one
-    assert "budget 0.0001" not in names  # cannot be promised
+    assert "budget 0.0001" not in names  # not guaranteed
     assert {"present", "with strict.yaml", "fixed 0.5", "budget 0.05", "fixed 0.9999"} <= set(names)
     thresholds = [choice.spam_threshold for choice in result.by_threshold()]
     assert thresholds == sorted(thresholds)
@@ -203,7 +204,7 @@ def test_json_has_the_figures_of_the_table() -> None:
     }
     assert (report["messages"], report["ham"], report["spam"], report["biased"]) == (20_000, 12_000, 8_000, False)
     never = report["budgets"][-1]
-    assert (never["spam_from"], never["promise"]) == (None, "needs 17,956 more ham to promise 0.01 %")
+    assert (never["spam_from"], never["guarantee"]) == (None, "needs 17,956 more ham to guarantee 0.01 %")
     (strict,), (members,) = result.others, report["others"]
     assert members["answer"] == describe_choice(strict)
     assert sum(move["messages"] for move in members["moves"]) == sum(strict.verdict_changes.counts.values())

@@ -448,7 +448,7 @@ async def test_each_write_of_a_contested_entry_has_a_version_of_its_own(
     assert (await model.totals()).messages == (0, 1)
 
 
-async def test_a_budget_is_promised_once_enough_ham_was_learned_and_not_after_it_was_taken_back(
+async def test_a_budget_is_guaranteed_once_enough_ham_was_learned_and_not_after_it_was_taken_back(
     client: Redis,
 ) -> None:
     spam_filter, model = budgeted_filter(client, 0.3), Model(client, "test", 3600)  # 9 ham
@@ -459,7 +459,7 @@ async def test_a_budget_is_promised_once_enough_ham_was_learned_and_not_after_it
 
     before = await spam_filter.check(spam)
     await spam_filter.learn(hams[8], "ham", "test")
-    promised = await spam_filter.check(spam)
+    guaranteed = await spam_filter.check(spam)
     lesson = await spam_filter.learn(hams[9], "ham", "test")
     entry = await model.entry(hams[9].key)
     await spam_filter.learn(hams[9], "spam", "test")
@@ -468,15 +468,14 @@ async def test_a_budget_is_promised_once_enough_ham_was_learned_and_not_after_it
     await spam_filter.unlearn(hams[8], "test")
     after = await spam_filter.check(spam)
 
-    assert "needs 1 more ham to promise 30 %" in before.reason
-    assert promised.thresholds.promised
+    assert "needs 1 more ham to guarantee 30 %" in before.reason
+    assert guaranteed.thresholds.guaranteed
     assert entry is not None
     assert relearned is not None
     first = FirstScore.unpack(entry.first_score)
     assert (first.message_key, first.probability) == (hams[9].key, lesson.before.probability)
-    assert first.spam_by_budget == ((0.3, lesson.before.verdict.is_spam),)
     assert relearned.first_score == entry.first_score
-    assert not after.thresholds.promised
+    assert not after.thresholds.guaranteed
 
 
 async def test_a_check_can_be_decided_by_another_policy(client: Redis) -> None:

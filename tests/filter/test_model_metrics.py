@@ -21,10 +21,10 @@ def labelled(ham: Iterable[float] = (), spam: Iterable[float] = ()) -> FirstScor
     return first_scores
 
 
-def exported(first_scores: FirstScores, rates: Iterable[float], name: str, *labels: str) -> dict[Any, float]:
+def exported(first_scores: FirstScores, name: str, *labels: str) -> dict[Any, float]:
     """The series of this name, by their labels."""
     registry = MetricsRegistry()
-    FirstScoreGauges(registry).set(first_scores, rates)
+    FirstScoreGauges(registry).set(first_scores)
     samples = next(family for family in registry.collect() if family.name == name).samples
     return {tuple(sample.labels[label] for label in labels): sample.value for sample in samples}
 
@@ -32,7 +32,7 @@ def exported(first_scores: FirstScores, rates: Iterable[float], name: str, *labe
 def test_each_labelled_message_is_in_the_bin_of_its_probability() -> None:
     first_scores = labelled(ham=[0.0, 0.0005, 0.001, 0.95], spam=[0.94, 0.95, 1.0])
 
-    messages = exported(first_scores, (), "nbstream_calibration_messages", "class", "bin")
+    messages = exported(first_scores, "nbstream_calibration_messages", "class", "bin")
     assert {key: value for key, value in messages.items() if value} == {
         ("ham", "0-0.001"): 2,
         ("ham", "0.001-0.01"): 1,
@@ -47,20 +47,8 @@ def test_each_labelled_message_is_in_the_bin_of_its_probability() -> None:
 def test_the_expected_spam_of_a_bin_is_the_sum_of_its_probabilities() -> None:
     first_scores = labelled(ham=[0.96], spam=[0.95, 0.97, 0.2])
 
-    expected = exported(first_scores, (), "nbstream_calibration_expected_spam", "bin")
+    expected = exported(first_scores, "nbstream_calibration_expected_spam", "bin")
 
     assert expected[("0.95-0.99",)] == pytest.approx(0.96 + 0.95 + 0.97)
     assert expected[("0.2-0.4",)] == pytest.approx(0.2)
     assert sum(expected.values()) == pytest.approx(0.96 + 0.95 + 0.97 + 0.2)
-
-
-def test_a_budget_exports_what_it_allowed_and_what_it_lost() -> None:
-    first_scores = labelled(ham=[0.1] * 50)  # before there was a budget
-    for number in range(100):
-        first_scores["ham"].add(FirstScore(1000 + number, "later", 0.9, ((0.1, number == 7),)).pack())
-
-    rates = {0.1, 0.01}
-
-    allowed = exported(first_scores, rates, "nbstream_budget_ham_allowed", "rate")
-    assert allowed == {("0.01",): 0, ("0.1",): 10}
-    assert exported(first_scores, rates, "nbstream_budget_ham_lost", "rate") == {("0.01",): 0, ("0.1",): 1}

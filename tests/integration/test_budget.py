@@ -1,4 +1,4 @@
-"""A budget of false positives in real daemons: what is promised, told and refused is the same in each."""
+"""A budget of false positives in real daemons: what is guaranteed, told and refused is the same in each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SPAM = [raw for label, raw in LETTERS if label == "spam"]
 
 @pytest.fixture
 def daemons(tmp_path: Path, own_redis: RedisServer) -> Iterator[list[DaemonProcess]]:
-    """Two on one Redis; 30 % can be promised from 9 ham on, 20 % from 14."""
+    """Two on one Redis; 30 % can be guaranteed from 9 ham on, 20 % from 14."""
     found = []
     for name in ("one", "two"):
         folder = tmp_path / name
@@ -67,26 +67,25 @@ def reason(daemon: DaemonProcess, raw: bytes) -> str:
     return str(json.loads(line)["reason"])
 
 
-def test_workers_promise_the_same_refuse_only_what_is_promised_and_take_it_back_with_what_is_unlearned(
+def test_workers_guarantee_the_same_refuse_only_with_a_guarantee_and_take_it_back_with_what_is_unlearned(
     daemons: list[DaemonProcess],
 ) -> None:
     one, two = daemons
     teach(one, "spam", SPAM[:12])
     teach(one, "ham", HAM[:8])
 
-    # The spam scores far above all ham, and yet nothing is called spam.
-    assert "needs 1 more ham to promise 30 %; needs 6 more ham to promise 20 %" in reason(one, SPAM[20])
+    assert "needs 1 more ham to guarantee 30 %; needs 6 more ham to guarantee 20 %" in reason(one, SPAM[20])
     assert send(two, "you@example.org", SPAM[20])[0] == 250
     assert two.metric('nbstream_budget_ham_needed{rate="0.3"}') == 1
 
     teach(one, "ham", HAM[8:14])
-    wait_until(lambda: two.metric('nbstream_budget_promised{rate="0.2"}') == 1)
+    wait_until(lambda: two.metric('nbstream_budget_guaranteed{rate="0.2"}') == 1)
     code, text = send(two, "you@example.org", SPAM[20])
 
     assert (code, "refused" in text) == (550, True)
-    assert "promised 30 %; promised 20 %" in reason(one, SPAM[20])
+    assert "guaranteed 30 %; guaranteed 20 %" in reason(one, SPAM[20])
     status = json.loads(command("status", "--json", "-c", one.config).stdout)
-    assert status["promise"] == "promised 30 %; promised 20 %"
+    assert status["guarantee"] == "guaranteed 30 %; guaranteed 20 %"
     exported = re.search(r'nbstream_threshold\{name="spam"\} (\S+)', two.get("/metrics")[1])
     assert exported is not None
     assert float(exported[1]) == status["spam_from"]

@@ -16,7 +16,6 @@ FIRSTS = st.builds(
     st.floats(0, 2e9),
     st.text("abcdefghij234567", min_size=1, max_size=24),
     st.floats(0, 1),
-    st.lists(st.tuples(st.floats(1e-6, 0.5), st.booleans()), max_size=2).map(tuple),
 )
 
 
@@ -37,7 +36,6 @@ def test_a_first_score_comes_back_as_it_was(first: FirstScore) -> None:
         b"1e999 key 0.5",
         b"1.0 key 1.5",
         b"1.0 k\ney 0.5",
-        b"1.0 key 0.5 0.1:2",
     ],
 )
 def test_bytes_that_are_no_first_score_are_refused(packed: bytes) -> None:
@@ -65,38 +63,12 @@ def test_removed_first_scores_leave_no_trace(first_scores: list[FirstScore], cou
     assert (
         scores_window.scores(),
         list(scores_window.ascending_probabilities),
-        scores_window.recent_probabilities(),
+        scores_window.last_probabilities(5),
     ) == (
         same.scores(),
         list(same.ascending_probabilities),
-        same.recent_probabilities(),
+        same.last_probabilities(5),
     )
-    rates = [rate for first_score in first_scores for rate, _ in first_score.spam_by_budget]
-    assert all(scores_window.budget_use(rate) == same.budget_use(rate) for rate in rates)
-    assert all(scores_window.budget_credit(rate, 1.0) == same.budget_credit(rate, 1.0) for rate in rates)
-
-
-CALLED = st.builds(
-    FirstScore,
-    st.integers(0, 40).map(float),
-    st.text("abc", min_size=1, max_size=3),
-    st.just(0.5),
-    st.sampled_from([(), ((0.3, False),), ((0.3, True),), ((0.1, True), (0.3, False))]),
-)
-
-
-@given(st.lists(CALLED, max_size=60, unique_by=lambda first: first.pack()), st.floats(0, 5))
-def test_the_credit_counts_each_ham_in_the_order_of_time_and_never_exceeds_its_maximum(
-    first_scores: list[FirstScore], most: float
-) -> None:
-    credit = 0.0
-    for first in sorted(first_scores, key=lambda first: (first.at, first.pack())):
-        for rate, spam in first.spam_by_budget:
-            if rate == 0.3:
-                credit = min(most, credit + 0.3 - spam)
-
-    assert window(*first_scores).budget_credit(0.3, most) == pytest.approx(credit, abs=1e-9)
-    assert window(*first_scores).budget_credit(0.2, most) == 0
 
 
 @given(st.lists(FIRSTS, max_size=30, unique_by=lambda first: first.pack()), st.integers(1, 40))
@@ -113,11 +85,11 @@ def test_the_oldest_are_dropped(first_scores: list[FirstScore], count: int) -> N
     assert list(scores_window.ascending_probabilities) == sorted(first.probability for first in in_order[-count:])
 
 
-def test_recent_probabilities_are_in_the_order_of_time() -> None:
+def test_the_last_probabilities_are_in_the_order_of_time() -> None:
     scores_window = window(FirstScore(3.0, "c", 0.2), FirstScore(1.0, "a", 0.1))
 
-    assert scores_window.recent_probabilities() == [0.1, 0.2]
-    assert scores_window.recent_probabilities(1) == [0.2]
+    assert scores_window.last_probabilities(3) == [0.1, 0.2]
+    assert scores_window.last_probabilities(1) == [0.2]
 
 
 def test_the_model_has_learned_when_the_last_class_has_as_many_as_it_needs() -> None:

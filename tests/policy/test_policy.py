@@ -13,7 +13,6 @@ from nbstream.policy.thresholds import (
     FalsePositiveBudget,
     Threshold,
     ThresholdPolicy,
-    spam_by_budget,
     threshold_of_cost_ratio,
 )
 from nbstream.policy.verdict import ModelState, Verdict, decide_verdict
@@ -33,32 +32,38 @@ def test_a_cost_is_the_probability_at_which_both_errors_cost_the_same(ratio: flo
     assert threshold_of_cost_ratio(ratio) == pytest.approx(probability)
 
 
-def test_until_a_budget_is_promised_nothing_is_called_spam() -> None:
-    thresholds = ThresholdPolicy(spam=FalsePositiveBudget(0.01)).thresholds(first_scores(0.1, 0.2))
+def test_until_a_budget_is_guaranteed_a_fixed_threshold_holds() -> None:
+    thresholds = ThresholdPolicy(spam=FalsePositiveBudget(0.01, fixed=0.97)).thresholds(first_scores(0.1, 0.2))
 
-    assert math.isinf(thresholds.spam)
-    assert not thresholds.promised
-    assert decide_verdict(1.0, thresholds, READY) == (
-        Verdict.UNSURE,
-        "probability >= 0.5 (unsure); needs 297 more ham to promise 1 %",
+    assert not thresholds.guaranteed
+    assert decide_verdict(0.96, thresholds, READY)[0] is Verdict.UNSURE
+    assert decide_verdict(0.98, thresholds, READY) == (
+        Verdict.SPAM,
+        "probability >= 0.97 (spam); needs 297 more ham to guarantee 1 %",
     )
 
 
-def test_until_a_budget_is_promised_a_fixed_threshold_may_hold() -> None:
-    thresholds = ThresholdPolicy(spam=FalsePositiveBudget(0.01, until_promised=0.97)).thresholds(first_scores())
+def test_where_only_errors_are_labelled_the_fixed_threshold_holds_and_that_is_said() -> None:
+    policy = ThresholdPolicy(spam=FalsePositiveBudget(0.01, fixed=0.97), reject=FalsePositiveBudget(0.005))
+    thresholds = policy.thresholds(first_scores(*[0.2] * 600, *[0.8] * 200))
 
-    assert decide_verdict(0.98, thresholds, READY)[0] is Verdict.SPAM
-    assert decide_verdict(0.96, thresholds, READY)[0] is Verdict.UNSURE
+    assert not thresholds.guaranteed
+    assert (thresholds.spam, thresholds.reject) == (0.97, math.inf)
+    assert decide_verdict(0.98, thresholds, READY) == (
+        Verdict.SPAM,
+        "probability >= 0.97 (spam); only errors are labelled, 1 % is not guaranteed; "
+        "only errors are labelled, 0.5 % is not guaranteed",
+    )
 
 
-def test_a_promised_budget_decides_and_says_so() -> None:
+def test_a_guaranteed_budget_decides_and_says_so() -> None:
     thresholds = ThresholdPolicy(spam=FalsePositiveBudget(0.01)).thresholds(first_scores(*[0.2] * 298, 0.75))
 
-    assert thresholds.promised
+    assert thresholds.guaranteed
     assert decide_verdict(0.75, thresholds, READY)[0] is Verdict.UNSURE
     assert decide_verdict(0.76, thresholds, READY) == (
         Verdict.SPAM,
-        "probability >= 0.75 (spam); promised 1 %",
+        "probability >= 0.75 (spam); guaranteed 1 %",
     )
 
 
@@ -69,17 +74,17 @@ def test_a_budget_below_unsure_leaves_nothing_unsure() -> None:
     assert decide_verdict(0.2, thresholds, READY)[0] is Verdict.HAM
 
 
-def test_nothing_is_refused_on_a_budget_that_is_not_promised_yet() -> None:
+def test_nothing_is_refused_on_a_budget_that_is_not_guaranteed_yet() -> None:
     policy = ThresholdPolicy(spam=FalsePositiveBudget(0.01), reject=FalsePositiveBudget(0.001))
     thresholds = policy.thresholds(first_scores(*[0.2] * 299))
 
     assert policy.budget_rates == (0.01, 0.001)
     assert decide_verdict(1.0, thresholds, READY)[0] is Verdict.SPAM
-    assert thresholds.promise == "promised 1 %; needs 2,696 more ham to promise 0.1 %"
+    assert thresholds.guarantee == "guaranteed 1 %; needs 2,696 more ham to guarantee 0.1 %"
 
 
 FORMS: st.SearchStrategy[Threshold] = st.floats(0.5, 1) | st.builds(
-    FalsePositiveBudget, st.floats(0.01, 0.5), st.none() | st.floats(0.5, 1)
+    FalsePositiveBudget, st.floats(0.01, 0.5), st.just(math.inf) | st.floats(0.5, 1)
 )
 
 
@@ -88,19 +93,3 @@ def test_thresholds_are_in_order_for_any_first_scores(
     spam: Threshold, reject: Threshold, ham: list[float]
 ) -> None:
     ThresholdPolicy(0.5, spam, reject).thresholds(first_scores(*ham))  # Thresholds refuses others
-
-
-def test_ham_before_the_promise_counts_by_the_threshold_of_that_time() -> None:
-    unsure, fixed = (
-        ThresholdPolicy(spam=FalsePositiveBudget(0.01)),
-        ThresholdPolicy(spam=FalsePositiveBudget(0.01, until_promised=0.9), reject=FalsePositiveBudget(0.001)),
-    )
-
-    assert spam_by_budget(unsure, unsure.budget_promises(first_scores(0.1)), 0.99) == {0.01: False}
-    assert spam_by_budget(fixed, fixed.budget_promises(first_scores(0.1)), 0.99) == {0.01: True, 0.001: False}
-    assert spam_by_budget(fixed, fixed.budget_promises(first_scores(0.1)), 0.8) == {0.01: False, 0.001: False}
-    assert spam_by_budget(fixed, fixed.budget_promises(first_scores(*[0.2] * 299)), 0.8) == {
-        0.01: True,
-        0.001: False,
-    }
-    assert spam_by_budget(ThresholdPolicy(), ThresholdPolicy().budget_promises(first_scores()), 0.99) == {}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.mail.message import Message
-from nbstream.policy.budget import BudgetPromise
+from nbstream.policy.budget import BudgetGuarantee
 from nbstream.policy.feedback_mail import quoted_ids
 from nbstream.policy.header import own_field_value, parse_own_id
 from nbstream.policy.settings import OWN_FIELD
@@ -98,21 +98,20 @@ def test_a_field_that_is_cut_off_borrows_no_id_from_the_next_one() -> None:
     st.floats(0, 1),
     st.lists(
         st.builds(
-            BudgetPromise,
+            BudgetGuarantee,
             st.floats(1e-9, 0.5),
             st.floats(0.1, 1) | st.none(),
             st.integers(0, 10**7),
-            st.booleans(),
         ),
         min_size=1,
         max_size=2,
     ),
     st.text("abz@*._-", max_size=60),
 )
-def test_the_field_is_read_with_any_promise_and_policy(
-    probability: float, promises: list[BudgetPromise], policy: str
+def test_the_field_is_read_with_any_guarantee_and_policy(
+    probability: float, guarantees: list[BudgetGuarantee], policy: str
 ) -> None:
-    thresholds = Thresholds(0.123456, 0.9999987654, promise="; ".join(map(str, promises)))
+    thresholds = Thresholds(0.123456, 0.9999987654, guarantee="; ".join(map(str, guarantees)))
     verdict, reason = decide_verdict(probability, thresholds, ModelState({}))
     value = own_field_value(ID, verdict, probability, reason, "default", policy)
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nbstream import config
-from nbstream.cli.terminal import print_note
 from nbstream.errors import ConfigError, NbstreamError, NotRunning
 from nbstream.server import control_socket
 from nbstream.store.embedded.locks import daemon_pid
@@ -66,5 +65,3 @@ def _print_result(answer: dict[str, Any]) -> None:
     print(f"changed: {', '.join(answer['changed']) or 'nothing'}")
     if answer["waiting"]:
         print(f"in force only after a restart: {', '.join(answer['waiting'])}")
-    for warning in answer.get("warnings", ()):  # a daemon of 0.7.0 has none
-        print_note(f"warning: {warning}")

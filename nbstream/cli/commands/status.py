@@ -230,7 +230,7 @@ def _thresholds_to_json(thresholds: Thresholds) -> dict[str, Any]:
         "unsure_from": thresholds.unsure,
         "spam_from": finite_or_none(thresholds.spam),
         "reject_from": finite_or_none(thresholds.reject),
-        "promise": thresholds.promise or None,
+        "guarantee": thresholds.guarantee or None,
     }
 
 
@@ -289,10 +289,10 @@ def _describe_engine(status: Status) -> str:
 
 
 def _describe_thresholds(thresholds: Thresholds) -> str:
-    """Return the thresholds in force and what is promised of a budget, in words."""
+    """Return the thresholds in force and what is guaranteed of a budget, in words."""
     unsure = f"unsure from {format_threshold(thresholds.unsure)}"
     spam = f"spam from {format_threshold(thresholds.spam)}"
     text = f"{unsure}, {'nothing is called spam' if math.isinf(thresholds.spam) else spam}"
     if (reject := finite_or_none(thresholds.reject)) is not None:
         text += f", refused from {format_threshold(reject)}"
-    return f"{text}; {thresholds.promise}" if thresholds.promise else text
+    return f"{text}; {thresholds.guarantee}" if thresholds.guarantee else text

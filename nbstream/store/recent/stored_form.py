@@ -145,7 +145,7 @@ def _state_line(
     needed: tuple[tuple[str, int], ...],
 ) -> bytes:
     """Return as a line of JSON what many explanations share; cached, as it would be half of the work."""
-    limits = [thresholds.unsure, thresholds.spam, thresholds.reject, thresholds.promise, thresholds.promised]
+    limits = [thresholds.unsure, thresholds.spam, thresholds.reject, thresholds.guarantee, thresholds.guaranteed]
     return _ENCODE_JSON([verdict, reason, limits, dict(learned), dict(needed)]).encode() + b"\n"
 
 

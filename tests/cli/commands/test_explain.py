@@ -123,7 +123,7 @@ def test_as_json_all_is_shown_and_sums_to_the_score(model: Taught) -> None:
         then.prior,
     )
     in_force = {"unsure": 0.5, "spam": 0.99, "reject": None}
-    assert explanation["thresholds"] == {**in_force, "promise": "", "promised": False}
+    assert explanation["thresholds"] == {**in_force, "guarantee": "", "guaranteed": False}
     assert (explanation["learned"], explanation["needed"]) == (then.state.learned, {"ham": 1, "spam": 1})
     assert set(explanation["clues"][0]) == {"token", "from", "ham", "spam", "log_ratio", "sum"}
     assert (

@@ -67,7 +67,7 @@ def test_counts_are_those_of_the_stored_first_scores(labelled: Taught) -> None:
         assert choice["spam_missed"] == sum(p < threshold for p in scores["spam"])
     assert result["present"]["spam_from"] == 0.99
     assert 0 < result["present"]["spam_missed"] < result["spam"]
-    assert result["budgets"][3]["promise"] == f"needs {2995 - result['ham']:,} more ham to promise 0.1 %"
+    assert result["budgets"][3]["guarantee"] == f"needs {2995 - result['ham']:,} more ham to guarantee 0.1 %"
 
 
 def test_table_and_answers(labelled: Taught) -> None:

@@ -64,7 +64,7 @@ def entry_of(message_key: str, content: Content, old: LedgerEntry | None) -> Led
     if content is None:
         return None
     label, tokens, weight, sums, at = content
-    first = old.first_score if old else FirstScore(float(at), message_key, 0.25, ((0.001, False),)).pack()
+    first = old.first_score if old else FirstScore(float(at), message_key, 0.25).pack()
     return LedgerEntry(
         secrets.token_hex(4), label, weight, tuple(tokens), float(at), "test", "nobody", 0.5, tuple(sums), first
     )

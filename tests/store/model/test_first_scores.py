@@ -31,7 +31,7 @@ steps = st.lists(st.tuples(st.sampled_from(MESSAGES), st.none() | lessons), max_
 
 def entry(message: str, label: str, at: float, probability: float, old: LedgerEntry | None) -> LedgerEntry:
     """An entry as the filter writes it: a message that was learned before keeps its first score."""
-    first = old.first_score if old else FirstScore(at, message, probability, ((0.001, False),)).pack()
+    first = old.first_score if old else FirstScore(at, message, probability).pack()
     return LedgerEntry(secrets.token_hex(4), label, 1000, (b"a",), at, "test", "nobody", 0.0, (), first)
 
 
