@@ -43,10 +43,11 @@ class ProcessMetrics:
         self._policy = StateGauge(
             registry, "nbstream_policy_info", "The hash of the policy in force, as a label; always 1.", ["hash"]
         )
-        self._policy_since = StateGauge(
-            registry,
+        self._policy_since = Gauge(
             "nbstream_config_last_success_timestamp_seconds",
             "When the configuration was last read and applied, at the start or by a reload.",
+            registry=registry.counts,
+            multiprocess_mode="livemax",
         )
         self._reloads = Counter(
             "nbstream_config_reloads",
@@ -88,10 +89,10 @@ class ProcessMetrics:
         """Count a reload of the configuration, by whether it was applied or refused."""
         self._reloads.labels("applied" if applied else "refused").inc()
 
-    def set_policy(self, policy_hash: str, since: float | None = None) -> None:
-        """Note that the policy of this hash is in force from ``since`` on (Unix time), by default from now on."""
+    def set_policy(self, policy_hash: str) -> None:
+        """Note that the policy of this hash is in force from now on."""
         self._policy.set({(policy_hash,): 1})
-        self._policy_since.set({(): time.time() if since is None else since})
+        self._policy_since.set(time.time())
 
 
 @dataclass(frozen=True, slots=True)

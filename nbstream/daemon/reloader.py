@@ -7,23 +7,24 @@ daemon runs is named, and waits for a restart.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream import config
 from nbstream.config import Settings
 from nbstream.errors import ConfigError
 from nbstream.logs import event_fields
 
+if TYPE_CHECKING:
+    from nbstream.daemon.metrics import ProcessMetrics
+
 _log = logging.getLogger(__name__)
 
-_READ_SECONDS = 10.0
+READ_SECONDS = 10.0
 _MAX_PROBLEMS = 20
 
 
@@ -42,31 +43,22 @@ class ReloadResult:
     waiting: tuple[str, ...] = ()
 
 
-ApplySettings: TypeAlias = "Callable[[Settings], Awaitable[None]]"
+ApplySettings: TypeAlias = "Callable[[Settings], None]"
 """Applies all of the settings, or raises and has applied nothing."""
 
 
 class Reloader:
     """Holds the settings in force, and replaces them by those of the file that the daemon was started with.
 
-    In a single process ``apply`` waits for nothing in between, so that no message meets a mixture of two sets of
-    settings. Each reload is within a block of ``reloading``. ``count_reload`` gets whether the file was applied.
+    The caller reads with ``start_reading``, waits for that no longer than ``READ_SECONDS``, and passes it on.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        apply: ApplySettings,
-        count_reload: Callable[[bool], None],
-        reloading: Callable[[], AbstractContextManager[None]] = nullcontext,
-    ) -> None:
+    def __init__(self, settings: Settings, apply: ApplySettings, metrics: ProcessMetrics) -> None:
         self.settings = settings
         self._file = settings.source.absolute() if settings.source else None
         self._apply = apply
-        self._count_reload = count_reload
-        self._reloading = reloading
-        self._reload_requested = asyncio.Event()
-        self._reload_lock = asyncio.Lock()
+        self._metrics = metrics
+        metrics.set_policy(config.policy_hash(settings))
         # A thread of its own: where a file system hangs, the threads that parse messages stay free.
         self._read_executor = ThreadPoolExecutor(1, "configuration")
 
@@ -75,45 +67,34 @@ class Reloader:
         """The file that the settings are read from; None for the defaults."""
         return str(self._file or self.settings.source or "") or None
 
-    def request(self) -> None:
-        """Reload soon; one reload answers all requests that came before it began."""
-        self._reload_requested.set()
+    def start_reading(self) -> Future[Settings]:
+        """Read the file, in a thread."""
+        return self._read_executor.submit(_load_settings, self._file)
 
-    async def run(self) -> None:
-        """Reload whenever it is requested, until cancelled."""
+    def reload(self, reading: Future[Settings]) -> ReloadResult:
+        """Apply what was read, and report what that changes."""
         try:
-            while True:
-                await self._reload_requested.wait()
-                self._reload_requested.clear()
-                await self.reload()
-        finally:
-            self._read_executor.shutdown(wait=False, cancel_futures=True)
+            result = self._compare(reading, self._apply)
+        except Exception as error:  # noqa: BLE001 - a fault here is no reason to stop taking mail
+            _log.error("reload failed: %s", error, exc_info=True)
+            result = self._refused(["a fault in nbstream; the log has it"])
+        self._report(result)
+        return result
 
-    async def reload(self) -> ReloadResult:
-        """Read the file now and apply it, after a reload that is under way, which may have read an older file."""
-        async with self._reload_lock:
-            with self._reloading():
-                try:
-                    result = await self._read_and(self._apply)
-                except Exception as error:  # noqa: BLE001 - a fault here is no reason to stop taking mail
-                    _log.error("reload failed: %s", error, exc_info=True)
-                    result = self._refused(["a fault in nbstream; the log has it"])
-                self._report(result)
-                return result
-
-    async def pending(self) -> ReloadResult:
+    def pending(self, reading: Future[Settings]) -> ReloadResult:
         """Return what a reload would do now, and do nothing."""
-        async with self._reload_lock:
-            return await self._read_and(None)
+        return self._compare(reading, None)
 
-    async def _read_and(self, apply: ApplySettings | None) -> ReloadResult:
-        """Read the file, and apply it where ``apply`` is given; return what that changes."""
+    def _compare(self, reading: Future[Settings], apply: ApplySettings | None) -> ReloadResult:
+        """Return what the settings that were read change; apply them where ``apply`` is given."""
         before = self.settings
+        if not reading.done():
+            return self._refused([f"{self._file}: not read within {READ_SECONDS:g} s"])
         try:
-            file_settings = await self._read_settings()
+            file_settings = reading.result()
             settings = config.merge_live_settings(before, file_settings)
             if apply:
-                await apply(settings)
+                apply(settings)
         except ConfigError as error:
             return self._refused(str(error).split("\n"))
         if apply:
@@ -127,21 +108,13 @@ class Reloader:
         lines = (*problems[:_MAX_PROBLEMS], *([f"and {more} more"] if more > 0 else []))
         return ReloadResult(self.file, config.policy_hash(self.settings), lines)
 
-    async def _read_settings(self) -> Settings:
-        try:
-            async with asyncio.timeout(_READ_SECONDS):
-                return await asyncio.get_running_loop().run_in_executor(
-                    self._read_executor, _load_settings, self._file
-                )
-        except TimeoutError:
-            raise ConfigError(f"{self._file}: not read within {_READ_SECONDS:g} s") from None
-
     def _report(self, result: ReloadResult) -> None:
-        self._count_reload(not result.problems)
+        self._metrics.reloaded(not result.problems)
         for problem in result.problems:
             _log.error("reload refused, nothing is changed: %s", problem)
         if result.problems:
             return
+        self._metrics.set_policy(result.policy)
         fields = event_fields(file=result.file, policy=result.policy, changed=", ".join(result.changed) or None)
         _log.info("reloaded", extra=fields)
         if result.waiting:

@@ -62,6 +62,17 @@ def make_runtime(
     )
 
 
+def check_settings(settings: Settings) -> None:
+    """Make what a runtime has of its settings alone, and raise what fails."""
+    names = make_own_model_names(settings)
+    make_filter_policy(settings)
+    make_rules(settings)
+    make_message_reader(settings)
+    make_header_policy(settings)
+    make_tls_contexts(settings)
+    make_sender_lists(settings, NO_STORED_LISTS, names.user_of)
+
+
 def _teachers(settings: Settings) -> dict[str, Teachers]:
     """Return who may teach through each listener."""
     by_address = Teachers(settings.feedback.allow_from, settings.feedback.check_forwarded)

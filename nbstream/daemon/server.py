@@ -15,11 +15,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from nbstream import config, logs
-from nbstream.assembly.policy import make_rules
+from nbstream import logs
 from nbstream.daemon.listeners import LISTENERS, make_listener
 from nbstream.daemon.parts import background_work, make_parts
-from nbstream.daemon.runtime import make_runtime
+from nbstream.daemon.runtime import check_settings, make_runtime
 from nbstream.errors import StoreUnavailable
 from nbstream.store.connection import durability_risks
 from nbstream.store.redis_errors import readable_replies
@@ -100,7 +99,7 @@ class Server:
         shared_memory: Path | None = None,
     ) -> None:
         self.settings = settings
-        """The settings in force: only ``config.LIVE_SECTIONS`` of them ever change."""
+        """The settings in force: only the live sections of them ever change."""
         self._engine = engine
         self._metrics = metrics
         self._shared_memory = shared_memory
@@ -112,12 +111,6 @@ class Server:
         self._listeners: list[tuple[ListenerEntry[Any, Any], Listener]] = []
         self._stop = asyncio.Event()
         self._is_draining = False
-        metrics.process.set_policy(config.policy_hash(settings))
-
-    @property
-    def counts_role(self) -> str:
-        """What this process does with the counts: "alone", "writer" or "reader"; "starting" before it has any."""
-        return self._parts.mirror.role if self._parts else "starting"
 
     @property
     def is_loaded(self) -> bool:
@@ -128,18 +121,10 @@ class Server:
         """Begin to drain."""
         self._stop.set()
 
-    def check_settings(self, settings: Settings) -> None:
-        """Make the objects that ``apply_settings`` would make, and raise the error if that fails."""
-        self._make_runtime(settings)
-
-    def apply_settings(self, settings: Settings, since: float | None = None) -> None:
-        """Take over the live sections: what may fail is made first, and then handed to all listeners.
-
-        The settings are in force ``since`` then (Unix time), by default from now on.
-        """
+    def apply_settings(self, settings: Settings) -> None:
+        """Take over the live sections: what may fail is made first, and then handed to all listeners."""
         self._runtime = self._make_runtime(settings)
         logs.set_up_logging(settings.log, self._log_fields)
-        self._metrics.process.set_policy(config.policy_hash(settings), since)
         self.settings = settings
         if self._parts:
             self._parts.next_hop.read_authorities_again()
@@ -150,7 +135,7 @@ class Server:
     def _make_runtime(self, settings: Settings) -> Runtime | None:
         """Return the runtime of these settings; None before there are parts, but what fails in it is raised."""
         if self._parts is None:
-            make_rules(settings)
+            check_settings(settings)
             return None
         return self._runtime_of(self._parts, settings)
 

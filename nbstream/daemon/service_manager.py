@@ -73,25 +73,33 @@ class ServiceManager:
                 self._tell(_READY, self._status)
 
     @asynccontextmanager
-    async def watched(self, lives: Callable[[], bool], status: Callable[[], str]) -> AsyncIterator[None]:
-        """Within the block, tell each change of ``status``, and send signs of life while ``lives()``."""
-        task = asyncio.create_task(self._watch(lives, status), name="service manager")
+    async def watched(self, status: Callable[[], str]) -> AsyncIterator[None]:
+        """Within the block, tell each change of ``status``, and send signs of life."""
+        task = asyncio.create_task(self._watch(status), name="service manager")
         try:
             yield
         finally:
             await cancel_and_wait(task)
 
-    async def _watch(self, lives: Callable[[], bool], status: Callable[[], str]) -> None:
+    @property
+    def round_seconds(self) -> float:
+        """How long may pass between two calls of ``tell_again``."""
         limit = self._watchdog_seconds
-        seconds = min(_LONGEST_ROUND_SECONDS, limit / _PINGS_PER_LIMIT if limit else _LONGEST_ROUND_SECONDS)
+        return min(_LONGEST_ROUND_SECONDS, limit / _PINGS_PER_LIMIT if limit else _LONGEST_ROUND_SECONDS)
+
+    def tell_again(self, status: str, *, lives: bool) -> None:
+        """Tell a change of ``status``, and what was not taken before; give a sign of life where it ``lives``."""
+        if self._state == _READY and self._status != status:
+            self._tell(_READY, status)
+        elif not self._is_told:
+            self._tell(self._state, self._status)
+        if self._watchdog_seconds and lives:
+            self._send("WATCHDOG=1")
+
+    async def _watch(self, status: Callable[[], str]) -> None:
         while self._address:
-            if self._state == _READY and self._status != (now := status()):
-                self._tell(_READY, now)
-            elif not self._is_told:
-                self._tell(self._state, self._status)
-            if limit and lives():
-                self._send("WATCHDOG=1")
-            await asyncio.sleep(seconds)
+            self.tell_again(status(), lives=True)
+            await asyncio.sleep(self.round_seconds)
 
     def _tell(self, state: str, status: str) -> None:
         """Send the whole state: whatever of it was not taken before is no loss."""

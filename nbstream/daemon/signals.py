@@ -7,7 +7,6 @@ without a limit of time.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import signal
@@ -18,11 +17,17 @@ from collections.abc import Callable
 _log = logging.getLogger(__name__)
 
 
-def handle_signals(stop: Callable[[], object], reload: Callable[[], object]) -> None:
-    """Call ``stop`` and ``reload`` at signals from now on; under nohup a closed terminal is no signal."""
-    loop = asyncio.get_running_loop()
+def handle_signals(
+    stop: Callable[[], object],
+    reload: Callable[[], object],
+    add_handler: Callable[[int, Callable[[], object]], object],
+) -> None:
+    """Call ``stop`` and ``reload`` at signals from now on; under nohup a closed terminal is no signal.
+
+    ``add_handler`` is that of an event loop, or ``handle_at_once``.
+    """
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
+        add_handler(number, stop)
     terminals = _terminal_descriptors()
 
     def handle_hangup() -> None:
@@ -33,7 +38,12 @@ def handle_signals(stop: Callable[[], object], reload: Callable[[], object]) -> 
             _log.warning("the terminal was closed")
             stop()
 
-    loop.add_signal_handler(signal.SIGHUP, handle_hangup)
+    add_handler(signal.SIGHUP, handle_hangup)
+
+
+def handle_at_once(number: int, handler: Callable[[], object]) -> None:
+    """Call ``handler`` at the signal from now on, between two steps of the program."""
+    signal.signal(number, lambda *_: handler())
 
 
 def _terminal_descriptors() -> list[int]:

@@ -1,29 +1,43 @@
-"""What the daemon on a state folder says of itself, for commands."""
+"""What a daemon says of itself: to its log, its service manager, and commands that ask on the control socket."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import logging
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
+from nbstream import __version__, config
 from nbstream.addresses import TcpAddress
+from nbstream.daemon.http import HTTP
+from nbstream.logs import event_fields
 from nbstream.server import control_socket
 from nbstream.store.embedded.locks import daemon_pid
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from nbstream.daemon.reloader import Reloader
+    from nbstream.daemon.sockets import ListenAddresses
+    from nbstream.engine.choice import Engine
+
+_log = logging.getLogger(__name__)
+
 _ASK_SECONDS = 2.0
+
+STARTING = "starting"
+READY = "ready"
+NOT_LOADED = "not loaded"  # it accepts mail, but has no counts to score it with
+SILENT = "silent"  # it has not said for some time that it lives
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """A worker of the daemon: its process, and what it does with the counts.
-
-    ``role`` is None where the worker does not answer.
-    """
+    """A worker of the daemon: its process, its ``state`` (one of those above), and since when, as Unix time."""
 
     pid: int
-    role: str | None
+    state: str
+    since: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +63,35 @@ class DaemonStatus:
         return self.policy_hash is not None
 
 
+def policy_answer(
+    reloader: Reloader, engine: Engine, addresses: ListenAddresses, workers: Iterable[WorkerStatus]
+) -> Mapping[str, object]:
+    """Return the answer to ``policy`` on the control socket."""
+    address = addresses.get(HTTP.name)
+    return {
+        "file": reloader.file,
+        "policy": config.policy_hash(reloader.settings),
+        "engine": engine.name,
+        "version": __version__,
+        "workers": [asdict(worker) for worker in workers],
+        "http": [address.host, address.port] if isinstance(address, TcpAddress) else None,
+    }
+
+
+def service_status(is_loaded: bool) -> str:
+    """Return the sentence that ``systemctl status`` shows of a daemon that accepts mail."""
+    return "accepts mail" + ("" if is_loaded else ", but does not score it: no counts are loaded")
+
+
+def log_ready(is_loaded: bool, addresses: ListenAddresses) -> None:
+    """Log that mail is accepted, and where."""
+    _log.log(
+        logging.INFO if is_loaded else logging.WARNING,
+        "ready" if is_loaded else "listening, but not ready: no counts are loaded",
+        extra=event_fields(**{name: str(where) for name, where in addresses.items()}),
+    )
+
+
 def ask_daemon_status(state_dir: Path) -> DaemonStatus:
     """Return what the daemon says; one that does not answer is no error.
 
@@ -62,8 +105,7 @@ def ask_daemon_status(state_dir: Path) -> DaemonStatus:
         answer = control_socket.ask_daemon(state_dir, "policy", _ASK_SECONDS)
     except (OSError, ValueError):
         return DaemonStatus(pid)
-    pids = answer.get("workers") or ()
-    workers = tuple(WorkerStatus(pid, role) for pid, role in zip(pids, answer.get("roles") or (), strict=True))
+    workers = tuple(WorkerStatus(**worker) for worker in answer.get("workers") or ())
     others = (answer.get(name) for name in ("policy", "engine", "file", "version"))
     http = answer.get("http")
     return replace(DaemonStatus(pid, workers, *others), http_address=TcpAddress(*http) if http else None)

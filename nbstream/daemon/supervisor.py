@@ -1,231 +1,469 @@
-"""Several processes that serve mail: a supervisor, which handles none itself, and workers that share listeners.
+"""Several processes that serve mail: a parent, which handles none itself, and workers that share listeners.
 
-Rules: the supervisor has everything of which the workers need one: the addresses, the folder in
-shared memory, and a use of the embedded Redis. Either all workers apply new settings or none does. A
-worker that dies is replaced. One that says that the configuration or the stored model cannot be used, or dies
-before any was ready, ends the daemon, as it would end a single process.
+Rules: the parent has no event loop. It binds the addresses, starts workers by exec, and replaces one that has died
+or has been silent for ``SILENCE_SECONDS``. A worker that says that the configuration or the stored model cannot
+be used, or dies before any was ready, ends the daemon, as it would end a single process. New settings are checked
+before any worker gets them; all have the same ones, and a worker that cannot apply them is replaced.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
+import json
 import logging
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any
+from concurrent import futures
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+import nbstream
 from nbstream import logs
-from nbstream.assembly.policy import make_rules
-from nbstream.daemon.metrics import DaemonMetrics
-from nbstream.daemon.shared_memory import open_shared_folder
-from nbstream.daemon.sockets import ListenerSockets
-from nbstream.daemon.worker_slot import WorkerContext, WorkerSlot
-from nbstream.errors import ConfigError, StoreUnavailable
+from nbstream.daemon.metrics import ProcessMetrics
+from nbstream.daemon.reloader import READ_SECONDS, Reloader
+from nbstream.daemon.runtime import check_settings
+from nbstream.daemon.sockets import ListenerSockets, close_sockets
+from nbstream.daemon.status import (
+    READY,
+    SILENT,
+    STARTING,
+    WorkerStatus,
+    log_ready,
+    policy_answer,
+    service_status,
+)
+from nbstream.daemon.worker import APPLIED, BEAT_SECONDS, FAILED, FAILED_FOR_GOOD, settings_file
+from nbstream.engine.choice import choose_engine
+from nbstream.errors import WorkerFailed, WorkerFailedForGood
 from nbstream.logs import event_fields
 from nbstream.metrics import multiprocess
-from nbstream.store.cancellation import cancel_and_wait
-from nbstream.store.embedded.locks import translate_os_errors
+from nbstream.metrics.registry import MetricsRegistry
+from nbstream.server.control_socket import ControlListener
+from nbstream.store.backoff import RESTART_WAITS, Backoff
+from nbstream.store.embedded.locks import lock_daemon, translate_os_errors
 from nbstream.store.embedded.server import EmbeddedRedis
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from nbstream.config import Settings
-    from nbstream.daemon.sockets import ListenAddresses
-    from nbstream.engine.choice import Engine
+    from nbstream.daemon.reloader import ReloadResult
+    from nbstream.daemon.service_manager import ServiceManager
+    from nbstream.daemon.sockets import ListenAddresses, SocketsByName
 
 _log = logging.getLogger(__name__)
 
-_REDIS_SECONDS = 10.0  # the start goes on after this without Redis
-_CHECK_SECONDS = 10.0  # for a worker to check settings, and to apply them
-_ROLE_SECONDS = 1.0  # for a worker to return its role: less than nbstream status waits
+SILENCE_SECONDS = 30.0  # of a worker that hangs: connections still come to it, and nobody accepts them
+_START_SECONDS = 30.0  # more than that until a worker says the first word, since it has to load all its modules
+_STEADY_SECONDS = 60.0  # a worker that lived for this long did not end because of how it was started
+_APPLY_SECONDS = 10.0  # for workers to apply settings
+_EXIT_SECONDS = 5.0  # for a process to end after its end of the socket was closed
 _LATE_SECONDS = 5.0  # beyond drain_seconds: then a worker that has not ended is killed
+_TURN_SECONDS = 0.5  # the longest time between two looks at the clock
+
+# The worker runs this very copy of nbstream. It imports everything else as any program does, but nothing from the
+# working folder.
+_WORKER_PROGRAM = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); import nbstream; del sys.path[0]; "
+    "from nbstream.daemon.worker import main; sys.exit(main())"
+)
+_PACKAGE_FOLDER = str(Path(nbstream.__file__).absolute().parents[1])
+
+
+class Worker:
+    """Worker ``number``, from 1 on: a process, which another one replaces when it ends."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.process: subprocess.Popen[bytes] | None = None
+        self.connection: socket.socket | None = None
+        self.start_at = 0.0  # by the monotonic clock, as all times but ``state_since``
+        self.state = STARTING
+        self.state_since = 0.0
+        self.heard_at = 0.0
+        self.has_applied = True  # the settings that it was sent last
+        self.failure = ""
+        self._backoff = Backoff(RESTART_WAITS)
+        self._started_at = 0.0
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether it accepts mail, with or without counts."""
+        return self.process is not None and self.state != STARTING
+
+    @property
+    def status(self) -> WorkerStatus:
+        """What is said of its process, which there is."""
+        assert self.process
+        is_silent = time.monotonic() > self.heard_at + 3 * BEAT_SECONDS
+        return WorkerStatus(self.process.pid, SILENT if is_silent else self.state, self.state_since)
+
+    def start(self, settings: Settings, metrics_folder: Path, sockets: SocketsByName) -> None:
+        """Start a process, which inherits the sockets. Raises ``OSError``."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        file = settings_file(settings)
+        inherited = {name: [listening.fileno() for listening in opened] for name, opened in sockets.items()}
+        start = {
+            "version": nbstream.__version__,
+            "number": self.number,
+            "parent": theirs.fileno(),
+            "settings": file,
+            "metrics": str(metrics_folder),
+            "sockets": inherited,
+        }
+        try:
+            self.process = subprocess.Popen(  # noqa: S603 - our own program
+                [sys.executable, "-P", "-c", _WORKER_PROGRAM, _PACKAGE_FOLDER, json.dumps(start)],
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(), file, *itertools.chain.from_iterable(inherited.values())),
+                start_new_session=True,
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+            os.close(file)
+        ours.setblocking(False)
+        self.connection, self.failure, self.has_applied = ours, "", True
+        self._started_at = time.monotonic()
+        self.heard_at = self._started_at + _START_SECONDS
+        self._set_state(STARTING)
+
+    def hear(self) -> bool:
+        """Take in one message; return False where the process has ended."""
+        assert self.connection
+        try:
+            message = self.connection.recv(1 << 16).decode()
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        self.heard_at = max(self.heard_at, time.monotonic())
+        if message == APPLIED:
+            self.has_applied = True
+        elif message.startswith(FAILED):
+            self.failure = message.removeprefix(FAILED)
+        elif message and message != self.state:
+            self._set_state(message)
+        return bool(message)
+
+    def _set_state(self, state: str) -> None:
+        self.state, self.state_since = state, time.time()
+
+    def send_settings(self, file: int) -> None:
+        """Send new settings; one that takes in nothing is killed, and its successor begins with them."""
+        if self.connection is None:
+            return
+        self.has_applied = False
+        try:
+            socket.send_fds(self.connection, [b"."], [file])
+        except OSError:
+            self.signal(signal.SIGKILL)
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process, if there is one."""
+        if self.process:
+            self.process.send_signal(number)
+
+    def reap(self) -> int:
+        """Wait for the process, which has ended or is killed soon; return its exit code."""
+        assert self.process
+        assert self.connection
+        self.connection.close()
+        try:
+            code = self.process.wait(_EXIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            code = self.process.wait()
+        self.process = self.connection = None
+        self.has_applied = True  # the next process begins with the settings in force
+        return code
+
+    def start_later(self) -> float:
+        """Have another process started after some seconds, and return them; a long life forgives former ends."""
+        now = time.monotonic()
+        if now - self._started_at >= _STEADY_SECONDS:
+            self._backoff.reset()
+        seconds = self._backoff.next_wait()
+        self.start_at = now + seconds
+        return seconds
 
 
 class Supervisor:
-    """Serves mail by ``workers`` processes; ``run`` returns after a drain."""
+    """What ``nbstream serve`` runs where several ``workers`` serve mail; ``run`` returns after a drain.
 
-    def __init__(self, settings: Settings, engine: Engine, workers: int) -> None:
+    Raises ``ConfigError`` where the engine that the settings ask for does not fit.
+    """
+
+    def __init__(self, settings: Settings, workers: int, service_manager: ServiceManager) -> None:
         self._settings = settings
-        self._settings_since = time.time()
-        self._engine = engine
+        self._service_manager = service_manager
+        self._engine = choose_engine(settings.engine)  # each worker chooses in the same way
         self._metrics_folder = settings.state_dir.absolute() / "metrics"
-        self._worker_numbers = range(1, workers + 1)
-        self._slots: list[WorkerSlot] = []
-        self._stop = asyncio.Event()
-        self._metrics: DaemonMetrics | None = None
-        self.bound_addresses: ListenAddresses = {}
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether all workers have counts to score mail with."""
-        return all(slot.loaded for slot in self._slots)
-
-    @property
-    def lives(self) -> bool:
-        """Whether a worker serves, or all drain; each one that hangs is replaced by its slot."""
-        return self._stop.is_set() or any(slot.is_serving for slot in self._slots)
+        self._workers = [Worker(number) for number in range(1, workers + 1)]
+        self._readers: dict[socket.socket, Callable[[], object]] = {}
+        self._is_stopping = False
+        self._reload_requested = False
+        self._tell_at = 0.0
+        self._any_was_ready = False
+        self._all_were_ready = False
+        self._failure: WorkerFailed | None = None
 
     def stop(self) -> None:
-        """Begin to drain."""
-        self._stop.set()
+        """Begin to drain, soon."""
+        self._is_stopping = True
 
-    def count_reload(self, applied: bool) -> None:
-        """Count a reload whose file was applied, or refused."""
-        if self._metrics:
-            self._metrics.process.reloaded(applied)
+    def reload(self) -> None:
+        """Read the configuration anew, soon; log, metrics and the control socket say whether it was applied."""
+        self._reload_requested = True
 
-    async def worker_roles(self) -> dict[int, str | None]:
-        """Return the role of each worker by the id of its process, None where it does not answer."""
-        slots = {slot.pid: slot for slot in self._slots if slot.pid is not None}
-        roles = await asyncio.gather(*(_ask_for_text(slot, "role", _ROLE_SECONDS) for slot in slots.values()))
-        return dict(zip(slots, roles, strict=True))
+    def run(self, on_ready: Callable[[ListenAddresses], object] = lambda _: None) -> None:
+        """Serve until ``stop``, then drain.
 
-    async def run(self, on_ready: Callable[[], object]) -> None:
-        """Serve until ``stop``, then drain; ``on_ready`` is called once all workers accept mail.
-
-        The caller holds the lock of the state folder. Raises ``ConfigError``, ``CannotStart`` or ``WorkerFailed``.
+        ``on_ready`` is called once all workers accept mail. Raises ``ConfigError``, ``CannotStart`` or
+        ``WorkerFailed``.
         """
-        with translate_os_errors(self._settings.state_dir):
-            multiprocess.prepare_folder(
-                self._metrics_folder, [multiprocess.SUPERVISOR, *map(str, self._worker_numbers)]
-            )
-        multiprocess.join_folder(self._metrics_folder, multiprocess.SUPERVISOR)
-        metrics = self._metrics = DaemonMetrics.create(self._engine, self._metrics_folder)
-        # The counts of Python cannot be shared.
-        open_folder = open_shared_folder if self._engine.native_library else nullcontext
-        async with self._embedded_redis():
-            with open_folder() as shared_memory:
-                await self._serve(metrics, shared_memory, on_ready)
+        fields = event_fields(engine=self._engine.name, because=self._engine.reason, workers=len(self._workers))
+        _log.info("starting nbstream %s", nbstream.__version__, extra=fields)
+        with ExitStack() as stack:
+            stack.enter_context(lock_daemon(self._settings.state_dir))
+            members = [multiprocess.SUPERVISOR, *(str(worker.number) for worker in self._workers)]
+            with translate_os_errors(self._settings.state_dir):
+                multiprocess.prepare_folder(self._metrics_folder, members)
+            multiprocess.join_folder(self._metrics_folder, multiprocess.SUPERVISOR)
+            self._metrics = ProcessMetrics(MetricsRegistry(self._metrics_folder), self._engine.name)
+            self._reloader = Reloader(self._settings, self._apply_settings, self._metrics)
+            stack.enter_context(self._embedded_redis())
+            stack.enter_context(self._woken_by_signals())
+            self._sockets = ListenerSockets(self._settings, for_workers=True)
+            stack.callback(self._sockets.remove_files)
+            stack.callback(self._sockets.close)
+            stack.callback(self._end_workers)
+            stack.callback(self._control_listener().close)
+            try:
+                self._serve(on_ready)
+            finally:
+                self._drain()
+        if self._failure:
+            raise self._failure
+        _log.info("stopped")
 
-    @asynccontextmanager
-    async def _embedded_redis(self) -> AsyncIterator[None]:
-        """Use the embedded server, so that it neither waits for the first worker nor ends with the last."""
+    @contextmanager
+    def _embedded_redis(self) -> Iterator[None]:
+        """Use the embedded server, so that it does not end with the last worker; the first one starts it."""
         if not self._settings.redis.is_embedded:
             yield
             return
         embedded = EmbeddedRedis(self._settings.state_dir)
         try:
-            await embedded.join()
-            starting = asyncio.create_task(embedded.ensure_running())
-            await self._wait_unless_stopped(starting, seconds=_REDIS_SECONDS)
-            if starting.done():
-                try:
-                    starting.result()
-                except StoreUnavailable as error:
-                    _log.error("starting without Redis: %s", error)
-            await cancel_and_wait(starting)
+            asyncio.run(embedded.join())
             yield
         finally:
-            await embedded.release()
+            asyncio.run(embedded.release())
 
-    async def _wait_unless_stopped(self, *tasks: asyncio.Task[Any], seconds: float | None = None) -> None:
-        """Return when one of the tasks is done, at ``stop``, or after ``seconds``."""
-        stopping = asyncio.create_task(self._stop.wait())
-        try:
-            await asyncio.wait([stopping, *tasks], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stopping.cancel()
-
-    async def _serve(
-        self, metrics: DaemonMetrics, shared_memory: Path | None, on_ready: Callable[[], object]
-    ) -> None:
-        shared_sockets = ListenerSockets(self._settings, for_workers=True)
-        try:
-            self.bound_addresses = shared_sockets.bound_addresses
-            context = WorkerContext(
-                settings=lambda: self._settings,
-                settings_since=lambda: self._settings_since,
-                share_sockets=shared_sockets.open_for_worker,
-                metrics_folder=self._metrics_folder,
-                shared_memory=shared_memory,
-                on_worker_death=metrics.process.worker_died,
-                any_was_ready=lambda: any(slot.ready.is_set() for slot in self._slots),
-            )
-            self._slots = [WorkerSlot(number, context) for number in self._worker_numbers]
-            tasks = [asyncio.create_task(slot.run(), name=f"worker {slot.number}") for slot in self._slots]
+    @contextmanager
+    def _woken_by_signals(self) -> Iterator[None]:
+        """Within the block each signal can be read from a socket, so that it ends a wait for sockets."""
+        reading, writing = socket.socketpair()
+        with reading, writing:
+            for end in (reading, writing):
+                end.setblocking(False)
+            self._readers[reading] = partial(reading.recv, 1 << 10)
+            previous = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
             try:
-                await self._wait_until_stopped(tasks, on_ready)
+                yield
             finally:
-                _log.info("draining")
-                # Otherwise a client of a unix socket that the workers have closed would wait for nobody.
-                shared_sockets.close()
-                await self._drain(tasks)
-            # Every task is asked, since asyncio warns of an exception that nobody has looked at.
-            for failure in [task.exception() for task in tasks if not task.cancelled()]:
-                if failure:
-                    raise failure
-        finally:
-            shared_sockets.close()
-            shared_sockets.remove_files()
+                signal.set_wakeup_fd(previous)
 
-    async def _wait_until_stopped(self, tasks: list[asyncio.Task[None]], on_ready: Callable[[], object]) -> None:
-        """Return at ``stop``, or when the task of a slot has ended: no worker could serve."""
-        all_ready = asyncio.create_task(self._wait_until_all_ready())
+    def _control_listener(self) -> ControlListener:
+        handlers: Mapping[str, Callable[[Callable[[Mapping[str, object]], None]], object]] = {
+            "reload": lambda send: send(asdict(self._reload())),
+            "pending": lambda send: send(asdict(self._reloader.pending(self._read_settings()))),
+            "policy": lambda send: send(
+                policy_answer(
+                    self._reloader,
+                    self._engine,
+                    self._sockets.bound_addresses,
+                    [worker.status for worker in self._workers if worker.process],
+                )
+            ),
+        }
+        control = ControlListener(
+            handlers, self._readers.__setitem__, lambda closed: self._readers.pop(closed, None)
+        )
         try:
-            await self._wait_unless_stopped(all_ready, *tasks)
-            if all_ready.done():
-                on_ready()
-                await self._wait_unless_stopped(*tasks)
-        finally:
-            await cancel_and_wait(all_ready)
+            control.start(self._settings.state_dir)
+        except OSError as error:
+            _log.warning("nbstream reload cannot ask this daemon, SIGHUP can: %s", error)
+        return control
 
-    async def _wait_until_all_ready(self) -> None:
-        for slot in self._slots:
-            await slot.ready.wait()
+    def _serve(self, on_ready: Callable[[ListenAddresses], object]) -> None:
+        """Keep all workers running until ``stop``, or until no worker can serve."""
+        while not self._is_stopping:
+            now = time.monotonic()
+            for worker in self._workers:
+                if worker.process is None and now >= worker.start_at:
+                    self._start(worker)
+            self._turn()
+            if not self._all_were_ready and all(worker.is_serving for worker in self._workers):
+                self._all_were_ready = True
+                log_ready(self._is_loaded, self._sockets.bound_addresses)
+                self._service_manager.ready(service_status(self._is_loaded))
+                on_ready(self._sockets.bound_addresses)
 
-    async def _drain(self, tasks: list[asyncio.Task[None]]) -> None:
-        """Let all workers drain, and kill those that do not."""
-        for slot in self._slots:
-            slot.stop()
-        _, late = await asyncio.wait(tasks, timeout=self._settings.drain_seconds + _LATE_SECONDS)
+    @property
+    def _is_loaded(self) -> bool:
+        return all(worker.state == READY for worker in self._workers)
+
+    def _drain(self) -> None:
+        """Let all workers drain, and return when they have; those that do not are killed."""
+        _log.info("draining")
+        self._service_manager.stopping()
+        # Otherwise a client of a unix socket that the workers have closed would wait for nobody.
+        self._sockets.close()
+        for worker in self._workers:
+            worker.signal(signal.SIGTERM)
+        until = time.monotonic() + self._reloader.settings.drain_seconds + _LATE_SECONDS
+        while (late := [worker for worker in self._workers if worker.process]) and time.monotonic() < until:
+            self._turn()
         if late:
             _log.error(
                 "draining took too long: workers are killed with what they have",
-                extra=event_fields(
-                    workers=", ".join(str(slot.number) for slot in self._slots if slot.pid is not None)
-                ),
+                extra=event_fields(workers=", ".join(str(worker.number) for worker in late)),
             )
-            for slot in self._slots:
-                slot.kill()
-            await asyncio.wait(late, timeout=_LATE_SECONDS)
-            for task in late:
-                await cancel_and_wait(task)
 
-    async def apply_settings(self, settings: Settings) -> None:
-        """Let all workers apply the settings, or none.
+    def _end_workers(self) -> None:
+        """Kill the workers that still run."""
+        for worker in self._workers:
+            if worker.process:
+                worker.signal(signal.SIGKILL)
+                worker.reap()
 
-        First each worker makes new objects of them. If that works in all workers, each one applies them. A worker
-        that fails then is replaced by one that is started with the new settings.
-        """
-        make_rules(settings)
-        problems = await self._ask_all("check", settings)
-        if problems:
-            raise ConfigError("\n".join(f"worker {slot.number}: {problem}" for slot, problem in problems.items()))
-        self._settings, self._settings_since = settings, time.time()
-        logs.set_up_logging(settings.log)
-        for slot, problem in (await self._ask_all("apply", settings)).items():
-            _log.error("worker %d is replaced: %s", slot.number, problem)
-            slot.kill()
+    def _turn(self) -> None:
+        """Handle what comes within a moment; kill a worker that is silent."""
+        if self._reload_requested:
+            self._reload_requested = False
+            self._reload()
+        self._read(list(self._readers), _TURN_SECONDS)
+        now = time.monotonic()
+        for worker in self._workers:
+            if worker.process and now > worker.heard_at + SILENCE_SECONDS:
+                _log.error(
+                    "worker has said nothing for %g s: it is killed",
+                    SILENCE_SECONDS,
+                    extra=event_fields(worker=worker.number, pid=worker.process.pid),
+                )
+                worker.heard_at = now
+                worker.signal(signal.SIGKILL)
+        if now >= self._tell_at:
+            self._tell_at = now + self._service_manager.round_seconds
+            lives = self._is_stopping or any(worker.is_serving for worker in self._workers)
+            self._service_manager.tell_again(service_status(self._is_loaded), lives=lives)
 
-    async def _ask_all(self, command: str, settings: Settings) -> dict[WorkerSlot, str]:
-        """Send a command to all workers at once; return the problems of those that failed."""
+    def _read(self, sockets: Iterable[socket.socket], seconds: float) -> None:
+        """Wait for these sockets, and call the readers of those that can be read."""
+        for readable in select.select(sockets, [], [], seconds)[0]:
+            reader = self._readers.get(readable)  # another reader may have closed it
+            if reader:
+                reader()
 
-        async def ask(slot: WorkerSlot) -> str | None:
+    def _start(self, worker: Worker) -> None:
+        try:
+            multiprocess.create_member_files(self._metrics_folder, str(worker.number))
+            sockets = self._sockets.open_for_worker()
             try:
-                answer = await slot.ask(command, settings, seconds=_CHECK_SECONDS)
-            except TimeoutError:
-                return f"no answer within {_CHECK_SECONDS:g} s"
-            return str(answer["problem"]) if answer and "problem" in answer else None
+                worker.start(self._reloader.settings, self._metrics_folder, sockets)
+            finally:
+                close_sockets(sockets)
+        except OSError as error:
+            self._replace(worker, f"cannot be started: {error}")
+            return
+        assert worker.connection
+        self._readers[worker.connection] = partial(self._hear, worker)
 
-        problems = zip(self._slots, await asyncio.gather(*map(ask, self._slots)), strict=True)
-        return {slot: problem for slot, problem in problems if problem}
+    def _hear(self, worker: Worker) -> None:
+        was_serving = worker.is_serving
+        assert worker.process
+        assert worker.connection
+        if not worker.hear():
+            del self._readers[worker.connection]
+            self._ended(worker, worker.reap())
+        elif worker.is_serving and not was_serving:
+            self._any_was_ready = True
+            _log.info("worker ready", extra=event_fields(worker=worker.number, pid=worker.process.pid))
+
+    def _ended(self, worker: Worker, code: int) -> None:
+        """Have an ended worker replaced, unless no other one could serve or all are to end."""
+        if self._is_stopping:
+            return
+        if code == FAILED_FOR_GOOD:
+            self._fail(WorkerFailedForGood(worker.failure))
+        elif worker.failure and not self._any_was_ready:
+            self._fail(WorkerFailed(worker.failure))
+        else:
+            self._replace(worker, f"failed: {worker.failure}" if worker.failure else _describe_exit(code))
+
+    def _fail(self, failure: WorkerFailed) -> None:
+        self._failure, self._is_stopping = failure, True
+
+    def _replace(self, worker: Worker, ending: str) -> None:
+        """Have a worker that ended in this way, "" for a drain, replaced; where none was ready, give up."""
+        if ending and not self._any_was_ready:
+            self._fail(WorkerFailed(f"no worker gets ready: the first to end {ending}"))
+            return
+        multiprocess.member_died(self._metrics_folder, str(worker.number))
+        fields = event_fields(worker=worker.number, seconds=worker.start_later())
+        if ending:
+            self._metrics.worker_died()
+            _log.error("worker %s; another one is started", ending, extra=fields)
+        else:
+            _log.info("worker has drained; another one is started", extra=fields)
+
+    def _reload(self) -> ReloadResult:
+        with self._service_manager.reloading():
+            return self._reloader.reload(self._read_settings())
+
+    def _read_settings(self) -> futures.Future[Settings]:
+        reading = self._reloader.start_reading()
+        futures.wait([reading], READ_SECONDS)
+        return reading
+
+    def _apply_settings(self, settings: Settings) -> None:
+        """Send the settings to all workers; return when those that answer have applied them."""
+        check_settings(settings)
+        logs.set_up_logging(settings.log)
+        file = settings_file(settings)
+        try:
+            for worker in self._workers:
+                worker.send_settings(file)
+        finally:
+            os.close(file)
+        until = time.monotonic() + _APPLY_SECONDS
+        while waiting := [
+            w.connection for w in self._workers if w.connection and w.is_serving and not w.has_applied
+        ]:
+            if time.monotonic() > until:
+                break
+            self._read(waiting, _TURN_SECONDS)
+        for worker in self._workers:
+            if worker.connection in waiting:
+                _log.error("worker %d does not apply the new settings: it is killed", worker.number)
+                worker.signal(signal.SIGKILL)
 
 
-async def _ask_for_text(slot: WorkerSlot, command: str, seconds: float) -> str | None:
-    """Return what the worker answers to a command; None where it does not answer in time, or has a problem."""
-    with suppress(TimeoutError):
-        answer = await slot.ask(command, seconds=seconds)
-        return str(answer["result"]) if answer and "result" in answer else None
-    return None
+def _describe_exit(code: int) -> str:
+    """Return how a process ended, by its exit code; "" for 0."""
+    if code < 0:
+        names = {number.value: number.name for number in signal.Signals}  # most real-time signals have no name
+        return f"was ended by {names.get(-code, f'signal {-code}')}"
+    return f"ended with exit code {code}" if code else ""

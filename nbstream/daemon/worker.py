@@ -1,107 +1,164 @@
-"""A worker: one of the processes that serve mail for a supervisor, on sockets that the supervisor gave it.
+"""A worker: one of the processes that serve mail for a parent, on sockets that the parent bound.
 
-Rules: only its supervisor tells it what to do, over the channel; at the end of the channel, however the supervisor
-ended, it drains. It also drains at SIGTERM, and the supervisor then starts another worker in its place. It is
-started by exec in a session of its own, so that the signals of a terminal go to the supervisor alone.
+Rules: over the socket between them a worker sends its state every two seconds, which is also its sign of life. The
+parent sends new settings, as a file in memory. At the end of that socket, however the parent ended, the worker
+drains, as at SIGTERM. It is started by exec in a session of its own, so that the signals of a terminal go to the
+parent alone. Settings have secrets: they are in no command line, in no environment and on no disk.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import os
+import pickle
 import signal
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import uvloop
 
-from nbstream import __version__, config, logs
+from nbstream import __version__, logs
 from nbstream.assembly.store import open_redis
 from nbstream.daemon import signals
-from nbstream.daemon.channel import Channel, unpack_settings
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.server import Server
 from nbstream.daemon.sockets import close_sockets
+from nbstream.daemon.status import NOT_LOADED, READY, STARTING
 from nbstream.engine.choice import choose_engine
 from nbstream.errors import CannotStart, NbstreamError
 from nbstream.metrics import multiprocess
 from nbstream.store.cancellation import cancel_and_wait
 
 if TYPE_CHECKING:
-    from nbstream.daemon.channel import ChannelMessage
+    from collections.abc import Mapping
+
+    from nbstream.config import Settings
 
 _log = logging.getLogger(__name__)
 
-# The exit codes of a worker that cannot serve, which it also sends to its supervisor. They stay as they are: after
-# an upgrade the supervisor of the older release starts workers of this one, until it is restarted itself.
+# The exit codes of a worker that cannot serve. They stay as they are: after an upgrade the parent of the older
+# release starts workers of this one, until it is restarted itself.
 FAILED_FOR_NOW = 75
 FAILED_FOR_GOOD = 78
 
-_REFRESH_SECONDS = 2.0
+# What a worker says besides its state.
+APPLIED = "applied"
+FAILED = "failed "  # and why
 
-LOADED = "loaded"
-"""What a worker answers to a ping while it has counts to score mail with."""
+BEAT_SECONDS = 2.0
+_MAX_FAILURE_LETTERS = 4000
+
+
+def settings_file(settings: Settings) -> int:
+    """Return the descriptor of a file in memory with the settings, for workers."""
+    descriptor = os.memfd_create("nbstream-settings")
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(pickle.dumps(settings))
+    return descriptor
+
+
+def _read_settings(descriptor: int) -> Settings:
+    """Return the settings of the file; several processes read it at once."""
+    try:
+        settings: Settings = pickle.loads(os.pread(descriptor, os.fstat(descriptor).st_size, 0))  # noqa: S301 - ours
+        return settings
+    finally:
+        os.close(descriptor)
 
 
 def main() -> int:
-    """Serve until the supervisor ends it; the only argument is the descriptor of the channel."""
+    """Serve until the parent ends it; the only argument is what it is started with, as JSON."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     signals.shorten_switch_interval()
-    return uvloop.run(_serve_channel(_inherited_socket(int(sys.argv[1]))))
-
-
-async def _serve_channel(end: socket.socket) -> int:
-    channel = await Channel.over_socket(end)
-    first = await channel.receive()
-    if first is None:
-        return 0
+    start = json.loads(sys.argv[1])
+    parent = _Parent(_inherited_socket(start["parent"]))
     try:
-        await _run_server(channel, first)
+        uvloop.run(_serve(start, parent))
     except NbstreamError as error:
-        code = FAILED_FOR_NOW if error.temporary else FAILED_FOR_GOOD
-        channel.send_soon({"failed": str(error), "code": code})
-        return code
-    finally:
-        await channel.close()
+        parent.tell(f"{FAILED}{str(error)[:_MAX_FAILURE_LETTERS]}")
+        return FAILED_FOR_NOW if error.temporary else FAILED_FOR_GOOD
     return 0
 
 
-async def _run_server(channel: Channel, first: ChannelMessage) -> None:
-    if first["version"] != __version__:
-        # What the supervisor sends may have another meaning in this version.
-        raise CannotStart(f"nbstream {first['version']} runs, but {__version__} is installed: restart the daemon")
-    settings, number, folder = unpack_settings(first["settings"]), int(first["number"]), Path(first["metrics"])
+class _Parent:
+    """The worker's end of the socket between it and its parent."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+
+    def tell(self, text: str) -> None:
+        """Send a message; a parent that does not read it, or has ended, is no error."""
+        with suppress(OSError):
+            self.connection.send(text.encode())
+
+    def follow(self, server: Server) -> None:
+        """Apply the settings that came; drain where they cannot be applied, or the parent has ended."""
+        try:
+            message, descriptors, _, _ = socket.recv_fds(self.connection, 1, 1)
+        except BlockingIOError:
+            return
+        except OSError:
+            message = b""
+        if not message:
+            asyncio.get_running_loop().remove_reader(self.connection)
+            server.stop()
+            return
+        try:
+            server.apply_settings(_read_settings(descriptors[0]))
+        except Exception:  # noqa: BLE001 - another worker begins with these settings, and this one finishes what it has
+            _log.exception("this worker cannot apply the new settings, and drains")
+            server.stop()
+        self.tell(APPLIED)
+
+
+async def _serve(start: Mapping[str, Any], parent: _Parent) -> None:
+    if start["version"] != __version__:
+        # What the parent sends may have another meaning in this version.
+        raise CannotStart(f"nbstream {start['version']} runs, but {__version__} is installed: restart the daemon")
+    settings, number = _read_settings(start["settings"]), int(start["number"])
     logs.set_up_logging(settings.log, {"worker": number})
+    folder = Path(start["metrics"])
     multiprocess.join_folder(folder, str(number))
     engine = choose_engine(settings.engine)
     metrics = DaemonMetrics.create(engine, folder)
-    shared_memory = Path(first["shared_memory"]) if first["shared_memory"] else None
-    server = Server(settings, engine, metrics, worker=number, shared_memory=shared_memory)
-    metrics.process.set_policy(config.policy_hash(settings), since=float(first["since"]))
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, server.stop)
+    server = Server(settings, engine, metrics, worker=number)
     sockets = {
         name: [_inherited_socket(descriptor) for descriptor in descriptors]
-        for name, descriptors in first["sockets"].items()
+        for name, descriptors in start["sockets"].items()
     }
-    following = asyncio.create_task(_follow_supervisor(channel, server), name="supervisor")
-    refreshing = asyncio.create_task(_keep_fresh(metrics), name="metrics")
+    is_ready = False
+
+    def state() -> str:
+        return STARTING if not is_ready else READY if server.is_loaded else NOT_LOADED
+
+    def ready() -> None:
+        nonlocal is_ready
+        is_ready = True
+        parent.tell(state())
+
+    async def beat() -> None:
+        while True:
+            parent.tell(state())
+            await asyncio.sleep(BEAT_SECONDS)
+            metrics.registry.refresh()  # any worker exports the gauges of all
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, server.stop)
+    loop.add_reader(parent.connection, parent.follow, server)
+    beating = asyncio.create_task(beat(), name="beat")
     try:
         async with open_redis(settings, metrics.store.primary_lost, is_daemon=True) as clients:
-            await server.run(clients, lambda: sockets, lambda: channel.send_soon({"ready": server.is_loaded}))
+            await server.run(clients, lambda: sockets, ready)
     finally:
         close_sockets(sockets)
-        await cancel_and_wait(following)
-        await cancel_and_wait(refreshing)
-
-
-async def _keep_fresh(metrics: DaemonMetrics) -> None:
-    """Set the gauges again and again, since any worker exports them."""
-    while True:
-        await asyncio.sleep(_REFRESH_SECONDS)
-        metrics.registry.refresh()
+        loop.remove_reader(parent.connection)
+        await cancel_and_wait(beating)
 
 
 def _inherited_socket(descriptor: int) -> socket.socket:
@@ -109,32 +166,3 @@ def _inherited_socket(descriptor: int) -> socket.socket:
     inherited.set_inheritable(False)
     inherited.setblocking(False)
     return inherited
-
-
-async def _follow_supervisor(channel: Channel, server: Server) -> None:
-    """Execute the commands of the supervisor, until it says "stop" or ends itself."""
-    while (message := await channel.receive()) is not None:
-        if message.get("do") == "stop":
-            server.stop()
-            continue
-        answer: dict[str, Any] = {"id": message["id"]}
-        try:
-            answer["result"] = _execute_command(message, server)
-        except Exception as error:  # noqa: BLE001 - the supervisor gets the problem, and mail goes on
-            _log.exception("a command of the supervisor failed")
-            answer["problem"] = str(error) if isinstance(error, NbstreamError) else "a fault; the log has it"
-        channel.send_soon(answer)
-    server.stop()
-
-
-def _execute_command(message: ChannelMessage, server: Server) -> str:
-    match message["do"]:
-        case "check":
-            server.check_settings(unpack_settings(message["settings"]))
-        case "apply":
-            server.apply_settings(unpack_settings(message["settings"]), float(message["since"]))
-        case "role":
-            return server.counts_role
-        case "ping":
-            return LOADED if server.is_loaded else ""
-    return ""

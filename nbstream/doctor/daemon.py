@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from nbstream import __version__
 from nbstream.daemon.listeners import LISTENERS
+from nbstream.daemon.status import SILENT
 from nbstream.doctor.examination import in_thread
 from nbstream.engine.choice import ENVIRONMENT, choose_engine
 from nbstream.findings import note, ok, problem, warning
@@ -64,8 +65,8 @@ NO_ANSWER = problem(
 RUNNING = ok("daemon.running", "The daemon runs (process {pid}) with {workers}.")
 WORKER_SILENT = problem(
     "daemon.workers",
-    "Worker {pid} does not answer.",
-    "See in the log of the daemon what it does; the supervisor replaces it when it has ended.",
+    "Worker {pid} is silent.",
+    "See in the log of the daemon what it did; another worker replaces it within half a minute.",
 )
 OTHER_VERSION = warning(
     "daemon.version",
@@ -150,7 +151,7 @@ def _findings(site: Site) -> Iterator[Finding]:
         count = len(daemon.workers)
         yield RUNNING(pid=daemon.pid, workers=f"{count} workers" if count > 1 else "one process for all")
         for worker in daemon.workers:
-            if worker.role is None:
+            if worker.state == SILENT:
                 yield WORKER_SILENT(pid=worker.pid)
         running = daemon.version or "0.5.0 or older"
         same = running == __version__

@@ -1,22 +1,20 @@
 """The control socket: a unix socket in the state folder, over which commands send requests to the daemon.
 
-Rules: only the daemon's user (and root) can connect. A request is one word and a line end, an answer is one JSON
-object and a line end. The answer belongs to the request, and a command need not guess what the daemon did. A
-request is carried out even if its client has disconnected.
+Rules: only the daemon's user (and root) can connect. A request is one word and a line end in one piece, an answer
+is one JSON object and a line end. The answer belongs to the request, and a command need not guess what the daemon
+did. A request is carried out even if its client has disconnected. The daemon waits for no client: who says nothing
+is dropped when many more come, and an answer that its client does not take is cut off.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
-
-from nbstream.server.connections import Connections, StreamConnection
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,74 +23,80 @@ _SOCKET_NAME = "control.sock"
 _MAX_CONNECTIONS = 16
 _MAX_WORD_BYTES = 64
 _MAX_ANSWER_BYTES = 1 << 20
-_PEER_SECONDS = 5.0  # to send the word, and to read the answer
 
-ControlAnswer: TypeAlias = Mapping[str, object]
+SendAnswer: TypeAlias = Callable[[Mapping[str, object]], None]
 
 
 class ControlListener:
-    """Answers each word with the function of that name; an unknown word gets no answer."""
+    """Calls the handler of each word with what sends its answer; an unknown word gets no answer.
 
-    def __init__(self, handlers: Mapping[str, Callable[[], Awaitable[ControlAnswer]]]) -> None:
+    It never blocks: ``add_reader`` has a function called whenever a socket can be read, until ``remove_reader``.
+    """
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Callable[[SendAnswer], object]],
+        add_reader: Callable[[socket.socket, Callable[[], object]], object],
+        remove_reader: Callable[[socket.socket], object],
+    ) -> None:
         self._handlers = handlers
-        self._connections = Connections("control", _MAX_CONNECTIONS)
+        self._add_reader = add_reader
+        self._remove_reader = remove_reader
         self._path: Path | None = None
+        self._sockets: list[socket.socket] = []  # the listening one, and those of clients, the oldest first
 
-    async def start(self, state_dir: Path) -> None:
+    def start(self, state_dir: Path) -> None:
         """Listen; the caller must hold the daemon's lock on ``state_dir``. Raises ``OSError``."""
         self._path = state_dir / _SOCKET_NAME
         self._path.unlink(missing_ok=True)  # the socket of a killed daemon
         listening = socket.socket(socket.AF_UNIX)
-        try:
-            with _short_socket_path(state_dir) as name:
-                listening.bind(name)
-            self._path.chmod(0o600)  # nobody can connect yet, because nothing listens
-            make = partial(_ControlConnection, self._handlers)
-            await self._connections.listen_with_streams([listening], make, _MAX_WORD_BYTES)
-        except BaseException:
-            listening.close()
-            raise
+        self._sockets.append(listening)
+        with _short_socket_path(state_dir) as name:
+            listening.bind(name)
+        self._path.chmod(0o600)  # nobody can connect yet, because nothing listens
+        listening.setblocking(False)
+        listening.listen(_MAX_CONNECTIONS)
+        self._add_reader(listening, partial(self._accept, listening))
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Stop listening; clients that still wait get no answer."""
-        if self._path is None:
-            return
-        self._path.unlink(missing_ok=True)
-        self._connections.stop()
-        await self._connections.abort()
+        if self._path:
+            self._path.unlink(missing_ok=True)
+        while self._sockets:
+            self._drop(self._sockets[0])
 
-
-class _ControlConnection(StreamConnection):
-    """The connection of one command, with one request."""
-
-    def __init__(
-        self,
-        handlers: Mapping[str, Callable[[], Awaitable[ControlAnswer]]],
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> None:
-        super().__init__(reader, writer)
-        self._handlers = handlers
-
-    async def serve(self) -> None:
-        """Answer the request."""
+    def _accept(self, listening: socket.socket) -> None:
         try:
-            # A line that is too long is a ValueError.
-            with contextlib.suppress(OSError, TimeoutError, ValueError):
-                await self._answer()
-        finally:
-            self.writer.transport.abort()  # a close would wait for a client that does not take its answer
-
-    async def _answer(self) -> None:
-        async with asyncio.timeout(_PEER_SECONDS):
-            word = await self.reader.readline()
-        answer = self._handlers.get(word.decode("ascii", "replace").rstrip("\n"))
-        if answer is None:
+            client, _ = listening.accept()
+        except OSError:  # the client has gone, or there are too many open files
             return
-        self.writer.write(json.dumps(await answer()).encode() + b"\n")
-        self.writer.close()
-        async with asyncio.timeout(_PEER_SECONDS):
-            await self.writer.wait_closed()
+        client.setblocking(False)
+        if len(self._sockets) > _MAX_CONNECTIONS:
+            self._drop(self._sockets[1])
+        self._sockets.append(client)
+        self._add_reader(client, partial(self._read, client))
+
+    def _read(self, client: socket.socket) -> None:
+        self._remove_reader(client)
+        word = b""
+        with contextlib.suppress(OSError):
+            word = client.recv(_MAX_WORD_BYTES)
+        handler = self._handlers.get(word.decode("ascii", "replace").removesuffix("\n"))
+        if handler is None or not word.endswith(b"\n"):
+            self._drop(client)
+        else:
+            handler(partial(self._send, client))
+
+    def _send(self, client: socket.socket, answer: Mapping[str, object]) -> None:
+        with contextlib.suppress(OSError):
+            client.sendall(json.dumps(answer).encode() + b"\n")
+        self._drop(client)
+
+    def _drop(self, dropped: socket.socket) -> None:
+        if dropped in self._sockets:
+            self._sockets.remove(dropped)
+            self._remove_reader(dropped)
+            dropped.close()
 
 
 def ask_daemon(state_dir: Path, word: str, seconds: float) -> dict[str, Any]:

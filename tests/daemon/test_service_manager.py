@@ -95,7 +95,7 @@ async def test_children_get_none_of_the_variables(manager: socket.socket, path: 
     told = ServiceManager.from_environment(environment)
 
     assert environment == {"HOME": "/"}
-    async with told.watched(lambda: True, str):
+    async with told.watched(str):
         await until(lambda: waiting(manager) == ["WATCHDOG=1"])
 
 
@@ -107,7 +107,7 @@ async def test_a_watchdog_over_another_process_gets_nothing(
 ) -> None:
     told = ServiceManager.from_environment({"NOTIFY_SOCKET": path, **variables})
 
-    async with told.watched(lambda: pytest.fail("nobody asks"), lambda: "accepts mail"):
+    async with told.watched(lambda: "accepts mail"):
         told.ready("accepts mail")
         await asyncio.sleep(0)
 
@@ -117,28 +117,25 @@ async def test_a_watchdog_over_another_process_gets_nothing(
 async def test_the_watchdog_gets_signs_of_life_only_while_the_daemon_lives(
     manager: socket.socket, path: str
 ) -> None:
-    lives, asked = True, 0
+    told = ServiceManager(path, 30)
 
-    def asking() -> bool:
-        nonlocal asked
-        asked += 1
-        return lives
+    told.tell_again("", lives=False)
+    assert waiting(manager) == []
 
-    async with ServiceManager(path, 0.03).watched(asking, str):
-        await until(lambda: waiting(manager) == ["WATCHDOG=1"])
-        lives = False
-        waiting(manager)
-        before = asked
-        await until(lambda: asked >= before + 3)
-        assert waiting(manager) == []
-        lives = True
-        await until(lambda: waiting(manager) == ["WATCHDOG=1"])
+    told.tell_again("", lives=True)
+    assert waiting(manager) == ["WATCHDOG=1"]
 
 
+@pytest.fixture
+def short_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nbstream.daemon.service_manager._LONGEST_ROUND_SECONDS", 0.01)
+
+
+@pytest.mark.usefixtures("short_rounds")
 async def test_a_new_status_is_told_once(manager: socket.socket, path: str) -> None:
     status = "no counts"
-    told = ServiceManager(path, 0.03)
-    async with told.watched(lambda: False, lambda: status):
+    told = ServiceManager(path)
+    async with told.watched(lambda: status):
         told.ready(status)
         assert waiting(manager) == ["READY=1\nSTATUS=no counts"]
 
@@ -147,6 +144,7 @@ async def test_a_new_status_is_told_once(manager: socket.socket, path: str) -> N
         await until(lambda: waiting(manager) == ["READY=1\nSTATUS=counts"])
 
 
+@pytest.mark.usefixtures("short_rounds")
 async def test_one_that_does_not_read_holds_up_nothing_and_learns_the_state_later(
     manager: socket.socket, path: str
 ) -> None:
@@ -155,8 +153,8 @@ async def test_one_that_does_not_read_holds_up_nothing_and_learns_the_state_late
         with suppress(BlockingIOError):
             while True:
                 other.sendto(b"FULL=1", path)
-    told = ServiceManager(path, 0.03)
-    async with told.watched(lambda: False, lambda: "accepts mail"):
+    told = ServiceManager(path)
+    async with told.watched(lambda: "accepts mail"):
         told.ready("accepts mail")
         told.stopping()
         assert set(waiting(manager)) == {"FULL=1"}
@@ -164,10 +162,11 @@ async def test_one_that_does_not_read_holds_up_nothing_and_learns_the_state_late
         await until(lambda: waiting(manager) == ["STOPPING=1\nSTATUS=draining"])
 
 
+@pytest.mark.usefixtures("short_rounds")
 async def test_one_that_is_not_there_is_told_when_it_comes_back(path: str) -> None:
-    told = ServiceManager(path, 0.03)
+    told = ServiceManager(path)
     told.ready("accepts mail")
-    async with told.watched(lambda: False, lambda: "accepts mail"):
+    async with told.watched(lambda: "accepts mail"):
         with bound(path) as manager:
             await until(lambda: waiting(manager) == ["READY=1\nSTATUS=accepts mail"])
 
@@ -176,7 +175,7 @@ async def test_without_a_service_manager_nothing_happens(caplog: pytest.LogCaptu
     told = ServiceManager.from_environment({})
 
     told.ready("accepts mail")
-    async with told.watched(lambda: pytest.fail("nobody asks"), str):
+    async with told.watched(str):
         with told.reloading():
             await asyncio.sleep(0)
     told.stopping()

@@ -3,47 +3,50 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 
 from nbstream import __version__
+from nbstream.config import make_settings
 from nbstream.daemon import worker
 
 # What it would serve with is shown instead.
 BEGINNING = """
 import os, sys
 from nbstream.daemon import worker
-async def serve(end):
-    print(os.get_inheritable(end.fileno()), sys.getswitchinterval() < 0.005)
-    return 0
-worker._serve_channel = serve
+async def serve(start, parent):
+    settings = worker._read_settings(start["settings"])
+    print(os.get_inheritable(parent.connection.fileno()), sys.getswitchinterval() < 0.005, settings.verdict.spam)
+worker._serve = serve
 sys.exit(worker.main())
 """
 
 
-def test_no_child_inherits_the_channel_and_the_loop_waits_as_short_as_in_a_single_process() -> None:
-    ours, theirs = socket.socketpair()
+def run(program: str, start: Mapping[str, object], theirs: socket.socket, *files: int) -> tuple[int, str, str]:
+    words = [sys.executable, "-P", "-c", program, json.dumps({"parent": theirs.fileno(), **start})]
+    done = subprocess.run(
+        words, pass_fds=[theirs.fileno(), *files], capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_it_has_the_settings_and_no_child_inherits_its_socket_and_the_loop_waits_as_short_as_alone() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    file = worker.settings_file(make_settings({"verdict": {"spam": 0.9}}))
     with ours, theirs:
-        words = [sys.executable, "-c", BEGINNING, str(theirs.fileno())]
-        done = subprocess.run(
-            words, pass_fds=[theirs.fileno()], capture_output=True, text=True, timeout=60, check=False
-        )
-
-    assert (done.returncode, done.stdout, done.stderr) == (0, "False True\n", "")
+        assert run(BEGINNING, {"settings": file}, theirs, file) == (0, "False True 0.9\n", "")
+    os.close(file)
 
 
-def test_a_supervisor_of_another_version_learns_that_it_must_be_restarted() -> None:
+def test_a_parent_of_another_version_learns_that_it_must_be_restarted() -> None:
     started_by = "import sys; from nbstream.daemon.worker import main; sys.exit(main())"
-    ours, theirs = socket.socketpair()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
-        ours.sendall(json.dumps({"version": "0.6.0"}).encode() + b"\n")
-        words = [sys.executable, "-P", "-c", started_by, str(theirs.fileno())]
-        done = subprocess.run(
-            words, pass_fds=[theirs.fileno()], capture_output=True, text=True, timeout=60, check=False
-        )
-        theirs.close()
-        said = ours.makefile().read()
+        code, _, _ = run(started_by, {"version": "0.6.0"}, theirs)
+        said = ours.recv(1000).decode()
 
-    assert done.returncode == worker.FAILED_FOR_NOW
-    assert f"nbstream 0.6.0 runs, but {__version__} is installed: restart the daemon" in said
+    assert code == worker.FAILED_FOR_NOW
+    assert said == f"failed nbstream 0.6.0 runs, but {__version__} is installed: restart the daemon"

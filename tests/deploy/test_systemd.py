@@ -12,7 +12,7 @@ import pytest
 
 from nbstream import config
 from nbstream.cli.exit_codes import EX_CONFIG, EX_USAGE
-from nbstream.daemon import worker_slot
+from nbstream.daemon import supervisor
 from nbstream.store.embedded import server
 from tests.deploy.postfix import DEPLOY
 
@@ -65,7 +65,7 @@ def test_what_trying_again_does_not_mend_is_not_tried_again(service: configparse
 
 def test_the_daemon_has_time_to_replace_a_worker_that_hangs(service: configparser.SectionProxy) -> None:
     assert (service["Type"], service["NotifyAccess"]) == ("notify", "main")
-    assert float(service["WatchdogSec"]) > worker_slot.ROUND_SECONDS + worker_slot.SILENCE_SECONDS
+    assert float(service["WatchdogSec"]) > supervisor.SILENCE_SECONDS
 
 
 def test_who_connects_to_a_unix_socket_is_known(service: configparser.SectionProxy) -> None:

@@ -22,7 +22,7 @@ from tests.doctor.sites import kind_names, make_site, the
 from tests.engine.native import native_library
 from tests.integration.daemon import DaemonProcess
 
-WORKERS = (WorkerStatus(2, "writer"), WorkerStatus(3, "reader"))
+WORKERS = (WorkerStatus(2, "ready", 0), WorkerStatus(3, "starting", 0))
 RUNNING = DaemonStatus(os.getpid(), WORKERS, "hash", None, None, __version__)
 
 
@@ -42,7 +42,7 @@ async def test_a_daemon_that_answers_is_fine(tmp_path: Path) -> None:
 
 
 async def test_a_worker_that_does_not_answer_is_a_problem(tmp_path: Path) -> None:
-    silent = replace(RUNNING, workers=(*WORKERS, WorkerStatus(4, None)))
+    silent = replace(RUNNING, workers=(*WORKERS, WorkerStatus(4, "silent", 0)))
 
     found = await examine_daemon(make_site(tmp_path, daemon=silent))
 

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.integration.daemon import DaemonProcess, command, free_port, wait_until
-from tests.integration.workers import LISTENERS, MANY, Site, logged_events, model, scraped, send, total
+from tests.integration.daemon import DaemonProcess, command, free_port, gone, wait_until
+from tests.integration.workers import LISTENERS, MANY, Site, logged_events, model, replaced, scraped, send, total
 
 MESSAGES = "nbstream_messages_total"
+RESTARTS = "nbstream_worker_restarts_total"
 
 
 @pytest.fixture
@@ -27,9 +28,9 @@ def test_both_take_mail_and_know_what_was_taught_by_either(site: Site) -> None:
     with site.running() as daemon:
         assert len(set(site.pids())) == 2
         status = json.loads(command("status", "-c", site.file, "--json").stdout)
-        assert status["worker_pids"] == site.pids()
-        shares_counts = status["engine_in_force"] == "native"  # the counts of Python cannot be shared
-        assert sorted(status["worker_roles"]) == (["reader", "writer"] if shares_counts else ["alone", "alone"])
+        assert [(worker["pid"], worker["state"]) for worker in status["workers"]] == [
+            (pid, "ready") for pid in site.pids()
+        ]
         for number in range(MANY):
             assert send(daemon, f"mail {number}").startswith("250 ")
         for number in range(MANY):
@@ -96,17 +97,15 @@ def test_a_warning_of_the_only_redis_is_logged_once(site: Site, redis_binary: Pa
 
 
 @pytest.mark.soak
-def test_a_worker_that_does_not_answer_does_not_block_the_metrics(site: Site) -> None:
+def test_a_worker_that_hangs_holds_up_no_metrics_and_is_replaced(site: Site) -> None:
     with site.running() as daemon:
-        silent = site.pids()[0]
-        os.kill(silent, signal.SIGSTOP)
-        try:
+        hanging, other = site.pids()
+        os.kill(hanging, signal.SIGSTOP)
+        for _ in range(MANY):
             assert total(daemon, "nbstream_redis_up") == 1
-            lines = command("status", "-c", site.file).stdout.splitlines()
-            (daemon_line,) = [line for line in lines if line.startswith("daemon ")]
-            assert f"{silent} (does not answer)" in daemon_line
-        finally:
-            os.kill(silent, signal.SIGCONT)
+        wait_until(lambda: f"{hanging} (silent)" in command("status", "-c", site.file).stdout)
+        replaced(daemon, 1)
+        assert (gone(hanging), other in site.pids(), total(daemon, RESTARTS)) == (True, True, 1)
 
 
 def test_auto_starts_one_worker_for_each_usable_cpu(site: Site, program: Callable[[str], str]) -> None:

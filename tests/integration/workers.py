@@ -45,10 +45,14 @@ class Site:
             pids += self.pids() if daemon.process.poll() is None else []
         wait_until(lambda: all(map(gone, pids)))
 
+    def states(self) -> list[tuple[int, str]]:
+        """Return the process id and the state of each worker that runs."""
+        workers = control_socket.ask_daemon(self.state, "policy", DEADLINE_SECONDS)["workers"]
+        return [(worker["pid"], worker["state"]) for worker in workers]
+
     def pids(self) -> list[int]:
         """Return the process ids of the running workers."""
-        pids: list[int] = control_socket.ask_daemon(self.state, "policy", DEADLINE_SECONDS)["workers"]
-        return pids
+        return [pid for pid, _ in self.states()]
 
     def counted(self, worker: int, name: str) -> float:
         """Return what this worker alone has counted for the metric ``name``, over all labels."""

@@ -6,28 +6,37 @@ import asyncio
 import select
 import socket
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
-from nbstream.server import control_socket
-from nbstream.server.control_socket import ControlListener, ask_daemon
+from nbstream.server.control_socket import ControlListener, SendAnswer, ask_daemon
 from tests.waiting import until
 
 
 class RequestCounter:
-    """Answers requests with their number, while ``open`` is set."""
+    """Answers requests with their number, at once or with ``answer_all``."""
 
     def __init__(self) -> None:
         self.requests = 0
-        self.open = asyncio.Event()
-        self.open.set()
+        self.answers_at_once = True
+        self._waiting: list[SendAnswer] = []
 
-    async def answer(self) -> dict[str, object]:
+    def answer(self, send: SendAnswer) -> None:
         self.requests += 1
-        await self.open.wait()
-        return {"requests": self.requests}
+        self._waiting.append(send)
+        if self.answers_at_once:
+            self.answer_all()
+
+    def answer_all(self) -> None:
+        while self._waiting:
+            self._waiting.pop()({"requests": self.requests})
+
+
+def make_listener(answer: Callable[[SendAnswer], object]) -> ControlListener:
+    loop = asyncio.get_running_loop()
+    return ControlListener({"count": answer}, loop.add_reader, loop.remove_reader)
 
 
 @pytest.fixture
@@ -37,10 +46,10 @@ def counter() -> RequestCounter:
 
 @pytest.fixture
 async def listener(counter: RequestCounter, tmp_path: Path) -> AsyncIterator[ControlListener]:
-    running = ControlListener({"count": counter.answer})
-    await running.start(tmp_path)
+    running = make_listener(counter.answer)
+    running.start(tmp_path)
     yield running
-    await running.close()
+    running.close()
 
 
 async def count(folder: Path) -> object:
@@ -91,35 +100,28 @@ async def test_a_silent_or_disconnected_client_does_not_block_others(
 
         assert await count(tmp_path) == 2
 
-        await listener.close()
+        listener.close()
         assert await asyncio.to_thread(silent.recv, 1) == b""
 
 
 async def test_a_client_that_waits_while_the_listener_closes_gets_no_answer(
     listener: ControlListener, counter: RequestCounter, tmp_path: Path
 ) -> None:
-    counter.open.clear()
+    counter.answers_at_once = False
     waiting = asyncio.create_task(count(tmp_path))
     await until(lambda: counter.requests == 1)
 
-    await listener.close()
+    listener.close()
 
     with pytest.raises(ConnectionResetError, match="without an answer"):
         await waiting
     assert not (tmp_path / "control.sock").exists()
 
 
-@pytest.mark.parametrize("data", [b"", b"coun", b"large\n"], ids=["silent", "half a word", "reads nothing"])
-async def test_a_client_that_takes_no_part_is_disconnected(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes
-) -> None:
-    monkeypatch.setattr(control_socket, "_PEER_SECONDS", 0.1)
-
-    async def large() -> dict[str, object]:
-        return {"large": "x" * (1 << 20)}
-
-    listener = ControlListener({"large": large})
-    await listener.start(tmp_path)
+@pytest.mark.parametrize("data", [b"coun", b"count\n"], ids=["half a word", "reads nothing"])
+async def test_a_client_that_takes_no_part_is_disconnected(tmp_path: Path, data: bytes) -> None:
+    listener = make_listener(lambda send: send({"large": "x" * (1 << 20)}))
+    listener.start(tmp_path)
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(str(tmp_path / "control.sock"))
         client.send(data)
@@ -127,26 +129,22 @@ async def test_a_client_that_takes_no_part_is_disconnected(
         poll.register(client, select.POLLHUP)
 
         await until(lambda: bool(poll.poll(0)))
-    await listener.close()
+    listener.close()
 
 
-async def test_one_connection_too_many_is_closed(
-    listener: ControlListener, counter: RequestCounter, tmp_path: Path
+async def test_who_waits_for_the_longest_makes_room_for_one_too_many(
+    listener: ControlListener, tmp_path: Path
 ) -> None:
-    counter.open.clear()
-    waiting = [asyncio.create_task(count(tmp_path)) for _ in range(4)]
-    sockets = [socket.socket(socket.AF_UNIX) for _ in range(12)]
+    silent = [socket.socket(socket.AF_UNIX) for _ in range(16)]
     try:
-        for connection in sockets:
+        for connection in silent:
             connection.connect(str(tmp_path / "control.sock"))
-            connection.send(b"count\n")
-        await until(lambda: counter.requests == 16)
-        with pytest.raises(OSError, match=r"without an answer|reset|Broken pipe"):
-            await asyncio.to_thread(ask_daemon, tmp_path, "count", 20.0)
-        counter.open.set()
-        assert len(await asyncio.gather(*waiting)) == 4
+
+        assert await count(tmp_path) == 1
+
+        assert await asyncio.to_thread(silent[0].recv, 1) == b""
     finally:
-        for connection in sockets:
+        for connection in silent:
             connection.close()
 
 
@@ -155,12 +153,12 @@ async def test_the_socket_of_a_killed_daemon_is_replaced(counter: RequestCounter
         left.bind(str(tmp_path / "control.sock"))
     with pytest.raises(ConnectionRefusedError):
         await count(tmp_path)
-    listener = ControlListener({"count": counter.answer})
+    listener = make_listener(counter.answer)
 
-    await listener.start(tmp_path)
+    listener.start(tmp_path)
 
     assert await count(tmp_path) == 1
-    await listener.close()
+    listener.close()
 
 
 async def test_the_path_of_the_folder_may_be_longer_than_a_socket_path(
@@ -168,12 +166,12 @@ async def test_the_path_of_the_folder_may_be_longer_than_a_socket_path(
 ) -> None:
     folder = tmp_path / ("long" * 30)
     folder.mkdir()
-    listener = ControlListener({"count": counter.answer})
+    listener = make_listener(counter.answer)
 
-    await listener.start(folder)
+    listener.start(folder)
 
     assert await count(folder) == 1
-    await listener.close()
+    listener.close()
 
 
 async def test_no_file_stays_open(listener: ControlListener, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from nbstream.daemon import signals
 from nbstream.daemon.daemon import Daemon
 from nbstream.daemon.http import HTTP
 from nbstream.daemon.service_manager import ServiceManager
+from nbstream.daemon.supervisor import Supervisor
 from nbstream.errors import NbstreamError
 from nbstream.listeners.smtp import SMTP
 from nbstream.page.links import create_page_link, link_note, link_url
@@ -41,10 +42,15 @@ def run(options: argparse.Namespace) -> int:
     _raise_file_limit()
     signals.shorten_switch_interval()
 
+    workers = _worker_count(settings)
+    if workers > 1:
+        _supervise(options, settings, Supervisor(settings, workers, service_manager), hangups)
+        return 0
+
     async def serve() -> None:
         # Read once, at once: a later SIGHUP waits in the running loop for the handler that the daemon adds.
         reload_wanted = bool(hangups)
-        daemon = Daemon(settings, _worker_count(settings), service_manager)
+        daemon = Daemon(settings, service_manager)
         if reload_wanted:
             daemon.reload()
         hints: list[asyncio.Task[None]] = []
@@ -63,6 +69,22 @@ def run(options: argparse.Namespace) -> int:
 
     uvloop.run(serve())
     return 0
+
+
+def _supervise(
+    options: argparse.Namespace, settings: Settings, supervisor: Supervisor, hangups: list[int]
+) -> None:
+    """Run the daemon of several workers."""
+
+    def ready(addresses: ListenAddresses) -> None:
+        if options.hints:
+            print(first_steps(settings, options, addresses), flush=True)
+            asyncio.run(print_page_link(settings, addresses))
+
+    signals.handle_signals(supervisor.stop, supervisor.reload, signals.handle_at_once)
+    if hangups:
+        supervisor.reload()
+    supervisor.run(ready)
 
 
 def _record_hangups() -> list[int]:

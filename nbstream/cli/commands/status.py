@@ -22,7 +22,7 @@ from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.bayes.kinds import messages_name
 from nbstream.bayes.multinomial import HAM
 from nbstream.cli import interrupts
-from nbstream.daemon.status import DaemonStatus, WorkerStatus, ask_daemon_status
+from nbstream.daemon.status import SILENT, DaemonStatus, WorkerStatus, ask_daemon_status
 from nbstream.engine.choice import ENVIRONMENT, choose_engine
 from nbstream.errors import ConfigError, StoreUnavailable
 from nbstream.evaluation.measures import finite_or_none
@@ -32,20 +32,13 @@ from nbstream.own_models.index import OwnModelIndex
 from nbstream.policy.autolearn import model_state
 from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.verdict import Thresholds, format_threshold
+from nbstream.wire.api_json import iso_time
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.engine.choice import Engine
     from nbstream.policy.verdict import ModelState
     from nbstream.store.model.model import Model
-
-_ROLES = {
-    "writer": "writes the shared counts",
-    "reader": "reads the shared counts",
-    "alone": "has its own counts",
-    "starting": "starts",
-    None: "does not answer",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +208,10 @@ def status_to_json(status: Status) -> dict[str, Any]:
             "failed": status.spool.failed,
         },
         "daemon_pid": status.daemon.pid,
-        "worker_pids": [worker.pid for worker in status.daemon.workers],
-        "worker_roles": [worker.role for worker in status.daemon.workers],
+        "workers": [
+            {"pid": worker.pid, "state": worker.state, "since": iso_time(worker.since)}
+            for worker in status.daemon.workers
+        ],
         "engine": status.engine.name,
         "engine_in_force": status.daemon.engine,
         "policy": status.policy_hash,
@@ -273,7 +268,7 @@ def _describe_daemon(daemon: DaemonStatus) -> str:
 
 
 def _describe_worker(worker: WorkerStatus) -> str:
-    return str(worker.pid) if worker.role == "" else f"{worker.pid} ({_ROLES.get(worker.role, worker.role)})"
+    return f"{worker.pid} ({worker.state}{f' since {iso_time(worker.since)}' if worker.state != SILENT else ''})"
 
 
 def _describe_spool(spool: SpoolBacklog) -> str:

@@ -20,19 +20,17 @@ def daemon_that_reads(state_dir: Path, file: str | None) -> Iterator[None]:
     loop = asyncio.new_event_loop()
     reloaded: dict[str, object] = {"file": file, "policy": "abc", "problems": [], "changed": [], "waiting": []}
 
-    async def answer() -> dict[str, object]:
-        return reloaded
-
-    control = ControlListener({"reload": answer, "policy": answer})
-    loop.run_until_complete(control.start(state_dir))
+    handlers = dict.fromkeys(("reload", "policy"), lambda send: send(reloaded))
+    control = ControlListener(handlers, loop.add_reader, loop.remove_reader)
+    control.start(state_dir)
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
         yield
     finally:
-        asyncio.run_coroutine_threadsafe(control.close(), loop).result(20)
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
+        control.close()
         loop.close()
 
 

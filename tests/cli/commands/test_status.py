@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from nbstream.cli.commands.status import collect_status, render_text, status_to_json
 from nbstream.config import load_settings
-from nbstream.daemon.status import DaemonStatus
+from nbstream.daemon.status import DaemonStatus, WorkerStatus
+from nbstream.wire.api_json import iso_time
 from tests.cli.taught import Taught
 
 PRIZE = b"Subject: prize\n\nClaim your free prize now\n"
@@ -62,6 +63,20 @@ def test_an_engine_that_a_daemon_does_not_run_on_waits_for_a_restart(taught: Tau
     assert engine_line(None) == engine_line(status.engine.name) == f"engine   {status.engine}"
     remedy = "restart it, or see whether its NBSTREAM_ENGINE differs"
     assert engine_line(other) == f"engine   {other} in the daemon, {status.engine} here: {remedy}"
+
+
+def test_the_state_of_each_worker_is_said(taught: Taught) -> None:
+    status = asyncio.run(collect_status(load_settings(taught.config)))
+    workers = [WorkerStatus(2, "ready", 0), WorkerStatus(3, "starting", 60), WorkerStatus(4, "silent", 0)]
+
+    (line,) = [
+        line
+        for line in render_text(replace(status, daemon=DaemonStatus(1, tuple(workers))))
+        if line.startswith("daemon")
+    ]
+
+    states = f"2 (ready since {iso_time(0)}), 3 (starting since {iso_time(60)}), 4 (silent)"
+    assert line == f"daemon   running, process 1, workers {states}"
 
 
 def test_a_policy_is_stale_only_where_a_daemon_goes_by_another(taught: Taught) -> None:
