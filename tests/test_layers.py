@@ -54,7 +54,7 @@ INNER_LAYERS = {
         {"backoff", "canaries", "cancellation", "embedded", "lua", "private_key", "redis_errors", "settings"},
         {"connection", "journal"},
         {"model"},
-        {"activity", "mirror", "recent", "transfer", "undo"},
+        {"mirror", "recent", "transfer", "undo"},
         {"recovery"},
         {"erasure", "logins", "metrics", "sender_lists", "stream_queue", "user_labels"},
     ],

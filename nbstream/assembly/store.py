@@ -318,7 +318,8 @@ def make_recent_messages(
     """
     memory = settings.memory.model_copy(update={"envelope": settings.remembers_envelopes})
     rows = settings.remembers_rows
-    return RecentMessages(model.client, model.keys, memory, report_dropped, rows=rows, user_of=user_of)
+    accepted = model.note_writes_accepted
+    return RecentMessages(model.client, model.keys, memory, report_dropped, accepted, rows=rows, user_of=user_of)
 
 
 def make_row_search(settings: Settings, model: Model) -> RowSearch:

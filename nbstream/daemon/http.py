@@ -48,8 +48,9 @@ def _make_http(section: HttpListenerSettings, context: HttpContext) -> HttpListe
     """Return the listener with all its routes."""
     # Imported here: where the listener is off, and in all commands, Jinja2 is not loaded.
     from nbstream.link_page.assembly import make_link_pages  # noqa: PLC0415 - see above
+    from nbstream.page.activity import ActivityRecorder  # noqa: PLC0415 - see above
     from nbstream.page.assembly import PageParts, make_page  # noqa: PLC0415 - see above
-    from nbstream.page.now import DaemonFindings  # noqa: PLC0415 - see above
+    from nbstream.page.now_view import DaemonFindings  # noqa: PLC0415 - see above
     from nbstream.user_page.assembly import make_user_page  # noqa: PLC0415 - see above
 
     settings, parts, message_service = context.settings, context.parts, context.message_service
@@ -80,6 +81,8 @@ def _make_http(section: HttpListenerSettings, context: HttpContext) -> HttpListe
         *ApiV1(message_service, bodies, lookups, __version__).routes(),
         *rspamd.routes(),
     ]
+    activity = ActivityRecorder(parts.metrics.registry.collect)
+    parts.background.start("activity", activity.run)
     page_parts = PageParts(
         settings,
         section,
@@ -97,12 +100,8 @@ def _make_http(section: HttpListenerSettings, context: HttpContext) -> HttpListe
         parts.quarantine,
         parts.metrics.delivery,
         parts.metrics.registry,
-        DaemonFindings(
-            health_check.redis_findings,
-            health_check.other_findings,
-            model_lookups.findings,
-            lambda: parts.activity is None or parts.activity.writer.may_publish,
-        ),
+        DaemonFindings(health_check.redis_findings, health_check.other_findings, model_lookups.findings),
+        activity,
         model_lookups.model_state,
         model_lookups.message_record,
     )

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import socket
-import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from nbstream import __version__
 from nbstream.assembly.delivery import make_next_hop
 from nbstream.assembly.filter import make_autolearner, make_filter
 from nbstream.assembly.policy import make_own_model_names
@@ -28,13 +25,11 @@ from nbstream.filter import (
     AutolearnReconciler,
     CheckQueue,
     CompositeObserver,
-    CountingObserver,
     KeptMailLearner,
     KeptMailWalk,
     RememberingObserver,
 )
 from nbstream.own_models.index import OwnModelExpiry, OwnModelIndex
-from nbstream.store.activity import ActivityCounter, ActivityWriter, ListenerConnections, ProcessStatus
 from nbstream.store.canaries import FOLDER as CANARY_FOLDER
 from nbstream.store.canaries import Canaries
 from nbstream.store.connection import PrimaryWatch
@@ -53,89 +48,11 @@ if TYPE_CHECKING:
     from nbstream.engine.choice import Engine
     from nbstream.filter import Autolearner, Filter, FilterObserver
     from nbstream.own_models.store import OwnModels
-    from nbstream.server.metrics import DeliveryMetrics
     from nbstream.server.runtime import Runtime
     from nbstream.store.mirror.mirror import Mirror
     from nbstream.store.model.autolearn_layer import AutolearnModel
     from nbstream.store.model.model import Model
     from nbstream.store.recent.checked_messages import RecentMessages
-
-
-# The activity of one process from settings: what it counts, and what it says of itself.
-
-
-class ProcessReport:
-    """What a process says of itself; ``worker`` is its number, None where it is the only one of its daemon."""
-
-    def __init__(self, worker: int | None, mirror: Mirror, delivery: DeliveryMetrics) -> None:
-        self._host = socket.gethostname()
-        self._worker = worker or 0
-        self._mirror = mirror
-        self._delivery = delivery
-        self._quarantined: int | None = None
-
-    def name(self, settings: Settings) -> str:
-        """Return the name of the process, which another one has only once this one has ended.
-
-        Daemons with different state folders on one host may share a model.
-        """
-        folder = zlib.crc32(str(settings.state_dir).encode("utf-8", "surrogateescape"))
-        return f"{self._host}/{folder:08x}/{self._worker}"
-
-    def quarantine_swept(self, remaining: int) -> None:
-        """Note how many messages are in the quarantine now."""
-        self._quarantined = remaining
-
-    def status(self) -> ProcessStatus:
-        """Return how the process is now."""
-        mirror = self._mirror
-        return ProcessStatus(
-            self._host,
-            self._worker,
-            __version__,
-            mirror.totals is not None,
-            round(mirror.lag_seconds, 1),
-            self._quarantined,
-            {
-                listener: ListenerConnections(counts.open, counts.accepted, counts.refused)
-                for listener, counts in sorted(self._delivery.connections().items())
-            },
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class ActivityParts:
-    """What counts in this process, what writes that to Redis, and what the process says of itself."""
-
-    counter: ActivityCounter
-    writer: ActivityWriter
-    report: ProcessReport
-
-
-def make_activity(
-    settings: Settings,
-    clients: RedisClients,
-    model: Model,
-    mirror: Mirror,
-    metrics: DaemonMetrics,
-    worker: int | None,
-) -> ActivityParts | None:
-    """Return the parts; None where no page shows it, neither here nor on another host."""
-    if not settings.remembers_rows:
-        return None
-    counter, report = ActivityCounter(), ProcessReport(worker, mirror, metrics.delivery)
-    metrics.delivery.report_unchecked_to(counter.count_unchecked)
-    # The client that does not retry by itself: nothing may be counted twice.
-    writer = ActivityWriter(
-        clients.blocking_client,
-        model.keys,
-        counter,
-        report.name(settings),
-        report.status,
-        metrics.store.activity_dropped,
-    )
-    writer.report_writes_to(model.note_writes_accepted)
-    return ActivityParts(counter, writer, report)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +96,6 @@ class ServerParts:
     next_hop: NextHop
     quarantine: Quarantine
     autolearn: AutolearnParts | None
-    activity: ActivityParts | None
     sender_lists: FollowedSenderLists
     background: BackgroundTasks
     own_models: OwnModels
@@ -192,12 +108,10 @@ def make_parts(
     clients: RedisClients,
     metrics: DaemonMetrics,
     shared_memory: Path | None = None,
-    worker: int | None = None,
 ) -> ServerParts:
     """Return the parts; nothing is contacted or started.
 
-    Processes with the same folder ``shared_memory`` share the counts. ``worker`` is the number of this process
-    among several, None where it is the only one.
+    Processes with the same folder ``shared_memory`` share the counts.
     """
 
     def follow(followed: Model, name: str) -> Mirror:
@@ -215,9 +129,6 @@ def make_parts(
         make_own_model_names(settings).user_of,  # aliases that a reload brings are found after a restart
     )
     observers: list[FilterObserver] = [metrics.filter, RememberingObserver(recent_messages.remember)]
-    activity = make_activity(settings, clients, model, mirror, metrics, worker)
-    if activity:
-        observers.append(CountingObserver(activity.counter.count))
     autolearn = None
     if settings.autolearn:
         layer_mirror = follow(make_autolearn_model(settings, clients.blocking_client), "autolearned")
@@ -250,7 +161,6 @@ def make_parts(
         make_next_hop(settings),
         Quarantine(settings.quarantine_folder),
         autolearn,
-        activity,
         FollowedSenderLists(clients.client, model.keys),
         BackgroundTasks(metrics.process.background_failed),
         make_own_models(settings, clients, engine),
@@ -278,8 +188,6 @@ def background_work(
     ]
     if parts.correspondents:
         work += [("correspondents", parts.correspondents.follow), ("sent mail", parts.correspondents.record)]
-    if parts.activity:
-        work.append(("activity", parts.activity.writer.run))
     if parts.clients.embedded is None:
         work.append(("primary", PrimaryWatch(parts.clients.client).run))
     if parts.autolearn:
@@ -312,13 +220,7 @@ def _own_model_work(settings: Settings, parts: ServerParts) -> Sequence[Backgrou
 
 def _chores(settings: Settings, parts: ServerParts, runtime: Callable[[], Runtime]) -> Sequence[BackgroundWork]:
     model, autolearn, metrics = parts.model, parts.autolearn, parts.metrics
-
-    def report_sweep(remaining: int, removed: int) -> None:
-        metrics.delivery.quarantine_swept(remaining, removed)
-        if parts.activity:
-            parts.activity.report.quarantine_swept(remaining)
-
-    retention = QuarantineRetention(parts.quarantine, settings.quarantine, report_sweep)
+    retention = QuarantineRetention(parts.quarantine, settings.quarantine, metrics.delivery.quarantine_swept)
     chores: list[BackgroundWork] = [("retention", retention.run)]
     if settings.digest:
         # Imported here: where there are no digests, and no page, Jinja2 is not loaded.

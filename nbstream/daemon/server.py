@@ -103,7 +103,6 @@ class Server:
         self._engine = engine
         self._metrics = metrics
         self._shared_memory = shared_memory
-        self._worker = worker
         self._does_chores = worker in {None, 1}
         self._log_fields = {} if worker is None else {"worker": worker}
         self._parts: ServerParts | None = None
@@ -158,7 +157,7 @@ class Server:
         if self._does_chores:
             for warning in self.settings.warnings:
                 _log.warning("%s", warning)
-        parts = make_parts(self.settings, self._engine, clients, self._metrics, self._shared_memory, self._worker)
+        parts = make_parts(self.settings, self._engine, clients, self._metrics, self._shared_memory)
         await self._run_until_stopped(_REDIS_SECONDS, open_store(parts))
         self._parts = parts
         runtime = self._runtime = self._runtime_of(parts, self.settings)
@@ -187,8 +186,6 @@ class Server:
             with suppress(TimeoutError):
                 await asyncio.wait_for(parts.recent_messages.wait_until_written(), _WRITE_SECONDS)
             await parts.background.stop()
-            if parts.activity:
-                await parts.activity.writer.leave()
 
     async def _run_until_stopped(
         self, seconds: float | None, work: Coroutine[Any, Any, object], *tasks: asyncio.Task[None]

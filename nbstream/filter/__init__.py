@@ -13,7 +13,6 @@ from nbstream.filter.lesson_text import describe_known_messages, describe_lesson
 from nbstream.filter.parts import (
     OWN_MODEL_UNAVAILABLE,
     CompositeObserver,
-    CountingObserver,
     FilterObserver,
     FilterParts,
     RememberingObserver,
@@ -42,7 +41,6 @@ __all__ = [
     "CompositeObserver",
     "Contradiction",
     "CountSource",
-    "CountingObserver",
     "Filter",
     "FilterObserver",
     "FilterParts",

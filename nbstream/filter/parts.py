@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from nbstream.filter.scorer import CheckQueue
     from nbstream.filter.sources import AutolearnLayer, CountSource, LessonStore
     from nbstream.policy.envelope import BuildEnvelope
-    from nbstream.policy.verdict import Verdict
     from nbstream.store.canaries import Canaries
     from nbstream.store.recent.checked_messages import BuildExplanation, RecentMessages
     from nbstream.tokens.tokenizer import Tokenizer, Tokens
@@ -93,19 +92,6 @@ class RememberingObserver(FilterObserver):
         is_listed = check.listed is not None and check.listed.decides
         checked = CheckedMessage(check.id, tokens, check.probability, str(check.verdict), check.policy, is_listed)
         self._remember(checked, check.explain, build_envelope)
-
-
-class CountingObserver(FilterObserver):
-    """Counts each check; ``count`` is called with the verdict and with how long the check took, in seconds."""
-
-    def __init__(self, count: Callable[[Verdict, float], None]) -> None:
-        self._count = count
-
-    def checked(
-        self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
-    ) -> None:
-        """Count the check."""
-        self._count(check.verdict, seconds.wait + seconds.tokenize + seconds.score)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

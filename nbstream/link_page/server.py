@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from nbstream.link_page.metrics import LinkMetrics
     from nbstream.listeners.http.bodies import BodyReader
-    from nbstream.listeners.http.connections import HttpConnection
     from nbstream.page.rendering import PageRenderer
     from nbstream.server.peers import Peer
     from nbstream.users.held_mail import HeldMail, HeldMessage
@@ -102,7 +101,7 @@ class LinkPages:
         """Return whether a request for this path belongs to these pages."""
         return path in _PURPOSES or path == _STYLE_PATH
 
-    async def answer(self, request: web.BaseRequest, peer: Peer, _: HttpConnection) -> web.Response:
+    async def answer(self, request: web.BaseRequest, peer: Peer) -> web.Response:
         """Answer a request. What it raises ``refusal`` makes a page of, once it is an ``HttpProblem``."""
         if request.path == _STYLE_PATH:
             return web.Response(body=self._style, headers=_STYLE_FIELDS)

@@ -17,7 +17,6 @@ from nbstream.page.login import LoginPages, PageSessions
 from nbstream.page.message_view import PAGE_SOURCE, MessageLookups, MessageView
 from nbstream.page.messages_view import MessagesView, known_rows
 from nbstream.page.metrics import PageMetrics
-from nbstream.page.now import NowReader
 from nbstream.page.now_view import NowView
 from nbstream.page.quarantine_view import PageQuarantine, QuarantineView
 from nbstream.page.rendering import PageRenderer
@@ -46,7 +45,8 @@ if TYPE_CHECKING:
     from nbstream.listeners.http.access import PasswordCheck
     from nbstream.listeners.http.settings import HttpListenerSettings
     from nbstream.metrics.registry import MetricsRegistry
-    from nbstream.page.now import DaemonFindings
+    from nbstream.page.activity import ActivityRecorder
+    from nbstream.page.now_view import DaemonFindings
     from nbstream.page.requests import View
     from nbstream.policy.recipient_rules import RecipientRules
     from nbstream.policy.verdict import ModelState
@@ -84,6 +84,7 @@ class PageParts:
     delivery_metrics: DeliveryMetrics
     registry: MetricsRegistry
     findings: DaemonFindings
+    activity: ActivityRecorder
     model_state: Callable[[], ModelState | None]
     message_record: Callable[[str], Awaitable[MessageRecord | None]]
 
@@ -135,9 +136,7 @@ def make_page(parts: PageParts) -> PageServer:
     static_files = load_static_files()
     renderer = PageRenderer(static_files.version)
     views: list[View] = [
-        NowView(
-            NowReader(settings, parts.clients, model.keys, parts.mirror, parts.findings), renderer.render_parts
-        ),
+        NowView(settings, parts.mirror, parts.findings, parts.activity),
         MessagesView(
             row_search,
             settings.memory,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from prometheus_client import Counter, Gauge
+from prometheus_client import Counter
 
 if TYPE_CHECKING:
     from nbstream.metrics.registry import MetricsRegistry
@@ -29,15 +29,9 @@ class RequestMetrics:
         """Count an attempt to log in."""
         self._logins.labels(method, "accepted" if accepted else "refused").inc()
 
-    def stream_opened(self) -> None:
-        """Note a browser that began to listen to events, which not all pages have."""
-
-    def stream_closed(self) -> None:
-        """Note a browser that listens no more."""
-
 
 class PageMetrics(RequestMetrics):
-    """Count those of the page of administrators too, and the browsers that are kept up to date."""
+    """Count those of the page of administrators."""
 
     def __init__(self, registry: MetricsRegistry) -> None:
         super().__init__(
@@ -55,17 +49,3 @@ class PageMetrics(RequestMetrics):
                 registry=registry.counts,
             ),
         )
-        self._streams = Gauge(
-            "nbstream_page_streams_open",
-            "Browsers in which the view now is kept up to date. Only with listeners.http.",
-            registry=registry.counts,
-            multiprocess_mode="livesum",
-        )
-
-    def stream_opened(self) -> None:
-        """Note a browser that began to listen to events."""
-        self._streams.inc()
-
-    def stream_closed(self) -> None:
-        """Note a browser that listens no more."""
-        self._streams.dec()

@@ -3,73 +3,106 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from nbstream.page.activity import DAY_SECONDS, MESSAGE_CLASSES, ActivityRow, in_steps
 from nbstream.page.charts import Bar, draw_activity
-from nbstream.page.live_now import LiveNow
-from nbstream.page.requests import PREFIX, Answer, EventStream, Page, PageRequest, PageRoute, View
-from nbstream.store.activity import (
-    DAY_SECONDS,
-    HOUR_SECONDS,
-    MESSAGE_CLASSES,
-    Activity,
-    ActivitySpan,
-    ActivityStep,
-)
+from nbstream.page.requests import PREFIX, Answer, Page, PageRequest, PageRoute, View
+from nbstream.store.cancellation import cancel_and_wait
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from nbstream.page.now import Now, NowReader
+    from nbstream.config import Settings
+    from nbstream.findings import Finding
+    from nbstream.page.activity import ActivityRecorder
+    from nbstream.store.mirror.mirror import Mirror
 
-EVENTS_PATH = f"{PREFIX}events"
+_log = logging.getLogger(__name__)
 
-# The steps of the table below the chart, in seconds, and how far apart the labels of the chart are, in steps.
-_TABLE_SECONDS = {ActivitySpan.HOUR: 300, ActivitySpan.DAY: HOUR_SECONDS, ActivitySpan.WEEK: DAY_SECONDS}
-_LABEL_SECONDS = {ActivitySpan.HOUR: 600, ActivitySpan.DAY: 4 * HOUR_SECONDS, ActivitySpan.WEEK: DAY_SECONDS}
-_TIME_FORMS = {ActivitySpan.HOUR: "%H:%M", ActivitySpan.DAY: "%H:%M", ActivitySpan.WEEK: "%a %d"}
-_STEP_FORMS = {ActivitySpan.HOUR: "%H:%M", ActivitySpan.DAY: "%a %H:%M", ActivitySpan.WEEK: "%a %d %H:%M"}
+_HEALTH_SECONDS = 10.0
+_HEALTH_WAIT_SECONDS = 0.1
+
+
+class ActivitySpan(StrEnum):
+    """The time that is looked at: up to now."""
+
+    HOUR = "hour"
+    DAY = "day"
+
+
+@dataclass(frozen=True, slots=True)
+class _SpanForm:
+    """How a span is shown, all in seconds: its length, the steps of its chart and of its table, and its labels."""
+
+    seconds: int
+    step: int
+    table_step: int
+    label: int
+
+
+_FORMS = {
+    ActivitySpan.HOUR: _SpanForm(3600, 60, 300, 600),
+    ActivitySpan.DAY: _SpanForm(DAY_SECONDS, 600, 3600, 4 * 3600),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonFindings:
+    """What the daemon knows to be wrong with itself, each asked at another cost.
+
+    ``redis`` asks nobody; ``health`` may ask the next hop and the disk; ``model`` computes.
+    """
+
+    redis: Callable[[], Sequence[Finding]]
+    health: Callable[[], Awaitable[Sequence[Finding]]]
+    model: Callable[[], Sequence[Finding]]
 
 
 class NowView(View):
-    """Shows the state of now, and pushes it while somebody looks.
-
-    ``render_parts`` makes HTML of the parts of a page that are pushed, by the ids of their elements.
-    """
+    """Shows the state of now."""
 
     navigation = ("/ui/", "Now")
 
-    def __init__(self, reader: NowReader, render_parts: Callable[[Page], Awaitable[Mapping[str, str]]]) -> None:
-        self._reader = reader
-        self._render_parts = render_parts
-        self._live = LiveNow(reader.open_news, self._render_span)
+    def __init__(
+        self, settings: Settings, mirror: Mirror, findings: DaemonFindings, activity: ActivityRecorder
+    ) -> None:
+        self._mirror = mirror
+        self._findings = findings
+        self._health = _RememberedHealth(findings.health)
+        self._activity = activity
+        self._addresses = _listener_addresses(settings)
+        self._redis_address = settings.redis.display_url
 
     def routes(self) -> Iterable[PageRoute]:
-        """Return the routes."""
-        return PageRoute("GET", PREFIX, self._show), PageRoute("GET", EVENTS_PATH, self._listen)
+        """Return the route of the view."""
+        return (PageRoute("GET", PREFIX, self._show),)
 
     async def close(self) -> None:
-        """End what is pushed, and what the reader does."""
-        await self._live.close()
-        await self._reader.close()
+        """End the look at the health, if it goes on."""
+        await self._health.close()
 
     async def _show(self, request: PageRequest) -> Answer:
-        return await self._page(_span_of(request))
-
-    async def _listen(self, request: PageRequest) -> Answer:
         span = _span_of(request)
-        return EventStream(lambda: self._live.subscribe(span))
-
-    async def _page(self, span: ActivitySpan) -> Page:
-        now = await self._reader.now(span)
-        await asyncio.sleep(0)  # checks go on
-        return Page("now.html", view_values(now, span))
-
-    async def _render_span(self, span: ActivitySpan) -> Mapping[str, str]:
-        return await self._render_parts(await self._page(span))
+        findings = [*self._findings.redis(), *await self._health.findings(), *self._findings.model()]
+        now = self._activity.sample()
+        listeners = [(name, address, now.connections.get(name)) for name, address in self._addresses.items()]
+        values = {
+            "at": now.at,
+            "findings": findings,
+            "listeners": listeners,
+            "quarantined": now.quarantined,
+            "redis_address": self._redis_address,
+            "is_followed": self._mirror.following,
+            "lag_seconds": self._mirror.lag_seconds,
+            **activity_values(self._activity.rows_until(now), now.at, span),
+        }
+        return Page("now.html", values)
 
 
 def _span_of(request: PageRequest) -> ActivitySpan:
@@ -80,64 +113,85 @@ def _span_of(request: PageRequest) -> ActivitySpan:
         return ActivitySpan.HOUR
 
 
-def view_values(now: Now, span: ActivitySpan) -> Mapping[str, object]:
-    """Return the values for the template."""
-    activity = now.activity
+def activity_values(rows: Sequence[ActivityRow], at: float, span: ActivitySpan) -> Mapping[str, object]:
+    """Return the values for the template: the chart of a span, and the table beside it."""
+    form = _FORMS[span]
+    table = in_steps(rows, at, form.seconds, form.table_step)[::-1]
+    steps = in_steps(rows, at, form.seconds, form.step)
     return {
-        "now": now,
         "span": span,
         "spans": tuple(ActivitySpan),
-        "events_path": f"{EVENTS_PATH}?span={span}",
         "classes": MESSAGE_CLASSES,
-        "chart": activity_chart(activity) if activity else None,
-        "rows": _table_rows(activity) if activity else (),
-        "row_form": _STEP_FORMS[span] if span is not ActivitySpan.WEEK else "%a %d",
+        "totals": {name: sum(step.classes[name] for step in steps) for name in MESSAGE_CLASSES},
+        "minutes": form.seconds / 60,
+        "chart": _chart(steps, span),
+        "rows": table,
     }
 
 
-def _table_rows(activity: Activity) -> Sequence[ActivityStep]:
-    """Return the rows of the table, the newest first; longer steps than those of the chart."""
-    return activity.grouped(partial(_local_start, _TABLE_SECONDS[activity.span]))[::-1]
-
-
-def _local_start(seconds: int, at: int) -> int:
-    """Return where the step of this length begins that ``at`` is in, by the time zone of the daemon."""
-    then = time.localtime(at)
-    if seconds == DAY_SECONDS:  # a day in which the clocks are changed is longer or shorter
-        return int(time.mktime((*then[:3], 0, 0, 0, 0, 0, -1)))
-    return at - (at + then.tm_gmtoff) % seconds
-
-
-def activity_chart(activity: Activity) -> Markup:
-    """Return the chart of an activity, in messages a minute."""
-    span, minutes = activity.span, activity.span.step_seconds / 60
-    totals = activity.totals
-    counts = ", ".join(f"{totals[name]} {name}" for name in MESSAGE_CLASSES)
+def _chart(steps: Sequence[ActivityRow], span: ActivitySpan) -> Markup:
+    """Return the chart, in messages a minute."""
+    form = _FORMS[span]
     bars = [
         Bar(
-            {name: number / minutes for name, number in step.classes.items()},
-            f"{_local(step.at, _STEP_FORMS[span])}: {_counts(step)}",
+            {name: number * 60 / form.step for name, number in step.classes.items()},
+            f"{_local(step.at)}: {_counts([step])}",
         )
-        for step in activity.steps
+        for step in steps
     ]
-    return draw_activity(
-        "Messages a minute by verdict", f"Last {span}: {counts}.", MESSAGE_CLASSES, bars, _labels(activity)
-    )
-
-
-def _counts(step: ActivityStep) -> str:
-    return ", ".join(f"{number} {name}" for name in MESSAGE_CLASSES if (number := step.classes.get(name, 0)))
-
-
-def _labels(activity: Activity) -> Sequence[tuple[float, str]]:
-    """Return the labels below the chart: at round times of the time zone of the daemon."""
-    span = activity.span
-    return [
-        (float(index), _local(step.at, _TIME_FORMS[span]))
-        for index, step in enumerate(activity.steps)
-        if (step.at + time.localtime(step.at).tm_gmtoff) % _LABEL_SECONDS[span] < span.step_seconds
+    labels = [
+        (float(index), _local(step.at))
+        for index, step in enumerate(steps)
+        if (step.at + time.localtime(step.at).tm_gmtoff) % form.label < form.step
     ]
+    title, description = "Messages a minute by verdict", f"Last {span}: {_counts(steps)}."
+    return draw_activity(title, description, MESSAGE_CLASSES, bars, labels)
 
 
-def _local(at: float, form: str) -> str:
-    return time.strftime(form, time.localtime(at))
+def _counts(steps: Sequence[ActivityRow]) -> str:
+    totals = {name: sum(step.classes[name] for step in steps) for name in MESSAGE_CLASSES}
+    return ", ".join(f"{number} {name}" for name, number in totals.items() if number) or "no messages"
+
+
+def _local(at: float) -> str:
+    return time.strftime("%H:%M", time.localtime(at))
+
+
+def _listener_addresses(settings: Settings) -> Mapping[str, str]:
+    """Return where the listeners of this daemon listen, by their names; empty for one without an address."""
+    sections = {name: getattr(settings.listeners, name) for name in type(settings.listeners).model_fields}
+    return {name: str(getattr(section, "listen", "")) for name, section in sections.items() if section is not None}
+
+
+class _RememberedHealth:
+    """The health, looked at every ten seconds at most, and waited for no longer than a tenth of a second.
+
+    The next hop is asked for it, which may take as long as its deadline: what is not known by then shows later.
+    ``close`` ends the look.
+    """
+
+    def __init__(self, look: Callable[[], Awaitable[Sequence[Finding]]]) -> None:
+        self._look_at_health = look
+        self._known: Sequence[Finding] = ()
+        self._look_again_at = 0.0
+        self._looking: asyncio.Task[None] | None = None
+
+    async def findings(self) -> Sequence[Finding]:
+        """Return what is degraded, as far as it is known."""
+        now = asyncio.get_running_loop().time()
+        if self._looking is None or (self._looking.done() and now >= self._look_again_at):
+            self._looking = asyncio.create_task(self._look(), name="page: health")
+        await asyncio.wait({self._looking}, timeout=_HEALTH_WAIT_SECONDS)
+        return self._known
+
+    async def _look(self) -> None:
+        try:
+            self._known = await self._look_at_health()
+        except Exception:  # noqa: BLE001 - the page shows what it can
+            _log.exception("page: the health cannot be looked at")
+        self._look_again_at = asyncio.get_running_loop().time() + _HEALTH_SECONDS
+
+    async def close(self) -> None:
+        """End the look that goes on."""
+        if self._looking is not None:
+            await cancel_and_wait(self._looking)

@@ -28,7 +28,6 @@ _NOTHING = Markup('<span class="none">\N{EN DASH}</span>')
 _TITLE_LENGTH = 1000
 _LEAST_DISTANCE = 1e-6  # of P(spam) from 0 and from 1, that is shown
 _WHOLE, _FRAGMENT = "layout.html", "fragment.html"
-_LIVE = "live_"
 
 
 class PageRenderer:
@@ -88,21 +87,6 @@ class PageRenderer:
             csrf_field=csrf_field,
             language=language,
         )
-
-    async def render_parts(self, page: Page) -> Mapping[str, str]:
-        """Return the HTML of the parts of a page that are pushed to browsers, by the ids of their elements.
-
-        They are the blocks ``live_ID`` of its template, ``_`` in place of ``-``. All who may read get the same
-        ones: there are no forms in them. Checks go on between two parts.
-        """
-        template = self._environment.get_template(page.template)
-        context = template.new_context(dict(page.values))
-        parts = {}
-        for name, render in template.blocks.items():
-            if name.startswith(_LIVE):
-                parts[name.removeprefix(_LIVE).replace("_", "-")] = "".join(render(context))
-                await asyncio.sleep(0)
-        return parts
 
 
 @lru_cache(maxsize=4)  # what is compiled is the same for all listeners of a process

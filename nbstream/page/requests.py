@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
@@ -65,26 +63,7 @@ class Redirect:
     flash: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One server-sent event: its name, and its data as JSON on one line, encoded once for all who get it."""
-
-    name: str
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class EventStream:
-    """Server-sent events, until the client goes, its session ends, or the process drains.
-
-    They are put in the queue that the context manager of ``subscribe`` gives; to enter it raises ``PageRefused``
-    where too many listen already.
-    """
-
-    subscribe: Callable[[], AbstractContextManager[asyncio.Queue[Event]]]
-
-
-Answer: TypeAlias = Page | Redirect | EventStream
+Answer: TypeAlias = Page | Redirect
 
 
 class PageRefused(Exception):

@@ -7,10 +7,6 @@ be several daemons, also behind forwarded ports: the name of each cookie has the
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -19,10 +15,7 @@ from nbstream.listeners.http.connections import SERVER_NAME
 from nbstream.listeners.http.responses import RETRY_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from nbstream.listeners.http.connections import HttpConnection
-    from nbstream.page.requests import Event
+    pass
 
 
 SECURITY_FIELDS = {
@@ -84,80 +77,3 @@ def set_cookie(
         samesite="Strict",
         secure=is_https or None,
     )
-
-
-# Server-sent events over HTTP: one answer that goes on until its reader goes.
-#
-# Rules: a reader that takes nothing for ten seconds is dropped; until then at most some buffers of 64 kB and one
-# event wait for it. A comment is sent when there is no event for some seconds, so that proxies keep the
-# connection, and a reader that is gone is noticed. The session is looked up as often. A drain closes the
-# connection without waiting; the browser connects again by itself.
-
-_log = logging.getLogger(__name__)
-
-KEEP_ALIVE_SECONDS = 15.0
-_SEND_SECONDS = 10.0
-_KEEP_ALIVE = b":\n\n"
-
-
-async def send_events(
-    request: web.BaseRequest,
-    connection: HttpConnection,
-    events: asyncio.Queue[Event],
-    fields: Mapping[str, str],
-    is_allowed: Callable[[], Awaitable[bool]],
-) -> web.StreamResponse:
-    """Send the events until the client goes, or ``is_allowed`` returns False.
-
-    ``is_allowed`` is asked every ``KEEP_ALIVE_SECONDS``.
-    """
-    response = web.StreamResponse(headers={**fields, "Content-Type": "text/event-stream"})
-    response.force_close()
-    try:
-        await response.prepare(request)
-        connection.stream_began()
-        async with aclosing(_pieces(events, connection.lost, is_allowed)) as pieces:
-            async for piece in pieces:
-                async with asyncio.timeout(_SEND_SECONDS):
-                    await response.write(piece)  # waits where 64 kB were not read
-    except ConnectionError:
-        _log.debug("http: the reader of events went away")
-    except TimeoutError:
-        _log.info("http: a reader of events was too slow")
-        connection.force_close()
-    except Exception:  # noqa: BLE001 - the answer has begun: only the log can say what a fault is
-        _log.exception("http: events failed")
-        connection.force_close()
-    return response
-
-
-async def _pieces(
-    events: asyncio.Queue[Event], lost: asyncio.Event, is_allowed: Callable[[], Awaitable[bool]]
-) -> AsyncGenerator[bytes, None]:
-    """Yield the bytes to send: events, and comments where there is none for a while."""
-    losing = asyncio.create_task(lost.wait(), name="page events: lost")
-    coming: asyncio.Task[Event] | None = None
-    now = asyncio.get_running_loop().time
-    check_at = now() + KEEP_ALIVE_SECONDS
-    try:
-        while not lost.is_set():
-            coming = coming or asyncio.create_task(events.get(), name="page events: next")
-            await asyncio.wait({losing, coming}, timeout=check_at - now(), return_when=asyncio.FIRST_COMPLETED)
-            if now() >= check_at:
-                if not await is_allowed():
-                    return
-                check_at = now() + KEEP_ALIVE_SECONDS
-                yield _KEEP_ALIVE
-            if coming.done():
-                event, coming = coming.result(), None
-                yield encode_event(event)
-    finally:
-        running = [task for task in (losing, coming) if task is not None]
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-
-
-def encode_event(event: Event) -> bytes:
-    """Return an event as bytes; JSON has no line ends of its own."""
-    return b"event: %b\ndata: %b\n\n" % (event.name.encode(), event.data)

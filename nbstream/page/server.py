@@ -26,19 +26,16 @@ from nbstream.page.forms import read_query, receive_form, well_formed
 from nbstream.page.login import session_token, sign, unsign
 from nbstream.page.requests import (
     FAVICON_PATH,
-    EventStream,
     Page,
     PageRefused,
     PageRequest,
     Redirect,
 )
 from nbstream.page.responses import (
-    PAGE_FIELDS,
     SECURITY_FIELDS,
     html_response,
     read_cookie,
     redirect,
-    send_events,
     set_cookie,
 )
 from nbstream.server.request_errors import is_request_error
@@ -48,7 +45,6 @@ from nbstream.wire.visible_text import visible_text
 
 if TYPE_CHECKING:
     from nbstream.listeners.http.bodies import BodyReader
-    from nbstream.listeners.http.connections import HttpConnection
     from nbstream.page.metrics import RequestMetrics
     from nbstream.page.rendering import PageRenderer
     from nbstream.page.requests import Answer, PageArea, PageRoute, Session, View
@@ -65,8 +61,6 @@ _MAX_FLASH_LENGTH = 500  # four bytes a character at most: a cookie may have 409
 _MAX_RUNNING = 8  # requests of a session at a time: a browser has six connections
 _STORE_AWAY = "Redis cannot be reached now."
 _TOO_MANY_REQUESTS = "Too many requests of your session are at work. Please try again in a moment."
-MAX_STREAMS = 5  # of a session at a time, of the twenty places that a process has; hidden pages need none
-_TOO_MANY_STREAMS = f"{MAX_STREAMS} pages of your session are kept up to date already. Close one for this one."
 
 
 class Login(Protocol):
@@ -114,7 +108,6 @@ class PageServer:
         self._navigation = [view.navigation for view in views if view.navigation]
         self._routes = RouteTable([route for view in views for route in view.routes()])
         self._running: Counter[str] = Counter()
-        self._streams: Counter[str] = Counter()
         self._preparing: asyncio.Task[None] | None = None
 
     def prepare(self) -> None:
@@ -132,15 +125,13 @@ class PageServer:
         """Return whether a request for this path belongs to the page."""
         return self._area.serves(path)
 
-    async def answer(self, request: web.BaseRequest, peer: Peer, connection: HttpConnection) -> web.StreamResponse:
+    async def answer(self, request: web.BaseRequest, peer: Peer) -> web.Response:
         """Answer a request. What it raises ``refusal`` makes a page of, once it is an ``HttpProblem``."""
-        answer = await self._answer(request, peer, connection)
+        answer = await self._answer(request, peer)
         self._metrics.answered(answer.status)
         return answer
 
-    async def _answer(
-        self, request: web.BaseRequest, peer: Peer, connection: HttpConnection
-    ) -> web.StreamResponse:
+    async def _answer(self, request: web.BaseRequest, peer: Peer) -> web.Response:
         area, path = self._area, request.path
         if path == FAVICON_PATH:
             return redirect(f"{area.static_prefix}icon.svg")
@@ -160,14 +151,12 @@ class PageServer:
         session = await self._find_session(token)
         if session is None:
             return self._login_pages.ask_to_log_in(request)
-        return await self._answer_or_refuse(request, token, session, connection)
+        return await self._answer_or_refuse(request, token, session)
 
-    async def _answer_or_refuse(
-        self, request: web.BaseRequest, token: str, session: Session, connection: HttpConnection
-    ) -> web.StreamResponse:
+    async def _answer_or_refuse(self, request: web.BaseRequest, token: str, session: Session) -> web.Response:
         """Answer a request of a session, whose navigation a refusal has as well."""
         try:
-            return await self._answer_session(request, token, session, connection)
+            return await self._answer_session(request, token, session)
         except PageRefused as refused:
             problem = HttpProblem(refused.status, refused.text)
             return self._refusal_page(request, problem, session, says_what_to_do=True)
@@ -222,9 +211,7 @@ class PageServer:
             response.force_close()
         return response
 
-    async def _answer_session(
-        self, request: web.BaseRequest, token: str, session: Session, connection: HttpConnection
-    ) -> web.StreamResponse:
+    async def _answer_session(self, request: web.BaseRequest, token: str, session: Session) -> web.Response:
         if request.path == self._area.logout_path:
             return await self._log_out(request, token, session)
         route = self._routes.find(request.method, request.path)
@@ -239,8 +226,6 @@ class PageServer:
                     flash = sign(token, answer.flash[:_MAX_FLASH_LENGTH])
                     set_cookie(response, request, _FLASH_COOKIE, flash, _FLASH_SECONDS, path=self._area.prefix)
                 return response
-            case EventStream():
-                return await self._send_events(request, answer, token, connection)
 
     async def _ask_view(self, route: PageRoute, page_request: PageRequest, token: str) -> Answer:
         """Return the answer of the view; who goes away leaves work behind, so each session has a bound."""
@@ -309,27 +294,6 @@ class PageServer:
             return web.Response(status=304, headers={**SECURITY_FIELDS, **fields})
         body = file.packed if "Content-Encoding" in fields else file.content
         return web.Response(body=body, headers={**SECURITY_FIELDS, **fields})
-
-    async def _send_events(
-        self, request: web.BaseRequest, stream: EventStream, token: str, connection: HttpConnection
-    ) -> web.StreamResponse:
-        if request.method == "HEAD":
-            return web.Response(headers={**PAGE_FIELDS, "Content-Type": "text/event-stream"})
-
-        async def is_allowed() -> bool:
-            try:
-                return await self._sessions.find(token) is not None
-            except StoreUnavailable:
-                return False
-
-        # nginx would hold events back.
-        fields = {**PAGE_FIELDS, "X-Accel-Buffering": "no"}
-        with _counted(self._streams, token, MAX_STREAMS, _TOO_MANY_STREAMS), stream.subscribe() as events:
-            self._metrics.stream_opened()
-            try:
-                return await send_events(request, connection, events, fields, is_allowed)
-            finally:
-                self._metrics.stream_closed()
 
 
 def choose_language(headers: Mapping[str, str], languages: Sequence[str]) -> str:

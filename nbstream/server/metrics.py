@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING
@@ -19,15 +18,6 @@ if TYPE_CHECKING:
     from nbstream.policy.sender_lists import ListDecision
 
 _RELAY_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 100.0)
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionCounts:
-    """How many connections of a listener are open now, and were accepted and refused since the start."""
-
-    open: int
-    accepted: int
-    refused: int
 
 
 class DeliveryMetrics:
@@ -120,31 +110,10 @@ class DeliveryMetrics:
         self._action_counter = cache(self._actions.labels)
         self._observed_counter = cache(self._observed.labels)
         self._reply_counter = cache(self._relay_replies.labels)
-        self._on_unchecked: Callable[[], object] = lambda: None
-
-    def report_unchecked_to(self, on_unchecked: Callable[[], object]) -> None:
-        """Call ``on_unchecked`` for each message from now on whose check failed."""
-        self._on_unchecked = on_unchecked
 
     def verdicts(self) -> Mapping[str, int]:
         """Return the numbers of messages checked since the start, by verdict, of all listeners and processes."""
         return self._registry.sums_by_label("nbstream_messages_total", "verdict")
-
-    def connections(self) -> Mapping[str, ConnectionCounts]:
-        """Return the connections to this process, by listener."""
-        families = (*self._connections.collect(), *self._open_connections.collect())
-        counts = {
-            (sample.labels["listener"], sample.labels.get("outcome", "open")): int(sample.value)
-            for family in families
-            for sample in family.samples
-            if not sample.name.endswith("_created")
-        }
-        return {
-            listener: ConnectionCounts(
-                *(counts.get((listener, key), 0) for key in ("open", "accepted", "refused"))
-            )
-            for listener, _ in counts
-        }
 
     def listener_opened(self, listener: str) -> None:
         """Begin to count a listener's connections at 0: Prometheus sees an increase only between two scrapes."""
@@ -165,8 +134,6 @@ class DeliveryMetrics:
     def delivered(self, listener: str, verdict: str) -> None:
         """Count one message that was checked and answered."""
         self._verdict_counter(listener, verdict).inc()
-        if verdict == "none":
-            self._on_unchecked()
 
     def action_taken(self, action: str) -> None:
         """Count an action that was decided for some recipients of a message."""

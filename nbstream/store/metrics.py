@@ -41,11 +41,6 @@ class StoreMetrics:
             "Checked messages that are not remembered: Redis was away or too slow.",
             registry=registry.counts,
         )
-        self._activity_dropped = Counter(
-            "nbstream_activity_dropped",
-            "Checks that may be missing in the numbers of the page: Redis was away or too slow.",
-            registry=registry.counts,
-        )
         self._changes_missing = Counter(
             "nbstream_changes_missing",
             "Changes that this daemon had followed and that Redis had lost: lessons of all hosts, and evictions.",
@@ -87,10 +82,6 @@ class StoreMetrics:
     def not_remembered(self, messages: int) -> None:
         """Count checked messages that were dropped instead of remembered."""
         self._not_remembered.inc(messages)
-
-    def activity_dropped(self, checks: int) -> None:
-        """Count checks that the page may not have counted."""
-        self._activity_dropped.inc(checks)
 
     def lessons_unrecorded(self, lessons: int) -> None:
         """Count acknowledged lessons that could not be recorded."""

@@ -27,11 +27,10 @@ from nbstream.page.requests import Page
 from nbstream.users.digest_mail import DigestRenderer
 from nbstream.users.links import LinkSigner
 from nbstream.users.settings import DigestSettings
-from tests.browser.site import Site, open_site, run_aside
+from tests.browser.site import Site, open_site
 from tests.browser.user_site import log_user_in
 from tests.browser.visitor import NARROW, Look, Visitor, launch_chromium
 from tests.integration.daemon import DEADLINE_SECONDS, free_port, wait_until
-from tests.made_up_activity import add_activity
 from tests.users.digest_site import SECTION
 from tests.users.test_digest_mail import DIGEST, NOW
 
@@ -60,7 +59,6 @@ def fill(site: Site) -> None:
     mistaken = (mail for mail in islice(labelled_mail(2), 25) if mail.label)
     deliver(site, ((f"{wrong[mail.label or '']}@nbstream.invalid", mail) for mail in mistaken), "127.0.0.2")
     wait_until(lambda: len(site.message_ids()) >= 60)
-    run_aside(add_activity(site.config))
 
 
 def deliver(site: Site, mail: Iterable[tuple[str, DemoMail]], peer: str = "127.0.0.1") -> None:

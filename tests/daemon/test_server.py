@@ -127,7 +127,7 @@ async def test_a_lesson_that_is_on_its_way_when_all_is_drained_is_made(
 async def test_a_drain_leaves_no_work_of_the_page(
     client: Redis, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A browser is kept up to date, and the health is looked at, which a next hop that says nothing delays."""
+    """The health is looked at, which a next hop that says nothing delays."""
     (http, address), (silent, next_hop) = free_socket(), free_socket()
     settings = Settings.model_validate(
         {"state_dir": str(tmp_path), "listeners": {"http": {}}, "relay": {"next_hop": f"smtp://{next_hop}"}}
@@ -143,9 +143,9 @@ async def test_a_drain_leaves_no_work_of_the_page(
         await ready.wait()
         async with (
             aiohttp.ClientSession(f"http://{address}", cookies=cookies) as session,
-            session.get("/ui/events") as events,
+            session.get("/ui/") as answer,
         ):
-            assert await events.content.readline() == b"event: now\n"
+            assert answer.status == 200
             assert "page: health" in {task.get_name() for task in asyncio.all_tasks()}
             server.stop()
             await running

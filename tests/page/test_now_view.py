@@ -1,234 +1,257 @@
-"""The view now: what it says, and that it can be read whatever the state is."""
+"""The view now: what it says of real parts, and that it can be read whatever the state is."""
 
 from __future__ import annotations
 
+import asyncio
+import html
 import re
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.findings import note, problem
+from nbstream.assembly.store import RedisClients
+from nbstream.config import Settings
+from nbstream.daemon import health
+from nbstream.daemon.health import HealthCheck
+from nbstream.daemon.metrics import DaemonMetrics
+from nbstream.daemon.model_lookups import ModelLookups
+from nbstream.daemon.parts import ServerParts, make_parts
+from nbstream.engine.choice import PYTHON
+from nbstream.errors import StoreRefuses
+from nbstream.filter import FilterPolicy
+from nbstream.findings import Finding, FindingKind, note, problem
 from nbstream.listeners.http.access import Role
-from nbstream.page.now import Now
-from nbstream.page.now_view import NowView, view_values
-from nbstream.page.rendering import PageRenderer
-from nbstream.page.requests import Page
-from nbstream.policy.verdict import Verdict
-from nbstream.store.activity import MESSAGE_CLASSES, UNCHECKED, ActivitySpan
-from tests.page.now_sources import HOSTILE, MadeUpReader, make_now
+from nbstream.page.activity import MESSAGE_CLASSES, ActivityRecorder, ActivityRow
+from nbstream.page.now_view import ActivitySpan, DaemonFindings, NowView, activity_values
+from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
+from tests.doctor.sites import is_of
 from tests.page.page_listener import open_page, title_of
 from tests.page.svg import is_within_view_box, parse_svg
+from tests.waiting import ended, until
 
-SOME = {0: {Verdict.HAM: 5, Verdict.SPAM: 2}, 7: {Verdict.UNSURE: 1}, 59: {Verdict.REJECT: 1}}
-HUGE = {ago: dict.fromkeys(MESSAGE_CLASSES, 2**50) for ago in range(60)}
-
-
-async def show(client: Redis, now: Now, query: str = "") -> str:
-    """The page as a reader without scripts gets it."""
-    view = NowView(MadeUpReader(now), PageRenderer("1").render_parts)
-    async with open_page(client, view) as page, page.browser(Role.READ) as browser:
-        answer = await browser.get(f"/ui/{query}")
-    assert answer.status == 200
-    return answer.text
+HOSTILE = '<script>alert(1)</script>{{ 7 * 7 }}"\u202egnp.exe\x00' + "x" * 3000
+NOW = 1_800_000_000.0
 
 
-def chart_of(html: str) -> str:
-    found = re.search(r"<svg.*?</svg>", html, re.DOTALL)
-    assert found
-    return found[0]
+@dataclass
+class Process:
+    """A process with all its parts, and the view of its page."""
+
+    settings: Settings
+    parts: ServerParts
+    is_draining: list[bool]
+    client: Redis
+    activity: ActivityRecorder
+    findings: Callable[[], Sequence[Finding]] = lambda: []
+
+    async def show(self, query: str = "") -> str:
+        """The page, as a reader gets it."""
+        check = HealthCheck(self.parts, lambda: self.is_draining[0])
+        findings = DaemonFindings(check.redis_findings, check.other_findings, self.findings)
+        view = NowView(self.settings, self.parts.mirror, findings, self.activity)
+        async with open_page(self.client, view) as page, page.browser(Role.READ) as browser:
+            answer = await browser.get(f"/ui/{query}")
+        assert answer.status == 200
+        return answer.text
+
+    async def words(self) -> str:
+        """The words of the page."""
+        return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", await self.show())).split())
 
 
-def plain(html: str) -> str:
-    """The words of the page."""
-    return " ".join(re.sub(r"<[^>]*>", " ", html).split())
+@asynccontextmanager
+async def run_process(client: Redis, folder: Path) -> AsyncIterator[Process]:
+    settings = Settings.model_validate(
+        {
+            "state_dir": str(folder),
+            "listeners": {"smtp": {"listen": "127.0.0.1:0"}, "http": {"listen": "127.0.0.1:8025"}},
+            "relay": {"next_hop": f"maildir:{folder / 'Maildir'}"},
+        }
+    )
+    parts = make_parts(settings, PYTHON, RedisClients(client, client), DaemonMetrics.create(PYTHON))
+    async with AsyncExitStack() as stack:
+        mirror = asyncio.create_task(parts.mirror.run())
+        stack.push_async_callback(ended, mirror)
+        await parts.mirror.loaded.wait()
+        yield Process(settings, parts, [False], client, ActivityRecorder(parts.metrics.registry.collect))
 
 
-async def test_it_is_whole_without_scripts_and_says_when_it_was_made(client: Redis) -> None:
-    html = await show(client, make_now(checks=SOME, at=1_700_000_000))
+async def test_it_says_what_the_metrics_of_the_daemon_say(client: Redis, tmp_path: Path) -> None:
+    async with run_process(client, tmp_path) as process:
+        delivery = process.parts.metrics.delivery
+        for verdict, count in {"ham": 5, "spam": 2, "unsure": 1, "none": 2}.items():
+            for _ in range(count):
+                delivery.delivered("smtp", verdict)
+        for accepted in (True, True, False):
+            delivery.connected("smtp", accepted)
+        delivery.disconnected("smtp")
+        delivery.quarantine_swept(2, 0)
 
-    assert title_of(html).startswith("Now")
-    assert 'As of <time datetime="2023-11-1' in html
-    words = plain(html)
+        words, page = await process.words(), await process.show()
+
+    assert title_of(page).startswith("Now")
     assert "Nothing is wrong." in words
-    assert "ham 5 unsure 1 spam 2 reject 1 unchecked 0" in words
-    assert "check of" not in words
-    assert "9 messages 0.1 a minute &lt; 2 ms 50 % of the checks &lt; 2 ms 99 % of the checks" in words
-    assert "smtp 127.0.0.1:10025 3 7 1 stream \u2013 \u2013 \u2013 \u2013" in words
-    assert "mx1 the only one 0.7.0 up to date" in words
-    assert "Answers in 0.4 ms Counts here up to date Quarantine 2 messages, counted once a minute" in words
-
-
-@pytest.mark.parametrize("checks", [None, {0: {Verdict.HAM: 1}}, SOME, HUGE])
-@pytest.mark.parametrize("span", ActivitySpan)
-async def test_its_chart_can_be_drawn_whatever_the_numbers_are(
-    client: Redis, span: ActivitySpan, checks: Mapping[int, Mapping[Verdict, int]] | None
-) -> None:
-    html = await show(client, make_now(span, checks), f"?span={span}")
-
-    assert is_within_view_box(parse_svg(chart_of(html)))
-    assert f'href="/ui/?span={span}" aria-current="true"' in html
-    assert len(html) < 100_000
-
-
-async def test_the_parts_that_are_pushed_are_those_of_the_page(client: Redis) -> None:
-    now = make_now(checks=SOME, hosts=["mx1", HOSTILE], findings=[note("x", "A note.")()])
-    html = await show(client, now)
-
-    parts = await PageRenderer("1").render_parts(Page("now.html", view_values(now, ActivitySpan.HOUR)))
-
-    shown = {live[1]: html[live.end() :] for live in re.finditer(r'id="([\w-]+)"[^>]*data-live>', html)}
-    assert shown.keys() == parts.keys()
-    for name, part in parts.items():
-        assert shown[name].startswith(f"{part}</")
-
-
-async def test_the_table_has_the_same_sums_as_the_chart(client: Redis) -> None:
-    html = await show(client, make_now(checks=SOME))
-
-    (body,) = re.findall(r'<tbody id="now-rows".*?</tbody>', html, re.DOTALL)
+    assert "ham 5 unsure 1 spam 2 reject 0 unchecked 2 The check of 2 messages failed" in words
+    assert "10 messages 0.2 a minute" in words
+    assert "smtp 127.0.0.1:0 1 2 1 http 127.0.0.1:8025 \u2013 \u2013 \u2013" in words
+    assert "Counts here up to date Quarantine 2 messages, counted once a minute" in words
+    (body,) = re.findall("<tbody>\n(.*?)</tbody>", page.partition("The same as a table")[2], re.DOTALL)[:1]
     rows = [
         [int(cell) for cell in re.findall(r'<td class="number">(\d+)</td>', row)] for row in body.split("</tr>")
     ]
-    assert [sum(column) for column in zip(*(row for row in rows if row), strict=True)] == [5, 1, 2, 1, 0, 9]
+    assert [sum(column) for column in zip(*(row for row in rows if row), strict=True)] == [5, 1, 2, 0, 2, 10]
 
 
-async def test_messages_whose_check_failed_are_a_class_of_their_own(client: Redis) -> None:
-    html = await show(client, make_now(checks={0: {Verdict.HAM: 5, UNCHECKED: 2}}))
+async def test_before_anything_has_happened_it_can_be_read(client: Redis, tmp_path: Path) -> None:
+    async with run_process(client, tmp_path) as process:
+        words = await process.words()
 
-    words = plain(html)
-    assert "unchecked 2 The check of 2 messages failed" in words
-    assert "7 messages" in words
-    assert "5 ham, 2 unchecked" in chart_of(html)
-    assert is_within_view_box(parse_svg(chart_of(html)))
-
-
-@pytest.fixture
-def clock_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
-    """Sets the time zone of the daemon."""
-
-    def set_zone(zone: str) -> None:
-        monkeypatch.setenv("TZ", zone)
-        time.tzset()
-
-    yield set_zone
-    monkeypatch.undo()
-    time.tzset()
-
-
-# The clocks of New York go back at 06:00 UTC on 2026-11-01, those of Berlin go forth at 01:00 UTC on 2026-03-29.
-@pytest.mark.parametrize(
-    ("zone", "at", "days"),
-    [
-        (
-            "UTC",
-            "2026-11-03 12:30",
-            ["Tue 03", "Mon 02", "Sun 01", "Sat 31", "Fri 30", "Thu 29", "Wed 28", "Tue 27"],
-        ),
-        (
-            "America/New_York",
-            "2026-11-03 12:30",
-            ["Tue 03", "Mon 02", "Sun 01", "Sat 31", "Fri 30", "Thu 29", "Wed 28", "Tue 27"],
-        ),
-        (
-            "Europe/Berlin",
-            "2026-04-01 01:30",
-            ["Wed 01", "Tue 31", "Mon 30", "Sun 29", "Sat 28", "Fri 27", "Thu 26", "Wed 25"],
-        ),
-        (
-            "Asia/Kolkata",
-            "2026-11-03 12:30",
-            ["Tue 03", "Mon 02", "Sun 01", "Sat 31", "Fri 30", "Thu 29", "Wed 28", "Tue 27"],
-        ),
-    ],
-)
-def test_the_days_of_the_table_are_those_of_the_time_zone(
-    clock_of: Callable[[str], None], zone: str, at: str, days: Sequence[str]
-) -> None:
-    clock_of(zone)
-    now = make_now(ActivitySpan.WEEK, at=time.mktime(time.strptime(at, "%Y-%m-%d %H:%M")))
-
-    rows: Any = view_values(now, ActivitySpan.WEEK)["rows"]
-
-    assert [time.strftime("%a %d", time.localtime(row.at)) for row in rows] == days
-    assert {time.localtime(row.at)[3:5] for row in rows} == {(0, 0)}
-
-
-@pytest.mark.parametrize(
-    ("zone", "span", "labels"),
-    [
-        ("America/New_York", ActivitySpan.DAY, ["16:00", "20:00", "00:00", "04:00", "08:00", "12:00"]),
-        (
-            "Europe/Berlin",
-            ActivitySpan.WEEK,
-            ["Mon 26", "Tue 27", "Wed 28", "Thu 29", "Fri 30", "Sat 31", "Sun 01"],
-        ),
-        (
-            "Asia/Kolkata",
-            ActivitySpan.WEEK,
-            ["Mon 26", "Tue 27", "Wed 28", "Thu 29", "Fri 30", "Sat 31", "Sun 01"],
-        ),
-    ],
-)
-def test_the_labels_of_the_chart_are_round_times_of_the_time_zone_also_where_the_clocks_change(
-    clock_of: Callable[[str], None], zone: str, span: ActivitySpan, labels: Sequence[str]
-) -> None:
-    clock_of(zone)
-    now = make_now(span, at=time.mktime(time.strptime("2026-11-01 13:30", "%Y-%m-%d %H:%M")))
-
-    chart = parse_svg(chart_of(str(view_values(now, span)["chart"])))
-
-    ticks = [each.text or "" for each in chart.iter() if "tick" in each.get("class", "")]
-    assert [tick for tick in ticks if re.search("[: ]", tick)] == labels
-
-
-@pytest.mark.parametrize("count", [0, 1, 200])
-async def test_any_number_of_processes_is_shown(client: Redis, count: int) -> None:
-    html = await show(client, make_now(hosts=[f"mx{number}" for number in range(count)]))
-
-    assert html.count('data-label="Worker"') == count
-    assert len(html) < 120_000
-
-
-async def test_what_is_wrong_comes_with_what_to_do_the_worst_first(client: Redis) -> None:
-    findings = [note("x", "A note.")(), problem("x", "Redis is <away>.", "Start it.")()]
-    words = plain(await show(client, make_now(findings=findings)))
-
-    assert "problem Redis is &lt;away&gt;. Start it. note A note." in words
-
-
-async def test_what_another_server_says_in_a_finding_changes_nothing_around_it(client: Redis) -> None:
-    away = problem("x", "The next hop is degraded: {problem}.", "Start {problem}.")(problem=f"550 {HOSTILE}")
-    html = await show(client, make_now(findings=[away]))
-
-    assert "\u202e" not in html
-    for text in ("The next hop is degraded: 550 ", "Start 550 "):
-        assert re.search(f'<bdi class="foreign"[^>]*>{text}', html)
-
-
-async def test_old_numbers_are_said_to_be_old(client: Redis) -> None:
-    now = make_now(checks=SOME)
-    assert "These numbers are of" in plain(await show(client, replace(now, read_at=now.at - 60)))
-    never = replace(now, activity=None, read_at=0.0, processes=())
-    words = plain(await show(client, never))
-    assert "no numbers are known" in words
-    assert "No process has said how it is." in words
-    assert "not counted yet" in words
-
-
-async def test_texts_of_other_hosts_are_shown_as_text(client: Redis) -> None:
-    findings = [problem("x", "The process of {host} is silent.", "")(host=HOSTILE)]
-    html = await show(client, make_now(hosts=[HOSTILE], findings=findings))
-
-    assert "<script>alert" not in html
-    assert "{{ 7 * 7 }}" in html
-    assert "\u202e" not in html
-    assert "\x00" not in html
+    assert "0 messages 0.0 a minute" in words
+    assert "Quarantine 0 messages, counted once a minute" in words
 
 
 @pytest.mark.parametrize("query", ["?span=", "?span=year", "?span=%00", "?span=hour&span=day"])
-async def test_an_unknown_span_is_the_hour(client: Redis, query: str) -> None:
-    assert 'href="/ui/?span=hour" aria-current="true"' in await show(client, make_now(), query)
+async def test_an_unknown_span_is_the_hour(client: Redis, tmp_path: Path, query: str) -> None:
+    async with run_process(client, tmp_path) as process:
+        assert 'href="/ui/?span=hour" aria-current="true"' in await process.show(query)
+
+
+@pytest.mark.parametrize(
+    "classes", [{}, {"ham": 1}, dict.fromkeys(MESSAGE_CLASSES, 2**50)], ids=["none", "one", "huge"]
+)
+@pytest.mark.parametrize("span", ActivitySpan)
+def test_its_chart_can_be_drawn_whatever_the_numbers_are(span: ActivitySpan, classes: Mapping[str, int]) -> None:
+    rows = [ActivityRow(NOW - 60 * ago, classes) for ago in range(1440)]
+
+    chart = str(activity_values(rows, NOW, span)["chart"])
+
+    assert is_within_view_box(parse_svg(chart))
+    assert len(chart) < 100_000
+
+
+async def test_what_is_wrong_comes_with_what_to_do_the_worst_first(client: Redis, tmp_path: Path) -> None:
+    findings = [note("x", "A note.")(), problem("x", "Redis is <away>.", "Start it.")()]
+    async with run_process(client, tmp_path) as process:
+        process.findings = lambda: findings
+
+        assert "problem Redis is <away>. Start it. note A note." in await process.words()
+
+
+async def test_what_another_server_says_in_a_finding_changes_nothing_around_it(
+    client: Redis, tmp_path: Path
+) -> None:
+    away = problem("x", "The next hop is degraded: {problem}.", "Start {problem}.")(problem=f"550 {HOSTILE}")
+    async with run_process(client, tmp_path) as process:
+        process.findings = lambda: [away]
+        page = await process.show()
+
+    assert "\u202e" not in page
+    assert "<script>alert" not in page
+    assert "{{ 7 * 7 }}" in page
+    for text in ("The next hop is degraded: 550 ", "Start 550 "):
+        assert re.search(f'<bdi class="foreign"[^>]*>{text}', page)
+
+
+async def test_several_who_look_at_once_all_see_what_is_the_case(client: Redis, tmp_path: Path) -> None:
+    async with run_process(client, tmp_path) as process:
+        remove_next_hop(process)
+
+        async def look() -> bool:
+            seen = await asyncio.gather(*(process.words() for _ in range(3)))
+            return all("The next hop is degraded" in words for words in seen)
+
+        await until(look)
+
+
+def refuse_writes(process: Process) -> None:
+    process.parts.model.last_refusal = StoreRefuses("full")
+
+
+def become_replica(process: Process) -> None:
+    process.parts.clients.primary.is_replica = True
+
+
+def drain(process: Process) -> None:
+    process.is_draining[0] = True
+
+
+def remove_next_hop(process: Process) -> None:
+    folder = process.settings.state_dir / "Maildir"
+    folder.write_text("a file where a folder should be")
+
+
+def fill_quarantine(process: Process) -> None:
+    # The room is tried with as many bytes as the last message that found none.
+    process.parts.quarantine._room._refused_bytes = 1
+    process.settings.quarantine_folder.write_text("a file where a folder should be")
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "sentence", "is_ready"),
+    [
+        (refuse_writes, health.WRITES_REFUSED, {"redis": "writes are refused; feedback is deferred"}, True),
+        (
+            become_replica,
+            health.ONLY_REPLICA,
+            {"redis": "only a replica is reached; feedback is deferred"},
+            True,
+        ),
+        (drain, health.DRAINING, {"smtp": "draining"}, False),
+        (remove_next_hop, health.NEXT_HOP_AWAY, {"next_hop": "cannot be written"}, False),
+        (fill_quarantine, health.QUARANTINE_AWAY, {"quarantine": "the file system fails"}, True),
+    ],
+)
+async def test_what_is_degraded_is_said_by_readyz_and_the_page_alike(
+    client: Redis,
+    tmp_path: Path,
+    change: Callable[[Process], object],
+    kind: FindingKind,
+    sentence: dict[str, str],
+    is_ready: bool,
+) -> None:
+    async with run_process(client, tmp_path) as process:
+        change(process)
+
+        status = await HealthCheck(process.parts, lambda: process.is_draining[0]).status()
+
+        async def shows() -> bool:
+            return kind.what.partition("{")[0] in await process.words()
+
+        await until(shows)
+    assert (status.ready, dict(status.degraded)) == (is_ready, sentence)
+
+
+async def test_background_work_that_fails_is_said_while_mail_goes_on(client: Redis, tmp_path: Path) -> None:
+    async def fail() -> None:
+        raise RuntimeError("a fault")
+
+    async with run_process(client, tmp_path) as process:
+        process.parts.background.start("restorer", fail)
+        check = HealthCheck(process.parts, lambda: False)
+
+        async def is_failing() -> bool:
+            return bool(process.parts.background.failing)
+
+        await until(is_failing)
+        found = await check.health()
+        await process.parts.background.stop()
+
+    assert found.is_ready
+    assert [finding.what for finding in found.findings if is_of(finding, health.BACKGROUND_FAILED)] == [
+        health.BACKGROUND_FAILED(names="restorer").what
+    ]
+
+
+async def test_what_is_wrong_with_the_model_is_said_as_doctor_says_it(client: Redis, tmp_path: Path) -> None:
+    async with run_process(client, tmp_path) as process:
+        policy = FilterPolicy(ThresholdPolicy(0.5, FalsePositiveBudget(0.01)), {"spam": 2, "ham": 3})
+        process.findings = ModelLookups(process.settings, process.parts, lambda: policy).findings
+
+        words = await process.words()
+
+    assert "Every verdict is unsure until 2 spam and 3 ham more are learned (0 ham and 0 spam so far)." in words
+    assert "The budget of 0.01 cannot be promised yet: 299 more labelled ham messages are needed." in words

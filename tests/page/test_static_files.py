@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import re
-from importlib import resources
 
 import pytest
 
@@ -17,7 +16,7 @@ def static_files() -> StaticFiles:
 
 
 def test_all_files_are_there_plain_and_packed(static_files: StaticFiles) -> None:
-    assert {"page.css", "page.js", "icon.svg"} <= set(static_files.files)
+    assert {"page.css", "keys.js", "icon.svg"} <= set(static_files.files)
     for file in static_files.files.values():
         assert gzip.decompress(file.packed) == file.content
 
@@ -55,16 +54,3 @@ def test_nothing_is_fetched_from_elsewhere(static_files: StaticFiles) -> None:
 
 def test_first_view_is_small(static_files: StaticFiles) -> None:
     assert sum(len(file.packed) for file in static_files.files.values()) < 60_000
-
-
-def test_no_script_runs_twice_because_a_page_names_what_another_script_imports() -> None:
-    folder = resources.files("nbstream.page")
-    scripts, templates = (
-        "".join(file.read_text() for file in folder.joinpath(name).iterdir() if file.name.endswith(ending))
-        for name, ending in (("static", ".js"), ("templates", ".html"))
-    )
-    imported = set(re.findall(r'from "\./(\w+\.js)"', scripts))
-    named = set(re.findall(r"/ui/static/(\w+\.js)", templates))
-
-    assert imported
-    assert not imported & named

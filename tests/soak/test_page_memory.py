@@ -1,14 +1,11 @@
-"""Thousands of sessions, views and event streams of the page: what the memory of the daemon becomes, as a table.
+"""Thousands of sessions and views of the page: what the memory of the daemon becomes, as a table.
 
 ``pytest -s`` shows the table.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -16,7 +13,7 @@ import pytest
 
 from tests.integration.daemon import DaemonProcess
 from tests.letters import letters
-from tests.soak.chaos.http_client import ask, open_exchange
+from tests.soak.chaos.http_client import ask
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 
@@ -24,11 +21,10 @@ ROUNDS, WARM_UP = 12, 2
 LOGINS = 200
 """Of each round, as are these:"""
 VIEWS = 1000
-STREAMS = 20
 MAX_GROWTH_MB = 8.0
 PASSWORD = "password of this test"
 PATHS = (
-    *("/ui/", "/ui/?span=week", "/ui/messages", "/ui/messages?sender=%40x.example", "/ui/thresholds"),
+    *("/ui/", "/ui/?span=day", "/ui/messages", "/ui/messages?sender=%40x.example", "/ui/thresholds"),
     *("/ui/teaching", "/ui/undo?since=1h&actor=nobody"),
     *("/ui/tokens?part=prize", "/ui/quarantine", "/ui/messages/{id}"),
 )
@@ -81,11 +77,9 @@ class Browsers:
         self._id = found[1].decode()
 
     async def play(self) -> None:
-        """One round: sessions begin, views are read, and streams of events come and go."""
+        """One round: sessions begin, and views are read."""
         cookies = [await self._log_in() for _ in range(LOGINS)]
         for number in range(VIEWS):
-            if number % (VIEWS // 2) == 0:
-                await self._listen(cookies)
             path = PATHS[number % len(PATHS)].format(id=self._id)
             head, body = await ask(self._port, "GET", path, fields={"Cookie": cookies[number % LOGINS]})
             assert head.status == 200, (path, body)
@@ -102,18 +96,3 @@ class Browsers:
         head, body = await ask(self._port, "POST", "/ui/login", form, fields)
         assert head.status == 200, body
         return head.field("set-cookie").partition(";")[0]
-
-    async def _listen(self, cookies: list[str]) -> None:
-        """Open as many streams as may be, read an event of each, and go away."""
-        async with AsyncExitStack() as stack:
-            readers = [await stack.enter_async_context(self._events(cookie)) for cookie in cookies[:STREAMS]]
-            for reader in readers:
-                while not (await reader.readline()).startswith(b"data: "):
-                    pass
-
-    @asynccontextmanager
-    async def _events(self, cookie: str) -> AsyncIterator[asyncio.StreamReader]:
-        path = f"/ui/events?span={('hour', 'day', 'week')[self._clients % 3]}"
-        async with open_exchange(self._port, "GET", path, fields={"Cookie": cookie}) as (head, reader):
-            assert head.status == 200, head
-            yield reader

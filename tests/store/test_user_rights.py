@@ -10,15 +10,6 @@ from redis.asyncio import Redis
 
 from nbstream.policy.sender_lists import SITE, ListKind
 from nbstream.policy.sender_patterns import SenderPattern
-from nbstream.policy.verdict import Verdict
-from nbstream.store.activity import (
-    ActivityCounter,
-    ActivityReader,
-    ActivitySpan,
-    ActivityWriter,
-    ProcessStatus,
-    watch_activity,
-)
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.logins import AttemptCounts, PageSessionStore
 from nbstream.store.recent.message_rows import MessageRow, OutcomeKind, QuarantineOutcomes
@@ -30,21 +21,15 @@ from tests.conftest import RedisServer
 from tests.own_models.site import ANN, open_site
 from tests.own_models.test_filters import news
 from tests.store.recent.rows import KEYS, NOW, envelope, message_id, write_rows
-from tests.waiting import DEADLINE_SECONDS, until
+from tests.waiting import until
 
 CONF = Path(__file__).parents[2] / "deploy" / "redis" / "redis.conf"
 
 
-NEW_RIGHTS = " &nbstream:* +publish +subscribe +unsubscribe"
-"""What the user had not before 0.7.0: whoever upgrades may not have given it."""
-
-
 @pytest.fixture
-async def limited_client(own_redis: RedisServer, request: pytest.FixtureRequest) -> AsyncIterator[Redis]:
-    """A client that has logged in as that user, without the rights that are the parameter."""
+async def limited_client(own_redis: RedisServer) -> AsyncIterator[Redis]:
+    """A client that has logged in as that user."""
     (line,) = [line for line in CONF.read_text().splitlines() if line.startswith("user nbstream ")]
-    assert NEW_RIGHTS in line
-    line = line.replace(request.param, "")
     async with open_client(ConnectionOptions(own_redis.url)) as admin:
         await admin.execute_command("ACL", "SETUSER", *line.split()[1:])  # type: ignore[no-untyped-call]  # redis-py has no type here
     options = ConnectionOptions(own_redis.url, user="nbstream", password="CHANGE-NBSTREAM")
@@ -52,7 +37,6 @@ async def limited_client(own_redis: RedisServer, request: pytest.FixtureRequest)
         yield client
 
 
-@pytest.mark.parametrize("limited_client", ["", NEW_RIGHTS], indirect=True)
 async def test_users_have_links_and_switch_their_digests_off(limited_client: Redis) -> None:
     assert await LinkKeys(limited_client, KEYS).signer()
     preferences = UserPreferences(limited_client, KEYS)
@@ -61,7 +45,6 @@ async def test_users_have_links_and_switch_their_digests_off(limited_client: Red
         assert await preferences.wants_digest("ann@example.org") is wanted
 
 
-@pytest.mark.parametrize("limited_client", ["", NEW_RIGHTS], indirect=True)
 async def test_sender_lists_are_changed_and_followed(limited_client: Redis) -> None:
     stored, followed = StoredSenderLists(limited_client, KEYS), FollowedSenderLists(limited_client, KEYS)
 
@@ -77,7 +60,6 @@ async def test_sender_lists_are_changed_and_followed(limited_client: Redis) -> N
     assert not followed.by_owner
 
 
-@pytest.mark.parametrize("limited_client", ["", NEW_RIGHTS], indirect=True)
 async def test_people_log_in_and_out(limited_client: Redis) -> None:
     store = PageSessionStore(limited_client, KEYS)
 
@@ -92,7 +74,6 @@ async def test_people_log_in_and_out(limited_client: Redis) -> None:
     assert [each.count for each in await AttemptCounts(limited_client, KEYS).add(["a", "b"])] == [1, 1]
 
 
-@pytest.mark.parametrize("limited_client", ["", NEW_RIGHTS], indirect=True)
 async def test_rows_are_written_replaced_forgotten_and_found(limited_client: Redis) -> None:
     rows = [MessageRow(message_id(number), NOW + number, "ham", 0.5, envelope=envelope()) for number in range(3)]
     await write_rows(limited_client, [rows[0], *rows], messages=2)
@@ -111,25 +92,6 @@ async def test_rows_are_written_replaced_forgotten_and_found(limited_client: Red
     assert found[rows[1].id].outcome is not None
 
 
-@pytest.mark.parametrize("limited_client", [""], indirect=True)
-async def test_activity_is_counted_told_and_read(limited_client: Redis) -> None:
-    counter, drops = ActivityCounter(), list[int]()
-    status = ProcessStatus("mx1", 0, "0.7.0", True, 0.0)
-    writer = ActivityWriter(limited_client, KEYS, counter, "mx1/1", lambda: status, drops.append)
-    counter.count(Verdict.SPAM, 0.001)
-
-    async with watch_activity(limited_client, KEYS) as watch:
-        await writer.write(NOW)
-        assert await watch.wait(DEADLINE_SECONDS)
-    activity, (process,) = await ActivityReader(limited_client, KEYS).read(ActivitySpan.HOUR, NOW)
-
-    assert (activity.totals[Verdict.SPAM], process.status) == (1, status)
-    counter.count(Verdict.SPAM, 0.001)
-    await writer.leave()
-    assert drops == []
-
-
-@pytest.mark.parametrize("limited_client", ["", NEW_RIGHTS], indirect=True)
 async def test_own_models_are_taught_and_followed(limited_client: Redis) -> None:
     async with open_site(limited_client) as site, open_site(limited_client) as other:
         followed = await other.models.load("example.org/ann")

@@ -12,7 +12,6 @@ import nbstream.listeners
 from nbstream.daemon import health, model_findings
 from nbstream.doctor.checks import CHECKS
 from nbstream.findings import FindingKind
-from nbstream.page import now
 from nbstream.server import probe
 from tools.reference.markup import NOTICE, table
 
@@ -55,7 +54,7 @@ def _modules() -> list[str]:
     others = [module.name for module in pkgutil.iter_modules(nbstream.doctor.__path__, "nbstream.doctor.")]
     rooms = pkgutil.walk_packages(nbstream.listeners.__path__, "nbstream.listeners.")
     probes = [probe.__name__, *(module.name for module in rooms if module.name.endswith(".probe"))]
-    of_daemon = [module.__name__ for module in (model_findings, health, now)]
+    of_daemon = [module.__name__ for module in (model_findings, health)]
     return list(dict.fromkeys([*of_checks, *others, *probes, *of_daemon]))
 
 

@@ -80,7 +80,6 @@ class HttpConnection(web.RequestHandler):
     """One connection, which is closed if no whole request header arrives in time, even if single bytes do.
 
     ``trusted_origin`` are the ``origin_fields`` with which its peer needs no password, once that is known.
-    ``lost`` is set when the connection is closed from either side.
     """
 
     trusted_origin: HeaderFields | None = None
@@ -105,8 +104,6 @@ class HttpConnection(web.RequestHandler):
         self._connections = connections
         self._deadline = math.inf  # of the next request, on the clock of the loop
         self._deadline_timer: asyncio.TimerHandle | None = None
-        self._is_stream = False
-        self.lost = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to wait for the first request."""
@@ -125,18 +122,6 @@ class HttpConnection(web.RequestHandler):
         """Note that the header of a request has arrived: the body has a deadline of its own."""
         self._active_requests.add(self)
         self._deadline = math.inf
-
-    def stream_began(self) -> None:
-        """Note that the answer has no end of its own: a drain does not wait for it, and closes the connection."""
-        self._is_stream = True
-        self._active_requests.discard(self)
-
-    def force_close(self) -> None:
-        """Close at once, or note that it is closed; what a stream has not sent by then is dropped."""
-        self.lost.set()
-        if self._is_stream and self.transport is not None:
-            self.transport.abort()
-        super().force_close()
 
     def close_if_idle(self) -> None:
         """Close the connection, for the daemon drains, unless a request is being answered."""

@@ -141,7 +141,7 @@ class SubApplication(Protocol):
     def serves(self, path: str) -> bool:
         """Return whether a request for this path belongs to it."""
 
-    async def answer(self, request: web.BaseRequest, peer: Peer, connection: HttpConnection) -> web.StreamResponse:
+    async def answer(self, request: web.BaseRequest, peer: Peer) -> web.Response:
         """Answer a request. What it raises ``refusal`` answers, once it is an ``HttpProblem``."""
 
     def refusal(
@@ -267,7 +267,7 @@ class HttpListener:
         if "Expect" in headers and request.version == HttpVersion11:
             await _answer_expectation(request)
         if page := self._page_of(request):
-            return await page.answer(request, self._peer(request), connection)
+            return await page.answer(request, self._peer(request))
         if "Origin" in headers:
             raise RequestRefused(403, "requests of web pages are not answered", close=True)
         route = self._routes.find(request.method, request.path)

@@ -4,14 +4,37 @@
 // message, and from the last one to the next page of the list. In a list h, s and u teach the line that has the
 // focus. A button that a page does not have has no key either.
 
-import { getFragment, onKey } from "./page.js";
-
 const LIST = "nbstream-list";
 const LESSONS = { h: "ham", s: "spam", u: "unlearn" };
 const items = [...document.querySelectorAll('td > a[href^="/ui/messages/"]')];
 const teaching = document.querySelector("form[data-teach]");
 const nav = document.querySelector("[data-list-links]");
 const help = document.querySelector("details[data-keys]");
+
+/**
+ * Returns the content of a page without the layout, as a DocumentFragment; that of a refusal too. Where the session
+ * has ended, the login is shown instead.
+ */
+async function getFragment(path, options = {}) {
+  const headers = { "X-Fragment": "1", ...options.headers };
+  const response = await fetch(path, { credentials: "same-origin", ...options, headers });
+  if (response.status === 403 && response.headers.get("X-Login") === "needed") {
+    location.assign(`/ui/login?to=${encodeURIComponent(location.pathname + location.search)}`);
+  }
+  const template = document.createElement("template");
+  template.innerHTML = await response.text();
+  return template.content;
+}
+
+/** Calls `act` when the reader presses the key, except in a field or with Ctrl, Alt or Meta. */
+function onKey(key, act) {
+  document.addEventListener("keydown", (event) => {
+    const isTyping = event.target.closest("input:not([type=checkbox]), select, textarea");
+    if (event.key !== key || isTyping || event.ctrlKey || event.altKey || event.metaKey) return;
+    event.preventDefault();
+    act(event);
+  });
+}
 
 function lastSegment(path) {
   return path.slice(path.lastIndexOf("/") + 1);

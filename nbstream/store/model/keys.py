@@ -128,24 +128,6 @@ class ModelKeys:
         """A string: what a list of messages shows of one checked message."""
         return self._key(f"row:{message_key}")
 
-    def activity_minutes(self, hour: int) -> str:
-        """A hash: the activity of one hour (hours since the epoch) by minute."""
-        return self._key(f"activity:minutes:{hour}")
-
-    def activity_hours(self, day: int) -> str:
-        """A hash: the activity of one day (days since the epoch) by hour."""
-        return self._key(f"activity:hours:{day}")
-
-    @property
-    def activity_processes(self) -> str:
-        """A hash: what each process of a daemon says of itself, with the time."""
-        return self._key("activity:processes")
-
-    @property
-    def activity_channel(self) -> str:
-        """The channel (PUBLISH) that says when there is new activity."""
-        return self._key("activity")
-
     @property
     def sender_lists(self) -> str:
         """A hash: the version of the last change of any sender list, and how many entries all lists have."""

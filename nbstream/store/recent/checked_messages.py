@@ -183,17 +183,19 @@ class _QueuedMessage:
 class RecentMessages:
     """The recently checked messages of one model in Redis.
 
-    ``on_dropped`` is called with the number of messages that were not written. ``rows`` says whether lists show
-    the messages; a row has the envelope where ``memory.envelope`` is true. ``user_of``
-    returns the address of the user to whom mail for an address belongs: he is found as a recipient too.
+    ``on_dropped`` is called with the number of messages that were not written, and ``on_written`` whenever Redis
+    has taken some. ``rows`` says whether lists show the messages; a row has the envelope where ``memory.envelope``
+    is true. ``user_of`` returns the address of the user to whom mail for an address belongs, who is found as a
+    recipient too.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - most tests need three of them
         self,
         client: Redis,
         keys: ModelKeys,
         memory: MemorySettings,
         on_dropped: Callable[[int], None],
+        on_written: Callable[[], object] = lambda: None,
         *,
         rows: bool = False,
         user_of: Callable[[str], str] = normalize_address,
@@ -204,6 +206,7 @@ class RecentMessages:
         self._rows = rows
         self._user_of = user_of
         self._on_dropped = on_dropped
+        self._on_written = on_written
         self._queue: deque[_QueuedMessage] = deque()
         self._unwritten: dict[str, _QueuedMessage] = {}
         # Whether any message is queued, whether a whole batch is, and whether no message waits to be written.
@@ -269,6 +272,7 @@ class RecentMessages:
             with store_errors():
                 await self._remember_script(keys=[keys.recent, keys.rows], args=args)
             written = self._writing = True
+            self._on_written()
         except StoreUnavailable as error:
             if self._writing:  # logged once, not for each batch of an outage
                 _log.warning("checked messages are not remembered now: %s", error)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 
 from redis.asyncio import Redis
 
@@ -23,8 +22,6 @@ from nbstream.page.rendering import PageRenderer
 from nbstream.page.requests import (
     ADMIN_AREA,
     Answer,
-    Event,
-    EventStream,
     Page,
     PageRequest,
     PageRoute,
@@ -37,7 +34,6 @@ from nbstream.page.static_files import load_static_files
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.store.logins import AttemptCount, AttemptCounts, PageSessionStore, StoredLogin, is_token
 from nbstream.store.model.keys import ModelKeys
-from nbstream.wire.api_json import encode_json
 from tests.fuzz.http_exchange import HttpExchange, framed
 from tests.fuzz.page_elements import assert_own_elements
 from tests.fuzz.target import FuzzTarget
@@ -93,7 +89,6 @@ class _View(View):
             PageRoute("GET", "/ui/", self._show),
             PageRoute("GET", "/ui/messages/{id}", self._show),
             PageRoute("POST", "/ui/messages/{id}", self._change),
-            PageRoute("GET", "/ui/events", self._listen),
         )
 
     async def _show(self, request: PageRequest) -> Answer:
@@ -102,26 +97,6 @@ class _View(View):
     async def _change(self, request: PageRequest) -> Answer:
         assert request.form_value("csrf") == csrf_token(_TEACHER)
         return Redirect("/ui/", "".join(request.form.get("text", ())))
-
-    async def _listen(self, request: PageRequest) -> Answer:
-        return EventStream(lambda: _events(request))
-
-
-class _FewEvents(asyncio.Queue[Event]):
-    """Some events, after which the connection is lost."""
-
-    async def get(self) -> Event:
-        if self.empty():
-            raise ConnectionError
-        return self.get_nowait()
-
-
-@contextmanager
-def _events(request: PageRequest) -> Iterator[asyncio.Queue[Event]]:
-    events = _FewEvents()
-    for name in list(request.query)[:3]:
-        events.put_nowait(Event("now", encode_json({"html": name})))
-    yield events
 
 
 def _start() -> HttpExchange:
@@ -189,9 +164,8 @@ TARGET = FuzzTarget(
         b"Content-Type: application/x-www-form-urlencoded\n\npassword=two&name=a%00%e2%80%ae+b&to=//evil",
         b"POST /ui/logout" + _OWN + _COOKIE + b"\n\n" + _CSRF,
         b"GET /ui/login?link=" + _LINK.encode() + b'&to=/ui/"><svg onload=x>\nHost: x\n\n',
-        b"GET /ui/events?a=%0a%0adata:&b\nHost: x\n" + _COOKIE + b"\n\n",
         b"GET /ui/outcome?a=%ff&%22=%00\nHost: x\n" + _COOKIE + b"\n\n",
-        b"GET /ui/static/live.js?1\nHost: x\nIf-None-Match: *\nAccept-Encoding: gzip;q=0\n\n",
+        b"GET /ui/static/keys.js?1\nHost: x\nIf-None-Match: *\nAccept-Encoding: gzip;q=0\n\n",
         b"GET /ui/a?b#c\nHost: x\nAccept: text/html\n\n",
         b"PUT /ui/static/../login\nHost: [\nOrigin: http://[\n\n",
     ),

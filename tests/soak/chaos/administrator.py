@@ -39,25 +39,17 @@ class Administrator:
         self._links = set(VIEWS)
         self._last_number = _FIRST_NUMBER
 
-    async def run(self) -> None:
-        """Use the page until the end."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._work())
-            for host in self._hosts:
-                group.create_task(self._listen(host))
-
     async def can_use(self, host: Host) -> bool:
-        """Return whether a host shows all views and sends an event, as it must after the last fault."""
+        """Return whether a host shows all views, as it must after the last fault."""
         try:
             await self._log_in_if_needed(host)
             statuses = [(await self._session.read(host, path))[0] for path in VIEWS]
-            seen = self._journal.events[host.name]
-            await self._session.listen(host, _LOOK_SECONDS, most=1)
-            return set(statuses) == {200} and self._journal.events[host.name] > seen
+            return set(statuses) == {200}
         except (OSError, EOFError):
             return False
 
-    async def _work(self) -> None:
+    async def run(self) -> None:
+        """Use the page until the end."""
         ways: list[Callable[[Host], Awaitable[object]]] = [self._follow_link, self._teach, self._insist]
         ways += [self._follow_link, self._teach, self._undo, self._release, self._log_out]
         weights = [8, 4, 2, 8, 4, 1, 2, 0.2]
@@ -69,15 +61,6 @@ class Administrator:
             except (OSError, EOFError):
                 self._journal.pages["no answer"] += 1
             await asyncio.sleep(_PAUSE_SECONDS)
-
-    async def _listen(self, host: Host) -> None:
-        while not self._finishing.is_set():
-            if self._session.is_open:
-                try:
-                    await self._session.listen(host, _LISTEN_SECONDS)
-                except (OSError, EOFError):
-                    self._journal.pages["no answer"] += 1
-            await asyncio.sleep(_RETRY_SECONDS)
 
     async def _log_in_if_needed(self, host: Host) -> None:
         if not self._session.is_open:

@@ -60,7 +60,7 @@ async def audit(
         yield deviation
     await _wait_for_streams(site)
     await _restart_all(site)  # what was carried out late is carried out now
-    async for deviation in page_deviations(site.redis, model.keys, site.journal):
+    async for deviation in page_deviations(site.redis, model.keys):
         yield deviation
     for deviation in mail_deviations(site.journal.mail, _receptions(site), site.journal.faults):
         yield deviation

@@ -106,17 +106,8 @@ class Journal:
     requests: list[StreamRequest] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     checks: Counter[str] = field(default_factory=Counter)
-    counted_checks: int = 0
-    """How many checks the activity in Redis has at the end."""
-
-    checks_at_most: int = 0
-    """How many checks there may have been: of each request, as many as it may have led to."""
-
     pages: Counter[int | str] = field(default_factory=Counter)
     """How often the page was answered with each status."""
-
-    events: Counter[str] = field(default_factory=Counter)
-    """How many events of the page each host has sent."""
 
     problems: list[tuple[float, str]] = field(default_factory=list)
     """What contradicts the rules as soon as it is seen, with its time."""

@@ -1,40 +1,23 @@
-"""The audit of what the page stores: rows and their indices, activity, sessions, and that all of it expires."""
+"""The audit of what the page stores: rows and their indices, sessions, and that all of it expires."""
 
 from __future__ import annotations
 
-import time
-from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
-from itertools import chain
 from typing import Any
 
 from redis.asyncio import Redis
 
 from nbstream.errors import StoreIncompatible
-from nbstream.store.activity import (
-    HOURS_LIFE_SECONDS,
-    MESSAGE_CLASSES,
-    MINUTES_LIFE_SECONDS,
-    UNCHECKED,
-    ActivityReader,
-    ActivitySpan,
-    parse_counts,
-)
 from nbstream.store.logins import COUNTED_SECONDS, LINK_SECONDS, SESSION_SECONDS
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.recent.message_rows import MessageRow
 from tests.soak.chaos.deviations import Deviation
-from tests.soak.chaos.journal import Journal
 
 _MEMORY_SECONDS = 72 * 3600
-_PROCESSES = 3
 _LONGEST_LIVES = {
     "page:link:": LINK_SECONDS,
     "page:session:": SESSION_SECONDS,
     "attempts:": COUNTED_SECONDS,
-    "activity:minutes:": MINUTES_LIFE_SECONDS,
-    "activity:hours:": HOURS_LIFE_SECONDS,
-    "activity:processes": 3600,
     "row:": _MEMORY_SECONDS,
     "rows": _MEMORY_SECONDS,
     "checked:": _MEMORY_SECONDS,
@@ -43,7 +26,7 @@ _LONGEST_LIVES = {
 """The beginnings of the names of keys that must expire, and the longest time until then, in seconds."""
 
 
-async def page_deviations(redis: Redis, keys: ModelKeys, journal: Journal) -> AsyncIterator[Deviation]:
+async def page_deviations(redis: Redis, keys: ModelKeys) -> AsyncIterator[Deviation]:
     """Yield what is wrong with what the page stores of a model."""
     prefix = keys.pattern.removesuffix("*")
     names = [name.decode() async for name in redis.scan_iter(keys.pattern, count=1000)]
@@ -54,8 +37,6 @@ async def page_deviations(redis: Redis, keys: ModelKeys, journal: Journal) -> As
     for deviation in _life_deviations(lives):
         yield deviation
     for deviation in row_deviations(await _read_indices(redis, keys, lives), await _read_rows(redis, keys, lives)):
-        yield deviation
-    async for deviation in _activity_deviations(redis, keys, journal, lives):
         yield deviation
 
 
@@ -119,39 +100,3 @@ def _unpacked(message_id: str, packed: bytes) -> MessageRow | None:
         return MessageRow.unpack(message_id, packed)
     except StoreIncompatible:
         return None
-
-
-async def _activity_deviations(
-    redis: Redis, keys: ModelKeys, journal: Journal, names: Mapping[str, object]
-) -> AsyncIterator[Deviation]:
-    sums = [await _sum_activity(redis, keys, names, kind) for kind in ("minutes", "hours")]
-    if sums[0] != sums[1]:
-        yield Deviation(f"the activity by minute and by hour differ: {sums}")
-    checks = sum(sums[0][name] for name in MESSAGE_CLASSES)
-    latencies = sum(number for name, number in sums[0].items() if isinstance(name, int))
-    journal.counted_checks = checks
-    if checks - sums[0][UNCHECKED] != latencies:
-        yield Deviation(f"the activity has {latencies} latencies, and the verdicts {sums[0]}")
-    if checks > journal.checks_at_most:
-        yield Deviation(f"the activity has {checks} checks, and there were {journal.checks_at_most} at most")
-    if not checks:
-        yield Deviation("the activity has no checks")
-    processes: Any = await redis.hkeys(keys.activity_processes)
-    if len(processes) > _PROCESSES:
-        yield Deviation(f"{len(processes)} processes are remembered: {processes}")
-    _, seen = await ActivityReader(redis, keys).read(ActivitySpan.DAY, time.time())
-    if len(seen) != len(processes):
-        yield Deviation(f"of {len(processes)} processes {len(seen)} can be read")
-
-
-async def _sum_activity(redis: Redis, keys: ModelKeys, names: Mapping[str, object], kind: str) -> Counter[object]:
-    """Return the sums of all hashes of this kind: by class, by bucket of latency, and the dropped."""
-    prefix, sums = keys.pattern.removesuffix("*"), Counter[object]()
-    for key in names:
-        if key.startswith(f"activity:{kind}:"):
-            fields: Any = await redis.hgetall(f"{prefix}{key}")
-            for slot in parse_counts(fields).values():
-                for name, number in chain(slot.classes.items(), slot.latencies.items()):
-                    sums[name] += number
-                sums["dropped"] += slot.dropped
-    return sums

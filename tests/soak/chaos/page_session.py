@@ -6,19 +6,15 @@ what its next page would show: the text in the cookie that the answer sets.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import html
-import json
-import math
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from http.cookies import SimpleCookie
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from nbstream.page.login import csrf_token
-from tests.soak.chaos.http_client import HttpHead, ask, open_exchange
+from tests.soak.chaos.http_client import HttpHead, ask
 from tests.soak.chaos.journal import Journal, LessonOutcome
 from tests.soak.chaos.site import Host
 
@@ -89,25 +85,6 @@ class PageSession:
         """Return the status and the text of a page."""
         head, content = await ask(host.ports.http, "GET", path, fields=self._fields())
         return self._noted(host, path, head).status, content.decode()
-
-    async def listen(self, host: Host, seconds: float, most: float = math.inf) -> None:
-        """Read so many events of the view now, for so long, or until they end; the journal counts them."""
-        path, last = "/ui/events?span=hour", self._journal.events[host.name] + most
-        async with open_exchange(host.ports.http, "GET", path, fields=self._fields()) as (head, reader):
-            is_open = self._noted(host, path, head).status == 200
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    while is_open and self._journal.events[host.name] < last:
-                        line = await reader.readline()
-                        if is_open := line.endswith(b"\n"):
-                            self._note_event_line(host, line)
-
-    def _note_event_line(self, host: Host, line: bytes) -> None:
-        name, _, value = line.rstrip().partition(b": ")
-        if name == b"data" and isinstance(json.loads(value), dict):
-            self._journal.events[host.name] += 1
-        elif line not in {b"event: now\n", b":\n", b"\n", b"event: reload\n", b"data: null\n"}:
-            self._journal.add_problem(f"host {host.name} sent {line[:200]!r} as an event")
 
     async def teach(self, host: Host, key: str, label: str | None) -> Answer:
         """Press the button of a label, or the one that takes the lesson back."""

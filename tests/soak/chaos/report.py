@@ -40,9 +40,6 @@ def render_table(journal: Journal, deviations: Sequence[Deviation]) -> str:
         ("checks refused, or without an answer", str(journal.checks.total() - journal.checks["200"])),
         ("pages shown", str(shown)),
         ("pages refused, or without an answer", str(journal.pages.total() - shown)),
-        ("events of the page", str(journal.events.total())),
-        ("checks that the page has counted", str(journal.counted_checks)),
-        ("checks that there were, at most", str(journal.checks_at_most)),
         ("deviations", str(len(deviations))),
     ]
     width = max(len(name) for name, _ in rows)

@@ -133,7 +133,6 @@ async def send_mail(journal: Journal, host: Host, number: int, attempt: int) -> 
         reply = f"{type(error).__name__}: {error}"
         if transaction and transaction.sent:
             outcome = MailOutcome.UNKNOWN
-    journal.checks_at_most += transaction is not None and transaction.sent
     done = MailAttempt(number, attempt, host.name, begun, journal.now(), outcome, reply)
     journal.add_mail(done)
     return done

@@ -371,14 +371,14 @@ async def test_while_redis_is_away_messages_are_dropped_and_counted_and_later_on
     own_redis: RedisServer,
 ) -> None:
     client = open_client(ConnectionOptions(own_redis.url, timeout_seconds=1))
-    dropped = DroppedMessages()
-    recent = RecentMessages(client, KEYS, MemorySettings(), dropped)
+    dropped, written = DroppedMessages(), list[bool]()
+    recent = RecentMessages(client, KEYS, MemorySettings(), dropped, lambda: written.append(True))
     own_redis.stop()
     async with running(recent):
         for number in range(40):
             recent.remember(checked_message(number))
         await recent.wait_until_written()
-        assert dropped.count == 40
+        assert (dropped.count, written) == (40, [])
         with pytest.raises(StoreUnavailable):
             await recent.recall("m1")
 
@@ -386,7 +386,7 @@ async def test_while_redis_is_away_messages_are_dropped_and_counted_and_later_on
         recent.remember(checked_message(41))
         await recent.wait_until_written()
     assert await recent.recall("m41") == checked_message(41)
-    assert dropped.count == 40
+    assert (dropped.count, written) == (40, [True])
     await client.aclose()
 
 
