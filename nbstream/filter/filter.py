@@ -235,7 +235,7 @@ class Filter:
         except Exception as error:
             self.report_failed_feedback(label, lesson_source.source, error)
             raise
-        self.parts.observer.feedback_taken(lesson, lesson_source.source, lesson_source.actor)
+        self.parts.observer.feedback_taken(lesson, lesson_source.source)
         return lesson.in_words(tokenized.tokens, tokenized.words)
 
     def _joins_group(self, wanted: WantedLesson) -> bool:

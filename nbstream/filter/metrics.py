@@ -1,18 +1,14 @@
-"""Metrics of the filter: checks, lessons, their outcomes and bursts, autolearning. Names are a contract."""
+"""Metrics of the filter: checks, lessons, their outcomes, autolearning. Names are a contract."""
 
 from __future__ import annotations
 
 import logging
-import time
 from functools import cache
 from typing import TYPE_CHECKING
 
 from prometheus_client import Counter, Histogram
 
 from nbstream.filter.parts import FilterObserver
-from nbstream.logs import event_fields
-from nbstream.policy.bursts import WINDOW_SECONDS, BurstDetector, BurstKind
-from nbstream.policy.lesson_source import LessonSource
 from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -49,15 +45,6 @@ class FilterMetrics(FilterObserver):
             ["verdict", "label"],
             registry=registry.counts,
         )
-        self._bursts = Counter(
-            "nbstream_feedback_bursts",
-            "Bursts of feedback from one actor, by kind: contradicting, one_sided.",
-            ["kind"],
-            registry=registry.counts,
-        )
-        for kind in BurstKind:
-            self._bursts.labels(str(kind))
-        self._burst_detector = BurstDetector()
         self._check_seconds = Histogram(
             "nbstream_check_seconds",
             "Seconds of each stage of a check: wait (behind other checks, or for a thread), tokenize, score.",
@@ -121,15 +108,13 @@ class FilterMetrics(FilterObserver):
             self._probability.observe(probability)
         self._waiting.clear()
 
-    def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
+    def feedback_taken(self, lesson: Lesson, source: str) -> None:
         """Count the feedback of one message that was learned, or changed nothing."""
         self._feedback.labels(source, lesson.label or "none", str(lesson.outcome)).inc()
         if lesson.outcome not in {"learned", "relearned", "insisted"} or lesson.label is None:
             return
         if _disagrees(lesson.before.verdict, lesson.label):
             self._disagreement.labels(str(lesson.before.verdict), lesson.label).inc()
-        if not lesson.before.state.is_learning:
-            self._log_bursts(lesson.before, lesson.label, source, actor)
 
     def feedback_failed(self, label: str | None, source: str) -> None:
         """Count the feedback of one message that could not be stored."""
@@ -146,19 +131,6 @@ class FilterMetrics(FilterObserver):
     def autolearned(self, label: str, outcome: str) -> None:
         """Count one message that may be learned as ``label`` without people, by what became of that."""
         self._autolearned.labels(label, outcome).inc()
-
-    def _log_bursts(self, before: Check, label: str, source: str, actor: str) -> None:
-        """Count and log each burst once, with the lesson that makes it one."""
-        begun = self._burst_detector.add_lesson(
-            time.monotonic(), LessonSource(source, actor), label, before.verdict, before.probability
-        )
-        for kind in begun:
-            self._bursts.labels(str(kind)).inc()
-            _log.warning(
-                "feedback burst: look at nbstream history --since %dm",
-                round(WINDOW_SECONDS / 60),
-                extra=event_fields(kind=str(kind), source=source, actor=actor, label=label),
-            )
 
 
 def _disagrees(verdict: Verdict, label: str) -> bool:

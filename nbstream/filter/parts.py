@@ -40,7 +40,7 @@ class FilterObserver:
         that a check does not have, so an observer calls it later.
         """
 
-    def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
+    def feedback_taken(self, lesson: Lesson, source: str) -> None:
         """Note feedback for one message that was taken or changed nothing."""
 
     def feedback_failed(self, label: str | None, source: str) -> None:
@@ -63,10 +63,10 @@ class CompositeObserver(FilterObserver):
         for observer in self._observers:
             observer.checked(check, tokens, seconds, build_envelope)
 
-    def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
+    def feedback_taken(self, lesson: Lesson, source: str) -> None:
         """Pass the report on."""
         for observer in self._observers:
-            observer.feedback_taken(lesson, source, actor)
+            observer.feedback_taken(lesson, source)
 
     def feedback_failed(self, label: str | None, source: str) -> None:
         """Pass the report on."""

@@ -7,10 +7,9 @@ numbers are computed in one thread for all who ask, and again only when there is
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date, datetime, timedelta
 from itertools import islice
@@ -22,8 +21,6 @@ from nbstream.errors import StoreUnavailable
 from nbstream.filter.suspects import describe_suspects
 from nbstream.page.charts import Bar, draw_activity
 from nbstream.page.requests import Answer, Page, PageRefused, PageRequest, PageRoute, View
-from nbstream.policy.bursts import WINDOW_SECONDS, BurstDetector, BurstKind
-from nbstream.policy.lesson_source import COMMAND_SOURCE, LessonSource
 from nbstream.policy.verdict import Verdict
 from nbstream.store.model.history import UNDO_SOURCE, HistoryChange, HistorySelection, is_stream_id
 from nbstream.wire.moments import parse_moment
@@ -100,7 +97,7 @@ DAYS = 30
 """So many days are counted one by one, today included."""
 
 MAX_LISTED = 20
-"""So many teachers, contradictions, messages, bursts and suspects are listed at most."""
+"""So many teachers, contradictions, messages and suspects are listed at most."""
 
 MAX_CHECKED = 200
 """So many of the messages that were taught last are looked at for a wrong label, for a millisecond each."""
@@ -138,31 +135,11 @@ class Teacher:
 
 
 @dataclass(frozen=True, slots=True)
-class Burst:
-    """A burst of feedback (see ``policy.bursts``) seen with the lesson at ``at``; it began before that."""
-
-    at: float
-    kind: BurstKind
-    source: str
-    actor: str
-
-    @property
-    def since(self) -> str:
-        """When the lessons by which the burst was seen began, at the earliest, as a time of a form."""
-        return form_time(self.at - WINDOW_SECONDS)
-
-    @property
-    def until(self) -> str:
-        """When its lessons end, at the earliest: what came later is for a person to judge."""
-        return form_time(self.at + MILLISECOND)
-
-
-@dataclass(frozen=True, slots=True)
 class TeachingSummary:
     """What the last changes come to.
 
     ``days`` has each of the last days, the oldest first. The other lists begin with who taught most and with what
-    is newest; ``disputes`` are the changes of each message that people taught both ways. Contradictions and bursts
+    is newest; ``disputes`` are the changes of each message that people taught both ways. Contradictions
     are of what is still in force. ``taught`` has the newest lesson of the messages that were taught last.
     """
 
@@ -170,7 +147,6 @@ class TeachingSummary:
     teachers: Sequence[Teacher]
     contradictions: Sequence[HistoryChange]
     disputes: Sequence[Sequence[HistoryChange]]
-    bursts: Sequence[Burst]
     taught: Mapping[str, HistoryChange]
 
 
@@ -193,7 +169,6 @@ def summarize_teaching(changes: Sequence[HistoryChange], now: float) -> Teaching
         sorted(_teachers(changes), key=lambda teacher: -teacher.changes),
         [change for change in newest if contradicts_verdict(change)],
         _disputes(changes),
-        list(_bursts(changes, newest))[::-1],
         {change.message_key: change for change in islice(filter(taught_label, newest), MAX_CHECKED)},
     )
 
@@ -237,28 +212,6 @@ def _disputes(changes: Iterable[HistoryChange]) -> list[Sequence[HistoryChange]]
     for change in changes:
         by_message.setdefault(change.message_key, []).append(change)
     return [of_message for of_message in by_message.values() if len({*map(taught_label, of_message)} - {None}) > 1]
-
-
-def _bursts(changes: Sequence[HistoryChange], newest: Sequence[HistoryChange]) -> Iterator[Burst]:
-    """Yield the bursts, the oldest first.
-
-    What has been changed since, or was taken back, is no part of one, and neither is what a command taught: that
-    is mostly a folder of one class, by somebody who may write to Redis. The history does not say when the model
-    had learned enough to decide. While it had not, each verdict was unsure: the lessons before the first other one
-    are left out.
-    """
-    decided = (change.at for change in changes if change.note.before.verdict != Verdict.UNSURE)
-    decided_at = min(decided, default=math.inf)
-    detector = BurstDetector()
-    for change in reversed(newest):
-        label, before = taught_label(change), change.note.before
-        if label is None or change.note.source == COMMAND_SOURCE or before.verdict not in set(Verdict):
-            continue
-        if change.at < decided_at:
-            continue
-        source = LessonSource(change.note.source, change.note.actor)
-        for kind in detector.add_lesson(change.at, source, label, Verdict(before.verdict), before.probability):
-            yield Burst(change.at, kind, source.source, source.actor)
 
 
 def page_of_changes(

@@ -60,7 +60,7 @@ class Recorder(FilterObserver):
     ) -> None:
         self.checks.append((check, seconds))
 
-    def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
+    def feedback_taken(self, lesson: Lesson, source: str) -> None:
         self.lessons.append((lesson, source))
 
 

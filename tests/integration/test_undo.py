@@ -14,8 +14,6 @@ from tests.letters import letters
 MALLORY = "127.0.0.2"
 """Another peer, on Linux's loopback network."""
 
-BURST = 'nbstream_feedback_bursts_total{kind="contradicting"}'
-
 
 @pytest.fixture
 def daemon(tmp_path: Path, redis_binary: Path) -> Iterator[DaemonProcess]:  # it starts the server itself
@@ -33,33 +31,21 @@ def history(daemon: DaemonProcess, *arguments: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in out.splitlines()]
 
 
-def bursts(daemon: DaemonProcess) -> list[dict[str, object]]:
-    return [event for event in daemon.events if event["event"].startswith("feedback burst")]
-
-
 def opposite(label: str) -> str:
     return "ham" if label == "spam" else "spam"
 
 
-def test_a_poisoner_is_told_of_and_taken_back_while_the_daemon_runs(daemon: DaemonProcess) -> None:
+def test_a_poisoner_is_seen_and_taken_back_while_the_daemon_runs(daemon: DaemonProcess) -> None:
     good = [(f"{label}@nbstream.invalid", raw) for label, raw in letters(300)]
     send(daemon, good)
     probes = [("to@example.org", raw) for _, raw in letters(10, seed=8)]
     before = send(daemon, probes, with_verdict=True)
     known = [daemon.metric(f'nbstream_model_messages{{class="{label}"}}') for label in ("ham", "spam")]
     tokens = daemon.metric("nbstream_model_tokens")
-    assert daemon.metric(BURST) == 0
 
     bad = [(f"{opposite(label)}@nbstream.invalid", raw) for label, raw in letters(40, seed=9)]
     send(daemon, bad, MALLORY)
 
-    assert daemon.metric(BURST) == 1
-    wait_until(lambda: bursts(daemon))  # its log comes through a pipe
-    (burst,) = bursts(daemon)
-    assert (burst["level"], burst["kind"], burst["source"], burst["actor"]) == (
-        *("warning", "contradicting", "smtp"),
-        MALLORY,
-    )
     assert send(daemon, probes, with_verdict=True) != before
     assert len(history(daemon, "--actor", MALLORY)) == 40
     assert {line["actor"] for line in history(daemon)} == {MALLORY, "127.0.0.1"}

@@ -36,8 +36,6 @@ from nbstream.page.teaching_view import (
 )
 from nbstream.page.tokens_view import TokensView
 from nbstream.page.undo_view import UndoView
-from nbstream.policy.bursts import MIN_CONTRADICTIONS, ONE_SIDED_LESSONS, BurstKind
-from nbstream.policy.lesson_source import COMMAND_SOURCE
 from nbstream.policy.verdict import ModelState
 from nbstream.store.model.history import UNDO_SOURCE, Assessment, History, HistoryChange, LessonNote, RecentChanges
 from nbstream.store.model.model import Model
@@ -645,44 +643,14 @@ async def test_who_may_only_read_sees_doubtful_labels_without_buttons(site: Site
     assert "checkbox" not in section
 
 
-def test_bursts_are_found_once_with_who_and_when() -> None:
-    count = MIN_CONTRADICTIONS + 10
-    wrong = [
-        change("ham", verdict="spam", probability=0.99, at=NOON - number, actor="mallory")
-        for number in range(count)
-    ]
-
-    (burst,) = summarize_teaching(wrong, NOON).bursts
-
-    assert (burst.kind, burst.source, burst.actor) == (BurstKind.CONTRADICTING, "http", "mallory")
-    assert datetime.fromisoformat(burst.since).timestamp() < wrong[-1].at
-    assert burst.at < datetime.fromisoformat(burst.until).timestamp() < burst.at + 0.01
-
-
-def test_while_nothing_is_decided_there_are_no_bursts() -> None:
-    bulk = [change("spam", at=NOON - number) for number in range(2 * ONE_SIDED_LESSONS)]
-    assert not summarize_teaching(bulk, NOON).bursts
-
-    decided = change("spam", verdict="spam", at=NOON - 1000)
-    (burst,) = summarize_teaching([*bulk, decided], NOON).bursts
-    assert burst.kind == BurstKind.ONE_SIDED
-
-
-def test_what_was_taken_back_or_changed_is_no_contradiction_and_no_burst() -> None:
+def test_what_was_taken_back_or_changed_is_no_contradiction() -> None:
     wrong = [
         change("ham", verdict="spam", probability=0.99, at=NOON - number, key=f"m{number}", actor="mallory")
-        for number in range(MIN_CONTRADICTIONS + 10)
+        for number in range(5)
     ]
     undone = [change(None, "ham", key=each.message_key, source=UNDO_SOURCE) for each in wrong[1:]]
     corrected = change("spam", "ham", key="m0", verdict="spam", probability=0.99)
 
     summary = summarize_teaching([corrected, *undone, *wrong], NOON)
 
-    assert not [*summary.contradictions, *summary.bursts]
-
-
-def test_a_folder_that_a_command_taught_is_no_burst() -> None:
-    decided = change("ham", verdict="ham", at=NOON - 60)
-    folder = [change("spam", at=NOON - number / 100, source=COMMAND_SOURCE) for number in range(ONE_SIDED_LESSONS)]
-
-    assert not summarize_teaching([*folder, decided], NOON).bursts
+    assert not summary.contradictions

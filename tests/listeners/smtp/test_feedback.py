@@ -17,7 +17,6 @@ from nbstream.server.peers import Teachers
 from nbstream.server.runtime import FeedbackAddresses, Runtime
 from tests.conftest import RedisServer
 from tests.filter.disputes import DISPUTED, teach_dispute
-from tests.letters import letters
 from tests.listeners.delivered import DELIVERED, assert_learned_as_it_was_checked
 from tests.listeners.runtimes import LOOPBACK, make_runtime
 from tests.listeners.smtp.smtp_listener import HAM, SPAM, RunningSmtp, open_smtp_listener
@@ -117,42 +116,6 @@ async def test_while_redis_is_away_mail_is_scored_and_feedback_deferred(
 
         own_redis.start()
         assert (await smtp.send(wrap_as_forward(LUNCH), HAM)).startswith("250 2.0.0 learned")
-
-
-async def test_a_burst_against_a_confident_model_is_counted_and_logged_once(
-    smtp: RunningSmtp, caplog: pytest.LogCaptureFixture
-) -> None:
-    for label, raw in letters(300):
-        await smtp.send(raw, SPAM if label == "spam" else HAM)
-    assert smtp.metric("nbstream_feedback_bursts_total", kind="contradicting") == 0
-
-    for label, raw in letters(40, seed=9):
-        await smtp.send(raw, HAM if label == "spam" else SPAM)
-
-    assert smtp.metric("nbstream_feedback_bursts_total", kind="contradicting") == 1
-    assert smtp.metric("nbstream_feedback_bursts_total", kind="one_sided") == 0
-    (burst,) = [record for record in caplog.records if record.getMessage().startswith("feedback burst")]
-    assert burst.__dict__["fields"] == {
-        **{"kind": "contradicting", "source": "smtp"},
-        **{"actor": "127.0.0.1", "label": burst.__dict__["fields"]["label"]},
-    }
-
-
-async def test_a_model_that_is_still_learning_is_taught_in_bulk_without_alarm(
-    client: Redis, tmp_path: Path
-) -> None:
-    async with open_smtp_listener(client, tmp_path / "Maildir", min_learned={"spam": 1, "ham": 1}) as smtp:
-        for _, raw in letters(120):
-            await smtp.send(raw, SPAM)
-
-        assert smtp.metric("nbstream_model_messages", **{"class": "spam"}) == 120
-        assert smtp.metric("nbstream_feedback_bursts_total", kind="one_sided") == 0
-
-        await smtp.send(LUNCH, HAM)
-        for _, raw in letters(120, seed=9):
-            await smtp.send(raw, SPAM)
-
-        assert smtp.metric("nbstream_feedback_bursts_total", kind="one_sided") == 1
 
 
 async def test_a_mail_server_names_who_teaches_through_it(smtp: RunningSmtp) -> None:
