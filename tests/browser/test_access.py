@@ -90,12 +90,3 @@ def test_no_other_origin_shows_the_page_in_a_frame(
 
     expect(visitor.page.frame_locator("iframe").get_by_role("heading", name="Teaching")).to_have_count(0)
     visitor.take_problems()  # that the frame was refused
-
-
-def test_a_reader_sees_that_he_only_reads(visit: OpenVisitor, empty_site: Site) -> None:
-    visitor = visit(empty_site.origin)
-    empty_site.log_in(visitor, read_only=True)
-
-    visitor.go("/ui/teaching")
-
-    expect(visitor.page.get_by_text("read only")).to_be_visible()

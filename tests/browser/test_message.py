@@ -132,21 +132,6 @@ def test_the_line_that_has_the_focus_is_taught_and_links_lead_on(visit: OpenVisi
     page.wait_for_url("**/ui/messages?verdict=spam")
 
 
-def test_a_reader_has_no_keys_that_teach(visit: OpenVisitor, small_site: Site) -> None:
-    visitor = visit(small_site.origin)
-    small_site.log_in(visitor, read_only=True)
-    message_id = small_site.message_ids()[0]
-    visitor.go(f"/ui/messages/{message_id}")
-
-    visitor.page.keyboard.press("s")
-    visitor.page.keyboard.press("?")
-
-    expect(visitor.page.get_by_text("the next message of the list")).to_be_visible()
-    expect(visitor.page.get_by_text("this is spam")).to_have_count(0)
-    assert visitor.page.url.endswith(message_id)
-    expect(visitor.page.get_by_text("not learned")).to_be_visible()
-
-
 @pytest.fixture
 def quarantine_site(tmp_path: Path, redis_binary: Path) -> Iterator[Site]:
     """A daemon that was taught, and has spam in its quarantine, which others count in ``small_site``."""

@@ -74,14 +74,3 @@ def test_a_message_is_taught_and_taken_back_without_scripts(visit: OpenVisitor, 
     page.get_by_role("button", name="Take back this change").click()
     expect(page.get_by_role("status").filter(has_text="1 change was taken back.")).to_be_visible()
     wait_until(lambda: send(small_site.daemon, [("to@example.org", ham)], with_verdict=True) == before)
-
-
-def test_a_reader_is_shown_the_preview_and_no_button(visit: OpenVisitor, small_site: Site) -> None:
-    visitor = visit(small_site.origin)
-    small_site.log_in(visitor, read_only=True)
-
-    visitor.go("/ui/undo?since=1d")
-
-    expect(visitor.page.get_by_text("would be taken back").first).to_be_visible()
-    expect(visitor.page.get_by_text("log in for teaching")).to_be_visible()
-    expect(visitor.page.get_by_role("button", name="Take back")).to_have_count(0)

@@ -14,7 +14,6 @@ from nbstream.listeners.http.access import Role
 from nbstream.page.lists_view import ListsView
 from nbstream.policy.sender_lists import SITE, ListEntry, ListKind, OwnerList
 from nbstream.policy.sender_patterns import SenderPattern
-from nbstream.store import sender_lists
 from nbstream.store.sender_lists import StoredSenderLists
 from tests.page.page_listener import Browser, open_page
 from tests.store.recent.rows import KEYS
@@ -64,17 +63,6 @@ async def test_the_list_of_the_site_is_shown_with_that_of_the_settings_and_chang
         assert await entries(client, SITE) == []
 
 
-async def test_a_user_has_a_list(client: Redis) -> None:
-    async with open_view(client) as browser:
-        form = {"user": "Ann@example.org", "sender": "boss@partner.example", "kind": "allow"}
-        answer = await browser.post("/ui/lists/add", form)
-
-        assert answer.target == "/ui/lists?user=ann%40example.org"
-        assert rows((await browser.get(answer.target)).text) == [["boss@partner.example", "allow", "page tester"]]
-    assert await entries(client, ANN) == [("allow", "boss@partner.example", "page tester")]
-    assert await entries(client, SITE) == []
-
-
 @pytest.mark.parametrize(
     ("change", "text"),
     [
@@ -96,14 +84,6 @@ async def test_a_form_that_is_wrong_changes_nothing(client: Redis, change: dict[
     assert answer.status in {400, 403}
     assert text in html.unescape(answer.text)
     assert not await client.keys("*lists*")
-
-
-async def test_a_full_list_says_so(client: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sender_lists, "MAX_ENTRIES", 0)
-    async with open_view(client) as browser:
-        answer = await browser.post("/ui/lists/add", {"user": "", "sender": "a.example", "kind": "allow"})
-
-    assert (answer.status, "a list has at most 1,000 entries" in answer.text) == (400, True)
 
 
 async def test_who_may_only_read_has_no_forms_that_change(client: Redis) -> None:

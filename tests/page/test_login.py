@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack
@@ -23,7 +22,6 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.logins import PageSessionStore, StoredLogin, token_hash
 from nbstream.store.model.keys import ModelKeys
 from tests.conftest import RedisServer
-from tests.listeners.http.http_listener import rest
 from tests.page.page_listener import MODEL, Browser, PageListener, Response, open_page
 from tests.waiting import until
 
@@ -236,44 +234,6 @@ def test_who_types_a_name_is_called_by_it(typed: str, name: str) -> None:
     assert login_name(typed, "192.0.2.1") == name
 
 
-async def test_ten_wrong_passwords_a_minute_are_looked_at(page: PageListener) -> None:
-    async with page.browser() as browser, page.browser(X_Forwarded_For="198.51.100.1") as other:
-        attempts = await asyncio.gather(*(browser.post("/ui/login", {"password": "x"}) for _ in range(20)))
-        assert sorted(answer.status for answer in attempts) == [403] * 10 + [429] * 10
-        refused = await log_in(browser, password="for teaching")
-        assert (refused.status, refused.headers["Retry-After"], refused.cookies) == (429, "60", {})
-
-        assert (await log_in(other, password="for teaching")).status == 200
-        assert (await log_in(browser, link=await page.store.create_link("teach", "ann"))).status == 200
-
-
-async def test_one_client_of_a_proxy_locks_out_no_other(page: PageListener) -> None:
-    async with page.browser(X_Forwarded_For="203.0.113.9") as guesser:
-        for _ in range(101):
-            assert (await guesser.post("/ui/login", {"password": "x"})).status in {403, 429}
-    async with page.browser(X_Forwarded_For="198.51.100.1") as other:
-        assert (await log_in(other, password="for teaching")).status == 200
-
-
-async def test_a_client_cannot_name_another_address_to_its_proxy(page: PageListener) -> None:
-    statuses = []
-    for number in range(11):
-        sent_by_client, added_by_proxy = f"X-Forwarded-For: 203.0.113.{number}", "X-Forwarded-For: 198.51.100.1"
-        reader, writer = await asyncio.open_connection(*page.address.split(":"))
-        head, blank, body = posted_login(page, "x").partition(b"\r\n\r\n")
-        writer.write(b"\r\n".join([head, sent_by_client.encode(), added_by_proxy.encode()]) + blank + body)
-        statuses.append((await rest(reader)).split()[1])
-        writer.close()
-        await writer.wait_closed()
-    assert statuses == [b"403"] * 10 + [b"429"]
-
-
-async def test_the_name_of_who_types_none_is_an_address_and_nothing_else(page: PageListener) -> None:
-    async with page.browser(X_Forwarded_For="::1%root logged in as user root") as browser:
-        assert (await log_in(browser, password="for teaching")).status == 200
-        assert "<p>page ::1 may " in (await browser.get("/ui/")).text
-
-
 async def test_who_knows_the_password_cannot_fill_redis_with_sessions(page: PageListener, client: Redis) -> None:
     async with page.browser() as browser:
         statuses = [(await browser.post("/ui/login", {"password": "for reading"})).status for _ in range(62)]
@@ -448,40 +408,6 @@ async def test_without_redis_who_was_there_reads_and_nobody_comes(
             return changed.status == 303 and "may be old" not in (await known.get("/ui/")).text
 
         await until(is_as_before)
-
-
-def posted_login(page: PageListener, password: str = "for reading") -> bytes:
-    body = f"password={password.replace(' ', '+')}&name=ann".encode()
-    head = (
-        f"POST /ui/login HTTP/1.1\r\nHost: {page.address}\r\nOrigin: http://{page.address}\r\n"
-        f"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {len(body)}\r\n"
-        "Connection: close\r\n\r\n"
-    )
-    return head.encode() + body
-
-
-async def test_a_login_may_come_one_byte_at_a_time(page: PageListener) -> None:
-    reader, writer = await asyncio.open_connection(*page.address.split(":"))
-    for byte in posted_login(page):
-        writer.write(bytes([byte]))
-        await asyncio.sleep(0)  # lets the listener run
-    answer = await rest(reader)
-    writer.close()
-    await writer.wait_closed()
-    assert answer.startswith(b"HTTP/1.1 200 ")
-    assert b"Set-Cookie: nbstream_session_" in answer
-
-
-async def test_a_browser_may_leave_at_any_byte(page: PageListener, caplog: pytest.LogCaptureFixture) -> None:
-    request = posted_login(page)
-    for length in range(0, len(request) + 1, 3):
-        _, writer = await asyncio.open_connection(*page.address.split(":"))
-        writer.write(request[:length])
-        await asyncio.sleep(0)  # lets the listener run
-        writer.transport.abort()
-    async with page.browser() as browser:
-        assert (await log_in(browser, password="for reading")).status == 200
-    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 # ``nbstream.page.login``: what a process knows of sessions, and what proves one.

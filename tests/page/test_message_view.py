@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import re
 from collections.abc import AsyncIterator
@@ -130,26 +129,6 @@ async def test_a_lesson_says_what_it_changed_and_changes_the_next_verdict(site: 
     assert (record["learned"]["source"], record["learned"]["actor"]) == ("page", "page ann")
 
 
-async def test_a_lesson_may_be_sent_twice_and_is_taken_back_exactly(site: Site) -> None:
-    await site.teach()
-    message_id = await site.check(SPAM)
-    before = (await site.http.ask("/v1/check", SPAM)).json["probability"]
-
-    async with site.browser() as browser:
-        told = [await act(browser, message_id, action) for action in ("ham", "ham", "spam", "unlearn", "unlearn")]
-        page = await browser.get(PATH + message_id)
-
-    assert [re.split("[.:]", each)[0] for each in told] == [
-        "The message was learned as ham",
-        "Nothing was learned",
-        "The message was relearned as spam",
-        "The lesson was taken back",
-        "Nothing was taken back",
-    ]
-    assert (await site.http.ask("/v1/check", SPAM)).json["probability"] == before
-    assert words(page.text).count("page ann") == 3  # the history of a message that is unlearned
-
-
 async def test_who_insists_does_so_on_purpose_and_once(site: Site) -> None:
     await teach_dispute(site.http.spam_filter)
     message_id = await site.check(DISPUTED.raw)
@@ -179,37 +158,6 @@ async def test_a_message_with_the_most_weight_cannot_be_insisted_on(site: Site) 
 
     assert "the message has the most weight that one message may have" in words(page.text)
     assert "Insist on ham" not in buttons(page.text)
-
-
-async def test_of_two_who_insist_at_once_one_is_enough(site: Site) -> None:
-    await teach_dispute(site.http.spam_filter)
-    message_id = await site.check(DISPUTED.raw)
-
-    async with site.browser() as ann, site.browser(name="page ben") as ben:
-        version = hidden((await ann.get(PATH + message_id)).text, "version")
-        form = {"action": "insist-ham", "version": version}
-        await asyncio.gather(*(browser.post(PATH + message_id, form) for browser in (ann, ben)))
-
-        told = [flash(await browser.get(PATH + message_id)) for browser in (ann, ben)]
-        shown = words((await ann.get(PATH + message_id)).text)
-
-    assert sorted(each.partition(":")[0] for each in told) == ["Nothing was changed", "You insisted on ham"]
-    assert shown.count("insisted on ham") == 1
-
-
-async def test_two_sessions_that_disagree_leave_one_label_and_both_in_the_history(site: Site) -> None:
-    await site.teach()
-    message_id = await site.check(SPAM)
-
-    async with site.browser() as ann, site.browser(name="page ben") as ben:
-        await asyncio.gather(
-            ann.post(PATH + message_id, {"action": "ham"}), ben.post(PATH + message_id, {"action": "spam"})
-        )
-        shown = words((await ann.get(PATH + message_id)).text)
-
-    assert "page ann" in shown
-    assert "page ben" in shown
-    assert re.search(r"relearned (ham -> spam|spam -> ham)", shown)
 
 
 async def test_who_may_only_read_sees_all_and_changes_nothing(site: Site) -> None:
@@ -250,13 +198,6 @@ async def test_an_unknown_id_is_404_for_looking_and_for_teaching(site: Site, nam
         answers = [await browser.get(PATH + name), await browser.post(PATH + name, {"action": "ham"})]
     assert [answer.status for answer in answers] == [404, 404]
     assert "<script>" not in answers[0].text
-
-
-async def test_an_unknown_action_changes_nothing(site: Site) -> None:
-    await site.teach(4)
-    message_id = await site.check(SPAM)
-    async with site.browser() as browser:
-        assert (await browser.post(PATH + message_id, {"action": HOSTILE})).status == 400
 
 
 async def test_no_text_of_a_message_is_more_than_text(site: Site) -> None:
@@ -339,24 +280,6 @@ async def test_a_quarantined_message_shows_its_text_and_is_released(site: Site, 
     assert site.waiting.messages() == []
 
 
-async def test_a_message_in_doubt_is_delivered_only_by_the_button_that_says_so(site: Site, tmp_path: Path) -> None:
-    await site.teach()
-    message_id = await site.check(SPAM)
-    await site.quarantine(SPAM)
-    (file,) = (tmp_path / "Quarantine/new").iterdir()
-    file.rename(tmp_path / "Quarantine/cur" / f"{file.name}:2,P")
-
-    async with site.browser() as browser:
-        page = await browser.get(PATH + message_id)
-        refused = await act(browser, message_id, "release")
-        told = await act(browser, message_id, "release", again="yes")
-
-    assert "Deliver all the same" in buttons(page.text)
-    assert "may get it twice" in words(page.text)
-    assert refused.startswith("Not released: may have been delivered")
-    assert told.startswith("The message was delivered. ")
-
-
 async def test_a_quarantined_message_whose_check_is_forgotten_is_shown_and_taught(site: Site) -> None:
     await site.teach()
     message_id = await site.quarantine(SPAM)
@@ -367,22 +290,6 @@ async def test_a_quarantined_message_whose_check_is_forgotten_is_shown_and_taugh
 
     assert "The check of this message is not remembered any more" in words(page.text)
     assert told.startswith("The message was learned as spam.")
-
-
-async def test_a_damaged_file_of_the_quarantine_hides_nothing_else(site: Site, tmp_path: Path) -> None:
-    await site.teach()
-    message_id = await site.check(SPAM)
-    await site.quarantine(SPAM)
-    (file,) = (tmp_path / "Quarantine/new").iterdir()
-    file.write_bytes(b"somebody wrote this\n")
-
-    async with site.browser() as browser:
-        page = await browser.get(PATH + message_id)
-        told = await act(browser, message_id, "release")
-
-    assert "Its file cannot be read" in words(page.text)
-    assert "was not written by nbstream" in told
-    assert file.exists()
 
 
 async def test_without_redis_nothing_is_shown_as_if_it_were_known(own_redis: RedisServer, tmp_path: Path) -> None:
@@ -481,10 +388,3 @@ async def test_kinds_are_shown_and_taught(client: Redis, tmp_path: Path) -> None
         assert "it was newsletter before" in again
         listed = await browser.get("/ui/messages")
         assert "These are newsletter" in buttons(listed.text)
-
-
-async def test_a_class_that_is_not_configured_is_no_action(site: Site) -> None:
-    async with site.browser() as browser:
-        answer = await browser.post(PATH + await site.check(SPAM), {"action": "newsletter"})
-
-    assert answer.status == 400

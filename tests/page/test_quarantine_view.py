@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import html
 import re
 from collections.abc import AsyncIterator
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.delivery import quarantine
 from nbstream.listeners.http.access import Role
 from nbstream.page import quarantine_view
 from tests.letters import letters
@@ -51,20 +49,6 @@ def doubt(folder: Path) -> None:
     """Leave the files as a release that was killed does."""
     for file in (folder / "Quarantine/new").iterdir():
         file.rename(folder / "Quarantine/cur" / f"{file.name}:2,P")
-
-
-async def test_an_empty_quarantine_says_so(site: Site) -> None:
-    async with site.browser() as browser:
-        page = await browser.get(PATH)
-    assert page.status == 200
-    assert "No message waits in the quarantine. No mail goes there: no action" in words(page.text)
-
-
-async def test_a_quarantine_that_is_used_does_not_say_how_to_use_it(client: Redis, tmp_path: Path) -> None:
-    async with open_site(client, tmp_path, actions={"spam": "quarantine"}) as site, site.browser() as browser:
-        shown = words((await browser.get(PATH)).text)
-    assert "No message waits in the quarantine." in shown
-    assert "No mail goes there" not in shown
 
 
 async def test_the_list_says_what_each_message_is(site: Site) -> None:
@@ -162,23 +146,6 @@ async def test_a_filter_finds_whom_it_is_from_and_for_and_says_how_far_it_looked
     assert sorted(one_by_one) == [[], [], [ids["ann"]]]
 
 
-@pytest.mark.parametrize("order", ["newest", "least-spam"])
-@pytest.mark.parametrize("cursor", ["x", "-", "1e9-a", "9" * 400, "%00", "%D9%A1%D9%A2-a", "nan_1_a", "x_1_a"])
-async def test_a_wrong_cursor_is_the_beginning(site: Site, cursor: str, order: str) -> None:
-    message_id = await site.quarantine(LETTERS[0])
-    async with site.browser() as browser:
-        page = await browser.get(f"{PATH}?before={cursor}&order={order}")
-    assert message_id in page.text
-
-
-async def test_all_of_a_page_are_selected_by_a_link(site: Site) -> None:
-    for raw in LETTERS[:3]:
-        await site.quarantine(raw)
-    async with site.browser() as browser:
-        page = await browser.get(f"{PATH}?select=all")
-    assert page.text.count(" checked>") == 3
-
-
 async def test_several_messages_are_released_and_each_has_its_result(site: Site, sink: Sink) -> None:
     sink.refuse = {"refused@x": "550 5.1.1 <b>no such user</b>"}
     good = await site.quarantine(LETTERS[0], "a@x", "b@x")
@@ -203,27 +170,6 @@ async def test_several_messages_are_released_and_each_has_its_result(site: Site,
         "page",
         "page ann",
     )
-
-
-async def test_of_an_lmtp_next_hop_one_recipient_gets_it_after_the_other(client: Redis, tmp_path: Path) -> None:
-    sink = Sink(refuse={"c@x": "452 4.2.2 full"})
-    async with (
-        open_sink(sink, lmtp=True) as port,
-        open_site(client, tmp_path, next_hop=f"lmtp://127.0.0.1:{port}") as site,
-        site.browser() as browser,
-    ):
-        message_id = await site.quarantine(LETTERS[0], "a@x", "b@x", "c@x", "d@x")
-        first = await send(browser, "release", message_id)
-        (rest,) = site.waiting.messages()
-        left = [path.address for path in quarantine.read_message(rest)[0].envelope.recipients]
-        sink.refuse = {}
-        second = await send(browser, "release", message_id)
-
-        assert "452 4.2.2 full" in words(first)
-        assert left == ["c@x", "d@x"]
-        assert "The message was delivered. Nothing was learned" in words(second)
-        assert [to for _, to, _ in sink.taken] == [["a@x"], ["b@x"], ["c@x"], ["d@x"]]
-        assert site.waiting.messages() == []
 
 
 async def test_a_deletion_asks_first_and_then_deletes_what_was_asked(site: Site) -> None:
@@ -284,21 +230,6 @@ async def test_what_may_have_been_delivered_is_released_only_when_that_is_said(
     assert buttons(refused) == ["Deliver all the same (1)"]
     assert "The message was delivered." in words(done)
     assert len(sink.taken) == 1
-
-
-async def test_what_the_next_hop_refuses_waits_on_and_was_taught_all_the_same(site: Site, sink: Sink) -> None:
-    await site.teach()
-    message_id = await site.quarantine(LETTERS[0])
-    sink.refuse = {"to@example.net": "550 5.7.1 no such luck"}
-
-    async with site.browser() as browser:
-        refused = words(await send(browser, "release", message_id))
-        shown = words((await browser.get(f"/ui/messages/{message_id}")).text)
-
-    assert waiting_ids(site) == {message_id}
-    assert "not done : next hop: 550 5.7.1 no such luck. The message was taught as ham before" in refused
-    assert "P(spam) was" in refused
-    assert "learned as ham, and still waits in the quarantine" in shown
 
 
 @pytest.mark.parametrize(("action", "became"), [("release", "released"), ("delete", "deleted")])
@@ -377,62 +308,6 @@ async def test_no_text_of_a_message_or_its_envelope_is_more_than_text(site: Site
         assert_harmless(page)
 
 
-async def test_a_message_without_a_sender_or_a_subject_has_a_row(site: Site) -> None:
-    message_id = await site.quarantine(b"\n\nhello\n", sender="")
-    async with site.browser() as browser:
-        page = await browser.get(PATH)
-        shown = await browser.get(f"/ui/messages/{message_id}")
-    assert "<> (null sender)" in words(page.text)
-    assert "hello" in words(shown.text)
-
-
-async def test_a_damaged_file_hides_no_other(site: Site, tmp_path: Path) -> None:
-    damaged = await site.quarantine(LETTERS[0])
-    (file,) = (tmp_path / "Quarantine/new").iterdir()
-    file.write_bytes(b"Subject: x\n\nsomebody wrote this\n")
-    good = await site.quarantine(LETTERS[1])
-
-    async with site.browser() as browser:
-        page = await browser.get(PATH)
-        shown = await browser.get(f"/ui/messages/{damaged}")
-        released = await send(browser, "release", damaged, good)
-
-    assert "was not written by nbstream" in words(page.text)
-    assert good in page.text
-    assert (shown.status, "Its file cannot be read" in words(shown.text)) == (200, True)
-    assert "was not written by nbstream" in words(released)
-    assert waiting_ids(site) == {damaged}
-
-
-async def test_a_message_that_somebody_else_is_releasing_is_left_alone(site: Site, sink: Sink) -> None:
-    message_id = await site.quarantine(LETTERS[0])
-    (file,) = site.waiting.messages()
-
-    async with site.browser() as browser:
-        with quarantine.locked(file):
-            results = [
-                words(await send(browser, "release", message_id)),
-                words(await send(browser, "delete", message_id, confirmed="yes")),
-            ]
-        site.waiting.remove_expired(0)
-        gone = words(await send(browser, "release", message_id))
-
-    assert all("is being released by somebody else" in result for result in results)
-    assert "is not in the quarantine" in gone
-    assert sink.taken == []
-
-
-async def test_of_two_sessions_that_release_at_once_one_does(site: Site, sink: Sink) -> None:
-    message_id = await site.quarantine(LETTERS[0])
-
-    async with site.browser() as ann, site.browser(name="page ben") as ben:
-        pages = await asyncio.gather(*(send(browser, "release", message_id) for browser in (ann, ben)))
-
-    assert len(sink.taken) == 1
-    assert sum("The message was delivered." in words(page) for page in pages) == 1
-    assert waiting_ids(site) == set()
-
-
 async def test_who_may_only_read_looks_and_changes_nothing(site: Site, sink: Sink) -> None:
     message_id = await site.quarantine(LETTERS[0])
 
@@ -470,19 +345,6 @@ async def test_a_wrong_form_is_refused_in_words(site: Site, form: dict[str, str 
     assert (answer.status, why in words(answer.text)) == (400, True)
 
 
-async def test_a_next_hop_that_is_away_leaves_everything_and_says_so(client: Redis, tmp_path: Path) -> None:
-    async with (
-        open_site(client, tmp_path, next_hop="smtp://127.0.0.1:1", connect_timeout_seconds=1) as site,
-        site.browser() as browser,
-    ):
-        message_id = await site.quarantine(LETTERS[0])
-        page = await send(browser, "release", message_id)
-
-        assert "not done : no way to 127.0.0.1" in words(page)
-        assert waiting_ids(site) == {message_id}
-        assert not site.waiting.messages()[0].in_doubt
-
-
 async def test_no_release_begins_after_the_time_of_a_request(
     site: Site, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -507,20 +369,3 @@ async def test_a_folder_that_cannot_be_read_is_said_and_only_the_log_names_it(
         assert "cannot be read: Not a directory. The log of the daemon names the file" in words(answer.text)
         assert str(tmp_path) not in answer.text
     assert f"{tmp_path / 'Quarantine/cur'}: Not a directory" in caplog.text
-
-
-@pytest.mark.parametrize("action", ["delete", "release"])
-async def test_a_file_that_cannot_be_read_is_said_and_not_where_it_is(
-    site: Site, tmp_path: Path, action: str
-) -> None:
-    message_id = await site.quarantine(LETTERS[0])
-    (file,) = (tmp_path / "Quarantine/new").iterdir()
-    file.unlink()
-    file.symlink_to(file)
-    async with site.browser() as browser:
-        shown = (await browser.get(PATH)).text
-        page = await send(browser, action, message_id, confirmed="yes")
-
-    assert "not done : Too many levels of symbolic links" in words(page)
-    for text in (shown, page):
-        assert file.name not in text

@@ -78,14 +78,6 @@ async def test_a_view_answers_whoever_has_logged_in(page: PageListener, view: Ec
     assert view.requests[0].session.name == "page tester"
 
 
-async def test_the_icon_is_where_browsers_look_for_it(page: PageListener) -> None:
-    async with page.browser() as browser:
-        assert (await browser.get("/favicon.ico")).target == "/ui/static/icon.svg"
-        icon = await browser.get("/ui/static/icon.svg")
-
-    assert icon.headers["Content-Type"].startswith("image/svg+xml")
-
-
 async def test_who_has_not_logged_in_is_sent_to_the_login_and_then_to_the_page(
     page: PageListener, view: EchoView
 ) -> None:
@@ -142,14 +134,6 @@ async def test_another_site_can_ask_for_nothing(
         if "Origin" in fields:
             assert (await browser.get("/ui/", **fields)).status == 403
     assert view.requests == []
-
-
-async def test_a_form_without_an_origin_is_refused(page: PageListener, view: EchoView) -> None:
-    async with page.browser(Role.TEACH) as browser:
-        fields = {"Content_Type": FORM_TYPE}
-        assert (await browser.ask("POST", "/ui/echo", f"csrf={browser.csrf}", **fields)).status == 403
-        fields["Sec_Fetch_Site"] = "same-origin"
-        assert (await browser.ask("POST", "/ui/echo", f"csrf={browser.csrf}", **fields)).status == 303
 
 
 @pytest.mark.parametrize(
@@ -233,12 +217,6 @@ async def test_a_script_gets_content_without_the_layout(page: PageListener) -> N
         fragment = await browser.get("/ui/echo/a", X_Fragment="1")
     assert "<html" not in fragment.text
     assert "<p>a</p>" in fragment.text
-
-
-async def test_a_head_is_answered_without_the_page(page: PageListener) -> None:
-    async with page.browser(Role.READ) as browser:
-        answer = await browser.ask("HEAD", "/ui/")
-    assert (answer.status, answer.text, answer.headers["Content-Type"]) == (200, "", "text/html; charset=utf-8")
 
 
 @pytest.mark.parametrize(
@@ -382,12 +360,6 @@ async def test_a_header_that_is_too_long_for_its_cookies_is_said(page: PageListe
     async with page.browser(Cookie=f"of_another_server={'x' * 9000}") as browser:
         answer = await browser.get("/ui/")
     assert (answer.status, "such as its cookies" in answer.text) == (400, True)
-
-
-async def test_the_root_leads_to_the_page(client: Redis, tmp_path: Path) -> None:
-    async with open_http(client, tmp_path) as http:
-        answer = await http.ask("/")
-    assert "Log in" in answer.body.decode()  # the client follows to /ui/, and from there
 
 
 async def test_requests_of_web_pages_to_other_paths_stay_refused(client: Redis, tmp_path: Path) -> None:
