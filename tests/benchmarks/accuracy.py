@@ -18,7 +18,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tests.benchmarks.page import page
-from tests.benchmarks.peers.figures import FIGURES, read_runs
 from tests.benchmarks.plan import BOTH, CORRECTED, IN_TIME, RUNS, SECTIONS, SHUFFLED, SMS, STREAMS, TREC, TREC_B
 from tests.benchmarks.runs import Run, make_all
 from tests.corpora import unpack
@@ -58,9 +57,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         streams = unpacked(options.corpora, Path(folder), absent)
         if options.only:
-            runs = chosen(options.only, streams)
-            peer_runs = read_runs(FIGURES) if set(runs) & set(SECTIONS["inbox"]) else []
-            print(page(make_all(runs, streams), peer_runs))
+            print(page(make_all(chosen(options.only, streams), streams)))
         else:
             write(streams, PAGE)
 
@@ -130,13 +127,13 @@ def chosen(words: Sequence[str], streams: Mapping[str, Path]) -> list[Run]:
     sections = [word for word in words if word in SECTIONS]
     named = {STREAM_WORDS[word] for word in words if word in STREAM_WORDS} or set(streams)
     runs = dict.fromkeys(run for section in sections or SECTIONS for run in SECTIONS[section])
-    return [run for run in runs if run.stream in named & set(streams)]
+    wanted = named & set(streams)
+    return [run for run in runs if run.stream in wanted]
 
 
 def write(streams: Mapping[str, Path], to: Path) -> None:
     """Make all runs over the streams' indexes, and write their page."""
-    outcomes = make_all(RUNS, streams)
-    to.write_text(page(outcomes, read_runs(FIGURES)), encoding="utf-8")
+    to.write_text(page(make_all(RUNS, streams)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
 from statistics import fmean
 from typing import TypeAlias
 
 from nbstream import __version__
-from tests.benchmarks.peers.figures import PeerRun
 from tests.benchmarks.plan import (
     AUTOLEARN_RUNS,
     BUDGET_RUNS,
@@ -94,16 +92,6 @@ moves three in ten of the spam in the inbox (unsure spam too) to Junk, and rescu
 in the wrong folder. Not believed: see [contradictions](#contradictions).
 """
 
-INBOX_PEERS_TEXT = """\
-Other filters over the same messages with the same draws: figures of `make peers CORPORA=DIR`. SpamAssassin and
-rspamd have the rules that they come with, but nothing that asks the network. Their Bayes begins with 50 messages
-of each class instead of 200, which the taught messages do not have. Junk is what bogofilter calls Spam, what
-reaches SpamAssassin's required score, and what rspamd adds a header to or refuses. Learning without people is the
-default of nbstream (else `autolearn: null`), `-u` of bogofilter, `bayes_auto_learn` of SpamAssassin, and the
-sample of `autolearn` in rspamd's configuration. SpamAssassin is slow, and has fewer seeds. The others have the
-published labels.
-"""
-
 CONTRADICTIONS_TEXT = """\
 ## Contradictions
 
@@ -145,10 +133,7 @@ is still learning; the row without its first messages has no counterpart among t
 Rows: TypeAlias = Iterable[Sequence[str]]
 
 
-def page(
-    outcomes: Mapping[Run, Outcome],
-    peer_runs: Sequence[PeerRun] = (),
-) -> str:
+def page(outcomes: Mapping[Run, Outcome]) -> str:
     """Return the page of what was measured; rows of other runs, and tables without rows, are left out."""
     run, measures = "stream and options", " | ".join(NAMES.values())
     tables: list[tuple[str, str, Rows]] = [
@@ -163,11 +148,6 @@ def page(
             INBOX_TEXT,
             f"stream | taught | {LEARNS} | hm% | sm% | (1-AUC)% | FN@0.1%FP | corrections | {DISBELIEVED}",
             _inbox_rows(outcomes),
-        ),
-        (
-            INBOX_PEERS_TEXT,
-            f"filter | {LEARNS} | stream | seeds | hm% | sm% | corrections",
-            [*_own_inbox_rows(outcomes), *_peer_inbox_rows(peer_runs)],
         ),
         (
             CONTRADICTIONS_TEXT,
@@ -249,39 +229,6 @@ def _inbox_rows(outcomes: Mapping[Run, Outcome]) -> Rows:
             ),
             _mean_and_range([outcome.corrections for outcome in of_group], 0),
             _mean_and_range([outcome.disbelieved for outcome in of_group], 2),
-        )
-
-
-def _own_inbox_rows(outcomes: Mapping[Run, Outcome]) -> Rows:
-    for group in INBOX_GROUPS:
-        if _has(outcomes, group):
-            run, of_group = group[0], [outcomes[run] for run in group]
-            yield (
-                f"**nbstream {__version__}**",
-                _yes_or_no(yes=run.autolearn != OFF),
-                run.stream,
-                str(len(group)),
-                *(
-                    _mean_and_range([_measured(outcome, name, run.taught + 1) for outcome in of_group], 2)
-                    for name in ("hm", "sm")
-                ),
-                _mean_and_range([outcome.corrections for outcome in of_group], 0),
-            )
-
-
-def _peer_inbox_rows(peer_runs: Sequence[PeerRun]) -> Rows:
-    for (version, autolearn, stream), runs in groupby(
-        peer_runs, key=lambda run: (run.version, run.autolearn, run.stream)
-    ):
-        of_group = list(runs)
-        yield (
-            version,
-            _yes_or_no(yes=autolearn),
-            stream,
-            str(len(of_group)),
-            _mean_and_range([run.hm for run in of_group], 2),
-            _mean_and_range([run.sm for run in of_group], 2),
-            _mean_and_range([run.counts.corrections for run in of_group], 0),
         )
 
 

@@ -1,1 +1,0 @@
-"""Other filters in the inbox regime."""
