@@ -361,7 +361,6 @@ class Settings(Section):
     def warnings(self) -> list[str]:
         """One sentence for each thing that is allowed and may not be meant."""
         warnings = [
-            *self.redis.warnings,
             *self.listeners.warnings,
             *self.feedback.warnings,
             *self.headers.warnings,

@@ -1,7 +1,7 @@
 """The settings of the store: Redis, the model in it, and the memory of checked messages.
 
-Rules: of the URL of Redis, only options that are known here are taken, and each has a check of its own: any other
-one would reach the client library unchecked.
+Rules: the URL of Redis has no options but the number of the database: each other one has a key of its own here,
+and any other text would reach the client library unchecked.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import SplitResult, parse_qs, parse_qsl, unquote_plus, urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Strict, ValidationInfo, field_validator
 
@@ -33,12 +33,8 @@ _URL_STARTS = ("redis://", "rediss://", "unix://")
 _DATABASE = re.compile(r"(?:/[0-9]{0,9})?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ALLOWED_URL = "must be embedded, redis://HOST:PORT/DB, rediss://HOST:PORT/DB or unix:///PATH; DB is a number"
-_BOOLEANS = ("true", "false", "yes", "no", "1", "0")
-_CERTIFICATE_CHECKS = ("none", "optional", "required")
 _HIDDEN = "***"
-_OPTIONS = ("db", "username", "password", "protocol")
-_TLS_FILES = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile")
-_TLS_OPTIONS = (*_TLS_FILES, "ssl_cert_reqs", "ssl_check_hostname")
+_OPTIONS = re.compile(r"(?:db=[0-9]{1,9})?")
 
 
 def read_redis_url(value: object) -> SecretStr:
@@ -49,8 +45,10 @@ def read_redis_url(value: object) -> SecretStr:
     text = value.get_secret_value() if isinstance(value, SecretStr) else value
     if not isinstance(text, str) or _CONTROL.search(text) or not (text == EMBEDDED or _is_redis_url(text)):
         raise ValueError(_ALLOWED_URL)
-    if text != EMBEDDED:
-        _check_options(urlsplit(text))
+    if _OPTIONS.fullmatch(urlsplit(text).query) is None:
+        raise ValueError(
+            "must have no options after the ? but db, a number: each other one is a key beside redis.url"
+        )
     return SecretStr(text)
 
 
@@ -69,52 +67,14 @@ def _is_redis_url(text: str) -> bool:
     return bool(parts.hostname) and port != 0 and _DATABASE.fullmatch(parts.path) is not None
 
 
-def _check_options(parts: SplitResult) -> None:
-    options = parse_qsl(parts.query, keep_blank_values=True)
-    names = [name for name, _ in options]
-    allowed = _OPTIONS + (_TLS_OPTIONS if parts.scheme == "rediss" else ())
-    if not set(names) <= set(allowed) or len(set(names)) < len(names):
-        listed = ", ".join(allowed)
-        raise ValueError(f"must have no options after the ? but {listed}, each once")
-    for name, value in options:
-        _check_option(name, value)
-
-
-def _check_option(name: str, value: str) -> None:
-    if name == "db" and re.fullmatch("[0-9]{1,9}", value) is None:
-        raise ValueError("must have a whole number as its option db")
-    if name == "protocol" and value not in {"2", "3"}:
-        raise ValueError("must have 2 or 3 as its option protocol")
-    if name == "ssl_cert_reqs" and value not in _CERTIFICATE_CHECKS:
-        raise ValueError("must have required, optional or none as its option ssl_cert_reqs")
-    if name == "ssl_check_hostname" and value.lower() not in _BOOLEANS:
-        raise ValueError("must have true or false as its option ssl_check_hostname")
-    if name in _TLS_FILES and not Path(value).exists():
-        raise ValueError(f"must have a file that exists as its option {name}")
-
-
 def url_has_user(url: SecretStr) -> bool:
-    """True when the URL itself names a user, before the host or among its options."""
-    parts = urlsplit(url.get_secret_value())
-    return bool(parts.username) or "username" in parse_qs(parts.query, keep_blank_values=True)
+    """True when the URL itself names a user."""
+    return bool(urlsplit(url.get_secret_value()).username)
 
 
 def url_has_password(url: SecretStr) -> bool:
-    """True when the URL itself carries a password, before the host or among its options."""
-    parts = urlsplit(url.get_secret_value())
-    return parts.password is not None or "password" in parse_qs(parts.query, keep_blank_values=True)
-
-
-def url_has_tls_file(url: SecretStr) -> bool:
-    """True when the URL itself names a file for TLS."""
-    return bool(set(_TLS_FILES) & set(parse_qs(urlsplit(url.get_secret_value()).query)))
-
-
-def url_is_unchecked(url: SecretStr) -> bool:
-    """True when the URL says that the certificate of the server, or its name, is not to be checked."""
-    options = parse_qs(urlsplit(url.get_secret_value()).query)
-    check_hostname = options.get("ssl_check_hostname", ["true"])[0].lower() in {"true", "yes", "1"}
-    return options.get("ssl_cert_reqs", ["required"])[0] != "required" or not check_hostname
+    """True when the URL itself carries a password."""
+    return urlsplit(url.get_secret_value()).password is not None
 
 
 def redact_url(url: SecretStr) -> str:
@@ -134,13 +94,8 @@ def url_with_hidden_password(url: SecretStr) -> str:
     parts = urlsplit(text)
     login, at, host = parts.netloc.rpartition("@")
     user, colon, _ = login.partition(":")
-    options = [option.partition("=") for option in parts.query.split("&")]
-    query = "&".join(
-        f"{name}={_HIDDEN}" if unquote_plus(name) == "password" else f"{name}{equals}{value}"
-        for name, equals, value in options
-    )
-    shown_login = f"{user}{colon}{_HIDDEN if colon else ''}{at}"
-    return f"{parts.scheme}://{shown_login}{host}{parts.path}{'?' if query else ''}{query}"
+    query = f"?{parts.query}" if parts.query else ""
+    return f"{parts.scheme}://{user}{colon}{_HIDDEN}{at}{host}{parts.path}{query}"
 
 
 def _host(parts: SplitResult) -> str:
@@ -295,8 +250,6 @@ class RedisSettings(Section):
             raise ValueError(
                 "must be left out: the connection is no TLS: that needs rediss:// in redis.url, or redis.tls"
             )
-        if url is not None and url_has_tls_file(url):
-            raise ValueError("must be left out: redis.url already names files for TLS")
         if info.field_name == "key_file" and info.data.get("cert_file", value) is None:
             raise ValueError("must be left out: it is the key of redis.cert_file, which is not given")
         return value
@@ -339,16 +292,6 @@ class RedisSettings(Section):
     def url_has_secret(self) -> bool:
         """Whether the URL itself carries a password."""
         return url_has_password(self.url)
-
-    @property
-    def warnings(self) -> list[str]:
-        """One sentence for each thing that is allowed and dangerous."""
-        if not url_is_unchecked(self.url):
-            return []
-        return [
-            "redis.url: the certificate of Redis is not checked (ssl_cert_reqs or ssl_check_hostname): "
-            "whoever is on the way can read the password and all that is learned, and change it"
-        ]
 
 
 def _is_embedded_url(info: ValidationInfo) -> bool:

@@ -11,6 +11,7 @@ import pytest
 from nbstream.cli.exit_codes import EX_CONFIG, exit_code
 from nbstream.errors import StoreForbids, StoreUnavailable
 from nbstream.store.connection import ConnectionOptions, durability_risks, open_client
+from nbstream.store.connection.options import TlsOptions
 from nbstream.store.embedded.server_programs import find_servers
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
@@ -53,7 +54,7 @@ def tls_url(own_redis: RedisServer, certificate: Path) -> str:
 
 
 async def test_counts_go_to_a_server_behind_tls_and_come_back(tls_url: str, certificate: Path) -> None:
-    async with open_client(ConnectionOptions(f"{tls_url}?ssl_ca_certs={certificate}")) as client:
+    async with open_client(ConnectionOptions(tls_url, tls=TlsOptions(str(certificate)))) as client:
         model = Model(client, "test", 3600)
         await model.open()
         entry = LedgerEntry("v1", "spam", 1000, TOKENS, 1.5, "test", "nobody", 0.25)
