@@ -79,7 +79,10 @@ class StoreUnavailable(NbstreamError):
 
 
 class StoreRefuses(StoreUnavailable):
-    """Redis answers and can be read, but refuses to write: its memory is full, or it cannot write to its disk."""
+    """Redis answers and can be read, but lessons are refused.
+
+    Its memory is full, it cannot write to its disk, or an import runs.
+    """
 
 
 class StoreNotPrimary(StoreRefuses):

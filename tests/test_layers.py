@@ -38,7 +38,7 @@ LAYERS = [
     {"assembly"},
     {"page"},
     {"link_page", "user_page"},
-    {"backup", "daemon", "spam_filter"},
+    {"daemon", "spam_filter"},
     {"demo"},
     {"doctor"},
     {"cli"},

@@ -33,6 +33,7 @@ from nbstream.store.recent.checked_messages import RecentMessages
 from nbstream.store.recent.message_rows import normalize_address
 from nbstream.store.recent.row_search import RowSearch
 from nbstream.store.sender_lists import StoredSenderLists
+from nbstream.store.transfer import archive
 from nbstream.store.user_labels import UserLabels
 from nbstream.tokens.private_tokens import TokenHasher
 
@@ -252,6 +253,15 @@ def make_own_model(settings: Settings, client: Redis, name: str) -> Model:
         max_history_records=own_models.MAX_HISTORY_RECORDS,
         packs_names=settings.redis.is_embedded,
     )
+
+
+def make_archived_model(settings: Settings, client: Redis, name: str) -> Model:
+    """Return the model of the site that has this name in the file of an export."""
+    if name == archive.COMMON:
+        return make_model(settings, client)
+    if name == archive.AUTOLEARNED:
+        return make_autolearn_model(settings, client)
+    return make_own_model(settings, client, name.removeprefix(archive.OWN_PREFIX))
 
 
 def make_own_models(settings: Settings, clients: RedisClients, engine: Engine = PYTHON) -> OwnModels:

@@ -515,13 +515,13 @@ def _add_model(commands: Commands) -> None:
     import_ = add_command(
         actions,
         "import",
-        "add an exported model to an own model, which may be new",
-        details="It keeps its own word on a message. Running daemons follow.",
+        "read an exported own model into one that is empty, or new",
+        details="Lessons of this model are refused while it runs. Running daemons follow.",
         examples=(
             "nbstream model import example.org/ann ann.gz",
             "nbstream model import example.org/anna ann.gz",
         ),
-        exit_codes={66: "The file is damaged.", 78: "The file is of another kind."},
+        exit_codes={66: "The file is damaged.", 78: "The file is of another kind, or the model is not empty."},
     )
     forget = add_command(
         actions,
@@ -672,9 +672,9 @@ def _add_transfer(commands: Commands) -> None:
     export = add_command(
         commands,
         "export",
-        "write the whole model to a file",
-        details="The file holds the counts and the ledger, and only its owner can read it.",
-        examples=("nbstream export model.gz", "nbstream export - | ssh nas.example.org dd of=model.gz"),
+        "write all models to a file: the common one, what was learned automatically, and own models",
+        details="The file holds counts and ledgers, and only its owner can read it.",
+        examples=("nbstream export models.gz", "nbstream export - | ssh nas.example.org dd of=models.gz"),
     )
     export.add_argument(
         "file",
@@ -685,59 +685,15 @@ def _add_transfer(commands: Commands) -> None:
     import_ = add_command(
         commands,
         "import",
-        "read a model that was exported",
-        details="The model must be empty, unless --merge is given.",
-        examples=("nbstream import model.gz", "nbstream import --merge model.gz"),
-        exit_codes={66: "The file is damaged.", 78: "The file is of another kind, or the model is not empty."},
+        "read the models that were exported, into empty ones",
+        details="Lessons are refused while it runs.",
+        examples=("nbstream import models.gz", "nbstream import -c new.yaml models.gz"),
+        exit_codes={66: "The file is damaged.", 78: "The file is of another kind, or a model is not empty."},
     )
     import_.add_argument(
         "file", type=arguments.nonempty_path, metavar="FILE", help="what export wrote; - is standard input"
     )
-    import_.add_argument(
-        "--merge", action="store_true", help="add to a model that is not empty; it keeps its own word on a message"
-    )
     import_.set_defaults(module="import_")
-
-
-def _add_backup(commands: Commands) -> None:
-    backup = add_command(
-        commands,
-        "backup",
-        "write all that the site cannot make again to a file, while the daemon runs",
-        details="It has the models with their history, sender lists, the choices of users, the quarantine, the "
-        "spool, IMAP positions and the configuration. Password and key files are left out, and listed. Only its "
-        "owner can read the file.",
-        examples=(
-            "nbstream backup /var/backups/nbstream.tar.gz",
-            "nbstream backup - | ssh nas.example.org dd of=nbstream.tar.gz",
-        ),
-    )
-    backup.add_argument(
-        "file",
-        type=arguments.nonempty_path,
-        metavar="FILE",
-        help="replaced once the backup is whole; - is standard output",
-    )
-    restore = add_command(
-        commands,
-        "restore",
-        "put back what a backup has, into the state folder and the model of the configuration",
-        details="The whole file is checked before anything is changed. After an interruption the same command "
-        "goes on. Run it as the daemon's user, while no daemon runs.",
-        examples=(
-            "nbstream restore --list nbstream.tar.gz",
-            "nbstream restore -c /etc/nbstream/nbstream.yaml nbstream.tar.gz",
-        ),
-        exit_codes={
-            66: "The file is cut, damaged, or no backup.",
-            75: "A daemon runs, or Redis is away.",
-            78: "The site is not empty, or the backup is of another format, or of a model that cannot be used.",
-        },
-    )
-    restore.add_argument("file", type=arguments.file_path, metavar="FILE", help="what backup wrote")
-    restore.add_argument(
-        "--list", action="store_true", help="check the file, say what is in it, and change nothing"
-    )
 
 
 def _add_evaluate(commands: Commands) -> None:
@@ -955,7 +911,6 @@ _IN_ORDER_OF_HELP = (
     _add_forget_auto,
     _add_forget_user,
     _add_transfer,
-    _add_backup,
     _add_evaluate,
     _add_tune,
     _add_replay,

@@ -13,8 +13,8 @@ from redis.exceptions import AuthenticationError, OutOfMemoryError, RedisError, 
 from nbstream.errors import StoreForbids, StoreNotPrimary, StoreRefuses, StoreUnavailable
 
 # Redis answers this to a write while it cannot write to its disk, while its memory is full (6.2 to a script), and
-# while too few replicas follow it (min-replicas-to-write).
-_WRITE_REFUSALS = ("MISCONF", "OOM command not allowed", "NOREPLICAS")
+# while too few replicas follow it (min-replicas-to-write). The script that learns answers IMPORTING.
+_WRITE_REFUSALS = ("MISCONF", "OOM command not allowed", "NOREPLICAS", "IMPORTING")
 
 # The replies of a server that is not the primary (any more) or cannot serve now, by the classes of redis-py.
 _LOSSES: dict[type[RedisError], str] = {

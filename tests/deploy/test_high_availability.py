@@ -74,7 +74,6 @@ def test_nbstream_uses_no_command_that_its_user_may_not_use(deployed: DeployedSe
             ["history"],
             ["undo", "--since", "1h", "--label", "ham", "--yes"],
             ["export", export],
-            ["import", "--merge", export],
             ["evaluate", corpus, "--limit", "10"],
             ["forget-auto", "--yes"],
         ]
@@ -82,6 +81,10 @@ def test_nbstream_uses_no_command_that_its_user_may_not_use(deployed: DeployedSe
             done = command(words[0], "-c", config, *words[1:])
             assert done.returncode == 0, (words, done.stderr)
         assert command("check", "-c", config, message).returncode in {0, 1}
+        other = tmp_path / "other.yaml"
+        other.write_text(config.read_text().replace("model: {", "model: {name: other, "))
+        imported = command("import", "-c", other, export)
+        assert imported.returncode == 0, imported.stderr
         assert daemon.stop() == 0
 
     assert [entry for server in deployed.servers + deployed.sentinels for entry in denied(server)] == []

@@ -1,6 +1,6 @@
-"""``nbstream export``: the whole model as one file, while the daemon goes on learning.
+"""``nbstream export``: all models of the site as one file, while the daemon goes on learning.
 
-Rules: the file holds the model as it was at one moment, and only its owner can read it. It gets its name once it
+Rules: the file holds each model as it was at one moment, and only its owner can read it. It gets its name once it
 is whole and on disk: an export that fails leaves what was there before.
 """
 
@@ -18,12 +18,13 @@ from typing import IO, TYPE_CHECKING
 from tqdm import tqdm
 
 from nbstream import config
-from nbstream.assembly.filter import open_one_shot_filter
+from nbstream.assembly.store import make_archived_model, open_running_redis
 from nbstream.cli import interrupts
 from nbstream.cli.message_files import STANDARD_INPUT
 from nbstream.cli.terminal import print_note, translate_output_errors
 from nbstream.durable_files import sync_folder
 from nbstream.errors import OutputFailed
+from nbstream.own_models.index import OwnModelIndex
 from nbstream.store.transfer import archive
 from nbstream.store.transfer.model_snapshot import ModelSnapshot
 
@@ -34,23 +35,33 @@ STANDARD_OUTPUT = STANDARD_INPUT  # both are "-"
 
 
 def run(options: argparse.Namespace) -> int:
-    """Export the model and print its size; 74 for a file that cannot be written, 75 when Redis is away."""
+    """Export the models and print their sizes; 74 for a file that cannot be written, 75 when Redis is away."""
     return interrupts.run_interruptible(_run(options))
 
 
 async def _run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
     with open_output(options.file) as stream:
-        async with open_one_shot_filter(settings) as (_, model):
-            summary = await write_model(model, settings.model.name, stream)
-    print_summary(summary, options.file)
+        async with open_running_redis(settings) as clients:
+            own_names = await OwnModelIndex(clients.client, settings.model.name).names()
+            # What people taught decides where a message is in two of them: so it comes last.
+            names = [archive.OWN_PREFIX + name for name in own_names] + [archive.AUTOLEARNED, archive.COMMON]
+            summaries = []
+            for following, name in reversed(list(enumerate(reversed(names)))):
+                model = await make_archived_model(settings, clients.client, name).open(sign=False)
+                summaries.append(await write_model(model, name, stream, following))
+    for summary in summaries:
+        print_summary(summary, options.file)
     return 0
 
 
-async def write_model(model: Model, name: str, stream: IO[bytes]) -> str:
-    """Write the model of this name as an archive, and return in words what is in it."""
+async def write_model(model: Model, name: str, stream: IO[bytes], following: int = 0) -> str:
+    """Write the model under this name in the file, and return in words what is in it.
+
+    ``following`` is the number of models that are written after it.
+    """
     snapshot = ModelSnapshot(model)
-    header = await snapshot.header()
+    header = await snapshot.header(name, following)
     writer = archive.ArchiveWriter(stream, header)
     with tqdm(total=header.records, unit=" records", disable=not sys.stderr.isatty()) as bar:
         async for record in snapshot.records():
@@ -60,7 +71,7 @@ async def write_model(model: Model, name: str, stream: IO[bytes]) -> str:
     totals = await model.totals()
     meanwhile = f", {snapshot.learned_meanwhile} changes while it was read" if snapshot.learned_meanwhile else ""
     contents = f"{sum(totals.messages)} messages, {totals.vocabulary_size} tokens"
-    return f"model {name!r}: {contents}{meanwhile}"
+    return f"{model.keys.log_name}: {contents}{meanwhile}"
 
 
 def print_summary(summary: str, file: str) -> None:

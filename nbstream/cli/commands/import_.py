@@ -1,7 +1,6 @@
-"""``nbstream import``: a model that was exported, into an empty one, or added to what is there.
+"""``nbstream import``: the models that were exported, into empty ones.
 
-Rules: all or nothing, and once: see ``nbstream.store.transfer.model_import``. An import that was killed when it
-had begun to be part of the model is finished by the next call, which reads no file then.
+Rules: a file that cannot be used changes nothing: see ``nbstream.store.transfer.model_import``.
 """
 
 from __future__ import annotations
@@ -9,58 +8,73 @@ from __future__ import annotations
 import argparse
 import io
 import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
 from nbstream import config
-from nbstream.assembly.filter import open_one_shot_filter
+from nbstream.assembly.store import key_fingerprint, make_archived_model, open_running_redis
 from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts
 from nbstream.cli.message_files import STANDARD_INPUT
-from nbstream.cli.terminal import print_note
 from nbstream.errors import InputError
-from nbstream.store.model.model import Model
+from nbstream.own_models.index import OwnModelIndex
+from nbstream.own_models.names import is_own_model_name
 from nbstream.store.model.signature import current_signature
 from nbstream.store.transfer import archive
-from nbstream.store.transfer.model_import import finish_import, import_archive
+from nbstream.store.transfer.model_import import import_archive
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+    from nbstream.config import Settings
+    from nbstream.store.model.model import Model
 
 
 def run(options: argparse.Namespace) -> int:
-    """Import, and print what the model knows; 66 for a damaged file, 75 without Redis, 78 for another kind."""
+    """Import, and print what each model knows; 66 for a damaged file, 75 without Redis, 78 for another kind."""
     return interrupts.run_interruptible(_run(options))
 
 
 async def _run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
-    async with open_one_shot_filter(settings) as (_, model):
-        await import_model(model, settings.model.name, options.file, merge=options.merge)
+    async with open_running_redis(settings) as clients:
+        await import_file(settings, options.file, partial(_open_model, settings, clients.client))
     return 0
 
 
-async def import_model(model: Model, name: str, file: str, *, merge: bool) -> None:
-    """Read a file into the model of this name, and print what it knows then. Raises ``InputError``."""
-    if await finish_import(model) is not None:
-        print_note(f"finished the import that was interrupted; {file} was not read")
-    elif already_learned := await _import_file(model, file, merge=merge):
-        print(f"{already_learned} messages were known already and stay as they are")
-    totals = await model.totals()
-    learned_messages = ", ".join(f"{count} {label}" for count, label in zip(totals.messages, CLASSES, strict=True))
-    print(f"imported; model {name!r} knows {learned_messages}, {totals.vocabulary_size} tokens")
+async def _open_model(settings: Settings, client: Redis, name: str) -> Model:
+    own_name = name.removeprefix(archive.OWN_PREFIX)
+    if name != own_name and is_own_model_name(own_name):
+        await OwnModelIndex(client, settings.model.name).add(own_name)
+    elif name not in {archive.COMMON, archive.AUTOLEARNED}:
+        raise InputError("the file has a model that no export has")
+    return await make_archived_model(settings, client, name).open(sign=False)
 
 
-async def _import_file(model: Model, file: str, *, merge: bool) -> int | None:
+async def import_file(settings: Settings, file: str, open_model: Callable[[str], Awaitable[Model]]) -> None:
+    """Import the models of a file, and print what each knows then. Raises ``InputError``."""
+    imported: list[Model] = []
+
+    async def open_and_note(name: str) -> Model:
+        imported.append(await open_model(name))
+        return imported[-1]
+
     with _open_input(file) as stream:
-        reader = archive.ArchiveReader(stream, file, current_signature(model.key_fingerprint))
-        with _progress_bar(reader.header.records, "reading") as bar:
+        reader = archive.ArchiveReader(stream, file, current_signature(key_fingerprint(settings)))
+        with tqdm(desc="reading", unit=" records", disable=not sys.stderr.isatty()) as bar:
 
             def advance(record: archive.ArchiveRecord) -> None:
                 bar.update(len(record.counts) if isinstance(record, archive.CountsRecord) else 1)
 
-            await import_archive(model, reader, merge=merge, on_staged=advance)
-    with _progress_bar(reader.header.records, "adding") as bar:
-        return await finish_import(model, bar.update)
+            await import_archive(reader, open_and_note, advance)
+    for model in imported:
+        totals = await model.totals()
+        learned = ", ".join(f"{count} {label}" for count, label in zip(totals.messages, CLASSES, strict=True))
+        print(f"imported {model.keys.log_name}: {learned}, {totals.vocabulary_size} tokens")
 
 
 def _open_input(file: str) -> io.BufferedReader:
@@ -70,7 +84,3 @@ def _open_input(file: str) -> io.BufferedReader:
         return Path(file).open("rb")
     except OSError as error:
         raise InputError(f"{file}: {error.strerror}") from error
-
-
-def _progress_bar(total: int, what: str) -> tqdm[Any]:
-    return tqdm(total=total, desc=what, unit=" records", disable=not sys.stderr.isatty())

@@ -17,16 +17,18 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts
 from nbstream.cli.commands.explain import WHY_NO_WORDS
 from nbstream.cli.commands.export import open_output, print_summary, write_model
-from nbstream.cli.commands.import_ import import_model
+from nbstream.cli.commands.import_ import import_file
 from nbstream.cli.terminal import local_time, print_error, print_note, printable
 from nbstream.errors import InputError
 from nbstream.own_models.index import OwnModelIndex
 from nbstream.own_models.names import levels_of_name
+from nbstream.store.transfer import archive
 from nbstream.wire.api_json import iso_time
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.own_models.index import ListedModel
+    from nbstream.store.model.model import Model
 
 _TOKENS = 5  # of each class
 
@@ -86,16 +88,23 @@ async def _export(settings: Settings, options: argparse.Namespace) -> int:
         async with open_running_redis(settings) as clients:
             listed = await _find_listed(OwnModelIndex(clients.client, settings.model.name), options.name)
             model = await make_own_model(settings, clients.client, listed.name).open(sign=False)
-            summary = await write_model(model, listed.name, stream)
+            summary = await write_model(model, archive.OWN_PREFIX + listed.name, stream)
     print_summary(summary, options.file)
     return 0
 
 
 async def _import(settings: Settings, options: argparse.Namespace) -> int:
     async with open_running_redis(settings) as clients:
-        model = await make_own_model(settings, clients.client, options.name).open(sign=False)
-        await OwnModelIndex(clients.client, settings.model.name).add(options.name)
-        await import_model(model, options.name, options.file, merge=True)
+        opened: list[str] = []
+
+        async def open_model(name: str) -> Model:
+            opened.append(name)
+            if not name.startswith(archive.OWN_PREFIX) or len(opened) > 1:
+                raise InputError(f"{options.file} has the models of a site: nbstream import reads it")
+            await OwnModelIndex(clients.client, settings.model.name).add(options.name)
+            return await make_own_model(settings, clients.client, options.name).open(sign=False)
+
+        await import_file(settings, options.file, open_model)
     return 0
 
 

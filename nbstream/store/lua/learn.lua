@@ -4,7 +4,8 @@
 -- messages of one call are distinct. Returns the stream id of the change, which is one for all lessons. Where the
 -- ledger holds another entry than the expected one of any message, nothing is changed, and the script returns for each
 -- of these the number of its lesson, from 1, and the fields and values of that entry (an empty list = there is none).
--- The same holds where the autolearn layer has a message, or may have it since its epoch is another one.
+-- The same holds where the autolearn layer has a message, or may have it since its epoch is another one. An import
+-- refuses all lessons with an error: the key expires soon after an import that was killed.
 --
 -- The caller has summed what the lessons add to each count. Counts stay below 2^53, so that Lua's numbers hold them
 -- exactly. A count that reaches zero is deleted. No count is ever clamped: (+1,-1) and (-1,+1) must both give 0. The
@@ -21,7 +22,8 @@
 local totals_key,
   changes_key,
   sequence_key,
-  history_key = unpack(KEYS, 1, 4)
+  history_key,
+  importing_key = unpack(KEYS, 1, 5)
 -- The next keys are the counts of each class, the first scores of each class, and the ledger entry of each message. Where
 -- the layer must not have the messages, its ledger entry of each message and the key of its epoch follow.
 
@@ -40,6 +42,9 @@ local names,  -- the distinct names of tokens and then of sums to which the less
 
 name_count, token_count = tonumber(name_count), tonumber(token_count)
 class_count, lesson_count = tonumber(class_count), tonumber(lesson_count)
+if redis.call('EXISTS', importing_key) == 1 then
+  return redis.error_reply('IMPORTING lessons are refused as long as an import into this model runs')
+end
 local layer_keys = layer_epoch ~= '' and lesson_count + 1 or 0
 local first_entry_key = #KEYS - layer_keys - lesson_count + 1
 local is_other_epoch = layer_keys > 0 and (redis.call('GET', KEYS[#KEYS]) or '0') ~= layer_epoch

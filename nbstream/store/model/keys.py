@@ -11,9 +11,6 @@ from dataclasses import dataclass
 
 from nbstream.bayes.counts import CLASSES
 
-IMPORT_READY = b"ready"
-"""The beginning of the value of ``importing`` while the records of an import are being added to the model."""
-
 
 @dataclass(frozen=True, slots=True)
 class ModelKeys:
@@ -162,13 +159,8 @@ class ModelKeys:
 
     @property
     def importing(self) -> str:
-        """A string: which import is under way, and whether its staged records are complete; absent otherwise."""
+        """A string: which import is under way; it expires. Lessons are refused while it is there."""
         return self._key("importing")
-
-    @property
-    def restoring(self) -> str:
-        """A hash: which backup is being restored, and which of its models are in place; absent otherwise."""
-        return self._key("restoring")
 
     @property
     def staged_pattern(self) -> str:
@@ -207,6 +199,11 @@ class StagedKeys(ModelKeys):
     def _key(self, name: str) -> str:
         return f"{self.base}import:{self.import_id}:{name}"
 
+    @property
+    def entry_ids(self) -> str:
+        """A sorted set: the messages whose ledger entries are staged."""
+        return self._key("entries")
+
 
 @dataclass(frozen=True, slots=True)
 class AutolearnKeys(ModelKeys):
@@ -236,30 +233,6 @@ class AutolearnKeys(ModelKeys):
     def all_epochs(self) -> str:
         """The pattern of a SCAN that matches the keys of every epoch and no others."""
         return f"{self.epoch_key}:*"
-
-
-@dataclass(frozen=True, slots=True)
-class StagedLedgerKeys(ModelKeys):
-    """The model's keys, but with the ledger, the history and the first scores that an import has staged."""
-
-    stage: StagedKeys
-
-    def _key(self, name: str) -> str:
-        return f"{self.stage.base}{name}"
-
-    @property
-    def history(self) -> str:
-        """The history that the import has staged."""
-        return self.stage.history
-
-    @property
-    def first_scores(self) -> tuple[str, ...]:
-        """The first scores of the stage, which are always empty."""
-        return self.stage.first_scores
-
-    def ledger(self, message_key: str) -> str:
-        """The staged entry of a message."""
-        return self.stage.ledger(message_key)
 
 
 MAX_CHANGES = 10_000

@@ -106,6 +106,7 @@ class LearnScriptKeys(NamedTuple):
     changes_key: str
     sequence_key: str
     history_key: str
+    importing_key: str
 
 
 class LearnScriptArguments(NamedTuple):
@@ -226,6 +227,7 @@ class LessonBatch:
             changes_key=keys.changes,
             sequence_key=keys.sequence,
             history_key=keys.history,
+            importing_key=keys.importing,
         )
         entry_keys = [keys.ledger(lesson.message_key) for lesson in self.lessons]
         if layer:

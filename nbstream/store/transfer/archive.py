@@ -1,12 +1,13 @@
-"""The archive, a model as a file: gzip over lines of JSON, one record a line, read and written as a stream.
+"""The archive, models as a file: gzip over lines of JSON, one record a line, read and written as a stream.
 
-Rules: the first line says which program wrote the file; the last line has the number of lines before it and their
-SHA-256, which shows whether the file is complete and undamaged. Reader and writer have only one line in memory at
-a time. A later line about the same token or message replaces an earlier one; a count of 0 deletes the token, and a
-message without fields deletes the entry. Any bytes of a token come back as they were (UTF-8 with
-``surrogateescape``).
+Rules: the first line of each model says which program wrote the file, and how many models follow; the last one has
+the number of lines before it and their SHA-256, which shows whether the file is complete and undamaged. Reader and
+writer have only one line in memory at a time. A later line about the same token or message replaces an earlier
+one; a count of 0 deletes the token, and a message without fields deletes the entry. Any bytes of a token come back
+as they were (UTF-8 with ``surrogateescape``).
 
-    {"format": "nbstream model", "nbstream": "1.0", "signature": {"format": "1", ...}, "records": 9}
+    {"format": "nbstream model", "model": "common", "following": 0, "nbstream": "1.0",
+     "signature": {"format": "1", ...}, "records": 9}
     {"counts": "ham", "of": {"body:lunch": 1000, ...}}
     {"message": "abc...", "milliseconds": 31536000000, "fields": {"label": "ham", "tokens": "eJzL...", ...}}
     {"totals": {"messages:ham": 1, ...}}
@@ -36,6 +37,12 @@ from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.signature import difference
 from nbstream.tokens.token_list import MAX_TOKEN_BYTES
 
+COMMON, AUTOLEARNED = "common", "autolearned"
+"""The names of two models in a file: the common one, and what was learned without people."""
+
+OWN_PREFIX = "own/"
+"""What the name of an own model begins with in a file."""
+
 _FORMAT_NAME = "nbstream model"
 _GZIP_LEVEL = 6
 _MAX_LINE_BYTES = 64 << 20  # a small hash is one line, a message has some thousand tokens: a few MB at most
@@ -64,12 +71,15 @@ class ArchiveHeader:
     """The first line of an archive.
 
     ``nbstream`` is the version of the program that wrote the file, ``signature`` that of the model, ``records``
-    the approximate number of records that follow.
+    the approximate number of records that follow. ``model`` is the name of the model in the file, and
+    ``following`` the number of models that come after it.
     """
 
     nbstream: str
     signature: Mapping[str, str]
     records: int
+    model: str = COMMON
+    following: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +113,7 @@ ArchiveRecord: TypeAlias = CountsRecord | LedgerRecord | TotalsRecord
 
 
 class ArchiveWriter:
-    """Writes one archive to ``stream``, which stays open."""
+    """Writes one model to ``stream``, which stays open: the next one may follow."""
 
     def __init__(self, stream: IO[bytes], header: ArchiveHeader) -> None:
         self._gzip = gzip.GzipFile(filename="", mode="wb", compresslevel=_GZIP_LEVEL, fileobj=stream, mtime=0)
@@ -112,6 +122,8 @@ class ArchiveWriter:
         self._write_line(
             {
                 "format": _FORMAT_NAME,
+                "model": header.model,
+                "following": header.following,
                 "nbstream": header.nbstream,
                 "signature": header.signature,
                 "records": header.records,
@@ -135,30 +147,49 @@ class ArchiveWriter:
 
 
 class ArchiveReader:
-    """Reads one archive: first ``header``, then the records by iteration.
+    """Reads one model after the other: first ``header``, then the records by iteration, and ``next_model``.
 
-    The content is verified only when the iteration has ended without an error. Raises ``InputError`` for a file
-    that is not an archive, or cut or damaged, and ``StoreIncompatible`` for an archive of another format or of a
-    model with another signature than ``signature``. ``clock`` returns seconds since the epoch; a time in the
-    file that is more than a day later is refused with ``InputError``.
+    The content of a model is verified only when the iteration has ended without an error. Raises ``InputError``
+    for a file that is not an archive, or cut or damaged, and ``StoreIncompatible`` for an archive of another
+    format or of a model with another signature than ``signature``. ``clock`` returns seconds since the epoch; a
+    time in the file that is more than a day later is refused with ``InputError``.
     """
 
     def __init__(
         self, stream: IO[bytes], name: str, signature: Mapping[str, str], clock: Callable[[], float] = time.time
     ) -> None:
         self._name = name
+        self._signature = signature
         self._latest_time = clock() + _MAX_CLOCK_LEAD_SECONDS
         self._gzip = gzip.GzipFile(fileobj=stream, mode="rb")
         self._digest = hashlib.sha256()
         self._lines = 0
+        self._first_line = 0
+        self.header = self._next_header()
+
+    def next_model(self) -> bool:
+        """Go on to the header of the next model, and return whether there is one.
+
+        The model before has to have been read to its end.
+        """
+        if not self.header.following:
+            return False
+        following = self.header.following
+        self._digest, self._first_line = hashlib.sha256(), self._lines
+        self.header = self._next_header()
+        if self.header.following != following - 1:
+            raise InputError(f"{self._name}: damaged in line {self._lines}")
+        return True
+
+    def _next_header(self) -> ArchiveHeader:
         value = self._next_value()
         if not isinstance(value, dict) or value.get("format") != _FORMAT_NAME:
-            raise InputError(f"{name}: no model that nbstream has exported")
-        self.header = _read_header(name, value, signature)
+            raise InputError(f"{self._name}: no model that nbstream has exported")
+        return _read_header(self._name, value, self._signature)
 
     def __iter__(self) -> Iterator[ArchiveRecord]:
         while True:
-            lines, digest = self._lines, self._digest.hexdigest()
+            lines, digest = self._lines - self._first_line, self._digest.hexdigest()
             value = self._next_value()
             if isinstance(value, dict) and "sha256" in value:
                 break
@@ -170,7 +201,8 @@ class ArchiveReader:
                 reason = f": {error}" if isinstance(error, _InvalidRecord) else ""
                 raise InputError(f"{self._name}: line {self._lines} is no record of a model{reason}") from error
             yield record
-        if (value["sha256"], value.get("lines")) != (digest, lines) or self._read_line():
+        is_whole = (value["sha256"], value.get("lines")) == (digest, lines)
+        if not is_whole or (not self.header.following and self._read_line()):
             raise InputError(f"{self._name}: damaged: it does not match its own checksum")
 
     def _next_value(self) -> Any:
@@ -192,9 +224,11 @@ class ArchiveReader:
             raise InputError(f"{self._name}: {problem} ({error})") from error
 
 
-def new_header(signature: Mapping[str, str], records: int) -> ArchiveHeader:
+def new_header(
+    signature: Mapping[str, str], records: int, model: str = COMMON, following: int = 0
+) -> ArchiveHeader:
     """Return the header of an archive that this version of the program writes."""
-    return ArchiveHeader(__version__, signature, records)
+    return ArchiveHeader(__version__, signature, records, model, following)
 
 
 def _read_header(name: str, line: Mapping[str, Any], signature: Mapping[str, str]) -> ArchiveHeader:
@@ -206,11 +240,15 @@ def _read_header(name: str, line: Mapping[str, Any], signature: Mapping[str, str
         raise StoreIncompatible(
             f"{name} has {found}: nothing was imported; import it with the nbstream and the key that wrote it"
         )
-    records = line.get("records")
+    records, model, following = line.get("records"), line.get("model"), line.get("following")
+    if not isinstance(model, str) or type(following) is not int or following < 0:
+        raise InputError(f"{name}: does not say which model it is")
     return ArchiveHeader(
         nbstream=_shown(line.get("nbstream")),
         signature=theirs,
         records=records if isinstance(records, int) else 0,
+        model=model,
+        following=following,
     )
 
 

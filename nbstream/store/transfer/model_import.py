@@ -1,83 +1,72 @@
-"""The import of an archive into a model in Redis: all of its records are added once, or none.
+"""The import of archives into models in Redis that are empty: each is there as a whole, or not at all.
 
-Rules. First everything is staged under separate keys, so that a cut or damaged file changes nothing. Then one step
-marks the staged records as ready. After that, bounded steps move them into the model; each step adds to the model
-and removes from the staging keys at once, so a repeated step has nothing to move. Therefore ``finish_import``
-finishes an import that was killed after the mark, whoever calls it and how often. Others may learn meanwhile: all
-of it is addition, without clamping, so the order does not matter.
-
-If the model's ledger already has an entry of a message, that entry stays. What the archive's counts contain of the
-message is subtracted again (the tokens, weight and sums of the archive's entry, by the script that unlearns), so
-that each message is counted once, as the model's ledger says. Ledger entries come last: by then everything that is
-subtracted has been added, and mirrors see no count below zero. At the end mirrors see one gap in the numbers of
-changes, and scan the counts anew.
+Rules. All records are staged under separate keys first, so that a cut or damaged file changes nothing. Then one
+script for each model makes what is staged its content, if it is still empty. Meanwhile these models refuse
+lessons: the script that learns looks at the key ``importing``, which expires and is renewed as long as the import
+lives. So a killed import refuses lessons for a minute at most, and the next one removes what it has staged.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-
-from redis.exceptions import WatchError
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.store.cancellation import stop_if_cancelled
-from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
-from nbstream.store.model.history import Assessment, LessonNote
-from nbstream.store.model.keys import IMPORT_READY, MAX_CHANGES, StagedLedgerKeys
-from nbstream.store.model.model import Model
-from nbstream.store.model.scan import remove_keys, scan_hash, scan_keys
+from nbstream.store.model.keys import MAX_CHANGES
+from nbstream.store.model.scan import remove_keys
 from nbstream.store.redis_errors import store_errors
 from nbstream.store.transfer.archive import CountsRecord, LedgerRecord, TotalsRecord
 
 if TYPE_CHECKING:
-    from nbstream.store.model.keys import StagedKeys
+    from nbstream.store.model.model import Model
     from nbstream.store.transfer.archive import ArchiveReader, ArchiveRecord
 
-_STAGING_SECONDS = 60  # an import that gives no sign of life for that long has been killed
-_ENTRIES_PER_STEP = (
-    500  # with 1000 of a million tokens the slowest step took 7 ms of Redis, the average one 1.5 ms
-)
-_IMPORT_NOTE = LessonNote("import", "", Assessment(0.5, "unsure"), Assessment(0.5, "unsure"))
-"""Goes to a staged history that is deleted: an import leaves no records in the history of the model."""
+_LEASE_SECONDS = 60  # an import that gives no sign of life for that long has been killed
+_RENEWAL_SECONDS = 10
+_ENTRIES_PER_STEP = 500
+_TOOK_TOO_LONG = "the import took too long, and lessons may be learned again: nothing was imported"
 
 
 class ModelImport:
-    """One import into ``model``; with ``merge`` the model need not be empty.
+    """The import into one model: call ``begin``, ``stage`` for each record, and ``commit``; after all ``abandon``.
 
-    Call ``begin``, ``stage`` for each record, ``mark_ready``, and then ``finish_import``.
+    All of them raise ``StoreUnavailable``.
     """
 
-    def __init__(self, model: Model, *, merge: bool) -> None:
+    def __init__(self, model: Model) -> None:
         self._model = model
-        self._merge = merge
         self._import_id = secrets.token_hex(8)
         self._staged_keys = model.keys.staged(self._import_id)
         self._last_change = (0, 0)
 
     async def begin(self) -> None:
-        """Make sure that nobody else imports, and remove what a killed import has staged.
+        """Refuse lessons from now on, and remove what a killed import has staged.
 
-        Raises ``StoreUnavailable``, and ``StoreIncompatible`` for a model that is not empty if ``merge`` is not
-        set.
+        Raises ``StoreIncompatible`` for a model that is not empty.
         """
         client, keys = self._model.client, self._model.keys
         with store_errors():
-            if not await client.set(keys.importing, self._set_state("staging"), nx=True, ex=_STAGING_SECONDS):
+            if not await client.set(keys.importing, self._import_id, nx=True, ex=_LEASE_SECONDS):
                 raise StoreUnavailable("another import into this model is under way, or was killed a minute ago")
             await remove_keys(client, keys.staged_pattern)
-            if not self._merge and await _has_learned(client, self._model):
-                raise _not_empty_error(keys.model)
+            if await client.exists(keys.totals, *keys.counts):
+                raise self._not_empty_error()
+
+    async def renew(self) -> None:
+        """Go on to refuse lessons."""
+        with store_errors():
+            await self._model.client.expire(self._model.keys.importing, _LEASE_SECONDS)
 
     async def stage(self, record: ArchiveRecord) -> None:
-        """Stage one record; ``StoreUnavailable`` is raised if Redis fails."""
+        """Stage one record."""
         with store_errors():
             async with self._model.client.pipeline(transaction=False) as pipe:
-                pipe.expire(self._model.keys.importing, _STAGING_SECONDS)
                 match record:
                     case CountsRecord(label, counts):
                         _stage_counts(pipe, self._staged_keys.counts[CLASSES.index(label)], counts)
@@ -94,156 +83,103 @@ class ModelImport:
             return
         milliseconds, _, number = record.fields[b"change"].partition(b"-")
         self._last_change = max(self._last_change, (int(milliseconds), int(number)))
+        pipe.zadd(self._staged_keys.entry_ids, {record.message_key: 0})
         pipe.hset(key, mapping=dict(record.fields))
         if record.milliseconds >= 0:
             pipe.pexpire(key, max(1, record.milliseconds))
 
-    async def mark_ready(self) -> None:
-        """Mark the staged records as complete: this is the commit, after which ``finish_import`` moves them.
+    async def commit(self) -> None:
+        """Make what is staged the content of the model, and let lessons in again.
 
-        Raises the errors of ``begin``; nothing is changed then.
+        Raises ``StoreIncompatible`` where the model is not empty any more: nothing is changed then.
         """
-        client, keys = self._model.client, self._model.keys
-        await self._model.open()
+        model, keys, staged = self._model, self._model.keys, self._staged_keys
+        await model.open()
+        least_change = "-".join(map(str, self._last_change)) if self._last_change > (0, 0) else "*"
+        moved = [
+            (staged.totals, keys.totals),
+            *zip(staged.counts, keys.counts, strict=True),
+            *zip(staged.first_scores, keys.first_scores, strict=True),
+        ]
         with store_errors():
-            async with client.pipeline(transaction=True) as pipe:
-                empty_keys = [] if self._merge else [keys.totals, *keys.counts]
-                await pipe.watch(keys.importing, *empty_keys)
-                if await pipe.get(keys.importing) != self._set_state("staging"):
-                    raise StoreUnavailable("the import took too long, and another one has begun")
-                if not self._merge and await _has_learned(pipe, self._model):
-                    raise _not_empty_error(keys.model)
-                pipe.multi()  # type: ignore[no-untyped-call]  # redis-py has no type here
-                pipe.set(keys.importing, self._set_state(IMPORT_READY.decode()) + b" %d-%d" % self._last_change)
-                try:
-                    await pipe.execute()
-                except WatchError as error:
-                    raise _model_changed_error() from error
+            await self._stage_first_scores()
+            answer: Any = await model.client.register_script(lua_script("commit_import.lua"))(
+                keys=[
+                    *(keys.importing, keys.sequence, keys.changes, staged.entry_ids),
+                    *(key for pair in moved for key in pair),
+                ],
+                args=[self._import_id, least_change, MAX_CHANGES, staged.ledger(""), keys.ledger("")],
+            )
+        if answer == 0:
+            raise StoreUnavailable(_TOOK_TOO_LONG)
+        if answer < 0:
+            raise self._not_empty_error()
+
+    async def _stage_first_scores(self) -> None:
+        """Stage the first scores of the staged entries, the newest of each class."""
+        client, staged = self._model.client, self._staged_keys
+        for start in range(0, await client.zcard(staged.entry_ids), _ENTRIES_PER_STEP):
+            ids: Any = await client.zrange(staged.entry_ids, start, start + _ENTRIES_PER_STEP - 1)
+            async with client.pipeline(transaction=False) as pipe:
+                for message_key in ids:
+                    pipe.hmget(staged.ledger(message_key.decode()), "label", "first")
+                found = await pipe.execute()
+                for label, first_score in found:
+                    if label and first_score:
+                        key = staged.first_scores[CLASSES.index(label.decode())]
+                        pipe.zadd(key, {first_score: first_score.split()[0]})
+                await pipe.execute()
+        for key in staged.first_scores:
+            await client.zremrangebyrank(key, 0, -self._model.retention.max_first_scores - 1)
 
     async def abandon(self) -> None:
-        """Remove the staged records, unless they are marked as ready."""
+        """Remove what is staged and let lessons in again, unless the import is committed."""
         client, keys = self._model.client, self._model.keys
         with store_errors():
-            if await client.get(keys.importing) == self._set_state("staging"):
+            if await client.get(keys.importing) == self._import_id.encode():
                 await client.delete(keys.importing)
                 await remove_keys(client, self._staged_keys.pattern)
 
-    def _set_state(self, state: str) -> bytes:
-        return f"{state} {self._import_id}".encode()
+    def _not_empty_error(self) -> StoreIncompatible:
+        keys = self._model.keys
+        return StoreIncompatible(
+            f"model {keys.model!r} is not empty (the {keys.log_name}), and nothing was imported: "
+            "set model.name to a new name"
+        )
 
 
 async def import_archive(
-    model: Model, reader: ArchiveReader, *, merge: bool, on_staged: Callable[[ArchiveRecord], object] | None = None
+    reader: ArchiveReader,
+    open_model: Callable[[str], Awaitable[Model]],
+    on_staged: Callable[[ArchiveRecord], object] | None = None,
 ) -> None:
-    """Stage all records of an archive, and mark them as ready for ``finish_import``; after an error none is left.
+    """Import all models of a file; after an error before the last moment none of them is changed.
 
-    ``on_staged`` is called with each record. Raises ``InputError`` and ``StoreIncompatible`` for the archive, and
-    the errors of ``ModelImport``.
+    ``open_model`` returns the open model for a name in the file, and ``on_staged`` is called with each record.
+    Raises ``InputError`` and ``StoreIncompatible`` for the file, and the errors of ``ModelImport``.
     """
-    model_import = ModelImport(model, merge=merge)
+    imports: list[ModelImport] = []
+    renewed_at = time.monotonic()
     try:
-        await model_import.begin()
-        for record in reader:
-            stop_if_cancelled()
-            await model_import.stage(record)
-            if on_staged:
-                on_staged(record)
-        await model_import.mark_ready()
+        while not imports or reader.next_model():
+            model = await open_model(reader.header.model)
+            imports.append(ModelImport(model))
+            await imports[-1].begin()
+            for record in reader:
+                stop_if_cancelled()
+                await imports[-1].stage(record)
+                if on_staged:
+                    on_staged(record)
+                if time.monotonic() - renewed_at > _RENEWAL_SECONDS:
+                    renewed_at = time.monotonic()
+                    for each in imports:
+                        await each.renew()
+        for each in imports:
+            await each.commit()
     finally:
         with suppress(StoreUnavailable):  # the next import removes it
-            await model_import.abandon()
-
-
-async def finish_import(model: Model, on_moved: Callable[[int], object] | None = None) -> int | None:
-    """Move the records of an import that is marked as ready into the model.
-
-    ``on_moved`` is called with the number of records that a step has moved. Returns the number of messages that
-    the model's ledger already had, or None if no import is ready. Raises ``StoreUnavailable``.
-    """
-    with store_errors():
-        state: Any = await model.client.get(model.keys.importing) or b""
-    if not state.startswith(IMPORT_READY):
-        return None
-    _, import_id, change = state.split()
-    staged = model.keys.staged(import_id.decode())
-    on_moved = on_moved or (lambda _: None)
-    await _move_counts(model, staged, on_moved)
-    already_learned = await _move_entries(model, staged, on_moved)
-    with store_errors():
-        await remove_keys(model.client, staged.pattern)
-        for key in model.keys.first_scores:
-            await model.client.zremrangebyrank(key, 0, -model.retention.max_first_scores - 1)
-        await model.client.register_script(lua_script("finish_import.lua"))(
-            keys=[model.keys.sequence, model.keys.changes, model.keys.importing],
-            args=[change if change != b"0-0" else b"*", MAX_CHANGES, state],
-        )
-    return already_learned
-
-
-async def _move_counts(model: Model, staged: StagedKeys, on_moved: Callable[[int], object]) -> None:
-    merge = model.client.register_script(lua_script("merge_counts.lua"))
-    keys = [staged.totals, model.keys.totals, *staged.counts, *model.keys.counts]
-    with store_errors():
-        await merge(keys=keys)
-        for column in staged.counts:
-            async for fields in scan_hash(model.client, column, ServerGuard(model.client), _ENTRIES_PER_STEP):
-                names = list(fields)
-                for first in range(0, len(names), _ENTRIES_PER_STEP):
-                    await merge(keys=keys, args=names[first : first + _ENTRIES_PER_STEP])
-                on_moved(len(names))
-
-
-async def _move_entries(model: Model, staged: StagedKeys, on_moved: Callable[[int], object]) -> int:
-    """Move the staged entries into the ledger, and unlearn those of messages that it already has.
-
-    Returns the number of the latter.
-    """
-    staged_model = Model(model.client, StagedLedgerKeys(model.keys.model, staged), ledger_seconds=0)
-    start = len(staged.ledger(""))
-    already_learned = 0
-    with store_errors():
-        async for staged_keys in scan_keys(model.client, staged.ledger("*")):
-            message_keys = [key[start:].decode() for key in staged_keys]
-            for message_key in await _already_in_ledger(model, staged, message_keys):
-                entry = await staged_model.entry(message_key)
-                if entry:
-                    await staged_model.commit_lesson(message_key, entry, None, _IMPORT_NOTE)
-                already_learned += 1
-            on_moved(len(staged_keys))
-    return already_learned
-
-
-async def _already_in_ledger(model: Model, staged: StagedKeys, message_keys: list[str]) -> list[str]:
-    """Move the entries of these messages into the ledger; return the messages of which the ledger has an entry."""
-    adopt = model.client.register_script(lua_script("adopt_entry.lua"))
-    first_scores = dict(zip(CLASSES, model.keys.first_scores, strict=True))
-    with store_errors():
-        async with model.client.pipeline(transaction=False) as pipe:
-            for message_key in message_keys:
-                pipe.hmget(staged.ledger(message_key), "label", "first")
-            staged_fields = await pipe.execute()
-            for message_key, (label, first_score) in zip(message_keys, staged_fields, strict=True):
-                scores_key = first_scores[label.decode() if label else CLASSES[0]]  # None: the entry has expired
-                keys = [staged.ledger(message_key), model.keys.ledger(message_key), scores_key]
-                await adopt(keys=keys, args=[first_score or b""], client=pipe)
-            adopted = await pipe.execute()
-    return [message_key for message_key, moved in zip(message_keys, adopted, strict=True) if moved == 0]
-
-
-async def _has_learned(client: Any, model: Model) -> bool:
-    """Return whether the model has learned anything; ``client`` may be a pipeline that watches keys."""
-    return bool(await client.exists(model.keys.totals, *model.keys.counts))
-
-
-def _model_changed_error() -> StoreUnavailable:
-    return StoreUnavailable("the model was changed at this moment: try again")
-
-
-def _not_empty_error(name: str) -> StoreIncompatible:
-    return StoreIncompatible(
-        f"model {name!r} is not empty, and nothing was imported: "
-        "add to it with --merge, or set model.name to a new name"
-    )
+            for each in imports:
+                await each.abandon()
 
 
 def _stage_counts(pipe: Any, key: str, counts: Mapping[bytes, int]) -> None:

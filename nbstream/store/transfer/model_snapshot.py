@@ -13,15 +13,13 @@ earlier ones. Entries that expire meanwhile change no count.
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nbstream.bayes.counts import CLASSES, NO_CHANGE, Totals
 from nbstream.errors import StoreUnavailable
 from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
-from nbstream.store.model.keys import IMPORT_READY
 from nbstream.store.model.model import ModelPosition
 from nbstream.store.model.scan import scan_hash, scan_keys
 from nbstream.store.model.scripts import changed_counts, lesson_count
@@ -41,27 +39,28 @@ _RECORDS_BATCH = 100
 class ModelSnapshot:
     """One export of an open model: call ``header`` first, then ``records`` once.
 
-    ``clock`` returns seconds since the epoch. ``learned_meanwhile`` is the number of lessons and evictions during
-    the export, and ``last_record`` afterwards the stream id of the last record of the history at its moment.
+    ``learned_meanwhile`` is the number of lessons and evictions during the export.
     """
 
-    def __init__(self, model: Model, clock: Callable[[], float] = time.time) -> None:
-        self._clock = clock
+    def __init__(self, model: Model) -> None:
         self._model = model
         self._changed_script = model.client.register_script(lua_script("changes_since.lua"))
         self._position = ModelPosition(NO_CHANGE, b"0-0", Totals())
         self._guard = ServerGuard(model.client)
         self.learned_meanwhile = 0
-        self.last_record = b"0-0"
 
-    async def header(self) -> archive.ArchiveHeader:
-        """Return the header of the archive, and note the position in the change stream and the history."""
+    async def header(self, name: str = archive.COMMON, following: int = 0) -> archive.ArchiveHeader:
+        """Return the header of the archive, and note the position in the change stream and the history.
+
+        ``name`` is the model's in the file, and ``following`` says how many models come after it.
+        """
         self._guard = ServerGuard(self._model.client)
         self._position = await self._model.position()
         with store_errors():
             lengths: Any = [await self._model.client.hlen(key) for key in self._model.keys.counts]
         records = sum(lengths) + sum(self._position.totals.messages)
-        return archive.new_header(current_signature(self._model.key_fingerprint), records)
+        signature = current_signature(self._model.key_fingerprint)
+        return archive.new_header(signature, records, name, following)
 
     async def records(self) -> AsyncIterator[archive.ArchiveRecord]:
         """Yield all records; raises ``StoreUnavailable``, also if the change stream was trimmed meanwhile."""
@@ -99,12 +98,10 @@ class ModelSnapshot:
         change, sequence = start.stream_id, start.sequence
         while True:
             with store_errors():
-                changes, record, entries, totals, importing = await self._changed_script(
-                    keys=[keys.changes, keys.history, keys.totals, keys.importing],
+                changes, record, entries, totals = await self._changed_script(
+                    keys=[keys.changes, keys.history, keys.totals],
                     args=[change, record, _CHANGES_BATCH, _RECORDS_BATCH, keys.ledger("")],
                 )
-            if importing.startswith(IMPORT_READY):
-                raise StoreUnavailable("an import into this model is not finished: run nbstream import again")
             for change, pairs in changes:  # noqa: B007 - the next call of the script begins after the last change
                 fields = _hash_from_pairs(pairs)
                 lessons = lesson_count(fields)
@@ -118,7 +115,6 @@ class ModelSnapshot:
             for message_key, milliseconds, pairs in entries:
                 yield archive.LedgerRecord(message_key.decode(), _hash_from_pairs(pairs), milliseconds)
             self._guard.check()
-            self.last_record = record
             if len(changes) < _CHANGES_BATCH and len(entries) < _RECORDS_BATCH:
                 yield archive.TotalsRecord({name: int(value) for name, value in _hash_from_pairs(totals).items()})
                 return

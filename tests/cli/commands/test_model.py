@@ -92,13 +92,17 @@ def test_an_own_model_is_copied_through_a_file(site: Taught, prize: str, tmp_pat
     common = site.stored()
 
     out, _ = site("model", "export", "example.org/ann", archive)
-    assert out.startswith("exported model 'example.org/ann': 1 messages, ")
+    assert out.startswith("exported counts of example.org/ann: 1 messages, ")
     out, _ = site("model", "import", "example.org/bob", archive)
 
-    assert out.startswith("imported; model 'example.org/bob' knows 1 ham, 0 spam, ")
+    assert out.startswith("imported counts of example.org/bob: 1 ham, 0 spam, ")
     assert own_counts(site, "example.org/bob") == own_counts(site, "example.org/ann")
     assert site.stored() == common
     assert [model["name"] for model in site.json("model", "list")] == ["example.org/bob", "example.org/ann"]
+    _, err = site("model", "import", "example.org/bob", archive, code=78)
+    assert "is not empty (the counts of example.org/bob), and nothing was imported" in err
+    site("export", archive)
+    assert "the models of a site" in site("model", "import", "example.org/eve", archive, code=66)[1]
 
 
 def test_the_status_counts_own_models(site: Taught, prize: str) -> None:

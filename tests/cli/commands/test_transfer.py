@@ -6,8 +6,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
+
+from nbstream.cli.main import main
+from nbstream.store.model.keys import AutolearnKeys
+from tests.conftest import RedisServer
 
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
@@ -48,33 +54,30 @@ def test_a_model_moves_and_what_it_learned_can_be_taken_back(run: Run, taught: P
     file = tmp_path / "model.gz"
     out = run("old", "export", file)
     assert (out.returncode, out.stderr) == (0, b"")
-    assert out.stdout.startswith(b"exported model 'default': 4 messages, ")
+    assert out.stdout.startswith(
+        b"exported autolearned counts: 0 messages, 0 tokens\nexported counts: 4 messages, "
+    )
     assert file.stat().st_mode & 0o777 == 0o600
 
     moved = run("new", "import", file)
 
     assert (moved.returncode, moved.stderr) == (0, b"")
-    assert moved.stdout.startswith(b"imported; model 'default' knows 2 ham, 2 spam, ")
+    assert b"\nimported counts: 2 ham, 2 spam, " in moved.stdout
     paths = [taught / "spam/0.eml", taught / "ham/1.eml"]
     assert run("new", "check", "--json", *paths).stdout == run("old", "check", "--json", *paths).stdout
     assert run("new", "unlearn", taught).stdout.startswith(b"2 unlearned from ham, 2 unlearned from spam;")
     assert b"tokens   0\n" in run("new", "status").stdout
 
 
-def test_a_model_that_is_not_empty_is_78_and_merge_adds(run: Run, taught: Path, tmp_path: Path) -> None:
+def test_a_model_that_is_not_empty_is_78(run: Run, taught: Path, tmp_path: Path) -> None:
     file = tmp_path / "model.gz"
     run("old", "export", file)
     run("new", "learn", "spam", taught / "ham/0.eml")
 
     refused = run("new", "import", file)
-    assert refused.returncode == 78
-    assert b"not empty, and nothing was imported: add to it with --merge" in refused.stderr
 
-    merged = run("new", "import", "--merge", file)
-    assert merged.returncode == 0
-    assert merged.stdout.startswith(
-        b"1 messages were known already and stay as they are\nimported; model 'default' knows 1 ham, 3 spam, "
-    )
+    assert refused.returncode == 78
+    assert b"model 'default' is not empty (the counts), and nothing was imported" in refused.stderr
 
 
 def test_an_export_that_fails_leaves_what_was_there(run: Run, taught: Path, tmp_path: Path) -> None:
@@ -92,3 +95,49 @@ def test_an_export_that_fails_leaves_what_was_there(run: Run, taught: Path, tmp_
     missing = run("old", "export", folder / "no" / "model.gz")
     assert missing.returncode == 74
     assert b"cannot be written: No such file or directory" in missing.stderr
+
+
+def test_all_models_of_a_site_come_back_to_the_last_count(
+    shared_redis: RedisServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The common model, what was learned automatically, and own models, with ledgers and first scores."""
+    config, file, letter = tmp_path / "nb.yaml", str(tmp_path / "models.gz"), tmp_path / "letter.eml"
+    rules = "models: [{match: '*@x.example', name: '{domain}/{local}'}]\n"
+    config.write_text(f"redis: {{url: '{shared_redis.url}'}}\nstate_dir: {tmp_path}\n{rules}")
+
+    def succeed(name: str, *words: str) -> str:
+        assert main([name, "-c", str(config), *words]) == 0
+        return capsys.readouterr().out
+
+    with redis.Redis.from_url(shared_redis.url) as client:
+        client.flushall()
+        for number in range(6):
+            letter.write_text((PRIZE if number % 2 else LUNCH).format(number, number))
+            succeed("learn", "spam" if number % 2 else "ham", str(letter))
+            succeed("learn", "ham", "--user", f"user{number}@x.example", str(letter))
+        layer, base = AutolearnKeys("default", 0).prefix.encode(), b"nbstream:{default}:"
+        for key in [key for key in client.scan_iter(base + b"*") if has_content(key)]:
+            client.copy(key, key.replace(base, layer))
+        before = stored(client)
+        assert len([key for key in before if b"ledger:" in key]) == 6 + 6 + 6
+
+        exported = succeed("export", file)
+        client.flushall()
+        imported = succeed("import", file)
+
+        assert stored(client) == before
+    assert len(exported.splitlines()) == len(imported.splitlines()) == 6 + 2
+
+
+def has_content(key: bytes) -> bool:
+    kind = key.rpartition(b"}:")[2]
+    return any(name in kind for name in (b"counts:", b"totals", b"ledger:", b"first:"))
+
+
+def stored(client: redis.Redis) -> dict[bytes, Any]:
+    """All counts, totals, ledger entries and first scores."""
+    return {
+        key: client.zrange(key, 0, -1, withscores=True) if b"first:" in key else client.hgetall(key)
+        for key in client.scan_iter("nbstream:*")
+        if has_content(key)
+    }

@@ -77,18 +77,6 @@ async def test_an_import_adds_the_first_scores_of_its_entries_and_the_newest_sta
     assert await first_scores(source) == await first_scores_of_entries(source)
 
 
-async def test_a_message_that_the_target_has_learned_keeps_its_first_score(client: Redis) -> None:
-    source, target = Model(client, "source", 3600), Model(client, "target", 3600)
-    for model, at in ((source, 1.0), (target, 2.0)):
-        await model.open()
-        await model.commit_lesson("m", None, entry("m", "ham", at, 0.5, None), NOTE)
-
-    await import_model(target, await export_model(source), merge=True)
-    await import_model(target, await export_model(target), merge=True)  # its own: nothing is new
-
-    assert [first.at for first in (await target.first_scores())["ham"].scores()] == [2.0]
-
-
 async def test_a_mirror_sees_the_first_scores_of_an_import(client: Redis) -> None:
     source, target = Model(client, "source", 3600), Model(client, "target", 3600)
     for model in (source, target):

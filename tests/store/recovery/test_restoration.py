@@ -22,7 +22,6 @@ from nbstream.store.model.lesson_journal import lesson_files
 from nbstream.store.model.model import Model
 from nbstream.store.recovery.lesson_restorer import LessonRestorer
 from nbstream.store.recovery.missing_lessons import LessonFate
-from nbstream.store.transfer.model_import import finish_import
 from tests.conftest import RedisServer
 from tests.store.acknowledged_lessons import lesson_segments
 from tests.store.algebra import (
@@ -429,7 +428,6 @@ async def test_lessons_are_not_taught_to_a_model_that_was_emptied(
     assert "8 recorded lessons are not compared" in caplog.text
     await teach(split.host.spam_filter, range(1), "spam")
     assert await split.host.restorer.restore_missing() == 0
-    assert await finish_import(split.host.model) is None
 
 
 async def test_lessons_of_another_model_in_the_same_folder_are_left_alone(split: Split) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import time
-from collections.abc import Callable
 from typing import Any
 
 from redis.asyncio import Redis
@@ -12,7 +10,7 @@ from redis.asyncio import Redis
 from nbstream.store.model.model import Model
 from nbstream.store.model.signature import current_signature
 from nbstream.store.transfer import archive
-from nbstream.store.transfer.model_import import ModelImport, finish_import
+from nbstream.store.transfer.model_import import import_archive
 from nbstream.store.transfer.model_snapshot import ModelSnapshot
 
 
@@ -22,9 +20,9 @@ async def open_model(client: Redis, name: str) -> Model:
     return model
 
 
-async def export_model(model: Model, clock: Callable[[], float] = time.time) -> bytes:
+async def export_model(model: Model) -> bytes:
     """The content of an archive of the model."""
-    stream, snapshot = io.BytesIO(), ModelSnapshot(model, clock)
+    stream, snapshot = io.BytesIO(), ModelSnapshot(model)
     writer = archive.ArchiveWriter(stream, await snapshot.header())
     async for record in snapshot.records():
         writer.write(record)
@@ -32,25 +30,13 @@ async def export_model(model: Model, clock: Callable[[], float] = time.time) -> 
     return stream.getvalue()
 
 
-async def stage_import(model: Model, content: bytes, *, merge: bool = False) -> None:
-    """Import an archive up to the mark, after which its records are part of the model."""
-    reader = archive.ArchiveReader(io.BytesIO(content), "FILE", current_signature())
-    model_import = ModelImport(model, merge=merge)
-    try:
-        await model_import.begin()
-        for record in reader:
-            await model_import.stage(record)
-        await model_import.mark_ready()
-    finally:
-        await model_import.abandon()
+async def import_model(model: Model, content: bytes) -> None:
+    """Import an archive of one model into this one."""
 
+    async def open_model(_: str) -> Model:
+        return model
 
-async def import_model(model: Model, content: bytes, *, merge: bool = False) -> int:
-    """Import an archive; return of how many messages the model had an entry already."""
-    await stage_import(model, content, merge=merge)
-    already_learned = await finish_import(model)
-    assert already_learned is not None
-    return already_learned
+    await import_archive(archive.ArchiveReader(io.BytesIO(content), "FILE", current_signature()), open_model)
 
 
 async def stored_hashes(model: Model) -> dict[bytes, Any]:

@@ -1,4 +1,4 @@
-"""An import restores the exported model to the last byte, or fails; a merge is the sum over the ledgers."""
+"""An import restores the exported model to the last byte, or fails."""
 
 from __future__ import annotations
 
@@ -15,27 +15,23 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import redis
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.errors import InputError, NbstreamError, StoreIncompatible, StoreUnavailable
+from nbstream.errors import InputError, NbstreamError, StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import LessonBatch, LessonCommit
 from nbstream.store.model.signature import current_signature
 from nbstream.store.transfer import archive
-from nbstream.store.transfer.model_import import ModelImport, finish_import
+from nbstream.store.transfer.model_import import ModelImport, import_archive
 from nbstream.store.transfer.model_snapshot import ModelSnapshot
-from tests.conftest import RedisServer
 from tests.store.algebra import stored
-from tests.store.lessons import SUM_NAMES, TOKENS, Step, change, entry, lessons, steps
+from tests.store.lessons import SUM_NAMES, TOKENS, change, entry
 from tests.store.mirror.mirrors import running
 from tests.store.mirror.test_mirror import equals_redis
 from tests.store.notes import NOTE
-from tests.store.transfer.model_archives import export_model, import_model, open_model, stage_import, stored_hashes
+from tests.store.transfer.model_archives import export_model, import_model, open_model, stored_hashes
 
 MANY = [b"t%d" % n for n in range(5000)]  # more than a step of a scan
 
@@ -81,7 +77,7 @@ async def test_an_imported_model_equals_the_exported_one_to_the_last_byte(model:
     await teach(model)
     content = await export_model(model)
 
-    assert await import_model(other, content) == 0
+    await import_model(other, content)
 
     assert await stored_hashes(other) == await stored_hashes(model)
     assert len(await stored_hashes(other)) == 2 + 1 + 1 + 4
@@ -203,95 +199,99 @@ async def test_an_export_fails_if_the_change_stream_was_trimmed_meanwhile(model:
 
 async def test_an_export_does_not_mix_with_an_import(model: Model, other: Model) -> None:
     await teach(model)
-    content = await export_model(model)
-    async with InterruptedExport(model) as export:
-        await stage_import(model, content, merge=True)
+    snapshot = ModelSnapshot(other)
+    await snapshot.header()
+    await import_model(other, await export_model(model))
 
-        with pytest.raises(StoreUnavailable, match="import into this model is not finished"):
-            await export.rest()
-    await finish_import(model)
-    async with InterruptedExport(model) as export:
-        await import_model(model, content, merge=True)
-
-        with pytest.raises(StoreUnavailable, match="too much meanwhile"):
-            await export.rest()
+    with pytest.raises(StoreUnavailable, match="too much meanwhile"):
+        [record async for record in snapshot.records()]
 
 
-# Merge
+# Into an empty model alone, without lessons meanwhile
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    source_steps=steps,
-    target_steps=steps,
-    more_steps=st.lists(st.tuples(st.sampled_from(["m1", "n1"]), lessons), max_size=2),
-)
-async def test_merged_models_are_the_sum_over_the_ledger(
-    client: Redis, source_steps: list[Step], target_steps: list[Step], more_steps: list[Step]
-) -> None:
-    await client.flushall()
-    model, other = await open_model(client, "source"), await open_model(client, "target")
-    for message, new in source_steps:
-        await change(model, message, entry(*new) if new else None)
-    for message, new in [*target_steps, *more_steps]:
-        await change(other, message, entry(*new) if new else None)
-    before = await stored_hashes(other)
-
-    await import_model(other, await export_model(model), merge=True)
-
-    assert await stored(other) == await summed(other)
-    after = await stored_hashes(other)
-    entries_before = {key: fields for key, fields in before.items() if key.startswith(b"ledger:")}
-    assert {key: after[key] for key in entries_before} == entries_before
-
-
-async def test_a_merge_adds_counts_whose_entries_have_expired(model: Model, other: Model) -> None:
-    await change(model, "m1", entry("spam", TOKENS[:3]))
-    await change(model, "m2", entry("ham", TOKENS[2:5]))
-    await model.client.delete(model.keys.ledger("m1"))
-    await change(other, "m3", entry("spam", TOKENS[1:2]))
-
-    await import_model(other, await export_model(model), merge=True)
-
-    assert (await stored(other))[0]["spam"] == {TOKENS[0]: 1000, TOKENS[1]: 2000, TOKENS[2]: 1000}
-    assert (await other.totals()).vocabulary_size == 5
-
-
-async def test_a_message_that_the_model_has_learned_already_is_not_changed_by_a_merge(
-    model: Model, other: Model
-) -> None:
-    await change(model, "m1", entry("spam", TOKENS[:4], 500, [(b"=x", 3)]))
-    await change(other, "m1", entry("ham", TOKENS[2:], 700, [(b"=x", 9)]))
-    before = await stored_hashes(other)
-
-    assert await import_model(other, await export_model(model), merge=True) == 1
-
-    assert await stored_hashes(other) == before
-
-
-async def test_a_model_that_is_not_empty_is_refused_without_merge(model: Model, other: Model) -> None:
+async def test_a_model_that_is_not_empty_is_refused(model: Model, other: Model) -> None:
     await teach(model)
     content = await export_model(model)
     await change(other, "m9", entry("ham", TOKENS))
     before = await stored_hashes(other)
 
-    with pytest.raises(StoreIncompatible, match=r"not empty.*--merge"):
+    with pytest.raises(StoreIncompatible, match="not empty"):
         await import_model(other, content)
 
     assert await stored_hashes(other) == before
 
 
-async def test_a_lesson_while_the_file_is_read_makes_the_model_not_empty(model: Model, other: Model) -> None:
+async def test_lessons_are_refused_while_an_import_runs_and_no_longer(model: Model, other: Model) -> None:
     await teach(model)
-    model_import = ModelImport(other, merge=False)
+    model_import = ModelImport(other)
     await model_import.begin()
-    await change(other, "m9", entry("ham", TOKENS))
 
-    with pytest.raises(StoreIncompatible, match="not empty"):
-        await model_import.mark_ready()
+    with pytest.raises(StoreRefuses, match="lessons are refused"):
+        await change(other, "m9", entry("ham", TOKENS))
+    assert other.last_refusal
+    assert 50 < await other.client.ttl(other.keys.importing) <= 60
 
     await model_import.abandon()
-    assert len(await stored_hashes(other)) == 4
+    await change(other, "m9", entry("ham", TOKENS))
+    assert not other.last_refusal
+
+
+async def test_an_import_whose_time_is_over_changes_nothing(model: Model, other: Model) -> None:
+    """A lesson may have come meanwhile."""
+    late, later = ModelImport(other), ModelImport(other)
+    for each in (late, later):
+        await each.begin()
+        await each.stage(archive.CountsRecord("ham", {b"a": 1000}))
+        await other.client.delete(other.keys.importing)  # as it is after a minute
+    await change(other, "m9", entry("ham", TOKENS))
+    before = await stored(other)
+
+    with pytest.raises(StoreUnavailable, match="took too long"):
+        await late.commit()
+    await other.client.set(other.keys.importing, later._import_id)
+    with pytest.raises(StoreIncompatible, match="not empty"):
+        await later.commit()
+
+    assert await stored(other) == before
+
+
+async def test_a_file_of_several_models_is_imported_as_a_whole_or_not_at_all(client: Redis) -> None:
+    sources = [await open_model(client, f"source-{number}") for number in range(3)]
+    targets = {f"own/{number}": await open_model(client, f"target-{number}") for number in range(3)}
+    stream = io.BytesIO()
+    for number, source in enumerate(sources):
+        await change(source, "m1", entry("spam", TOKENS, 1000 + number))
+        snapshot = ModelSnapshot(source)
+        writer = archive.ArchiveWriter(stream, await snapshot.header(f"own/{number}", 2 - number))
+        async for record in snapshot.records():
+            writer.write(record)
+        writer.finish()
+    content = stream.getvalue()
+
+    async def open_target(name: str) -> Model:
+        return targets[name]
+
+    def reader(of: bytes) -> archive.ArchiveReader:
+        return archive.ArchiveReader(io.BytesIO(of), "FILE", current_signature())
+
+    empty = [await stored_hashes(target) for target in targets.values()]
+    inside = lines_of(content)
+    ends = [number for number, line in enumerate(inside, start=1) if line.startswith(b'{"lines"')]
+    for cut in (len(content) // 2, len(content) - 9):
+        with pytest.raises(InputError):
+            await import_archive(reader(content[:cut]), open_target)
+    for end in ends[:2]:  # cut between two models
+        with pytest.raises(InputError, match="cut"):
+            await import_archive(reader(gzip.compress(b"".join(inside[:end]))), open_target)
+    with pytest.raises(InputError, match="damaged"):  # a model is left out
+        await import_archive(reader(gzip.compress(b"".join(inside[: ends[0]] + inside[ends[1] :]))), open_target)
+    assert [await stored_hashes(target) for target in targets.values()] == empty
+
+    await import_archive(reader(content), open_target)
+
+    for source, target in zip(sources, targets.values(), strict=True):
+        assert await stored_hashes(target) == await stored_hashes(source)
 
 
 # Mirrors
@@ -300,9 +300,8 @@ async def test_a_lesson_while_the_file_is_read_makes_the_model_not_empty(model: 
 async def test_a_mirror_equals_redis_after_an_import(model: Model, other: Model) -> None:
     await teach(model)
     content = await export_model(model)
-    await change(other, "m1", entry("ham", TOKENS))
     async with running(Mirror(other, 5.0)) as mirror:
-        await import_model(other, content, merge=True)
+        await import_model(other, content)
         # An entry that came with the import may be what a repeated label waits for.
         for message in ("m1", "m2", "m4"):
             ledger_entry = await other.entry(message)
@@ -329,71 +328,13 @@ async def test_nobody_waits_if_the_clock_is_behind_that_of_the_exporting_server(
         assert await equals_redis(mirror, other, TOKENS)
 
 
-# All or nothing, and once
-
-
-async def test_an_import_that_was_killed_while_records_were_moved_is_finished_once(
-    model: Model, other: Model
-) -> None:
-    await teach(model)
-    content = await export_model(model)
-    await stage_import(other, content)
-    generator = random.Random(7)
-
-    class Killed(Exception):
-        pass
-
-    def maybe_kill(_: int) -> None:
-        if generator.random() < 0.5:
-            raise Killed
-
-    kills = 0
-    while True:
-        try:
-            if await finish_import(other, maybe_kill) is not None:
-                break
-        except Killed:
-            kills += 1
-            await change(other, "new", entry("ham", TOKENS, kills))
-            with pytest.raises(StoreUnavailable, match="another import"):
-                await ModelImport(other, merge=True).begin()
-
-    assert kills > 2
-    assert await finish_import(other) is None
-    await change(other, "new", None)
-    assert await stored_hashes(other) == await stored_hashes(model)
-
-
-async def test_an_import_that_several_finish_at_once_is_added_once(model: Model, other: Model) -> None:
-    await teach(model)
-    await stage_import(other, await export_model(model))
-
-    await asyncio.gather(*(finish_import(other) for _ in range(4)))
-
-    assert await stored_hashes(other) == await stored_hashes(model)
-
-
-async def test_a_late_finish_does_not_end_the_next_import(
-    model: Model, other: Model, shared_redis: RedisServer
-) -> None:
-    await teach(model)
-    await stage_import(other, await export_model(model))
-    other_client = redis.Redis.from_url(shared_redis.url)
-
-    def begin_next_import(_: int) -> None:  # somebody else was faster, and the next one has begun
-        other_client.set(other.keys.importing, "ready 0123456789abcdef 0-0")
-
-    await finish_import(other, begin_next_import)
-    other_client.close()
-
-    assert await other.client.get(other.keys.importing) == b"ready 0123456789abcdef 0-0"
-    assert await stored(other) == await stored(model)
+# All or nothing
 
 
 async def test_the_next_import_removes_what_a_killed_one_has_staged(model: Model, other: Model) -> None:
     await teach(model)
     content = await export_model(model)
-    model_import = ModelImport(other, merge=False)
+    model_import = ModelImport(other)
     await model_import.begin()
     for record in archive.ArchiveReader(io.BytesIO(content), "FILE", current_signature()):
         await model_import.stage(record)
@@ -404,8 +345,8 @@ async def test_the_next_import_removes_what_a_killed_one_has_staged(model: Model
     await import_model(other, content)
 
     assert await stored_hashes(other) == await stored_hashes(model)
-    with pytest.raises(StoreUnavailable, match="another one has begun"):
-        await model_import.mark_ready()
+    with pytest.raises(StoreUnavailable, match="took too long"):
+        await model_import.commit()
 
 
 def lines_of(content: bytes) -> list[bytes]:
@@ -586,12 +527,12 @@ async def test_an_entry_that_no_lesson_can_have_written_is_refused(other: Model,
     ],
 )
 async def test_an_ordinary_entry_is_not_refused(other: Model, line: bytes) -> None:
-    assert await import_model(other, archive_of(line)) == 0
+    await import_model(other, archive_of(line))
 
 
 async def test_a_count_below_zero_is_not_refused(other: Model) -> None:
     """Unlearning a message of which some tokens were forgotten leaves such counts until the next eviction."""
-    assert await import_model(other, archive_of(b'{"counts":"ham","of":{"a":-1000}}\n')) == 0
+    await import_model(other, archive_of(b'{"counts":"ham","of":{"a":-1000}}\n'))
     assert (await stored(other))[0]["ham"] == {b"a": -1000}
 
 
@@ -609,7 +550,7 @@ async def test_a_refusal_names_the_line_and_the_reason(other: Model, line: bytes
 
 
 async def test_the_tokens_of_a_class_may_be_below_zero_as_their_counts(other: Model) -> None:
-    assert await import_model(other, archive_of(b'{"totals":{"tokens:ham":-1000}}\n')) == 0
+    await import_model(other, archive_of(b'{"totals":{"tokens:ham":-1000}}\n'))
 
 
 NOW = 1_700_000_000.0
@@ -643,7 +584,7 @@ def test_the_clock_of_the_exporting_machine_may_be_ahead_by_a_day() -> None:
 
 
 async def test_an_entry_that_a_person_insisted_on_is_not_refused(other: Model) -> None:
-    assert await import_model(other, archive_of(message_line(weight="3000"))) == 0
+    await import_model(other, archive_of(message_line(weight="3000")))
     imported = await other.entry("m")
     assert imported is not None
     assert imported.weight == 3000
