@@ -68,7 +68,7 @@ _STEADY_SECONDS = 60.0  # a worker that lived for this long did not end because 
 _APPLY_SECONDS = 10.0  # for workers to apply settings
 _EXIT_SECONDS = 5.0  # for a process to end after its end of the socket was closed
 _LATE_SECONDS = 5.0  # beyond drain_seconds: then a worker that has not ended is killed
-_TURN_SECONDS = 0.5  # the longest time between two looks at the clock
+_TURN_SECONDS = 0.25  # the longest time between two looks at the clock, and at what a signal asked for
 
 # The worker runs this very copy of nbstream. It imports everything else as any program does, but nothing from the
 # working folder.
@@ -244,11 +244,9 @@ class Supervisor:
             self._metrics = ProcessMetrics(MetricsRegistry(self._metrics_folder), self._engine.name)
             self._reloader = Reloader(self._settings, self._apply_settings, self._metrics)
             stack.enter_context(self._embedded_redis())
-            stack.enter_context(self._woken_by_signals())
             self._sockets = ListenerSockets(self._settings, for_workers=True)
             stack.callback(self._sockets.remove_files)
             stack.callback(self._sockets.close)
-            stack.callback(self._end_workers)
             stack.callback(self._control_listener().close)
             try:
                 self._serve(on_ready)
@@ -270,20 +268,6 @@ class Supervisor:
             yield
         finally:
             asyncio.run(embedded.release())
-
-    @contextmanager
-    def _woken_by_signals(self) -> Iterator[None]:
-        """Within the block each signal can be read from a socket, so that it ends a wait for sockets."""
-        reading, writing = socket.socketpair()
-        with reading, writing:
-            for end in (reading, writing):
-                end.setblocking(False)
-            self._readers[reading] = partial(reading.recv, 1 << 10)
-            previous = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
-            try:
-                yield
-            finally:
-                signal.set_wakeup_fd(previous)
 
     def _control_listener(self) -> ControlListener:
         handlers: Mapping[str, Callable[[Callable[[Mapping[str, object]], None]], object]] = {
@@ -341,13 +325,9 @@ class Supervisor:
                 "draining took too long: workers are killed with what they have",
                 extra=event_fields(workers=", ".join(str(worker.number) for worker in late)),
             )
-
-    def _end_workers(self) -> None:
-        """Kill the workers that still run."""
-        for worker in self._workers:
-            if worker.process:
-                worker.signal(signal.SIGKILL)
-                worker.reap()
+        for worker in late:
+            worker.signal(signal.SIGKILL)
+            worker.reap()
 
     def _turn(self) -> None:
         """Handle what comes within a moment; kill a worker that is silent."""
