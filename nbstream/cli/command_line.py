@@ -153,10 +153,18 @@ def _add_config(commands: Commands) -> None:
         "show",
         "print every setting that holds, with the line that it comes from",
         details="What is printed can be used as a configuration file. A password in a URL is hidden.",
-        examples=("nbstream config show", "nbstream config show --defaults"),
+        examples=("nbstream config show", "nbstream config show --for ann@example.org"),
         exit_codes={78: "The configuration has the problems that are printed."},
     )
-    show.add_argument("--defaults", action="store_true", help="read no file: print the defaults")
+    shown = show.add_mutually_exclusive_group()
+    shown.add_argument("--defaults", action="store_true", help="read no file: print the defaults")
+    shown.add_argument(
+        "--for",
+        dest="recipient",
+        type=arguments.mail_address,
+        metavar="ADDRESS",
+        help="only the rule of recipients that holds for this address, with its thresholds and actions",
+    )
 
 
 def _add_check(commands: Commands) -> None:

@@ -7,12 +7,15 @@ of the file is shown as the file has it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import yaml
 from pydantic import SecretStr
 
 from nbstream.delivery.settings import MaildirNextHopSetting
+from nbstream.policy.address_patterns import first_matching_pattern
+from nbstream.policy.settings import FalsePositiveCost, FalsePositiveRate
 from nbstream.settings.values import Section
 from nbstream.store.settings import url_with_hidden_password
 
@@ -29,6 +32,17 @@ def show_settings(settings: Settings, document: Document) -> str:
 def show_defaults(defaults: Settings) -> str:
     """Return every key at its default."""
     return "\n".join(_section_lines(defaults, {}, (), None)) + "\n"
+
+
+def show_for_recipient(settings: Settings, address: str) -> str:
+    """Return which rule of ``recipients`` holds for an address, and the thresholds and actions that follow."""
+    position = first_matching_pattern([rule.match for rule in settings.recipients], address)
+    rule = None if position is None else settings.recipients[position]
+    entry = f"recipients[{position}]: {rule.match.text}" if rule else "the top of the file: no rule matches"
+    lines = [f"# {entry}"]
+    for name in ("verdict", "actions"):
+        lines += [f"{name}:", *_section_lines(getattr(rule or settings, name), {}, (name,), None)]
+    return "\n".join(lines) + "\n"
 
 
 def _section_lines(section: Section, given: object, key: KeyPath, document: Document | None) -> Iterator[str]:
@@ -65,6 +79,8 @@ def _given_text(value: object) -> str:
 def _default_text(value: object) -> str:
     if isinstance(value, MaildirNextHopSetting):
         return "maildir"
+    if isinstance(value, FalsePositiveCost | FalsePositiveRate):
+        return _given_text(asdict(value))
     if isinstance(value, SecretStr):
         return _given_text(url_with_hidden_password(value))
     if isinstance(value, tuple):

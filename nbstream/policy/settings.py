@@ -99,14 +99,14 @@ MAX_FALSE_POSITIVE_COST = 1e9
 class FalsePositiveCost:
     """A threshold as a cost ratio: how many passed spam messages are as bad as one lost ham."""
 
-    ratio: float
+    false_positive_cost: float
 
 
 @dataclass(frozen=True, slots=True)
 class FalsePositiveRate:
     """A threshold as a budget: the largest share of ham that may be called spam."""
 
-    rate: float
+    max_false_positive_rate: float
 
 
 _ALLOWED_REJECT = (
@@ -191,7 +191,7 @@ class VerdictSettings(Section):
     @property
     def budget_rates(self) -> dict[str, float]:
         """The rates of the budgets among the thresholds, by their keys."""
-        reject = self.reject.rate if isinstance(self.reject, FalsePositiveRate) else None
+        reject = self.reject.max_false_positive_rate if isinstance(self.reject, FalsePositiveRate) else None
         rates = {"max_false_positive_rate": self.max_false_positive_rate, "reject": reject}
         return {key: rate for key, rate in rates.items() if rate is not None}
 
@@ -229,9 +229,11 @@ class VerdictSettings(Section):
     ) -> float | FalsePositiveCost | FalsePositiveRate | None:
         cost, rate = info.data.get("false_positive_cost"), info.data.get("max_false_positive_rate")
         spam = cost / (1 + cost) if cost is not None else info.data.get("spam") or 0.0
-        if isinstance(value, FalsePositiveRate) and rate is not None and value.rate > rate:
+        if isinstance(value, FalsePositiveRate) and rate is not None and value.max_false_positive_rate > rate:
             raise ValueError(f"must be null or no more than verdict.max_false_positive_rate ({rate})")
-        reject = value.ratio / (1 + value.ratio) if isinstance(value, FalsePositiveCost) else value
+        reject = value
+        if isinstance(value, FalsePositiveCost):
+            reject = value.false_positive_cost / (1 + value.false_positive_cost)
         if isinstance(reject, float) and reject < spam:
             raise ValueError(f"must be null or at least verdict.spam ({spam})")
         return value
@@ -464,11 +466,6 @@ def rule_problems(
         problems += feedback_action_problems(rule.actions, (position, "actions"), feedback)
         if feedback and rule.match.text.lower() in _feedback_addresses(feedback):
             text = "must match an address that mail is delivered to: this is a feedback address"
-            problems.append(((position, "match"), text, rule.match.text))
-        earlier = next((i for i in range(position) if rules[i].match.covers(rule.match)), None)
-        if earlier is not None:
-            above = f"recipients[{earlier}] ({rules[earlier].match.text})"
-            text = f"must match an address that no rule above matches: {above} matches all of these"
             problems.append(((position, "match"), text, rule.match.text))
     return problems
 

@@ -1,4 +1,4 @@
-"""Patterns over addresses: what they match, and when one says nothing new."""
+"""Patterns over addresses: what they match."""
 
 from __future__ import annotations
 
@@ -95,65 +95,13 @@ def test_patterns_that_some_address_matches_are_known(text: str) -> None:
     assert AddressPattern(text).matches_any_address
 
 
-@pytest.mark.parametrize(
-    ("outer", "inner"),
-    [
-        ("a@b", "A@B"),
-        ("*", "*@x"),
-        ("*", "**"),
-        ("*@*", "*"),
-        ("?*@*?", "*"),
-        ("*@sales.example", "ann@sales.example"),
-        ("*@sales.example", "?*@sales.example"),
-        ("*@*.example", "*@a.b.example"),
-        ("*sales*", "*@sales.example"),
-        ("*?@x", "?*@x"),
-        ("ann*@x", "ann+?@x"),
-        ("*a*b*", "*a*a*b*b*"),
-    ],
-)
-def test_a_pattern_covers_a_narrower_one(outer: str, inner: str) -> None:
-    assert AddressPattern(outer).covers(AddressPattern(inner))
-
-
-@pytest.mark.parametrize(
-    ("outer", "inner"),
-    [
-        ("ann@sales.example", "*@sales.example"),
-        ("*@sales.example", "*sales.example"),
-        ("*@a.example", "*@b.example"),
-        ("?@x", "*@x"),
-        ("*@sales.example", "ann@*"),
-        ("ann?@x", "ann*@x"),
-        ("*@a*", "*@*a"),
-    ],
-)
-def test_a_pattern_does_not_cover_what_it_misses(outer: str, inner: str) -> None:
-    assert not AddressPattern(outer).covers(AddressPattern(inner))
-
-
 @settings(deadline=None)
-@given(TEXTS, TEXTS)
-def test_covering_is_sound(outer: str, inner: str) -> None:
-    if AddressPattern(outer).covers(AddressPattern(inner)):
-        for address in ADDRESSES:
-            assert AddressPattern(outer).matches(address) or not AddressPattern(inner).matches(address)
+@given(st.text("ab@*?", min_size=1, max_size=3))
+def test_a_short_pattern_that_some_address_matches_matches_a_short_one(text: str) -> None:
+    pattern = AddressPattern(text)
+
+    assert pattern.matches_any_address == any(map(pattern.matches, ADDRESSES))
 
 
-@settings(deadline=None)
-@given(st.text("ab@*?", min_size=1, max_size=3), st.text("ab@*?", min_size=1, max_size=3))
-def test_covering_is_complete_for_short_patterns(outer: str, inner: str) -> None:
-    """Where two patterns of three characters differ, they differ for an address of at most five."""
-    missed = any(
-        AddressPattern(inner).matches(address) and not AddressPattern(outer).matches(address)
-        for address in ADDRESSES
-    )
-    assert AddressPattern(outer).covers(AddressPattern(inner)) or missed
-
-
-def test_patterns_made_to_take_long_are_compared_quickly() -> None:
-    blow_up = AddressPattern("*a" + "?" * 200 + "@x")
-    assert not AddressPattern("*" + "a?" * 100 + "@x").covers(blow_up)
-    assert not AddressPattern("*a*" + "a*" * 150 + "b").matches("a" * 4000 + "@x")
-    assert blow_up.matches_any_address
-    assert blow_up.covers(AddressPattern(blow_up.text.upper()))
+def test_many_stars_over_a_long_address_take_no_time() -> None:
+    assert not AddressPattern("*a" * 100 + "@x").matches("b" + "a" * 99 + "b" * 100 + "@x")

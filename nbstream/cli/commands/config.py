@@ -6,7 +6,7 @@ import argparse
 
 from nbstream import config
 from nbstream.cli.terminal import print_note
-from nbstream.config.showing import show_defaults, show_settings
+from nbstream.config.showing import show_defaults, show_for_recipient, show_settings
 from nbstream.engine.choice import choose_engine
 from nbstream.errors import ConfigError
 from nbstream.settings.document import Document, read_document
@@ -35,12 +35,15 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    """Print every key with its value."""
+    """Print every key with its value, or what holds for one recipient."""
     if options.defaults:
         print(show_defaults(config.make_settings({})), end="")
         return 0
     path = config.find_config_file(options.config)
     settings = config.load_settings(path)
     print_note(f"configuration: {path or 'the defaults'}")
+    if options.recipient:
+        print(show_for_recipient(settings, options.recipient), end="")
+        return 0
     print(show_settings(settings, read_document(path) if path else Document()), end="")
     return 0

@@ -1,4 +1,4 @@
-"""Patterns of addresses: the automaton agrees with the matching of single addresses.
+"""Patterns of addresses: the first one that matches an address holds.
 
 The parts of an input stand on lines: two patterns, and addresses.
 """
@@ -15,15 +15,12 @@ def _check(data: bytes) -> None:
         one, other = AddressPattern(lines[0]), AddressPattern(lines[1])
     except (ValueError, IndexError):
         return
-    one_covers_other = one.covers(other)
-    assert one.covers(one)
     for address in (*lines[2:6], lines[0], lines[1], "a@b"):
         first = first_matching_pattern([one, other], address)
         assert first == (0 if one.matches(address) else 1 if other.matches(address) else None)
         assert one.matches(address) == one.matches(address.lower())
         if other.matches(address):
             assert other.matches_any_address
-            assert one.matches(address) or not one_covers_other
 
 
 TARGET = FuzzTarget(
